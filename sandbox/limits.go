@@ -159,6 +159,18 @@ func (l *limits) describe(i *SessionInfo) {
 	i.Limits, i.Limited, i.Times = inForce(l.own, l.config), l.own != SessionLimits{}, timesInForce(l.times, l.config)
 }
 
+// MemoryLimit returns how much memory the containers of a session may have, in bytes: the server's limit, where the session
+// is not open here or has none of its own.
+func (m *Manager) MemoryLimit(id string) int64 {
+	m.mu.Lock()
+	s := m.sessions[m.resolve(id)]
+	m.mu.Unlock()
+	if s == nil {
+		return m.config.Limits.MemoryBytes
+	}
+	return s.limits.container().MemoryBytes
+}
+
 // inForce returns what holds for a session with limits of its own: those, or the server's.
 func inForce(own SessionLimits, c *Config) SessionLimits {
 	return SessionLimits{

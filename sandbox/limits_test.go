@@ -45,6 +45,9 @@ func TestLimitsOfASession(t *testing.T) {
 			if err != nil || info.Limits != (SessionLimits{MemoryBytes: test.memory, CPUs: test.cpus, RunTimeout: test.longest}) || info.Limited != (test.asked != SessionLimits{}) {
 				t.Errorf("it tells %+v, %v, %v", info.Limits, info.Limited, err)
 			}
+			if own, other := m.MemoryLimit("limited"), m.MemoryLimit("other"); own != test.memory || other != 1<<30 {
+				t.Errorf("it has %d bytes of memory, and another session %d", own, other)
+			}
 		})
 	}
 }

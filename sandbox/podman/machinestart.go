@@ -18,7 +18,7 @@ const (
 	setupFix = "code-sandbox-mcp setup"
 
 	// machinePatience is how long a call waits for a virtual machine that it has had started, before it answers so.
-	machinePatience = 14 * time.Second
+	machinePatience = 10 * time.Second
 	// machineUpTime is how long a machine that somebody else starts may take.
 	machineUpTime = 3 * time.Minute
 	machinePoll   = time.Second

@@ -13,7 +13,7 @@ func TestLimitsOfOneSession(t *testing.T) {
 	s.call("list_sessions", nil).wantText(t, "limits 200 MiB, 2 CPUs, runs of 20 s")
 
 	// Where this machine limits memory, the session's own limit ends the code.
-	s.call(python, object{"session_id": "e2e-limits", "code": "len(bytearray(400 << 20))"}).wantText(t, "memory")
+	s.call(python, object{"session_id": "e2e-limits", "code": "len(bytearray(400 << 20))"}).wantText(t, "200 MiB")
 
 	for _, limits := range []any{5, object{"memory": 5}} {
 		s.call(python, object{"session_id": "e2e-other", "code": "1", "limits": limits}).wantCode(t, "invalid_argument")

@@ -37,8 +37,10 @@ type Capabilities struct {
 	FetchURLs bool
 	// Tool reports whether a tool exists. Nil: there is none.
 	Tool func(name string) bool
-	// MemoryLimit is that of one container, and TmpLimit that of its /tmp, as text. Empty: not known.
+	// MemoryLimit is that of one of the session's containers, and TmpLimit that of its /tmp, as text. Empty: not known.
 	MemoryLimit, TmpLimit string
+	// MostMemoryMB is what another session may have, in MiB. 0: no more than this one.
+	MostMemoryMB int64
 }
 
 // How much of a run's texts is looked at: what went wrong is at their ends.
@@ -87,8 +89,8 @@ func (c Capabilities) For(res *sandbox.Result, find func(path string) string) st
 			if hint == "" {
 				continue
 			}
-			told := func(name string) bool { return strings.Contains(raised, name) || strings.Contains(printed, name) }
-			if slices.ContainsFunc(setting.FindAllString(hint, -1), told) {
+			isNew := func(name string) bool { return !strings.Contains(raised, name) && !strings.Contains(printed, name) }
+			if settings := setting.FindAllString(hint, -1); len(settings) > 0 && !slices.ContainsFunc(settings, isNew) {
 				return ""
 			}
 			return text.Shorten(hint, MaxLength-1)

@@ -43,6 +43,7 @@ var servers = []struct {
 	{"nothing", Capabilities{}},
 	{"offline", Capabilities{Tool: every, FetchURLs: true, MemoryLimit: "1.0 GiB", TmpLimit: "256 MiB"}},
 	{"listed", Capabilities{Tool: every, Packages: Listed, Network: Allowlist, Hosts: []string{"api.github.com", "*.example.org:443"}, CodeSQL: true, MemoryLimit: "1.0 GiB", TmpLimit: "256 MiB"}},
+	{"index", Capabilities{Tool: every, Packages: On, FetchURLs: true, MemoryLimit: "256 MiB", MostMemoryMB: 1024, TmpLimit: "256 MiB"}},
 	{"open", Capabilities{Packages: On, Network: Open, MemoryLimit: "1.0 GiB", TmpLimit: "256 MiB"}},
 }
 
@@ -106,6 +107,29 @@ func TestAHintSaysNothingThatTheAnswerSays(t *testing.T) {
 	refused = failed("OSError", "Tunnel connection failed: 403 address_denied: localhost has an address that is private")
 	if hint := servers[3].can.For(refused, nil); hint != "" {
 		t.Errorf("got %q", hint)
+	}
+}
+
+func TestTheHostThatWasTriedIsNamed(t *testing.T) {
+	const unresolved = "<urlopen error [Errno -3] Temporary failure in name resolution>"
+	for text, want := range map[string]string{
+		unresolved + "\n    urlopen('https://Data.Example.org/a.csv?from=https://other.example')":                       "data.example.org",
+		unresolved + "\n    urlopen('https://user:hunter2@data.example.org:8443/a')":                                    "data.example.org",
+		"HTTPSConnectionPool(host='api.example.org', port=443): Failed to resolve 'api.example.org' https://a.example/": "api.example.org",
+		"getaddrinfo EAI_AGAIN api.example.org":                                                                         "api.example.org",
+		unresolved + "\n    urlopen('https://93.184.216.34/')":                                                          "HOST",
+		unresolved + "\n    urlopen('https://internal/')":                                                               "HOST",
+		unresolved + "\n    urlopen('https://a_b.example/')":                                                            "HOST",
+		unresolved: "HOST",
+	} {
+		hint := Capabilities{}.For(failed("URLError", text), nil)
+		if !strings.HasSuffix(hint, "--network allowlist --allow-domain "+want+".") || strings.Contains(hint, "hunter2") {
+			t.Errorf("%s: got %q", text, hint)
+		}
+	}
+	printed := &sandbox.Result{Status: sandbox.Completed, Stderr: sandbox.Stream{Head: "curl: (6) Could not resolve host: api.example.org"}}
+	if hint := (Capabilities{}).For(printed, nil); strings.Contains(hint, "example") {
+		t.Errorf("what was only printed is quoted: %q", hint)
 	}
 }
 

@@ -50,7 +50,7 @@ var rules = []rule{
 	}},
 	{re(`E(?:rror)?: (?:Could not open lock file|Unable to acquire the dpkg|Unable to locate package|List directory)|` + noCommand(`(?:sudo|su|apt|apt-get|aptitude|yum|dnf|apk|brew|snap|pacman)`)), false, stumble.system},
 	{re(noCommand(`(?:wget|curl|git|ping|nslookup|dig|ssh|scp)`)), false, func(s stumble, _ []string) string {
-		return "That command is not in this image. " + s.network()
+		return "That command is not in this image. " + s.network("")
 	}},
 	{re(noCommand(`(?:node|npm|npx)`)), false, func(s stumble, _ []string) string { return s.otherLanguage(sandbox.JavaScript) }},
 	{re(noCommand(`(?:python|python3|pip|pip3)`)), false, func(s stumble, _ []string) string { return s.otherLanguage(sandbox.Python) }},
@@ -98,7 +98,7 @@ var rules = []rule{
 		if s.MemoryLimit == "" {
 			return ""
 		}
-		return "A session's container has " + s.MemoryLimit + " of memory (--memory-limit): work in parts, or with smaller types."
+		return s.memory()
 	}},
 	{re(`asyncio\.run\(\) cannot be called from a running event loop|This event loop is already running`), true, func(stumble, []string) string {
 		return "A loop runs here already: write `await main()` at the top level."
@@ -128,7 +128,18 @@ func (s stumble) install([]string) string {
 		return "pip and npm reach the packages that this server's rules admit: check the name and the version, and name no other index" +
 			s.ifTool("install_packages", "; install_packages says why one is refused") + "."
 	}
-	return "Packages cannot be installed here (--packages off)" + s.ifTool("session_info", "; session_info with packages: true lists those that are there") + "."
+	return "Packages cannot be installed here (--packages off, which the user can change)" + s.ifTool("session_info", "; session_info with packages: true lists those that are there") + "."
+}
+
+// installing is how a package gets in.
+func (s stumble) installing(name string) string {
+	switch {
+	case s.has("install_packages"):
+		return "install_packages (or the argument dependencies)"
+	case s.language == sandbox.Python:
+		return "`%pip install " + name + "`"
+	}
+	return "`npm install " + name + "` in a child process"
 }
 
 // foreignIndex is for an installer that was told to ask another index than the server's.
@@ -172,13 +183,7 @@ func (s stumble) ifTool(tool, words string) string {
 func (s stumble) missing(name string) string {
 	name = s.name(name, "")
 	what := cmp.Or(name, "The missing package")
-	how := "install_packages"
-	if !s.has(how) {
-		how = "`npm install " + cmp.Or(name, "NAME") + "` in a child process"
-		if s.language == sandbox.Python {
-			how = "`%pip install " + cmp.Or(name, "NAME") + "`"
-		}
-	}
+	how := s.installing(cmp.Or(name, "NAME"))
 	switch s.Packages {
 	case On:
 		return what + " is not installed: " + how + " installs it, and the same kernel can then use it."
@@ -188,7 +193,7 @@ func (s stumble) missing(name string) string {
 	if name == "" {
 		return s.install(nil)
 	}
-	return name + " is not installed, and packages cannot be installed here (--packages off)" +
+	return name + " is not installed, and packages cannot be installed here (--packages off, which the user can change)" +
 		s.ifTool("session_info", "; session_info with packages: true lists those that are there") + "."
 }
 
@@ -256,19 +261,57 @@ func (s stumble) otherLanguage(wanted sandbox.Language) string {
 	return hint + "."
 }
 
-// network reports what code reaches.
-func (s stumble) network() string {
+// network reports what code reaches, to code that wanted a host; empty: not known which.
+func (s stumble) network(host string) string {
 	switch s.Network {
 	case Open:
 		return "Code reaches public hosts by HTTP and HTTPS, through the proxy that HTTPS_PROXY names; no others, and in no other way."
 	case Allowlist:
 		return "By HTTP and HTTPS, through the proxy that HTTPS_PROXY names, code reaches " + s.hosts() + " (--allow-domain)."
 	}
-	hint := "Code has no network here (--network none)"
-	if s.FetchURLs && s.has("upload_file") {
-		hint += "; upload_file with url brings a public file into the session"
+	const off = "Code has no network here (--network none)"
+	if s.installs() && indexes[host] {
+		return off + ", but installs packages: " + s.installing("NAME") + "."
+	}
+	hint := off + "; the user can allow HTTP(S): --network allowlist --allow-domain " + cmp.Or(host, "HOST")
+	if more := "; upload_file with url brings a public file in"; s.FetchURLs && s.has("upload_file") && len(hint)+len(more) < MaxLength {
+		hint += more
 	}
 	return hint + "."
+}
+
+// indexes are hosts that code asks for packages.
+var indexes = map[string]bool{"pypi.org": true, "files.pythonhosted.org": true, "registry.npmjs.org": true}
+
+// hostNames find the host that code has asked for in an error and its traceback, the surest first.
+var hostNames = []*regexp.Regexp{
+	re(`host='([\w.-]{1,63})', port=|Failed to resolve '([\w.-]{1,63})'|(?:EAI_AGAIN|ENOTFOUND) ([\w.-]{1,63})|Could not resolve host: ([\w.-]{1,63})`),
+	re(`https?://(?:[^\s/@'"]{1,100}@)?([\w.-]{1,63})`),
+}
+
+// hostName is what may be a host that is reached by the network.
+var hostName = re(`^(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}$`)
+
+// host is the host that code has asked for; empty where that is not known, or may not be quoted.
+func (s stumble) host() string {
+	for _, names := range hostNames {
+		if found := names.FindStringSubmatch(s.text); found != nil && s.quotes && hostName.MatchString(cmp.Or(found[1:]...)) {
+			return strings.ToLower(cmp.Or(found[1:]...))
+		}
+	}
+	return ""
+}
+
+// memory is for code that got no memory.
+func (s stumble) memory() string {
+	how := "read in chunks (chunksize, usecols) or take smaller dtypes (float32, category)"
+	if s.language == sandbox.JavaScript {
+		how = "work on a stream or in parts"
+	}
+	if s.MostMemoryMB > 0 {
+		return fmt.Sprintf("This session has %s of memory; a new one may have limits.memory_mb up to %d. Else %s.", s.MemoryLimit, s.MostMemoryMB, how)
+	}
+	return "A session has " + s.MemoryLimit + " of memory, which the user can raise (--memory-limit): " + how + "."
 }
 
 // hosts lists those that are allowed, as many as a hint has room for.
@@ -292,20 +335,25 @@ func (s stumble) hosts() string {
 
 // refused is for a host that the server's proxy did not connect to.
 func (s stumble) refused(found []string) string {
-	host := s.name(found[1], "That host")
+	asked := s.host()
+	host := s.name(found[1], cmp.Or(asked, "That host"))
 	switch s.Network {
 	case Open:
 		return host + " is not reached: code reaches public hosts on the web's ports, and no private address (--network open)."
 	case Allowlist:
-		return host + " is not allowed. Code reaches " + s.hosts() + " (--allow-domain)."
+		add := "the user can add it (--allow-domain)"
+		if asked != "" {
+			add = "the user can add --allow-domain " + asked
+		}
+		return host + " is not allowed: code reaches " + s.hosts() + "; " + add + "."
 	}
-	return s.network()
+	return s.network(asked)
 }
 
 // unreached is for a host whose name was not resolved, or that was connected to without the proxy.
 func (s stumble) unreached([]string) string {
 	if s.Network != Open && s.Network != Allowlist {
-		return s.network()
+		return s.network(s.host())
 	}
 	return "The host is not known, or was sought without the proxy: code reaches hosts by the proxy that HTTPS_PROXY names alone, with no DNS and no raw TCP (aiohttp: trust_env=True)."
 }

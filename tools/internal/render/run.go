@@ -211,20 +211,20 @@ func (r *Renderer) statusLine(res *sandbox.Result) string {
 		return fmt.Sprintf("still running after %v as run_id %s; call wait_for_run to wait for it or to cancel it", took, res.RunID)
 	}
 	if res.Restored {
-		return fmt.Sprintf("killed after %v: %s; files are kept", took, killedWhy(res, config))
+		return fmt.Sprintf("killed after %v: %s; files are kept", took, r.killedWhy(res))
 	}
 	if (res.Fresh || res.Copy) && !res.VariablesLost {
 		what := "fresh interpreter"
 		if res.Copy {
 			what = "copy"
 		}
-		return fmt.Sprintf("killed after %v: %s; only the %s is gone, the kernel's variables and the files are kept", took, killedWhy(res, config), what)
+		return fmt.Sprintf("killed after %v: %s; only the %s is gone, the kernel's variables and the files are kept", took, r.killedWhy(res), what)
 	}
 	written := ""
 	if config.FreezeBytes > 0 {
 		written = " but for what an earlier end of the kernel wrote"
 	}
-	return fmt.Sprintf("killed after %v: %s; variables are gone%s, files are kept, and the next call starts a new kernel", took, killedWhy(res, config), written)
+	return fmt.Sprintf("killed after %v: %s; variables are gone%s, files are kept, and the next call starts a new kernel", took, r.killedWhy(res), written)
 }
 
 const (
@@ -288,8 +288,11 @@ func (r *Renderer) hint(ctx context.Context, res *sandbox.Result) string {
 	if r.quotaFault(res) != nil || r.fullHint(res) != "" {
 		return ""
 	}
-	can, limits := r.Can, r.Manager.Config().Limits
-	can.MemoryLimit, can.TmpLimit = humanize.IBytes(uint64(limits.MemoryBytes)), humanize.IBytes(uint64(limits.TmpBytes))
+	can, limits, memory := r.Can, r.Manager.Config().Limits, r.Manager.MemoryLimit(res.SessionID)
+	can.MemoryLimit, can.TmpLimit = humanize.IBytes(uint64(memory)), humanize.IBytes(uint64(limits.TmpBytes))
+	if memory < limits.MemoryBytes {
+		can.MostMemoryMB = limits.MemoryBytes >> 20
+	}
 	return can.For(res, func(path string) string { return r.Manager.Nearest(ctx, res.SessionID, path) })
 }
 
@@ -327,10 +330,10 @@ func kept(res *sandbox.Result) string {
 	return "the code was interrupted; variables are kept"
 }
 
-func killedWhy(res *sandbox.Result, config sandbox.Config) string {
+func (r *Renderer) killedWhy(res *sandbox.Result) string {
 	switch res.Cause {
 	case "memory":
-		return fmt.Sprintf("the code ran out of memory (limit %s)", humanize.IBytes(uint64(config.Limits.MemoryBytes)))
+		return fmt.Sprintf("the code ran out of memory (limit %s)", humanize.IBytes(uint64(r.Manager.MemoryLimit(res.SessionID))))
 	case "":
 		return "the kernel died"
 	}
