@@ -32,7 +32,11 @@ func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
 // that makes an image ready first is waited for until waiting ends, and that is noted.
 func (l *link) start(waiting context.Context, note func(string), warm bool) (k *kernel, err error) {
 	setting := l.config.kernel(l.language)
-	image, err := l.engine.image(setting)
+	var image engine.ImageInfo
+	err = whilePreparing(waiting, note, func() (err error) {
+		image, err = l.engine.image(setting)
+		return err
+	})
 	if err != nil {
 		return nil, engineFault(err, l.language, setting)
 	}
@@ -53,13 +57,10 @@ func (l *link) start(waiting context.Context, note func(string), warm bool) (k *
 			leave()
 		}
 	}()
-	for {
+	err = whilePreparing(waiting, note, func() (err error) {
 		k, err = l.tryStart(setting, image, warm)
-		if waiting.Err() != nil || !errors.Is(err, engine.ErrPreparing) {
-			break
-		}
-		note(preparingNote)
-	}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +75,17 @@ func (l *link) start(waiting context.Context, note func(string), warm bool) (k *
 
 // preparingNote is for a run that waits for an engine which makes an image ready, however long that takes.
 const preparingNote = "Podman goes through all files of the image before its first container, once on this machine, which can take minutes."
+
+// whilePreparing calls try again for as long as the engine makes an image ready, which it waits for, until waiting ends.
+func whilePreparing(waiting context.Context, note func(string), try func() error) error {
+	for {
+		err := try()
+		if waiting.Err() != nil || !errors.Is(err, engine.ErrPreparing) {
+			return err
+		}
+		note(preparingNote)
+	}
+}
 
 // tryStart makes a container and sends it its settings. The session can be closed between two tries.
 func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool) (*kernel, error) {

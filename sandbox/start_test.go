@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -60,20 +61,43 @@ func TestStartsTakeTurns(t *testing.T) {
 	})
 }
 
+// slowEngine goes through the files of an image, and answers nothing else meanwhile.
+type slowEngine struct {
+	*testEngine
+	looked, ready time.Time // until when it answers neither about images nor with a container
+}
+
+func (e slowEngine) preparing(until time.Time, patience time.Duration) error {
+	if !time.Now().Before(until) {
+		return nil
+	}
+	time.Sleep(patience)
+	return fmt.Errorf("slow: %w: %w", engine.ErrPreparing, engine.ErrEngineUnavailable)
+}
+
+func (e slowEngine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
+	if err := e.preparing(e.looked, time.Minute); err != nil {
+		return engine.ImageInfo{}, err
+	}
+	return e.testEngine.Image(ctx, ref)
+}
+
+func (e slowEngine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
+	if err := e.preparing(e.ready, 10*time.Second); err != nil {
+		return nil, err
+	}
+	return e.testEngine.Start(ctx, spec)
+}
+
 // An image whose first container takes the engine longer than a start may take is waited for, and a call hears why. Who does
 // not want to wait leaves.
 func TestAnImageThatIsMadeReadyFirst(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := completingEngine(t)
+		config := testConfig(t, e)
 		ready := time.Now().Add(10 * time.Minute)
-		e.fails(faults{start: func(engine.Spec) (engine.Process, error) {
-			if time.Now().Before(ready) {
-				time.Sleep(10 * time.Second)
-				return nil, fmt.Errorf("start: %w: %w", engine.ErrPreparing, engine.ErrEngineUnavailable)
-			}
-			return nil, nil
-		}})
-		m := newTestManager(t, testConfig(t, e))
+		config.Engine = slowEngine{e, time.Now().Add(5 * time.Minute), ready}
+		m := newTestManager(t, config)
 		var runs []*Run
 		for _, id := range []string{"waits", "leaves"} {
 			run, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: id})
@@ -85,10 +109,12 @@ func TestAnImageThatIsMadeReadyFirst(t *testing.T) {
 		if waits := runs[0].Progress().WaitsFor; waits != "" {
 			t.Errorf("it waits for %q before anybody knows", waits)
 		}
-		time.Sleep(9 * time.Minute)
-		sofar := runs[0].SoFar(t.Context())
-		if sofar.Status != Running || !slices.Contains(sofar.Notes, preparingNote) || !strings.Contains(runs[0].Progress().WaitsFor, preparingNote) {
-			t.Errorf("after 9 minutes it says %q, and waits for %q", sofar.Notes, runs[0].Progress().WaitsFor)
+		for range 2 { // for the image, and for its container
+			time.Sleep(4 * time.Minute)
+			sofar := runs[0].SoFar(t.Context())
+			if sofar.Status != Running || !slices.Contains(sofar.Notes, preparingNote) || !strings.Contains(runs[0].Progress().WaitsFor, preparingNote) {
+				t.Errorf("it says %q, and waits for %q", sofar.Notes, runs[0].Progress().WaitsFor)
+			}
 		}
 		if mustCancel(t, runs[1]); !time.Now().Before(ready) {
 			t.Error("one that was cancelled waited all the same")

@@ -115,7 +115,7 @@ type ImageInfo struct {
 // Every call honours its context's deadline. ErrEngineUnavailable (wrapped) says that
 // no engine answers and that nothing was done; ErrImageMissing that an image is not
 // there; ErrArchitecture that there is no process 1 for it; ErrPreparing, together with ErrEngineUnavailable, that the engine
-// makes an image ready for its first container, which takes long, and that Start called again waits for that. That it lacks an interpreter, process 1 reports.
+// makes an image ready for its first container, which takes long, and that the same call made again waits for that. That it lacks an interpreter, process 1 reports.
 type Engine interface {
 	// Image looks an image up. It never pulls.
 	Image(ctx context.Context, ref string) (ImageInfo, error)

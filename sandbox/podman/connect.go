@@ -126,8 +126,12 @@ func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, e.opts.CallTimeout)
 }
 
-// ended is the error of a call whose context, limited from its caller's, is over.
+// ended is the error of a call whose context, limited from its caller's, is over. While Podman goes through an image's files
+// it has locks that other requests wait for.
 func (e *Engine) ended(caller, limited context.Context) error {
+	if errors.Is(limited.Err(), context.DeadlineExceeded) && e.firsts.busy() {
+		return preparing()
+	}
 	if _, set := caller.Deadline(); set {
 		return ended(limited, 0)
 	}

@@ -58,6 +58,12 @@ func (f *firsts) end(image string, err error) {
 	f.made[image] = f.made[image] || err == nil
 }
 
+func (f *firsts) busy() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.going) > 0
+}
+
 // preparing is the answer while an image's first container is being made.
 func preparing() error {
 	return &UnavailableError{

@@ -49,6 +49,8 @@ func newSlowEngine(t *testing.T) *slowEngine {
 		case r.Method == http.MethodDelete:
 			s.removed.Add(1)
 			fmt.Fprint(w, "[]")
+		case strings.HasSuffix(r.URL.Path, "/images/other/json"): // waits for a lock
+			<-r.Context().Done()
 		}
 	}))
 	t.Cleanup(service.Close)
@@ -95,6 +97,27 @@ func TestWhoWaitsForAnImageMayLeave(t *testing.T) {
 	// What nobody waited for is removed, and nothing is in the way of the next one.
 	if err := s.e.Prepare(t.Context(), "large", func() {}); err != nil || s.made.Load() != s.removed.Load() {
 		t.Errorf("%v; %d containers were made, %d removed", err, s.made.Load(), s.removed.Load())
+	}
+}
+
+// What another request waits for then is told too.
+func TestCallsWhileAnImageIsPrepared(t *testing.T) {
+	s := newSlowEngine(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	_ = s.e.Prepare(ctx, "large", cancel)
+	limited, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := s.e.Image(limited, "other"); !errors.Is(err, engine.ErrPreparing) || !errors.Is(err, engine.ErrEngineUnavailable) {
+		t.Errorf("while it is being prepared: %v", err)
+	}
+	s.ready <- struct{}{}
+	if err := s.e.Prepare(t.Context(), "large", func() {}); err != nil {
+		t.Error(err)
+	}
+	limited, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if _, err := s.e.Image(limited, "other"); errors.Is(err, engine.ErrPreparing) || !errors.Is(err, engine.ErrEngineUnavailable) {
+		t.Errorf("afterwards: %v", err)
 	}
 }
 
