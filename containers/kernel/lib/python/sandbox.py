@@ -2,6 +2,7 @@
 
     import sandbox
     frame = sandbox.sql("select * from orders where total > $1", [100])
+    both = sandbox.sql("select * from frame join 'output/rates.csv' using (day)")  # files, and variables
     from sandbox import tools  # see tools.search() and tools.describe()
 
 The statement is checked and limited as that of the tool exec_sql. No password and no connection is in the container.
@@ -34,11 +35,21 @@ class SQLError(Exception):
 
 
 def sql(query, params=None, connection=None, max_rows=None):
-    """Runs one reading statement and returns its rows: a pandas DataFrame, or a list of dicts where pandas is missing.
+    """Runs one statement and returns its rows: a pandas DataFrame, or a list of dicts where pandas is missing.
 
     `params` are the values of $1, $2 … (PostgreSQL), ? (MySQL) or @p1, @p2 … (SQL Server). `connection` names the database where there
     are several.
+
+    A statement that names a file behind FROM or JOIN, as in `select * from 'output/a.csv'`, and one with `connection="files"`, runs
+    here over files (CSV, JSON, Parquet) and DataFrames that are variables of the caller.
     """
+    if connection or "'" in query:
+        import sandbox_files
+
+        if sandbox_files.choose(query, connection):
+            import sys
+
+            return sandbox_files.run(query, params, max_rows, sys._getframe(1))
     import importlib.util
     import tempfile
 

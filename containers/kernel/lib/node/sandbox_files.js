@@ -1,0 +1,163 @@
+// SQL over files: what sandbox.sql runs in the container itself, by DuckDB.
+'use strict';
+const { EventEmitter } = require('node:events');
+const fs = require('node:fs');
+const os = require('node:os');
+const path = require('node:path');
+const { createRequire } = require('node:module');
+
+const FILES = 'files'; // the connection that is none
+
+const DATA = '/mnt/data';
+const FOLDER = '.query-files-'; // followed by the process
+const SHARE = 0.6; // of the container's memory that DuckDB may take
+const TOKEN = /--[^\n]*|\/\*[^]*?\*\/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S/g;
+const NAME = /\.(?:csv|tsv|txt|parquet|json|jsonl|ndjson)(?:\.(?:gz|zst))?$/i;
+const TAKE_FROM = new Set(['extract', 'trim', 'substring', 'overlay']); // functions with a FROM of their own
+
+/** find is the files that a statement names behind FROM and JOIN. */
+function find(query) {
+  const files = [];
+  const inside = [];
+  let [before, last] = ['', ''];
+  for (const [token] of query.matchAll(TOKEN)) {
+    if (token.startsWith('--') || token.startsWith('/*')) continue;
+    const reads = (last === 'from' || last === 'join') && before !== 'distinct' && !TAKE_FROM.has(inside.at(-1));
+    if (token === '(') inside.push(last);
+    else if (token === ')') inside.pop();
+    else if (reads && token[0] === "'" && NAME.test(token.slice(1, -1))) files.push(token.slice(1, -1).replaceAll("''", "'"));
+    [before, last] = [last, token.toLowerCase()];
+  }
+  return files;
+}
+
+/** choose reports what is wrong with a statement that is for files and for a database; else whether it is for files. */
+function choose(query, connection, tables) {
+  if (String(connection).toLowerCase() === FILES) return { files: true };
+  const [file = Object.keys(tables ?? {})[0]] = find(query);
+  if (file === undefined || !connection) return { files: file !== undefined };
+  return {
+    error: {
+      code: 'sql_rejected',
+      message: `The statement reads '${file}', which is of the session, and names the connection '${connection}'.`,
+      hint: `Query the database first, as in const rows = await sandbox.sql('select …', [], { connection: '${connection}' }), and then pass its rows: sandbox.sql("select … from rows join '${file}' using (…)", [], { tables: { rows } }).`,
+    },
+  };
+}
+
+/** missing is what is wrong with a file that a statement names; undefined where nothing is. */
+function missing(file) {
+  if (file.includes('://')) return { code: 'sql_rejected', message: `'${file}' is no file of the session.`, hint: 'Download it first, and query the file.' };
+  if (/[*?[]/.test(file) || fs.existsSync(file)) return undefined;
+  const near = ['.', 'input', 'output'].flatMap((folder) => (fs.existsSync(folder) ? fs.readdirSync(folder).map((name) => path.join(folder, name)) : []));
+  const some = near.filter((name) => NAME.test(name)).sort().join(', ').slice(0, 300);
+  return { code: 'not_found', message: `There is no file '${file}'.`, hint: `Paths are from the current folder, ${process.cwd()}.${some && ` There are: ${some}.`}` };
+}
+
+/** load is DuckDB's module: the session's own, or the image's. */
+function load() {
+  for (const from of [path.join(process.cwd(), 'x.js'), path.join(DATA, '.local/lib/x.js'), __filename, '/opt/node/x.js']) {
+    try {
+      return createRequire(from)('@duckdb/node-api');
+    } catch (error) {
+      if (error.code !== 'MODULE_NOT_FOUND') throw error;
+    }
+  }
+  return undefined;
+}
+
+/** folder is a hidden one for what does not fit into memory. Those of processes that have ended are removed. */
+function folder() {
+  const base = fs.existsSync(DATA) ? DATA : os.tmpdir(); // /tmp is small
+  for (const name of fs.readdirSync(base)) {
+    if (!name.startsWith(FOLDER)) continue;
+    const owner = name.slice(FOLDER.length).split('-')[0];
+    if (!fs.existsSync(`/proc/${owner}`)) fs.rmSync(path.join(base, name), { recursive: true, force: true });
+  }
+  return fs.mkdtempSync(path.join(base, `${FOLDER}${process.pid}-`));
+}
+
+function read(file) {
+  try {
+    return fs.readFileSync(file, 'utf8').trim();
+  } catch {
+    return '';
+  }
+}
+
+/** settings are DuckDB's within the container's limits. It loads no extension, which would need a network. */
+function settings(temporary) {
+  const found = {
+    temp_directory: temporary,
+    autoinstall_known_extensions: 'false',
+    autoload_known_extensions: 'false',
+    preserve_insertion_order: 'false', // which keeps a large file from being held
+    threads: String(os.availableParallelism()),
+  };
+  const limit = Number(read('/sys/fs/cgroup/memory.max') || read('/sys/fs/cgroup/memory/memory.limit_in_bytes'));
+  if (limit > 0 && limit < 2 ** 60) found.memory_limit = `${Math.floor(limit * SHARE)}B`;
+  const [quota, period] = read('/sys/fs/cgroup/cpu.max').split(' ').map(Number);
+  if (quota > 0 && period > 0) found.threads = String(Math.max(1, Math.min(Number(found.threads), Math.floor(quota / period))));
+  return found;
+}
+
+/** run runs a statement over files, and over tables that are lists of objects. It throws what fail makes of a failure. */
+async function run(query, params, { maxRows, tables = {}, started }, fail) {
+  const wrong = find(query).map(missing).find(Boolean);
+  if (wrong) throw fail(wrong);
+  const duckdb = load();
+  if (!duckdb) {
+    throw fail({ code: 'sql_failed', message: 'DuckDB, which queries files, is not installed.', hint: 'Install the npm package @duckdb/node-api, or query the file in Python.' });
+  }
+  const temporary = folder();
+  const pending = new EventEmitter(); // ends with the run, when that is interrupted
+  let instance;
+  let connection;
+  try {
+    instance = await duckdb.DuckDBInstance.create(':memory:', settings(temporary));
+    connection = await instance.connect();
+    started?.(pending, 'close', () => connection.interrupt());
+    for (const [name, rows] of Object.entries(tables)) {
+      const file = path.join(temporary, `${Object.keys(tables).indexOf(name)}.jsonl`);
+      fs.writeFileSync(file, rows.map((row) => `${JSON.stringify(row, exactly)}\n`).join(''));
+      await connection.run(`create view "${name.replaceAll('"', '""')}" as select * from read_json('${file}', format = 'newline_delimited')`);
+    }
+    const bound = params.map((value) => (value === undefined ? null : value instanceof Date ? value.toISOString() : value));
+    const reader = maxRows > 0 ? await connection.streamAndReadUntil(query, maxRows, bound) : await connection.runAndReadAll(query, bound);
+    const rows = reader.getRowObjects().map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, plain(value, duckdb)])));
+    return maxRows > 0 ? rows.slice(0, maxRows) : rows;
+  } catch (error) {
+    throw fail({ code: 'sql_failed', message: String(error.message).slice(0, 2000), hint: hint(error.message) });
+  } finally {
+    pending.emit('close');
+    connection?.closeSync();
+    instance?.closeSync();
+    fs.rmSync(temporary, { recursive: true, force: true });
+  }
+}
+
+/** exactly has JSON keep the digits of a BigInt. */
+const exactly = (_, value) => (typeof value === 'bigint' ? JSON.rawJSON?.(String(value)) ?? String(value) : value);
+
+/** plain is a value of DuckDB's as a database's answer has it: numbers that are exact, and texts. */
+function plain(value, duckdb) {
+  if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value;
+  if (value === null || typeof value !== 'object') return value;
+  if (value instanceof duckdb.DuckDBDecimalValue) return digits(String(value));
+  if (value instanceof duckdb.DuckDBBlobValue) return Buffer.from(value.bytes).toString('hex');
+  if (value instanceof duckdb.DuckDBListValue || value instanceof duckdb.DuckDBArrayValue) return value.items.map((item) => plain(item, duckdb));
+  if (value instanceof duckdb.DuckDBStructValue) return Object.fromEntries(Object.entries(value.entries).map(([name, item]) => [name, plain(item, duckdb)]));
+  if (value instanceof duckdb.DuckDBMapValue) return Object.fromEntries(value.entries.map(({ key, value: item }) => [String(key), plain(item, duckdb)]));
+  return String(value); // times, UUIDs and the like
+}
+
+/** digits is a decimal as a number where that has all of its fifteen digits at the most, else as its text. */
+const digits = (text) => (text.replace(/[-.]|^-?0+/g, '').length <= 15 ? Number(text) : text);
+
+function hint(message) {
+  if (/out of memory/i.test(message)) return "Read fewer columns or aggregate; what is sorted or grouped goes to the session's volume, which has a limit too.";
+  if (/extension/i.test(message)) return "There is no network for DuckDB's extensions: CSV, JSON and Parquet are read without one.";
+  return "It is DuckDB's SQL. DESCRIBE SELECT * FROM 'file' shows the columns of a file.";
+}
+
+module.exports = { choose, run };

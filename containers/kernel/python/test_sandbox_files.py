@@ -1,0 +1,93 @@
+"""SQL over files: which statements are for files, and what is said where that cannot be."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lib", "python"))
+import sandbox  # noqa: E402
+import sandbox_files  # noqa: E402
+
+
+class TestWhatIsForFiles(unittest.TestCase):
+    def test_a_path_behind_from_or_join(self):
+        for query, files in {
+            "select * from 'a.csv'": ["a.csv"],
+            "SELECT * FROM\n 'output/it''s.Parquet' x JOIN 'b.jsonl' USING (id)": ["output/it's.Parquet", "b.jsonl"],
+            "with x as (select * from '*.csv.gz') select * from x": ["*.csv.gz"],
+            "select (select max(n) from 'a.tsv')": ["a.tsv"],
+            "select * from orders where name = 'a.csv'": [],
+            "select 'x' from orders -- from 'a.csv'": [],
+            "select 'it''s from ''a.csv''' from orders /* from 'a.csv' */": [],
+            "select * from orders where x is distinct from 'a.csv'": [],
+            "select trim(leading 'a' from 'a.csv'), extract(year from '2026.csv'), substring('b' from 'a.csv')": [],
+            'select * from "a.csv"': [],
+            "select * from 'orders'": [],
+            "select \"from 'a.csv'\" from orders": [],
+        }.items():
+            with self.subTest(query):
+                self.assertEqual([path for _, _, path in sandbox_files.find(query)[0]], files)
+                self.assertEqual(sandbox_files.choose(query, None), bool(files))
+                self.assertTrue(sandbox_files.choose(query, "Files"))
+
+    def test_names_that_tables_have(self):
+        _, names = sandbox_files.find('select a.x from orders a, more join "large one" using (id), (select 1 from inner_one)')
+        self.assertEqual(names, ["orders", "more", "large one", "inner_one"])
+
+    def test_a_file_and_a_database_exclude_each_other(self):
+        with self.assertRaises(sandbox.SQLError) as refused:
+            sandbox.sql("select * from 'a.csv'", connection="shop")
+        self.assertEqual(refused.exception.code, "sql_rejected")
+        self.assertIn("connection='shop'", refused.exception.hint)
+        self.assertFalse(sandbox_files.choose("select * from orders", "shop"))
+
+
+class TestFiles(unittest.TestCase):
+    def setUp(self):
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        self.enterContext(mock.patch.object(sandbox_files, "_DATA", self.folder))
+
+    def test_one_that_is_not_there(self):
+        open("rates.csv", "w").close()
+        for path, code, said in (("rate.csv", "not_found", "rates.csv"), ("https://example.com/a.csv", "sql_rejected", "Download it first")):
+            with self.assertRaises(sandbox.SQLError) as failed:
+                sandbox.sql("select * from '%s'" % path)
+            self.assertEqual(failed.exception.code, code)
+            self.assertIn(said, failed.exception.hint)
+        self.assertEqual(os.listdir("."), ["rates.csv"])
+
+    def test_nothing_that_reads_them(self):
+        open("a.csv", "w").close()
+        with mock.patch("importlib.util.find_spec", return_value=None), self.assertRaises(sandbox.SQLError) as failed:
+            sandbox.sql("select * from 'a.csv'")
+        self.assertIn("pip install duckdb", failed.exception.hint)
+        self.assertEqual(os.listdir("."), ["a.csv"])
+
+    def test_what_a_dead_process_left_is_removed(self):
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        for owner in (ended.pid, os.getpid()):
+            os.mkdir(".query-files-%d-x" % owner)
+        os.rmdir(sandbox_files._folder())
+        self.assertEqual(os.listdir("."), [".query-files-%d-x" % os.getpid()])
+
+
+class TestLimits(unittest.TestCase):
+    def test_they_are_the_containers(self):
+        with tempfile.TemporaryDirectory() as root:
+            self.assertIsNone(sandbox_files.memory(root))
+            self.assertGreaterEqual(sandbox_files.cpus(root), 1)
+            for memory, cpu, want in (("1073741824", "100000 100000", (1 << 30, 1)), ("max", "50000 100000", (None, 1)), ("9223372036854771712", "max 100000", (None, sandbox_files.cpus("nowhere")))):
+                for name, text in (("memory.max", memory), ("cpu.max", cpu)):
+                    with open(os.path.join(root, name), "w") as file:
+                        file.write(text + "\n")
+                self.assertEqual((sandbox_files.memory(root), sandbox_files.cpus(root)), want)
+
+
+if __name__ == "__main__":
+    unittest.main()
