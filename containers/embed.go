@@ -93,10 +93,14 @@ var recipes = []Recipe{load("python", "python"), load("javascript", "node")}
 // Recipes lists the recipe of every language, Python first. The slice is the caller's.
 func Recipes() []Recipe { return slices.Clone(recipes) }
 
-// RecipeFor returns the recipe of a language, and whether there is one.
+// shared names, for a language without an image of its own, the one whose image has its interpreter.
+var shared = map[string]string{"bash": "python"}
+
+// RecipeFor returns the recipe of a language, and whether there is one. Languages may have the same.
 func RecipeFor(language string) (Recipe, bool) {
 	for _, r := range recipes {
-		if r.Language == language {
+		if r.Language == language || r.Language == shared[language] {
+			r.Language = language
 			return r, true
 		}
 	}
@@ -115,8 +119,8 @@ func RecipeOf(ref string) (Recipe, bool) {
 	return Recipe{}, false
 }
 
-// ImageRef names the image that this binary uses for a language ("python" or
-// "javascript") when no setting names another; empty for an unknown language.
+// ImageRef names the image that this binary uses for a language ("python",
+// "javascript" or "bash") when no setting names another; empty for an unknown language.
 func ImageRef(language string) string {
 	r, ok := RecipeFor(language)
 	if !ok {

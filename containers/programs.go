@@ -40,7 +40,7 @@ var ErrArchitecture = errors.New("no supervisor for this kind of processor")
 
 // Program returns the command of process 1 for a language.
 func Program(language string) []string {
-	main := map[string]string{"python": "python/main.py", "javascript": "node/main.cjs"}[language]
+	main := map[string]string{"python": "python/main.py", "javascript": "node/main.cjs"}[language] // bash's is in the supervisor
 	return []string{path.Join(ProgramsDir, "supervisor"), language, path.Join(ProgramsDir, main)}
 }
 

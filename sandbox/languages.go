@@ -13,6 +13,7 @@ type Language string
 const (
 	Python     Language = "python"
 	JavaScript Language = "javascript"
+	Bash       Language = "bash"
 )
 
 // LanguageInfo is what has to be known of a language wherever it is used. One more language is a row here, a kernel
@@ -20,7 +21,10 @@ const (
 type LanguageInfo struct {
 	Language    Language
 	Title       string
-	Short       string   // in the names of flags and tools
+	Short       string // in the names of flags
+	tool        string
+	ImageOf     Language // whose image is its own where no setting names another; empty: it has one of its own
+	Installs    string   // whose packages can be installed for it; empty: none can
 	Aliases     []string // what else people and programs call it, in lower case
 	Interpreter string
 	Hello       []string // a command of the interpreter that prints "ready"
@@ -34,17 +38,21 @@ type LanguageInfo struct {
 
 // Languages are the languages in the order in which they are listed and tried.
 var Languages = []LanguageInfo{{
-	Language: Python, Title: "Python", Short: "python", Aliases: []string{"python3", "py"},
+	Language: Python, Title: "Python", Short: "python", tool: "run_python_code", Installs: "PyPI", Aliases: []string{"python3", "py"},
 	Interpreter: "python3", Hello: []string{"python3", "-c", "print('ready')"}, Exit: "SystemExit",
 	Extensions: []string{".py"}, MIMEType: "text/x-python", Fence: "python", Jupyter: "python3", JupyterName: "Python 3",
 }, {
-	Language: JavaScript, Title: "JavaScript", Short: "js", Aliases: []string{"js", "node", "nodejs", "node.js", "typescript", "ts"},
+	Language: JavaScript, Title: "JavaScript", Short: "js", tool: "run_js_code", Installs: "npm", Aliases: []string{"js", "node", "nodejs", "node.js", "typescript", "ts"},
 	Interpreter: "node", Hello: []string{"node", "-e", "console.log('ready')"}, Exit: "process.exit",
 	Extensions: []string{".js", ".mjs", ".cjs", ".ts", ".mts", ".cts"}, MIMEType: "application/javascript", Fence: "javascript", Jupyter: "javascript", JupyterName: "JavaScript (Node.js)",
+}, {
+	Language: Bash, Title: "Bash", Short: "bash", tool: "run_bash", ImageOf: Python, Aliases: []string{"sh", "shell"},
+	Interpreter: "bash", Hello: []string{"bash", "-c", "echo ready"}, Exit: "exit",
+	Extensions: []string{".sh", ".bash"}, MIMEType: "text/x-sh", Fence: "bash", Jupyter: "bash", JupyterName: "Bash",
 }}
 
 // Tool is the name of the tool that runs the language.
-func (i LanguageInfo) Tool() string { return "run_" + i.Short + "_code" }
+func (i LanguageInfo) Tool() string { return i.tool }
 
 // ImageFlag is the name of the setting for the language's image.
 func (i LanguageInfo) ImageFlag() string { return i.Short + "-image" }

@@ -55,10 +55,10 @@ func (d *Deps) installPackages() tool {
 	return tool{output: mcp.WithOutputSchema[installFields](), definition: definition, ordered: true, handle: d.handleInstall}
 }
 
-// languages are those that are on.
+// languages are those that are on and have packages.
 func (d *Deps) languages() (names []string) {
 	for _, l := range sandbox.Languages {
-		if _, on := d.Manager.Config().Kernels[l.Language]; on {
+		if _, on := d.Manager.Config().Kernels[l.Language]; on && l.Installs != "" {
 			names = append(names, string(l.Language))
 		}
 	}

@@ -47,6 +47,13 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			d.toolServers("sandbox.tools"),
 		), "As in a REPL."
 	},
+	sandbox.Bash: func(d *Deps) (string, string) {
+		return sentences(
+			"Run bash in a persistent, isolated session; return output, exit code, new files.",
+			"Directory, variables, functions and background jobs stay.", d.network(),
+			describeMounts(d.Manager.Config().Mounts),
+		), "A script."
+	},
 }
 
 func sentences(list ...string) string {
@@ -122,11 +129,19 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	config := d.Manager.Config()
 	description, code := codeTools[language.Language](d)
 	number := map[string]any{"type": "number"}
-	dependencies, asCopy := func(*mcp.Tool) {}, func(*mcp.Tool) {}
-	if language.Language == sandbox.Python {
+	none := func(*mcp.Tool) {}
+	dependencies, asCopy := none, none
+	// An object has to name its properties: Gemini's API refuses one that does not, and strict mode of OpenAI's cannot be used.
+	limits := mcp.WithObject("limits", mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number}), // and limitTimeout, for which there is an argument
+		mcp.Description("Of the session."))
+	fresh := mcp.WithBoolean("fresh", mcp.Description("New interpreter, same files."))
+	switch language.Language {
+	case sandbox.Python:
 		asCopy = mcp.WithBoolean("copy", mcp.Description("In a copy of the variables."))
+	case sandbox.Bash:
+		limits, fresh = none, none // they are taken, and rarely wanted
 	}
-	if d.Packages != nil {
+	if d.Packages != nil && language.Installs != "" {
 		dependencies = mcp.WithArray("dependencies", mcp.WithStringItems(), mcp.Description("To install first."))
 	}
 	return tool{
@@ -138,14 +153,14 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			sessionParam(),
 			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("Default %v, max %v.",
 				config.RunTimeout.Seconds(), config.MaxRunTimeout.Seconds()))),
-			// An object has to name its properties: Gemini's API refuses one that does not, and strict mode of OpenAI's cannot be used.
-			mcp.WithObject("limits", mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number}), // and limitTimeout, for which there is an argument
-				mcp.Description("Of the session.")),
-			mcp.WithBoolean("fresh", mcp.Description("New interpreter, same files.")),
-			asCopy, dependencies,
+			limits, fresh, asCopy, dependencies,
 			hints(false), loadedAtOnce,
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
+			if command, given := p.given["command"]; given && language.Language == sandbox.Bash && p.given["code"] == nil {
+				p.given["code"] = command // as other tools for shells have it
+				delete(p.given, "command")
+			}
 			options := sandbox.RunOptions{
 				Language: language.Language, Code: p.required("code"), SessionID: p.session(),
 				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"), Copy: p.flag("copy"), Times: clientheader.Of(ctx).Times(), Caller: ctx,
@@ -155,7 +170,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 				options.Timeout = longest
 			}
 			var missing []string
-			if d.Packages != nil {
+			if d.Packages != nil && language.Installs != "" {
 				missing = p.texts("dependencies")
 			}
 			if err := p.check(); err != nil {

@@ -101,16 +101,20 @@ func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig, network str
 		}
 	}
 	if len(names) == 0 {
-		return "Both languages are switched off."
+		return "All languages are switched off."
 	}
 	where := " in an isolated container"
 	if network == "" {
 		where += ", no network"
 	}
-	return "Runs " + strings.Join(names, " and ") + where + instructions
+	listed := names[len(names)-1]
+	if before := names[:len(names)-1]; len(before) > 0 {
+		listed = strings.Join(before, ", ") + " and " + listed
+	}
+	return "Runs " + listed + where + instructions
 }
 
-// instructions are no longer than what a client that cuts them leaves, with both languages before them.
+// instructions are no longer than what a client that cuts them leaves, with all languages before them.
 const instructions = `. ` +
 	`Variables and files under /mnt/data stay from call to call. ` +
 	`Save files to show in its output/; figures come back as images. ` +

@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -113,6 +114,15 @@ func (r *run) finishKilled(cause string) {
 	}
 	if r.Copy && r.kernel == nil && r.reason == "timed_out" {
 		d.Error = copyError("the kernel was not idle in time")
+	}
+	r.finish(d)
+}
+
+// finishEnded ends a run whose code has put something else in the kernel's place, by exec, which has come to its end.
+func (r *run) finishEnded(cause string) {
+	d := &protocol.Done{Status: "completed", Kernel: r.fate("dead"), Cause: cause}
+	if code, _ := strconv.Atoi(strings.TrimPrefix(cause, exitCause)); code != 0 {
+		d.Status, d.ExitCode = "failed", code
 	}
 	r.finish(d)
 }

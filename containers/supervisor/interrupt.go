@@ -14,6 +14,9 @@ import (
 // leaveWait is how long programs of an interrupted run may take to end.
 const leaveWait = 500 * time.Millisecond
 
+// mostPolite is how many interrupts programs may ignore where they are killed so that the kernel goes on.
+const mostPolite = 2
+
 var exitCodes = map[string]int{"completed": 0, "failed": 1, "quota": 1, "memory": 1, "timed_out": 124, "cancelled": 130, "killed": 137}
 
 // interrupt stops a run, once. The kernel is killed if that takes longer than the grace.
@@ -81,6 +84,7 @@ func (r *run) keepInterrupting() {
 		return
 	}
 	k.interrupts++
+	r.asked++
 	message := map[string]any{"type": "interrupt", "id": r.ID, "n": k.interrupts}
 	if r.reason == "memory" {
 		message["reason"] = r.reason
@@ -91,7 +95,11 @@ func (r *run) keepInterrupting() {
 		return
 	}
 	if k.ready { // an interpreter that is just starting would end
-		r.signalPrograms(syscall.SIGINT)
+		signal := syscall.SIGINT
+		if r.s.language.KillsPrograms && r.asked > mostPolite {
+			signal = syscall.SIGKILL
+		}
+		r.signalPrograms(signal)
 		procs.Signal(k.pid, syscall.SIGINT)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"strings"
 	"syscall"
 	"time"
 
@@ -136,6 +137,8 @@ func (k *kernel) onReport(m *kernelproc.Report) {
 		r.show(m)
 	case "clear":
 		r.clear()
+	case "heard":
+		r.timers["again"].stop()
 	case "done":
 		// One that came to its end as it was killed is over with its kernel: the next run needs another.
 		if !k.killed {
@@ -231,6 +234,8 @@ func (k *kernel) concludeEnd() {
 		// Its pipes have nothing of the run yet.
 		r.kernel, r.pipes = nil, nil
 		s.runs.provide(r)
+	case s.language.EndsWithCode && strings.HasPrefix(cause, exitCause) && r.reason == "":
+		r.finishEnded(cause)
 	default:
 		r.finishKilled(cause)
 	}

@@ -135,9 +135,11 @@ func (ks *kernels) onExit(pid int, status syscall.WaitStatus) {
 	}
 }
 
+const exitCause = "exit " // and the status
+
 func (ks *kernels) causeOf(status syscall.WaitStatus) string {
 	if !status.Signaled() {
-		return "exit " + strconv.Itoa(status.ExitStatus())
+		return exitCause + strconv.Itoa(status.ExitStatus())
 	}
 	if status.Signal() == syscall.SIGKILL && procs.OOMKills() > ks.oomSeen {
 		return "memory"

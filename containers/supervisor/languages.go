@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bashkernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 )
 
@@ -24,6 +25,10 @@ var languages = map[string]*kernelproc.Language{
 		Name: "javascript", Interpreter: "node", HasWatcher: true, Again: 100 * time.Millisecond, Unheard: 3,
 		TrustVariable: "NODE_EXTRA_CA_CERTS",
 		Arguments:     func(program, role string) []string { return append(nodeFlags(), program, role) },
+	},
+	"bash": {
+		Name: "bash", Interpreter: "bash", Adapt: bashkernel.Adapt, Without: bashkernel.Without, KillsPrograms: true, EndsWithCode: true,
+		Arguments: func(_, _ string) []string { return bashkernel.Arguments },
 	},
 }
 

@@ -26,6 +26,7 @@ type run struct {
 	losses         int               // kernels that died before they began it
 	before         map[int]bool      // the processes that were there when a fresh run began
 	overlaps       bool              // with a run of the kernel that stays: for a fresh run
+	asked          int               // how many times it was interrupted
 	reason         string            // why it was interrupted: timed_out, cancelled, quota or memory
 	over           string            // how the files were over their limit then
 	memory         procs.Memory      // or what the container took then

@@ -94,7 +94,7 @@ func printImages(ctx context.Context, s *server.Settings, engine *podman.Engine,
 		}
 	}
 	if len(options.Languages) == 0 {
-		return usage(fmt.Errorf("both languages are switched off, so there is no image to make"))
+		return usage(fmt.Errorf("all languages are switched off, so there is no image to make"))
 	}
 	results, err := server.MakeImages(ctx, engine, options, report)
 	for _, r := range results {

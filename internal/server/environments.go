@@ -51,6 +51,9 @@ func environment(ctx context.Context, on engine.Engine, language sandbox.Languag
 		e.Problem = "Podman does not answer; run `code-sandbox-mcp doctor`"
 		return e
 	}
+	if language.Info().ImageOf != "" {
+		return e // what an image says of itself is about another language
+	}
 	label := info.Labels[containers.LabelVersions]
 	var v versions
 	if len(label) > containers.MaxVersions || json.Unmarshal([]byte(label), &v) != nil {

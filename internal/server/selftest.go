@@ -47,7 +47,7 @@ func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs [
 	defer func() { _ = way.Close() }()
 	config.WayOut = way
 	if len(config.Kernels) == 0 {
-		return report, UsageError{Err: errors.New("both languages are switched off, so there is nothing to attack")}
+		return report, UsageError{Err: errors.New("all languages are switched off, so there is nothing to attack")}
 	}
 	standard := make(map[sandbox.Language]bool)
 	for language, kernel := range config.Kernels {

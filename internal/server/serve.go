@@ -326,6 +326,9 @@ func (s *Settings) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 		}
 		kernel := podman.Kernel(l.Language, image)
 		kernel.Setup = s.setupFor("--"+l.ImageFlag(), *s.LanguageImages[l.Language])
+		if l.ImageOf != "" && *s.LanguageImages[l.Language] == "" {
+			kernel.Setup = s.setupFor("--"+l.ImageOf.Info().ImageFlag(), *s.LanguageImages[l.ImageOf])
+		}
 		if l.Language == sandbox.Python {
 			kernel.Preload = s.Preload
 		}

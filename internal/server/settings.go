@@ -288,10 +288,14 @@ func (s *Settings) check() error {
 	return errors.Join(found...)
 }
 
-// Image returns the image of a language: the one that is set, or the one that setup makes; and whether
-// the language is on at all.
+// Image returns the image of a language: the one that is set, for it or for the language whose image it shares, or the one that
+// setup makes; and whether the language is on at all.
 func (s *Settings) Image(language sandbox.Language) (string, bool) {
-	switch set := *s.LanguageImages[language]; set {
+	set := *s.LanguageImages[language]
+	if other := language.Info().ImageOf; set == "" && other != "" && *s.LanguageImages[other] != imageOff {
+		set = *s.LanguageImages[other]
+	}
+	switch set {
 	case imageOff:
 		return "", false
 	case "", imageFull:

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,6 +42,15 @@ type Language struct {
 	Again time.Duration
 	// TrustVariable names the file of certificates that the interpreter reads as it starts; empty: it reads none then.
 	TrustVariable string
+	// Without are variables of the container that the interpreter is started without.
+	Without []string
+	// Adapt makes what an interpreter is given that is no kernel itself: files by their descriptor there, and serve, which is
+	// one in its place, on the link. Nil: the interpreter has the link as its descriptor 3.
+	Adapt func(link *os.File) (files map[int]*os.File, serve func(), err error)
+	// KillsPrograms: what the interpreter waits for is killed where it ignores interrupts, so that the interpreter goes on.
+	KillsPrograms bool
+	// EndsWithCode: a kernel that ends by itself under a run has ended as its code told it to.
+	EndsWithCode bool
 	// Unheard is how many times the grace a kernel may take that has not heard of an interrupt yet.
 	Unheard int
 }
@@ -277,18 +287,52 @@ func Spawn(l *Language, program, role string, stdout, stderr *os.File) (*Spawned
 		theirs = append(theirs, other)
 	}
 	files := []uintptr{null.Fd(), stdout.Fd(), stderr.Fd()}
-	for _, f := range theirs {
-		files = append(files, f.Fd())
+	serve := func() {}
+	if l.Adapt == nil {
+		for _, f := range theirs {
+			files = append(files, f.Fd())
+		}
+	} else {
+		var given map[int]*os.File
+		if given, serve, err = l.Adapt(theirs[0]); err != nil {
+			s.Close()
+			return nil, err
+		}
+		files = place(files, given)
+		for _, f := range given {
+			theirs = append(theirs, f)
+		}
 	}
 	argv := append([]string{l.Interpreter}, l.Arguments(program, role)...)
 	s.PID, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
-		Dir: "/", Env: append(os.Environ(), l.Environment...), Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
+		Dir: "/", Env: append(environ(l.Without), l.Environment...), Files: files, Sys: &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		s.Close()
-		return nil, err
 	}
-	return s, nil
+	go serve() // which ends with the link
+	return s, err
+}
+
+// place puts files where an interpreter has them; nothing is between them.
+func place(files []uintptr, given map[int]*os.File) []uintptr {
+	const none = ^uintptr(0)
+	for fd, f := range given {
+		for len(files) <= fd {
+			files = append(files, none)
+		}
+		files[fd] = f.Fd()
+	}
+	return files
+}
+
+func environ(without []string) (variables []string) {
+	for _, variable := range os.Environ() {
+		if name, _, _ := strings.Cut(variable, "="); !slices.Contains(without, name) {
+			variables = append(variables, variable)
+		}
+	}
+	return variables
 }
 
 // find looks for a program on the container's own PATH.

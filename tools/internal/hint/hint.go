@@ -138,7 +138,10 @@ func isSilent(res *sandbox.Result) bool {
 }
 
 func silent(language sandbox.Language) string {
-	if language == sandbox.JavaScript {
+	switch language {
+	case sandbox.Bash:
+		return "" // as a terminal says it
+	case sandbox.JavaScript:
 		return "No output. console.log() shows a value, and so does a last expression that is not undefined."
 	}
 	return "No output. print() shows a value, and so does a last expression that is not None."

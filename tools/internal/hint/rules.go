@@ -370,8 +370,11 @@ func (s stumble) database() string {
 	switch {
 	case s.CodeSQL:
 		call := "sandbox.sql(query)"
-		if s.language == sandbox.Python {
+		switch s.language {
+		case sandbox.Python:
 			call = "`import sandbox; " + call + "`"
+		case sandbox.Bash:
+			call += " of the module sandbox, in Python or JavaScript,"
 		}
 		return "No driver reaches a database from here: " + call + " in code" + s.ifTool("exec_sql", ", or the tool exec_sql,") + " queries the configured ones."
 	case s.has("exec_sql"):
@@ -425,8 +428,11 @@ func (s stumble) elsewhere(found []string) string {
 }
 
 func (s stumble) makeFolder() string {
-	if s.language == sandbox.JavaScript {
+	switch s.language {
+	case sandbox.JavaScript:
 		return "fs.mkdirSync(folder, { recursive: true })"
+	case sandbox.Bash:
+		return "mkdir -p folder"
 	}
 	return "os.makedirs(folder, exist_ok=True)"
 }

@@ -1,0 +1,466 @@
+//go:build linux
+
+// Package bashkernel is the kernel of bash, which speaks no JSON: the supervisor itself feeds a bash that stays, by descriptors
+// that only the two know. docs/kernel-protocol.md, "Supervisor and kernels", has the messages that it answers.
+//
+// A run is three lines to bash: take the code, evaluate it, report its status. Code that ends its shell (exit, set -e, an
+// unset variable with set -u, an interrupt) comes to the shell's own EXIT trap, which writes down what there is and puts another
+// bash in its place, in the same process.
+package bashkernel
+
+import (
+	"bufio"
+	_ "embed"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"golang.org/x/sys/unix"
+)
+
+// The descriptors that bash has beside the usual ones. They are so large that code does not take them by chance.
+const (
+	codeFD = 250 + iota
+	controlFD
+	reportFD
+	stdoutFD
+	stderrFD
+)
+
+const (
+	maxFrame  = 4 << 20  // of a message to the kernel: the supervisor takes no more than 1 MiB from the server
+	maxRecord = 16 << 20 // of one variable, and of one report
+	maxSaved  = 64 << 20 // of all that is carried into the next bash
+)
+
+// Arguments are those that bash is started with. In a string for -c on one line, code's own lines are counted from the first.
+// Code that breaks out of the loop is at the end of its run.
+var Arguments = []string{"--norc", "--noprofile", "-c", loop, "bash"}
+
+const loop = "while builtin :; do while builtin read -r -u 251 __sandbox_line || builtin exit; do " +
+	"if [[ $__sandbox_line == run ]]; then __sandbox_status=1; builtin eval \"$__sandbox_code\" </dev/null >&253 2>&254; __sandbox_status=$?; " +
+	"else builtin eval \"$__sandbox_line\"; fi; done; done"
+
+// Without are the variables that bash would be changed by as it starts, or run code of.
+var Without = []string{"BASH_ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT"}
+
+//go:embed prelude.bash
+var prelude string
+
+// The lines to bash, whose own output goes nowhere: what traces and traps say of them is nobody's.
+const (
+	lineFirst = "exec 253>&1 254>&2 >/dev/null 2>&1\n"
+	lineLoad  = "builtin mapfile -d '' -n 1 -t -u 250 __sandbox_code; builtin eval \"$__sandbox_code\"\n"
+	lineHello = "__sandbox_hello || builtin :\n"
+	lineTake  = "__sandbox_read || builtin :\n"
+	lineRun   = "run\n"
+	lineEnd   = "__sandbox_end \"$__sandbox_status\" || builtin :\n"
+	lineSave  = "( __sandbox_save 0 ) || builtin :\n"
+)
+
+type message struct {
+	Type       string            `json:"type"`
+	ID         string            `json:"id"`
+	Code       string            `json:"code"`
+	WorkDir    string            `json:"work_dir"`
+	Env        map[string]string `json:"env"`
+	Paths      []string          `json:"paths"`
+	Path       string            `json:"path"`
+	LimitBytes int64             `json:"limit_bytes"`
+}
+
+// kernel is what a goroutine of the supervisor's knows of a bash. All that bash says may be forged.
+type kernel struct {
+	link     net.Conn
+	control  *os.File
+	reports  *os.File
+	reader   *bufio.Reader
+	code     *os.File
+	messages chan message
+	workDir  string
+	version  string
+	base     map[string]string // hashes of what there was before any code had run, by kind and name
+	told     map[string]bool   // programs that an answer has named
+	stopped  bool              // the run was interrupted: a signal may still be on its way
+}
+
+var errReport = errors.New("a report that no kernel makes")
+
+// Adapt makes what a bash is started with, by descriptor, and serve, which is a kernel to the supervisor on the link until one of
+// the two ends. The files are the caller's to close.
+func Adapt(link *os.File) (files map[int]*os.File, serve func(), err error) {
+	conn, err := net.FileConn(link)
+	if err != nil {
+		return nil, nil, err
+	}
+	k := &kernel{link: conn, messages: make(chan message, 64), told: map[string]bool{}}
+	var ends [2][2]*os.File
+	for i := range ends {
+		if ends[i][0], ends[i][1], err = os.Pipe(); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		var fd int
+		if fd, err = unix.MemfdCreate("code", unix.MFD_CLOEXEC); err == nil {
+			k.code = os.NewFile(uintptr(fd), "code")
+		}
+	}
+	if err != nil {
+		for _, f := range []*os.File{ends[0][0], ends[0][1], ends[1][0], ends[1][1]} {
+			_ = f.Close()
+		}
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	k.control, k.reports, k.reader = ends[0][1], ends[1][0], bufio.NewReaderSize(ends[1][0], 64<<10)
+	code, err := unix.FcntlInt(k.code.Fd(), unix.F_DUPFD_CLOEXEC, 0) // one place in it for both
+	if err != nil {
+		k.close()
+		return nil, nil, err
+	}
+	files = map[int]*os.File{controlFD: ends[0][0], codeFD: os.NewFile(uintptr(code), "code"), reportFD: ends[1][1]}
+	return files, k.serve, nil
+}
+
+func (k *kernel) serve() {
+	defer k.close()
+	go k.listen()
+	if k.start() != nil {
+		return
+	}
+	for m := range k.messages {
+		if k.answer(m) != nil {
+			return
+		}
+	}
+}
+
+func (k *kernel) close() {
+	_ = k.link.Close()
+	_ = k.control.Close()
+	_ = k.reports.Close()
+	_ = k.code.Close()
+}
+
+// listen takes messages until the link ends, which ends all else.
+func (k *kernel) listen() {
+	defer close(k.messages)
+	defer k.close()
+	in := bufio.NewReader(k.link)
+	for {
+		var size [4]byte
+		if _, err := io.ReadFull(in, size[:]); err != nil {
+			return
+		}
+		n := binary.BigEndian.Uint32(size[:])
+		if n > maxFrame {
+			return
+		}
+		body := make([]byte, n)
+		if _, err := io.ReadFull(in, body); err != nil {
+			return
+		}
+		var m message
+		if json.Unmarshal(body, &m) != nil {
+			return
+		}
+		k.messages <- m
+	}
+}
+
+func (k *kernel) send(r kernelproc.Report) error {
+	body, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	frame := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
+	frame = binary.BigEndian.AppendUint32(frame, 0)
+	_, err = k.link.Write(append(frame, body...))
+	return err
+}
+
+func (k *kernel) answer(m message) error {
+	switch m.Type {
+	case "init":
+		k.workDir = m.WorkDir
+		if err := k.do(environment(m.Env)+"builtin cd -- "+quote(m.WorkDir)+"\n", lineLoad+lineEnd, nil); err != nil {
+			return err
+		}
+		if err := k.noteBase(); err != nil {
+			return err
+		}
+		return k.send(kernelproc.Report{Type: "hello", PID: 0, Version: k.version, Features: []string{}})
+	case "bind":
+		if err := k.do(environment(m.Env), lineLoad+lineEnd, nil); err != nil {
+			return err
+		}
+		return k.noteBase()
+	case "pipes":
+		if len(m.Paths) != 2 {
+			return nil
+		}
+		code := "exec 253>" + quote(m.Paths[0]) + " 254>" + quote(m.Paths[1]) + "\n"
+		if err := k.do(code, lineLoad+lineEnd, nil); err != nil {
+			return err
+		}
+		return k.send(kernelproc.Report{Type: "piped"})
+	case "run":
+		return k.run(m)
+	case "interrupt":
+		k.stopped = true // the signal itself comes from elsewhere
+	case "freeze":
+		return k.freeze(m)
+	case "wake":
+		return k.wake(m)
+	}
+	return nil
+}
+
+func environment(env map[string]string) string {
+	var b strings.Builder
+	for name, value := range env {
+		if isName(name) && !slices.Contains(Without, name) {
+			b.WriteString("builtin export " + name + "=" + quote(value) + "\n")
+		}
+	}
+	return b.String()
+}
+
+func isName(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c != '_' && (c|0x20 < 'a' || c|0x20 > 'z') && (i == 0 || c < '0' || c > '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+func quote(text string) string {
+	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, "\x00", ""), "'", `'\''`) + "'"
+}
+
+// run executes code, and reports the status of its last command.
+func (k *kernel) run(m message) error {
+	if k.stopped {
+		// A signal for the run before may come late. It is over by the end of an empty one.
+		k.stopped = false
+		if err := k.do("", lineTake+lineRun+lineEnd, nil); err != nil {
+			return err
+		}
+	}
+	if at := strings.IndexByte(m.Code, 0); at >= 0 {
+		line := strings.Count(m.Code[:at], "\n") + 1
+		return k.send(kernelproc.Report{Type: "done", ID: m.ID, Error: &protocol.Error{
+			Name: "SyntaxError", Message: "line " + strconv.Itoa(line) + " has a NUL character, which bash cannot take",
+		}})
+	}
+	if err := k.send(kernelproc.Report{Type: "begun", ID: m.ID}); err != nil {
+		return err
+	}
+	var end status
+	if err := k.do(m.Code, lineTake+lineRun+lineEnd, &end); err != nil {
+		return err
+	}
+	return k.send(kernelproc.Report{Type: "done", ID: m.ID, Exit: &end.code, GoesOn: k.goesOn(end.jobs)})
+}
+
+// status is what a report of an end says.
+type status struct {
+	code int
+	jobs []string
+}
+
+// do has bash take code and execute lines, and waits for the end of that, whichever it is.
+func (k *kernel) do(code, lines string, end *status) error {
+	if err := k.put(code); err != nil {
+		return err
+	}
+	return k.evaluate(lines, end)
+}
+
+// evaluate has bash execute lines that take what was put, and waits for their end, whichever it is.
+func (k *kernel) evaluate(lines string, end *status) error {
+	if _, err := k.control.WriteString(lines); err != nil {
+		return err
+	}
+	report, _, err := k.report()
+	if err != nil {
+		return err
+	}
+	kind, rest, _ := strings.Cut(report, "\n")
+	switch kind {
+	case "end":
+		if end != nil {
+			first, jobs, _ := strings.Cut(rest, "\n")
+			end.code, _ = strconv.Atoi(first)
+			end.jobs = strings.Split(jobs, "\n")
+		}
+		return nil
+	case "exit":
+		return k.again(end)
+	default:
+		return errReport
+	}
+}
+
+// put makes code what the next line to bash takes. Both have one place in the file.
+func (k *kernel) put(code string) error {
+	if err := k.code.Truncate(0); err != nil {
+		return err
+	}
+	if _, err := k.code.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	if _, err := k.code.WriteString(code + "\x00"); err != nil {
+		return err
+	}
+	_, err := k.code.Seek(0, io.SeekStart)
+	return err
+}
+
+// report reads up to a NUL. cut: the report was longer than one may be.
+func (k *kernel) report() (text string, cut bool, err error) {
+	var all []byte
+	for {
+		part, err := k.reader.ReadSlice(0)
+		if len(all) < maxRecord {
+			all = append(all, part...)
+		} else {
+			cut = true
+		}
+		switch {
+		case err == nil:
+			return strings.TrimSuffix(string(all), "\x00"), cut, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return "", false, err
+		}
+	}
+}
+
+// start has a new bash learn what it needs.
+func (k *kernel) start() error {
+	if err := k.put(prelude); err != nil {
+		return err
+	}
+	if _, err := k.control.WriteString(lineFirst); err != nil {
+		return err
+	}
+	return k.hello()
+}
+
+func (k *kernel) hello() error {
+	if _, err := k.control.WriteString(lineLoad + lineHello); err != nil {
+		return err
+	}
+	report, _, err := k.report()
+	if err != nil {
+		return err
+	}
+	version, ok := strings.CutPrefix(report, "hello\n")
+	if !ok {
+		return errReport
+	}
+	k.version, _, _ = strings.Cut(version, "(")
+	return nil
+}
+
+// again brings what the bash before has written into the one in its place, and its end to whoever waits for it.
+func (k *kernel) again(end *status) error {
+	// A second interrupt would end the new bash before it can be told what to do.
+	if err := k.send(kernelproc.Report{Type: "heard"}); err != nil {
+		return err
+	}
+	var b strings.Builder
+	b.WriteString(prelude)
+	code, err := k.save(func(r record) bool {
+		if fits := b.Len()+len(r.text) <= maxSaved; !fits || r.kind == 'j' {
+			return fits
+		}
+		b.WriteString(r.text + "\n")
+		return true
+	})
+	if err != nil {
+		return err
+	}
+	if err := k.put(b.String()); err != nil {
+		return err
+	}
+	if end != nil {
+		end.code = code
+	}
+	return k.hello()
+}
+
+// record is a piece of what a bash has.
+type record struct {
+	kind byte   // o options, s shopt, v variable, f functions, d folder, u umask, a aliases, t traps, j programs that run
+	name string // of a variable
+	text string
+}
+
+// save hands over what bash writes of itself, the options last, as they may end what reads them; keep reports whether there was room.
+func (k *kernel) save(keep func(record) bool) (code int, err error) {
+	var options record
+	for {
+		report, cut, err := k.report()
+		if err != nil {
+			return 0, err
+		}
+		head, text, _ := strings.Cut(report, "\n")
+		if head == "end" {
+			keep(options)
+			return strconv.Atoi(strings.TrimSpace(text))
+		}
+		if head == "" {
+			return 0, errReport
+		}
+		r := record{head[0], head[1:], strings.TrimSuffix(text, "\n")}
+		switch {
+		case r.kind == 'o':
+			options = r
+		case cut:
+			keep(record{kind: r.kind, name: r.name})
+		default:
+			keep(r)
+		}
+	}
+}
+
+// programOf reads a line that jobs prints of what runs, with its process or without: [1]+  123 Running   sleep 9 &
+func programOf(line string) (pid, command string) {
+	before, command, running := strings.Cut(line, " Running ")
+	if !running || !strings.HasPrefix(line, "[") {
+		return "", ""
+	}
+	fields := strings.Fields(before)
+	return fields[len(fields)-1], strings.TrimSuffix(strings.TrimSpace(command), " &")
+}
+
+const mostNamed = 8
+
+// goesOn names the programs that run in the background and were not named before.
+func (k *kernel) goesOn(lines []string) []string {
+	var names []string
+	running := map[string]bool{}
+	for _, line := range lines {
+		pid, command := programOf(line)
+		if pid == "" || len(names) == mostNamed {
+			continue
+		}
+		running[pid] = true
+		if !k.told[pid] {
+			names = append(names, "process "+command+" (pid "+pid+")")
+		}
+	}
+	k.told = running
+	return names
+}

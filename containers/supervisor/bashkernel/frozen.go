@@ -1,0 +1,221 @@
+//go:build linux
+
+// What a bash has, written to a file that a later one reads.
+
+package bashkernel
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"golang.org/x/sys/unix"
+)
+
+// The file is text for bash between these lines. The last is a comment to it, and says that the file is whole.
+const (
+	formatLine = "# code-sandbox-mcp bash 1\n"
+	maxTrailer = 64 << 10
+	mostLost   = 50
+)
+
+type trailer struct {
+	Variables int             `json:"variables"`
+	AtMS      int64           `json:"at_ms"`
+	Lost      []protocol.Lost `json:"lost"`
+	LostTotal int             `json:"lost_total"`
+}
+
+func (t *trailer) lose(name, why string) {
+	if t.LostTotal++; len(t.Lost) < mostLost {
+		t.Lost = append(t.Lost, protocol.Lost{Name: name, Why: why})
+	}
+}
+
+// noteBase remembers what there is before any code has run: the next kernel has its own of that.
+func (k *kernel) noteBase() error {
+	k.base = map[string]string{}
+	return k.saveNow(func(r record) bool {
+		k.base[string(r.kind)+r.name] = r.text
+		return true
+	})
+}
+
+// saveNow has bash write what it has, and go on.
+func (k *kernel) saveNow(keep func(record) bool) error {
+	if _, err := k.control.WriteString(lineSave); err != nil {
+		return err
+	}
+	_, err := k.save(keep)
+	return err
+}
+
+// freeze writes what code has changed.
+func (k *kernel) freeze(m message) error {
+	file, folder, err := k.createNew(m.Path)
+	if err != nil {
+		return k.send(kernelproc.Report{Type: "frozen", Why: "the file cannot be made: " + reason(err)})
+	}
+	defer func() { _ = unix.Close(folder); _ = file.Close() }()
+	var size int64
+	write := func(text string) {
+		if err == nil {
+			var n int
+			n, err = file.WriteString(text)
+			size += int64(n)
+		}
+	}
+	t := trailer{AtMS: time.Now().UnixMilli(), Lost: []protocol.Lost{}}
+	left := min(m.LimitBytes, maxSaved) - maxTrailer
+	write(formatLine)
+	gone := map[string]bool{}
+	for key := range k.base {
+		if name, ok := strings.CutPrefix(key, "v"); ok {
+			gone[name] = true
+		}
+	}
+	broken := k.saveNow(func(r record) bool {
+		delete(gone, r.name)
+		switch {
+		case r.kind == 'j':
+			for line := range strings.Lines(r.text) {
+				if _, command := programOf(line); command != "" {
+					t.lose(command, "a program that runs in the background")
+				}
+			}
+		case k.base[string(r.kind)+r.name] == r.text:
+		case r.text == "" && r.kind == 'v', int64(len(r.text)) >= left:
+			t.lose(cmp.Or(r.name, "what is not a variable"), "too large")
+			return false
+		default:
+			left -= int64(len(r.text)) + 1
+			write(r.text + "\n")
+			if r.kind == 'v' {
+				t.Variables++
+			}
+		}
+		return true
+	})
+	if broken != nil {
+		return broken
+	}
+	for name := range gone {
+		write("builtin unset -v " + name + "\n")
+	}
+	last, _ := json.Marshal(t)
+	write("#" + string(last) + "\n")
+	if err == nil {
+		err = file.Sync()
+	}
+	name := base(m.Path)
+	if err == nil {
+		err = unix.Renameat(folder, name+".new", folder, name)
+	}
+	if err != nil {
+		_ = unix.Unlinkat(folder, name+".new", 0)
+		return k.send(kernelproc.Report{Type: "frozen", Why: "the file cannot be written: " + reason(err)})
+	}
+	return k.send(kernelproc.Report{Type: "frozen", Variables: t.Variables, Bytes: size, Lost: t.Lost, LostTotal: t.LostTotal})
+}
+
+// wake has bash read such a file.
+func (k *kernel) wake(m message) error {
+	t, err := k.load(m.Path)
+	if err != nil {
+		return k.send(kernelproc.Report{Type: "woken", Why: reason(err)})
+	}
+	if err := k.evaluate(lineLoad+lineEnd, nil); err != nil {
+		return err
+	}
+	return k.send(kernelproc.Report{Type: "woken", Variables: t.Variables, AtMS: t.AtMS, Lost: t.Lost, LostTotal: t.LostTotal})
+}
+
+var errNotWhole = errors.New("the file is not whole")
+
+// load brings a file to where bash takes code from.
+func (k *kernel) load(name string) (*trailer, error) {
+	folder, err := k.folder(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = unix.Close(folder) }()
+	fd, err := unix.Openat(folder, base(name), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), name)
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() || info.Size() > maxSaved || info.Size() < int64(len(formatLine)) {
+		return nil, errNotWhole
+	}
+	tail := make([]byte, min(info.Size(), maxTrailer))
+	if _, err := file.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
+		return nil, err
+	}
+	head := make([]byte, len(formatLine))
+	if _, err := io.ReadFull(file, head); err != nil || string(head) != formatLine {
+		return nil, errNotWhole
+	}
+	last, whole := bytes.CutSuffix(tail, []byte("\n"))
+	last, comment := bytes.CutPrefix(last[bytes.LastIndexByte(last, '\n')+1:], []byte("#"))
+	var t trailer
+	if !whole || !comment || json.Unmarshal(last, &t) != nil {
+		return nil, errNotWhole
+	}
+	if err := k.put(""); err != nil {
+		return nil, err
+	}
+	if _, err := io.Copy(k.code, io.LimitReader(file, maxSaved)); err != nil {
+		return nil, err
+	}
+	_, err = k.code.Seek(0, io.SeekStart)
+	return &t, err
+}
+
+// folder opens the folder of a path below the work directory. Code may have put a link in its place: none is followed.
+func (k *kernel) folder(name string) (int, error) {
+	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
+	work, err := unix.Open(k.workDir, flags, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer func() { _ = unix.Close(work) }()
+	return unix.Openat(work, strings.TrimSuffix(name, "/"+base(name)), flags|unix.O_NOFOLLOW, 0)
+}
+
+func base(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
+
+// createNew makes the file that takes the path's place when it is whole.
+func (k *kernel) createNew(name string) (file *os.File, folder int, err error) {
+	if folder, err = k.folder(name); err != nil {
+		return nil, -1, err
+	}
+	at := base(name) + ".new"
+	_ = unix.Unlinkat(folder, at, 0)
+	fd, err := unix.Openat(folder, at, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		_ = unix.Close(folder)
+		return nil, -1, err
+	}
+	return os.NewFile(uintptr(fd), at), folder, nil
+}
+
+// reason is an error without the paths of this container's own.
+func reason(err error) string {
+	var failed unix.Errno
+	if errors.As(err, &failed) {
+		return failed.Error()
+	}
+	return err.Error()
+}
