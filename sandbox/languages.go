@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // Language names a language that kernels exist for.
@@ -89,6 +91,11 @@ func LanguageOfFile(name string) (Language, bool) {
 		}
 	}
 	return "", false
+}
+
+// ListLanguages names them in a sentence, with a word before the last.
+func ListLanguages(word string) string {
+	return text.Series(strings.Fields(JoinLanguages(" ", func(i LanguageInfo) string { return string(i.Language) })), word)
 }
 
 // JoinLanguages writes what each language has for a part in a sentence or a list.

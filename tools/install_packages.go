@@ -46,7 +46,7 @@ func (d *Deps) installPackages() tool {
 	definition := mcp.NewTool("install_packages",
 		mcp.WithToolTitle("Install packages"),
 		mcp.WithDescription(sentences("Install packages from PyPI (Python) or npm (JavaScript) into the session; its kernels can import them at once.", d.Packages.Summary)),
-		mcp.WithString("language", mcp.Required(), mcp.Description("Of the packages."), mcp.Enum(d.languages()...)),
+		mcp.WithString("language", mcp.Required(), mcp.Enum(d.languages()...)),
 		mcp.WithArray("packages", mcp.Required(), mcp.WithStringItems(),
 			mcp.Description("Such as polars>=1.0 or lodash@4, or files below /mnt/data.")),
 		sessionParam(), hints(false))

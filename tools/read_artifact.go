@@ -61,8 +61,8 @@ func (d *Deps) readArtifact() tool {
 		mcp.WithDescription("Return a file of the code sandbox: text as text, an image or audio as such, others attached when small. " +
 			"Long text comes in parts, and the answer says where to go on."),
 		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv, below "+engine.WorkDir+".")),
-		mcp.WithNumber("offset", mcp.Description("Units to pass over.")),
-		mcp.WithNumber("limit", mcp.Description("Units to return.")),
+		mcp.WithNumber("offset"),
+		mcp.WithNumber("limit"),
 		mcp.WithString("as", mcp.Enum("auto", "text"), mcp.Description("text: an office document, PDF or notebook as text, an archive as a list.")),
 		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, else bytes.")),
 	}

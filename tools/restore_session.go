@@ -32,7 +32,7 @@ func (d *Deps) restoreSession() tool {
 	definition := mcp.NewTool("restore_session",
 		mcp.WithDescription("Undo Python runs: variables as before run_id or in its copy; files stay."),
 		mcp.WithToolTitle("Undo"),
-		mcp.WithString("run_id", mcp.Required(), mcp.Description("Of a run.")),
+		mcp.WithString("run_id", mcp.Required()),
 		sessionParam(),
 		hints(false),
 	)

@@ -132,8 +132,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	none := func(*mcp.Tool) {}
 	dependencies, asCopy := none, none
 	// An object has to name its properties: Gemini's API refuses one that does not, and strict mode of OpenAI's cannot be used.
-	limits := mcp.WithObject("limits", mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number}), // and limitTimeout, for which there is an argument
-		mcp.Description("Of the session."))
+	limits := mcp.WithObject("limits", mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number})) // and limitTimeout, for which there is an argument
 	fresh := mcp.WithBoolean("fresh", mcp.Description("New interpreter, same files."))
 	switch language.Language {
 	case sandbox.Python:
@@ -150,7 +149,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 		definition: mcp.NewTool(language.Tool(),
 			mcp.WithToolTitle("Run "+language.Title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
-			sessionParam(),
+			mcp.WithString("session_id", mcp.Description("Optional.")), // the instructions say more, once for all tools
 			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("Default %v, max %v.",
 				config.RunTimeout.Seconds(), config.MaxRunTimeout.Seconds()))),
 			limits, fresh, asCopy, dependencies,
@@ -271,22 +270,22 @@ func notifyProgress(ctx context.Context, run *sandbox.Run, reported int) int {
 	return max(now, reported)
 }
 
-func sessionParam() mcp.ToolOption {
-	return mcp.WithString("session_id", mcp.Description("Optional.")) // the instructions say more, once for all tools
-}
+// sessionParam has no description but with the tools that make sessions: each costs every model something, every time.
+func sessionParam() mcp.ToolOption { return mcp.WithString("session_id") }
 
 // loadedAtOnce keeps a tool from being hidden behind a client's search for tools, which costs a turn.
 func loadedAtOnce(t *mcp.Tool) {
 	t.Meta = mcp.NewMetaFromMap(map[string]any{"anthropic/alwaysLoad": true})
 }
 
-// hints sets every annotation as it is for a tool that reaches nothing but its own session, where what it
-// replaces can be made again. A tool that does more changes what is otherwise.
+// hints sets the annotations as they are for a tool that reaches nothing but its own session, where what it
+// replaces can be made again. A tool that does more changes what is otherwise. That calls may be repeated is said where it is so and
+// nobody knows it.
 func hints(readOnly bool) mcp.ToolOption {
 	return func(t *mcp.Tool) {
 		t.Annotations = mcp.ToolAnnotation{
 			ReadOnlyHint: mcp.ToBoolPtr(readOnly), DestructiveHint: mcp.ToBoolPtr(false),
-			IdempotentHint: mcp.ToBoolPtr(readOnly), OpenWorldHint: mcp.ToBoolPtr(false),
+			OpenWorldHint: mcp.ToBoolPtr(false),
 		}
 	}
 }

@@ -107,17 +107,13 @@ func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig, network str
 	if network == "" {
 		where += ", no network"
 	}
-	listed := names[len(names)-1]
-	if before := names[:len(names)-1]; len(before) > 0 {
-		listed = strings.Join(before, ", ") + " and " + listed
-	}
-	return "Runs " + listed + where + instructions
+	return "Runs " + text.Series(names, "and") + where + instructions
 }
 
 // instructions are no longer than what a client that cuts them leaves, with all languages before them.
 const instructions = `. ` +
-	`Variables and files under /mnt/data stay from call to call. ` +
-	`Save files to show in its output/; figures come back as images. ` +
+	`Variables and files under /mnt/data stay between calls. ` +
+	`Save files to show in output/; figures come back as images. ` +
 	`Leave session_id out unless sessions must be apart.`
 
 // Keys of the fields that travel beside an answer's text.

@@ -40,8 +40,8 @@ func (d *Deps) uploadFile() tool {
 		mcp.WithToolTitle("Upload a file"),
 		mcp.WithDescription(d.describeUpload()),
 		mcp.WithString("filename", mcp.Required(), mcp.Description("Such as data.csv or folder/data.csv. With a url, folder/ takes the file's own name.")),
-		mcp.WithString("text", mcp.Description("Content as text.")),
-		mcp.WithString("content_base64", mcp.Description("Content as base64.")),
+		mcp.WithString("text"),
+		mcp.WithString("content_base64"),
 	}
 	if d.Fetch != nil {
 		options = append(options, mcp.WithString("url", mcp.Description("Public address to fetch.")))

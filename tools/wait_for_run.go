@@ -17,9 +17,9 @@ func (d *Deps) waitForRun() tool {
 			mcp.WithToolTitle("Wait for a run"),
 			mcp.WithDescription("Wait for a run that goes on, and return its result; or cancel it, which keeps the variables. "+
 				"Returns the output so far when it is not over in time."),
-			mcp.WithString("run_id", mcp.Required(), mcp.Description("Of the earlier answer.")),
+			mcp.WithString("run_id", mcp.Required()),
 			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("By default and at most %v.", d.SoftWait.Seconds()))),
-			mcp.WithBoolean("cancel", mcp.Description("Interrupt it.")),
+			mcp.WithBoolean("cancel"),
 			hints(false),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {

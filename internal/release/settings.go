@@ -23,7 +23,7 @@ var settings = []setting{
 	{flag: "run-timeout", title: "Time of a run", description: "How long a run may take that does not name its own timeout, such as 90s or 5m."},
 	{flag: "idle-timeout", title: "Idle time", description: "A session ends when nobody has used it for this long."},
 	{flag: "max-sessions", title: "Sessions", description: "Sessions at a time."},
-	{flag: "prewarm", title: "Keep ready", description: "Languages to keep a container ready for, so that the first call is fast: python, javascript or both with a comma. Empty: none."},
+	{flag: "prewarm", title: "Keep ready", description: "Languages to keep a container ready for, so that the first call is fast: python, javascript, bash, or several with commas. Empty: none."},
 	{flag: "preload", title: "Import ahead", description: "Python modules to import ahead, with commas. Empty: none."},
 	{flag: "fetch-urls", title: "Fetch addresses", description: "Let upload_file fetch files from public internet addresses. Code itself has no network."},
 	{flag: "allow-host-dir", title: "Folder for exchange", description: "A folder of this machine that files may be uploaded from and saved to. Empty: none.", folder: true},

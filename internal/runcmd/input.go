@@ -78,14 +78,14 @@ func (j *Job) setLanguage(q Request, name string) error {
 	switch {
 	case q.Language != "":
 		if language, known = sandbox.LanguageCalled(q.Language); !known {
-			return fault.New(fault.InvalidArgument, "Use "+languages()+".", "There is no language %q.", q.Language)
+			return fault.New(fault.InvalidArgument, "Use "+sandbox.ListLanguages("or")+".", "There is no language %q.", q.Language)
 		}
 	case known:
 	case q.Interactive, name == fromStdin:
 		language = sandbox.Languages[0].Language
 	default:
 		return fault.New(fault.InvalidArgument,
-			"Say --language "+languages()+", or use one of the endings "+sandbox.JoinLanguages(" ", func(i sandbox.LanguageInfo) string { return strings.Join(i.Extensions, " ") })+".",
+			"Say --language "+sandbox.ListLanguages("or")+", or use one of the endings "+sandbox.JoinLanguages(" ", func(i sandbox.LanguageInfo) string { return strings.Join(i.Extensions, " ") })+".",
 			"The ending of %q is of no language that is known here.", name)
 	}
 	if _, on := q.Kernels[language]; !on {
@@ -93,10 +93,6 @@ func (j *Job) setLanguage(q Request, name string) error {
 	}
 	j.Language = language
 	return nil
-}
-
-func languages() string {
-	return sandbox.JoinLanguages(" or ", func(i sandbox.LanguageInfo) string { return string(i.Language) })
 }
 
 // readCode reads a file of code.

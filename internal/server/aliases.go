@@ -240,7 +240,7 @@ func (s aliased) takeImage() error {
 	name, _ := s.env.lookup("CONTAINER_LANGUAGE")
 	language, known := sandbox.LanguageCalled(cmp.Or(name, string(sandbox.Python)))
 	if !known {
-		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are %s", name, languageNames(" and "))
+		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are %s", name, sandbox.ListLanguages("and"))
 	}
 	if flag := language.Info().ImageFlag(); !s.origins[flag].beatsFile() {
 		*s.LanguageImages[language] = image

@@ -96,11 +96,7 @@ const imageOff = "off"
 const imageFull = "full"
 
 // prewarmAll is what --prewarm means without a value.
-var prewarmAll = languageNames(",")
-
-func languageNames(between string) string {
-	return sandbox.JoinLanguages(between, func(i sandbox.LanguageInfo) string { return string(i.Language) })
-}
+var prewarmAll = sandbox.JoinLanguages(",", func(i sandbox.LanguageInfo) string { return string(i.Language) })
 
 // UsageError is a mistake in the command line or in another place that settings come from.
 type UsageError struct{ Err error }
@@ -278,7 +274,7 @@ func (s *Settings) check() error {
 	}
 	for _, language := range s.Prewarm {
 		_, known := sandbox.LanguageCalled(language)
-		found.wrong(!known, "--prewarm: there is no language %q; there are %s", language, languageNames(" and "))
+		found.wrong(!known, "--prewarm: there is no language %q; there are %s", language, sandbox.ListLanguages("and"))
 	}
 	found.wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Tools.Images), "--images %q is not on, off or path", s.Tools.Images)
 	found.wrong(s.KeepVariables != "on" && s.KeepVariables != "off", "--keep-variables %q is neither on nor off", s.KeepVariables)

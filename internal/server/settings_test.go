@@ -145,12 +145,40 @@ func TestAnothersStoreIsUnderstood(t *testing.T) {
 }
 
 func TestALanguageCanBeSwitchedOff(t *testing.T) {
-	s, err := loadSettings(t, []string{"--js-image=off"}, nil)
-	if err != nil {
-		t.Fatal(err)
+	for off, want := range map[string]string{
+		"--js-image=off":                         "python bash",
+		"--js-image=off --bash-image=off":        "python",
+		"--python-image=off":                     "javascript bash",
+		"--python-image=off --js-image=off":      "bash",
+		"--python-image=my:own --js-image=off":   "python bash",
+		"--bash-image=my:own --python-image=off": "javascript bash",
+	} {
+		s, err := loadSettings(t, strings.Fields(off), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kernels := s.Kernels()
+		var on []string
+		for _, l := range sandbox.Languages {
+			kernel, there := kernels[l.Language]
+			if !there {
+				continue
+			}
+			on = append(on, string(l.Language))
+			image := containers.ImageRef(string(l.Language))
+			if strings.Contains(off, "my:own") && l.Language != sandbox.JavaScript {
+				image = "my:own" // which bash has from Python
+			}
+			if kernel.Image != image {
+				t.Errorf("%s: the image for %s is %s", off, l.Language, kernel.Image)
+			}
+		}
+		if got := strings.Join(on, " "); got != want {
+			t.Errorf("%s: on are %s", off, got)
+		}
 	}
-	if kernels := s.Kernels(); len(kernels) != 1 || kernels[sandbox.Python].Image != containers.ImageRef("python") {
-		t.Errorf("kernels are %+v", kernels)
+	if containers.ImageRef("bash") != containers.ImageRef("python") {
+		t.Error("bash has an image of its own")
 	}
 }
 

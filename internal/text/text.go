@@ -49,3 +49,12 @@ func Visible(r rune) rune {
 	}
 	return utf8.RuneError
 }
+
+// Series writes a list as a sentence has it, with a word before the last: "a, b and c". Of none it is empty.
+func Series(list []string, word string) string {
+	if len(list) < 2 {
+		return strings.Join(list, "")
+	}
+	last := len(list) - 1
+	return strings.Join(list[:last], ", ") + " " + word + " " + list[last]
+}

@@ -38,3 +38,11 @@ func TestVisibleHasNoControlCharacters(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestSeriesReadsAsASentence(t *testing.T) {
+	for want, list := range map[string][]string{"": nil, "a": {"a"}, "a and b": {"a", "b"}, "a, b and c": {"a", "b", "c"}} {
+		if got := Series(list, "and"); got != want {
+			t.Errorf("%q is %q", list, got)
+		}
+	}
+}

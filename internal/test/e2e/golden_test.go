@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write testdata/tools anew from what the
 // What a client's model pays for the list of tools, in bytes of compact JSON and in characters.
 const (
 	toolBudget         = 1100
-	listBudget         = 7520
+	listBudget         = 7385 // 7400 with what is around it
 	descriptionBudget  = 600
 	instructionsBudget = 240 // what every client leaves of them
 )
@@ -128,6 +128,9 @@ func TestToolsAreWithinTheirBudgets(t *testing.T) {
 	}
 }
 
+// plainNames are of arguments that say by themselves what they are.
+var plainNames = []string{"session_id", "run_id", "limits", "language", "text", "content_base64", "offset", "limit", "cancel"}
+
 var toolName = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 
 func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
@@ -141,7 +144,7 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 		if tool.Title == "" && a.Title == "" {
 			t.Errorf("%s has no title", tool.Name)
 		}
-		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.IdempotentHint == nil || a.OpenWorldHint == nil {
+		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.OpenWorldHint == nil {
 			t.Errorf("%s: annotations are missing: %s", tool.Name, tool.raw)
 		}
 		schema := tool.InputSchema
@@ -154,7 +157,8 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 					t.Errorf("%s: %s has %s, by which clients refuse what the server would take", tool.Name, name, refusing)
 				}
 			}
-			if kind, plain := property["type"].(string); !plain || kind == "" || property["description"] == "" || property["description"] == nil {
+			if kind, plain := property["type"].(string); !plain || kind == "" || property["description"] == "" ||
+				property["description"] == nil && !slices.Contains(plainNames, name) {
 				t.Errorf("%s: %s is %s", tool.Name, name, sprint(property))
 			}
 		}
