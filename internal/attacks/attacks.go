@@ -115,6 +115,9 @@ func Container(name string) (Attack, error) {
 // extensions are those of programs in each language.
 var extensions = map[string]string{"python": ".py", "javascript": ".cjs"}
 
+// Speaks reports whether there are programs in a language.
+func Speaks(language string) bool { return extensions[language] != "" }
+
 // Session returns a program that needs a session.
 func Session(name, language string) (Attack, error) {
 	return load("session/" + name + extensions[language])

@@ -122,7 +122,7 @@ func (t *tester) plan() []planned {
 			continue
 		}
 		for _, l := range sandbox.Languages {
-			if p.each && t.on(l.Language) {
+			if p.each && t.on(l.Language) && attacks.Speaks(string(l.Language)) {
 				plan = append(plan, planned{p, l.Language})
 			}
 		}
