@@ -68,6 +68,8 @@ type Deps struct {
 	ArtifactBytes int64
 	// Links gives download and upload links. Nil: there are none.
 	Links *filelinks.Links
+	// PageScripts has a browser run the scripts of HTML files, in a frame.
+	PageScripts bool
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
 	Disable []string

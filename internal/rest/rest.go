@@ -73,7 +73,7 @@ func New(o Options) *Server {
 	s := &Server{
 		manager: o.Deps.Manager, log: o.Logger, tools: make(map[string]server.ServerTool), mux: http.NewServeMux(),
 		links: filelinks.New(filelinks.Options{
-			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: o.Deps.DownloadBytes, Logger: o.Logger,
+			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: o.Deps.DownloadBytes, Scripts: o.Deps.PageScripts, Logger: o.Logger,
 		}),
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),

@@ -75,7 +75,7 @@ func (s *Settings) serveLinks(on *filelinks.Listener, over *web, manager *sandbo
 		return nil, func() {}
 	}
 	links = filelinks.New(filelinks.Options{
-		Manager: manager, BaseURL: base, Lifetime: s.Links.Lifetime, UploadBytes: s.Tools.DownloadBytes, Logger: log,
+		Manager: manager, BaseURL: base, Lifetime: s.Links.Lifetime, UploadBytes: s.Tools.DownloadBytes, Scripts: s.Tools.PageScripts, Logger: log,
 	})
 	if on == nil {
 		over.options.AllowHosts = append(over.options.AllowHosts, base.Hostname())

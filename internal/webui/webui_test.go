@@ -55,7 +55,7 @@ func serve(t *testing.T, o Options) *served {
 	ending, end := context.WithCancel(context.Background())
 	log := slog.New(slog.DiscardHandler)
 	s.end, o.Every = end, 10*time.Millisecond
-	o.API = rest.New(rest.Options{Deps: &tools.Deps{Manager: s.manager, NetworkLog: &s.network, SoftWait: time.Minute, Logger: log}, Logger: log, Ending: ending, Every: o.Every})
+	o.API = rest.New(rest.Options{Deps: &tools.Deps{Manager: s.manager, NetworkLog: &s.network, PageScripts: true, SoftWait: time.Minute, Logger: log}, Logger: log, Ending: ending, Every: o.Every})
 	s.Handler = New(o)
 	s.url = s.open()
 	t.Cleanup(end)

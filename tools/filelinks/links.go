@@ -39,6 +39,8 @@ type Options struct {
 	Lifetime time.Duration
 	// UploadBytes is the largest file that an upload link takes. Zero: no limit but the session's own.
 	UploadBytes int64
+	// Scripts has a browser run those of HTML files, in a frame. False: it runs none.
+	Scripts bool
 	// Logger may be nil.
 	Logger *slog.Logger
 }

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -230,6 +232,49 @@ func TestWhatIsShownAndWhatIsSaved(t *testing.T) {
 			got.header.Get("Content-Security-Policy") != test.policy {
 			t.Errorf("%s: got %d %q, %v", path, got.status, got.body, got.header)
 		}
+	}
+}
+
+// A browser gets a page around an HTML file, in which the file is framed, and runs its scripts there alone.
+func TestAPageInABrowser(t *testing.T) {
+	s := serve(t)
+	const content = "<!DOCTYPE html><script>alert(1)</script>"
+	link := s.write(id, "<b>&.html", []byte(content))
+	for _, dest := range []string{"document", "iframe"} {
+		if got := s.do("GET", link, nil, "Sec-Fetch-Dest", dest); got.body != content || got.header.Get("Content-Security-Policy") != policy {
+			t.Errorf("without scripts, as %q: got %d %q, %v", dest, got.status, got.body, got.header)
+		}
+	}
+	s.o.Scripts = true
+	for dest, wanted := range map[string]string{"": policy, "empty": policy, "embed": policy, "iframe": policyFramed} {
+		got := s.do("GET", link, nil, "Sec-Fetch-Dest", dest)
+		if got.status != 200 || got.body != content || got.header.Get("Content-Security-Policy") != wanted {
+			t.Errorf("as %q: got %d %q, %v", dest, got.status, got.body, got.header)
+		}
+	}
+	whole := s.do("GET", link, nil, "Sec-Fetch-Dest", "document", "Range", "bytes=0-1")
+	title := regexp.MustCompile(`<title>(.*)</title>`).FindStringSubmatch(whole.body)
+	framed := regexp.MustCompile(`<iframe title="The file" sandbox="allow-scripts" referrerpolicy="no-referrer" src="(\?[^"]*)">`).FindStringSubmatch(whole.body)
+	if whole.status != 200 || title == nil || title[1] != "&lt;b&gt;&amp;.html" || framed == nil || strings.Contains(whole.body, "alert") {
+		t.Fatalf("got %d %s", whole.status, whole.body)
+	}
+	for name, want := range map[string]string{
+		"Content-Security-Policy": policyFrame, "Content-Type": "text/html; charset=utf-8", "Cache-Control": "private, no-store",
+		"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "ETag": "",
+	} {
+		if got := whole.header.Get(name); got != want {
+			t.Errorf("%s is %q", name, got)
+		}
+	}
+	place, _, _ := strings.Cut(link, "?")
+	if got := s.do("GET", place+html.UnescapeString(framed[1]), nil, "Sec-Fetch-Dest", "iframe"); got.body != content {
+		t.Errorf("the frame has %d %q", got.status, got.body)
+	}
+	if got := s.do("HEAD", link, nil, "Sec-Fetch-Dest", "document"); got.status != 200 || got.body != "" || got.header.Get("Content-Security-Policy") != policyFrame {
+		t.Errorf("HEAD: got %d %q", got.status, got.body)
+	}
+	if got := s.do("GET", s.write(id, "a.svg", []byte(`<svg xmlns="http://www.w3.org/2000/svg"/>`)), nil, "Sec-Fetch-Dest", "iframe"); got.header.Get("Content-Security-Policy") != policy {
+		t.Errorf("an image in a frame has the policy %q", got.header.Get("Content-Security-Policy"))
 	}
 }
 

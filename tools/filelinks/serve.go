@@ -189,7 +189,7 @@ func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
 	defer from.close()
 	kind := content.Detect(head, from.file.Path)
 	header := w.Header()
-	if kind.MIME == "text/html" {
+	if kind.MIME == "text/html" && l.o.Scripts {
 		switch r.Header.Get("Sec-Fetch-Dest") {
 		case "document":
 			return sendFrame(w, r, from.file.Path)
