@@ -24,6 +24,8 @@ const (
 	pingTime = 5 * time.Second
 	// maxMessage is how much of a server's own error code is told, in bytes.
 	maxMessage = 4 << 10
+	// searchTime is how long a search waits for servers that do not answer, or are yet to start.
+	searchTime = 15 * time.Second
 	// found is how many tools a search returns.
 	found = 30
 	// foundText is how many characters of their descriptions.
@@ -177,6 +179,9 @@ func faultOf(err error, a asked) *fault.Error {
 		}
 		return fault.New(fault.ToolServerFailed, hint, "The MCP server %s cannot be used: %v.", a.Server, f.reason)
 	}
+	if errors.Is(err, context.DeadlineExceeded) { // of a search: calls say more
+		return fault.New(fault.ToolTimeout, "Try again, or do without.", "The MCP server %s has not answered in time.", a.Server)
+	}
 	return fault.From(err)
 }
 
@@ -267,6 +272,8 @@ type Problem struct {
 // search finds tools by words of their names and descriptions, the best first. No words find all.
 func (all *Servers) search(ctx context.Context, query string) (hits []hit, problems []Problem) {
 	words := strings.Fields(strings.ToLower(text.Clip(query, 1000)))
+	ctx, cancel := context.WithTimeout(ctx, min(searchTime, all.options.Timeout))
+	defer cancel()
 	all.each(ctx, func(s *server, list *toolList, err error) {
 		if err != nil {
 			problems = append(problems, Problem{s.definition.Name, faultOf(err, asked{Server: s.definition.Name}).Message})

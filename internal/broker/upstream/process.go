@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -196,8 +197,17 @@ func (p *process) read() {
 type message struct {
 	ID     json.RawMessage          `json:"id"`
 	Method string                   `json:"method"`
-	Result json.RawMessage          `json:"result"`
+	Result part                     `json:"result"`
 	Error  *mcp.JSONRPCErrorDetails `json:"error"`
+}
+
+// part is JSON within the text that it is read from: a copy of a long answer would take as much again.
+type part []byte
+
+// UnmarshalJSON keeps a part of the text that json.Unmarshal was given.
+func (p *part) UnmarshalJSON(text []byte) error {
+	*p = text
+	return nil
 }
 
 // take does with a line what it asks for. What is no answer to a question counts as unasked.
@@ -225,7 +235,11 @@ func (p *process) take(line []byte) {
 		p.mu.Unlock()
 		if waiting != nil {
 			p.unasked = 0
-			waiting <- &transport.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, Result: m.Result, Error: m.Error}
+			result := json.RawMessage(m.Result)
+			if cap(line) <= usualLine { // it is read into again
+				result = slices.Clone(result)
+			}
+			waiting <- &transport.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, Result: result, Error: m.Error}
 		}
 	}
 }
@@ -335,10 +349,12 @@ const (
 	closeGrace = 500 * time.Millisecond
 	// signalGrace is what it has then, before it is killed.
 	signalGrace = 100 * time.Millisecond
+	// killGrace is how long it takes at the most to be gone then.
+	killGrace = 300 * time.Millisecond
 )
 
-// end ends the process and its group: its stdin is closed, then it is asked to end, then killed. It returns when it is gone, or
-// with ctx, when it was killed at once.
+// end ends the process and its group: its stdin is closed, then it is asked to end, then killed. It returns when it is gone.
+// When ctx ends, it is killed at once.
 func (p *process) end(ctx context.Context, grace time.Duration) {
 	p.fail(errEnded)
 	p.closeOnce.Do(func() { _ = p.stdin.Close() })
@@ -350,7 +366,7 @@ func (p *process) end(ctx context.Context, grace time.Duration) {
 		return
 	}
 	killGroup(p.command)
-	p.hasExited(ctx, time.Second)
+	p.hasExited(context.Background(), killGrace)
 }
 
 func (p *process) hasExited(ctx context.Context, within time.Duration) bool {

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,7 @@ type server struct {
 	failures int           // one after the other
 	reason   error         // of the last
 	again    time.Time     // before which it is not tried again
+	leaving  chan struct{} // closed when those that were lost have ended; nil: there were none
 }
 
 // connection is a server that has answered.
@@ -100,11 +102,7 @@ func (s *server) open(opening chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.opening = nil
-	close(opening)
-	if err == nil && s.all.ctx.Err() != nil {
-		go conn.close(s.all.ctx)
-		err = errEnded
-	}
+	defer close(opening)
 	if err != nil {
 		s.all.options.Logger.Warn("server of tools cannot be used", "server", s.definition.Name, "error", err)
 		s.fail(err)
@@ -131,7 +129,15 @@ func (s *server) lose(conn *connection, reason error) {
 	}
 	s.conn = nil
 	s.fail(reason)
-	go conn.close(s.all.ctx)
+	before, left := s.leaving, make(chan struct{})
+	s.leaving = left
+	go func() {
+		defer close(left)
+		conn.close(s.all.ctx)
+		if before != nil {
+			<-before
+		}
+	}()
 }
 
 // lost drops a connection that has failed.
@@ -150,16 +156,19 @@ func (s *server) works() {
 
 func (s *server) close(ctx context.Context) {
 	s.mu.Lock()
-	conn, opening := s.conn, s.opening
+	opening := s.opening
 	s.mu.Unlock()
-	if opening != nil { // which ends with all.ctx, and closes what it has
-		select {
-		case <-opening:
-		case <-ctx.Done():
-		}
+	if opening != nil { // which ends with all.ctx
+		<-opening
 	}
+	s.mu.Lock()
+	conn, leaving := s.conn, s.leaving
+	s.mu.Unlock()
 	if conn != nil {
 		conn.close(ctx)
+	}
+	if leaving != nil {
+		<-leaving
 	}
 }
 
@@ -204,7 +213,7 @@ func (s *server) dial(ctx context.Context) (*connection, error) {
 	}
 	if err := conn.greet(ctx, to); err != nil {
 		why := s.why(ctx, err)
-		conn.close(context.WithoutCancel(ctx))
+		conn.close(s.all.ctx)
 		return nil, why
 	}
 	return conn, nil
@@ -391,8 +400,17 @@ func (s *server) schema(raw json.RawMessage) json.RawMessage {
 	return s.all.masked(raw)
 }
 
-// masked is JSON without the values of secrets.
+// masked is JSON without the values of secrets. In a long one they are looked for as they are, and not in every encoding, which
+// would take seconds.
 func (all *Servers) masked(raw json.RawMessage) json.RawMessage {
+	if len(raw) > usualLine {
+		for _, value := range all.plain {
+			if bytes.Contains(raw, value) {
+				raw = bytes.ReplaceAll(raw, value, bytes.Repeat([]byte("*"), len(value)))
+			}
+		}
+		return raw
+	}
 	clean := all.masker.MaskBytes(raw)
 	if len(clean) > 0 && len(raw) > 0 && &clean[0] != &raw[0] && !json.Valid(clean) {
 		return nil

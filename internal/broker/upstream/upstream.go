@@ -60,6 +60,7 @@ type Options struct {
 type Servers struct {
 	options Options
 	masker  *secrets.Masker
+	plain   [][]byte  // the values of secrets, as JSON has them
 	list    []*server // in the order of their names
 	gate    *gate
 	counts  counts
@@ -79,6 +80,12 @@ func New(o Options) *Servers {
 		o.CallsPerRun = DefaultCallsPerRun
 	}
 	all := &Servers{options: o, masker: secrets.New(o.Secrets), gate: newGate(heldBytes), counts: counts{of: make(map[string][]runCount)}}
+	for _, value := range o.Secrets {
+		if secrets.Maskable(value) {
+			quoted, _ := json.Marshal(value)
+			all.plain = append(all.plain, quoted[1:len(quoted)-1])
+		}
+	}
 	all.ctx, all.stop = context.WithCancel(context.Background())
 	names := make([]string, 0, len(o.Definitions))
 	for _, d := range o.Definitions {

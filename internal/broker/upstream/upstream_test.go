@@ -171,6 +171,9 @@ func (f fake) call(id json.RawMessage, name string, arguments json.RawMessage, c
 				return
 			}
 		}
+	case "long":
+		f.say(`{"jsonrpc":"2.0","id":%s,"result":{"structuredContent":{"key":%q,"rest":"%s"}}}`, id, os.Getenv("API_KEY"), strings.Repeat("x", 2<<20))
+		return
 	case "rpc error":
 		f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"bad key %s\u0007"}}`, id, os.Getenv("API_KEY"))
 		return
@@ -322,6 +325,16 @@ func TestACallIsPassedOnAsItIs(t *testing.T) {
 		t.Errorf("recorded %+v", e)
 	}
 	f.waitFor(f.logged.text, "my key is")
+}
+
+func TestALongAnswerComesWhole(t *testing.T) {
+	f := start(t, "long", nil)
+	for range 3 {
+		r := f.call("do", `{}`)
+		if got := r.Result.Structured; got["key"] != strings.Repeat("*", len(secret)) || got["rest"] != strings.Repeat("x", 2<<20) {
+			t.Fatalf("got %.300s", r.raw)
+		}
+	}
 }
 
 func TestNothingIsStartedBeforeItIsUsed(t *testing.T) {
@@ -503,10 +516,12 @@ func TestARunHasABoundOfCalls(t *testing.T) {
 
 func TestSearchTellsOfServersThatFail(t *testing.T) {
 	f := start(t, "plain", func(o *upstream.Options) {
-		o.Definitions = append(o.Definitions, upstream.Definition{Name: "gone", Command: "/nowhere/at/all"})
+		o.Definitions = append(o.Definitions, upstream.Definition{Name: "gone", Command: "/nowhere/at/all"},
+			upstream.Definition{Name: "mute", Command: o.Definitions[0].Command, Env: map[string]string{fakeVariable: "mute"}})
+		o.Timeout = 5 * time.Second // of a search, too
 	})
 	r := f.ask(t.Context(), http.MethodGet, "search?q=WRITE", "")
-	if len(r.Tools) != 1 || r.Tools[0].Server != "it" || len(r.Problems) != 1 || r.Problems[0].Server != "gone" || strings.Contains(r.raw, "nowhere") {
+	if len(r.Tools) != 1 || r.Tools[0].Server != "it" || len(r.Problems) != 2 || r.Problems[0].Server != "gone" || strings.Contains(r.raw, "nowhere") {
 		t.Errorf("got %s", r.raw)
 	}
 }
