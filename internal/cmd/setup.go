@@ -47,7 +47,8 @@ that is named by --python-image or --js-image is pulled when it is not there;
 "full" names the one of ours that has a compiler.
 
 What is ready already is left as it is: a call after one that was interrupted
-goes on where that was, and one after one that succeeded takes no time.`,
+goes on where that was, and one after one that succeeded takes no time. On
+stdout there is a line for each image, for scripts.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if registry != "" && !registryName.MatchString(registry) {
 				return usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))
@@ -66,7 +67,7 @@ goes on where that was, and one after one that succeeded takes no time.`,
 				if err := printImages(ctx, settings, engine, options, report); err != nil {
 					return err
 				}
-				return printReady(os.Stdout, changedFlags(cmd.InheritedFlags(), masked))
+				return printReady(os.Stderr, changedFlags(cmd.InheritedFlags(), masked))
 			})
 		},
 	}
