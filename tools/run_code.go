@@ -30,7 +30,6 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
 			d.network(),
 			describeMounts(d.Manager.Config().Mounts),
-			d.describeSkills(),
 			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scikit-learn and more"),
 			d.toolServers("from sandbox import tools"),
 		), "A cell."
@@ -42,7 +41,6 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			"Variables and files in /mnt/data stay.",
 			"Top-level await and import work.", d.network(),
 			describeMounts(d.Manager.Config().Mounts),
-			d.describeSkills(),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
 			d.toolServers("sandbox.tools"),
 		), "As in a REPL."
@@ -128,6 +126,7 @@ func (d *Deps) toolServers(how string) string {
 func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	config := d.Manager.Config()
 	description, code := codeTools[language.Language](d)
+	description = sentences(description, d.describeSkills())
 	number := map[string]any{"type": "number"}
 	none := func(*mcp.Tool) {}
 	dependencies, asCopy := none, none

@@ -110,11 +110,11 @@ func wantConforming(t *testing.T, url, revision, scenario string) {
 // Over HTTP the scenarios that judge HTTP itself are asked for as well.
 func TestConformanceOverHTTP(t *testing.T) {
 	t.Parallel()
-	s := startHTTP(t, "--http-no-auth") // the suite has no token to send
+	s := startHTTP(t, "--http-no-auth", "--skills", filepath.Join(examplesDir, "skills")) // the suite has no token to send
 	for revision, scenarios := range map[string][]string{
 		"2025-06-18": {"server-initialize", "server-session-lifecycle", "tools-list"},
 		"2025-11-25": {"server-initialize", "server-session-lifecycle", "ping", "tools-list", "resources-list", "dns-rebinding-protection", "server-sse-multiple-streams", "server-sse-polling"},
-		"2026-07-28": {"server-stateless", "tools-list", "resources-list", "sep-2164-resource-not-found", "dns-rebinding-protection", "server-sse-multiple-streams", "caching", "http-header-validation"},
+		"2026-07-28": {"server-stateless", "tools-list", "resources-list", "sep-2164-resource-not-found", "dns-rebinding-protection", "server-sse-multiple-streams", "caching", "http-header-validation", "sep-2640-skills-enumeration", "sep-2640-skills-manifest", "sep-2640-skills-directory"},
 	} {
 		for _, scenario := range scenarios {
 			t.Run(revision+" "+scenario, func(t *testing.T) { wantConforming(t, s.url, revision, scenario) })
