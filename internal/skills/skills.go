@@ -53,6 +53,7 @@ type Skill struct {
 	Files       []File          // by their paths; SKILL.md is among them
 
 	folder string // with no link in its path
+	forget func() // has the next look read everything anew
 }
 
 // File is one of a skill's.
@@ -135,6 +136,7 @@ func (k *Skill) Read(f File) ([]byte, error) {
 }
 
 func (k *Skill) changed(err error) error {
+	k.forget()
 	return fault.New(fault.NotFound, "Try again.", "The files of the skill %s have just changed.", k.Name).Because(err)
 }
 
@@ -154,11 +156,15 @@ func readFile(root *os.Root, path string, size int64) ([]byte, error) {
 	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return nil, cmp.Or(err, errors.New("it is no regular file"))
 	}
-	content, err := io.ReadAll(io.LimitReader(file, size+1))
-	if err == nil && int64(len(content)) > size {
-		err = errors.New("it has become longer")
+	content := make([]byte, size+1)
+	n, err := io.ReadFull(file, content)
+	switch {
+	case err == nil:
+		return nil, errors.New("it has become longer")
+	case !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, err
 	}
-	return content, err
+	return content[:n], nil
 }
 
 // Loader knows the skills of some folders. It is safe for use by several goroutines.
@@ -200,11 +206,24 @@ func (l *Loader) look() (set *Set, tell []func()) {
 	defer l.mu.Unlock()
 	found := l.scan()
 	if seen := found.mark(); l.set == nil || seen != l.seen {
-		l.set, l.seen = found.load(), seen
+		loaded := found.load()
+		for i := range loaded.Skills {
+			loaded.Skills[i].forget = func() { l.forget(loaded) }
+		}
+		l.set, l.seen = loaded, seen
 		l.report()
 		tell = l.watched
 	}
 	return l.set, tell
+}
+
+// forget has the next look read all files: one has changed, though its size and its time have not.
+func (l *Loader) forget(set *Set) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.set == set {
+		l.seen = ""
+	}
 }
 
 // report logs what there is. The log is the user's.
@@ -212,7 +231,7 @@ func (l *Loader) report() {
 	for _, out := range l.set.LeftOut {
 		l.log.Warn("skill left out", "skill", out.Name, "why", out.Why)
 	}
-	l.log.Info("skills", "names", strings.Join(l.set.Names(), ", "))
+	l.log.Debug("skills", "names", strings.Join(l.set.Names(), ", "))
 }
 
 // hashOf tells one content from others.

@@ -33,6 +33,13 @@ func write(t *testing.T, path, content string) {
 	}
 }
 
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
 func loader(folders ...string) *Loader {
 	var list []Folder
 	for _, folder := range folders {
@@ -272,6 +279,20 @@ func TestWhatChangesIsSeenAtTheNextLook(t *testing.T) {
 	}
 	if changes != 4 {
 		t.Errorf("%d changes were told", changes)
+	}
+	// As nothing but its content shows.
+	before, info := l.Now(), must(os.Stat(main))
+	write(t, main, strings.Replace(good("a")+"more\n", "more", "less", 1))
+	if err := os.Chtimes(main, info.ModTime(), info.ModTime()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Now().Bring().Read(); err == nil {
+		t.Error("the earlier content was brought")
+	}
+	if now := l.Now(); now.Bring().Key() == before.Bring().Key() {
+		t.Error("it is not seen after that either")
+	} else if _, err := now.Bring().Read(); err != nil {
+		t.Error(err)
 	}
 	write(t, filepath.Join(dir, "bad", Main), "")
 	l.Now()
