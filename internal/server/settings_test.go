@@ -275,6 +275,9 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		"size for a store":          {[]string{"--artifact-store-limit=6g"}, nil, "--artifact-store-limit 6GiB must lie between 1 byte and 5GiB"},
 		"an address that lasts":     {[]string{"--artifact-store=s3://bucket", "--artifact-link-lifetime=169h"}, nil, "--artifact-link-lifetime: 169h0m0s is longer"},
 		"an address that is no use": {[]string{"--artifact-link-lifetime=0"}, nil, "--artifact-link-lifetime 0s must be above 0"},
+		"no file of servers":        {[]string{"--mcp-servers=/does/not/exist"}, nil, "--mcp-servers /does/not/exist: there is no such file"},
+		"tools of no server":        {[]string{"--mcp-allow=a.b"}, nil, "--mcp-allow a.b has no effect without --mcp-servers"},
+		"no tool of a server":       {[]string{"--mcp-allow=github"}, nil, `--mcp-allow "github" is no tool`},
 		"key in file":               {[]string{"--config", bad}, nil, `no setting "memory_limit"`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -142,7 +142,7 @@ func (s *server) callError(ctx context.Context, conn *connection, answer *captur
 		s.works()
 		return fault.New(fault.ToolFailed, "Correct the arguments, or do without.", "%s: %s", name, s.says(answer.err.message)).With("rpc_code", answer.err.code)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		if conn.over != nil {
+		if conn.alive != nil {
 			go s.ping(conn)
 		}
 		return fault.New(fault.ToolTimeout, "Ask for less at once; the user can raise --mcp-timeout.", "The MCP server %s has not answered within %v.", name, s.all.options.Timeout)
@@ -163,8 +163,7 @@ func (s *server) says(message string) string {
 func (s *server) ping(conn *connection) {
 	ctx, cancel := context.WithTimeout(s.all.ctx, pingTime)
 	defer cancel()
-	asking, answer := withCapture(ctx)
-	if err := conn.client.Ping(asking); err != nil && answer.err == nil {
+	if conn.alive(ctx) != nil {
 		s.lost(conn, errors.New("it does not answer any more"))
 	}
 }

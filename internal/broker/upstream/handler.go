@@ -107,7 +107,7 @@ func (all *Servers) serveCall(w http.ResponseWriter, r *http.Request) {
 	release()
 	defer all.gate.hold(len(result))()
 	all.options.Log.Add(netlog.Entry{
-		Time: begun, Session: who.Session, Run: who.Run, Kind: "tools", Method: "CALL", Host: a.Server, Path: a.Tool, Rule: rule,
+		Time: begun, Session: who.Session, Run: who.Run, Kind: "tools", Method: "CALL", Host: a.Server, Path: "/" + a.Tool, Rule: rule,
 		Allowed: rule == "", SentBytes: sent, ReceivedBytes: int64(len(result)), DurationMS: time.Since(begun).Milliseconds(),
 	})
 	if r.Context().Err() != nil {

@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -45,9 +47,9 @@ type process struct {
 	log            *slog.Logger
 	out            chan []byte
 	exited         chan struct{}
-	closeOnce      sync.Once
 	listChanged    func()
 	unasked, noted int
+	pings          atomic.Int64
 
 	mu      sync.Mutex
 	pending map[string]chan *transport.JSONRPCResponse
@@ -80,26 +82,17 @@ func startProcess(d Definition, gate *gate, maxAnswer int, log *slog.Logger) (*p
 	command := exec.Command(d.Command, d.Args...)
 	command.Env, command.Dir = environment(d.Env), d.Dir
 	apart(command)
-	var files [6]*os.File // the ends of three pipes
-	closeAll := func(which ...int) {
-		for _, i := range which {
-			if files[i] != nil {
-				_ = files[i].Close()
-			}
-		}
+	theirIn, stdin, err := os.Pipe()
+	stdout, theirOut, err1 := os.Pipe()
+	stderr, theirErr, err2 := os.Pipe()
+	err = cmp.Or(err, err1, err2)
+	if err == nil {
+		command.Stdin, command.Stdout, command.Stderr = theirIn, theirOut, theirErr
+		err = command.Start()
 	}
-	for i := 0; i < len(files); i += 2 {
-		var err error
-		if files[i], files[i+1], err = os.Pipe(); err != nil {
-			closeAll(0, 1, 2, 3, 4, 5)
-			return nil, errors.New("there are too many open files")
-		}
-	}
-	command.Stdin, command.Stdout, command.Stderr = files[0], files[3], files[5]
-	err := command.Start()
-	closeAll(0, 3, 5)
+	closeAll(theirIn, theirOut, theirErr)
 	if err != nil {
-		closeAll(1, 2, 4)
+		closeAll(stdin, stdout, stderr)
 		log.Warn("server of tools not started", "server", d.Name, "error", err)
 		if errors.Is(err, exec.ErrNotFound) || errors.Is(err, os.ErrNotExist) {
 			return nil, errors.New("its command, or its folder, does not exist on the server's machine")
@@ -107,29 +100,43 @@ func startProcess(d Definition, gate *gate, maxAnswer int, log *slog.Logger) (*p
 		return nil, errors.New("its command cannot be started")
 	}
 	p := &process{
-		command: command, stdin: files[1], stdout: files[2], gate: gate, maxAnswer: maxAnswer, log: log.With("server", d.Name),
+		command: command, stdin: stdin, stdout: stdout, gate: gate, maxAnswer: maxAnswer, log: log.With("server", d.Name),
 		out: make(chan []byte, 16), exited: make(chan struct{}), done: make(chan struct{}), pending: make(map[string]chan *transport.JSONRPCResponse),
 	}
-	go p.readStderr(files[4])
+	go p.readStderr(stderr)
 	go p.write()
 	go func() {
 		err := command.Wait()
 		p.log.Info("server of tools ended", "status", fmt.Sprint(err))
 		killGroup(command)
 		close(p.exited)
-		time.AfterFunc(drainTime, func() { _ = p.stdout.Close(); _ = files[4].Close() })
+		time.AfterFunc(drainTime, func() { closeAll(stdout, stderr) })
 	}()
 	return p, nil
 }
 
-// fail ends what is under way and is to come, and then the process. The first reason counts.
+// closeAll closes files; nil ones are no files.
+func closeAll(files ...*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// fail ends what is under way and is to come, and tells the process by the end of its stdin. The first reason counts.
 func (p *process) fail(reason error) {
 	p.mu.Lock()
 	if p.err == nil {
 		p.err = reason
 		close(p.done)
+		_ = p.stdin.Close()
 	}
 	p.mu.Unlock()
+}
+
+// stop ends the process at once, for something that it must not do.
+func (p *process) stop(reason error) {
+	p.fail(reason)
+	killGroup(p.command)
 }
 
 // reason is why it is over.
@@ -164,8 +171,7 @@ func (p *process) read() {
 	for {
 		part, err := from.ReadSlice('\n')
 		if len(line)+len(part) > p.maxAnswer {
-			p.fail(&misbehavedError{fmt.Sprintf("it sent a message of more than %d bytes", p.maxAnswer)})
-			p.end(context.Background(), 0)
+			p.stop(&misbehavedError{fmt.Sprintf("it sent a message of more than %d bytes", p.maxAnswer)})
 			return
 		}
 		if before := len(line); before <= usualLine && before+len(part) > usualLine {
@@ -178,14 +184,12 @@ func (p *process) read() {
 		if err == nil {
 			p.take(line)
 			if p.unasked > maxUnasked {
-				p.fail(&misbehavedError{fmt.Sprintf("it sent more than %d bytes that were no answer", maxUnasked)})
-				p.end(context.Background(), 0)
+				p.stop(&misbehavedError{fmt.Sprintf("it sent more than %d bytes that were no answer", maxUnasked)})
 				return
 			}
 		}
 		if err != nil {
 			p.fail(errEnded)
-			p.end(context.Background(), 0)
 			return
 		}
 		if line = line[:0]; cap(line) > usualLine {
@@ -327,6 +331,13 @@ func (p *process) SendRequest(ctx context.Context, request transport.JSONRPCRequ
 	}
 }
 
+// ping asks for a sign of life, which any answer is.
+func (p *process) ping(ctx context.Context) error {
+	id := mcp.NewRequestId(fmt.Sprintf("ping-%d", p.pings.Add(1))) // the library's own are numbers
+	_, err := p.SendRequest(ctx, transport.JSONRPCRequest{JSONRPC: mcp.JSONRPC_VERSION, ID: id, Method: string(mcp.MethodPing)})
+	return err
+}
+
 // SendNotification implements transport.Interface.
 func (p *process) SendNotification(ctx context.Context, n mcp.JSONRPCNotification) error {
 	return p.send(ctx, n)
@@ -336,7 +347,9 @@ func (p *process) SendNotification(ctx context.Context, n mcp.JSONRPCNotificatio
 func (p *process) SetNotificationHandler(func(mcp.JSONRPCNotification)) {}
 
 // GetSessionId implements transport.Interface.
-func (p *process) GetSessionId() string { return "" }
+func (p *process) GetSessionId() string { //nolint:revive // the interface has that name
+	return ""
+}
 
 // Close implements transport.Interface.
 func (p *process) Close() error {
@@ -357,7 +370,6 @@ const (
 // When ctx ends, it is killed at once.
 func (p *process) end(ctx context.Context, grace time.Duration) {
 	p.fail(errEnded)
-	p.closeOnce.Do(func() { _ = p.stdin.Close() })
 	if p.hasExited(ctx, grace) {
 		return
 	}

@@ -40,9 +40,10 @@ type server struct {
 // connection is a server that has answered.
 type connection struct {
 	client *client.Client
-	close  func(context.Context) // ends it
-	over   <-chan struct{}       // closed when it is over; nil: only a request tells
-	stale  atomic.Bool           // the list of tools has changed
+	close  func(context.Context)       // ends it
+	over   <-chan struct{}             // closed when it is over; nil: only a request tells
+	alive  func(context.Context) error // asks for a sign of life; nil: where over is
+	stale  atomic.Bool                 // the list of tools has changed
 
 	listing  chan struct{} // has one element while nobody reads the list
 	tools    *toolList
@@ -193,7 +194,7 @@ func (s *server) dial(ctx context.Context) (*connection, error) {
 		}
 		p.listChanged = func() { conn.stale.Store(true) }
 		go p.read()
-		conn.over, to = p.done, p
+		conn.over, conn.alive, to = p.done, p.ping, p
 		conn.close = func(ctx context.Context) { p.end(ctx, closeGrace) }
 	} else {
 		t, err := openHTTP(s.definition, s.all.options.AnswerBytes)

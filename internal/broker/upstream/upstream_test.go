@@ -266,7 +266,7 @@ func (f *fixture) ask(ctx context.Context, method, what, body string) (r reply) 
 	f.ServeHTTP(recorder, httptest.NewRequestWithContext(caller.With(ctx, by), method, upstream.Prefix+what, strings.NewReader(body)))
 	r.raw = recorder.Body.String()
 	if err := json.Unmarshal(recorder.Body.Bytes(), &r); err != nil && ctx.Err() == nil {
-		f.t.Fatalf("%s: %v in %.200s", what, err, r.raw)
+		f.t.Errorf("%s: %v in %.200s", what, err, r.raw)
 	}
 	if strings.Contains(r.raw, secret) {
 		f.t.Errorf("%s: the key is in %.1000s", what, r.raw)
@@ -321,7 +321,7 @@ func TestACallIsPassedOnAsItIs(t *testing.T) {
 	}
 	newest, _ := f.log.Of("s")
 	e := newest[0]
-	if e.Kind != "tools" || e.Host != "it" || e.Path != "do" || e.Run != "r" || !e.Allowed || e.ReceivedBytes == 0 || e.SentBytes == 0 {
+	if e.Kind != "tools" || e.Host != "it" || e.Path != "/do" || e.Run != "r" || !e.Allowed || e.ReceivedBytes == 0 || e.SentBytes == 0 {
 		t.Errorf("recorded %+v", e)
 	}
 	f.waitFor(f.logged.text, "my key is")
@@ -445,6 +445,16 @@ func TestAServerThatDiedIsStartedAgain(t *testing.T) {
 	f.want(f.call("do", `{}`), "tool_server_failed", "The next call starts it again")
 	if second := f.call("do", `{}`); second.code() != "" || second.Result.Structured["pid"] == first.Result.Structured["pid"] {
 		t.Errorf("got %s", second.raw)
+	}
+}
+
+func TestAServerThatIsSilentIsStartedAgain(t *testing.T) {
+	f := start(t, "hangs", func(o *upstream.Options) { o.Timeout = 100 * time.Millisecond })
+	f.want(f.call("do", `{}`), "tool_timeout")
+	f.waitFor(f.logged.text, "server of tools ended") // a ping was not answered
+	f.want(f.call("do", `{}`), "tool_timeout")
+	if starts := strings.Count(contents(f.starts)(), "\n"); starts != 2 {
+		t.Errorf("started %d times", starts)
 	}
 }
 
