@@ -39,7 +39,9 @@ func (w *work) pullPublished(ctx context.Context, recipe containers.Recipe) (boo
 		return false, log.failure("pull "+ref, context.Cause(ctx), "Run the same command again.")
 	}
 	log.flush()
-	task.End(clean(fmt.Sprintf("not pulled, so it is built here: %v", err)))
+	// Podman names the image again with every step of the reason, which comes last and would be cut off.
+	why := strings.NewReplacer("docker://"+ref, "it", ref, "it").Replace(err.Error())
+	task.End(clean("not pulled, so it is built here: " + why))
 	return false, nil
 }
 
