@@ -164,7 +164,8 @@ class Displays:
         if picture is None:
             print("note: no picture: %s%s" % (why, page), file=sys.stderr)
         elif notes:
-            print("note: the picture is not all of the figure: %s%s" % ("; ".join(notes)[:500], page), file=sys.stderr)
+            more = " and %d notes more" % (len(notes) - 3) if len(notes) > 3 else ""
+            print("note: the picture is not all of the figure: %s%s%s" % ("; ".join(notes[:3])[:500], more, page), file=sys.stderr)
         return picture
 
     def note_written(self, figure, file):
@@ -175,10 +176,15 @@ class Displays:
     def _show_written(self):
         """Shows the pictures of the figures that the run has written to pages, but for those that it has shown."""
         for path, figure in self.written.items():
-            parts = figure if isinstance(figure, dict) else figure.to_plotly_json()
-            picture = self._draw({"frames": getattr(figure, "frames", None), **parts}, path)
+            try:
+                parts = figure if isinstance(figure, dict) else figure.to_plotly_json()
+                title = ": ".join(filter(None, (path, title_of(parts))))
+                parts = {"frames": getattr(figure, "frames", None), **parts}
+            except Exception:  # it has become something else meanwhile
+                continue
+            picture = self._draw(parts, path)
             if picture and hash(picture) not in self.pictures.values():
-                self._show("image/png", picture, ": ".join(filter(None, (path, title_of(parts)))), "figure", keep=False)
+                self._show("image/png", picture, title, "figure", keep=False)
         self.written.clear()
 
     def _show(self, mime, data, alt, stem, in_frame=True, key="", saved="", name="", keep=True):

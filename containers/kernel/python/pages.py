@@ -11,6 +11,10 @@ MOST_PAGE_BYTES = 64 << 20  # of a page that is read
 MOST_ADDED_BYTES = 64 << 20  # to the pages of a run
 MOST_NAMED = 2  # addresses in a note
 BEGIN = re.compile(rb"<(?:!--|(script|link)\b([^>]*)>)", re.I)
+# Addresses in a script that loads others itself, as Altair's do.
+LOADS = re.compile(rb"createElement|\bimport\b")
+LOADED = re.compile(rb"""["'](https://(?:cdn\.jsdelivr\.net|unpkg\.com|cdnjs\.cloudflare\.com)/[^"'\s]{1,200})["']""")
+MOST_LOADER_BYTES = 100_000
 END = re.compile(rb"</script\s*>", re.I)
 ATTRIBUTE = re.compile(rb"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 NUMBER = r"[\w.-]+"
@@ -115,14 +119,16 @@ class Pages:
                 close = END.search(data, end)
                 if close is None:
                     break
-                address = named.get("src", "")
-                found = self._script(address) if address and not data[end : close.start()].strip() else None
+                address, content = named.get("src", ""), data[end : close.start()][: MOST_LOADER_BYTES + 1]
+                found = self._script(address) if address and not content.strip() else None
                 if found is not None:
                     kind = b' type="module"' if named.get("type", "").lower() == "module" else b""
                     parts += [data[at : match.start()], b"<script%s>" % kind, found, b"</script>"]
                     at = close.end()
                 elif is_remote(address):
                     missing.append(address)
+                elif len(content) <= MOST_LOADER_BYTES and LOADS.search(content):
+                    missing += [loaded.decode("utf-8", "replace") for loaded in LOADED.findall(content)]
                 end = close.end()
             else:
                 end = data.find(b"-->", end)

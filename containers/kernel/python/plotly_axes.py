@@ -3,12 +3,12 @@
 import html
 import re
 
-import matplotlib
 import numpy as np
 from matplotlib import colors as mcolors
 from matplotlib import dates, ticker
 
 UNKNOWN = ("transforms", "xcalendar", "rangebreaks", "offset", "q1", "median", "xperiod", "yperiod")  # of traces and axes
+MOST_TICKS = 100  # that are named one by one
 DATE = re.compile(r"\d{4}-\d\d?(-\d\d?([T ]\d\d?(:\d\d(:\d\d(\.\d*)?)?)?)?)?(Z|[+-]\d\d:?\d\d)?")
 
 
@@ -199,7 +199,7 @@ class Axis:
         if layout.get("autorange") == "reversed":
             on.set_inverted(True)
         ticks, texts = layout.get("tickvals"), layout.get("ticktext")
-        if ticks is not None:
+        if ticks is not None and len(values(ticks)) <= MOST_TICKS:
             on.set_ticks([self.one(value) for value in values(ticks)], None if texts is None else [plain(text) for text in texts])
         elif self.kind in ("linear", "log"):
             self._format(on)

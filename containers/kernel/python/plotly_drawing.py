@@ -327,7 +327,7 @@ class Drawing:
             handle = Patch(color=filled)
         self.previous[trace["xaxis"], trace["yaxis"]] = x, y
         if lines:
-            style = {"linewidth": float(line.get("width", 2)) * PIXEL, "alpha": alpha, "drawstyle": STEPS.get(line.get("shape"), "default")}
+            style = {"linewidth": min(float(line.get("width", 2)), 100) * PIXEL, "alpha": alpha, "drawstyle": STEPS.get(line.get("shape"), "default")}
             kept = ~np.isnan(y) if trace.get("connectgaps") else slice(None)
             (handle,) = axes.plot(x[kept], y[kept], color=color, linestyle=DASHES.get(line.get("dash"), "-"), **style)
         for letter in "xy":
@@ -383,7 +383,7 @@ class Drawing:
                 style.update({} if shape in ("x", "+") else {"facecolors": "none"})
             else:
                 style = {"c": [here] if np.ndim(here) == 1 else here, "edgecolors": around, "linewidths": width * PIXEL}
-            area = (pick(np.asarray(sizes)) * PIXEL) ** 2
+            area = (np.minimum(pick(np.asarray(sizes)), 1000) * PIXEL) ** 2
             axes.scatter(x[mask], y[mask], s=area, marker=shape, alpha=pick(alpha), zorder=2.5, **style)
             first = here if np.ndim(here) == 1 else here[0] if len(here) else color_of(color)
             (handle,) = axes.plot([], [], linestyle="none", marker=shape, color=first, fillstyle="none" if "-open" in name else "full", markersize=6 * PIXEL + 1)
@@ -545,6 +545,7 @@ class Drawing:
         kept = [(part, position) for part, position in zip(parts, positions) if len(part)]
         parts, positions = zip(*kept)
         if trace["type"] == "violin":
+            parts = [part[:: len(part) // MOST_POINTS + 1] for part in parts]
             drawn = axes.violinplot(parts, positions, vert=trace["along"] == "x", widths=size, showmedians=True, showextrema=False)
             for body in drawn["bodies"]:
                 body.set(facecolor=color, edgecolor=color, alpha=0.5)
@@ -568,7 +569,10 @@ class Drawing:
             raise Undrawn("a heat map of %d cells" % z.size)
         x, y = edges_of(x_axis.numbers(trace["x"]), z.shape[1]), edges_of(y_axis.numbers(trace["y"]), z.shape[0])
         colors, norm = self._scale(trace, z, "z", True)
-        axes.pcolormesh(x, y, np.ma.masked_invalid(z), cmap=colors, norm=norm, zorder=1.5)
+        many = z.size > MOST_POINTS
+        if many and "log" in (x_axis.kind, y_axis.kind):
+            raise Undrawn("a heat map of %d cells on a log axis" % z.size)
+        (axes.pcolorfast if many else axes.pcolormesh)(x, y, np.ma.masked_invalid(z), cmap=colors, norm=norm, zorder=1.5)
         axes.margins(0)
         template, text = trace.get("texttemplate"), trace.get("text")
         if template and z.size <= MOST_LABELS * 2:
@@ -688,18 +692,18 @@ class Drawing:
         style = {"linewidth": float(line.get("width", 2)) * PIXEL, "linestyle": DASHES.get(line.get("dash"), "-"), "transform": self.figure.transFigure}
         color = color_of(line.get("color") or "#444", shape.get("opacity"))
         if kind == "line":
-            self.figure.add_artist(Line2D([x0, x1], [y0, y1], color=color, **style))
+            self.figure.add_artist(Line2D([x0, x1], [y0, y1], color=color, **style)).set_in_layout(False)
             return
         fill = color_of(shape["fillcolor"], shape.get("opacity")) if shape.get("fillcolor") else "none"
         patch = Rectangle((x0, y0), x1 - x0, y1 - y0) if kind == "rect" else Ellipse(((x0 + x1) / 2, (y0 + y1) / 2), x1 - x0, y1 - y0)
         patch.set(facecolor=fill, edgecolor=color, **style)
-        self.figure.add_artist(patch)
+        self.figure.add_artist(patch).set_in_layout(False)  # one far away would make the picture as large
 
     def _annotate(self, note):
         if note.get("visible") is False or not note.get("text"):
             return
         x, y = (self._point(note.get(letter + "ref"), note.get(letter, 0), letter) for letter in "xy")
-        if None in (x, y):
+        if None in (x, y) or not (-0.5 <= x <= 1.5 and -0.5 <= y <= 1.5):
             return
         anchors = [str(note.get(name) or "auto") for name in ("xanchor", "yanchor")]
         across = {"left": "left", "right": "right"}.get(anchors[0], "center")
@@ -710,7 +714,8 @@ class Drawing:
         if note.get("showarrow") is False:
             self.figure.axes[0].annotate(plain(note["text"]), (x, y), ha=across, va=up, **style)
         else:
-            shift = [float(note.get(name) if is_number(note.get(name)) else default) * PIXEL for name, default in (("ax", -10), ("ay", -30))]
+            shift = [float(note.get(name) if is_number(note.get(name)) else default) for name, default in (("ax", -10), ("ay", -30))]
+            shift = [min(max(length, -300), 300) * PIXEL for length in shift]
             self.figure.axes[0].annotate(
                 plain(note["text"]), (x, y), (shift[0], -shift[1]), textcoords="offset points", ha="center", va="center", arrowprops={"arrowstyle": "->"}, **style
             )

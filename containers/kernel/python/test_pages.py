@@ -46,6 +46,9 @@ class Installed(unittest.TestCase):
             ('<script src="own.js"></script><a href="https://example.org">x</a>', None, []),
             ("<link rel=stylesheet href=//example.org/a.css><link rel=icon href=//example.org/a.png>", None, ["//example.org/a.css"]),
             ("<script src=//example.org/a.js></script>" * 2, None, ["//example.org/a.js"]),
+            ("<script>s = document.createElement('script'); s.src = 'https://cdn.jsdelivr.net/npm/vega@5'</script>", None, ["https://cdn.jsdelivr.net/npm/vega@5"]),
+            ('<script type=module>import * as d3 from "https://unpkg.com/d3@7"</script>', None, ["https://unpkg.com/d3@7"]),
+            ('<script>data = ["https://unpkg.com/d3@7"]</script>', None, []),
             ("<script src", None, []),
             ("", None, []),
         ):
