@@ -24,7 +24,7 @@ import (
 const skillURI = "skill://"
 
 // skillNames is how many bytes of names a description has: it is in every conversation.
-const skillNames = 300
+const skillNames = 240
 
 // describeSkills names the skills that there are at the server's start. Nothing else of a skill comes to a model unasked.
 func (d *Deps) describeSkills() string {
@@ -38,7 +38,7 @@ func (d *Deps) describeSkills() string {
 	list, left := "", skillNames
 	for i, name := range names {
 		if left -= len(name) + 2; left < 0 {
-			list += fmt.Sprintf(" and %d more", len(names)-i)
+			list += fmt.Sprintf(" and %d more", len(names)-i) // session_info has them
 			break
 		}
 		if i > 0 {

@@ -47,14 +47,14 @@ func TestSkills(t *testing.T) {
 	}
 	list := s.request("tools/list", nil)
 	decode(t, list.Result, &tools)
-	named := 0
 	for _, tool := range tools.Tools {
-		if strings.Contains(tool.Description, "Skills in /mnt/skills (read NAME/SKILL.md with code first): report, sly.") {
-			named++
+		names := strings.Contains(tool.Description, "Skills in /mnt/skills (read NAME/SKILL.md with code first): report, sly.")
+		if names != strings.HasPrefix(tool.Name, "run_") {
+			t.Errorf("%s names the skills: %v", tool.Name, names)
 		}
 	}
-	if named != 2 || strings.Contains(string(list.line), "IGNORE") {
-		t.Errorf("%d tools name the skills: %s", named, list.line)
+	if strings.Contains(string(list.line), "IGNORE") {
+		t.Errorf("a description of a skill is among those of tools: %s", list.line)
 	}
 
 	s.complete(python, object{"session_id": "e2e-skills", "code": `
@@ -68,6 +68,7 @@ except OSError as err: print(err.strerror)`}).wantText(t, "2 groups, south is th
 	if !strings.Contains(r.Meta.Run.value(), "name: report") {
 		t.Errorf("JavaScript reads %s", r.Meta.Run.value())
 	}
+	s.complete("run_bash", object{"session_id": "e2e-skills", "code": "cd /mnt/skills/report && scripts/make_report.py /mnt/data/data.csv /mnt/data/output/again.docx --group region --value amount"}).wantText(t, "2 groups", "output/again.docx")
 	info := s.call("session_info", object{"session_id": "e2e-skills"})
 	info.wantText(t, `"path":"/mnt/skills/report","description":"Makes a Word report`, `"skills_left_out":[{"name":"broken","why":"SKILL.md does not begin with front matter`)
 	if strings.Contains(info.text(), `\u001b`) {
