@@ -51,28 +51,32 @@ func ImportImage(ctx context.Context, archive io.Reader, ref string, changes []s
 
 // Layer is how far a layer of an image is that is being pulled, in bytes. A Total below 1 is not known.
 type Layer struct {
-	ID             string `json:"progressComponentID"`
+	ID             string
 	Current, Total int64
 }
 
 // PullImage pulls an image, with the credentials that this machine's user has, and writes how it gets on to progress.
-// Podman 6 and newer also tell layers how far each of them is. An insecure registry may have no certificate that is known.
+// Podman 5 and newer also tell layers how far each of them is. An insecure registry may have no certificate that is known.
 // A pull whose ctx ends may end without an error.
 func PullImage(ctx context.Context, ref string, insecure bool, progress io.Writer, layers func(Layer)) error {
 	header, err := auth.MakeXRegistryAuthHeader(nil, "", "")
 	if err != nil {
 		return err
 	}
-	r := request{query: url.Values{"reference": {ref}, "pullProgress": {"true"}}, header: header}
+	// Docker's form of the answer has sizes; old versions do not know it, and answer in their own.
+	r := request{query: url.Values{"reference": {ref}, "compatMode": {"true"}}, header: header}
 	if insecure {
 		r.query.Set("tlsVerify", "false")
 	}
 	return r.follow(ctx, http.MethodPost, "/images/pull", func(bit told) error {
-		if bit.PullProgress != nil { // beside words that say less
-			layers(*bit.PullProgress)
-			return nil
+		text := bit.Stream
+		switch bit.Status {
+		case "Pulling fs layer":
+			text = "Copying blob " + bit.ID + "\n" // as the other form says it
+		case "Downloading":
+			layers(Layer{bit.ID, bit.ProgressDetail.Current, bit.ProgressDetail.Total})
 		}
-		_, err := io.WriteString(progress, bit.Stream)
+		_, err := io.WriteString(progress, text)
 		return err
 	})
 }

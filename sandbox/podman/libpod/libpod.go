@@ -86,9 +86,12 @@ func filters(of map[string][]string) (url.Values, error) {
 
 // told is a bit of an answer that comes bit by bit.
 type told struct {
-	Stream, Error string
-	ErrorDetail   struct{ Message string }
-	PullProgress  *Layer
+	Stream, Error, Message string
+	ErrorDetail            struct{ Message string }
+
+	// Of a pull.
+	Status, ID     string
+	ProgressDetail struct{ Current, Total int64 }
 }
 
 // follow makes a request that is answered bit by bit, for as long as it takes, and has take look at every one. It returns
@@ -106,7 +109,7 @@ func (r request) follow(ctx context.Context, method, endpoint string, take func(
 		} else if err != nil {
 			return err
 		}
-		if failed := cmp.Or(message.ErrorDetail.Message, message.Error); failed != "" {
+		if failed := cmp.Or(message.ErrorDetail.Message, message.Error, message.Message); failed != "" {
 			return errors.New(failed)
 		}
 		if err := take(message); err != nil {
