@@ -124,10 +124,10 @@ func (c *checker) look(i int) error {
 	t, next := c.tokens[i], c.at(i+1)
 	switch t.kind {
 	case symbol:
-		switch {
-		case t.key == ";":
+		switch t.key {
+		case ";":
 			return c.refuse(i+1, "a second statement follows a semicolon", oneStatement)
-		case t.key == ":":
+		case ":":
 			return c.refuse(i, "there are no variables", "Parameters are ? in the order of params.")
 		}
 	case word, quoted:

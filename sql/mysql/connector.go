@@ -130,7 +130,7 @@ func (c *wireConn) begin(ctx context.Context) error {
 		if err = rows.Next(found); err != nil || len(found) != 2 {
 			return errors.Join(errors.New("the server does not say what it is"), err)
 		}
-		if err := rows.Next(found); err != io.EOF {
+		if err := rows.Next(found); !errors.Is(err, io.EOF) {
 			return errors.Join(errors.New("the server says more than it was asked"), err)
 		}
 		_ = rows.Close()

@@ -24,4 +24,19 @@ func TestSQLOverFiles(t *testing.T) {
 		{code: "sandbox.sql(\"select * from 'rates.csv'\")", status: "failed", err: "SQLError", text: []string{"not_found", "input/rates.csv"}},
 		{code: "[name for name in os.listdir('/mnt/data') if 'query' in name]", result: "[]"},
 	})
+	play(t, s, javascript, []step{
+		{code: "import { sql } from 'sandbox';\nawait sql(\"copy (select * from 'input/rates.csv') to 'rates.parquet'\", [], { connection: 'files' });\n" +
+			"await sql(\"select day, big, rate::decimal(10,2) as r from 'rates.parquet' order by rate\")",
+			result: "[\n  { day: '2026-01-01', big: 9007199254740993n, r: 1.5 },\n  { day: '2026-01-02', big: null, r: 2.25 }\n]"},
+		{code: "const orders = [{ n: 2, who: 'anna', id: 9007199254740993n }, { n: 3, who: 'bert' }];\n" +
+			"await sql(\"select who, id, list(rate) as l from orders join 'input/sales.jsonl' using (n) join 'rates.parquet' using (day) where rate > $1 group by all\", [1], { tables: { orders } })",
+			result: "[ { who: 'anna', id: 9007199254740993n, l: [ 1.5 ] } ]"},
+		{code: "await sql('select i from range(1000000) t(i)', [], { connection: 'files', maxRows: 2 })", result: "[ { i: 0 }, { i: 1 } ]"},
+		{code: "(await sql(\"select current_setting('memory_limit') as m\", [], { connection: 'files' }))[0].m.slice(0, 3)", result: "'614'"},
+		{code: "await sql(\"select * from 'https://example.com/a.csv'\")", status: "failed", err: "SQLError", text: []string{"Download it first"}},
+		{code: "await sql(\"select * from read_csv('https://example.com/a.csv')\", [], { connection: 'files' })", status: "failed", err: "SQLError", text: []string{"no network for DuckDB's extensions"}},
+		{code: "await sql('select count(*) from range(1000000000000) a', [], { connection: 'files' })", args: object{"timeout_seconds": 2}, status: "timed_out"},
+		{code: "const left = () => require('fs').readdirSync('/mnt/data').filter((name) => name.includes('query'));\n" +
+			"while (left().length > 0) await new Promise((resolve) => setTimeout(resolve, 20));\nleft()", result: "[]"},
+	})
 }

@@ -122,10 +122,10 @@ func (s *Server) writeCertificate() error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.Certificate(), encoded, 0o644); err != nil {
+	if err := os.WriteFile(s.Certificate(), encoded, 0o644); err != nil { //nolint:gosec // the server is another user
 		return err
 	}
-	return os.WriteFile(s.key(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o644) // of nothing that is secret
+	return os.WriteFile(s.key(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o644) //nolint:gosec // of nothing that is secret
 }
 
 // freePort is a port that nobody listens at.

@@ -116,12 +116,17 @@ async function run(query, params, { maxRows, tables = {}, started }, fail) {
   try {
     instance = await duckdb.DuckDBInstance.create(':memory:', settings(temporary));
     connection = await instance.connect();
-    started?.(pending, 'close', () => connection.interrupt());
+    let ended = false;
+    started?.(pending, 'close', () => {
+      ended = true;
+      connection.interrupt();
+    });
     for (const [name, rows] of Object.entries(tables)) {
       const file = path.join(temporary, `${Object.keys(tables).indexOf(name)}.jsonl`);
       fs.writeFileSync(file, rows.map((row) => `${JSON.stringify(row, exactly)}\n`).join(''));
       await connection.run(`create view "${name.replaceAll('"', '""')}" as select * from read_json('${file}', format = 'newline_delimited')`);
     }
+    if (ended) throw new Error('interrupted');
     const bound = params.map((value) => (value === undefined ? null : value instanceof Date ? value.toISOString() : value));
     const reader = maxRows > 0 ? await connection.streamAndReadUntil(query, maxRows, bound) : await connection.runAndReadAll(query, bound);
     const rows = reader.getRowObjects().map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, plain(value, duckdb)])));
