@@ -39,13 +39,17 @@ const checks = {
       'native.mjs',
       `import sharp from 'sharp';
        import { createCanvas } from '@napi-rs/canvas';
+       import { DuckDBInstance } from '@duckdb/node-api';
        const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="90" height="30"><text y="20">é 你好</text></svg>');
        const { width } = await sharp(await sharp(svg).png().toBuffer()).metadata();
        const canvas = createCanvas(40, 20);
        canvas.getContext('2d').fillText('你好', 2, 12);
-       console.log(width, (await canvas.encode('png')).length > 100);`,
+       const database = await (await DuckDBInstance.create()).connect();
+       const rows = await database.runAndReadAll("select sum(a) as s from 'numbers.csv'");
+       console.log(width, (await canvas.encode('png')).length > 100, rows.getRowObjects()[0].s);`,
     );
-    assert.equal(run('node', 'native.mjs'), '90 true');
+    file('numbers.csv', 'a\n1\n2\n');
+    assert.equal(run('node', 'native.mjs'), '90 true 3n');
   },
 
   // Of boxes all are alike, and so are pictures of two letters that are none.
