@@ -122,7 +122,7 @@ func (r *runResult) check(t *testing.T, whole toolResult) {
 	if isError := r.Status == "timed_out" || r.Status == "killed"; whole.IsError != isError {
 		t.Errorf("%s with isError %v", r.Status, whole.IsError)
 	}
-	if r.DurationMS < 0 || r.SessionID == "" || !slices.Contains([]string{"python", "javascript"}, r.Language) {
+	if r.DurationMS < 0 || r.SessionID == "" || !slices.Contains([]string{"python", "javascript", "bash"}, r.Language) {
 		t.Errorf("odd fields: %s", sprint(r))
 	}
 }

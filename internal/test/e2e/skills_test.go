@@ -68,7 +68,7 @@ except OSError as err: print(err.strerror)`}).wantText(t, "2 groups, south is th
 	if !strings.Contains(r.Meta.Run.value(), "name: report") {
 		t.Errorf("JavaScript reads %s", r.Meta.Run.value())
 	}
-	s.complete("run_bash", object{"session_id": "e2e-skills", "code": "cd /mnt/skills/report && scripts/make_report.py /mnt/data/data.csv /mnt/data/output/again.docx --group region --value amount"}).wantText(t, "2 groups", "output/again.docx")
+	s.call("run_bash", object{"session_id": "e2e-skills", "code": "cd /mnt/skills/report && scripts/make_report.py /mnt/data/data.csv /mnt/data/output/again.docx --group region --value amount"}).wantText(t, "2 groups", "output/again.docx")
 	info := s.call("session_info", object{"session_id": "e2e-skills"})
 	info.wantText(t, `"path":"/mnt/skills/report","description":"Makes a Word report`, `"skills_left_out":[{"name":"broken","why":"SKILL.md does not begin with front matter`)
 	if strings.Contains(info.text(), `\u001b`) {
