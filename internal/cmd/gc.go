@@ -79,7 +79,7 @@ func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine, log *
 	}
 	volumes, err2 := engine.RemoveOldVolumes(ctx)
 	for _, name := range volumes {
-		fmt.Println("removed the volume of another version", name)
+		fmt.Println("removed a volume of programs or skills that no container uses:", name)
 	}
 	err = errors.Join(err, err2)
 	if err == nil && len(swept)+len(volumes) == 0 {
