@@ -49,7 +49,7 @@ var Languages = []LanguageInfo{{
 	Extensions: []string{".js", ".mjs", ".cjs", ".ts", ".mts", ".cts"}, MIMEType: "application/javascript", Fence: "javascript", Jupyter: "javascript", JupyterName: "JavaScript (Node.js)",
 }, {
 	Language: Bash, Title: "Bash", Short: "bash", tool: "run_bash", ImageOf: Python, Aliases: []string{"sh", "shell"},
-	Interpreter: "bash", Hello: []string{"bash", "-c", "echo ready"}, Exit: "exit",
+	Interpreter: "bash", Hello: []string{"bash", "-c", "echo ready"}, Exit: "bash",
 	Extensions: []string{".sh", ".bash"}, MIMEType: "text/x-sh", Fence: "bash", Jupyter: "bash", JupyterName: "Bash",
 }}
 

@@ -46,7 +46,7 @@ const (
 var Arguments = []string{"--norc", "--noprofile", "-c", loop, "bash"}
 
 const loop = "while builtin :; do while builtin read -r -u 251 __sandbox_line || builtin exit; do " +
-	"if [[ $__sandbox_line == run ]]; then __sandbox_status=1; builtin eval \"$__sandbox_code\" </dev/null >&253 2>&254; __sandbox_status=$?; " +
+	"if [[ $__sandbox_line == run ]]; then __sandbox_status=0; builtin eval \"$__sandbox_code\" </dev/null >&253 2>&254; __sandbox_status=$?; " +
 	"else builtin eval \"$__sandbox_line\"; fi; done; done"
 
 // Without are the variables that bash would be changed by as it starts, or run code of.
@@ -63,7 +63,7 @@ const (
 	lineTake  = "__sandbox_read || builtin :\n"
 	lineRun   = "run\n"
 	lineEnd   = "__sandbox_end \"$__sandbox_status\" || builtin :\n"
-	lineSave  = "( __sandbox_save 0 ) || builtin :\n"
+	lineSave  = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
 )
 
 type message struct {
@@ -189,6 +189,13 @@ func (k *kernel) send(r kernelproc.Report) error {
 }
 
 func (k *kernel) answer(m message) error {
+	if k.stopped && m.Type != "interrupt" {
+		// A signal for the run before may come late. It is over by the end of an empty one.
+		k.stopped = false
+		if err := k.do("", lineTake+lineRun+lineEnd, nil); err != nil {
+			return err
+		}
+	}
 	switch m.Type {
 	case "init":
 		k.workDir = m.WorkDir
@@ -250,13 +257,6 @@ func quote(text string) string {
 
 // run executes code, and reports the status of its last command.
 func (k *kernel) run(m message) error {
-	if k.stopped {
-		// A signal for the run before may come late. It is over by the end of an empty one.
-		k.stopped = false
-		if err := k.do("", lineTake+lineRun+lineEnd, nil); err != nil {
-			return err
-		}
-	}
 	if at := strings.IndexByte(m.Code, 0); at >= 0 {
 		line := strings.Count(m.Code[:at], "\n") + 1
 		return k.send(kernelproc.Report{Type: "done", ID: m.ID, Error: &protocol.Error{
@@ -297,6 +297,9 @@ func (k *kernel) evaluate(lines string, end *status) error {
 		return err
 	}
 	kind, rest, _ := strings.Cut(report, "\n")
+	if strings.HasSuffix(rest, "\nexit") { // an interrupt has come into the middle of it
+		kind = "exit"
+	}
 	switch kind {
 	case "end":
 		if end != nil {
@@ -382,8 +385,8 @@ func (k *kernel) again(end *status) error {
 	var b strings.Builder
 	b.WriteString(prelude)
 	code, err := k.save(func(r record) bool {
-		if fits := b.Len()+len(r.text) <= maxSaved; !fits || r.kind == 'j' {
-			return fits
+		if b.Len()+len(r.text) > maxSaved {
+			return false
 		}
 		b.WriteString(r.text + "\n")
 		return true
@@ -421,7 +424,7 @@ func (k *kernel) save(keep func(record) bool) (code int, err error) {
 			return strconv.Atoi(strings.TrimSpace(text))
 		}
 		if head == "" {
-			return 0, errReport
+			continue // what was being written when the writer was killed ends so
 		}
 		r := record{head[0], head[1:], strings.TrimSuffix(text, "\n")}
 		switch {

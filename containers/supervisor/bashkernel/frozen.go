@@ -41,11 +41,17 @@ func (t *trailer) lose(name, why string) {
 
 // noteBase remembers what there is before any code has run: the next kernel has its own of that.
 func (k *kernel) noteBase() error {
-	k.base = map[string]string{}
-	return k.saveNow(func(r record) bool {
-		k.base[string(r.kind)+r.name] = r.text
-		return true
-	})
+	for range 3 { // the end of another kernel may take the writer with it
+		k.base = map[string]string{}
+		err := k.saveNow(func(r record) bool {
+			k.base[string(r.kind)+r.name] = r.text
+			return true
+		})
+		if !errors.Is(err, errCut) {
+			return err
+		}
+	}
+	return errCut
 }
 
 // saveNow has bash write what it has, and go on.
@@ -53,9 +59,14 @@ func (k *kernel) saveNow(keep func(record) bool) error {
 	if _, err := k.control.WriteString(lineSave); err != nil {
 		return err
 	}
-	_, err := k.save(keep)
+	code, err := k.save(keep)
+	if err == nil && code != 0 {
+		err = errCut
+	}
 	return err
 }
+
+var errCut = errors.New("what writes the variables was ended")
 
 // freeze writes what code has changed.
 func (k *kernel) freeze(m message) error {

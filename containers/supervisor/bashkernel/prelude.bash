@@ -43,6 +43,8 @@ __sandbox_exit() {
 # Writes all that there is as records: a kind, a name, a line's end, and what makes it again.
 __sandbox_save() { __sandbox_write "$1" >&252; }
 
+__sandbox_jobs() { { builtin printf 'j\n'; builtin jobs -r; builtin printf '\0'; } >&252; }
+
 __sandbox_write() {
   builtin printf 'o\n'; builtin set +o; builtin printf '\0'
   builtin set +efuvx +o posix
@@ -54,7 +56,10 @@ __sandbox_write() {
       BASH_ENV) ;;
       __sandbox_* | _ | BASH* | SHELLOPTS | EUID | UID | PPID | GROUPS | DIRSTACK | FUNCNAME | LINENO | *RANDOM | SECONDS | EPOCH* | PIPESTATUS | HISTCMD | PWD | SHLVL) builtin continue ;;
       esac
-      builtin printf 'v%s\n' "$__sandbox_name"; builtin declare -p "$__sandbox_name"; builtin printf '\0'
+      __sandbox_variable
+      if [[ ${#FUNCNAME[@]} -gt 3 && ! -R $__sandbox_name ]]; then # a function was left by exit: behind its own is the shell's
+        while builtin unset -v "$__sandbox_name" && builtin declare -p "$__sandbox_name" >/dev/null; do __sandbox_variable; done
+      fi
     done
   done
   builtin printf 'f\n'; builtin declare -f; builtin printf '\0'
@@ -62,9 +67,10 @@ __sandbox_write() {
   builtin printf 'u\n'; builtin umask -p; builtin printf '\0'
   builtin printf 'a\n'; builtin alias -p; builtin printf '\0'
   builtin printf 't\n'; builtin trap -p; builtin printf '\0'
-  builtin printf 'j\n'; builtin jobs -r; builtin printf '\0'
   builtin printf 'end\n%s\n\0' "$1"
 }
+
+__sandbox_variable() { builtin printf 'v%s\n' "$__sandbox_name"; builtin declare -p "$__sandbox_name"; builtin printf '\0'; }
 
 # A script's end is that of its run, not of the shell, which has a trap of its own for when code exits.
 trap() {
@@ -99,5 +105,5 @@ trap() {
   builtin return "$__sandbox_own"
 }
 builtin trap '__sandbox_exit "$?"' EXIT
-builtin declare -fr __sandbox_read __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write
+builtin declare -fr __sandbox_read __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_jobs
 builtin declare -r __sandbox_bash __sandbox_loop

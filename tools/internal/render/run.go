@@ -200,9 +200,9 @@ func (r *Renderer) statusLine(res *sandbox.Result) string {
 	took := roughly(res.Duration)
 	switch res.Status {
 	case sandbox.Completed:
-		return fmt.Sprintf("completed in %v", took)
+		return fmt.Sprintf("completed in %v%s", took, replaced(res))
 	case sandbox.Failed:
-		return fmt.Sprintf("%s (failed in %v, exit code %d)", r.errorHead(res), took, res.ExitCode)
+		return fmt.Sprintf("%s (failed in %v, exit code %d)%s", r.errorHead(res), took, res.ExitCode, replaced(res))
 	case sandbox.TimedOut:
 		return fmt.Sprintf("timed out after %v: %s", took, kept(res))
 	case sandbox.Cancelled:
@@ -225,6 +225,14 @@ func (r *Renderer) statusLine(res *sandbox.Result) string {
 		written = " but for what an earlier end of the kernel wrote"
 	}
 	return fmt.Sprintf("killed after %v: %s; variables are gone%s, files are kept, and the next call starts a new kernel", took, r.killedWhy(res), written)
+}
+
+// replaced says of code that has put another program in the place of its shell that the shell is gone.
+func replaced(res *sandbox.Result) string {
+	if res.Language != sandbox.Bash || !res.VariablesLost || !strings.HasPrefix(res.Cause, "exit ") {
+		return ""
+	}
+	return "; the shell was replaced (exec) and has ended: the next call has a new one, without its variables, folder and jobs"
 }
 
 const (

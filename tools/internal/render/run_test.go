@@ -70,6 +70,7 @@ func TestARunReadsLikeATerminal(t *testing.T) {
 		"timed out":     {sandbox.Result{Status: sandbox.TimedOut, Duration: 60 * time.Second}, "timed out after 1m0s: the code was interrupted; variables are kept", true},
 		"ignored":       {sandbox.Result{Status: sandbox.Cancelled, Duration: ms, VariablesLost: true}, "cancelled after 1ms: the code ignored the interrupt and its kernel was killed; variables are gone, files are kept", false},
 		"memory":        {sandbox.Result{Status: sandbox.Killed, Cause: "memory"}, "killed after 0s: the code ran out of memory (limit 1.0 GiB); variables are gone, files are kept, and the next call starts a new kernel", true},
+		"replaced":      {sandbox.Result{Status: sandbox.Failed, ExitCode: 5, Language: sandbox.Bash, VariablesLost: true, Cause: "exit 5"}, "bash (failed in 0s, exit code 5); the shell was replaced (exec) and has ended: the next call has a new one, without its variables, folder and jobs", false},
 		"killed, fresh": {sandbox.Result{Status: sandbox.Killed, Cause: "exit 3", Fresh: true}, "killed after 0s: the kernel died (exit 3); only the fresh interpreter is gone, the kernel's variables and the files are kept", true},
 		"too large": {sandbox.Result{Status: sandbox.Completed, Displays: []sandbox.Display{{Path: "output/figure-1.png", SizeBytes: 20_000_000}}},
 			"completed in 0s\n[shown]\noutput/figure-1.png  20 MB (not attached: too large; make it smaller to see it)", false},
