@@ -312,7 +312,7 @@ func TestMessagesOfTheTroubleshootingPageAreTheProgramsOwn(t *testing.T) {
 	var sources strings.Builder
 	for _, folder := range []string{"containers", "internal", "sandbox", "sql", "tools"} {
 		files(t, folder, func(name string) {
-			if path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {
+			if strings.HasSuffix(name, "_test.go") || !slices.Contains([]string{".go", ".py", ".js"}, path.Ext(name)) {
 				return
 			}
 			source, err := fs.ReadFile(repository, name)
