@@ -427,6 +427,9 @@ func (k *kernel) save(keep func(record) bool) (code int, err error) {
 			continue // what was being written when the writer was killed ends so
 		}
 		r := record{head[0], head[1:], strings.TrimSuffix(text, "\n")}
+		if r.kind == 'o' || r.kind == 'u' { // code may have a function of that name, which is there by then
+			r.text = "builtin " + strings.ReplaceAll(r.text, "\n", "\nbuiltin ")
+		}
 		switch {
 		case r.kind == 'o':
 			options = r

@@ -73,13 +73,15 @@ func TestBash(t *testing.T) {
 		{"PROMPT_COMMAND='echo prompt'; BASH_ENV=/dev/stdin; export SHELLOPTS; exit", "completed 0 alive", "", ""},
 		{"echo \"$PROMPT_COMMAND $BASH_ENV\"; unset PROMPT_COMMAND BASH_ENV", "completed 0 alive", "echo prompt /dev/stdin\n", ""},
 		{"(P=$PATH; unset PATH; ls; exit 1)", "failed 1 alive", "", "bash: line 1: ls: No such file or directory\n"},
-		{"unset -f __sandbox_end; __sandbox_end() { :; }", "failed 1 alive", "", "bash: line 1: unset: __sandbox_end: cannot unset: readonly function\nbash: __sandbox_end: readonly function\n"},
+		{"unset -f __sandbox_end; __sandbox_end() { :; }", "failed 1 alive", "", "bash: line 1: unset: __sandbox_end: cannot unset: readonly function\nbash: line 1: __sandbox_end: readonly function\n"},
 		{"IFS=x; set -f; LC_ALL=C; printf '%s' äö | wc -c; unset LC_ALL; set +f; unset IFS", "completed 0 alive", "4\n", ""},
 		{"mkdir gone; cd gone; rmdir ../gone; exit 0", "completed 0 alive", "", ""},
-		{"cd ../..; cd sub 2>/dev/null || cd \"$OLDPWD/..\" 2>/dev/null; cd " + c.dir + "/sub", "completed 0 alive", "", ""},
+		{"cd " + c.dir + "/sub 2>/dev/null", "completed 0 alive", "", ""},
 	} {
 		d := c.run(one.code)
-		check(t, one.code, d.ended()+"\n"+d.Stdout.Head+d.Stderr.Head, one.ended+"\n"+one.stdout+one.stderr)
+		if got, want := d.ended()+"\n"+d.Stdout.Head+d.Stderr.Head, one.ended+"\n"+one.stdout+one.stderr; got != want {
+			t.Errorf("%s: got %q, want %q", one.code, got, want)
+		}
 	}
 	check(t, "state", state(), want)
 	check(t, "the process", c.completed("echo $$").Stdout.Head, pid)
