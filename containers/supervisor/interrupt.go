@@ -99,6 +99,11 @@ func (r *run) keepInterrupting() {
 		if r.s.language.KillsPrograms && r.asked > mostPolite {
 			signal = syscall.SIGKILL
 		}
+		if r.s.language.KillsPrograms { // first, as the end of what it waits for may put another in its place
+			procs.Signal(k.pid, syscall.SIGINT)
+			r.signalPrograms(signal)
+			return
+		}
 		r.signalPrograms(signal)
 		procs.Signal(k.pid, syscall.SIGINT)
 	}
