@@ -66,7 +66,7 @@ func (m *Manager) Restore(ctx context.Context, sessionID, runID string, queued f
 }
 
 func errNoWayBack(format string, args ...any) *fault.Error {
-	return fault.New(fault.InvalidArgument, "In JavaScript, try things with fresh: true, which leaves the variables alone.", format, args...)
+	return fault.New(fault.InvalidArgument, "Try things with fresh: true, which leaves the variables alone.", format, args...)
 }
 
 // sessionOf finds the session of a run, and the run. The session that is named must be that one.

@@ -155,8 +155,8 @@ func judgeTakeOver(ctx context.Context, t *tester, row *Row, source attacks.Atta
 // works reports whether a session still runs code. A kernel that the attack cost shows in the first try.
 func works(ctx context.Context, m *sandbox.Manager, language sandbox.Language, session string) bool {
 	for range 2 {
-		res, err := run(ctx, m, sandbox.RunOptions{SessionID: session, Language: language, Code: "6 * 7"})
-		if err == nil && res.Status == sandbox.Completed && res.Value != nil && *res.Value == "42" {
+		res, err := run(ctx, m, sandbox.RunOptions{SessionID: session, Language: language, Code: sum(language)})
+		if err == nil && isSum(res) {
 			return true
 		}
 	}

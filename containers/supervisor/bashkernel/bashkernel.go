@@ -62,7 +62,7 @@ const (
 	lineHello = "__sandbox_hello || builtin :\n"
 	lineTake  = "__sandbox_read || builtin :\n"
 	lineRun   = "run\n"
-	lineEnd   = "__sandbox_end \"$__sandbox_status\" || builtin :\n"
+	lineEnd   = "builtin set +e; __sandbox_end \"$__sandbox_status\" || builtin :\n"
 	lineSave  = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
 )
 

@@ -45,7 +45,9 @@ __sandbox_save() { __sandbox_write "$1" >&252; }
 
 __sandbox_jobs() { { builtin printf 'j\n'; builtin jobs -r; builtin printf '\0'; } >&252; }
 
+# set -e is for the run that sets it: later ones would end at their first failure without a word.
 __sandbox_write() {
+  builtin set +e
   builtin printf 'o\n'; builtin set +o; builtin printf '\0'
   builtin set +efuvx +o posix
   builtin printf 's\n'; builtin shopt -p; builtin printf '\0'

@@ -40,7 +40,10 @@ func TestBash(t *testing.T) {
 		{"set -e\nfalse\necho b", "failed 1 alive", "", ""},
 		{"set -e; g() { false; echo c; }; g; echo b", "failed 1 alive", "", ""},
 		{"set -euo pipefail; false | cat; echo b", "failed 1 alive", "", ""},
-		{"set -u\necho $nowhere; echo b", "failed 1 alive", "", "bash: line 2: nowhere: unbound variable\n"},
+		{"false; echo $-", "completed 0 alive", "huBc\n", ""}, // -e was that run's
+		{"set -e", "completed 0 alive", "", ""},
+		{"false; echo c", "completed 0 alive", "c\n", ""},
+		{"set -u\necho $nowhere; echo b", "failed 127 alive", "", "bash: line 2: nowhere: unbound variable\n"},
 		{"set +eu; (exit 9); echo $((1 / 0)); echo b", "failed 1 alive", "", "bash: line 1: 1 / 0: division by 0 (error token is \"0\")\n"},
 		{"l() { local x=2 list=9; exit 0; }; l", "completed 0 alive", "", ""},
 		{"\nno_such_command\n", "failed 127 alive", "", "bash: line 2: no_such_command: command not found\n"},
@@ -178,7 +181,7 @@ func TestBashIsFrozen(t *testing.T) {
 	c.stop()
 	c = keeping(t, bash, c.dir, protocol.Init{Env: map[string]string{"PASSED": "other", "LANG": "C"}})
 	d := c.completed("echo \"$x|${list[1]}|${map[k]}|$(bash -c 'echo $out')|$(f 1)|$(g aaa)|${PWD##*/}|$PASSED|${LANG-no}|${#big}|$-|$fixed\"; hi; kill -USR1 $$")
-	options := "ehuBc"
+	options := "huBc"
 	check(t, "woken", d.Stdout.Head, fmt.Sprintf("a\nb \"q\" 's|two three|v|2|f 1|many|sub|other|no|%d|%s|1\naliased\nusr\n", big, options))
 	if d.Origin == nil || d.Origin.From != "frozen" || d.Origin.Variables < 5 || d.Origin.AtMS == 0 || len(d.Origin.Lost) != 1 {
 		t.Errorf("origin: %+v", d.Origin)

@@ -255,6 +255,9 @@ func (s stumble) system([]string) string {
 func (s stumble) otherLanguage(wanted sandbox.Language) string {
 	info := wanted.Info()
 	hint := "Only " + s.language.Info().Title + " is in this container"
+	if s.language == sandbox.Bash { // whose container has an image for more
+		hint = "There is no " + info.Title + " in this container"
+	}
 	if s.has(info.Tool()) {
 		hint += "; " + info.Tool() + " runs " + info.Title + ", on the same files"
 	}

@@ -428,6 +428,10 @@ func (r *Renderer) renderFiles(res *sandbox.Result, most int) (list string, list
 			b.WriteByte('\n')
 		case stored != "":
 			b.WriteString(a.Path + "\n")
+		case strings.HasPrefix(content.TypeByName(a.Path), "text/html"): // its picture is in the answer, and what it does is behind the link alone
+			if link := r.link(res.SessionID, a.Path); link != "" && listed <= linkedFiles && len(link) <= linkBytes {
+				b.WriteString(a.Path + "  " + link + "\n")
+			}
 		}
 		if stored != "" {
 			links++
