@@ -91,15 +91,19 @@ func Register(s *server.MCPServer, tools ...string) {
 		hooks = &server.Hooks{}
 		server.WithHooks(hooks)(s)
 	}
-	serves := map[string]any{extension: map[string]any{}}
+	serve := func(can *mcp.ServerCapabilities) {
+		all := map[string]any{extension: map[string]any{}}
+		maps.Copy(all, can.Extensions)
+		can.Extensions = all
+	}
 	hooks.AddAfterInitialize(func(ctx context.Context, _ any, _ *mcp.InitializeRequest, told *mcp.InitializeResult) {
 		if Declares(ctx) {
-			told.Capabilities.Extensions = serves
+			serve(&told.Capabilities)
 		}
 	})
 	hooks.AddAfterDiscover(func(ctx context.Context, _ any, _ *mcp.DiscoverRequest, told *mcp.DiscoverResult) {
 		if Declares(ctx) {
-			told.Capabilities.Extensions = serves
+			serve(&told.Capabilities)
 		}
 	})
 	hooks.AddAfterListResources(func(ctx context.Context, _ any, _ *mcp.ListResourcesRequest, list *mcp.ListResourcesResult) {
