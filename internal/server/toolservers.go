@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"strings"
 	"time"
 
@@ -51,8 +52,9 @@ func (s *Settings) upstreams(log *netlog.Log, logger *slog.Logger) (*upstream.Se
 	if err != nil || len(config.Servers) == 0 {
 		return nil, err
 	}
+	self, _ := os.Executable()
 	return upstream.New(upstream.Options{
-		Definitions: config.Servers, Secrets: config.Secrets, Allow: s.ToolServers.Allow, TrustHints: s.ToolServers.TrustHints,
+		Definitions: config.Servers, Self: self, Secrets: config.Secrets, Allow: s.ToolServers.Allow, TrustHints: s.ToolServers.TrustHints,
 		Timeout: s.ToolServers.Timeout, Log: log, Logger: logger,
 	}), nil
 }
@@ -95,6 +97,8 @@ func (s *Settings) toolServerChecks(ctx context.Context, log *slog.Logger) []doc
 	for _, r := range servers.Reports(ctx) {
 		check := doctor.Check{Name: "tools of " + r.Name, Status: doctor.OK}
 		switch {
+		case r.Itself:
+			check.Found = "left out: it is this server itself"
 		case r.Problem != "":
 			check.Status, check.Found = doctor.Warn, r.Problem
 			check.Why, check.Fix = "code cannot call its tools", "start it by hand as --mcp-servers says, and see what it writes"

@@ -22,7 +22,7 @@ import (
 const (
 	// pingTime is what a server that has not answered a call in time has to show that it is alive.
 	pingTime = 5 * time.Second
-	// maxMessage is how much of a server's own error code is told, in bytes.
+	// maxMessage is how much of a server's own error, or of the description of a tool, code is told, in bytes.
 	maxMessage = 4 << 10
 	// searchTime is how long a search waits for servers that do not answer, or are yet to start.
 	searchTime = 15 * time.Second
@@ -115,7 +115,7 @@ func (all *Servers) find(name string) (*server, error) {
 	if s := all.get(name); s != nil {
 		return s, nil
 	}
-	return nil, fault.New(fault.NotFound, "There are "+strings.Join(all.Names(), ", ")+".", "There is no MCP server %q.", shown(name))
+	return nil, fault.New(fault.NotFound, "There are "+cmp.Or(strings.Join(all.Names(), ", "), "none")+".", "There is no MCP server %q.", shown(name))
 }
 
 func notFound(a asked, list *toolList) error {
@@ -140,7 +140,7 @@ func (s *server) callError(ctx context.Context, conn *connection, answer *captur
 	switch {
 	case answer.err != nil:
 		s.works()
-		return fault.New(fault.ToolFailed, "Correct the arguments, or do without.", "%s: %s", name, s.says(answer.err.message)).With("rpc_code", answer.err.code)
+		return fault.New(fault.ToolFailed, "Correct the arguments, or do without.", "%s: %s", name, s.says(answer.err.Message)).With("rpc_code", answer.err.Code)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		if conn.alive != nil {
 			go s.ping(conn)
@@ -156,7 +156,11 @@ func (s *server) callError(ctx context.Context, conn *connection, answer *captur
 
 // says is a text of the server's for code.
 func (s *server) says(message string) string {
-	return text.Safe(s.all.masker.Mask(text.Clip(message, maxMessage)), maxMessage)
+	mask := s.all.masker.Mask
+	if len(message) > maxMessage {
+		mask = s.all.masker.MaskHead
+	}
+	return mask(text.Safe(message, maxMessage))
 }
 
 // ping drops a connection that shows no life.
@@ -339,11 +343,15 @@ type Report struct {
 	Allowed []string // the names of those that code may call
 	LeftOut int      // tools whose names cannot be, or that were too many
 	Problem string   // why it cannot be used; empty: it can
+	Itself  bool     // whether it is this program, and left out
 }
 
 // Reports starts every server and tells what it has.
 func (all *Servers) Reports(ctx context.Context) []Report {
 	var reports []Report
+	for _, name := range all.itself {
+		reports = append(reports, Report{Name: name, Itself: true})
+	}
 	all.each(ctx, func(s *server, list *toolList, err error) {
 		r := Report{Name: s.definition.Name}
 		if err != nil {

@@ -110,7 +110,7 @@ func parse(text []byte, lookup func(string) (string, bool)) (Config, error) {
 	config := Config{Secrets: make(map[string]string)}
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		r := resolver{lookup: lookup, secrets: config.Secrets}
+		r := resolver{server: name, lookup: lookup, secrets: config.Secrets}
 		d, on, err := r.definition(name, servers[name])
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s.%s (line %d): %w", key, shown(name), lineOf(text, name), err))
@@ -133,6 +133,7 @@ func lineOf(text []byte, name string) int {
 
 // resolver fills in variables, and keeps the values that are secrets.
 type resolver struct {
+	server  string
 	lookup  func(string) (string, bool)
 	secrets map[string]string
 	err     error // the first
@@ -170,18 +171,23 @@ func (r *resolver) definition(name string, text json.RawMessage) (d Definition, 
 		if !httpguts.ValidHeaderFieldName(header) || !httpguts.ValidHeaderFieldValue(value) {
 			r.fail(fmt.Errorf("headers.%s is no header of HTTP", shown(header)))
 		}
-		_, behind, two := strings.Cut(value, " ") // Bearer and the like
-		if two {
-			value = behind
+		if isSecretName(header) {
+			if _, behind, two := strings.Cut(value, " "); two { // Bearer and the like
+				value = behind
+			}
+			r.secrets[header+" of "+name] = value
 		}
-		r.secrets[header+" of "+name] = value
 	}
 	if r.err == nil && d.Command == "" {
 		address, err := url.Parse(d.URL)
 		if err != nil || address.Host == "" || address.Scheme != "http" && address.Scheme != "https" {
 			r.fail(errors.New("url is no address that begins with https:// or http://"))
-		} else if password, has := address.User.Password(); has {
-			r.secrets["url of "+name] = password
+			return d, true, r.err
+		}
+		for parameter, values := range address.Query() {
+			if isSecretName(parameter) {
+				r.secrets["url's "+parameter+" of "+name] = values[0]
+			}
 		}
 	}
 	return d, true, r.err
@@ -225,7 +231,10 @@ var reference = regexp.MustCompile(`\$\{([^}]*)\}`)
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// fill replaces references to variables in what stands at key.
+// addressPassword finds passwords in addresses, wherever these stand in a value.
+var addressPassword = regexp.MustCompile(`://[^:@/?#\s]*:([^/?#\s]+)@`)
+
+// fill replaces references to variables in what stands at key, and keeps the passwords of the addresses there.
 func (r *resolver) fill(key, value string) string {
 	filled := reference.ReplaceAllStringFunc(value, func(match string) string {
 		name, otherwise, hasDefault := strings.Cut(match[2:len(match)-1], ":-")
@@ -245,13 +254,27 @@ func (r *resolver) fill(key, value string) string {
 		}
 		return found
 	})
+	for i, found := range addressPassword.FindAllStringSubmatch(filled, -1) {
+		password, err := url.PathUnescape(found[1])
+		if err != nil {
+			password = found[1]
+		}
+		r.secrets[fmt.Sprintf("password %d in %s of %s", i+1, key, r.server)] = password
+	}
 	if strings.ContainsRune(filled, 0) {
 		r.fail(fmt.Errorf("%s has a null character", key))
 	}
 	return filled
 }
 
-var secretNames = regexp.MustCompile(`(?i)key|token|secret|passw|pwd|auth|credential|cookie|session|dsn|pat$`)
+var (
+	secretNames = regexp.MustCompile(`(?i)passw|secret|credential|passphrase|token(?:$|[^a-z])|session(?:[_-]?id)?$|` +
+		`(?:^|[^a-z]|api|access|private|o)(?:key|pwd|auth|authorization|cookie|dsn|pat|jwt)(?:$|[^a-z])`)
+	camelCase = regexp.MustCompile(`([a-z])([A-Z])`)
+)
 
-// isSecretName reports whether a variable's name says that its value is to be kept.
-func isSecretName(name string) bool { return secretNames.MatchString(name) }
+// isSecretName reports whether the name of a variable, a header or a parameter says that its value is to be kept: it has
+// a word for that, and not only its letters, as AUTHOR has those of auth.
+func isSecretName(name string) bool {
+	return secretNames.MatchString(camelCase.ReplaceAllString(name, "${1}_$2"))
+}

@@ -27,7 +27,9 @@ func TestAFileOfServersIsRead(t *testing.T) {
 	got, err := read(t, "\ufeff"+`{
 		// as clients have it
 		"mcpServers": {
-			"hub": {"type": "http", "url": "https://${HOST:-hub.example}/mcp", "headers": {"Authorization": "Bearer ${env:GH_TOKEN}", "X-Org": "my-organization"}},
+			"hub": {"type": "http", "url": "https://${HOST:-hub.example}/mcp", "headers": {"Authorization": "Bearer ${env:GH_TOKEN}", "X-MCP-Toolsets": "repos,issues", "apikey": "hub-api-key"}},
+			"db": {"command": "x", "args": ["--to=mysql://me:p%40ss-of-args@h/d"], "env": {"DATABASE_URL": "postgres://me:hunter2secret@h/d", "AUTHOR": "Maria Sanchez", "SESSION_TYPE": "wayland", "MONKEY": "business", "PGPASSWORD": "pg-pass", "accessToken": "a-token"}},
+			"query": {"url": "http://u:pass-of-url@x/mcp?api_key=SECRETQ&toolsets=repos"},
 			"files": {"command": "npx", "args": ["-y", "${DIR}/x", "${EMPTY:-y}z"], "env": {"ROOT": "${DIR}", "API_KEY": "literal-key"}, "cwd": "${DIR}"},
 			"off": {"command": "x", "disabled": true},
 		},
@@ -35,11 +37,17 @@ func TestAFileOfServersIsRead(t *testing.T) {
 	}`)
 	want := upstream.Config{
 		Servers: []upstream.Definition{
+			{Name: "db", Command: "x", Args: []string{"--to=mysql://me:p%40ss-of-args@h/d"}, Headers: map[string]string{}, Env: map[string]string{"DATABASE_URL": "postgres://me:hunter2secret@h/d", "AUTHOR": "Maria Sanchez", "SESSION_TYPE": "wayland", "MONKEY": "business", "PGPASSWORD": "pg-pass", "accessToken": "a-token"}},
 			{Name: "files", Command: "npx", Args: []string{"-y", "/home/me/x", "yz"}, Env: map[string]string{"ROOT": "/home/me", "API_KEY": "literal-key"}, Dir: "/home/me", Headers: map[string]string{}},
-			{Name: "hub", URL: "https://hub.example/mcp", Env: map[string]string{}, Headers: map[string]string{"Authorization": "Bearer tok-1234567", "X-Org": "my-organization"}},
+			{Name: "hub", URL: "https://hub.example/mcp", Env: map[string]string{}, Headers: map[string]string{"Authorization": "Bearer tok-1234567", "X-MCP-Toolsets": "repos,issues", "apikey": "hub-api-key"}},
+			{Name: "query", URL: "http://u:pass-of-url@x/mcp?api_key=SECRETQ&toolsets=repos", Env: map[string]string{}, Headers: map[string]string{}},
 		},
-		// A path is no secret, and results are full of them.
-		Secrets: map[string]string{"GH_TOKEN": "tok-1234567", "Authorization of hub": "tok-1234567", "X-Org of hub": "my-organization", "API_KEY of files": "literal-key"},
+		// A path is no secret, and results are full of them; nor is what has the letters of a secret's name only.
+		Secrets: map[string]string{
+			"GH_TOKEN": "tok-1234567", "Authorization of hub": "tok-1234567", "apikey of hub": "hub-api-key", "API_KEY of files": "literal-key",
+			"password 1 in args[0] of db": "p@ss-of-args", "password 1 in env.DATABASE_URL of db": "hunter2secret", "PGPASSWORD of db": "pg-pass", "accessToken of db": "a-token",
+			"password 1 in url of query": "pass-of-url", "url's api_key of query": "SECRETQ",
+		},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)

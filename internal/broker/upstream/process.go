@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
@@ -27,6 +29,8 @@ const (
 	maxUnasked = 64 << 20
 	// usualLine is the length up to which a message is read without a look at what is held already.
 	usualLine = 1 << 20
+	// maxGreeting is how long a message may be until it is known who the server is: these are decoded whole.
+	maxGreeting = 1 << 20
 	// stderrBytes is how much of what one process writes to stderr gets into the log.
 	stderrBytes = 64 << 10
 	// stderrLine bounds one line there.
@@ -44,6 +48,7 @@ type process struct {
 	stdin, stdout  *os.File
 	gate           *gate
 	maxAnswer      int
+	greeted        *atomic.Bool
 	log            *slog.Logger
 	out            chan []byte
 	exited         chan struct{}
@@ -77,9 +82,26 @@ func environment(own map[string]string) []string {
 	return env
 }
 
-// startProcess starts a server; read takes what it says. The error has no value of its definition.
-func startProcess(d Definition, gate *gate, maxAnswer int, log *slog.Logger) (*process, error) {
-	command := exec.Command(d.Command, d.Args...)
+// program is where a server's command is: in the PATH that its definition sets, as clients look for it, or in this process's.
+func program(d Definition) string {
+	if !strings.ContainsAny(d.Command, `/\`) {
+		for _, folder := range filepath.SplitList(d.Env["PATH"]) {
+			if found, err := exec.LookPath(filepath.Join(folder, d.Command)); err == nil && filepath.IsAbs(found) {
+				return found
+			}
+		}
+	}
+	found, err := exec.LookPath(d.Command)
+	if err != nil {
+		return d.Command
+	}
+	return found
+}
+
+// startProcess starts a server; read takes what it says. The error has no value of its definition. greeted is set when it
+// has said who it is.
+func startProcess(d Definition, gate *gate, maxAnswer int, greeted *atomic.Bool, log *slog.Logger) (*process, error) {
+	command := exec.Command(program(d), d.Args...)
 	command.Env, command.Dir = environment(d.Env), d.Dir
 	apart(command)
 	theirIn, stdin, err := os.Pipe()
@@ -100,7 +122,7 @@ func startProcess(d Definition, gate *gate, maxAnswer int, log *slog.Logger) (*p
 		return nil, errors.New("its command cannot be started")
 	}
 	p := &process{
-		command: command, stdin: stdin, stdout: stdout, gate: gate, maxAnswer: maxAnswer, log: log.With("server", d.Name),
+		command: command, stdin: stdin, stdout: stdout, gate: gate, maxAnswer: maxAnswer, greeted: greeted, log: log.With("server", d.Name),
 		out: make(chan []byte, 16), exited: make(chan struct{}), done: make(chan struct{}), pending: make(map[string]chan *transport.JSONRPCResponse),
 	}
 	go p.readStderr(stderr)
@@ -108,7 +130,7 @@ func startProcess(d Definition, gate *gate, maxAnswer int, log *slog.Logger) (*p
 	go func() {
 		err := command.Wait()
 		p.log.Info("server of tools ended", "status", fmt.Sprint(err))
-		killGroup(command)
+		killRest(command)
 		close(p.exited)
 		time.AfterFunc(drainTime, func() { closeAll(stdout, stderr) })
 	}()
@@ -136,7 +158,11 @@ func (p *process) fail(reason error) {
 // stop ends the process at once, for something that it must not do.
 func (p *process) stop(reason error) {
 	p.fail(reason)
-	killGroup(p.command)
+	select {
+	case <-p.exited: // and what it has started as well
+	default:
+		killGroup(p.command)
+	}
 }
 
 // reason is why it is over.
@@ -170,12 +196,16 @@ func (p *process) read() {
 	var line []byte
 	for {
 		part, err := from.ReadSlice('\n')
-		if len(line)+len(part) > p.maxAnswer {
-			p.stop(&misbehavedError{fmt.Sprintf("it sent a message of more than %d bytes", p.maxAnswer)})
+		most := p.maxAnswer
+		if !p.greeted.Load() {
+			most = min(most, maxGreeting)
+		}
+		if len(line)+len(part) > most {
+			p.stop(&misbehavedError{fmt.Sprintf("it sent a message of more than %d bytes", most)})
 			return
 		}
 		if before := len(line); before <= usualLine && before+len(part) > usualLine {
-			p.gate.wait(p.done)
+			p.gate.wait(p.done, 0)
 		}
 		line = append(line, part...)
 		if errors.Is(err, bufio.ErrBufferFull) {
@@ -199,10 +229,10 @@ func (p *process) read() {
 }
 
 type message struct {
-	ID     json.RawMessage          `json:"id"`
-	Method string                   `json:"method"`
-	Result part                     `json:"result"`
-	Error  *mcp.JSONRPCErrorDetails `json:"error"`
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Result part            `json:"result"`
+	Error  *rpcError       `json:"error"`
 }
 
 // part is JSON within the text that it is read from: a copy of a long answer would take as much again.
@@ -224,6 +254,12 @@ func (p *process) take(line []byte) {
 		}
 		return
 	}
+	if !p.greeted.Load() {
+		if err := jsonbound.Request.Check(line); err != nil {
+			p.stop(&misbehavedError{fmt.Sprintf("it sent %v before it was known who it is", err)})
+			return
+		}
+	}
 	isRequest := len(m.ID) > 0 && string(m.ID) != "null"
 	switch {
 	case m.Method == string(mcp.MethodNotificationToolsListChanged) && !isRequest:
@@ -243,7 +279,11 @@ func (p *process) take(line []byte) {
 			if cap(line) <= usualLine { // it is read into again
 				result = slices.Clone(result)
 			}
-			waiting <- &transport.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, Result: result, Error: m.Error}
+			response := &transport.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, Result: result}
+			if m.Error != nil {
+				response.Error = &mcp.JSONRPCErrorDetails{Code: m.Error.Code, Message: m.Error.Message}
+			}
+			waiting <- response
 		}
 	}
 }

@@ -15,3 +15,6 @@ func askGroup(command *exec.Cmd) { _ = syscall.Kill(-command.Process.Pid, syscal
 
 // killGroup ends them.
 func killGroup(command *exec.Cmd) { _ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
+
+// killRest ends what a process that has ended has left: its group has its number until that is gone.
+func killRest(command *exec.Cmd) { killGroup(command) }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,8 @@ type connection struct {
 	over   <-chan struct{}             // closed when it is over; nil: only a request tells
 	alive  func(context.Context) error // asks for a sign of life; nil: where over is
 	stale  atomic.Bool                 // the list of tools has changed
+	// greeted is whether it has said who it is: what comes before that is decoded, and has to be short.
+	greeted atomic.Bool
 
 	listing  chan struct{} // has one element while nobody reads the list
 	tools    *toolList
@@ -188,7 +191,7 @@ func (s *server) dial(ctx context.Context) (*connection, error) {
 	conn.listing <- struct{}{}
 	var to transport.Interface
 	if s.definition.Command != "" {
-		p, err := startProcess(s.definition, s.all.gate, s.all.options.AnswerBytes, s.all.options.Logger)
+		p, err := startProcess(s.definition, s.all.gate, s.all.options.AnswerBytes, &conn.greeted, s.all.options.Logger)
 		if err != nil {
 			return nil, err
 		}
@@ -197,7 +200,7 @@ func (s *server) dial(ctx context.Context) (*connection, error) {
 		conn.over, conn.alive, to = p.done, p.ping, p
 		conn.close = func(ctx context.Context) { p.end(ctx, closeGrace) }
 	} else {
-		t, err := openHTTP(s.definition, s.all.options.AnswerBytes)
+		t, err := openHTTP(s.definition, s.all.gate, s.all.options.AnswerBytes, &conn.greeted)
 		if err != nil {
 			return nil, err
 		}
@@ -217,8 +220,12 @@ func (s *server) dial(ctx context.Context) (*connection, error) {
 		conn.close(s.all.ctx)
 		return nil, why
 	}
+	conn.greeted.Store(true)
 	return conn, nil
 }
+
+// ownName is how this server calls itself.
+const ownName = "code-sandbox-mcp"
 
 // greet exchanges who is who, as the revisions up to 2025-11-25 do it, else as the later ones do.
 func (c *connection) greet(ctx context.Context, to transport.Interface) error {
@@ -234,8 +241,12 @@ func (c *connection) greet(ctx context.Context, to transport.Interface) error {
 			}
 		})
 		request := mcp.InitializeRequest{}
-		request.Params.ClientInfo = mcp.Implementation{Name: "code-sandbox-mcp", Version: "1"}
-		if _, err = c.client.Initialize(ctx, request); err == nil {
+		request.Params.ClientInfo = mcp.Implementation{Name: ownName, Version: "1"}
+		var who *mcp.InitializeResult
+		if who, err = c.client.Initialize(ctx, request); err == nil {
+			if who.ServerInfo.Name == ownName {
+				return &misbehavedError{"it is a server of sandboxes like this one, whose tools reach into other sessions"}
+			}
 			return nil
 		}
 		if ctx.Err() != nil || c.isOver() {
@@ -258,17 +269,19 @@ func (s *server) why(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return errors.New("this server ends")
 	}
-	s.all.options.Logger.Info("server of tools failed", "server", s.definition.Name, "error", err)
+	for address := (*url.Error)(nil); errors.As(err, &address); { // which may have a key
+		err = address.Err
+	}
+	s.all.options.Logger.Info("server of tools failed", "server", s.definition.Name, "error", text.Safe(err.Error(), stderrLine))
 	return errors.New("it does not answer as an MCP server does")
 }
 
 // Bounds of a list of tools.
 const (
-	maxTools       = 1000
-	maxPages       = 100
-	maxListBytes   = 8 << 20
-	maxDescription = 4 << 10
-	maxSchema      = 64 << 10
+	maxTools     = 1000
+	maxPages     = 100
+	maxListBytes = 8 << 20
+	maxSchema    = 64 << 10
 	// listAge is how long a list is used without a look whether it has changed: not every server says so.
 	listAge = time.Minute
 )
@@ -386,8 +399,7 @@ func (s *server) readList(ctx context.Context, conn *connection) (*toolList, err
 }
 
 func (s *server) toolOf(l listedTool) tool {
-	description := s.all.masker.Mask(text.Safe(l.Description, maxDescription))
-	t := tool{Name: l.Name, Description: description, Input: s.schema(l.Input), Output: s.schema(l.Output), readOnly: l.Annotations.ReadOnly}
+	t := tool{Name: l.Name, Description: s.says(l.Description), Input: s.schema(l.Input), Output: s.schema(l.Output), readOnly: l.Annotations.ReadOnly}
 	t.Allowed = s.all.allowed(s.definition.Name, t)
 	t.arguments = argumentsOf(t.Input)
 	return t

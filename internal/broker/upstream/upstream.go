@@ -6,14 +6,17 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
+	"os"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
@@ -43,6 +46,8 @@ const (
 // Options are what Servers work with. Zero values mean the defaults.
 type Options struct {
 	Definitions []Definition
+	// Self is this program's file. Definitions that start it are left out: its tools reach into other sessions. Empty: none is.
+	Self string
 	// Secrets are masked in what servers return and say, by name.
 	Secrets map[string]string
 	// Allow names the tools that may be called though they do not say that they only read.
@@ -62,6 +67,7 @@ type Servers struct {
 	masker  *secrets.Masker
 	plain   [][]byte  // the values of secrets, as JSON has them
 	list    []*server // in the order of their names
+	itself  []string  // the names of those that are this program
 	gate    *gate
 	counts  counts
 	ctx     context.Context // ends with Close
@@ -84,15 +90,27 @@ func New(o Options) *Servers {
 		if secrets.Maskable(value) {
 			quoted, _ := json.Marshal(value)
 			all.plain = append(all.plain, quoted[1:len(quoted)-1])
+			var plain bytes.Buffer // with &, < and > as they are
+			encoder := json.NewEncoder(&plain)
+			encoder.SetEscapeHTML(false)
+			_ = encoder.Encode(value)
+			all.plain = append(all.plain, bytes.Trim(plain.Bytes(), "\"\n"))
 		}
 	}
 	all.ctx, all.stop = context.WithCancel(context.Background())
+	self, _ := os.Stat(o.Self)
+	others := make([]Definition, 0, len(o.Definitions))
 	names := make([]string, 0, len(o.Definitions))
 	for _, d := range o.Definitions {
-		names = append(names, d.Name)
+		if file, err := os.Stat(program(d)); d.Command != "" && err == nil && os.SameFile(file, self) {
+			o.Logger.Info("server of tools left out: it is this server itself", "server", d.Name)
+			all.itself = append(all.itself, d.Name)
+			continue
+		}
+		others, names = append(others, d), append(names, d.Name)
 	}
 	byName := attributes(names)
-	for _, d := range o.Definitions {
+	for _, d := range others {
 		all.list = append(all.list, &server{definition: d, attribute: byName[d.Name], all: all, turns: fair.New(places)})
 	}
 	return all
@@ -144,9 +162,20 @@ type capture struct {
 	err    *rpcError
 }
 
+// rpcError is an error of a server's, without its data, which may be anything.
 type rpcError struct {
-	code    int
-	message string
+	Code    int    `json:"code"`
+	Message string `json:"message"`
+}
+
+// UnmarshalJSON reads an object, or the text alone that some servers send in its place.
+func (e *rpcError) UnmarshalJSON(text []byte) error {
+	type fields rpcError
+	if json.Unmarshal(text, (*fields)(e)) == nil {
+		return nil
+	}
+	e.Code = mcp.INTERNAL_ERROR
+	return json.Unmarshal(text, &e.Message)
 }
 
 type captureKey struct{}
@@ -197,19 +226,22 @@ func (g *gate) add(bytes int64) {
 	}
 }
 
-// wait returns when there is room, or done is closed.
-func (g *gate) wait(done <-chan struct{}) {
+// wait returns when there is room, of which it takes bytes until release, or done is closed.
+func (g *gate) wait(done <-chan struct{}, bytes int) (release func()) {
 	for {
 		g.mu.Lock()
 		room, full := g.room, g.held > g.most
+		if !full {
+			g.held += int64(bytes)
+		}
 		g.mu.Unlock()
 		if !full {
-			return
+			return func() { g.add(-int64(bytes)) }
 		}
 		select {
 		case <-room:
 		case <-done:
-			return
+			return func() {}
 		}
 	}
 }

@@ -79,6 +79,15 @@ func (f fake) serve() {
 			switch f.behaviour {
 			case "mute":
 				continue
+			case "itself":
+				f.say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"code-sandbox-mcp","version":"1"}}}`, m.ID)
+				continue
+			case "long greeting":
+				f.say(`{"jsonrpc":"2.0","id":%s,"result":{"capabilities":{"experimental":{"x":"%s"}}}}`, m.ID, strings.Repeat("x", 1<<20))
+				continue
+			case "many values in the greeting":
+				f.say(`{"jsonrpc":"2.0","id":%s,"result":{"capabilities":{"experimental":{"x":[0%s]}}}}`, m.ID, strings.Repeat(",0", 100_000))
+				continue
 			case "dies at once":
 				os.Exit(3)
 			case "modern":
@@ -172,7 +181,17 @@ func (f fake) call(id json.RawMessage, name string, arguments json.RawMessage, c
 			}
 		}
 	case "long":
-		f.say(`{"jsonrpc":"2.0","id":%s,"result":{"structuredContent":{"key":%q,"rest":"%s"}}}`, id, os.Getenv("API_KEY"), strings.Repeat("x", 2<<20))
+		escaped, _ := json.Marshal(os.Getenv("OTHER"))
+		f.say(`{"jsonrpc":"2.0","id":%s,"result":{"structuredContent":{"key":%q,"other":%q,"escaped":%s,"rest":"%s"}}}`, id, os.Getenv("API_KEY"), os.Getenv("OTHER"), escaped, strings.Repeat("x", 2<<20))
+		return
+	case "error with data":
+		f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"so it is","data":[[]%s]}}`, id, strings.Repeat(",[]", 2<<20))
+		return
+	case "error of text":
+		f.say(`{"jsonrpc":"2.0","id":%s,"error":"no more"}`, id)
+		return
+	case "secret at the cut":
+		f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"%s%s"}}`, id, strings.Repeat("x", 4090), os.Getenv("API_KEY"))
 		return
 	case "rpc error":
 		f.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"bad key %s\u0007"}}`, id, os.Getenv("API_KEY"))
@@ -286,7 +305,7 @@ func (f *fixture) want(r reply, code string, words ...string) {
 	}
 	for _, w := range words {
 		if !strings.Contains(r.raw, w) {
-			f.t.Errorf("%.1000s lacks %q", r.raw, w)
+			f.t.Errorf("%s lacks %q", r.raw, w)
 		}
 	}
 }
@@ -328,10 +347,13 @@ func TestACallIsPassedOnAsItIs(t *testing.T) {
 }
 
 func TestALongAnswerComesWhole(t *testing.T) {
-	f := start(t, "long", nil)
+	f := start(t, "long", func(o *upstream.Options) {
+		o.Secrets["OTHER"] = "an&other<secret>"
+		o.Definitions[0].Env["OTHER"] = o.Secrets["OTHER"]
+	})
 	for range 3 {
 		r := f.call("do", `{}`)
-		if got := r.Result.Structured; got["key"] != strings.Repeat("*", len(secret)) || got["rest"] != strings.Repeat("x", 2<<20) {
+		if got := r.Result.Structured; got["key"] != strings.Repeat("*", len(secret)) || got["rest"] != strings.Repeat("x", 2<<20) || strings.Trim(fmt.Sprint(got["other"], got["escaped"]), "*") != "" {
 			t.Fatalf("got %.300s", r.raw)
 		}
 	}
@@ -408,6 +430,12 @@ func TestHostileServers(t *testing.T) {
 		{"hangs", short, "tool_timeout", "has not answered within 300ms"},
 		{"rpc error", nil, "tool_failed", `bad key`},
 		{"wants input", nil, "tool_failed", "input_required"},
+		{"itself", nil, "tool_server_failed", "it is a server of sandboxes like this one"},
+		{"long greeting", nil, "tool_server_failed", "message of more than 1048576 bytes"},
+		{"many values in the greeting", nil, "tool_server_failed", "too many JSON values"},
+		{"error with data", nil, "tool_failed", "so it is"},
+		{"error of text", nil, "tool_failed", "no more"},
+		{"secret at the cut", nil, "tool_failed", "xxx[masked]"},
 		{"garbage", nil, "", ""},
 		{"asks", nil, "", ""},
 		{"modern", nil, "", ""},
@@ -419,6 +447,9 @@ func TestHostileServers(t *testing.T) {
 			f.want(r, test.code, test.words)
 			if r.Error != nil && (r.Error.Server != "it" || r.Error.Tool != "do") {
 				t.Errorf("got %s", r.raw)
+			}
+			if strings.Contains(r.raw, secret[:4]) {
+				t.Errorf("the beginning of the key is in %s", r.raw)
 			}
 			if strings.ContainsRune(r.raw, '\a') {
 				t.Error("a control character came through")
@@ -536,6 +567,36 @@ func TestSearchTellsOfServersThatFail(t *testing.T) {
 	}
 }
 
+func TestAServerThatIsThisProgramIsLeftOut(t *testing.T) {
+	f := start(t, "plain", func(o *upstream.Options) {
+		o.Self = o.Definitions[0].Command
+		linked := upstream.Definition{Name: "linked", Command: "this", Env: map[string]string{"PATH": t.TempDir()}}
+		if err := os.Symlink(o.Self, filepath.Join(linked.Env["PATH"], linked.Command)); err != nil {
+			t.Fatal(err)
+		}
+		o.Definitions = append(o.Definitions, linked)
+	})
+	f.want(f.call("do", `{}`), "not_found", "There are none.")
+	if reports := f.Reports(t.Context()); len(reports) != 2 || !reports[0].Itself || !reports[1].Itself {
+		t.Errorf("got %+v", reports)
+	}
+	if logged := f.logged.text(); strings.Count(logged, "this server itself") != 2 {
+		t.Errorf("logged %s", logged)
+	}
+}
+
+func TestACommandIsLookedForInItsOwnPath(t *testing.T) {
+	f := start(t, "plain", func(o *upstream.Options) {
+		d := &o.Definitions[0]
+		folder := t.TempDir()
+		if err := os.Symlink(d.Command, filepath.Join(folder, "only-there")); err != nil {
+			t.Fatal(err)
+		}
+		d.Command, d.Env["PATH"] = "only-there", "/nowhere:"+folder
+	})
+	f.want(f.call("do", `{}`), "")
+}
+
 func TestNothingIsLeftAtTheEnd(t *testing.T) {
 	for _, behaviour := range []string{"plain", "stays", "hangs", "mute"} {
 		t.Run(behaviour, func(t *testing.T) {
@@ -554,6 +615,61 @@ func TestNothingIsLeftAtTheEnd(t *testing.T) {
 	}
 }
 
+// What the client library decodes of an answer is bounded, however it is written.
+func TestHostileAnswersOverHTTP(t *testing.T) {
+	many := "[0" + strings.Repeat(",[]", 100_000) + "]"
+	const greeting = `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}%s},"serverInfo":{"name":"fake","version":"1"}}}`
+	for name, test := range map[string]struct {
+		experimental, answer string // of initialize, and to the list of tools
+	}{
+		"a greeting":             {experimental: `,"experimental":{"x":` + many + `}`},
+		"an error":               {answer: `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x","data":` + many + `}}`},
+		"an error in an event":   {answer: `data: {"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x","data":` + many + "}}\n\n"},
+		"a notification":         {answer: `data: {"jsonrpc":"2.0","method":"x","params":{"result":` + many + `},"id":null}` + "\n\ndata: {\"id\":%s}\n\n"},
+		"an event of lines":      {answer: `data: {"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x","data":[` + "\nid: ]}}\ndata: {\"result\":" + many + "}]}}\n\n"},
+		"a line that opens more": {answer: "id: {\"result\":\"\ndata: " + `{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"x","data":` + many + "}}\n\n"},
+		"a value like the name":  {answer: `{"id":%s,"method":"result","error":{"code":1,"message":"\"result\":","data":` + many + `}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				var m struct {
+					ID     json.RawMessage
+					Method string
+				}
+				_ = json.NewDecoder(r.Body).Decode(&m)
+				w.Header().Set("Content-Type", "application/json")
+				switch {
+				case m.Method == "initialize":
+					fmt.Fprintf(w, greeting, m.ID, test.experimental)
+				case m.ID == nil:
+					w.WriteHeader(http.StatusAccepted)
+				default:
+					if !strings.HasPrefix(test.answer, "{") {
+						w.Header().Set("Content-Type", "text/event-stream")
+					}
+					fmt.Fprintf(w, test.answer, m.ID)
+				}
+			}))
+			defer web.Close()
+			f := start(t, "", func(o *upstream.Options) { o.Definitions = []upstream.Definition{{Name: "it", URL: web.URL}} })
+			f.want(f.ask(t.Context(), http.MethodGet, "list?server=it", ""), "tool_server_failed", "values besides a result")
+		})
+	}
+}
+
+// A key in an address is not in the log.
+func TestAnAddressIsNotLogged(t *testing.T) {
+	f := start(t, "", func(o *upstream.Options) {
+		web := httptest.NewServer(nil)
+		web.Close()
+		o.Definitions = []upstream.Definition{{Name: "it", URL: web.URL + "/path-secret?api_key=query-secret"}}
+	})
+	f.want(f.call("x", `{}`), "tool_server_failed")
+	if logged := f.logged.text(); strings.Contains(logged, "-secret") || !strings.Contains(logged, "refused") {
+		t.Errorf("logged %s", logged)
+	}
+}
+
 func TestServersOverHTTP(t *testing.T) {
 	m := server.NewMCPServer("web", "1")
 	m.AddTool(mcp.NewTool("who", mcp.WithReadOnlyHintAnnotation(true)), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -561,6 +677,9 @@ func TestServersOverHTTP(t *testing.T) {
 	})
 	m.AddTool(mcp.NewTool("long", mcp.WithReadOnlyHintAnnotation(true)), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return mcp.NewToolResultText(strings.Repeat("x", 2<<20)), nil
+	})
+	m.AddTool(mcp.NewTool("numbers", mcp.WithReadOnlyHintAnnotation(true)), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{StructuredContent: map[string]any{"result": make([]int, 200_000)}}, nil
 	})
 	served := server.NewStreamableHTTPServer(m)
 	elsewhere := 0
@@ -580,6 +699,7 @@ func TestServersOverHTTP(t *testing.T) {
 	f.want(f.call("who", `{}`), "", "Bearer "+strings.Repeat("*", len(secret))+"more")
 	f.want(f.call("long", `{}`), "tool_server_failed", "more than 1048576 bytes")
 	f.want(f.call("who", `{}`), "")
+	f.want(f.call("numbers", `{}`), "", "0,0,0")
 	f.want(f.ask(t.Context(), http.MethodPost, "call", `{"server":"moved","tool":"x"}`), "tool_server_failed")
 	if elsewhere != 0 {
 		t.Error("a redirect was followed, with the headers")
