@@ -68,7 +68,8 @@ type resources struct {
 
 	mu     sync.Mutex
 	listed map[string]bool // by URI
-	skills map[string]bool // likewise
+
+	skills map[string]bool // by URI; updateSkills alone uses it
 }
 
 // update puts in what has come and takes out what has gone. mcp-go notifies the client.

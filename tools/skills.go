@@ -120,13 +120,11 @@ func (r *resources) registerSkills() {
 			mcp.WithTemplateDescription("A file by its path below "+engine.SkillsDir+", percent-encoded where a URI needs it.")),
 		server.ResourceTemplateHandlerFunc(r.skillFile))
 	r.deps.Skills.Watch(r.updateSkills)
-	r.updateSkills()
+	r.deps.Skills.Now()
 }
 
-func (r *resources) updateSkills() {
-	set := r.deps.Skills.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// updateSkills needs no lock: the loader calls it for one set after the other.
+func (r *resources) updateSkills(set *skills.Set) {
 	now := make(map[string]bool)
 	var come []server.ServerResource
 	for _, k := range set.Skills {

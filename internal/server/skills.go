@@ -36,12 +36,11 @@ func (s *Settings) skillPlaces() (places []skills.Folder, err error) {
 		switch {
 		case name == projectSkills:
 			project, _ := s.env.lookup("CLAUDE_PROJECT_DIR")
+			if project, err = filepath.Abs(project); err != nil {
+				return nil, err
+			}
 			for _, below := range projectFolders {
-				place, err := filepath.Abs(filepath.Join(project, below))
-				if err != nil {
-					return nil, err
-				}
-				places = append(places, skills.Folder{Name: below, Path: place, Optional: true})
+				places = append(places, skills.Folder{Name: below, Path: filepath.Join(project, below), Project: project})
 			}
 			continue
 		case known:

@@ -24,9 +24,10 @@ const (
 	maxSkillFiles = 512
 	maxSkillBytes = 16 << 20
 	maxMainBytes  = 1 << 20
-	maxDepth      = 8    // folders within each other
-	maxPath       = 400  // bytes of a file's path
-	maxEntries    = 1000 // that are looked at in a folder of skills
+	maxDepth      = 8            // folders within each other
+	maxPath       = 400          // bytes of a file's path
+	maxEntries    = 1000         // that are looked at in a folder of skills
+	maxLooked     = 2 * MaxFiles // entries that are looked at in all skills, those that are left out too
 )
 
 // shared are folders below the home folder that programs link skills of their own to.
@@ -34,10 +35,55 @@ var shared = []string{".agents/skills", ".claude/skills", ".codex/skills"}
 
 // candidate is a folder that may be a skill.
 type candidate struct {
-	name   string // of the folder
-	folder string // with no link in its path
-	files  []found
-	why    string // it is none
+	place
+	name  string // of the folder
+	files []found
+	why   string // it is none
+}
+
+// place is a folder, with no link in its path when it was looked at.
+type place struct {
+	project string // that it may not lie outside of; empty: it may lie anywhere
+	folder  string
+}
+
+// outside is said of all that does not open, so that nobody learns what there is elsewhere.
+const outside = "it is a link that leads out of the project, or cannot be read"
+
+// placeOf follows the links of a path. A project's path is the beginning of what is in it.
+func placeOf(name, project string) place {
+	if project == "" {
+		return place{folder: resolved(name)}
+	}
+	at := place{project: resolved(project)}
+	at.folder = resolved(at.project + strings.TrimPrefix(name, project))
+	return at
+}
+
+// open opens the folder. In a project that holds whatever becomes of the path meanwhile: its code may run beside this.
+func (p place) open() (*os.Root, error) {
+	if p.project == "" {
+		return os.OpenRoot(p.folder)
+	}
+	if !p.inside() {
+		return nil, errors.New(outside)
+	}
+	project, err := os.OpenRoot(p.project)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = project.Close() }()
+	below, err := filepath.Rel(p.project, p.folder)
+	if err != nil {
+		return nil, err
+	}
+	return project.OpenRoot(below)
+}
+
+// inside reports whether the folder is not outside of the project that it may not leave.
+func (p place) inside() bool {
+	below, err := filepath.Rel(p.project, p.folder)
+	return p.project == "" || err == nil && filepath.IsLocal(below)
 }
 
 // found is a file by what the folder says of it.
@@ -72,7 +118,9 @@ func (l *Loader) scan() *scanned {
 	s := &scanned{}
 	var roots []string
 	for _, folder := range l.folders {
-		roots = append(roots, resolved(folder.Path))
+		if at := placeOf(folder.Path, folder.Project); at.inside() {
+			roots = append(roots, at.folder)
+		}
 	}
 	for _, name := range shared {
 		if l.home != "" {
@@ -80,28 +128,31 @@ func (l *Loader) scan() *scanned {
 		}
 	}
 	taken := make(map[string]string)
-	files, bytes := 0, int64(0)
+	looked, files, bytes := 0, 0, int64(0)
+	full := fmt.Sprintf("with it, all skills would have more than %d files or %d MB", MaxFiles, MaxBytes>>20)
 	for _, folder := range l.folders {
 		for _, c := range s.candidates(folder, roots) {
-			if c.why == "" {
-				c.files, c.why = filesOf(c.folder)
-			}
 			other, double := taken[c.name]
-			size := c.size()
 			switch {
 			case double && other == c.folder:
 				continue
 			case double:
 				c.why = "a skill of that name is in a folder that was named before"
-			case c.why == "" && (files+len(c.files) > MaxFiles || bytes+size > MaxBytes):
-				c.why = fmt.Sprintf("with it, all skills would have more than %d files or %d MB", MaxFiles, MaxBytes>>20)
+			case c.why == "" && looked > maxLooked:
+				c.why = full
+			case c.why == "":
+				looked += c.look()
+				if size := c.size(); c.why == "" && (files+len(c.files) > MaxFiles || bytes+size > MaxBytes) {
+					c.why, looked = full, maxLooked+1 // no other is looked at
+				} else if c.why == "" {
+					files, bytes = files+len(c.files), bytes+size
+				}
 			}
 			if c.why != "" {
 				s.out = append(s.out, LeftOut{called(c.name), c.why})
 				continue
 			}
 			taken[c.name] = c.folder
-			files, bytes = files+len(c.files), bytes+size
 			s.list = append(s.list, c)
 		}
 	}
@@ -117,31 +168,45 @@ func (c *candidate) size() (size int64) {
 
 // candidates lists what may be skills in a folder. What is no folder and what is hidden is none.
 func (s *scanned) candidates(folder Folder, roots []string) (list []candidate) {
-	if info, err := os.Stat(filepath.Join(folder.Path, Main)); err == nil && info.Mode().IsRegular() {
-		real := resolved(folder.Path)
-		return []candidate{{name: filepath.Base(real), folder: real}}
+	at := placeOf(folder.Path, folder.Project)
+	root, err := at.open()
+	var entries []fs.DirEntry
+	if err == nil {
+		defer func() { _ = root.Close() }()
+		if info, err := root.Stat(Main); err == nil && info.Mode().IsRegular() {
+			return []candidate{{name: filepath.Base(at.folder), place: at}}
+		}
+		entries, err = readDir(root.FS(), ".", maxEntries)
 	}
-	entries, err := readDir(os.DirFS(folder.Path), ".", maxEntries)
 	if err != nil {
 		why := "it cannot be read"
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && folder.Optional:
+		case errors.Is(err, fs.ErrNotExist) && folder.Project != "":
 			return nil
 		case errors.Is(err, fs.ErrNotExist):
 			why = "there is no such folder"
 		case errors.Is(err, errTooMany):
 			why = fmt.Sprintf("it has more than %d entries", maxEntries)
+		case folder.Project != "":
+			why = outside
 		}
 		s.out = append(s.out, LeftOut{folder.Name, why})
 		return nil
 	}
 	for _, entry := range entries {
-		c := candidate{name: entry.Name(), folder: resolved(filepath.Join(folder.Path, entry.Name()))}
-		if info, err := os.Stat(filepath.Join(folder.Path, c.name)); strings.HasPrefix(c.name, ".") || err == nil && !info.IsDir() {
+		c := candidate{name: entry.Name(), place: placeOf(filepath.Join(at.folder, entry.Name()), at.project)}
+		if strings.HasPrefix(c.name, ".") {
 			continue
-		} else if err != nil {
+		}
+		link := entry.Type()&fs.ModeSymlink != 0
+		switch info, err := os.Stat(filepath.Join(at.folder, c.name)); {
+		case link && folder.Project != "" && (err != nil || !c.inside()):
+			c.why = outside
+		case err != nil:
 			c.why = "it cannot be read"
-		} else if entry.Type()&fs.ModeSymlink != 0 && !slices.Contains(roots, filepath.Dir(c.folder)) {
+		case !info.IsDir():
+			continue
+		case link && !slices.Contains(roots, filepath.Dir(c.folder)):
 			c.why = "it is a link to a folder that is in none of those with skills"
 		}
 		list = append(list, c)
@@ -181,38 +246,44 @@ func readDir(in fs.FS, name string, most int) ([]fs.DirEntry, error) {
 	return entries, nil
 }
 
-// filesOf lists the files of a skill, or returns why it is none.
-func filesOf(folder string) (files []found, why string) {
-	root, err := os.OpenRoot(folder)
+// look lists the candidate's files, or finds why it is none. It returns how many entries that took.
+func (c *candidate) look() int {
+	root, err := c.open()
 	if err != nil {
-		return nil, "it cannot be read"
+		c.why = "it cannot be read"
+		return 0
 	}
 	defer func() { _ = root.Close() }()
+	switch main, err := root.Stat(Main); {
+	case errors.Is(err, fs.ErrNotExist):
+		c.why = "it has no SKILL.md"
+		return 1
+	case err == nil && main.Size() > maxMainBytes:
+		c.why = fmt.Sprintf("its SKILL.md is larger than %d MB", maxMainBytes>>20)
+		return 1
+	}
 	w := walker{root: root}
 	w.walk(".", 0)
-	switch main := slices.IndexFunc(w.files, func(f found) bool { return f.path == Main }); {
-	case w.why != "":
-	case main < 0:
-		w.why = "it has no SKILL.md"
-	case w.files[main].info.Size() > maxMainBytes:
-		w.why = fmt.Sprintf("its SKILL.md is larger than %d MB", maxMainBytes>>20)
-	}
-	return w.files, w.why
+	c.files, c.why = w.files, w.why
+	return w.entries
 }
 
 // walker goes through a skill, and stops at the first thing that may not be in one.
 type walker struct {
-	root  *os.Root
-	files []found
-	bytes int64
-	why   string
+	root    *os.Root
+	files   []found
+	entries int // folders and what is hidden too
+	bytes   int64
+	why     string
 }
 
 func (w *walker) walk(dir string, depth int) {
-	entries, err := readDir(w.root.FS(), dir, maxSkillFiles)
+	entries, err := readDir(w.root.FS(), dir, maxSkillFiles-w.entries)
+	w.entries += len(entries)
 	switch {
 	case errors.Is(err, errTooMany):
-		w.why = fmt.Sprintf("it has more than %d files", maxSkillFiles)
+		w.entries = maxSkillFiles
+		w.why = fmt.Sprintf("it has more than %d files and folders", maxSkillFiles)
 	case err != nil:
 		w.why = "its folder " + quoted(dir) + " cannot be read"
 	case depth > maxDepth:
@@ -250,9 +321,7 @@ func (w *walker) add(name string) {
 		w.files = append(w.files, found{name, info})
 		w.bytes += info.Size()
 	}
-	if len(w.files) > maxSkillFiles {
-		w.why = fmt.Sprintf("it has more than %d files", maxSkillFiles)
-	} else if w.bytes > maxSkillBytes {
+	if w.bytes > maxSkillBytes {
 		w.why = fmt.Sprintf("its files are larger than %d MB", maxSkillBytes>>20)
 	}
 }
@@ -277,12 +346,12 @@ func (s *scanned) load() *Set {
 }
 
 func (c *candidate) load() (k Skill, why string) {
-	root, err := os.OpenRoot(c.folder)
+	root, err := c.open()
 	if err != nil {
 		return k, "it cannot be read"
 	}
 	defer func() { _ = root.Close() }()
-	k = Skill{Name: c.name, folder: c.folder}
+	k = Skill{Name: c.name, at: c.place}
 	for _, f := range c.files {
 		content, err := readFile(root, f.path, f.info.Size())
 		if err != nil {

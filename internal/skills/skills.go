@@ -41,8 +41,9 @@ const (
 type Folder struct {
 	Name string // as the user calls it
 	Path string // absolute
-	// Optional is one that need not exist.
-	Optional bool
+	// Project is the folder of the project whose part it is, where somebody else may have written it: it need not exist, and no link
+	// in its path or in it may lead out of there. Empty: it is the user's own.
+	Project string
 }
 
 // Skill is one that keeps to the format.
@@ -52,7 +53,7 @@ type Skill struct {
 	FrontMatter json.RawMessage // all that stands before the text, an object
 	Files       []File          // by their paths; SKILL.md is among them
 
-	folder string // with no link in its path
+	at     place
 	forget func() // has the next look read everything anew
 }
 
@@ -120,7 +121,7 @@ func (s *Set) read() ([]containers.File, error) {
 
 // Read returns the content of one of the skill's files. The error is a fault where it is not what it was any more.
 func (k *Skill) Read(f File) ([]byte, error) {
-	root, err := os.OpenRoot(k.folder)
+	root, err := k.at.open()
 	if err != nil {
 		return nil, k.changed(err)
 	}
@@ -176,7 +177,7 @@ type Loader struct {
 	mu      sync.Mutex
 	seen    string // what the set was made of
 	set     *Set
-	watched []func()
+	watched []func(*Set)
 }
 
 // New returns a loader, which has looked at nothing yet. The skills of a folder may be links to others of these folders, or to those
@@ -185,36 +186,34 @@ func New(folders []Folder, home string, log *slog.Logger) *Loader {
 	return &Loader{folders: folders, home: home, log: log}
 }
 
-// Watch has changed called after each look that finds something else than the one before.
-func (l *Loader) Watch(changed func()) {
+// Watch has changed called with each set that is another than the one before, in their order, and with the one that is known already.
+// It must not use the loader.
+func (l *Loader) Watch(changed func(*Set)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.watched = append(l.watched, changed)
+	if l.set != nil {
+		changed(l.set)
+	}
 }
 
 // Now returns the skills as they are. It looks at names, sizes and times, and reads files only where one of those has changed.
 func (l *Loader) Now() *Set {
-	set, tell := l.look()
-	for _, changed := range tell {
-		changed()
-	}
-	return set
-}
-
-func (l *Loader) look() (set *Set, tell []func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	found := l.scan()
 	if seen := found.mark(); l.set == nil || seen != l.seen {
-		loaded := found.load()
-		for i := range loaded.Skills {
-			loaded.Skills[i].forget = func() { l.forget(loaded) }
+		set := found.load()
+		for i := range set.Skills {
+			set.Skills[i].forget = func() { l.forget(set) }
 		}
-		l.set, l.seen = loaded, seen
+		l.set, l.seen = set, seen
 		l.report()
-		tell = l.watched
+		for _, changed := range l.watched {
+			changed(set)
+		}
 	}
-	return l.set, tell
+	return l.set
 }
 
 // forget has the next look read all files: one has changed, though its size and its time have not.

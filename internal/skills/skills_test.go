@@ -4,6 +4,7 @@ package skills
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -137,6 +138,11 @@ func TestWhatDoesNotIsLeftOutWithWhyAndTheOthersStay(t *testing.T) {
 			write(t, filepath.Join(dir, "a\nb"), "")
 		}},
 		{name: "many-files", main: good("many-files"), more: many(maxSkillFiles, 0), why: "more than 512 files"},
+		{name: "many-folders", main: good("many-folders"), why: "more than 512 files and folders", more: func(t *testing.T, dir string) {
+			for i := range maxSkillFiles {
+				write(t, filepath.Join(dir, fmt.Sprint(i%30), fmt.Sprint(i), ".hidden"), "")
+			}
+		}},
 		{name: "many-bytes", main: good("many-bytes"), more: many(17, 1<<20), why: "larger than 16 MB"},
 	} {
 		t.Run(c.name[:min(len(c.name), 20)], func(t *testing.T) {
@@ -188,6 +194,65 @@ func TestWhatAFolderOfSkillsMayHave(t *testing.T) {
 	}
 }
 
+// What a project brings leads nowhere else, and tells nothing of what is there: also where the user's own folders have it.
+func TestNoLinkLeadsOutOfAProject(t *testing.T) {
+	home, project, real := t.TempDir(), filepath.Join(t.TempDir(), "linked"), t.TempDir()
+	own := filepath.Join(home, ".agents", "skills")
+	write(t, filepath.Join(own, "own", Main), good("own"))
+	write(t, filepath.Join(real, "parts", "inside", Main), good("inside"))
+	write(t, filepath.Join(real, "tools", "elsewhere", Main), good("elsewhere"))
+	for from, to := range map[string]string{
+		project:                         real,
+		real + "/out":                   own,
+		real + "/one":                   filepath.Join(own, "own"),
+		real + "/up":                    "..",
+		real + "/broken":                filepath.Join(home, "none"),
+		real + "/skills":                "parts",
+		real + "/parts/own":             filepath.Join(own, "own"),
+		real + "/parts/file":            filepath.Join(own, "own", Main),
+		real + "/parts/none":            filepath.Join(home, "none"),
+		real + "/parts/elsewhere":       "../tools/elsewhere",
+		real + "/parts/inside-too":      "inside",
+		real + "/tools/elsewhere/a.txt": filepath.Join(own, "own", Main),
+	} {
+		if err := os.Symlink(to, from); err != nil {
+			t.Fatal(err)
+		}
+	}
+	away := "it is a link that leads out of the project, or cannot be read"
+	for folder, want := range map[string]map[string]string{
+		"out": {"out": away}, "one": {"one": away}, "up": {"up": away}, "none": {}, "broken": {"broken": away}, "out/own": {"out/own": away},
+		"skills": {
+			"own": away, "file": away, "none": away,
+			"elsewhere":  "it is a link to a folder that is in none of those with skills",
+			"inside-too": "its folder has to be called inside, as the name in its SKILL.md",
+		},
+		"tools": {"elsewhere": `"a.txt" is a link that leads out of the skill, or cannot be read`},
+	} {
+		set := New([]Folder{{Name: folder, Path: filepath.Join(project, folder), Project: project}}, home, slog.New(slog.DiscardHandler)).Now()
+		if got := why(set); !reflect.DeepEqual(got, want) || set.Find("own") != nil || (set.Find("inside") != nil) != (folder == "skills") {
+			t.Errorf("%s: %q, left out %q", folder, set.Names(), got)
+		}
+	}
+}
+
+// A folder that becomes a link after it was looked at is not followed.
+func TestAProjectThatChangesMeanwhileIsNotLeft(t *testing.T) {
+	project, other := t.TempDir(), t.TempDir()
+	write(t, filepath.Join(project, "skills", "a", Main), good("a"))
+	write(t, filepath.Join(other, Main), good("a"))
+	k := New([]Folder{{Path: filepath.Join(project, "skills"), Project: project}}, "", slog.New(slog.DiscardHandler)).Now().Find("a")
+	if _, err := k.Read(k.Files[0]); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(os.RemoveAll(filepath.Join(project, "skills", "a")), os.Symlink(other, filepath.Join(project, "skills", "a"))); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Read(k.Files[0]); err == nil {
+		t.Error("a folder elsewhere was read")
+	}
+}
+
 func TestAllSkillsTogetherAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	for i := range 4 {
@@ -201,6 +266,25 @@ func TestAllSkillsTogetherAreBounded(t *testing.T) {
 	set := loader(dir).Now()
 	if len(set.Skills) != 3 || !strings.Contains(why(set)["skill-3"], "50 MB") {
 		t.Errorf("%q are skills, left out %v", set.Names(), set.LeftOut)
+	}
+	// After that none is looked at, nor after very many files and folders of what is none.
+	write(t, filepath.Join(dir, "skill-4", Main), good("skill-4"))
+	if set = loader(dir).Now(); !strings.Contains(why(set)["skill-4"], "50 MB") {
+		t.Errorf("%q are skills, left out %v", set.Names(), set.LeftOut)
+	}
+	other := t.TempDir()
+	write(t, filepath.Join(other, "bad", Main), "")
+	for i := range maxSkillFiles {
+		write(t, filepath.Join(other, "bad", fmt.Sprint(i)), "")
+	}
+	dir = t.TempDir()
+	for i := range maxLooked/maxSkillFiles + 3 {
+		if err := os.Symlink(filepath.Join(other, "bad"), filepath.Join(dir, fmt.Sprintf("bad-%02d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said := why(loader(dir, other).Now()); said["bad-00"] != "it has more than 512 files and folders" || !strings.Contains(said["bad-21"], "with it, all skills") {
+		t.Errorf("left out are %q", said)
 	}
 }
 
@@ -250,8 +334,8 @@ func TestWhatChangesIsSeenAtTheNextLook(t *testing.T) {
 	l.log = slog.New(slog.NewTextHandler(log, nil))
 	changes := 0
 	first := l.Now()
-	l.Watch(func() { changes++ })
-	if l.Now() != first || changes != 0 {
+	l.Watch(func(*Set) { changes++ })
+	if l.Now() != first || changes != 1 {
 		t.Error("the same folder was another set")
 	}
 	hashes := map[string]bool{first.Bring().Key(): true}
@@ -277,7 +361,7 @@ func TestWhatChangesIsSeenAtTheNextLook(t *testing.T) {
 			}
 		}
 	}
-	if changes != 4 {
+	if changes != 5 { // and the one that was there
 		t.Errorf("%d changes were told", changes)
 	}
 	// As nothing but its content shows.
