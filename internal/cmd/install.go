@@ -78,7 +78,11 @@ use.`,
 				names, serverArgs = args[:dash], args[dash:]
 			}
 			f.clients = append(f.clients, names...)
-			options, err := f.options(slices.Concat(changedFlags(cmd.InheritedFlags(), withCredentials), f.args, serverArgs))
+			serverArgs = slices.Concat(f.args, serverArgs)
+			if flags := server.Flags(); flags.Parse(serverArgs) == nil && flags.NArg() == 0 { // else options says what is wrong
+				serverArgs = changedFlags(flags, withCredentials)
+			}
+			options, err := f.options(slices.Concat(changedFlags(cmd.InheritedFlags(), withCredentials), serverArgs))
 			if err != nil {
 				return usage(err)
 			}
@@ -150,7 +154,21 @@ func withCredentials(v pflag.Value) string {
 	return v.String()
 }
 
-// changedFlags returns the server's flags that the command line has.
+// fromAnywhere is a value that names the same file in whatever folder the server is started, where the setting's values are files.
+func fromAnywhere(f *pflag.Flag, value string) string {
+	kind := f.Annotations[server.KindAnnotation]
+	isFile := len(kind) == 1 && slices.Contains([]string{"FILE", "FILES", "FOLDER", "FOLDERS"}, kind[0])
+	isWord := f.Name == "skills" && !server.IsSkillPath(value)
+	if !isFile || isWord || value == "" || strings.HasPrefix(value, "~") || f.Name == "mount" { // which is never relative
+		return value
+	}
+	if absolute, err := filepath.Abs(value); err == nil {
+		return absolute
+	}
+	return value
+}
+
+// changedFlags returns the server's flags that the command line has, with paths from the root.
 func changedFlags(fs *pflag.FlagSet, write func(pflag.Value) string) []string {
 	var args []string
 	fs.VisitAll(func(f *pflag.Flag) {
@@ -159,7 +177,13 @@ func changedFlags(fs *pflag.FlagSet, write func(pflag.Value) string) []string {
 		}
 		value := write(f.Value)
 		if list, ok := f.Value.(pflag.SliceValue); ok {
-			value = strings.Join(list.GetSlice(), ",")
+			values := list.GetSlice()
+			for i := range values {
+				values[i] = fromAnywhere(f, values[i])
+			}
+			value = strings.Join(values, ",")
+		} else {
+			value = fromAnywhere(f, value)
 		}
 		args = append(args, "--"+f.Name+"="+value)
 	})

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,31 @@ func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
 	}
 	if err := server.CheckArgs(want); err != nil {
 		t.Error(err)
+	}
+}
+
+// A client starts the server in a folder of its own.
+func TestPathsInTheEntryAreAbsolute(t *testing.T) {
+	dir := t.TempDir()
+	t.Chdir(dir)
+	for given, want := range map[string]string{
+		"--mcp-servers=./servers.json":                      "--mcp-servers=DIR/servers.json",
+		"--skills=claude,./my-skills,project,a/b,~/c,/d,..": "--skills=claude,DIR/my-skills,project,DIR/a/b,~/c,/d," + filepath.Dir(dir),
+		"--allow-host-dir=data,/srv,~/x":                    "--allow-host-dir=DIR/data,/srv,~/x",
+		"--env-file=a.env,/b.env":                           "--env-file=DIR/a.env,/b.env",
+		"--mount=/a:b,rw,~/c:d":                             "--mount=/a:b,rw,~/c:d",
+		"--config=c.yaml":                                   "--config=DIR/c.yaml",
+		"--state-dir=state":                                 "--state-dir=DIR/state",
+		"--log-file=":                                       "--log-file=",
+		"--python-image=localhost/a/b":                      "--python-image=localhost/a/b",
+	} {
+		fs := server.Flags()
+		if err := fs.Parse([]string{given}); err != nil {
+			t.Fatal(err)
+		}
+		if got := changedFlags(fs, masked); !slices.Equal(got, []string{strings.ReplaceAll(want, "DIR", dir)}) {
+			t.Errorf("%s: %q", given, got)
+		}
 	}
 }
 

@@ -27,11 +27,15 @@ const projectSkills = "project"
 
 var projectFolders = []string{".agents/skills", ".claude/skills"}
 
+// IsSkillPath reports whether an element of --skills is a path, and no word.
+func IsSkillPath(name string) bool {
+	return strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") || name == "~"
+}
+
 // skillPlaces returns the folders that the setting names.
 func (s *Settings) skillPlaces() (places []skills.Folder, err error) {
 	for _, name := range s.Skills {
 		below, known := skillFolders[name]
-		isPath := strings.ContainsAny(name, `/\`) || strings.HasPrefix(name, ".") || name == "~"
 		rest, inHome := strings.CutPrefix(name, "~")
 		switch {
 		case name == projectSkills:
@@ -45,7 +49,7 @@ func (s *Settings) skillPlaces() (places []skills.Folder, err error) {
 			continue
 		case known:
 			rest, inHome = "/"+below, true
-		case !isPath:
+		case !IsSkillPath(name):
 			return nil, fmt.Errorf("%q is neither a path, such as ./%[1]s, nor one of %s", name,
 				strings.Join(append(slices.Sorted(maps.Keys(skillFolders)), projectSkills), ", "))
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
@@ -86,7 +87,7 @@ func InitMachine(ctx context.Context, program string, output io.Writer) error {
 }
 
 // StartMachine starts a virtual machine, or waits for one that somebody else is starting, and writes what Podman prints to
-// output. The error is an *UnavailableError, or why ctx ended.
+// output; with nil the start goes on when this program ends. The error is an *UnavailableError, or why ctx ended.
 func StartMachine(ctx context.Context, program, name string, output io.Writer) error {
 	said, err := runMachine(ctx, program, output, "start", name)
 	if err == nil {
@@ -117,7 +118,7 @@ func awaitMachine(ctx context.Context, program string) error {
 }
 
 // runMachine runs a podman machine command, and returns the end of what it printed. It asks nothing. When ctx ends it is
-// interrupted, so that it removes what it has begun.
+// interrupted, so that it removes what it has begun. Without output it prints to a file, as a pipe would end it with this program.
 func runMachine(ctx context.Context, program string, output io.Writer, args ...string) (said string, err error) {
 	cmd := exec.CommandContext(ctx, program, append([]string{"machine"}, args...)...)
 	cmd.Env = serviceEnv(os.Environ())
@@ -125,8 +126,23 @@ func runMachine(ctx context.Context, program string, output io.Writer, args ...s
 		cmd.Env = append(cmd.Env, machineProvider(runtime.GOOS, os.Getenv, lookProgram)...)
 	}
 	kept := &tail{limit: machineLogBytes}
-	both := io.MultiWriter(kept, output)
-	cmd.Stdout, cmd.Stderr = both, both
+	if output != nil {
+		both := io.MultiWriter(kept, output)
+		cmd.Stdout, cmd.Stderr = both, both
+	} else {
+		file, err := os.CreateTemp("", "code-sandbox-mcp-machine-*.log")
+		if err != nil {
+			return "", err
+		}
+		_ = os.Remove(file.Name()) // it needs no name; Windows removes it once it is closed
+		defer func() {
+			_, _ = io.Copy(kept, io.NewSectionReader(file, 0, math.MaxInt64))
+			_ = file.Close()
+			_ = os.Remove(file.Name())
+			said = kept.String()
+		}()
+		cmd.Stdout, cmd.Stderr = file, file
+	}
 	if runtime.GOOS != "windows" {
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	}
@@ -234,7 +250,7 @@ func (e *Engine) startMachine(name string) *machineStart {
 	e.log.Info("Podman's virtual machine is not running, so it is started now", "machine", name)
 	go func() {
 		// It may go on when this server ends: half a start is worth nothing.
-		start.err = StartMachine(context.Background(), e.podmanProgram(), name, io.Discard)
+		start.err = StartMachine(context.Background(), e.podmanProgram(), name, nil)
 		if start.err != nil {
 			e.log.Error("start Podman's virtual machine", "error", start.err)
 		}

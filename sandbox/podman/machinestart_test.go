@@ -125,7 +125,8 @@ func TestTheFirstCallStartsAStoppedMachineOnce(t *testing.T) {
 func TestACallDoesNotWaitLongForAMachine(t *testing.T) {
 	f := newFakeMachine(t, "stopped")
 	f.serve(t)
-	f.write(t, "start", "while [ ! -e go ]; do sleep 0.05; done; echo running > state")
+	// A pipe would end the start when this program ends; a file does not.
+	f.write(t, "start", "while [ ! -e go ]; do sleep 0.05; done; echo x; [ -f /dev/stdout ] && [ -f /dev/stderr ] && echo running > state")
 	e := f.engine(t)
 	u := unavailable(t, e.withMachine(t.Context(), time.Millisecond, func() error {
 		_, err := e.List(t.Context(), "a", "")
