@@ -1,13 +1,13 @@
 """The errors of code: short tracebacks that begin at the code's own lines."""
 
-from imports import INSTALLED, OWN
+from imports import INSTALLED, OWN, OWN_LIB
 
 _MACHINERY = ("/IPython/", "/asyncio/", "<frozen importlib")
 _LIBRARIES = (*INSTALLED, "<frozen ", ".pyx", ".pxi")
 
 
 def own_frame(frame):
-    return frame.f_code.co_filename.startswith(OWN)
+    return frame.f_code.co_filename.startswith((OWN, OWN_LIB))
 
 
 def user_frames(error):

@@ -8,6 +8,7 @@ from _frozen_importlib_external import PathFinder  # importlib.machinery has the
 
 # What the interpreter and its packages are installed in; code of the user's own is elsewhere.
 OWN = os.path.dirname(os.path.abspath(__file__)) + "/"  # where the kernel's own files are
+OWN_LIB = os.path.join(os.path.dirname(OWN[:-1]), "lib", "python") + "/"  # and those that code imports
 PACKAGES = ("/site-packages/", "/dist-packages/")
 STDLIB = os.path.dirname(os.__file__) + "/"
 INSTALLED = (*PACKAGES, STDLIB)

@@ -205,6 +205,11 @@ class Errors(SupervisorTest):
                 self.assertIn("<cell ", text)
                 self.assertNotIn("<kernel", text)
 
+    def test_lines_of_the_module_sandbox_are_left_out(self):
+        library = os.path.join(os.path.dirname(HERE), "lib", "python")
+        error = self.error("import sys; sys.path.append(%r)\nimport sandbox\nsandbox.sql(\"select * from 'none.csv'\")" % library)
+        self.assertEqual((error["name"], error["traceback"].count("File ")), ("SQLError", 1), error["traceback"])
+
     def test_an_error_that_has_no_text_has_its_lines(self):
         answer = self.run_code("class E(Exception):\n    def __str__(self): return 5\ndef f(): raise E\nf()")
         self.assertEqual((answer.error["name"], answer.error["message"]), ("E", "<exception str() failed>"))

@@ -19,6 +19,9 @@ class TestWhatIsForFiles(unittest.TestCase):
             "SELECT * FROM\n 'output/it''s.Parquet' x JOIN 'b.jsonl' USING (id)": ["output/it's.Parquet", "b.jsonl"],
             "with x as (select * from '*.csv.gz') select * from x": ["*.csv.gz"],
             "select (select max(n) from 'a.tsv')": ["a.tsv"],
+            "select * from 'a.csv' a, 'b.csv' b where a.x in ('c.csv', 'd.csv') order by 1, 'e.csv'": ["a.csv", "b.csv"],
+            "select * from 'a.csv' a join t on t.x = any(['b.csv', 'c.csv']), 'd.csv' d": ["a.csv", "d.csv"],
+            "select 'x', 'a.csv' from orders": [],
             "select * from orders where name = 'a.csv'": [],
             "select 'x' from orders -- from 'a.csv'": [],
             "select 'it''s from ''a.csv''' from orders /* from 'a.csv' */": [],
@@ -36,6 +39,20 @@ class TestWhatIsForFiles(unittest.TestCase):
     def test_names_that_tables_have(self):
         _, names = sandbox_files.find('select a.x from orders a, more join "large one" using (id), (select 1 from inner_one)')
         self.assertEqual(names, ["orders", "more", "large one", "inner_one"])
+
+    def test_texts_that_are_no_plain_number_stay_texts(self):
+        for text, kind in {
+            "7": "Int64",
+            " -12": "Int64",
+            "9007199254740993": "Int64",
+            "1.50": "Float64",
+            "-.5": "Float64",
+            "1e-05": "Float64",
+            "TRUE": "boolean",
+        }.items():
+            self.assertEqual([k for k, fits in sandbox_files._KINDS.items() if fits(text)][:1], [kind], text)
+        for text in ("007", "00.5", "-07", "+1", "12345678901234567890", "NA", "nan", "1 2", "1,5", "0x10", "2026-01-01", "e5", "."):
+            self.assertEqual([k for k, fits in sandbox_files._KINDS.items() if fits(text)], [], text)
 
     def test_a_file_and_a_database_exclude_each_other(self):
         with self.assertRaises(sandbox.SQLError) as refused:

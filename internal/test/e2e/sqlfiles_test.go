@@ -22,6 +22,11 @@ func TestSQLOverFiles(t *testing.T) {
 		{code: "sandbox.sql(\"select * from 'input/rates.csv' order by rate\", max_rows=1).rate.tolist()", result: "[1.5]"},
 		{code: "sandbox.sql(\"select nothing from 'input/rates.csv'\")", status: "failed", err: "SQLError", text: []string{"sql_failed", "nothing"}},
 		{code: "sandbox.sql(\"select * from 'rates.csv'\")", status: "failed", err: "SQLError", text: []string{"not_found", "input/rates.csv"}},
+		{code: "import sandbox_files\nsandbox_files._PIECE = 1\nwith open('codes.csv', 'w') as f:\n    f.write('id,zip,n\\n1,10115,5\\n007,01234,\\nNA,None,6\\n')\n" +
+			"rows = sandbox.sql(\"select a.id, zip, a.n from 'codes.csv' a, 'input/sales.jsonl' s where s.n = 2 and a.id <> '1' order by a.id\")\n" +
+			"(rows.id.tolist(), rows.zip.tolist(), str(rows.n.tolist()))",
+			result: "(['007', 'NA'], ['01234', 'None'], '[<NA>, 6]')"},
+		{code: "sandbox.sql(\"delete from 'codes.csv'\")", status: "failed", err: "SQLError", text: []string{"sql_"}},
 		{code: "[name for name in os.listdir('/mnt/data') if 'query' in name]", result: "[]"},
 	})
 	play(t, s, javascript, []step{

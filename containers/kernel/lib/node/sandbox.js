@@ -9,6 +9,9 @@ const http = require('node:http');
 const { tools, ToolError } = require('./sandbox_tools.js');
 
 const PORT = 9797;
+const NO_DATABASES =
+  "Its user can add some, see docs/sql.md. Files are queried by paths, select … from 'a.csv', that end in .csv, .tsv, .json, .jsonl or .parquet; " +
+  "lists of objects with { tables: { orders } } as the third argument, anything else of DuckDB's with { connection: 'files' }.";
 
 // In a cell the kernel ends what is pending when the run is interrupted. Another program's queries end with it.
 const STARTED = Symbol.for('code-sandbox-mcp.started');
@@ -30,6 +33,7 @@ class SQLError extends Error {
  * or @p1, @p2 … (SQL Server). What is not exact as a number is a BigInt in a column of whole numbers, else its digits as text.
  */
 async function sql(query, params = [], { connection = '', maxRows = 0, tables = undefined } = {}) {
+  check(params, tables);
   if (connection || tables || query.includes("'")) {
     const files = require('./sandbox_files.js');
     const { files: itself, error } = files.choose(query, connection, tables);
@@ -64,6 +68,19 @@ async function sql(query, params = [], { connection = '', maxRows = 0, tables = 
 }
 
 // Parameters ----------------------------------------------------------------------
+
+/** check throws where an argument is none of its kind. */
+function check(params, tables) {
+  const fail = (message, hint) => {
+    throw new SQLError({ code: 'invalid_argument', message, hint });
+  };
+  if (!Array.isArray(params)) fail('params is an array; options come third.', 'sandbox.sql(query, [], { maxRows: 100 })');
+  const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
+  if (tables !== undefined && !isObject(tables)) fail('tables is an object of arrays of objects, by their names.', '{ tables: { orders: [{ id: 1 }] } }');
+  for (const [name, rows] of Object.entries(tables ?? {})) {
+    if (!Array.isArray(rows) || !rows.every(isObject)) fail(`tables are arrays of objects; ${name} is none.`, '{ tables: { orders: [{ id: 1 }] } }');
+  }
+}
 
 /** isOddNumber reports whether JSON has no number for a value that is one: it is sent as text, and named as a number. */
 const isOddNumber = (value) => typeof value === 'bigint' || (typeof value === 'number' && !Number.isFinite(value));
@@ -166,7 +183,7 @@ function ask(body) {
       answer.on('error', fail);
       answer.on('end', () => {
         if (answer.statusCode === 200) return resolve(Buffer.concat(parts));
-        reject(new SQLError({ code: 'connection_not_found', message: 'This server has no databases.', hint: 'Its user can add some, see docs/sql.md.' }));
+        reject(new SQLError({ code: 'connection_not_found', message: 'This server has no databases.', hint: NO_DATABASES }));
       });
     });
     request.on('error', fail);

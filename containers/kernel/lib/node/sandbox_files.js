@@ -14,17 +14,21 @@ const SHARE = 0.6; // of the container's memory that DuckDB may take
 const TOKEN = /--[^\n]*|\/\*[^]*?\*\/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S/g;
 const NAME = /\.(?:csv|tsv|txt|parquet|json|jsonl|ndjson)(?:\.(?:gz|zst))?$/i;
 const TAKE_FROM = new Set(['extract', 'trim', 'substring', 'overlay']); // functions with a FROM of their own
+const BEHIND_FROM = /^(?:select|where|group|having|window|qualify|order|limit|offset|fetch|union|intersect|except)$/i;
 
 /** find is the files that a statement names behind FROM and JOIN. */
 function find(query) {
   const files = [];
-  const inside = [];
+  const inside = [{ word: '', from: false }]; // for each bracket the word before it, and whether a FROM clause goes on in it
   let [before, last] = ['', ''];
   for (const [token] of query.matchAll(TOKEN)) {
     if (token.startsWith('--') || token.startsWith('/*')) continue;
-    const reads = (last === 'from' || last === 'join') && before !== 'distinct' && !TAKE_FROM.has(inside.at(-1));
-    if (token === '(') inside.push(last);
-    else if (token === ')') inside.pop();
+    const level = inside.at(-1);
+    const begins = (last === 'from' || last === 'join') && before !== 'distinct' && !TAKE_FROM.has(level.word);
+    level.from = begins || (level.from && !BEHIND_FROM.test(token));
+    const reads = begins || (last === ',' && level.from);
+    if (token === '(' || token === '[') inside.push({ word: last, from: false });
+    else if ((token === ')' || token === ']') && inside.length > 1) inside.pop();
     else if (reads && token[0] === "'" && NAME.test(token.slice(1, -1))) files.push(token.slice(1, -1).replaceAll("''", "'"));
     [before, last] = [last, token.toLowerCase()];
   }
@@ -85,7 +89,7 @@ function read(file) {
   }
 }
 
-/** settings are DuckDB's within the container's limits. It loads no extension, which would need a network. */
+/** settings are DuckDB's within the container's limits. By itself it loads no extension, which would need a network. */
 function settings(temporary) {
   const found = {
     temp_directory: temporary,

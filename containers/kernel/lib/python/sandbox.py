@@ -16,6 +16,10 @@ import os as _os
 __all__ = ["sql", "SQLError"]
 
 _PORT = 9797
+_NO_DATABASES = (
+    "Its user can add some, see docs/sql.md. Files and variables are queried with connection=\"files\": "
+    "select … from 'a.csv' join orders using (id); paths end in .csv, .tsv, .json, .jsonl or .parquet."
+)
 
 
 def __getattr__(name):
@@ -110,7 +114,7 @@ def _ask(request, out):
         server.request("POST", "/sql", _json.dumps(request), {"Content-Type": "application/json"})
         answer = server.getresponse()
         if answer.status != 200:
-            raise SQLError("connection_not_found", "This server has no databases.", "Its user can add some, see docs/sql.md.")
+            raise SQLError("connection_not_found", "This server has no databases.", _NO_DATABASES)
         while True:
             size = int.from_bytes(_exactly(answer, 4), "big")
             if size == 0:

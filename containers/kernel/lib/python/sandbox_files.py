@@ -21,24 +21,29 @@ _PIECE = 50_000  # rows
 _TOKEN = _re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S""", _re.S)
 _NAME = _re.compile(r"\.(csv|tsv|txt|parquet|json|jsonl|ndjson)(\.(gz|zst))?$", _re.I)
 _TAKE_FROM = ("extract", "trim", "substring", "overlay")  # functions with a FROM of their own
+_BEHIND_FROM = ("select", "where", "group", "having", "window", "qualify", "order", "limit", "offset", "fetch", "union", "intersect", "except")
 
 _told = set()
 
 
 def find(query):
     """The files that a statement names behind FROM and JOIN, as (begin, end, path), and the names that stand there."""
-    files, names, inside, words = [], [], [], ["", ""]
+    files, names, words = [], [], ["", ""]
+    inside = [["", False]]  # for each bracket the word before it, and whether a FROM clause goes on in it
     for match in _TOKEN.finditer(query):
         token = match.group()
         if token.startswith(("--", "/*")):
             continue
         before, last = words
-        reads = last in ("from", "join", ",") and before != "distinct" and not (inside and inside[-1] in _TAKE_FROM)
-        if token == "(":
-            inside.append(last)
-        elif token == ")" and inside:
+        level = inside[-1]
+        begins = last in ("from", "join") and before != "distinct" and level[0] not in _TAKE_FROM
+        level[1] = begins or level[1] and token.lower() not in _BEHIND_FROM
+        reads = begins or last == "," and level[1]
+        if token in "([":
+            inside.append([last, False])
+        elif token in ")]" and len(inside) > 1:
             inside.pop()
-        elif reads and token[0] == "'" and last != "," and _NAME.search(token[1:-1]):
+        elif reads and token[0] == "'" and _NAME.search(token[1:-1]):
             files.append((match.start(), match.end(), token[1:-1].replace("''", "'")))
         elif reads and (token[0] == '"' or token.isidentifier()):
             names.append(token.strip('"'))
@@ -121,7 +126,7 @@ _EXACT = 1 << 53
 
 
 def settings(folder):
-    """DuckDB's settings within the container's limits. It loads no extension, which would need a network."""
+    """DuckDB's settings within the container's limits. By itself it loads no extension, which would need a network."""
     found = {
         "temp_directory": folder,
         "autoinstall_known_extensions": "false",
@@ -223,6 +228,12 @@ def _hint(message):
 # --- SQLite -------------------------------------------------------------------------------
 
 _EXACTLY = {"dtype_backend": "numpy_nullable"}  # else whole numbers beside a NULL would be floats
+_TEXTS = {"keep_default_na": False, "na_values": [""]}  # NA and None are texts
+_KINDS = {  # of a column whose values are all such; 007, +1 and what has too many digits stay the texts that they are
+    "Int64": _re.compile(r"\s*-?(0|[1-9]\d{0,17}|[1-8]\d{18}|9[01]\d{17})\s*").fullmatch,
+    "Float64": _re.compile(r"\s*-?((0|[1-9]\d{0,14})|(0|[1-9]\d*)?\.\d+([eE][-+]?\d+)?|[1-9]\d*\.?[eE][-+]?\d+)\s*").fullmatch,
+    "boolean": _re.compile(r"true|True|TRUE|false|False|FALSE").fullmatch,
+}
 
 
 def _sqlite(query, params, max_rows, files, tables, folder):
@@ -230,6 +241,19 @@ def _sqlite(query, params, max_rows, files, tables, folder):
     from contextlib import closing
 
     import pandas
+
+    refusal = SQLError(
+        "sql_rejected",
+        "Only statements that return rows are run.",
+        "Begin it with SELECT, WITH or VALUES; frame.to_csv writes a file. COPY and DESCRIBE are DuckDB's: pip install duckdb.",
+    )
+    if next((token.lower() for token in _TOKEN.findall(query) if not token.startswith(("--", "/*"))), "") not in ("select", "with", "values", "explain"):
+        raise refusal
+    refused = []
+
+    def only_reads(action, *_):
+        reads = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
+        return sqlite3.SQLITE_OK if reads else refused.append(action) or sqlite3.SQLITE_DENY
 
     _note("DuckDB is not installed, so SQLite reads the files, which is slower and its own SQL; pip install duckdb")
     with closing(sqlite3.connect(_os.path.join(folder, "files.db"))) as con:
@@ -249,9 +273,12 @@ def _sqlite(query, params, max_rows, files, tables, folder):
             marks = _re.findall(r"\$(\d+)", query)
             values = [_plain(p) for p in params or ()]
             bound = {n: values[int(n) - 1] for n in marks if 0 < int(n) <= len(values)} if marks else values
+            con.set_authorizer(only_reads)
             pieces = pandas.read_sql_query(query, con, params=bound, chunksize=max_rows or None, coerce_float=False, **_EXACTLY)
             frame = next(pieces) if max_rows else pieces
         except (sqlite3.Error, pandas.errors.DatabaseError) as e:
+            if refused:
+                raise refusal from None
             raise SQLError("sql_failed", str(e)[:2000], "It is SQLite's SQL, since DuckDB is not installed: pip install duckdb.") from None
         return frame.astype({name: "float64" for name in frame.columns if frame.dtypes[name] == "Float64"})
 
@@ -278,18 +305,48 @@ def _store(con, name, pieces):
 
 def _pieces(path):
     """A file, or all that a pattern finds, as DataFrames of so many rows."""
-    for one in sorted(_glob.glob(path)) or [path]:
-        try:
-            yield from _pieces_of(one)
-        except (ValueError, UnicodeError) as e:  # as pandas has them
-            raise SQLError("sql_failed", "%r cannot be read: %s" % (one, str(e)[:500]), "See whether its ending tells what it is.") from None
+    paths = sorted(_glob.glob(path)) or [path]
+    kinds = _kinds(paths)
+    for one in paths:
+        for piece in _pieces_of(one, kinds):
+            yield piece.astype({name: kinds[name] for name in piece.columns if name in kinds})
 
 
-def _pieces_of(path):
-    import pandas
+def _kinds(paths):
+    """The kinds of the columns of CSV files, and which columns of JSON have texts.
 
+    All is read for it: in a column that began with numbers SQLite would make numbers of later texts.
+    """
+    possible = {}
+    for path in paths:
+        ending = _ending(path)
+        for piece in _pieces_of(path, "string") if ending != "parquet" else ():
+            for name in piece.columns:
+                if "json" not in ending:
+                    values = piece[name].dropna()
+                    possible[name] = [kind for kind in possible.get(name, _KINDS) if all(map(_KINDS[kind], values))]
+                elif piece[name].dtype.name in ("object", "string"):
+                    possible[name] = []
+    return {name: (kinds or ["string"])[0] for name, kinds in possible.items()}
+
+
+def _pieces_of(path, kinds):
+    try:
+        yield from _read(path, kinds)
+    except (ValueError, UnicodeError) as e:  # as pandas has them
+        raise SQLError("sql_failed", "%r cannot be read: %s" % (path, str(e)[:500]), "See whether its ending tells what it is.") from None
+
+
+def _ending(path):
     kind = _NAME.search(path)
     kind = kind.group(1).lower() if kind else "csv"
+    return "jsonl" if kind == "ndjson" or kind == "json" and _is_lines(path) else kind
+
+
+def _read(path, kinds):
+    import pandas
+
+    kind = _ending(path)
     if kind == "parquet":
         try:
             import pyarrow.parquet
@@ -297,12 +354,12 @@ def _pieces_of(path):
             raise SQLError("sql_failed", "%r is Parquet, which nothing here reads." % path, "Install DuckDB: pip install duckdb.") from None
         for batch in pyarrow.parquet.ParquetFile(path).iter_batches(_PIECE):
             yield batch.to_pandas()
-    elif kind in ("jsonl", "ndjson") or kind == "json" and _is_lines(path):
+    elif kind == "jsonl":
         yield from pandas.read_json(path, lines=True, chunksize=_PIECE, convert_dates=False, **_EXACTLY)
     elif kind == "json":
         yield pandas.read_json(path, convert_dates=False, **_EXACTLY)
     else:
-        yield from pandas.read_csv(path, sep="\t" if kind == "tsv" else ",", chunksize=_PIECE, **_EXACTLY)
+        yield from pandas.read_csv(path, sep="\t" if kind == "tsv" else ",", dtype=kinds, chunksize=_PIECE, **_TEXTS)
 
 
 def _is_lines(path):

@@ -15,6 +15,7 @@ describe('a statement is for files', () => {
     "SELECT * FROM\n 'output/it''s.Parquet' x",
     "select 1 from t JOIN 'b.jsonl' USING (id)",
     "with x as (select * from '*.csv.gz') select * from x",
+    "select * from t, 'a.csv' a",
   ]) {
     test(query, () => assert.deepEqual(choose(query, ''), { files: true }));
   }
@@ -29,6 +30,7 @@ describe('a statement is for a database', () => {
     "select trim(leading 'a' from 'a.csv'), extract(year from '2026.csv')",
     'select * from "a.csv"',
     "select * from 'orders'",
+    "select 'x', 'a.csv' from t where x in ('b.csv', 'c.csv') order by 1, 'd.csv'",
   ]) {
     test(query, () => {
       assert.deepEqual(choose(query, ''), { files: false });
@@ -49,14 +51,17 @@ describe('what cannot be is said', () => {
     process.chdir(home);
     rmSync(folder, { recursive: true });
   });
-  for (const { name, query, options, code, hint } of [
+  for (const { name, query, params = [], options, code, hint } of [
     { name: 'a file and a database', query: "select * from 'a.csv'", options: { connection: 'shop' }, code: 'sql_rejected', hint: /tables: \{ rows \}/ },
     { name: 'tables and a database', query: 'select * from t', options: { connection: 'shop', tables: { t: [] } }, code: 'sql_rejected', hint: /tables: \{ rows \}/ },
     { name: 'a file that is not there', query: "select * from 'rate.csv'", code: 'not_found', hint: /rates\.csv/ },
+    { name: 'options in the place of params', query: 'select 1', params: { maxRows: 1 }, code: 'invalid_argument', hint: /maxRows/ },
+    { name: 'a table that is no array', query: 'select * from t', options: { tables: { t: 5 } }, code: 'invalid_argument', hint: /tables: \{ orders/ },
+    { name: 'a table of no objects', query: 'select * from t', options: { tables: { t: [5] } }, code: 'invalid_argument', hint: /tables: \{ orders/ },
     { name: 'an address', query: "select * from 'https://example.com/a.csv'", code: 'sql_rejected', hint: /Download it first/ },
   ]) {
     test(name, async () => {
-      await assert.rejects(sql(query, [], options), (error) => error.name === 'SQLError' && error.code === code && hint.test(error.hint));
+      await assert.rejects(sql(query, params, options), (error) => error.name === 'SQLError' && error.code === code && hint.test(error.hint));
       assert.deepEqual(readdirSync('.'), ['rates.csv']);
     });
   }
