@@ -31,7 +31,7 @@ func (d *Deps) describeSkills() string {
 	if d.Skills == nil {
 		return ""
 	}
-	names := d.Skills.Now().Names()
+	names := d.Skills.AtStart()
 	if len(names) == 0 {
 		return ""
 	}
@@ -120,7 +120,13 @@ func (r *resources) registerSkills() {
 			mcp.WithTemplateDescription("A file by its path below "+engine.SkillsDir+", percent-encoded where a URI needs it.")),
 		server.ResourceTemplateHandlerFunc(r.skillFile))
 	r.deps.Skills.Watch(r.updateSkills)
-	r.deps.Skills.Now()
+	hooks := r.server.GetHooks()
+	if hooks == nil {
+		hooks = &server.Hooks{}
+		server.WithHooks(hooks)(r.server)
+	}
+	hooks.AddBeforeListResources(func(context.Context, any, *mcp.ListResourcesRequest) { r.deps.Skills.Now() })
+	go r.deps.Skills.Now() // nothing waits for it at the start
 }
 
 // updateSkills needs no lock: the loader calls it for one set after the other.

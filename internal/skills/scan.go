@@ -329,11 +329,11 @@ func (w *walker) add(name string) {
 // quoted is a name that somebody else has given.
 func quoted(name string) string { return fmt.Sprintf("%q", text.Shorten(name, 80)) }
 
-// load reads what was found.
-func (s *scanned) load() *Set {
+// load reads what was found, or each SKILL.md alone: such a set is good for names.
+func (s *scanned) load(mainOnly bool) *Set {
 	set := &Set{LeftOut: s.out}
 	for _, c := range s.list {
-		k, why := c.load()
+		k, why := c.load(mainOnly)
 		if why != "" {
 			set.LeftOut = append(set.LeftOut, LeftOut{called(c.name), why})
 			continue
@@ -345,7 +345,7 @@ func (s *scanned) load() *Set {
 	return set
 }
 
-func (c *candidate) load() (k Skill, why string) {
+func (c *candidate) load(mainOnly bool) (k Skill, why string) {
 	root, err := c.open()
 	if err != nil {
 		return k, "it cannot be read"
@@ -353,6 +353,9 @@ func (c *candidate) load() (k Skill, why string) {
 	defer func() { _ = root.Close() }()
 	k = Skill{Name: c.name, at: c.place}
 	for _, f := range c.files {
+		if mainOnly && f.path != Main {
+			continue
+		}
 		content, err := readFile(root, f.path, f.info.Size())
 		if err != nil {
 			return k, quoted(f.path) + " cannot be read, or is just being written"

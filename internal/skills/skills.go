@@ -177,6 +177,7 @@ type Loader struct {
 	mu      sync.Mutex
 	seen    string // what the set was made of
 	set     *Set
+	atStart []string
 	watched []func(*Set)
 }
 
@@ -197,13 +198,27 @@ func (l *Loader) Watch(changed func(*Set)) {
 	}
 }
 
+// AtStart lists the names of the skills that there are at its first call, or Now's. Of the files it reads each SKILL.md alone.
+func (l *Loader) AtStart() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.atStart == nil {
+		set := l.set
+		if set == nil {
+			set = l.scan().load(true)
+		}
+		l.atStart = set.Names()
+	}
+	return l.atStart
+}
+
 // Now returns the skills as they are. It looks at names, sizes and times, and reads files only where one of those has changed.
 func (l *Loader) Now() *Set {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	found := l.scan()
 	if seen := found.mark(); l.set == nil || seen != l.seen {
-		set := found.load()
+		set := found.load(false)
 		for i := range set.Skills {
 			set.Skills[i].forget = func() { l.forget(set) }
 		}

@@ -333,6 +333,9 @@ func TestWhatChangesIsSeenAtTheNextLook(t *testing.T) {
 	l, log := loader(dir), &locked.Buffer{}
 	l.log = slog.New(slog.NewTextHandler(log, nil))
 	changes := 0
+	if names := l.AtStart(); !slices.Equal(names, []string{"a"}) {
+		t.Errorf("at the start there are %q", names)
+	}
 	first := l.Now()
 	l.Watch(func(*Set) { changes++ })
 	if l.Now() != first || changes != 1 {
