@@ -216,6 +216,7 @@ func (p *spares) grow(sp *spare, language Language) error {
 	if err != nil {
 		return err
 	}
+	p.config.Logger.Debug("container kept ready", "place", sp.id, "language", language)
 	go func() {
 		<-k.dead
 		p.lose(sp)

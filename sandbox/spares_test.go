@@ -253,6 +253,8 @@ func TestSparesThatWaitCanBeDropped(t *testing.T) {
 func TestASweepRemovesSpares(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, m *Manager, config Config, id string){
 		"of a server that was killed": func(_ *testing.T, m *Manager, _ Config, _ string) {
+			m.config.spares.mu.Lock()
+			defer m.config.spares.mu.Unlock()
 			for _, sp := range m.config.spares.ready {
 				sp.lock.Release()
 			}

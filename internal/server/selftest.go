@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -46,8 +49,8 @@ func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs [
 	}
 	defer func() { _ = way.Close() }()
 	config.WayOut = way
-	if len(config.Kernels) == 0 {
-		return report, UsageError{Err: errors.New("all languages are switched off, so there is nothing to attack")}
+	if !slices.ContainsFunc(slices.Collect(maps.Keys(config.Kernels)), func(l sandbox.Language) bool { return attacks.Speaks(string(l)) }) {
+		return report, UsageError{Err: errors.New("all languages that attacks are written in are switched off, so there is nothing to attack")}
 	}
 	standard := make(map[sandbox.Language]bool)
 	for language, kernel := range config.Kernels {

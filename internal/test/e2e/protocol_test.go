@@ -113,7 +113,7 @@ func TestResourcesTellOfTheEnvironments(t *testing.T) {
 		}
 	}
 	decode(t, json.RawMessage(read("sandbox://environments")), &env)
-	if len(env.Environments) != 2 || env.Environments[0].Packages["numpy"] == "" || env.Environments[1].Packages["typescript"] == "" {
+	if len(env.Environments) != 3 || env.Environments[0].Packages["numpy"] == "" || env.Environments[1].Packages["typescript"] == "" {
 		t.Errorf("environments: %s", sprint(env))
 	}
 	if usage := read("sandbox://usage"); !strings.Contains(usage, "run_python_code") {

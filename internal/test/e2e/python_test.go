@@ -22,7 +22,7 @@ func TestARunThatStumblesIsToldWhatWorks(t *testing.T) {
 		{code: "1 / 0", status: "failed", absent: []string{"Hint:"}},
 	})
 	play(t, s, javascript, []step{
-		{code: "await fetch('https://example.com/')", status: "failed", text: []string{"\nHint: Code has no network here (--network none); upload_file with url"}},
+		{code: "await fetch('https://example.com/')", status: "failed", text: []string{"\nHint: Code has no network here (--network none); the user can allow HTTP(S): --network allowlist --allow-domain example.com"}},
 		{code: "require('left-pad')", status: "failed", text: []string{"\nHint: left-pad is not installed"}},
 	})
 }

@@ -66,7 +66,7 @@ func TestSessionInfo(t *testing.T) {
 	for _, k := range got.Kernels {
 		states[k.Language] = k.State
 	}
-	if len(states) != 2 || states["javascript"] != "not started" || states["python"] == "not started" || states["python"] == "" {
+	if len(states) != 3 || states["bash"] != "not started" || states["javascript"] != "not started" || states["python"] == "not started" || states["python"] == "" {
 		t.Errorf("kernels: %v", states)
 	}
 	if named := s.sessionInfo(id); named.SessionID != id {

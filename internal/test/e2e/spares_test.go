@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// keptReady waits until a container is kept ready that is none of others, and returns the id that it goes by.
-func keptReady(t *testing.T, stateDir string, others ...string) (id string) {
+// keptReady waits until a server keeps a container ready that is none of others, and returns the id that it goes by.
+func keptReady(t *testing.T, s *server, stateDir string, others ...string) (id string) {
 	t.Helper()
 	eventually(t, "a container is kept ready", func() (bool, string) {
 		ids := slices.DeleteFunc(lockedSessions(stateDir), func(id string) bool {
-			return !strings.HasPrefix(id, "spare-") || slices.Contains(others, id) || len(mustHold(t, []string{id}).Containers) == 0
+			return !strings.HasPrefix(id, "spare-") || slices.Contains(others, id) || !strings.Contains(s.stderr.String(), `msg="container kept ready" place=`+id)
 		})
 		if len(ids) > 0 {
 			id = ids[0]
@@ -30,7 +30,7 @@ func TestANewSessionIsThereAtOnce(t *testing.T) {
 	with := setup{stateDir: dir, env: []string{"SANDBOX_SPARES=1"}}
 	first := start(t, with)
 	first.py("1")
-	one := keptReady(t, dir)
+	one := keptReady(t, first, dir)
 	isAt := func(session, place string) {
 		t.Helper()
 		if slices.Contains(lockedSessions(dir), place) || !mustHold(t, []string{session}).empty() || len(mustHold(t, []string{place}).Containers) != 1 {
@@ -39,7 +39,7 @@ func TestANewSessionIsThereAtOnce(t *testing.T) {
 	}
 	first.complete(python, object{"session_id": mine, "code": "x = 41"})
 	isAt(mine, one)
-	two := keptReady(t, dir, one)
+	two := keptReady(t, first, dir, one)
 	first.end()
 	second := start(t, with)
 	if got := second.complete(python, object{"session_id": mine, "code": "x + 1"}).Meta.Run.value(); got != "42" {
@@ -47,7 +47,7 @@ func TestANewSessionIsThereAtOnce(t *testing.T) {
 	}
 	second.complete(python, object{"session_id": later, "code": "1"})
 	isAt(later, two)
-	three := keptReady(t, dir, one, two)
+	three := keptReady(t, second, dir, one, two)
 	for _, id := range []string{mine, later} {
 		second.call("close_session", object{"session_id": id})
 	}
