@@ -657,6 +657,51 @@ func TestHostileAnswersOverHTTP(t *testing.T) {
 	}
 }
 
+func TestLongAnswersOverHTTPWaitForRoom(t *testing.T) {
+	sent, goOn := make(chan struct{}), make(chan struct{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Name string }
+		}
+		_ = json.NewDecoder(r.Body).Decode(&m)
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case m.Method == "initialize":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"1"}}}`, m.ID)
+		case m.ID == nil:
+			w.WriteHeader(http.StatusAccepted)
+		case m.Method == "tools/list":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"halts","annotations":{"readOnlyHint":true}},{"name":"long","annotations":{"readOnlyHint":true}}]}}`, m.ID)
+		default:
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[]},"more":"%s`, m.ID, strings.Repeat("x", 2<<20))
+			if m.Params.Name == "halts" {
+				fmt.Fprint(w, strings.Repeat("x", 16<<20)) // more than the kernel keeps: it is being read
+				close(sent)
+				<-goOn
+			}
+			fmt.Fprint(w, `"}`)
+		}
+	}))
+	defer web.Close()
+	f := start(t, "", func(o *upstream.Options) {
+		o.AnswerBytes = 128 << 20 // one that is read may hold more than there is room for
+		o.Definitions = []upstream.Definition{{Name: "it", URL: web.URL}}
+	})
+	var first sync.WaitGroup
+	first.Go(func() { f.want(f.call("halts", `{}`), "") })
+	<-sent
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	if r := f.ask(ctx, http.MethodPost, "call", `{"server":"it","tool":"long"}`); r.raw != "" {
+		t.Errorf("one more came: %.300s", r.raw)
+	}
+	close(goOn)
+	first.Wait()
+	f.want(f.call("long", `{}`), "")
+}
+
 // A key in an address is not in the log.
 func TestAnAddressIsNotLogged(t *testing.T) {
 	f := start(t, "", func(o *upstream.Options) {
