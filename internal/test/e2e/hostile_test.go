@@ -19,7 +19,7 @@ watcher = subprocess.Popen([sys.executable, '-c', '''
 import os
 old, seen, open_ = set(os.listdir("/proc")), set(), set()
 print("watching", flush=True)
-while not os.path.exists("/mnt/data/enough"):
+while not (seen and os.path.exists("/mnt/data/enough")):
     for pid in os.listdir("/proc"):
         if not pid.isdigit() or pid in old: continue
         try: os.listdir(f"/proc/{pid}/fd"); reached = True
