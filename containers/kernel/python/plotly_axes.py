@@ -75,15 +75,13 @@ def numbers(data):
         return np.array(data, float)
     except (TypeError, ValueError):  # there are texts among them
         pass
-    return np.array([np.nan if value is None or isinstance(value, str) and not is_float(value) else float(value) for value in data], float)
+    return np.array([np.nan if value is None else number_of(value) if isinstance(value, str) else float(value) for value in data], float)
 
 
-def is_float(text):
-    try:
-        float(text)
-        return True
-    except ValueError:
-        return False
+def number_of(text):
+    """The number that a text is for plotly, as $1,000 and 5%, or NaN."""
+    text = re.sub(r"""^['"%,$#\s]+|[, ]|['"%,$#\s]+$""", "", text)
+    return float(text) if re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.A) else np.nan
 
 
 def days(data):
@@ -140,6 +138,8 @@ class Axis:
             return None
         if all(map(is_number, some)):
             return "linear"
+        if self.layout.get("autotypenumbers") != "strict" and all(is_number(value) or isinstance(value, str) and number_of(value) == number_of(value) for value in some):
+            return "linear"
         if sum(isinstance(value, str) and bool(DATE.fullmatch(value)) and len(value) >= 7 for value in some) > len(some) / 2:
             return "date"
         return "category"
@@ -158,17 +158,24 @@ class Axis:
             return float(value)
         return float(self.numbers([value])[0])
 
-    def sort(self, totals):
-        """Puts categories into the order that is asked for. totals are what the bars of each come to."""
+    def sort(self, totals, others):
+        """Puts categories into the order that is asked for. totals are what the bars of each come to, others are axes with the same categories."""
         order = self.layout.get("categoryorder") or "trace"
-        if self.kind != "category" or order in ("trace", "array"):
+        if self.kind != "category":
+            return
+        if any((other.layout.get("categoryorder") or "trace") != order for other in others):
+            raise Undrawn("charts that share categories in different orders")
+        if order in ("trace", "array"):
             return
         what, _, direction = order.rpartition(" ")
         if what not in ("category", "total", "sum"):
             raise Undrawn("the order of categories %r" % str(order)[:30])
+        if what != "category" and others:
+            raise Undrawn("charts that share categories in the order %r" % order)
         key = (lambda name: name) if what == "category" else lambda name: totals.get(name, 0)
         names = sorted(self.categories, key=key, reverse=direction == "descending")
-        self.categories = {name: at for at, name in enumerate(names)}
+        self.categories.clear()  # others may share it
+        self.categories.update((name, at) for at, name in enumerate(names))
 
     def finish(self, axes):
         """Gives matplotlib's axis what the layout says of it."""
@@ -188,11 +195,9 @@ class Axis:
             axes.xaxis_date() if self.letter == "x" else axes.yaxis_date()
             on.set_major_formatter(dates.ConciseDateFormatter(on.get_major_locator()))
         given = layout.get("range")
-        if given is not None and len(values(given)) == 2 and None not in list(values(given)):
-            if self.kind == "log":
-                limit(*(10 ** float(value) for value in values(given)))
-            else:
-                limit(*map(self.one, values(given)))
+        ends = [] if given is None else [value if value is None else 10 ** float(value) if self.kind == "log" else self.one(value) for value in values(given)]
+        if len(ends) == 2 and ends != [None, None]:
+            limit(*ends)  # None leaves an end where the data is
         elif layout.get("rangemode") == "tozero" and self.kind == "linear":
             low, high = axes.get_xlim() if self.letter == "x" else axes.get_ylim()
             limit(min(low, 0), max(high, 0))

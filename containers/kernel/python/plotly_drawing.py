@@ -54,10 +54,11 @@ class Drawing:
         self.defaults = template.get("layout") or {}
         self.layout = merged(self.defaults, {key: value for key, value in given.items() if key != "template"})
         self.colorway = self.layout.get("colorway") or COLORS
-        self.traces = []
+        self.traces, hidden = [], 0
         defaults = template.get("data") or {}
         for at, trace in enumerate(figure.get("data") or []):
             if trace.get("visible") not in (None, True):
+                hidden += trace["visible"] == "legendonly"
                 continue
             kind = trace.get("type") or "scatter"
             if kind not in CARTESIAN and kind != "pie":
@@ -71,6 +72,8 @@ class Drawing:
             self.traces.append(trace)
         if not 0 < len(self.traces) <= MOST_TRACES:
             raise Undrawn("a figure of %d traces" % len(self.traces))
+        if hidden:
+            self.notes.append("%d of its traces %s hidden (legendonly)" % (hidden, "is" if hidden == 1 else "are"))
         if figure.get("frames"):
             self.notes.append("it is the first state of an animation")
         elif self.layout.get("updatemenus") or self.layout.get("sliders"):
@@ -141,10 +144,16 @@ class Drawing:
                     trace[name] = float(start) + float(step) * np.arange(length)
 
     def _make_axes(self, traces):
+        tables = {}  # of categories: one for all the axes that match
+
         def axis(name, of):
             if name not in self.axes:
                 letter = name[0] + "axis"
-                self.axes[name] = Axis(name, merged(self.defaults.get(letter) or {}, self.layout.get(letter + name[1:]) or {}), of)
+                layout = merged(self.defaults.get(letter) or {}, self.layout.get(letter + name[1:]) or {})
+                made = self.axes[name] = Axis(name, merged({"autotypenumbers": self.layout.get("autotypenumbers")}, layout), of)
+                for category in made.categories:
+                    tables.setdefault(self._root(made), {}).setdefault(category, len(tables[self._root(made)]))
+                made.categories = tables.setdefault(self._root(made), {})
             return self.axes[name]
 
         for trace in traces:
@@ -168,9 +177,17 @@ class Drawing:
                     if place == place:
                         sums[names[int(place)]] = sums.get(names[int(place)], 0) + amount
         for name, one in self.axes.items():
-            one.sort(totals.get(name, {}))
+            one.sort(totals.get(name, {}), [other for other in self.axes.values() if other is not one and other.categories is one.categories])
         for trace in traces:
             self._pair(trace["xaxis"], trace["yaxis"])
+
+    def _root(self, axis):
+        """What axes that match have in common: the first one's name, and the kind, without which they do not match."""
+        name, seen = axis.name, []
+        while name not in seen:
+            seen.append(name)
+            name = (self.layout.get(name[0] + "axis" + name[1:]) or {}).get("matches") or name
+        return min(seen) if name != seen[-1] else name, axis.kind
 
     def _pair(self, x, y):
         """matplotlib's axes for two of plotly's."""
@@ -189,10 +206,9 @@ class Drawing:
         else:
             (left, right), (low, high) = (layout.get("domain") or (0, 1) for layout in layouts)
             shared = {}
-            for at, (name, layout) in enumerate(zip((x, y), layouts)):
+            for at, name in enumerate((x, y)):
                 for pair, other in self.pairs.items():
-                    root = self.axes[pair[at]].layout.get("matches") or pair[at]
-                    if root == (layout.get("matches") or name):
+                    if name in self.axes and self._root(self.axes[pair[at]]) == self._root(self.axes[name]):
                         shared.setdefault("sharey" if at else "sharex", other)
             axes = self.figure.add_axes(self._rectangle(left, right, low, high), **shared)
             axes.set_facecolor(color_of(self.layout.get("plot_bgcolor", "white")))
@@ -453,10 +469,10 @@ class Drawing:
                 width = width / 86_400_000
             if mode == "group":
                 place = place + size * (slots.index(t.get("offsetgroup") or id(t)) - (len(slots) - 1) / 2)
-            elif mode in ("stack", "relative"):
+            elif mode in ("stack", "relative") and t.get("base") is None:
                 for at in range(count):
                     if np.isfinite(place[at]) and np.isfinite(amount[at]):
-                        end = ends[amount[at] >= 0]
+                        end = ends[mode == "stack" or amount[at] >= 0]
                         base[at] += end.get(place[at], 0)
                         end[place[at]] = end.get(place[at], 0) + amount[at]
             marker = t.get("marker") or {}
@@ -552,9 +568,15 @@ class Drawing:
             drawn["cmedians"].set_color(color)
         else:
             line = {"color": color, "linewidth": 1.5}
-            axes.boxplot(
-                parts, positions=positions, widths=size, vert=trace["along"] == "x", patch_artist=True, manage_ticks=False,
-                notch=bool(trace.get("notched")), showmeans=bool(trace.get("boxmean")), meanline=True, showfliers=trace.get("boxpoints") is not False,
+            for key, shown in (("sizemode", "quartiles"), ("boxmean", True), ("quartilemethod", "linear")):
+                if trace.get(key) not in (None, False, shown) and trace[key] not in ("inclusive", "exclusive"):
+                    raise Undrawn("a box with the %s %r" % (key, str(trace[key])[:30]))
+            if trace.get("boxpoints") == "all":
+                self.notes.append("the points beside the boxes of %s are left out, but for outliers" % trace["label"].replace("\\$", "$"))
+            axes.bxp(
+                [box_of(np.sort(part), trace.get("quartilemethod"), trace.get("boxpoints")) for part in parts],
+                positions=positions, widths=size, vert=trace["along"] == "x", patch_artist=True, manage_ticks=False,
+                shownotches=bool(trace.get("notched")), showmeans=bool(trace.get("boxmean")), meanline=True, showfliers=trace.get("boxpoints") is not False,
                 boxprops={"facecolor": (*color[:3], 0.5), "edgecolor": color}, whiskerprops=line, capprops=line, medianprops=line,
                 meanprops={"color": color, "linestyle": ":"}, flierprops={"marker": "o", "markersize": 4, "markerfacecolor": color, "markeredgecolor": "none"},
             )  # fmt: skip
@@ -625,8 +647,9 @@ class Drawing:
         )  # fmt: skip
         axes.set_title(plain(trace.get("title")), fontsize="medium")
         if trace.get("showlegend") is not False:
-            there = {label for label, _, _ in self.legend}
-            self.legend += [(plain(label), wedge, True) for label, wedge in zip(order, wedges) if plain(label) not in there]
+            there = self.__dict__.setdefault("parts", set())  # of this and other pies that are in the legend
+            self.legend += [(plain(label), wedge, True) for label, wedge in zip(order, wedges) if label not in there]
+            there.update(order)
 
     # -- what belongs to the whole
 
@@ -638,13 +661,11 @@ class Drawing:
         shown = self.layout.get("showlegend")
         wanted = shown if shown is not None else len(self.legend) > 1 or any(explicit for *_, explicit in self.legend)
         if wanted and self.legend:
-            entries = dict((label, handle) for label, handle, _ in reversed(self.legend))
-            labels = list(dict.fromkeys(label for label, *_ in self.legend))
-            handles = [entries[label] for label in labels[:MOST_LEGEND]]
-            names = [label[:40] for label in labels[:MOST_LEGEND]]
-            if len(labels) > MOST_LEGEND:
+            handles = [handle for _, handle, _ in self.legend[:MOST_LEGEND]]
+            names = [label[:40] for label, *_ in self.legend[:MOST_LEGEND]]
+            if len(self.legend) > MOST_LEGEND:
                 handles.append(Patch(alpha=0))
-                names.append("… and %d more" % (len(labels) - MOST_LEGEND))
+                names.append("… and %d more" % (len(self.legend) - MOST_LEGEND))
             twins = sum(bool(axis.layout.get("overlaying")) for axis in self.axes.values())
             place = (0.93 + 0.12 * self.scales + 0.06 * bool(twins), self.area[1] + self.area[3])
             self.figure.legend(handles, names, title=plain((self.layout.get("legend") or {}).get("title")) or None, loc="upper left", bbox_to_anchor=place, frameon=False)
@@ -719,6 +740,21 @@ class Drawing:
             self.figure.axes[0].annotate(
                 plain(note["text"]), (x, y), (shift[0], -shift[1]), textcoords="offset points", ha="center", va="center", arrowprops={"arrowstyle": "->"}, **style
             )
+
+
+def box_of(data, method, points):
+    """What a box shows of sorted data, by plotly's rules."""
+    low, median, high = np.quantile(data, (0.25, 0.5, 0.75), method="hazen")
+    if method in ("inclusive", "exclusive") and len(data) > 1:
+        half = (len(data) + (method == "inclusive")) // 2
+        low, high = np.median(data[:half]), np.median(data[-half:])
+    inner = data if points is False else data[(data >= low - 1.5 * (high - low)) & (data <= high + 1.5 * (high - low))]
+    ends = (min(low, inner[0]), max(high, inner[-1])) if len(inner) else (low, high)
+    notch = 1.57 * (high - low) / len(data) ** 0.5
+    return {
+        "q1": low, "med": median, "q3": high, "mean": data.mean(), "cilo": median - notch, "cihi": median + notch,
+        "whislo": ends[0], "whishi": ends[1], "fliers": data[(data < ends[0]) | (data > ends[1])],
+    }  # fmt: skip
 
 
 def picked(data, chosen, count):

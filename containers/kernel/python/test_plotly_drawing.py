@@ -55,7 +55,7 @@ class Drawings(unittest.TestCase):
         first, second = {"type": "bar", "x": ["a", "b"], "y": [1, 2]}, {"type": "bar", "x": ["b", "a"], "y": [3, -4]}
         for layout, expected in (
             ({}, [(-0.2, 0.4, 0, 1), (0.8, 0.4, 0, 2), (1.2, 0.4, 0, 3), (0.2, 0.4, 0, -4)]),
-            ({"barmode": "stack"}, [(0, 0.8, 0, 1), (1, 0.8, 0, 2), (1, 0.8, 2, 3), (0, 0.8, 0, -4)]),
+            ({"barmode": "stack"}, [(0, 0.8, 0, 1), (1, 0.8, 0, 2), (1, 0.8, 2, 3), (0, 0.8, 1, -4)]),
             ({"barmode": "relative", "bargap": 0}, [(0, 1, 0, 1), (1, 1, 0, 2), (1, 1, 2, 3), (0, 1, 0, -4)]),
             ({"barmode": "overlay"}, [(0, 0.8, 0, 1), (1, 0.8, 0, 2), (1, 0.8, 0, 3), (0, 0.8, 0, -4)]),
             ({"barmode": "overlay", "xaxis": {"categoryorder": "total descending"}}, [(1, 0.8, 0, 1), (0, 0.8, 0, 2), (0, 0.8, 0, 3), (1, 0.8, 0, -4)]),
@@ -64,6 +64,8 @@ class Drawings(unittest.TestCase):
                 (axes,) = drawn(first, second, **layout).figure.axes
                 self.assertEqual(bars(axes), expected)
         self.assertEqual(ticks(axes.xaxis), ["b", "a"])
+        (axes,) = drawn(first, {**first, "base": [5, 6]}, first, barmode="stack").figure.axes
+        self.assertEqual([bar[2] for bar in bars(axes)], [0, 0, 5, 6, 1, 2])
         (axes,) = drawn({"type": "bar", "orientation": "h", "y": ["a", "b"], "x": [1, 2], "text": ["one", "two"]}).figure.axes
         self.assertEqual([(p.get_width(), round(p.get_height(), 6)) for p in axes.patches], [(1, 0.8), (2, 0.8)])
         self.assertEqual((ticks(axes.yaxis), [text.get_text() for text in axes.texts]), (["a", "b"], ["one", "two"]))
@@ -89,6 +91,23 @@ class Drawings(unittest.TestCase):
                 medians = [line.get_ydata()[0] for line in axes.lines if len(set(line.get_ydata())) == 1 and line.get_ydata()[0] in (3, 6)]
                 self.assertEqual(medians, [3, 6])
 
+    def test_quartiles_and_whiskers(self):
+        ends = lambda axes: sorted({float(n) for line in axes.lines if line.get_linestyle() == "-" for n in line.get_ydata()})  # noqa: E731
+        for trace, box, lines, outliers in (
+            ({"y": [1, 2, 3, 4, 5]}, (1.75, 4.25), [1, 1.75, 3, 4.25, 5], []),
+            ({"y": [1, 2, 3, 4, 5], "quartilemethod": "inclusive"}, (2, 4), [1, 2, 3, 4, 5], []),
+            ({"y": [1, 2, 3, 4, 5], "quartilemethod": "exclusive"}, (1.5, 4.5), [1, 1.5, 3, 4.5, 5], []),
+            ({"y": [5, 1, 3, 4, 2, 30]}, (2, 5), [1, 2, 3.5, 5], [30]),
+            ({"y": [5, 1, 3, 4, 2, 30], "boxpoints": False}, (2, 5), [1, 2, 3.5, 5, 30], []),
+            ({"y": [7]}, (7, 7), [7], []),
+        ):
+            with self.subTest(trace):
+                (axes,) = drawn({"type": "box", **trace}).figure.axes
+                heights = axes.patches[0].get_path().vertices[:, 1]
+                self.assertEqual(((heights.min(), heights.max()), ends(axes)), (box, lines))
+                self.assertEqual([float(n) for line in axes.lines if line.get_marker() == "o" for n in line.get_ydata()], outliers)
+        self.assertEqual(drawn({"type": "box", "y": [1, 2], "name": "A", "boxpoints": "all"}).notes, ["the points beside the boxes of A are left out, but for outliers"])
+
     def test_heat_maps(self):
         trace = {"type": "heatmap", "z": [[1, 2], [3, None]], "x": ["a", "b"], "colorscale": [[0, "#000"], [1, "#fff"]], "texttemplate": "%{z}"}
         drawing = drawn(trace, yaxis={"autorange": "reversed"})
@@ -109,6 +128,9 @@ class Drawings(unittest.TestCase):
             (["2024-01-01", "2024-01-03 12:00"], {}, [19723, 19725.5], None),
             (["2024-01-01T00:00:00Z", "2024-01-02T00:00:00+00:00"], {}, [19723, 19724], None),
             (["x", "y"], {"categoryarray": ["y", "x"]}, [1, 0], ["y", "x"]),
+            (["1", "$1,000"], {}, [1, 1000], None),
+            (["10", "2"], {"autotypenumbers": "strict"}, [0, 1], ["10", "2"]),
+            (["1_0", "inf"], {}, [0, 1], ["1_0", "inf"]),
             (["1", "2"], {"type": "linear", "tickvals": [1, 2], "ticktext": ["one", "two"]}, [1, 2], ["one", "two"]),
             ([0, 1], {"tickvals": None, "tickformat": ".0%", "range": [0, 1], "dtick": 1}, [0, 1], ["0%", "20%", "40%", "60%", "80%", "100%"]),
             ([0, 50_000_000], {"range": [0, 5e7]}, [0, 5e7], ["0", "10M", "20M", "30M", "40M", "50M"]),
@@ -119,6 +141,37 @@ class Drawings(unittest.TestCase):
                 self.assertEqual(axes.lines[0].get_xdata().tolist(), numbers)
                 shown = [t.get_text().replace("\u2212", "-") for t in axes.xaxis.get_ticklabels() if axes.get_xlim()[0] <= t.get_position()[0] <= axes.get_xlim()[1]]
                 self.assertEqual(shown if labels else None, labels)
+
+    def test_templates_say_whether_texts_are_numbers(self):
+        for template, numbers in (({}, [1, 10, 2]), ({"layout": {"autotypenumbers": "strict"}}, [0, 1, 2])):
+            (axes,) = drawn({"x": ["1", "10", "2"], "y": [1, 2, 3], "mode": "lines"}, template=template).figure.axes
+            self.assertEqual(axes.lines[0].get_xdata().tolist(), numbers)
+
+    def test_ranges_with_one_end(self):
+        for given, shown in (([5, None], (5, 20.5)), ([None, 30], (9.5, 30)), ([None, None], (9.5, 20.5)), ([20, 5], (20, 5))):
+            (axes,) = drawn({"y": [10, 20], "mode": "lines"}, yaxis={"range": given}).figure.axes
+            self.assertEqual(axes.get_ylim(), shown)
+
+    def test_charts_that_share_categories(self):
+        traces = {"type": "bar", "x": ["a"], "y": [1]}, {"type": "bar", "x": ["b", "a"], "y": [2, 3], "xaxis": "x2", "yaxis": "y2"}
+        for order, there, labels in ((None, [0, 1, 0], ["a", "b"]), ("category descending", [1, 0, 1], ["b", "a"])):
+            left, right = drawn(
+                *traces, xaxis={"domain": [0, 0.4], "categoryorder": order}, xaxis2={"domain": [0.6, 1], "matches": "x", "categoryorder": order}, yaxis2={"anchor": "x2"}
+            ).figure.axes
+            self.assertEqual([round(bar[0]) for bar in bars(left) + bars(right)], there)
+            self.assertEqual((ticks(left.xaxis), ticks(right.xaxis)), (labels, labels))
+        left, right = drawn({**traces[0], "x": [5]}, traces[1], xaxis2={"matches": "x"}).figure.axes
+        self.assertEqual((left.get_xlim()[0] > 4, ticks(right.xaxis)), (True, ["b", "a"]), "axes of different kinds do not match")
+        for orders in (("trace", "category ascending"), ("total descending", "total descending")):
+            with self.subTest(orders), self.assertRaisesRegex(plotly_drawing.Undrawn, "share categories"):
+                drawn(*traces, xaxis={"categoryorder": orders[0]}, xaxis2={"matches": "x", "categoryorder": orders[1]})
+
+    def test_hidden_traces_and_legends(self):
+        line = {"y": [1, 2], "mode": "lines"}
+        drawing = drawn({**line, "name": "A", "line": {"color": "red"}}, {**line, "name": "A", "line": {"color": "blue"}}, {**line, "visible": "legendonly"}, {**line, "visible": False})
+        self.assertEqual(drawing.notes, ["1 of its traces is hidden (legendonly)"])
+        handles = drawing.figure.legends[0].legend_handles
+        self.assertEqual((legend(drawing), [handle.get_color() for handle in handles]), (["A", "A"], [(1, 0, 0, 1), (0, 0, 1, 1)]))
 
     def test_several_charts(self):
         drawing = drawn(
@@ -164,6 +217,7 @@ class Drawings(unittest.TestCase):
             ({"data": [{"y": [1]}], "layout": {"shapes": [{}] * 201}}, "201 shapes"),
             ({"data": [{"type": "bar", "y": [1]}], "layout": {"barnorm": "percent"}}, "shares"),
             ({"data": [{"type": "box", "q1": [1]}]}, "q1"),
+            ({"data": [{"type": "box", "y": [1], "boxmean": "sd"}]}, "boxmean"),
         ):
             with self.subTest(name), self.assertRaisesRegex(plotly_drawing.Undrawn, name):
                 plotly_drawing.draw(figure)
