@@ -88,10 +88,12 @@ class TestFiles(unittest.TestCase):
     def test_what_a_dead_process_left_is_removed(self):
         ended = subprocess.Popen(["true"])
         ended.wait()
-        for owner in (ended.pid, os.getpid()):
-            os.mkdir(".query-files-%d-x" % owner)
+        here = sandbox_files._container()
+        live = [".query-files-python-%s-%d-x" % (here, os.getpid()), ".query-files-javascript-%s-%d-x" % (here, ended.pid)]
+        for name in live + [".query-files-python-%s-%d-x" % (here, ended.pid), ".query-files-python-x%s-%d-x" % (here, os.getpid()), ".query-files-python-"]:
+            os.mkdir(name)
         os.rmdir(sandbox_files._folder())
-        self.assertEqual(os.listdir("."), [".query-files-%d-x" % os.getpid()])
+        self.assertEqual(sorted(os.listdir(".")), sorted(live))
 
 
 class TestLimits(unittest.TestCase):

@@ -9,7 +9,7 @@ const { createRequire } = require('node:module');
 const FILES = 'files'; // the connection that is none
 
 const DATA = '/mnt/data';
-const FOLDER = '.query-files-'; // followed by the process
+const FOLDER = '.query-files-javascript-'; // followed by the container and the process
 const SHARE = 0.6; // of the container's memory that DuckDB may take
 const TOKEN = /--[^\n]*|\/\*[^]*?\*\/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S/g;
 const NAME = /\.(?:csv|tsv|txt|parquet|json|jsonl|ndjson)(?:\.(?:gz|zst))?$/i;
@@ -73,12 +73,13 @@ function load() {
 /** folder is a hidden one for what does not fit into memory. Those of processes that have ended are removed. */
 function folder() {
   const base = fs.existsSync(DATA) ? DATA : os.tmpdir(); // /tmp is small
+  const here = fs.readFileSync('/proc/1/stat', 'utf8').split(')').at(-1).trim().split(' ')[19]; // when process 1 began
   for (const name of fs.readdirSync(base)) {
     if (!name.startsWith(FOLDER)) continue;
-    const owner = name.slice(FOLDER.length).split('-')[0];
-    if (!fs.existsSync(`/proc/${owner}`)) fs.rmSync(path.join(base, name), { recursive: true, force: true });
+    const [container, owner] = name.slice(FOLDER.length).split('-');
+    if (container !== here || !fs.existsSync(`/proc/${owner}`)) fs.rmSync(path.join(base, name), { recursive: true, force: true });
   }
-  return fs.mkdtempSync(path.join(base, `${FOLDER}${process.pid}-`));
+  return fs.mkdtempSync(path.join(base, `${FOLDER}${here}-${process.pid}-`));
 }
 
 function read(file) {

@@ -15,7 +15,7 @@ from sandbox import SQLError, _plain
 FILES = "files"  # the connection that is none
 
 _DATA = "/mnt/data"
-_FOLDER = ".query-files-"  # followed by the process
+_FOLDER = ".query-files-python-"  # followed by the container and the process
 _SHARE = 0.6  # of the container's memory that DuckDB may take
 _PIECE = 50_000  # rows
 _TOKEN = _re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S""", _re.S)
@@ -103,13 +103,23 @@ def _must_be_there(path):
 
 
 def _folder():
-    """A hidden folder for what does not fit into memory. Those of processes that have ended are removed."""
+    """A hidden folder for what does not fit into memory. Those of processes that have ended are removed.
+
+    Each language has a container of its own, which sees no process of the others.
+    """
     base = _DATA if _os.access(_DATA, _os.W_OK) else _tempfile.gettempdir()  # /tmp is small
+    here = _container()
     for left in _glob.glob(_os.path.join(base, _FOLDER + "*")):
-        owner = left.rsplit(_FOLDER, 1)[1].split("-")[0]
-        if not _os.path.exists("/proc/" + owner):
+        container, owner = (left.rsplit(_FOLDER, 1)[1].split("-") + [""])[:2]
+        if container != here or not _os.path.exists("/proc/" + owner):
             _shutil.rmtree(left, ignore_errors=True)
-    return _tempfile.mkdtemp(prefix="%s%d-" % (_FOLDER, _os.getpid()), dir=base)
+    return _tempfile.mkdtemp(prefix="%s%s-%d-" % (_FOLDER, here, _os.getpid()), dir=base)
+
+
+def _container():
+    """What tells this container from an earlier one: when its process 1 began."""
+    with open("/proc/1/stat") as file:
+        return file.read().rsplit(")", 1)[1].split()[19]
 
 
 def _note(text):
