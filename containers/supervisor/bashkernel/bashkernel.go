@@ -14,7 +14,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -45,7 +47,10 @@ const (
 // Code that breaks out of the loop is at the end of its run.
 var Arguments = []string{"--norc", "--noprofile", "-c", loop, "bash"}
 
-const loop = "while builtin :; do while builtin read -r -u 251 __sandbox_line || builtin exit; do " +
+// A function of builtin's name would take all else with it: the posix mode's unset is one that no function stands in for.
+const loop = "while [[ 1 ]]; do while " +
+	"__sandbox_line=; builtin eval __sandbox_line=1; if [[ ! $__sandbox_line ]]; then POSIXLY_CORRECT=; unset -f builtin; unset -v POSIXLY_CORRECT; builtin shopt -s expand_aliases; builtin shopt -u inherit_errexit; fi; " +
+	"builtin read -r -u 251 __sandbox_line || { if [[ $? == 1 ]]; then builtin kill -9 $$; fi; builtin exit; }; do " +
 	"if [[ $__sandbox_line == run ]]; then __sandbox_status=0; builtin eval \"$__sandbox_code\" </dev/null >&253 2>&254; __sandbox_status=$?; " +
 	"else builtin eval \"$__sandbox_line\"; fi; done; done"
 
@@ -58,11 +63,11 @@ var prelude string
 // The lines to bash, whose own output goes nowhere: what traces and traps say of them is nobody's.
 const (
 	lineFirst = "exec 253>&1 254>&2 >/dev/null 2>&1\n"
-	lineLoad  = "builtin mapfile -d '' -n 1 -t -u 250 __sandbox_code; builtin eval \"$__sandbox_code\"\n"
+	lineLoad  = "builtin mapfile -d '' -n 1 -t -u 250 __sandbox_code || builtin kill -9 $$; builtin eval \"$__sandbox_code\"\n"
 	lineHello = "__sandbox_hello || builtin :\n"
 	lineTake  = "__sandbox_read || builtin :\n"
 	lineRun   = "run\n"
-	lineEnd   = "builtin set +e; __sandbox_end \"$__sandbox_status\" || builtin :\n"
+	lineEnd   = "builtin set +e; __sandbox_end \"$__sandbox_status\" %d || builtin :\n"
 	lineSave  = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
 )
 
@@ -192,14 +197,14 @@ func (k *kernel) answer(m message) error {
 	if k.stopped && m.Type != "interrupt" {
 		// A signal for the run before may come late. It is over by the end of an empty one.
 		k.stopped = false
-		if err := k.do("", lineTake+lineRun+lineEnd, nil); err != nil {
+		if err := k.do("", lineTake+lineRun, nil); err != nil {
 			return err
 		}
 	}
 	switch m.Type {
 	case "init":
 		k.workDir = m.WorkDir
-		if err := k.do(environment(m.Env)+"builtin cd -- "+quote(m.WorkDir)+"\n", lineLoad+lineEnd, nil); err != nil {
+		if err := k.do(environment(m.Env)+"builtin cd -- "+quote(m.WorkDir)+"\n", lineLoad, nil); err != nil {
 			return err
 		}
 		if err := k.noteBase(); err != nil {
@@ -207,7 +212,7 @@ func (k *kernel) answer(m message) error {
 		}
 		return k.send(kernelproc.Report{Type: "hello", PID: 0, Version: k.version, Features: []string{}})
 	case "bind":
-		if err := k.do(environment(m.Env), lineLoad+lineEnd, nil); err != nil {
+		if err := k.do(environment(m.Env), lineLoad, nil); err != nil {
 			return err
 		}
 		return k.noteBase()
@@ -216,7 +221,7 @@ func (k *kernel) answer(m message) error {
 			return nil
 		}
 		code := "exec 253>" + quote(m.Paths[0]) + " 254>" + quote(m.Paths[1]) + "\n"
-		if err := k.do(code, lineLoad+lineEnd, nil); err != nil {
+		if err := k.do(code, lineLoad, nil); err != nil {
 			return err
 		}
 		return k.send(kernelproc.Report{Type: "piped"})
@@ -267,7 +272,7 @@ func (k *kernel) run(m message) error {
 		return err
 	}
 	var end status
-	if err := k.do(m.Code, lineTake+lineRun+lineEnd, &end); err != nil {
+	if err := k.do(m.Code, lineTake+lineRun, &end); err != nil {
 		return err
 	}
 	return k.send(kernelproc.Report{Type: "done", ID: m.ID, Exit: &end.code, GoesOn: k.goesOn(end.jobs)})
@@ -289,7 +294,8 @@ func (k *kernel) do(code, lines string, end *status) error {
 
 // evaluate has bash execute lines that take what was put, and waits for their end, whichever it is.
 func (k *kernel) evaluate(lines string, end *status) error {
-	if _, err := k.control.WriteString(lines); err != nil {
+	number := rand.Uint64() // so that what code writes to the descriptor is not taken for it
+	if _, err := fmt.Fprintf(k.control, lines+lineEnd, number); err != nil {
 		return err
 	}
 	report, _, err := k.report()
@@ -301,7 +307,7 @@ func (k *kernel) evaluate(lines string, end *status) error {
 		kind = "exit"
 	}
 	switch kind {
-	case "end":
+	case fmt.Sprintf("end %d", number):
 		if end != nil {
 			first, jobs, _ := strings.Cut(rest, "\n")
 			end.code, _ = strconv.Atoi(first)

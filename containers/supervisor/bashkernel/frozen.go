@@ -142,7 +142,7 @@ func (k *kernel) wake(m message) error {
 	if err != nil {
 		return k.send(kernelproc.Report{Type: "woken", Why: reason(err)})
 	}
-	if err := k.evaluate(lineLoad+lineEnd, nil); err != nil {
+	if err := k.evaluate(lineLoad, nil); err != nil {
 		return err
 	}
 	return k.send(kernelproc.Report{Type: "woken", Variables: t.Variables, AtMS: t.AtMS, Lost: t.Lost, LostTotal: t.LostTotal})

@@ -3,9 +3,13 @@ builtin shopt -s expand_aliases
 __sandbox_bash=$BASH __sandbox_loop=$BASH_EXECUTION_STRING
 
 # Takes what the descriptor of the code has.
-__sandbox_read() { builtin mapfile -d '' -n 1 -t -u 250 __sandbox_code; }
+__sandbox_read() { builtin mapfile -d '' -n 1 -t -u 250 __sandbox_code || builtin kill -9 $$; }
 
-__sandbox_hello() { builtin printf 'hello\n%s\0' "$BASH_VERSION" >&252; }
+# Without one of the descriptors no later run would be what it says. The largest first: bash keeps what a redirection covers in
+# the next free one above it.
+__sandbox_check() { builtin : >&254 >&253 >&252 <&251 <&250 || builtin kill -9 $$; }
+
+__sandbox_hello() { __sandbox_check; builtin printf 'hello\n%s\0' "$BASH_VERSION" >&252; }
 
 # Runs what the code has set for its end, which may change the status by exit.
 __sandbox_trapped() {
@@ -26,9 +30,11 @@ __sandbox_trapped() {
 
 __sandbox_return() { builtin return "$1"; }
 
+# The number is the run's: a report with another is none.
 __sandbox_end() {
   __sandbox_trapped "$1"
-  { builtin printf 'end\n%s\n' "$__sandbox_status"; builtin jobs -lr; builtin printf '\0'; } >&252
+  __sandbox_check
+  { builtin printf 'end %s\n%s\n' "$2" "$__sandbox_status"; builtin jobs -lr; builtin printf '\0'; } >&252
 }
 
 # Another bash goes on in this process when code ends the shell. Options are written down before they are changed.
@@ -78,6 +84,12 @@ __sandbox_variable() { builtin printf 'v%s\n' "$__sandbox_name"; builtin declare
 trap() {
   { builtin local -; builtin set +x; } 2>/dev/null
   builtin local __sandbox_word __sandbox_own=$#
+  if [[ $1$2 == --- ]]; then builtin shift; fi
+  if [[ $1 == - && $# -gt 2 ]]; then
+    builtin shift
+    for __sandbox_word; do trap - "$__sandbox_word"; done
+    builtin return
+  fi
   for __sandbox_word; do
     case ${__sandbox_word^^} in
     0 | EXIT | SIGEXIT | -P) __sandbox_own=0 ;;
@@ -85,6 +97,12 @@ trap() {
       if [[ $# == 2 && $1 != - ]]; then # else it would come at the end of this function
         builtin printf -v __sandbox_word 'builtin trap -- %q RETURN' "$1"
         builtin trap -- "$__sandbox_word" RETURN
+        builtin return
+      fi
+      ;;
+    ERR | DEBUG)
+      if [[ $# == 1 || $1 == - ]]; then # else the one before would be back at the end of this function
+        builtin trap -- "[[ \${FUNCNAME-} == trap ]] || builtin trap - $__sandbox_word" "$__sandbox_word"
         builtin return
       fi
       ;;
@@ -107,5 +125,5 @@ trap() {
   builtin return "$__sandbox_own"
 }
 builtin trap '__sandbox_exit "$?"' EXIT
-builtin declare -fr __sandbox_read __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_jobs
+builtin declare -fr __sandbox_read __sandbox_check __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_jobs
 builtin declare -r __sandbox_bash __sandbox_loop
