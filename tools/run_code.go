@@ -43,12 +43,12 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			describeMounts(d.Manager.Config().Mounts),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
 			d.toolServers("sandbox.tools"),
-		), "As in a REPL."
+		), "A cell."
 	},
 	sandbox.Bash: func(d *Deps) (string, string) {
 		return sentences(
 			"Run bash in a persistent, isolated session; return output, exit code, new files.",
-			"Directory, variables, functions and background jobs stay.", d.network(),
+			"Directory, variables, functions, jobs, files in /mnt/data stay.", d.network(),
 			describeMounts(d.Manager.Config().Mounts),
 		), "A script."
 	},
