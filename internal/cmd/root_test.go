@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -32,13 +33,17 @@ func TestPrewarmTakesTheNextWord(t *testing.T) {
 }
 
 func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
 		"none":                   {nil, ""},
-		"the command's own name": {[]string{"serve", "--state-dir", "serve"}, "--state-dir=serve"},
-		"a flag of the command":  {[]string{"selftest", "--json", "--state-dir", "there"}, "--state-dir=there"},
+		"the command's own name": {[]string{"serve", "--state-dir", "serve"}, "--state-dir=" + filepath.Join(here, "serve")},
+		"a flag of the command":  {[]string{"selftest", "--json", "--state-dir", "there"}, "--state-dir=" + filepath.Join(here, "there")},
 		"a list in two words":    {[]string{"--prewarm", "python", "--idle-timeout", "90"}, "--idle-timeout=1m30s --prewarm=python"},
 		"what needs a list": {
 			[]string{"--packages=listed", "--packages-allow=pypi:a,npm:b", "--network=allowlist", "--allow-domain=a.example"},
@@ -47,7 +52,7 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 		"credentials": {[]string{"--pypi-index-url=https://user:hunter2@packages.example/"}, "--pypi-index-url=https://xxxxx@packages.example/"},
 		"all kinds": {
 			[]string{"--memory-limit=1.5g", "--cpu-limit", "0.5", "--fetch-urls=false", "--tools=run_js_code", "--log-file", "a b"},
-			"--cpu-limit=0.5 --fetch-urls=false --log-file=a b --memory-limit=1536MiB --tools=run_js_code",
+			"--cpu-limit=0.5 --fetch-urls=false --log-file=" + filepath.Join(here, "a b") + " --memory-limit=1536MiB --tools=run_js_code",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
