@@ -294,7 +294,7 @@ func (k *kernel) do(code, lines string, end *status) error {
 
 // evaluate has bash execute lines that take what was put, and waits for their end, whichever it is.
 func (k *kernel) evaluate(lines string, end *status) error {
-	number := rand.Uint64() // so that what code writes to the descriptor is not taken for it
+	number := rand.Uint64() //nolint:gosec // seeded by the system; so that what code writes to the descriptor is not taken for it
 	if _, err := fmt.Fprintf(k.control, lines+lineEnd, number); err != nil {
 		return err
 	}
