@@ -15,6 +15,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -120,12 +121,7 @@ func (r *resources) registerSkills() {
 			mcp.WithTemplateDescription("A file by its path below "+engine.SkillsDir+", percent-encoded where a URI needs it.")),
 		server.ResourceTemplateHandlerFunc(r.skillFile))
 	r.deps.Skills.Watch(r.updateSkills)
-	hooks := r.server.GetHooks()
-	if hooks == nil {
-		hooks = &server.Hooks{}
-		server.WithHooks(hooks)(r.server)
-	}
-	hooks.AddBeforeListResources(func(context.Context, any, *mcp.ListResourcesRequest) { r.deps.Skills.Now() })
+	rpc.Hooks(r.server).AddBeforeListResources(func(context.Context, any, *mcp.ListResourcesRequest) { r.deps.Skills.Now() })
 	go r.deps.Skills.Now() // nothing waits for it at the start
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
 )
 
 // Method answers a request that mcp-go does not know, by its params, which may be absent. Its result has what the protocol wants of
@@ -55,4 +56,12 @@ func withExtensions(ctx context.Context, c *Call, response mcp.JSONRPCMessage) m
 		return mcp.JSONRPCResponse{JSONRPC: mcp.JSONRPC_VERSION, Result: result}
 	}
 	return e
+}
+
+// Hooks returns a server's hooks, to add to; they are made where it has none. It is not for a server that serves already.
+func Hooks(s *server.MCPServer) *server.Hooks {
+	if s.GetHooks() == nil {
+		server.WithHooks(&server.Hooks{})(s)
+	}
+	return s.GetHooks()
 }

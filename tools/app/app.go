@@ -86,11 +86,7 @@ func Register(s *server.MCPServer, tools ...string) {
 		}
 		return []mcp.ResourceContents{mcp.TextResourceContents{URI: URI, MIMEType: MIMEType, Text: Page, Meta: map[string]any{uiKey: look}}}, nil
 	})
-	hooks := s.GetHooks()
-	if hooks == nil {
-		hooks = &server.Hooks{}
-		server.WithHooks(hooks)(s)
-	}
+	hooks := rpc.Hooks(s)
 	serve := func(can *mcp.ServerCapabilities) {
 		all := map[string]any{extension: map[string]any{}}
 		maps.Copy(all, can.Extensions)

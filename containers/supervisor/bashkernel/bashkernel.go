@@ -60,7 +60,7 @@ var Without = []string{"BASH_ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT"}
 //go:embed prelude.bash
 var prelude string
 
-// The lines to bash, whose own output goes nowhere: what traces and traps say of them is nobody's.
+// The lines to bash, whose own output goes nowhere: what traces and traps print of them is dropped.
 const (
 	lineFirst = "exec 253>&1 254>&2 >/dev/null 2>&1\n"
 	lineLoad  = "builtin mapfile -d '' -n 1 -t -u 250 __sandbox_code || builtin kill -9 $$; builtin eval \"$__sandbox_code\"\n"
@@ -382,7 +382,7 @@ func (k *kernel) hello() error {
 	return nil
 }
 
-// again brings what the bash before has written into the one in its place, and its end to whoever waits for it.
+// again brings what the bash before has written into the one in its place, and reports its end in end.
 func (k *kernel) again(end *status) error {
 	// A second interrupt would end the new bash before it can be told what to do.
 	if err := k.send(kernelproc.Report{Type: "heard"}); err != nil {

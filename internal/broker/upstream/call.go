@@ -22,7 +22,7 @@ import (
 const (
 	// pingTime is what a server that has not answered a call in time has to show that it is alive.
 	pingTime = 5 * time.Second
-	// maxMessage is how much of a server's own error, or of the description of a tool, code is told, in bytes.
+	// maxMessage is how much code gets of a server's own error, or of the description of a tool, in bytes.
 	maxMessage = 4 << 10
 	// searchTime is how long a search waits for servers that do not answer, or are yet to start.
 	searchTime = 15 * time.Second
@@ -346,7 +346,7 @@ type Report struct {
 	Itself  bool     // whether it is this program, and left out
 }
 
-// Reports starts every server and tells what it has.
+// Reports starts every server and returns what it has.
 func (all *Servers) Reports(ctx context.Context) []Report {
 	var reports []Report
 	for _, name := range all.itself {

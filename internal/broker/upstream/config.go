@@ -57,7 +57,7 @@ type definitionFields struct {
 var serverName = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9 _.-]{0,62}[A-Za-z0-9_-])?$`)
 
 // Read reads a file of servers: JSON with comments, with the key mcpServers, or servers as VS Code has it. Variables are
-// looked up for ${NAME}, ${env:NAME} and ${NAME:-default}. An error tells the line or the key, and no value.
+// looked up for ${NAME}, ${env:NAME} and ${NAME:-default}. An error has the line or the key, and no value.
 func Read(file string, lookup func(string) (string, bool)) (Config, error) {
 	text, err := readBounded(file)
 	if err != nil {

@@ -144,7 +144,7 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// fail ends what is under way and is to come, and tells the process by the end of its stdin. The first reason counts.
+// fail ends what is under way and is to come, and closes the stdin of the process. The first reason counts.
 func (p *process) fail(reason error) {
 	p.mu.Lock()
 	if p.err == nil {

@@ -98,7 +98,7 @@ func (s *server) connect(ctx context.Context) (*connection, error) {
 	}
 }
 
-// open makes a connection, whoever waits for it.
+// open makes a connection that all waiting calls share.
 func (s *server) open(opening chan struct{}) {
 	ctx, cancel := context.WithTimeout(s.all.ctx, startTime)
 	defer cancel()
@@ -286,7 +286,7 @@ const (
 	listAge = time.Minute
 )
 
-// tool is one tool of a server's, as code is told of it.
+// tool is one tool of a server's, as code gets it described.
 type tool struct {
 	Name        string          `json:"name"`
 	Attribute   string          `json:"attribute,omitempty"`

@@ -419,19 +419,24 @@ func (r *Renderer) renderFiles(res *sandbox.Result, most int) (list string, list
 		if links == linkedFiles || b.Len()+len(a.Path)+len(stored) > most {
 			stored = ""
 		}
+		kind, link := content.TypeByName(a.Path), ""
+		if listed <= linkedFiles {
+			link = r.link(res.SessionID, a.Path)
+		}
+		if len(link) > linkBytes {
+			link = ""
+		}
 		switch {
 		case !shown[a.Path]:
-			fmt.Fprintf(&b, "%s  %s  %s", a.Path, humanize.Bytes(uint64(a.SizeBytes)), content.TypeByName(a.Path))
-			if link := r.link(res.SessionID, a.Path); link != "" && listed <= linkedFiles && len(link) <= linkBytes {
+			fmt.Fprintf(&b, "%s  %s  %s", a.Path, humanize.Bytes(uint64(a.SizeBytes)), kind)
+			if link != "" {
 				b.WriteString("  " + link)
 			}
 			b.WriteByte('\n')
 		case stored != "":
 			b.WriteString(a.Path + "\n")
-		case strings.HasPrefix(content.TypeByName(a.Path), "text/html"): // its picture is in the answer, and what it does is behind the link alone
-			if link := r.link(res.SessionID, a.Path); link != "" && listed <= linkedFiles && len(link) <= linkBytes {
-				b.WriteString(a.Path + "  " + link + "\n")
-			}
+		case link != "" && strings.HasPrefix(kind, "text/html"): // its picture is in the answer, and what it does is behind the link alone
+			b.WriteString(a.Path + "  " + link + "\n")
 		}
 		if stored != "" {
 			links++
