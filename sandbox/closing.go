@@ -5,6 +5,8 @@ package sandbox
 import (
 	"context"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // close ends everything in the session: runs are cut off, containers removed, and the volume too
@@ -93,6 +95,7 @@ func (s *session) leaveBehind(ctx context.Context) {
 	s.uses.mu.Lock()
 	s.uses.touch()
 	s.uses.mu.Unlock()
+	state.TakeBack(s.config.StateDir, s.id)
 	s.uses.lock.Release()
 }
 

@@ -84,6 +84,12 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 	if run := s.uses.find(entry.RunID); run != nil {
 		return run, nil
 	}
+	// It may have ended in a server that let go of the session then.
+	if found, _ := history.Find(s.folder(), entry.RunID); found != nil {
+		if now := entryOf(found, session); now.over() {
+			return now.run(context.Background(), &m.config, session), nil
+		}
+	}
 	// It ended this very moment, and its end is just being recorded.
 	run := entry.run(context.Background(), &m.config, session)
 	run.finish(lostResult(run, true), nil, nil)

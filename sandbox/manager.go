@@ -33,6 +33,8 @@ type Manager struct {
 	stop    context.CancelFunc
 	working sync.WaitGroup
 	changed func() // may be nil; see Watch
+
+	stopDraining context.CancelFunc // nil: it does not drain; under mu
 }
 
 // NewManager makes a manager that does nothing yet: the engine is used from the first Run on, or
@@ -215,6 +217,16 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 // finishClosing follows beginClosing. Another session of its name opens when it is done.
 func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool) error {
 	err := s.close(ctx, keepFiles)
+	m.forget(s)
+	if err != nil {
+		return fault.New(fault.EngineError, "Nothing else is needed: what is left over is removed later by itself.",
+			"Session %q is closed, but Podman did not remove all of it.", s.id).Because(err)
+	}
+	return nil
+}
+
+// forget forgets a session that has ended, or that goes on elsewhere.
+func (m *Manager) forget(s *session) {
 	if m.config.WayOut != nil {
 		m.config.WayOut.Forget(s.id)
 	}
@@ -226,11 +238,6 @@ func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool)
 	close(s.gone)
 	m.mu.Unlock()
 	m.notifyChanged()
-	if err != nil {
-		return fault.New(fault.EngineError, "Nothing else is needed: what is left over is removed later by itself.",
-			"Session %q is closed, but Podman did not remove all of it.", s.id).Because(err)
-	}
-	return nil
 }
 
 // Close ends the unnamed sessions with their files, and detaches from the named ones, which go on. It

@@ -117,6 +117,9 @@ func (m *Manager) add(id string, from io.Reader) (*session, error) {
 	if m.closed {
 		return nil, errShuttingDown()
 	}
+	if m.stopDraining != nil && (from != nil || m.isNew(id)) {
+		return nil, errDraining()
+	}
 	before := m.sessions[m.resolve(id)]
 	if err := m.room(id, before); err != nil {
 		return nil, err
@@ -148,9 +151,13 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 		}
 	}
 	lock, err := m.config.lockSession(m.ctx, s.id)
+	if errors.Is(err, state.ErrLocked) && m.drains() {
+		return errMoved(s.id)
+	}
 	if err != nil {
 		return err
 	}
+	state.TakeBack(m.config.StateDir, s.id) // what a killed server offered
 	// Where the mark is lost, it is the record that only a named session has.
 	resumed := s.named && (lock.Kept() || !lock.Dropped() && state.LoadRecord(m.config.StateDir, s.id) != nil)
 	if resumed && from != nil {
@@ -244,9 +251,11 @@ const (
 	retryEvery = 50 * time.Millisecond
 )
 
-// lockSession takes the session's lock, and waits for it. The error is a fault.
+// lockSession takes the session's lock, and waits for it: where another server lets it have the session, up to the time of a
+// run there. The error is a fault.
 func (c *Config) lockSession(ctx context.Context, id string) (*state.Lock, error) {
-	for began := time.Now(); ; {
+	began := time.Now()
+	for held := began; ; { // when it was last known that it comes, or begun
 		lock, err := state.Take(c.StateDir, id)
 		switch {
 		case err == nil:
@@ -254,7 +263,10 @@ func (c *Config) lockSession(ctx context.Context, id string) (*state.Lock, error
 		case !errors.Is(err, state.ErrLocked):
 			c.Logger.Warn("session lock", "session", id, "error", err)
 			return nil, errNoState(err)
-		case time.Since(began) >= lockPatience:
+		case state.Want(c.StateDir, id):
+			held = time.Now()
+		}
+		if time.Since(held) >= lockPatience || time.Since(began) >= c.RunTimeout+lockPatience {
 			return nil, c.errOpenElsewhere(id)
 		}
 		select {
@@ -272,7 +284,7 @@ func (c *Config) errOpenElsewhere(id string) *fault.Error {
 		running += " It runs " + run.String() + "."
 	}
 	return fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",
-		"Session %q is open in another running server.%s", id, running)
+		"Session %q is open in another running server.%s", id, running).Because(state.ErrLocked)
 }
 
 func errNoState(err error) *fault.Error {

@@ -331,6 +331,23 @@ func (u *usage) beginClosing(only func() bool) bool {
 	return true
 }
 
+// locked does something that only the holder of the session's lock may do; nothing where the session is closing.
+func (u *usage) locked(do func() error) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.closing {
+		return nil
+	}
+	return do()
+}
+
+// isBusy reports whether something goes on in the session.
+func (u *usage) isBusy() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.active > 0
+}
+
 func (u *usage) isClosing() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -45,6 +45,7 @@ const (
 	EngineError        Code = "engine_error"
 	ImageMissing       Code = "image_missing"
 	ExecutionFailed    Code = "execution_failed"
+	ServerDraining     Code = "server_draining"
 )
 
 // The codes of HTTP servers alone, for requests that they do not let in.

@@ -32,6 +32,7 @@ var statuses = map[fault.Code]int{
 	fault.SQLFailed:          http.StatusUnprocessableEntity,
 	fault.EngineUnavailable:  http.StatusServiceUnavailable,
 	fault.ImageMissing:       http.StatusServiceUnavailable,
+	fault.ServerDraining:     http.StatusServiceUnavailable,
 }
 
 // StatusOf returns the status that an error is answered with: that of a Refusal, or that of its code.

@@ -1,0 +1,87 @@
+//go:build unix
+
+package sandbox
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+)
+
+func TestADrainingServerTakesNoNewSessions(t *testing.T) {
+	config := leaveSessions(t, newEngine(t), "asleep")
+	config.MaxSessions = 5
+	m := newQuietManager(t, config)
+	mustRun(t, m, RunOptions{Code: "x = 1", SessionID: "named"})
+	mustRun(t, m, RunOptions{Code: "x = 2", SessionID: DefaultOf("client")})
+	m.Drain(true)
+	for _, id := range []string{"new", DefaultOf("another client"), ""} {
+		_, err := m.Run(RunOptions{Code: "1", SessionID: id, Language: Python})
+		wantCode(t, err, fault.ServerDraining)
+	}
+	wantCode(t, m.BeginImport("imported", nil), fault.ServerDraining)
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: "named"}), "1")
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: DefaultOf("client")}), "2")
+	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: "asleep"}), "41")
+	if load := m.Load(); load != (Load{Sessions: 3, Clients: 1}) {
+		t.Errorf("what goes on is %+v", load)
+	}
+	m.Drain(false)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "new"})
+}
+
+func TestADrainingServerHandsItsNamedSessionsOver(t *testing.T) {
+	e := newEngine(t)
+	config := testConfig(t, e)
+	old, next := newQuietManager(t, config), newQuietManager(t, config)
+	mustRun(t, old, RunOptions{Code: "x = 41", SessionID: "idle"})
+	mustRun(t, old, RunOptions{Code: "x = 0", SessionID: "busy"})
+	busy := mustHang(t, old, RunOptions{SessionID: "busy"})
+	old.Drain(true)
+	wantValue(t, mustRun(t, next, RunOptions{Code: "x + 1", SessionID: "idle"}), "42")
+	waits, err := next.Run(RunOptions{Code: "x + 2", SessionID: "busy", Language: Python})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	go func() { // who asks for the run there is told how it ended, and not that it is lost
+		run, err := next.FindRun(busy.ID)
+		if err == nil {
+			<-run.Done()
+			if res, _ := run.Result(); res == nil || res.Stdout.Head != "so far\n" {
+				err = fmt.Errorf("it came to %+v", res)
+			}
+		}
+		asked <- err
+	}()
+	if load := old.Load(); load != (Load{Sessions: 1, Busy: 1}) {
+		t.Errorf("what goes on is %+v", load)
+	}
+	mustCancel(t, busy)
+	<-waits.Done()
+	res, err := waits.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantValue(t, res, "2")
+	if err := <-asked; err != nil {
+		t.Error(err)
+	}
+	if len(e.specs()) != 2 {
+		t.Errorf("%d containers were started", len(e.specs()))
+	}
+	_, err = finish(old, RunOptions{Code: "1", SessionID: "idle"})
+	wantCode(t, err, fault.ServerDraining)
+}
+
+func TestAServerThatDrainsNoLongerKeepsItsSessions(t *testing.T) {
+	config := testConfig(t, newEngine(t))
+	old, next := newQuietManager(t, config), newQuietManager(t, config)
+	mustRun(t, old, RunOptions{Code: "x = 41", SessionID: "mine"})
+	old.Drain(true)
+	old.Drain(false)
+	_, err := finish(next, RunOptions{Code: "1", SessionID: "mine"})
+	wantCode(t, err, fault.SessionBusy)
+	wantValue(t, mustRun(t, old, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+}
