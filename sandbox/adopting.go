@@ -19,9 +19,9 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	}
 	moved := false
 	if !e.used() && !e.stale && !isSpare(e.id) { // its own files may be there
-		if sp := l.config.spares.take(l.language, key); sp != nil {
+		if sp := l.config.Pool.spares.take(l.language, key); sp != nil {
 			if moved = e.moveTo(sp, func() { e.takeSettings(l.language, setting, image, l.uses.wake()) }); !moved {
-				l.config.spares.discard(sp)
+				l.config.Pool.spares.discard(sp)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // KernelConfig sets how one language's containers are made.
@@ -91,9 +92,17 @@ type Config struct {
 	// the engine.
 	Host   string
 	Logger *slog.Logger
+	// Tenant tells whose the sessions are, where one server works for several: letters and digits. A manager knows of no
+	// other's. Empty: the server's own. See Of.
+	Tenant string
+	// Pool is what all managers of the server share, and decides on Host. Nil, without a Tenant: the manager has one of its own.
+	Pool *Pool
+}
 
-	starts chan struct{} // a token for each container that comes up
-	spares *spares
+// Of returns the configuration of a tenant of the server whose configuration this is.
+func (c Config) Of(tenant string) Config {
+	c.Tenant, c.StateDir = tenant, state.TenantDir(c.StateDir, tenant)
+	return c
 }
 
 // kernel returns how a container of a language is made now.
@@ -137,5 +146,6 @@ const (
 	LabelSession  = "code-sandbox-mcp.session"
 	LabelLanguage = "code-sandbox-mcp.language"
 	LabelHost     = "code-sandbox-mcp.host"
-	LabelNamed    = "code-sandbox-mcp.named" // "true" where the session outlives its server
+	LabelTenant   = "code-sandbox-mcp.tenant" // none: the server's own
+	LabelNamed    = "code-sandbox-mcp.named"  // "true" where the session outlives its server
 )

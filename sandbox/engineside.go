@@ -25,7 +25,6 @@ type engineSide struct {
 	place  string // the id that is on the engine, of a spare that it took; empty: id. Under mu, or before the session is open
 	named  bool
 	config *Config
-	images *imageCache
 	limits *limits
 	ctx    context.Context   // the session's
 	note   func(text string) // for the next run of each language
@@ -46,14 +45,24 @@ type engineSide struct {
 
 // Names ----------------------------------------------------------------------------
 
-// at returns the id that what is on the engine has.
-func (e *engineSide) at() string { return cmp.Or(e.place, e.id) }
+// at returns the id that what is on the engine has, and whose it is there: what was kept ready is no tenant's.
+func (e *engineSide) at() (tenant, id string) {
+	if e.place != "" {
+		return "", e.place
+	}
+	return e.config.Tenant, e.id
+}
 
 // volumeName returns a name with a part of the host's label, so that servers that do not share their locks cannot
 // reach each other's sessions by using the same session id on one engine.
 func (e *engineSide) volumeName() string {
 	host := e.config.Host
-	return "csm-" + host[:min(6, len(host))] + "-" + e.at()
+	name := "csm-" + host[:min(6, len(host))]
+	tenant, id := e.at()
+	if tenant != "" {
+		name += tenantMark + tenant
+	}
+	return name + "-" + id
 }
 
 // name returns the name of a language's container.
@@ -198,7 +207,7 @@ func keyOf(parts []any) (string, error) {
 // with: errNeverStarted or errOtherSettings where not.
 func (e *engineSide) fits(ctx context.Context, language Language, key string) error {
 	setting := e.config.kernel(language)
-	image, err := e.images.get(ctx, e.config.Engine, setting.Image)
+	image, err := e.config.Pool.images.get(ctx, e.config.Engine, setting.Image)
 	if err != nil {
 		return err
 	}
@@ -224,7 +233,7 @@ func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 	look := func() (engine.ImageInfo, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), e.config.StartTimeout)
 		defer cancel()
-		return e.images.get(ctx, e.config.Engine, setting.Image)
+		return e.config.Pool.images.get(ctx, e.config.Engine, setting.Image)
 	}
 	until := time.Now().Add(answerTime)
 	image, err := look()
@@ -239,13 +248,17 @@ func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 
 // spec returns what a container is made with.
 func (e *engineSide) spec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
+	labels := map[string]string{
+		LabelSession: labelOf(e.at()), LabelHost: e.config.Host, LabelLanguage: string(language),
+		LabelNamed: fmt.Sprint(e.named && e.place == ""), // of a place the owner's record says it
+	}
+	if tenant, _ := e.at(); tenant != "" {
+		labels[LabelTenant] = tenant
+	}
 	return engine.Spec{
-		Name:   e.name(language),
-		Volume: e.volumeName(),
-		Labels: map[string]string{
-			LabelSession: labelOf(e.at()), LabelHost: e.config.Host, LabelLanguage: string(language),
-			LabelNamed: fmt.Sprint(e.named && e.place == ""), // of a place the owner's record says it
-		},
+		Name:    e.name(language),
+		Volume:  e.volumeName(),
+		Labels:  labels,
 		Image:   setting.Image,
 		Arch:    image.Arch,
 		Command: setting.Command,
@@ -283,8 +296,8 @@ func (e *engineSide) init(setting KernelConfig, warm bool) protocol.Init {
 // engine did not finish; or all of a session that was to be removed. The caller holds e.mu.
 func (e *engineSide) makeRoom(ctx context.Context, language Language, mayBeThere bool) error {
 	if e.stale {
-		for _, at := range slices.Compact([]string{e.at(), cmp.Or(e.left, e.at())}) {
-			was := &engineSide{id: at, config: e.config}
+		for _, place := range slices.Compact([]string{e.place, cmp.Or(e.left, e.place)}) {
+			was := &engineSide{id: e.id, place: place, config: e.config}
 			if err := e.config.Engine.Remove(ctx, was.names(), []string{was.volumeName()}); err != nil {
 				return err
 			}

@@ -1,4 +1,4 @@
-// Sessions that expire by idle time or lifetime, signs of life for supervisors, sweeps now and then.
+// Sessions that expire by idle time or lifetime, and signs of life for supervisors.
 
 package sandbox
 
@@ -19,14 +19,9 @@ const (
 	sweepTimeout = 60 * time.Second
 )
 
-// expire closes sessions whose time has passed, and sweeps now and then, until the manager closes.
+// expire closes sessions whose time has passed, until the manager closes.
 func (m *Manager) expire() {
-	eachInterval(m.ctx, func(n int, now time.Time) {
-		m.closeExpired(now)
-		if n%sweepEvery == 0 && m.usedEngine() {
-			m.sweeper.sweep()
-		}
-	})
+	eachInterval(m.ctx, func(_ int, now time.Time) { m.closeExpired(now) })
 }
 
 // keepAlive pings the supervisors, whatever expire waits for.
@@ -35,7 +30,6 @@ func (m *Manager) keepAlive() {
 		for _, s := range m.all() {
 			s.ping(n)
 		}
-		m.config.spares.ping(n)
 	})
 }
 

@@ -57,7 +57,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 		file, err = c.Put(ctx, files.Upload{Path: u.Path, Overwrite: u.Overwrite, Content: u.Content, Limits: s.config.fileLimits()})
 		return err
 	})
-	m.sweeper.once(nil)
+	m.config.Pool.sweeper.once(nil)
 	m.config.countBytes(In, file.SizeBytes)
 	return file, s.id, err
 }

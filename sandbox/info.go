@@ -212,7 +212,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 		return SessionInfo{}, notFound(id)
 	}
 	if info.Owner == OwnerNone {
-		as := newSession(id, true, nil, &m.config, &m.images)
+		as := newSession(id, true, nil, &m.config)
 		as.engine.resumed.Store(true)
 		as.engine.record = state.LoadRecord(m.config.StateDir, id)
 		as.limits.restore(as.engine.record)

@@ -7,11 +7,8 @@
 package sandbox
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,11 +20,10 @@ import (
 
 // Manager owns this server's sessions. Its methods may be called from any goroutine.
 type Manager struct {
-	config Config
-	images imageCache
+	config  Config
+	ownPool bool // it was made for this manager alone, and closes with it
 
 	*index
-	sweeper *sweeper
 
 	ctx     context.Context // of the background work
 	stop    context.CancelFunc
@@ -40,16 +36,26 @@ type Manager struct {
 // NewManager makes a manager that does nothing yet: the engine is used from the first Run on, or
 // from Prewarm. Close it in the end, and the engine after it.
 func NewManager(config Config) *Manager {
-	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
-	config.starts = make(chan struct{}, mostStarts)
-	config.spares = new(spares)
-	ctx, stop := context.WithCancel(context.Background())
-	m := &Manager{config: config, index: newIndex(), ctx: ctx, stop: stop}
-	*config.spares = spares{config: &m.config, images: &m.images, ctx: ctx, working: &m.working}
-	m.sweeper = &sweeper{m: m}
+	ownPool := config.Pool == nil
+	if ownPool {
+		if config.Tenant != "" {
+			panic("sandbox: a tenant's manager needs the pool of its server")
+		}
+		config.Pool = NewPool(config)
+	}
+	m := newManager(config)
+	m.ownPool = ownPool
+	config.Pool.enter(m)
 	m.working.Go(m.expire)
 	m.working.Go(m.keepAlive)
 	return m
+}
+
+// newManager makes a manager that no pool knows of, without its work in the background.
+func newManager(config Config) *Manager {
+	config.Host = config.Pool.config.Host
+	ctx, stop := context.WithCancel(context.Background())
+	return &Manager{config: config, index: newIndex(), ctx: ctx, stop: stop}
 }
 
 // Watch has changed called whenever a session of this server has come into use or gone, from a goroutine
@@ -65,8 +71,8 @@ func (m *Manager) notifyChanged() {
 // Config returns the settings in force.
 func (m *Manager) Config() Config { return m.config }
 
-// Prewarm makes containers ready ahead for the languages of Config.Prewarm. It returns at once.
-func (m *Manager) Prewarm() { m.config.spares.prewarm(m.config.Prewarm) }
+// Prewarm is that of the manager's Pool.
+func (m *Manager) Prewarm() { m.config.Pool.Prewarm() }
 
 // Run queues code in its session, which is made when it does not exist, and returns at once. Runs of a session keep the
 // order of their calls, also where another server has the session or its predecessor is just being closed, which the run
@@ -85,7 +91,7 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 			continue // since this moment: the next session of the name takes the run
 		}
 		if err == nil {
-			m.sweeper.once(run.Done())
+			m.config.Pool.sweeper.once(run.Done())
 		}
 		return run, err
 	}
@@ -257,6 +263,7 @@ func (m *Manager) Close(ctx context.Context) bool {
 		}
 	}
 	m.mu.Unlock()
+	m.config.Pool.leave(m)
 	m.stop()
 	gone := make(chan bool, 1)
 	go func() {
@@ -270,11 +277,13 @@ func (m *Manager) Close(ctx context.Context) bool {
 				}
 			})
 		}
-		closing.Go(func() {
-			if !m.config.spares.close(ctx) {
-				failed.Store(true)
-			}
-		})
+		if m.ownPool {
+			closing.Go(func() {
+				if !m.config.Pool.Close(ctx) {
+					failed.Store(true)
+				}
+			})
+		}
 		closing.Wait()
 		m.working.Wait()
 		gone <- !failed.Load()

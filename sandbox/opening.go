@@ -129,7 +129,7 @@ func (m *Manager) add(id string, from io.Reader) (*session, error) {
 		name = state.NewID("sbx-")
 		m.fallback[id] = name
 	}
-	s := newSession(name, !isDefault(id), before, &m.config, &m.images)
+	s := newSession(name, !isDefault(id), before, &m.config)
 	if !s.named {
 		s.fallback = id
 	}
@@ -191,7 +191,7 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 		// the engine elsewhere goes too: a sweep removes what makeRoom does not.
 		if r := state.LoadRecord(s.config.StateDir, s.id); r != nil && r.Place != "" {
 			s.engine.left = r.Place
-			if err := dropPlace(s.config.StateDir, r.Place); err != nil {
+			if err := dropPlace(s.config.Pool.config.StateDir, r.Place); err != nil {
 				return err
 			}
 		}
@@ -205,7 +205,7 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 	return lock.Keep()
 }
 
-// dropPlace marks what a session that has ended has on the engine as one that nobody has.
+// dropPlace marks what a session that has ended has on the engine as one that nobody has, where the locks of spares are.
 func dropPlace(stateDir, place string) error {
 	lock, err := state.Take(stateDir, place)
 	if err != nil {

@@ -197,7 +197,7 @@ func TestACallWaitsForASweepThatPutsItsSessionToSleep(t *testing.T) {
 			}
 		}
 		m := newTestManager(t, asLeft(t, e, f, config, config.IdleTimeout+config.retireTime()))
-		go m.sweeper.sweep()
+		go m.config.Pool.sweeper.sweep()
 		eventually(t, "it is asked to write its variables", func() bool { return len(f.wasAsked()) > 0 })
 		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
 	})

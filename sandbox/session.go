@@ -40,7 +40,7 @@ type session struct {
 	files  *sessionFiles
 }
 
-func newSession(id string, named bool, before *session, config *Config, images *imageCache) *session {
+func newSession(id string, named bool, before *session, config *Config) *session {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &session{
 		id: id, named: named, before: before, config: config, ctx: ctx, cancel: cancel,
@@ -48,7 +48,7 @@ func newSession(id string, named bool, before *session, config *Config, images *
 		limits: limits{config: config}, links: make(map[Language]*link),
 	}
 	s.uses = newUsage(id, config, &s.limits, s.isOpen)
-	s.engine = &engineSide{id: id, named: named, config: config, images: images, limits: &s.limits, ctx: ctx, note: s.noteLater, out: newOutConns(maxOut, outIdle)}
+	s.engine = &engineSide{id: id, named: named, config: config, limits: &s.limits, ctx: ctx, note: s.noteLater, out: newOutConns(maxOut, outIdle)}
 	s.files = newSessionFiles(s)
 	for language := range config.Kernels {
 		s.links[language] = newLink(language, s.engine, s.uses)

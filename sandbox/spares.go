@@ -12,12 +12,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// spares keeps containers ready for sessions to come, of the languages that this server has used. They are nobody's, made
-// with the server's own limits, and given to one session each. What a server has at its end waits for the next one of the
+// spares keeps containers ready for sessions to come, of the languages that this server has used. They are nobody's, of no
+// tenant, made with the server's own limits, and given to one session each. What a server has at its end waits for the next one of the
 // same state folder, and ends by itself when none takes it in the idle time.
 type spares struct {
 	config  *Config
-	images  *imageCache
 	ctx     context.Context // of the background work
 	working *sync.WaitGroup
 
@@ -52,16 +51,25 @@ func isSpare(id string) bool { return strings.HasPrefix(id, sparePrefix) }
 // spareMark makes the label of a spare no session's name: a program that does not know of spares leaves it alone.
 const spareMark = "_"
 
-// labelOf returns the LabelSession of what goes by an id.
-func labelOf(id string) string {
-	if isSpare(id) {
+// tenantMark is between a tenant and an id, in names and in a label, of which it makes no session's name either.
+const tenantMark = "."
+
+// labelOf returns the LabelSession of what a tenant has by an id.
+func labelOf(tenant, id string) string {
+	switch {
+	case tenant != "":
+		return tenant + tenantMark + id
+	case isSpare(id):
 		return spareMark + id
 	}
 	return id
 }
 
-// idOf returns the id that has a label.
-func idOf(label string) string {
+// idOf returns the id that has a tenant's label.
+func idOf(tenant, label string) string {
+	if tenant != "" {
+		return strings.TrimPrefix(label, tenant+tenantMark)
+	}
 	if id := strings.TrimPrefix(label, spareMark); isSpare(id) {
 		return id
 	}
@@ -80,7 +88,7 @@ func (p *spares) most(language Language) int {
 func (p *spares) use(language Language) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.config.Visit || p.most(language) == 0 {
+	if _, on := p.config.Kernels[language]; !on || p.closed || p.config.Visit || p.most(language) == 0 {
 		return
 	}
 	if !slices.Contains(p.wanted, language) {
@@ -97,7 +105,7 @@ func (p *spares) onQuiet() {
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
-	case len(p.config.starts) > 0:
+	case len(p.config.Pool.starts) > 0:
 		p.quiet.Reset(quietTime)
 	default:
 		p.working.Go(p.fill)
@@ -192,7 +200,7 @@ func (p *spares) open() (*spare, error) {
 
 func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 	return &spare{
-		engineSide: &engineSide{id: id, config: p.config, images: p.images, limits: &limits{config: p.config}, ctx: p.ctx},
+		engineSide: &engineSide{id: id, config: p.config, limits: &limits{config: p.config}, ctx: p.ctx},
 		lock:       lock, kernels: make(map[Language]*kernel), skills: make(map[Language]string),
 	}
 }
@@ -235,9 +243,9 @@ func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sp.config.StartTimeout)
 	defer cancel()
-	sp.config.starts <- struct{}{}
+	sp.config.Pool.starts <- struct{}{}
 	proc, err := sp.config.Engine.Start(ctx, sp.spec(language, setting, image))
-	<-sp.config.starts
+	<-sp.config.Pool.starts
 	if err != nil {
 		return nil, "", err
 	}

@@ -17,8 +17,8 @@ const mostStarts = 8
 // awaitStart waits for one of these places. leave releases it.
 func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
 	select {
-	case l.config.starts <- struct{}{}:
-		return sync.OnceFunc(func() { <-l.config.starts }), nil
+	case l.config.Pool.starts <- struct{}{}:
+		return sync.OnceFunc(func() { <-l.config.Pool.starts }), nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	case <-l.engine.ctx.Done():
@@ -42,7 +42,7 @@ func (l *link) start(waiting context.Context, note func(string), warm bool) (k *
 	}
 	defer func() {
 		if err == nil {
-			l.config.spares.use(l.language)
+			l.config.Pool.spares.use(l.language)
 		}
 	}()
 	if k := l.adoptSpare(setting, image, warm); k != nil {
@@ -98,7 +98,7 @@ func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool)
 	defer cancel()
 	l.engine.tried.Store(true)
 	if err := l.engine.makeRoom(ctx, l.language, l.tried || l.had.Load()); err != nil {
-		l.engine.images.forget(setting.Image) // to look for it starts the engine's machine, where that has been stopped
+		l.config.Pool.images.forget(setting.Image) // to look for it starts the engine's machine, where that has been stopped
 		return nil, engineFault(err, l.language, setting)
 	}
 	tried := l.tried
@@ -108,7 +108,7 @@ func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool)
 		if errors.Is(err, engine.ErrPreparing) {
 			l.tried = tried // nothing has its name by the time that it is tried again
 		} else {
-			l.engine.images.forget(setting.Image)
+			l.config.Pool.images.forget(setting.Image)
 		}
 		return nil, engineFault(err, l.language, setting)
 	}

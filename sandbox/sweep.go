@@ -28,7 +28,7 @@ type leftover struct {
 
 // sweeper sweeps for a server, one sweep at a time.
 type sweeper struct {
-	m *Manager
+	p *Pool
 
 	mu    sync.Mutex
 	swept sync.Once // after the first use of the engine
@@ -38,11 +38,11 @@ type sweeper struct {
 // that is out closes after; nil: now.
 func (w *sweeper) once(after <-chan struct{}) {
 	w.swept.Do(func() {
-		w.m.working.Go(func() {
+		w.p.working.Go(func() {
 			if after != nil {
 				select {
 				case <-after:
-				case <-w.m.ctx.Done():
+				case <-w.p.ctx.Done():
 					return
 				}
 			}
@@ -56,37 +56,72 @@ func (w *sweeper) once(after <-chan struct{}) {
 func (w *sweeper) sweep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(w.m.ctx, sweepTimeout)
+	ctx, cancel := context.WithTimeout(w.p.ctx, sweepTimeout)
 	defer cancel()
-	swept, err := w.m.sweep(ctx)
-	if err != nil && w.m.ctx.Err() == nil {
-		w.m.config.Logger.Warn("sweep", "error", err)
+	swept, err := w.p.sweep(ctx)
+	if err != nil && w.p.ctx.Err() == nil {
+		w.p.config.Logger.Warn("sweep", "error", err)
 	}
 	for _, s := range swept {
-		w.m.config.Logger.Info("removed what was left", "session", s.ID, "why", s.Why)
+		w.p.config.Logger.Info("removed what was left", "session", s.ID, "tenant", s.Tenant, "why", s.Why)
 	}
 }
 
 // Swept is a session that a sweep removed something of, and why.
-type Swept struct{ ID, Why string }
-
-// Sweep removes what servers that no longer live left on the engine under this host's label. A named session keeps its
-// containers that still run until it was not used for its idle time, and its files for its keep time; those that have slept
-// longest go earlier where all that sleep take more than config.KeepLimit, or than that of their own servers. Sessions of live servers are passed over.
-// Containers that wait for sessions to come stay for the idle time.
-func Sweep(ctx context.Context, config *Config) ([]Swept, error) {
-	m := NewManager(*config)
-	defer m.Close(ctx)
-	defer context.AfterFunc(ctx, m.stop)()
-	return m.sweep(ctx)
+type Swept struct {
+	Tenant string // whose it was; empty: the server's own
+	ID     string
+	Why    string
 }
 
-func (m *Manager) sweep(ctx context.Context) ([]Swept, error) {
-	config := &m.config
-	inventory, err := config.Engine.List(ctx, LabelHost, config.Host)
+// Sweep removes what servers that no longer live left on the engine under this host's label, of all tenants. A named session
+// keeps its containers that still run until it was not used for its idle time, and its files for its keep time; those that have
+// slept longest go earlier where all that sleep of a tenant take more than config.KeepLimit, or than that of their own servers.
+// Sessions of live servers are passed over. Containers that wait for sessions to come stay for the idle time.
+func Sweep(ctx context.Context, config *Config) ([]Swept, error) {
+	p := NewPool(*config)
+	defer p.Close(ctx)
+	return p.sweep(ctx)
+}
+
+// sweep sweeps for each tenant: by its manager, where there is one.
+func (p *Pool) sweep(ctx context.Context) ([]Swept, error) {
+	inventory, err := p.config.Engine.List(ctx, LabelHost, p.config.Host)
 	if err != nil {
 		return nil, fmt.Errorf("list leftovers: %w", err)
 	}
+	tenants := append(state.Tenants(p.config.StateDir), "")
+	for _, c := range inventory.Containers {
+		tenants = append(tenants, c.Labels[LabelTenant])
+	}
+	for _, v := range inventory.Volumes { // of which the state folder may have lost all
+		tenants = append(tenants, v.Labels[LabelTenant])
+	}
+	slices.Sort(tenants)
+	var swept []Swept
+	var failed []error
+	for _, tenant := range slices.Compact(tenants) {
+		if tenant != "" && !state.ValidTenant(tenant) {
+			continue // not made by us
+		}
+		more, err := p.sweepTenant(ctx, tenant, inventory)
+		swept, failed = append(swept, more...), append(failed, err)
+	}
+	return swept, errors.Join(failed...)
+}
+
+func (p *Pool) sweepTenant(ctx context.Context, tenant string, inventory engine.Inventory) ([]Swept, error) {
+	m := p.managerOf(tenant)
+	if m == nil {
+		m = newManager(p.config.Of(tenant))
+		defer m.Close(ctx)
+		defer context.AfterFunc(ctx, m.stop)()
+	}
+	return m.sweep(ctx, inventory)
+}
+
+func (m *Manager) sweep(ctx context.Context, inventory engine.Inventory) ([]Swept, error) {
+	config := &m.config
 	left := group(inventory, config)
 	var swept []Swept
 	var failed []error
@@ -96,7 +131,7 @@ func (m *Manager) sweep(ctx context.Context) ([]Swept, error) {
 			failed = append(failed, fmt.Errorf("session %s: %w", id, err))
 		}
 		if why != "" {
-			swept = append(swept, Swept{id, why})
+			swept = append(swept, Swept{config.Tenant, id, why})
 		}
 	}
 	for id, seen := range left {
@@ -115,21 +150,22 @@ func (m *Manager) sweep(ctx context.Context) ([]Swept, error) {
 	return swept, errors.Join(failed...)
 }
 
-// group returns by session what a host's servers have on an engine. What was kept ready is the session's that has it by now.
+// group returns by session what a host's servers have on an engine of one tenant's. What was kept ready is the session's that has it by now.
 func group(inventory engine.Inventory, config *Config) map[string]*leftover {
 	found := make(map[string]*leftover)
 	places := sync.OnceValue(func() map[string]state.Owner { return state.Places(config.StateDir) })
 	of := func(labels map[string]string, created time.Time) *leftover {
-		id := idOf(labels[LabelSession])
-		if !state.ValidID(id) || labels[LabelHost] != config.Host {
-			return &leftover{} // not made by us: leave it alone
-		}
+		tenant := labels[LabelTenant]
+		id := idOf(tenant, labels[LabelSession])
 		named := labels[LabelNamed] == "true"
-		spare := isSpare(id) && !named
+		spare := tenant == "" && isSpare(id) && !named
 		if spare {
 			if owner, taken := places()[id]; taken {
-				id, named, spare = owner.ID, owner.Named, false
+				tenant, id, named, spare = cmp.Or(owner.Tenant, config.Tenant), owner.ID, owner.Named, false
 			}
+		}
+		if !state.ValidID(id) || labels[LabelHost] != config.Host || tenant != config.Tenant {
+			return &leftover{} // not made by us, or for another: leave it alone
 		}
 		if found[id] == nil {
 			found[id] = &leftover{}
@@ -156,13 +192,13 @@ func group(inventory engine.Inventory, config *Config) map[string]*leftover {
 	return found
 }
 
-// leftoverOf returns what one session of this host's servers has on an engine; nil: nothing.
+// leftoverOf returns what one session of a tenant has on an engine, of this host's servers; nil: nothing.
 func leftoverOf(ctx context.Context, config *Config, id string) (*leftover, error) {
-	at := id
-	if r := state.LoadRecord(config.StateDir, id); r != nil {
-		at = cmp.Or(r.Place, id)
+	label := labelOf(config.Tenant, id)
+	if r := state.LoadRecord(config.StateDir, id); r != nil && r.Place != "" {
+		label = labelOf("", r.Place)
 	}
-	inventory, err := config.Engine.List(ctx, LabelSession, labelOf(at))
+	inventory, err := config.Engine.List(ctx, LabelSession, label)
 	if err != nil {
 		return nil, err
 	}

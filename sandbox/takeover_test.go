@@ -219,7 +219,7 @@ func TestASweepHasKernelsWriteTheirVariables(t *testing.T) {
 	other := config
 	other.FreezeBytes, other.FreezeTime = 0, 0 // what the kernels were made with counts
 	swept, err := Sweep(t.Context(), &other)
-	if err != nil || !slices.Equal(swept, []Swept{{"mine", "nobody had used its kernels"}}) {
+	if err != nil || !slices.Equal(swept, []Swept{{"", "mine", "nobody had used its kernels"}}) {
 		t.Errorf("swept %q, %v", swept, err)
 	}
 	if got := e.holds(t); !slices.Equal(got, []string{"volume csm-host-mine"}) {

@@ -123,13 +123,21 @@ func LoadRecord(dir, id string) *Record {
 
 // Owner is the session that a Place belongs to.
 type Owner struct {
-	ID    string
-	Named bool
+	Tenant string // empty: the session is of the directory itself
+	ID     string
+	Named  bool
 }
 
-// Places returns whose each Record.Place is, of all sessions.
+// Places returns whose each Record.Place is, of all sessions, in the server's own directory of the tenants' too.
 func Places(dir string) map[string]Owner {
 	owners := make(map[string]Owner)
+	for _, key := range append(Tenants(dir), "") {
+		addPlaces(owners, TenantDir(dir, key), key)
+	}
+	return owners
+}
+
+func addPlaces(owners map[string]Owner, dir, tenant string) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
 		id := idOf(entry.Name())
@@ -141,10 +149,9 @@ func Places(dir string) map[string]Owner {
 			continue
 		}
 		if r := LoadRecord(dir, id); r != nil && r.Place != "" {
-			owners[r.Place] = Owner{id, !r.Unnamed}
+			owners[r.Place] = Owner{tenant, id, !r.Unnamed}
 		}
 	}
-	return owners
 }
 
 // Save replaces the session's record, and makes its folder where that is absent.

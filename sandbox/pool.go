@@ -1,0 +1,105 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Pool is what the managers of one server share: what is known of images, turns to start containers, the containers that are
+// kept ready, and sweeps. Its methods may be called from any goroutine.
+type Pool struct {
+	config  Config
+	images  imageCache
+	starts  chan struct{} // a token for each container that comes up
+	spares  *spares
+	sweeper *sweeper
+
+	ctx     context.Context // of the background work
+	stop    context.CancelFunc
+	working sync.WaitGroup
+
+	mu       sync.Mutex
+	managers map[string]*Manager // by tenant
+}
+
+// NewPool makes a pool that does nothing yet. What it keeps ready is made with this configuration, the server's own, and
+// given to the sessions of any manager whose own would make the same. Close it after its managers.
+func NewPool(config Config) *Pool {
+	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
+	ctx, stop := context.WithCancel(context.Background())
+	p := &Pool{config: config, starts: make(chan struct{}, mostStarts), ctx: ctx, stop: stop, managers: make(map[string]*Manager)}
+	p.config.Pool = p
+	p.spares = &spares{config: &p.config, ctx: ctx, working: &p.working}
+	p.sweeper = &sweeper{p: p}
+	p.working.Go(p.look)
+	return p
+}
+
+// Prewarm makes containers ready ahead for the languages of Config.Prewarm. It returns at once.
+func (p *Pool) Prewarm() { p.spares.prewarm(p.config.Prewarm) }
+
+// Close leaves what is kept ready to later servers, or removes it. It reports whether that was done when ctx ended; what was
+// not is left to a sweep after this process.
+func (p *Pool) Close(ctx context.Context) bool {
+	p.stop()
+	gone := make(chan bool, 1)
+	go func() {
+		done := p.spares.close(ctx)
+		p.working.Wait()
+		gone <- done
+	}()
+	select {
+	case done := <-gone:
+		return done
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// enter has sweeps of a tenant's sessions made by its manager, which has some of them open.
+func (p *Pool) enter(m *Manager) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.managers[m.config.Tenant] = m
+}
+
+func (p *Pool) leave(m *Manager) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.managers[m.config.Tenant] == m {
+		delete(p.managers, m.config.Tenant)
+	}
+}
+
+// managerOf returns a tenant's manager; nil: there is none at the moment.
+func (p *Pool) managerOf(tenant string) *Manager {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.managers[tenant]
+}
+
+// usedEngine reports whether anything of a session can be on the engine.
+func (p *Pool) usedEngine() bool {
+	p.mu.Lock()
+	all := slices.Collect(maps.Values(p.managers))
+	p.mu.Unlock()
+	return slices.ContainsFunc(all, (*Manager).usedEngine)
+}
+
+// look sweeps now and then, and keeps what is ready alive, until the pool closes.
+func (p *Pool) look() {
+	p.working.Go(func() {
+		eachInterval(p.ctx, func(n int, _ time.Time) { p.spares.ping(n) })
+	})
+	eachInterval(p.ctx, func(n int, _ time.Time) {
+		if n%sweepEvery == 0 && p.usedEngine() {
+			p.sweeper.sweep()
+		}
+	})
+}

@@ -1,0 +1,314 @@
+//go:build unix
+
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+const (
+	tenantA = "aaaaaaaaaaaaaaaaaaaaaaaaaa"
+	tenantB = "bbbbbbbbbbbbbbbbbbbbbbbbbb"
+)
+
+// tenantConfig returns the configuration of a tenant of a server; the server's own for an empty key.
+func tenantConfig(config Config, pool *Pool, key string) Config {
+	config.Pool = pool
+	return config.Of(key)
+}
+
+// houseOf returns the pool of a server and a manager for each key. They make no sweep after their first answers.
+func houseOf(t *testing.T, config Config, keys ...string) (*Pool, map[string]*Manager) {
+	t.Helper()
+	pool := NewPool(config)
+	t.Cleanup(func() { pool.Close(context.Background()) })
+	managers := make(map[string]*Manager)
+	for _, key := range keys {
+		managers[key] = newQuietManager(t, tenantConfig(config, pool, key))
+	}
+	return pool, managers
+}
+
+// folderConfig is testConfig with a state directory that has room for tenants beside it.
+func folderConfig(t *testing.T, e *testEngine) Config {
+	config := spareConfig(t, e)
+	config.StateDir += "/sessions"
+	return config
+}
+
+// kill releases all that a manager has locked, as the end of its process does. Its containers go on.
+func kill(m *Manager) {
+	for _, s := range m.all() {
+		s.uses.closeHistory()
+		s.uses.lock.Release()
+	}
+}
+
+func TestTenantsSeeNothingOfEachOther(t *testing.T) {
+	e := newEngine(t)
+	config := folderConfig(t, e)
+	config.Spares = 0
+	keys := []string{"", tenantA, tenantB}
+	_, managers := houseOf(t, config, keys...)
+	runs := make(map[string]string)
+	for _, key := range keys {
+		m := managers[key]
+		res := mustRun(t, m, RunOptions{SessionID: "mine", Code: "x = '" + key + "'"})
+		runs[key] = res.RunID
+		if _, _, err := m.Upload(t.Context(), Upload{SessionID: "mine", Path: "of-" + key, Content: strings.NewReader(key)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range keys {
+		m := managers[key]
+		wantValue(t, mustRun(t, m, RunOptions{SessionID: "mine", Code: "x"}), "'"+key+"'")
+		if list := listed(t, m); len(list) != 1 || list[0].ID != "mine" || list[0].Owner != OwnerThis {
+			t.Errorf("%q lists %+v", key, list)
+		}
+		if known := m.Known(); len(known) != 1 {
+			t.Errorf("%q knows %+v", key, known)
+		}
+		for _, other := range keys {
+			_, err := m.FindRun(runs[other])
+			if other == key && err != nil {
+				t.Errorf("%q does not find its run: %v", key, err)
+			}
+			f, errFile := m.OpenFile(t.Context(), "mine", "of-"+other, ReadOptions{})
+			if errFile == nil {
+				_ = f.Close()
+			}
+			if other == key && errFile != nil {
+				t.Errorf("%q does not find its file: %v", key, errFile)
+			}
+			if other != key {
+				wantCode(t, err, fault.RunNotFound)
+				wantCode(t, errFile, fault.NotFound)
+			}
+		}
+		entries, err := ReadHistory(m.Config().StateDir, "mine")
+		if err != nil || len(entries) != 2 || entries[0].RunID != runs[key] {
+			t.Errorf("%q has the history %+v, %v", key, entries, err)
+		}
+	}
+	if _, err := managers[tenantA].CloseSession(t.Context(), "mine", false); err != nil {
+		t.Fatal(err)
+	}
+	if list := listed(t, managers[tenantA]); len(list) != 0 {
+		t.Errorf("%+v are listed", list)
+	}
+	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
+		t.Errorf("swept %+v of a live server, %v", swept, err)
+	}
+	for _, key := range []string{"", tenantB} {
+		wantValue(t, mustRun(t, managers[key], RunOptions{SessionID: "mine", Code: "x"}), "'"+key+"'")
+	}
+	if held, want := e.holds(t), []string{
+		"csm-host-mine-python", "csm-host." + tenantB + "-mine-python", "volume csm-host-mine", "volume csm-host." + tenantB + "-mine",
+	}; !slices.Equal(held, want) {
+		t.Errorf("the engine holds %q, want %q", held, want)
+	}
+}
+
+// What a server left is taken over by the next one for whose it is, and by nobody else.
+func TestATenantsSessionIsTakenOver(t *testing.T) {
+	e := newEngine(t)
+	config := folderConfig(t, e)
+	_, first := houseOf(t, config, "", tenantA)
+	mustRun(t, first[""], RunOptions{SessionID: "first", Code: "1"})
+	id := readySpare(t, first[""])
+	run := ""
+	for _, key := range []string{"", tenantA} { // one of them at a place that was kept ready
+		run = mustRun(t, first[key], RunOptions{SessionID: "mine", Code: "x = 'of " + key + "'"}).RunID
+	}
+	if places := placeOf(first[tenantA].config, "mine") + placeOf(config, "mine"); places != id {
+		t.Errorf("the sessions are at %q, and %q was ready", places, id)
+	}
+	for _, m := range first {
+		kill(m)
+	}
+	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	_, second := houseOf(t, config, "", tenantA, tenantB)
+	if list := listed(t, second[tenantB]); len(list) != 0 {
+		t.Errorf("%+v are listed", list)
+	}
+	if list := listed(t, second[tenantA]); len(list) != 1 || list[0].ID != "mine" || len(list[0].Kernels) != 1 {
+		t.Errorf("%+v are listed", list)
+	}
+	if found, err := second[tenantA].FindRun(run); err != nil || found.SessionID != "mine" {
+		t.Errorf("found %+v, %v", found, err)
+	}
+	for _, key := range []string{"", tenantB} {
+		_, err := second[key].FindRun(run)
+		wantCode(t, err, fault.RunNotFound)
+	}
+	for _, key := range []string{"", tenantA} {
+		wantValue(t, mustRun(t, second[key], RunOptions{SessionID: "mine", Code: "x"}), "'of "+key+"'")
+	}
+}
+
+func TestATenantTakesASpare(t *testing.T) {
+	e := newEngine(t)
+	config := folderConfig(t, e)
+	pool, managers := houseOf(t, config, "", tenantA)
+	other := tenantConfig(config, pool, tenantB)
+	other.Limits.CPUs = 1
+	managers[tenantB] = newQuietManager(t, other)
+	m := managers[tenantA]
+	mustRun(t, m, RunOptions{SessionID: "first", Code: "1"})
+	id := readySpare(t, m)
+	mustRun(t, managers[tenantB], RunOptions{SessionID: "other", Code: "1"})
+	if place := placeOf(other, "other"); place != "" {
+		t.Errorf("a session with other limits is at %q", place)
+	}
+	mustRun(t, m, RunOptions{SessionID: "mine", Code: "x = 41"})
+	if place := placeOf(m.config, "mine"); place != id {
+		t.Errorf("the session is at %q, and %q was ready", place, id)
+	}
+	for _, swept := range [][2]string{{tenantA, "mine"}, {tenantB, ""}, {"", ""}} {
+		for _, info := range listed(t, managers[swept[0]]) {
+			if isSpare(info.ID) {
+				t.Errorf("%q lists %q", swept[0], info.ID)
+			}
+		}
+	}
+	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
+		t.Errorf("swept %+v of a live server, %v", swept, err)
+	}
+	if !m.Close(t.Context()) { // the others go on, with what is kept ready for them
+		t.Error("it did not close")
+	}
+	next := readySpare(t, managers[""])
+	mustRun(t, managers[""], RunOptions{SessionID: "mine", Code: "1"})
+	if place := placeOf(config, "mine"); place != next {
+		t.Errorf("the session is at %q, and %q was ready", place, next)
+	}
+	later := newQuietManager(t, tenantConfig(config, pool, tenantA))
+	wantValue(t, mustRun(t, later, RunOptions{SessionID: "mine", Code: "x + 1"}), "42")
+	if _, err := later.CloseSession(t.Context(), "mine", false); err != nil {
+		t.Fatal(err)
+	}
+	if held := e.holds(t); slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, id) }) {
+		t.Errorf("the engine holds %q", held)
+	}
+}
+
+// A session whose files were kept and which begins anew has nothing of what was at its old place.
+func TestWhatATenantsSessionLeftAtASpareIsRemoved(t *testing.T) {
+	e := newEngine(t)
+	config := folderConfig(t, e)
+	pool, managers := houseOf(t, config, tenantA)
+	m := managers[tenantA]
+	mustRun(t, m, RunOptions{SessionID: "first", Code: "1"})
+	id := readySpare(t, m)
+	mustRun(t, m, RunOptions{SessionID: "mine", Code: "x = 1"})
+	e.fails(faults{remove: errors.New("busy")})
+	if _, err := m.CloseSession(t.Context(), "mine", false); err == nil {
+		t.Error("it was closed")
+	}
+	e.fails(faults{})
+	if swept, err := pool.sweep(t.Context()); err != nil || !slices.ContainsFunc(swept, func(s Swept) bool { return s.Tenant == tenantA && s.ID == "mine" }) {
+		t.Errorf("swept %+v, %v", swept, err)
+	}
+	if held := e.holds(t); slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, id) }) {
+		t.Errorf("the engine holds %q", held)
+	}
+}
+
+func TestASweepIsOfAllTenants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := completingEngine(t)
+		config := folderConfig(t, e)
+		config.Spares = 0
+		keys := []string{"", tenantA, tenantB}
+		_, managers := houseOf(t, config, keys...)
+		unnamed := make(map[string]string)
+		for _, key := range keys {
+			unnamed[key] = mustRun(t, managers[key], RunOptions{Code: "1"}).SessionID
+			mustRun(t, managers[key], RunOptions{SessionID: "mine", Code: "1"})
+		}
+		if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
+			t.Errorf("swept %+v of a live server, %v", swept, err)
+		}
+		for _, m := range managers {
+			kill(m)
+		}
+		if err := os.RemoveAll(state.TenantDir(config.StateDir, tenantB)); err != nil { // what it had is known by the engine alone
+			t.Fatal(err)
+		}
+		swept, err := Sweep(t.Context(), &config)
+		if err != nil || len(swept) != 3 {
+			t.Errorf("swept %+v, %v", swept, err)
+		}
+		for _, s := range swept {
+			if s.ID != unnamed[s.Tenant] {
+				t.Errorf("swept %+v", s)
+			}
+		}
+		if held := e.holds(t); len(held) != 2*len(keys) || slices.ContainsFunc(held, func(name string) bool { return !strings.Contains(name, "-mine") }) {
+			t.Errorf("the engine holds %q", held)
+		}
+	})
+}
+
+// The first answer to any tenant has what a dead server left removed, of others too.
+func TestAServerSweepsForTenantsThatAreNotThere(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := completingEngine(t)
+		config := folderConfig(t, e)
+		config.Spares = 0
+		_, managers := houseOf(t, config, "", tenantA)
+		for _, m := range managers {
+			mustRun(t, m, RunOptions{Code: "1"})
+			kill(m)
+		}
+		pool := NewPool(config)
+		defer pool.Close(t.Context())
+		m := newTestManager(t, tenantConfig(config, pool, tenantB))
+		mustRun(t, m, RunOptions{Code: "1"})
+		eventually(t, "what was left is gone", func() bool { return len(e.holds(t)) == 2 })
+		time.Sleep(time.Hour) // and its own ends like any other, though nobody sweeps for it then
+		if held := e.holds(t); len(held) != 0 {
+			t.Errorf("the engine holds %q", held)
+		}
+	})
+}
+
+// Sessions from before there were tenants go on under the names that they have.
+func TestNamesOfTheServersOwnSessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := completingEngine(t)
+		config := folderConfig(t, e)
+		config.Spares = 0
+		_, managers := houseOf(t, config, "", tenantA)
+		for _, m := range managers {
+			mustRun(t, m, RunOptions{SessionID: "spare-mine", Code: "1"})
+		}
+		want := map[string]map[string]string{
+			"csm-host-spare-mine-python": {LabelSession: "_spare-mine", LabelHost: "host", LabelLanguage: "python", LabelNamed: "true"},
+			"csm-host." + tenantA + "-spare-mine-python": {
+				LabelSession: tenantA + ".spare-mine", LabelHost: "host", LabelLanguage: "python", LabelNamed: "true", LabelTenant: tenantA,
+			},
+		}
+		for _, spec := range e.specs() {
+			if got := spec.Labels; len(got) != len(want[spec.Name]) {
+				t.Errorf("%s has %q", spec.Name, got)
+			}
+			for label, value := range want[spec.Name] {
+				if spec.Labels[label] != value {
+					t.Errorf("%s has %q", spec.Name, spec.Labels)
+				}
+			}
+		}
+	})
+}
