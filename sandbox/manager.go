@@ -28,7 +28,7 @@ type Manager struct {
 	ctx     context.Context // of the background work
 	stop    context.CancelFunc
 	working sync.WaitGroup
-	changed func() // may be nil; see Watch
+	changed atomic.Pointer[func()] // nil: nobody watches
 
 	stopDraining context.CancelFunc // nil: it does not drain; under mu
 }
@@ -59,12 +59,12 @@ func newManager(config Config) *Manager {
 }
 
 // Watch has changed called whenever a session of this server has come into use or gone, from a goroutine
-// of its own. It is called once, before the manager is used.
-func (m *Manager) Watch(changed func()) { m.changed = changed }
+// of its own, in the place of what Watch was given before.
+func (m *Manager) Watch(changed func()) { m.changed.Store(&changed) }
 
 func (m *Manager) notifyChanged() {
-	if m.changed != nil {
-		go m.changed()
+	if changed := m.changed.Load(); changed != nil {
+		go (*changed)()
 	}
 }
 

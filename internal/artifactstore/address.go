@@ -109,6 +109,12 @@ func parseEndpoint(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// Below returns the address of a folder within the store's.
+func (a Address) Below(folder string) Address {
+	a.prefix = strings.Trim(a.prefix+"/"+folder, "/")
+	return a
+}
+
 // String is the address without options.
 func (a Address) String() string {
 	text := a.scheme + "://" + a.bucket

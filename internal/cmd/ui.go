@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
@@ -39,7 +40,7 @@ what was sent out. A server with --http has a page that shows these, at /.
 The page's link is good once, for ten minutes. Settings that say where sessions
 are (--state-dir, --engine-url) must be the server's.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withManager(cmd.Context(), settings, &owner{}, func(ctx context.Context, manager *sandbox.Manager) error {
+			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
 				return showPage(ctx, settings, manager, noBrowser)
 			})
 		},
@@ -56,7 +57,8 @@ func showPage(ctx context.Context, s *server.Settings, manager *sandbox.Manager,
 	}
 	log := manager.Config().Logger
 	deps := &tools.Deps{Manager: manager, Secrets: manager.Config().Mask, Logger: log}
-	page := webui.New(webui.Options{API: rest.New(rest.Options{Deps: deps, Logger: log, Ending: ctx}), Logger: log})
+	api := rest.New(rest.Options{Deps: deps, Logger: log, Ending: ctx})
+	page := webui.New(webui.Options{API: func(principal.Principal) (webui.API, error) { return api, nil }, Logger: log})
 	pages := httpserver.New(httpserver.Options{
 		Open: map[string]http.Handler{"/{$}": page, webui.Prefix: page}, Logger: log,
 	})

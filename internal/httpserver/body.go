@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -40,7 +41,7 @@ func (b bodyBounds) memory(length int64) int64 {
 
 // readBody reads a body. Its share of the memory is the caller's to give back, also after an error.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBounds) (message []byte, taken *share, err error) {
-	taken = s.memory.share(addressOf(r))
+	taken = s.memory.share(cmp.Or(ownerOf(r), addressOf(r)))
 	if r.ContentLength > most.length {
 		return nil, taken, &http.MaxBytesError{Limit: most.length}
 	}

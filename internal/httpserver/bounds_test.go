@@ -6,12 +6,14 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
@@ -217,23 +219,28 @@ func TestConnectionsWithoutTokenMakeRoom(t *testing.T) {
 	}
 }
 
+// anyRequest is one of the user's whose server it is.
+func anyRequest(ended func(string)) *http.Request {
+	return enter(httptest.NewRequest(http.MethodPost, Path, nil), principal.Principal{}, &Site{Ended: ended})
+}
+
 // Who closes its stream and says no more is gone soon, and who goes on without one is not.
 func TestClientsThatHangUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClients(nil)
+		c, r := newClients(), anyRequest(nil)
 		open := func() *client {
-			n := c.begin()
+			n := c.begin(r)
 			c.leave(n)
-			return c.enter(n.name)
+			return c.enter(r, n.name)
 		}
 		ended, again, calls, busy := open(), open(), open(), open()
-		c.enter(busy.name) // a call, which goes on
+		c.enter(r, busy.name) // a call, which goes on
 		for _, n := range []*client{ended, again, calls, busy} {
 			c.hangUp(n)
 		}
 		time.Sleep(hungUpTime / 2)
-		c.enter(again.name)
-		c.leave(c.enter(calls.name))
+		c.enter(r, again.name)
+		c.leave(c.enter(r, calls.name))
 		if c.gone(ended.name) {
 			t.Error("one is gone whose stream may have broken")
 		}
@@ -258,23 +265,23 @@ func TestClientsThatHangUp(t *testing.T) {
 func TestClientsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan string, maxClients)
-		c := newClients(func(name string) { ended <- name })
-		first := c.begin()
+		c, r := newClients(), anyRequest(func(name string) { ended <- name })
+		first := c.begin(r)
 		c.leave(first)
-		kept := c.begin() // is in use
+		kept := c.begin(r) // is in use
 		time.Sleep(quietTime + time.Second)
 		if !c.gone(first.name) || c.gone(kept.name) {
 			t.Error("the wrong one is gone")
 		}
 		for range maxClients - 1 {
-			c.leave(c.begin())
+			c.leave(c.begin(r))
 		}
 		if name := <-ended; name != first.name {
 			t.Errorf("%s was forgotten", name)
 		}
 		time.Sleep(clientTime + time.Second)
-		c.leave(c.begin())
-		if c.enter(kept.name) == nil || len(c.list) != 2 {
+		c.leave(c.begin(r))
+		if c.enter(r, kept.name) == nil || len(c.list) != 2 {
 			t.Errorf("%d are left", len(c.list))
 		}
 		synctest.Wait()

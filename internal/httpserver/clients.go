@@ -4,12 +4,14 @@ import (
 	"context"
 	"crypto/rand"
 	"maps"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
@@ -25,6 +27,8 @@ const (
 // client is one that has begun a session, or one that stateless requests are known to come from.
 type client struct {
 	name    string
+	owner   string       // the Key of its principal
+	site    *Site        // that it came to first
 	session *rpc.Session // what its handshake told
 	ctx     context.Context
 	end     context.CancelFunc
@@ -41,25 +45,21 @@ type client struct {
 
 // clients are those that are known, by name. A name that begins a session is a secret, and that of its client alone.
 type clients struct {
-	ended func(name string)
-
 	mu   sync.Mutex
 	list map[string]*client
 }
 
-func newClients(ended func(string)) *clients {
-	return &clients{ended: ended, list: make(map[string]*client)}
-}
+func newClients() *clients { return &clients{list: make(map[string]*client)} }
 
 // begin makes a client for a handshake. It is in use, as by enter.
-func (c *clients) begin() *client {
+func (c *clients) begin(r *http.Request) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.add(rand.Text(), true)
+	return c.add(r, rand.Text(), true)
 }
 
 // add makes a client, and forgets those that were not heard of for long. c.mu is held.
-func (c *clients) add(name string, begun bool) *client {
+func (c *clients) add(r *http.Request, name string, begun bool) *client {
 	now := time.Now()
 	for _, old := range c.list {
 		if old.using == 0 && now.Sub(old.seen) > clientTime {
@@ -72,7 +72,7 @@ func (c *clients) add(name string, begun bool) *client {
 		}
 	}
 	// Broadcasts go to streams, each of which has a session of its own.
-	n := &client{name: name, session: rpc.NewSession(name, func(mcp.JSONRPCNotification) {}), begun: begun, using: 1, seen: now,
+	n := &client{name: name, owner: ownerOf(r), site: siteOf(r), session: rpc.NewSession(name, func(mcp.JSONRPCNotification) {}), begun: begun, using: 1, seen: now,
 		calls: make(map[string]context.CancelCauseFunc)}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	c.list[name] = n
@@ -83,17 +83,20 @@ func (c *clients) add(name string, begun bool) *client {
 func (c *clients) forget(n *client) {
 	delete(c.list, n.name)
 	n.end()
-	if c.ended != nil {
-		go c.ended(n.name)
+	if n.site.Ended != nil {
+		go n.site.Ended(n.name)
 	}
 }
 
-// enter returns the client of a session and marks it as in use until leave; nil: there is none.
-func (c *clients) enter(session string) *client {
+// ownerOf returns the Key of a request's principal.
+func ownerOf(r *http.Request) string { return principal.Of(r.Context()).Key() }
+
+// enter returns the client of a session and marks it as in use until leave; nil: the request's principal has none of that name.
+func (c *clients) enter(r *http.Request, session string) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.list[session]
-	if n == nil || !n.begun {
+	if n == nil || !n.begun || n.owner != ownerOf(r) {
 		return nil
 	}
 	n.using++
@@ -102,14 +105,14 @@ func (c *clients) enter(session string) *client {
 }
 
 // stateless is enter for a client that is known by what its requests have in common.
-func (c *clients) stateless(name string) *client {
+func (c *clients) stateless(r *http.Request, name string) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := c.list[name]; n != nil {
 		n.using++
 		return n
 	}
-	return c.add(name, false)
+	return c.add(r, name, false)
 }
 
 func (c *clients) leave(n *client) {

@@ -1,18 +1,23 @@
 package httpserver
 
 import (
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
@@ -28,7 +33,11 @@ var single = []string{"Authorization", "Origin", headerSession, mcp.HeaderProtoc
 
 // guard decides which requests get through.
 type guard struct {
-	token       *web.Token // nil: none is asked for
+	token       *web.Token // of the user whose server it is; nil: none
+	others      principal.Authenticator
+	of          func(principal.Principal) (*Site, error)
+	own         *Site // the user's
+	log         *slog.Logger
 	hosts       []string
 	origins     []string
 	certificate *tls.Certificate
@@ -37,9 +46,15 @@ type guard struct {
 	refuse      refuser
 }
 
-func newGuard(o Options, refuse refuser) guard {
-	return guard{refuse: refuse, hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate, token: web.NewToken(o.Token)}
+func newGuard(o *Options, refuse refuser) guard {
+	return guard{
+		refuse: refuse, hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate, log: o.Logger,
+		token: web.NewToken(o.Token), others: o.Authenticate, of: o.Of, own: &o.Site,
+	}
 }
+
+// isOpen reports whether everybody is let in, as the user whose server it is.
+func (g *guard) isOpen() bool { return g.token == nil && g.others == nil }
 
 func (g *guard) listensOn(address net.Addr) {
 	tcp, ok := address.(*net.TCPAddr)
@@ -127,22 +142,54 @@ func allowOrigin(h http.Header, r *http.Request, origin string) (preflight bool)
 	return true
 }
 
-// authenticated lets through who has the token.
+type siteKey struct{}
+
+// siteOf returns what serves a request that was let through.
+func siteOf(r *http.Request) *Site { return r.Context().Value(siteKey{}).(*Site) }
+
+// enter returns a request as one of a principal, which its Site serves.
+func enter(r *http.Request, p principal.Principal, site *Site) *http.Request {
+	return r.WithContext(context.WithValue(principal.With(r.Context(), p), siteKey{}, site))
+}
+
+// authenticated lets through whose requests are known.
 func (g *guard) authenticated(next http.Handler) http.Handler {
-	if g.token == nil {
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if g.isOpen() {
 			if r.ContentLength == 0 { // or a message keeps its place once it has come
 				web.Keep(r.Context())
 			}
-			next.ServeHTTP(w, r)
-		})
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-		if strings.EqualFold(scheme, "Bearer") && g.token.Is(given) {
+			next.ServeHTTP(w, enter(r, principal.Principal{}, g.own))
+			return
+		}
+		given := principal.Bearer(r)
+		if given != "" && g.token.Is(given) {
 			web.Keep(r.Context())
+			next.ServeHTTP(w, enter(r, principal.Principal{}, g.own))
+			return
+		}
+		p, err := principal.Principal{}, principal.ErrNone
+		if g.others != nil {
+			p, err = g.others.Authenticate(r)
+		}
+		if err == nil && p.IsUser() {
+			err = errNameless
+		}
+		if err == nil {
+			web.Keep(r.Context())
+			site, err := g.of(p)
+			if err != nil {
+				g.log.Error("a principal cannot be served", "principal", p.Name, "error", err)
+				g.refuse(w, r, http.StatusServiceUnavailable, "the server cannot serve you now", "its log says why")
+				return
+			}
+			r, stop := g.whileKnown(enter(r, p, site))
+			defer stop()
 			next.ServeHTTP(w, r)
 			return
+		}
+		if !errors.Is(err, principal.ErrNone) {
+			g.log.Info("sign-in refused", "address", addressOf(r), "error", err)
 		}
 		challenge := fmt.Sprintf("Bearer resource_metadata=%q", baseURL(r)+metadataPath+Path)
 		if given != "" {
@@ -153,9 +200,43 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 	})
 }
 
+// knownEvery is how often a stream looks whether its principal is known still.
+const knownEvery = 10 * time.Second
+
+// errSignedOut ends streams whose principal is not known by what it has shown any more.
+var errSignedOut = errors.New("what the request has shown is not good any more")
+
+// whileKnown returns a request whose context ends soon after its principal is not known any more, where the request may be a stream: a
+// call that has begun is answered.
+func (g *guard) whileKnown(r *http.Request) (_ *http.Request, stop func()) {
+	if r.Method == http.MethodPost && r.Header.Get(mcp.HeaderMethod) != string(mcp.MethodSubscriptionsListen) {
+		return r, func() {}
+	}
+	ctx, cancel := context.WithCancelCause(r.Context())
+	shown, name := r.Clone(ctx), principal.Of(ctx).Name
+	tick := time.NewTicker(knownEvery)
+	go func() {
+		for {
+			select {
+			case <-tick.C:
+				if now, err := g.others.Authenticate(shown); err != nil || now.Name != name {
+					cancel(errSignedOut)
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return r.WithContext(ctx), func() { tick.Stop(); cancel(nil) }
+}
+
+// errNameless is of an Authenticator that took a request for one of the user's whose server it is.
+var errNameless = errors.New("the principal has no name")
+
 // metadata tells clients that a token in the header is what is wanted. Whom to ask for one is not said: it is in a file.
 func (g *guard) metadata(w http.ResponseWriter, r *http.Request) {
-	if g.token == nil {
+	if g.isOpen() {
 		refuse(w, http.StatusNotFound, "no token is asked for here")
 		return
 	}

@@ -221,7 +221,7 @@ func TestOtherRoutes(t *testing.T) {
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%d %v", len(body), err)
 	})
-	f := serve(t, Options{Token: token, Routes: map[string]http.Handler{"/other/": echo}, Open: map[string]http.Handler{"/other/open": echo}})
+	f := serve(t, Options{Token: token, Site: Site{Routes: map[string]http.Handler{"/other/": echo}}, Open: map[string]http.Handler{"/other/open": echo}})
 	for name, test := range map[string]struct {
 		path, token string
 		length      int
@@ -247,7 +247,7 @@ func TestOtherRoutes(t *testing.T) {
 // What is refused before it gets to a route is answered as the routes answer, and to clients of MCP with a line of text.
 func TestRefusalsHaveTheShapeOfTheirRoute(t *testing.T) {
 	o := Options{
-		Token: token, Routes: map[string]http.Handler{"/other/": http.NotFoundHandler()},
+		Token: token, Site: Site{Routes: map[string]http.Handler{"/other/": http.NotFoundHandler()}},
 		Refuse: func(w http.ResponseWriter, r *http.Request, status int, problem, advice string) {
 			w.WriteHeader(status)
 			fmt.Fprintf(w, "%s: %s | %s", r.URL.Path, problem, advice)

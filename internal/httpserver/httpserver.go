@@ -8,6 +8,7 @@
 //
 //   - Nobody gets further than the token: whoever has none learns where the metadata is, and nothing else. A page of
 //     another origin, and a name that leads here by DNS rebinding, are refused before that.
+//   - A request is served by the Site of its principal alone, and a session of the protocol is only its principal's.
 //   - Everything is bounded: connections, requests at once, streams, sessions, a message's length, the memory
 //     that the messages of a client, and of all, take together, and the time that a client may take to send or to read. What waits without a request gives
 //     way to what comes.
@@ -31,6 +32,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
@@ -61,12 +63,32 @@ const (
 	stopTime  = 200 * time.Millisecond
 )
 
+// Site is what one principal is served.
+type Site struct {
+	// MCP is served at Path; nil: there is only what Options.Open has.
+	MCP *server.MCPServer
+	// Context returns the context of a client's request, by the client's name, which no other one has, and the request's
+	// headers.
+	Context func(ctx context.Context, client string, h http.Header) context.Context
+	// Routes are what else is served to who may use MCP, by patterns of http.ServeMux. The body of a POST is read before, within
+	// the bounds of messages; what was wrong with it is the error of its reader. Of the patterns those of the user's Site count.
+	Routes map[string]http.Handler
+	// Ended is called when a client has ended its session, from a goroutine of its own. May be nil.
+	Ended func(client string)
+	// Ending ends the streams that no request ends, whose clients open others then. Nil: nothing does before the server's end.
+	Ending context.Context
+}
+
 // Options sets what is served, and to whom.
 type Options struct {
-	// MCP is served at Path; nil: there is only what Open has.
-	MCP *server.MCPServer
-	// Token is what clients have to show; empty: nothing.
+	// Site is what the user is served whose server it is.
+	Site
+	// Token is what that user's clients have to show; empty: nothing, where Authenticate is nil too.
 	Token string
+	// Authenticate finds out whose the other requests are. Nil: nobody else is let in.
+	Authenticate principal.Authenticator
+	// Of returns what a principal is served that Authenticate knows. Why there is nothing for one, only the log tells.
+	Of func(principal.Principal) (*Site, error)
 	// AllowHosts are names by which clients may reach the server, beside addresses, localhost and the names in the
 	// certificate.
 	AllowHosts []string
@@ -74,17 +96,9 @@ type Options struct {
 	AllowOrigins []string
 	// Certificate is for TLS; nil: none.
 	Certificate *tls.Certificate
-	// Context returns the context of a client's request, by the client's name, which no other one has, and the request's
-	// headers.
-	Context func(ctx context.Context, client string, h http.Header) context.Context
-	// Routes are what else is served to who may use MCP, by patterns of http.ServeMux. The body of a POST is read before, within
-	// the bounds of messages; what was wrong with it is the error of its reader.
-	Routes map[string]http.Handler
 	// Refuse answers requests for Routes that do not get there, such as those without the token. Nil: a line of text does, as it
 	// does for all others.
 	Refuse refuser
-	// Ended is called when a client has ended its session, from a goroutine of its own. May be nil.
-	Ended func(client string)
 	// Open are handlers by their pattern for what needs no token, such as links that are signed.
 	Open map[string]http.Handler
 	// Around wraps all that is served, as what counts requests does. Nil: nothing does.
@@ -118,24 +132,32 @@ type Server struct {
 // New returns a server that does nothing yet.
 func New(o Options) *Server {
 	o.MaxAnswerBytes = cmp.Or(o.MaxAnswerBytes, rpc.UsualMessageBytes)
-	if o.Context == nil {
-		o.Context = func(ctx context.Context, _ string, _ http.Header) context.Context { return ctx }
-	}
 	s := &Server{
-		opts: o, clients: newClients(o.Ended), routes: http.NewServeMux(),
+		opts: o, clients: newClients(), routes: http.NewServeMux(),
 		requests: semaphore.NewWeighted(maxRequests), streams: semaphore.NewWeighted(maxStreams),
 		memory: newMemory(),
 	}
 	for pattern, handler := range o.Routes {
 		s.routes.Handle(pattern, handler)
 	}
-	s.guard = newGuard(o, s.refuse)
+	s.guard = newGuard(&s.opts, s.refuse)
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.ending, s.end = context.WithCancel(context.Background())
-	if o.MCP != nil {
-		o.MCP.Use(rpc.RestoreArguments)
-	}
+	s.opts.Prepare()
 	return s
+}
+
+// Prepare makes a Site ready to be served, once.
+func (s *Site) Prepare() {
+	if s.MCP != nil {
+		s.MCP.Use(rpc.RestoreArguments)
+	}
+	if s.Ending == nil {
+		s.Ending = context.Background()
+	}
+	if s.Context == nil {
+		s.Context = func(ctx context.Context, _ string, _ http.Header) context.Context { return ctx }
+	}
 }
 
 // Gone reports whether a client has ended its session, or has no stream open and was not heard of for a minute, or for two
@@ -189,6 +211,11 @@ func finished(web *http.Server, within time.Duration) bool {
 // handler is everything that is served, behind what guards it.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
+	words := "there is nothing here"
+	if s.opts.MCP != nil {
+		words += "; MCP is served at " + Path
+	}
+	nothing := func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusNotFound, words) }
 	if s.opts.MCP != nil {
 		mux.HandleFunc(metadataPath, s.guard.metadata)
 		mux.HandleFunc(metadataPath+Path, s.guard.metadata)
@@ -196,17 +223,19 @@ func (s *Server) handler() http.Handler {
 		mux.Handle(Path, mcp)
 		mux.Handle(Path+"/{$}", mcp)
 	}
-	for pattern, handler := range s.opts.Routes {
-		mux.Handle(pattern, s.guard.authenticated(s.bounded(handler)))
+	for pattern := range s.opts.Routes {
+		mux.Handle(pattern, s.guard.authenticated(s.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			handler := siteOf(r).Routes[pattern]
+			if handler == nil {
+				handler = http.HandlerFunc(nothing)
+			}
+			handler.ServeHTTP(w, r)
+		}))))
 	}
 	for pattern, handler := range s.opts.Open {
 		mux.Handle(pattern, handler)
 	}
-	nothing := "there is nothing here"
-	if s.opts.MCP != nil {
-		nothing += "; MCP is served at " + Path
-	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { refuse(w, http.StatusNotFound, nothing) })
+	mux.HandleFunc("/", nothing)
 	if s.opts.Around != nil {
 		return s.opts.Around(s.guard.admitted(mux))
 	}

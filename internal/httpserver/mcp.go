@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -187,11 +188,11 @@ func (x *post) findClient(begins bool) bool {
 	session := x.r.Header.Get(headerSession)
 	switch {
 	case begins:
-		x.client = clients.begin()
+		x.client = clients.begin(x.r)
 	case x.modern || session == "":
-		x.client = clients.stateless(x.statelessName())
+		x.client = clients.stateless(x.r, x.statelessName())
 	default:
-		if x.client = clients.enter(session); x.client == nil {
+		if x.client = clients.enter(x.r, session); x.client == nil {
 			refuseSession(x.w)
 			return false
 		}
@@ -203,12 +204,13 @@ func refuseSession(w http.ResponseWriter) {
 	refuse(w, http.StatusNotFound, "there is no such session, or it has ended; begin another one with initialize")
 }
 
-// statelessName is what the requests of one client have in common, as far as they say: who it says it is, where it is, and what
-// it shows, which differs where the server asks for no token and a proxy before it does.
+// statelessName is what the requests of one client have in common, as far as they say: who it says it is, where it is, and whose it
+// is. Where that is the user's, what it shows differs if the server asks for no token and a proxy before it does.
 func (x *post) statelessName() string {
 	var info mcp.Implementation
 	_ = json.Unmarshal(x.e.ClientInfo, &info) // mcp-go says what is wrong with it
-	sum := sha256.Sum256([]byte(info.Name + "\x00" + addressOf(x.r) + "\x00" + x.r.Header.Get("Authorization")))
+	whose := cmp.Or(ownerOf(x.r), x.r.Header.Get("Authorization"))
+	sum := sha256.Sum256([]byte(info.Name + "\x00" + addressOf(x.r) + "\x00" + whose))
 	return "stateless-" + hex.EncodeToString(sum[:16])
 }
 
@@ -219,7 +221,7 @@ func (x *post) notification(method string) {
 			x.client.cancel(id)
 		}
 	} else {
-		m := x.server.opts.MCP
+		m := siteOf(x.r).MCP
 		rpc.Guard(x.server.opts.Logger, method, func() { m.HandleMessage(m.WithContext(x.r.Context(), x.client.session), x.e.Message()) })
 	}
 	x.w.WriteHeader(http.StatusAccepted)
@@ -253,8 +255,8 @@ func (x *post) request(begins bool) {
 		answer.finish(x.status(busyCode), x.tooMuch())
 		return
 	}
-	m := x.server.opts.MCP
-	serving := x.server.opts.Context(rpc.WithCall(ctx, &call), x.client.name, x.r.Header)
+	m := siteOf(x.r).MCP
+	serving := siteOf(x.r).Context(rpc.WithCall(ctx, &call), x.client.name, x.r.Header)
 	var line []byte
 	var code int
 	if begins {
@@ -336,7 +338,7 @@ func (x *post) status(code int) int {
 
 // delete ends a session.
 func (s *Server) delete(w http.ResponseWriter, r *http.Request) {
-	client := s.clients.enter(r.Header.Get(headerSession))
+	client := s.clients.enter(r, r.Header.Get(headerSession))
 	if client == nil {
 		refuseSession(w)
 		return

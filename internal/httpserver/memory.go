@@ -11,7 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
-// What requests may take of the memory together, in bytes: those of one client, which are known by its address, and all. Shares of
+// What requests may take of the memory together, in bytes: those of one principal, or of one client of the user's, which is known by its address, and all. Shares of
 // smallShare and less have room of their own, so that a ping, a cancel or an ordinary answer never waits behind large messages.
 const (
 	clientMemory = rpc.MaxMessageBytes
@@ -27,7 +27,7 @@ type memory struct {
 	all room
 
 	mu sync.Mutex
-	of map[string]*budget // of clients that have requests, by their addresses
+	of map[string]*budget // of those that have requests
 }
 
 // room is what is free for large shares and for small ones.

@@ -24,11 +24,12 @@ func (s *Server) openStream(w http.ResponseWriter, r *http.Request) (release fun
 	return func() { s.streams.Release(1) }, true
 }
 
-// endWith ends ctx with the server and with the client's session.
-func (s *Server) endWith(client *client, cancel context.CancelCauseFunc) (release func()) {
+// endWith ends ctx with the server, with the client's session and with the Site.
+func (s *Server) endWith(client *client, r *http.Request, cancel context.CancelCauseFunc) (release func()) {
 	first := context.AfterFunc(s.ending, func() { cancel(rpc.ErrShutdown) })
 	second := context.AfterFunc(client.ctx, func() { cancel(errDisconnected) })
-	return func() { first(); second() }
+	third := context.AfterFunc(siteOf(r).Ending, func() { cancel(errDisconnected) })
+	return func() { first(); second(); third() }
 }
 
 // listen serves the stream on which a session hears what concerns no request of its own.
@@ -37,7 +38,7 @@ func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusNotAcceptable, "what is here is a stream; accept "+web.TypeEvents)
 		return
 	}
-	client := s.clients.enter(r.Header.Get(headerSession))
+	client := s.clients.enter(r, r.Header.Get(headerSession))
 	if client == nil {
 		if r.Header.Get(headerSession) == "" {
 			notAllowed(w, true)
@@ -55,16 +56,17 @@ func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
 	defer release()
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	defer s.endWith(client, cancel)()
+	defer s.endWith(client, r, cancel)()
 	stream := newReply(w, r, func() { cancel(errDisconnected) })
 	heard := rpc.NewSession(rand.Text(), s.sendOn(stream, nil))
 	heard.Initialize()
-	if err := s.opts.MCP.RegisterSession(ctx, heard); err != nil {
+	m := siteOf(r).MCP
+	if err := m.RegisterSession(ctx, heard); err != nil {
 		s.opts.Logger.Error("register a stream", "error", err) // not reached: the name is new
 	}
 	stream.begin()
 	<-ctx.Done()
-	s.opts.MCP.UnregisterSession(ctx, heard.SessionID())
+	m.UnregisterSession(ctx, heard.SessionID())
 	heard.End()
 	stream.finish(http.StatusOK, nil)
 }
@@ -122,15 +124,16 @@ func (x *post) subscribe(ctx context.Context, call *rpc.Call, cancel context.Can
 	}
 	defer release()
 	x.giveBack()
-	defer s.endWith(x.client, cancel)()
+	defer s.endWith(x.client, x.r, cancel)()
 	stream := newReply(x.w, x.r, gone)
 	call.Notify = stream.event
 	heard := &subscriber{id: rand.Text(), CallSession: x.client.session.Call(s.sendOn(stream, &call.ID))}
-	if err := s.opts.MCP.RegisterSession(ctx, heard); err != nil {
+	m := siteOf(x.r).MCP
+	if err := m.RegisterSession(ctx, heard); err != nil {
 		s.opts.Logger.Error("register a stream", "error", err) // not reached: the name is new
 	}
-	line, code := rpc.Respond(s.opts.MCP.WithContext(rpc.WithCall(ctx, call), heard), s.opts.MCP, call, s.opts.MaxAnswerBytes, s.opts.Logger)
-	s.opts.MCP.UnregisterSession(ctx, heard.id)
+	line, code := rpc.Respond(m.WithContext(rpc.WithCall(ctx, call), heard), m, call, s.opts.MaxAnswerBytes, s.opts.Logger)
+	m.UnregisterSession(ctx, heard.id)
 	heard.End()
 	if ctx.Err() != nil {
 		line = nil

@@ -74,7 +74,7 @@ func start(t *testing.T, change func(*tools.Deps)) *fixture {
 		t.Fatal(err)
 	}
 	f.url = "http://" + l.Addr().String()
-	web := httpserver.New(httpserver.Options{MCP: server.NewMCPServer("x", "1"), Token: token, Routes: f.Routes(), Open: f.Open(), Refuse: f.Refuse, Logger: d.Logger})
+	web := httpserver.New(httpserver.Options{Site: httpserver.Site{MCP: server.NewMCPServer("x", "1"), Routes: f.Routes()}, Token: token, Open: f.Open(), Refuse: f.Refuse, Logger: d.Logger})
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- web.Serve(ctx, l) }()

@@ -27,6 +27,9 @@ func (s artifacts) address() (address artifactstore.Address, ok bool, err error)
 	if err := address.CheckLifetime(s.ArtifactLinkLifetime); err != nil {
 		return address, false, fmt.Errorf("--artifact-link-lifetime: %w", err)
 	}
+	if s.tenant != "" { // sessions of several may have the same name
+		address = address.Below(principalsFolder + "/" + s.tenant)
+	}
 	return address, true, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -28,6 +29,9 @@ func (s *Settings) connections(environ []string, log *slog.Logger) *sql.Connecti
 	sources, err := sql.Sources(environ, isSetting)
 	if err != nil {
 		log.Warn("connections left out", "error", err)
+	}
+	if len(s.Databases) > 0 {
+		sources = slices.DeleteFunc(sources, func(source sql.Source) bool { return !slices.Contains(s.Databases, source.Name) })
 	}
 	return sql.NewConnections(sources, s.openDatabase)
 }

@@ -12,6 +12,9 @@ import (
 // HostLabel distinguishes the servers that share this machine, this user and this folder of locks from others
 // that use the same engine: only by the locks can one tell whether another's sessions are alive.
 func (s *Settings) HostLabel() string {
+	if s.hostLabel != "" {
+		return s.hostLabel
+	}
 	return shortHash(fmt.Sprintf("%s %d %s", machineID("/etc/machine-id", s.StateFolder()), os.Getuid(), s.SessionDir()))
 }
 

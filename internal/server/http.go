@@ -18,10 +18,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mark3labs/mcp-go/server"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
@@ -178,7 +177,7 @@ func (s *HTTPSettings) open(stateDir string, log *slog.Logger) (*web, error) {
 		return nil, nil
 	}
 	_ = os.Unsetenv(tokenVariable)
-	w := &web{options: httpserver.Options{Routes: make(map[string]http.Handler), Open: make(map[string]http.Handler), AllowHosts: s.AllowHosts, AllowOrigins: s.AllowOrigins, Logger: log}}
+	w := &web{options: httpserver.Options{Site: httpserver.Site{Routes: make(map[string]http.Handler)}, Open: make(map[string]http.Handler), AllowHosts: s.AllowHosts, AllowOrigins: s.AllowOrigins, Logger: log}}
 	network, address, err := s.listenAddress()
 	if err != nil {
 		return nil, err // not reached: the settings were checked
@@ -280,12 +279,6 @@ func (w *web) watch(watched *telemetry.Recorder, now *telemetry.Now) {
 // isGone is sandbox.Config.Gone.
 func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
 
-// showPage serves the page for a person at /.
-func (w *web) showPage(api webui.API) {
-	page := webui.New(webui.Options{API: api, Token: w.options.Token, NoAuth: w.options.Token == "", Logger: w.options.Logger})
-	w.options.Open["/{$}"], w.options.Open[webui.Prefix] = page, page
-}
-
 // forPersons returns what the page for a person has: whichever tools a model has, and calls that no figures of a model's count.
 func forPersons(deps *tools.Deps) *tools.Deps {
 	persons := *deps
@@ -293,27 +286,59 @@ func forPersons(deps *tools.Deps) *tools.Deps {
 	return &persons
 }
 
-// prepare makes the server for the manager's sessions. A client's calls go to a session of its own, which ends with it.
-// asked reads what the headers of its requests ask for.
-func (w *web) prepare(ctx, ending context.Context, m *server.MCPServer, deps *tools.Deps, maxAnswer int, asked func(http.Header) *clientheader.Asked) {
-	w.options.MCP, w.options.MaxAnswerBytes = m, maxAnswer
+// serveOverHTTP returns what a principal is served, and what answers for its page. A client's calls go to a session of its own,
+// which ends with it.
+func (s *Settings) serveOverHTTP(f *front, ending context.Context) (*httpserver.Site, *rest.Server) {
+	deps := f.deps
 	api := rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
-	w.showPage(rest.New(rest.Options{Deps: forPersons(deps), Version: CurrentVersion(), Logger: deps.Logger, Ending: ending}))
+	page := rest.New(rest.Options{Deps: forPersons(deps), Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
+	methods := deps.Methods(self())
+	site := &httpserver.Site{
+		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,
+		Context: func(ctx context.Context, client string, h http.Header) context.Context {
+			ctx = rpc.WithMethods(ctx, methods)
+			return clientheader.With(tools.WithSession(ctx, sandbox.DefaultOf(client)), s.asked(h))
+		},
+		Ended: func(client string) {
+			_, err := deps.Manager.CloseSession(context.WithoutCancel(ending), sandbox.DefaultOf(client), false)
+			deps.Logger.Debug("client has ended its session", "error", err)
+		},
+	}
 	for pattern, route := range api.Routes() {
-		w.options.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
-			route.ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), asked(r.Header))))
+		site.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+			route.ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), s.asked(r.Header))))
 		})
 	}
+	return site, page
+}
+
+// prepare makes the server of what all principals are served.
+func (w *web) prepare(r *running) {
+	w.options.MaxAnswerBytes = r.settings.maxAnswer()
+	routes := w.options.Routes // for the user alone
+	own := r.own.now.Load()
+	w.options.Site = *own.site
+	maps.Copy(w.options.Routes, routes)
+	api := rest.New(rest.Options{Deps: own.deps, Version: CurrentVersion(), Logger: r.log})
 	maps.Copy(w.options.Open, api.Open())
 	w.options.Refuse = api.Refuse
-	methods := deps.Methods(self())
-	w.options.Context = func(ctx context.Context, client string, h http.Header) context.Context {
-		ctx = rpc.WithMethods(ctx, methods)
-		return clientheader.With(tools.WithSession(ctx, sandbox.DefaultOf(client)), asked(h))
+	w.options.Of = func(p principal.Principal) (*httpserver.Site, error) {
+		t, err := r.tenants.get(p)
+		if err != nil {
+			return nil, err
+		}
+		return t.site, nil
 	}
-	w.options.Ended = func(client string) {
-		_, err := deps.Manager.CloseSession(ctx, sandbox.DefaultOf(client), false)
-		w.options.Logger.Debug("client has ended its session", "error", err)
-	}
+	page := webui.New(webui.Options{
+		Token: w.options.Token, Authenticate: w.options.Authenticate, NoAuth: w.options.Token == "" && w.options.Authenticate == nil, Logger: r.log,
+		API: func(p principal.Principal) (webui.API, error) {
+			t, err := r.tenants.get(p)
+			if err != nil {
+				return nil, err
+			}
+			return t.page, nil
+		},
+	})
+	w.options.Open["/{$}"], w.options.Open[webui.Prefix] = page, page
 	w.server = httpserver.New(w.options)
 }

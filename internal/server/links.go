@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
@@ -61,36 +60,38 @@ func (s *LinkSettings) listen(log *slog.Logger) (*filelinks.Listener, error) {
 	return l, nil
 }
 
-// serveLinks gives out links and answers them until stop is called: on an address of their own, or else where MCP is
-// served over HTTP; nil where there is neither.
-func (s *Settings) serveLinks(on *filelinks.Listener, over *web, manager *sandbox.Manager, log *slog.Logger) (links *filelinks.Links, stop func()) {
-	var base *url.URL
+// linksBase is what comes before the paths of links: on an address of their own, or else where MCP is served over HTTP; nil where
+// there is neither.
+func (r *running) linksBase() *url.URL {
 	switch {
-	case on != nil:
-		base = on.BaseURL
-	case over != nil:
-		base = over.base(s.Links.URL)
+	case r.linked != nil:
+		return r.linked.BaseURL
+	case r.web != nil:
+		return r.web.base(r.settings.Links.URL)
 	}
+	return nil
+}
+
+// serveLinks answers links until stopLinks is called.
+func (r *running) serveLinks() {
+	base := r.linksBase()
 	if base == nil {
-		return nil, func() {}
+		return
 	}
-	links = filelinks.New(filelinks.Options{
-		Manager: manager, BaseURL: base, Lifetime: s.Links.Lifetime, UploadBytes: s.Tools.DownloadBytes, Scripts: s.Tools.PageScripts, Logger: log,
-	})
-	if on == nil {
-		over.options.AllowHosts = append(over.options.AllowHosts, base.Hostname())
-		over.options.Open[filelinks.Prefix] = links
-		return links, func() {}
+	if r.linked == nil {
+		r.web.options.AllowHosts = append(r.web.options.AllowHosts, base.Hostname())
+		r.web.options.Open[filelinks.Prefix], r.web.options.Open[linksPrefix] = r.tenants, r.tenants
+		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := filelinks.Serve(ctx, on, links, linksGrace, log); err != nil {
-			log.Error("links to files", "error", err)
+		if err := filelinks.Serve(ctx, r.linked, r.tenants, linksGrace, r.log); err != nil {
+			r.log.Error("links to files", "error", err)
 		}
 	}()
-	return links, func() {
+	r.stopLinks = func() {
 		cancel()
 		<-ended
 	}

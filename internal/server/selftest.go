@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -34,7 +35,8 @@ func (s *Settings) AddCanaries() error {
 
 // SelfTest attacks sessions with these settings from inside, after AddCanaries. gcArgs are as those of Serve.
 func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs []string, progress func(name string, language sandbox.Language, done, total int), log *slog.Logger) (report selftest.Report, err error) {
-	keeper := keepEngine(engine, gcArgs, log)
+	with := newShared(engine, gcArgs, log)
+	keeper := with.keeper
 	defer func() {
 		if !report.Unclosed {
 			keeper.dismiss()
@@ -43,7 +45,7 @@ func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs [
 	s.ToolServers = ToolServerSettings{} // attacks are to start nothing on this machine
 	s.ArtifactStore = ""                 // the files of attacks are of no use there
 	config := s.sandboxConfig(keeper, s.passThrough(log), log)
-	way, err := s.wayOut(nil, log)
+	way, err := s.wayOut(nil, &netlog.Log{}, log)
 	if err != nil {
 		return report, err
 	}
@@ -60,7 +62,7 @@ func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs [
 		Config: config, Engine: engine, Environ: s.env.environ(), Progress: progress,
 		Standard: standard, WayOut: way.reach(),
 		Server: func(m *sandbox.Manager) selftest.Answer {
-			mcpServer, _ := s.mcpServer(&Sandbox{Manager: m, engine: engine, way: way}, nil, log)
+			mcpServer, _ := s.mcpServer(&Sandbox{Manager: m, shared: with, way: way}, nil, log)
 			return answers(mcpServer)
 		},
 	})

@@ -22,8 +22,10 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
@@ -72,7 +74,11 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if s.Policy == "" {
+		ends = append(ends, syscall.SIGHUP)
+	}
+	ctx, stop := signal.NotifyContext(ctx, ends...)
 	defer stop()
 	stderr := newLogQueue(os.Stderr)
 	defer stderr.flush()
@@ -85,11 +91,15 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	if err != nil {
 		return err
 	}
-	r.box.Manager.Prewarm()
+	r.own.manager.Prewarm()
+	if s.Policy != "" {
+		go r.tenants.reloadOnHangup(ctx)
+	}
 	if r.web != nil {
 		err = r.web.server.Serve(ctx, r.web.listener)
 	} else {
-		err = stdio.Serve(rpc.WithMethods(ctx, r.deps.Methods(self())), r.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
+		own := r.own.now.Load()
+		err = stdio.Serve(rpc.WithMethods(ctx, own.deps.Methods(self())), own.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
 	}
 	log.Debug("message loop ended", "error", err)
 	r.end(context.WithoutCancel(ctx))
@@ -113,11 +123,17 @@ func self() mcp.Implementation {
 
 // running is a server from its beginning to its end.
 type running struct {
-	box           *Sandbox
-	web           *web // nil: stdin and stdout are served
-	mcp           *server.MCPServer
-	deps          *tools.Deps
-	watched       *telemetry.Recorder
+	settings *Settings
+	log      *slog.Logger
+	ending   context.Context // ends with the server
+	web      *web            // nil: stdin and stdout are served
+	linked   *filelinks.Listener
+	shared   *shared
+	watched  *telemetry.Recorder
+	// own is what the user has whose server it is, and tenants what others have.
+	own     *tenant
+	tenants *tenants
+
 	stopLinks     func()
 	stopMaking    context.CancelFunc // ends what makes images
 	imagesSettled func(context.Context)
@@ -125,35 +141,30 @@ type running struct {
 
 // begin opens the addresses, and then puts together what is served there.
 func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*running, error) {
-	linked, err := s.Links.listen(log)
-	if err != nil {
+	r := &running{settings: s, log: log, ending: ctx, stopLinks: func() {}}
+	var err error
+	if r.linked, err = s.Links.listen(log); err != nil {
 		return nil, err
 	}
-	r := &running{watched: telemetry.New(telemetry.Options{Version: CurrentVersion(), Variables: s.env.lookup, Logger: log})}
+	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Variables: s.env.lookup, Logger: log})
 	if r.web, err = s.HTTP.open(s.StateFolder(), log); err != nil {
 		return nil, err
 	}
+	r.shared = newShared(s.Engine(log), gcArgs, log)
 	making, stopMaking := context.WithCancel(ctx)
 	r.stopMaking = stopMaking
-	r.box, err = s.newSandbox(s.Engine(log), gcArgs, log, func(box *Sandbox, config *sandbox.Config) {
-		config.Mask = secrets.New(artifacts{s}.withStoreSecrets(withPasswords(s.withToolSecrets(s.withSecrets(config.Env, s.env.lookup)), box.connections.Sources())))
-		config.Observer, box.way.log.Added = r.watched, r.watched.Network
-		if r.web != nil {
-			config.Gone = r.web.isGone
-		}
-		r.imagesSettled = s.makeMissing(making, box.engine, config.Kernels, log)
-	})
-	if err != nil {
+	kernels := s.Kernels()
+	r.imagesSettled = s.makeMissing(making, r.shared.engine, kernels, log)
+	r.shared.kernels = kernels
+	r.tenants = newTenants(r)
+	if r.own, err = r.newTenant(principal.Principal{}); err != nil {
 		stopMaking()
 		return nil, err
 	}
-	links, stopLinks := s.serveLinks(linked, r.web, r.box.Manager, log)
-	r.stopLinks = stopLinks
-	r.mcp, r.deps = s.mcpServer(r.box, links, log)
-	r.deps.Called = r.watched.Call
+	r.serveLinks()
 	if r.web != nil {
-		r.web.watch(r.watched, telemetry.NewNow(r.box.Manager, log))
-		r.web.prepare(context.WithoutCancel(ctx), ctx, r.mcp, r.deps, s.maxAnswer(), s.asked)
+		r.web.watch(r.watched, telemetry.NewNow(r.own.manager, log))
+		r.web.prepare(r)
 	}
 	return r, nil
 }
@@ -164,17 +175,16 @@ func (r *running) end(ctx context.Context) {
 	defer cancel()
 	r.watched.Flush() // the engine may take all the time that there is
 	r.stopLinks()
-	// Files are read from their sessions, which end next.
-	uploading, stopUploading := context.WithTimeout(ctx, uploadTime)
-	r.deps.Store.Close(uploading)
-	stopUploading()
-	nothingLeft := r.box.end(ctx)
+	nothingReady := make(chan bool, 1)
+	go func() { nothingReady <- r.shared.pool.Close(ctx) }()
+	nothingLeft := r.tenants.close(ctx)
+	nothingLeft = <-nothingReady && nothingLeft
 	r.stopMaking()
 	r.imagesSettled(ctx)
-	_ = r.box.engine.Close()
+	_ = r.shared.engine.Close()
 	r.watched.Close(ctx)
 	if nothingLeft {
-		r.box.keeper.dismiss()
+		r.shared.keeper.dismiss()
 	}
 }
 
@@ -202,7 +212,7 @@ func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Log
 	deps := &own
 	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = box.Manager, config.Mask, box.databases, links, dirs, log
 	deps.Skills = s.skillLoader(log)
-	deps.Environments, deps.Store = environments(config, box.engine), artifacts{s}.open(log)
+	deps.Environments, deps.Store = environments(config, box.shared.engine), artifacts{s}.open(log)
 	deps.Network, deps.NetworkLog, deps.Packages = way.proxy.Summary(), way.log, way.packages()
 	deps.ToolServers = way.toolServers()
 	deps.Can = tools.Capabilities{CodeSQL: s.codeQueries(box.databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()}
@@ -221,11 +231,24 @@ func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Log
 	return m, deps
 }
 
+// shared is what all sandboxes of a server work with.
+type shared struct {
+	engine *podman.Engine
+	keeper *keeper
+	// kernels are the server's, some of which make their images where those are missing; nil: none does.
+	kernels map[sandbox.Language]sandbox.KernelConfig
+	// pool is made with the first sandbox, by its settings.
+	pool *sandbox.Pool
+}
+
+func newShared(engine *podman.Engine, gcArgs []string, log *slog.Logger) *shared {
+	return &shared{engine: engine, keeper: keepEngine(engine, gcArgs, log)}
+}
+
 // Sandbox is a manager with what it works with.
 type Sandbox struct {
 	Manager     *sandbox.Manager
-	engine      *podman.Engine
-	keeper      *keeper
+	shared      *shared
 	way         *wayOut
 	connections *sql.Connections
 	databases   *tools.Databases
@@ -233,49 +256,65 @@ type Sandbox struct {
 
 // NewSandbox opens one for a command that runs code. gcArgs are as those of Serve.
 func (s *Settings) NewSandbox(engine *podman.Engine, gcArgs []string, log *slog.Logger) (*Sandbox, error) {
-	return s.newSandbox(engine, gcArgs, log, func(_ *Sandbox, config *sandbox.Config) {
+	return s.newSandbox(newShared(engine, gcArgs, log), &netlog.Log{}, log, func(_ *Sandbox, config *sandbox.Config) {
 		config.Spares = 0 // a command leaves nothing behind
 	})
 }
 
 // newSandbox calls prepare with all but the manager, and makes that of the configuration as it is then.
-func (s *Settings) newSandbox(engine *podman.Engine, gcArgs []string, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, error) {
-	box := &Sandbox{engine: engine, keeper: keepEngine(engine, gcArgs, log), connections: s.connections(s.env.environ(), log)}
-	config := s.sandboxConfig(box.keeper, s.passThrough(log), log)
+func (s *Settings) newSandbox(with *shared, network *netlog.Log, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, error) {
+	box := &Sandbox{shared: with, connections: s.connections(s.env.environ(), log)}
+	config := s.sandboxConfig(with.keeper, s.passThrough(log), log)
+	for language, kernel := range config.Kernels {
+		if of := with.kernels[language]; of.Image == kernel.Image {
+			kernel.MakeImage = of.MakeImage
+			config.Kernels[language] = kernel
+		}
+	}
 	box.databases = s.databases(box.connections)
-	way, err := s.wayOut(box.databases, log)
+	way, err := s.wayOut(box.databases, network, log)
 	if err != nil {
 		return nil, err
 	}
 	box.way, config.WayOut = way, way
 	prepare(box, &config)
+	if with.pool == nil {
+		with.pool = sandbox.NewPool(config)
+	}
+	config.Pool, config.Tenant = with.pool, s.tenant
 	box.Manager = sandbox.NewManager(config)
 	return box, nil
 }
 
 // Close ends its sessions.
 func (b *Sandbox) Close(ctx context.Context) {
-	if b.end(ctx) {
-		b.keeper.dismiss()
+	if b.end(ctx) && b.shared.pool.Close(ctx) {
+		b.shared.keeper.dismiss()
 	}
 }
 
 // end reports whether nothing is left that something else would have to remove.
 func (b *Sandbox) end(ctx context.Context) bool {
-	ended := b.way.endToolServers(ctx) // beside the sessions: both may take all the time that there is
-	nothingLeft := b.Manager.Close(ctx)
+	nothingLeft := make(chan bool, 1)
+	go func() { nothingLeft <- b.Manager.Close(ctx) }() // beside the tools' servers: both may take all the time that there is
+	b.endWayOut(ctx)
+	return <-nothingLeft
+}
+
+// endWayOut ends what code reaches.
+func (b *Sandbox) endWayOut(ctx context.Context) {
+	ended := b.way.endToolServers(ctx)
 	_ = b.way.Close()
 	<-ended
 	b.connections.Close(ctx)
-	return nothingLeft
 }
 
-// VisitConfig is for the managers of a command that looks after sessions and runs nothing.
-func (s *Settings) VisitConfig(engine *podman.Engine, log *slog.Logger) sandbox.Config {
+// Visitor returns a manager for a command that looks after sessions and runs nothing.
+func (s *Settings) Visitor(engine *podman.Engine, log *slog.Logger) *sandbox.Manager {
 	config := s.sandboxConfig(engine, s.passThrough(log), log)
 	config.Visit = true
 	config.Lifetime = math.MaxInt64 // a session does not end of age under somebody's hands
-	return config
+	return sandbox.NewManager(config)
 }
 
 // SweepConfig is what a sweep goes by that no server does.
@@ -371,6 +410,11 @@ func shortHash(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
+// secretValues are what is masked in all that is said: what code is given, and what it never has, by the variables' names.
+func (s *Settings) secretValues(passed map[string]string, sources []sql.Source) map[string]string {
+	return artifacts{s}.withStoreSecrets(withPasswords(s.withToolSecrets(s.withSecrets(passed, s.env.lookup)), sources))
+}
+
 // passThrough takes the values of the named variables; one that is not set is left out.
 func (s *Settings) passThrough(log *slog.Logger) map[string]string {
 	values := make(map[string]string)
@@ -400,9 +444,17 @@ func (s *Settings) Logger(out io.Writer) (*slog.Logger, error) {
 		return nil, UsageError{Err: fmt.Errorf("--log-level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
-	passed := s.passThrough(slog.New(slog.DiscardHandler))
+	all := make(map[string]string)
 	sources, _ := sql.Sources(s.env.environ(), isSetting) // what is wrong with one is said where it is opened
-	out = secrets.New(artifacts{s}.withStoreSecrets(withPasswords(s.withToolSecrets(s.withSecrets(passed, s.env.lookup)), sources))).Writer(out)
+	for i, own := range s.everySettings() {
+		for name, value := range own.secretValues(own.passThrough(slog.New(slog.DiscardHandler)), sources) {
+			if had, known := all[name]; known && had != value {
+				name = fmt.Sprintf("%s_%d", name, i)
+			}
+			all[name] = value
+		}
+	}
+	out = secrets.New(all).Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}

@@ -63,6 +63,7 @@ type Settings struct {
 	ArtifactLinkLifetime time.Duration
 
 	SQLAllow    []string
+	Databases   []string // by name; none: all
 	SQLFromCode bool
 
 	Packages PackageSettings
@@ -81,6 +82,13 @@ type Settings struct {
 	LogKeep    int
 	LogFormat  string
 	LogLevel   string
+
+	// Policy is the file of what principals may do, and policy what it says.
+	Policy string
+	policy policies
+	tenant string // the Key of the principal whose settings they are; empty: the user's whose server it is
+	// hostLabel is what HostLabel returns; empty: it is made.
+	hostLabel string
 
 	groups     []settingGroup
 	env        variables
@@ -159,6 +167,12 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	aliased{s}.takeEngine()
 	s.HTTP.tokenVariable, _ = s.env.lookup(tokenVariable)
 	problems = append(problems, aliased{s}.takeImage(), s.check(), s.HTTP.check())
+	if s.Policy != "" && s.HTTP.Address == "" {
+		problems = append(problems, fmt.Errorf("--policy %s has no effect without --http: over stdin and stdout there is one user", s.Policy))
+	}
+	var err error
+	s.policy, err = s.readPolicies()
+	problems = append(problems, err)
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}

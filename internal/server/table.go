@@ -136,6 +136,7 @@ func (s *Settings) table() []settingGroup {
 		{"sql-max-bytes", "SIZE", Size(&s.SQL.MaxBytes, 1<<30), 1 << 20, 0, "the largest file that a query's result is written to"},
 		{"sql-timeout", "DURATION", duration(&s.SQL.Timeout, time.Minute), above0, 0, "how long one query may take"},
 		{"sql-allow-functions", "NAMES", &s.SQLAllow, 0, 0, "functions of a PostgreSQL or MySQL database's own that may be called though they may do more than read"},
+		{"databases", "NAMES", &s.Databases, 0, 0, "the only databases of the environment that are read (default: all)"},
 		{"sql-from-code", "", set(&s.SQLFromCode, true), 0, 0, "let code query the databases too, by its module sandbox"},
 	}}, {"Tools of other servers", []setting{
 		{"mcp-servers", "FILE", &u.File, 0, 0, "file of MCP servers whose tools code may call, with the key mcpServers as clients have it; ${NAME} in it is a variable of the environment"},
@@ -151,6 +152,7 @@ func (s *Settings) table() []settingGroup {
 		{"allow-origin", "ORIGINS", &s.HTTP.AllowOrigins, 0, 0, "origins of web pages that may use --http, such as https://example.com"},
 		{"allow-host-name", "NAMES", &s.HTTP.AllowHosts, 0, 0, "host names by which clients reach --http, beside addresses, localhost and the names in the certificate"},
 		{"header-credentials", "", &s.HTTP.HeaderCredentials, 0, 0, "let clients of --http name a database and an object store, with their credentials, in their requests' headers; the server connects wherever they say"},
+		{"policy", "FILE", &s.Policy, 0, 0, "YAML file of what principals may do: settings by their names, below default, groups and principals; SIGHUP has it read again"},
 	}}, {"Log", []setting{
 		{"log-file", "FILE", &s.LogFile, 0, 0, "file for the log (default: stderr)"},
 		{"log-format", "FORMAT", set(&s.LogFormat, "text"), 0, 0, "text or json"},
@@ -166,9 +168,14 @@ const (
 	KindAnnotation  = "kind"  // of the value; absent where there is none
 )
 
-// bind sets the defaults and declares the flags, in the order of the table.
+// bind sets the defaults and declares the flags.
 func (s *Settings) bind(fs *pflag.FlagSet) {
 	s.groups = s.table()
+	s.declare(fs)
+}
+
+// declare declares the flags, in the order of the table.
+func (s *Settings) declare(fs *pflag.FlagSet) {
 	for _, g := range s.groups {
 		for _, r := range g.settings {
 			switch to := r.value.(type) {

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"context"
 	"log/slog"
 	"maps"
+	"net"
+	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
@@ -99,13 +102,29 @@ func (s *Settings) codeQueries(databases *tools.Databases) bool {
 	return s.SQLFromCode && databases != nil && len(databases.Connections.Sources()) > 0
 }
 
-// wayOut puts it together. Close it after the manager that uses it. The error is of the settings.
-func (s *Settings) wayOut(databases *tools.Databases, log *slog.Logger) (*wayOut, error) {
+// wayOutNow is the way out of a manager, which may be changed for another one.
+type wayOutNow struct{ now atomic.Pointer[wayOut] }
+
+var _ sandbox.WayOut = (*wayOutNow)(nil)
+
+func (w *wayOutNow) put(now *wayOut)                { w.now.Store(now) }
+func (w *wayOutNow) Environment() map[string]string { return w.now.Load().Environment() }
+func (w *wayOutNow) Forget(session string)          { w.now.Load().Forget(session) }
+func (w *wayOutNow) Trust(session string, kept []byte) (string, []byte, error) {
+	return w.now.Load().Trust(session, kept)
+}
+
+func (w *wayOutNow) Serve(ctx context.Context, session, run string, conn net.Conn) {
+	w.now.Load().Serve(ctx, session, run, conn)
+}
+
+// wayOut puts it together, with the log of what is sent. Close it after the manager that uses it. The error is of the settings.
+func (s *Settings) wayOut(databases *tools.Databases, sent *netlog.Log, log *slog.Logger) (*wayOut, error) {
 	network, err := s.networkOptions(s.env.lookup)
 	if err != nil {
 		return nil, UsageError{Err: err}
 	}
-	w := &wayOut{log: &netlog.Log{}, network: network}
+	w := &wayOut{log: sent, network: network}
 	network.Log = w.log
 	w.proxy = proxy.New(network)
 	indexes, err := s.Packages.options(s.StateFolder())

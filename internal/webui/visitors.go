@@ -1,15 +1,18 @@
 package webui
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -18,7 +21,7 @@ const (
 	linkTime = 10 * time.Minute
 	// loginTime is how long a browser is let in by its cookie, which it may forget before.
 	loginTime = 12 * time.Hour
-	// maxKeys bounds the links, and the cookies, that are good at once; the one that ends first makes room.
+	// maxKeys bounds the links, and the cookies of one principal, that are good at once.
 	maxKeys = 100
 	maxForm = 8 << 10
 )
@@ -26,55 +29,71 @@ const (
 // keys are secrets that are good for a time, by their sums, so that looking one up tells nothing of the others.
 type keys struct {
 	mu   sync.Mutex
-	ends map[[sha256.Size]byte]time.Time
+	good map[[sha256.Size]byte]pass
 }
 
+// pass is what a key is good for.
+type pass struct {
+	ends time.Time
+	as   principal.Principal
+	// token is what it was given for, to see whether that is good still; empty: for none.
+	token string
+}
+
+func (p pass) isGood() bool { return time.Now().Before(p.ends) }
+
 // add makes a key.
-func (k *keys) add(lasts time.Duration) string {
+func (k *keys) add(p pass) string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.ends == nil {
-		k.ends = make(map[[sha256.Size]byte]time.Time)
+	if k.good == nil {
+		k.good = make(map[[sha256.Size]byte]pass)
 	}
-	if len(k.ends) >= maxKeys {
-		var first [sha256.Size]byte
-		for sum, end := range k.ends {
-			if k.ends[first].IsZero() || end.Before(k.ends[first]) {
-				first = sum
-			}
+	// Of one principal, the one that ends first makes room: nobody signs another out.
+	var own [][sha256.Size]byte
+	for sum, other := range k.good {
+		switch {
+		case !other.isGood():
+			delete(k.good, sum)
+		case other.as.Name == p.as.Name:
+			own = append(own, sum)
 		}
-		delete(k.ends, first)
+	}
+	if len(own) >= maxKeys {
+		delete(k.good, slices.MinFunc(own, func(a, b [sha256.Size]byte) int { return k.good[a].ends.Compare(k.good[b].ends) }))
 	}
 	key := rand.Text() + rand.Text()
-	k.ends[sha256.Sum256([]byte(key))] = time.Now().Add(lasts)
+	k.good[sha256.Sum256([]byte(key))] = p
 	return key
 }
 
-func (k *keys) has(key string) bool {
+func (k *keys) get(key string) (p pass, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return time.Now().Before(k.ends[sha256.Sum256([]byte(key))])
+	p = k.good[sha256.Sum256([]byte(key))]
+	return p, p.isGood()
 }
 
-// take reports whether the key is good, which it is not any more then.
-func (k *keys) take(key string) bool {
+// take is get of a key that is good for nothing any more then.
+func (k *keys) take(key string) (p pass, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	sum := sha256.Sum256([]byte(key))
-	end := k.ends[sum]
-	delete(k.ends, sum)
-	return time.Now().Before(end)
+	p = k.good[sum]
+	delete(k.good, sum)
+	return p, p.isGood()
 }
 
 // visitors are those who may see the page.
 type visitors struct {
 	everybody     bool
-	token         *web.Token // nil: there is none
+	token         *web.Token              // of the user whose server it is; nil: there is none
+	others        principal.Authenticator // nil: there are none
 	links, logins *keys
 }
 
 func newVisitors(o Options) visitors {
-	return visitors{everybody: o.NoAuth, token: web.NewToken(o.Token), links: &keys{}, logins: &keys{}}
+	return visitors{everybody: o.NoAuth, token: web.NewToken(o.Token), others: o.Authenticate, links: &keys{}, logins: &keys{}}
 }
 
 // cookieName is another for each port: browsers send a machine's cookies to all of its ports, where others would
@@ -92,20 +111,54 @@ func cookieOf(r *http.Request) string {
 	return cookie.Value
 }
 
-func (v *visitors) isKnown(r *http.Request) bool { return v.login(r)() }
+// whose returns whose page a request is of; ok is false where nobody is known by it.
+func (v *visitors) whose(r *http.Request) (p principal.Principal, ok bool) { return v.login(r)() }
 
-// login returns what reports whether the login that a request came with is still good. It does not read the request again, whose
-// header belongs to its handler.
-func (v *visitors) login(r *http.Request) func() bool {
-	key := cookieOf(r)
-	return func() bool { return v.everybody || v.logins.has(key) }
+// login returns what reports whose the login is that a request came with, and whether it is still good. It does not read the
+// request again, whose header belongs to its handler.
+func (v *visitors) login(r *http.Request) func() (principal.Principal, bool) {
+	key, shown := cookieOf(r), r.Clone(context.WithoutCancel(r.Context()))
+	return func() (principal.Principal, bool) {
+		if v.everybody {
+			return principal.Principal{}, true
+		}
+		if p, ok := v.logins.get(key); ok {
+			return p.as, p.token == "" || v.isStill(p)
+		}
+		if v.others != nil { // a proxy has let it in
+			if p, err := v.others.Authenticate(shown); err == nil && !p.IsUser() {
+				return p, true
+			}
+		}
+		return principal.Principal{}, false
+	}
+}
+
+// isStill reports whether the token is good by which somebody has signed in.
+func (v *visitors) isStill(p pass) bool {
+	now, err := v.signIn(p.token)
+	return err == nil && now.Name == p.as.Name
+}
+
+// signIn returns whose a token is.
+func (v *visitors) signIn(token string) (principal.Principal, error) {
+	if v.others == nil {
+		return principal.Principal{}, principal.ErrNone
+	}
+	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{"Authorization": {"Bearer " + token}}}
+	p, err := v.others.Authenticate(r)
+	if err == nil && p.IsUser() {
+		err = principal.ErrNone
+	}
+	return p, err
 }
 
 // letIn makes the browser one that is known. Its next page is one that it asks for from here: to a request that another
 // site led to, browsers do not add the cookie, however it is redirected.
-func (v *visitors) letIn(w http.ResponseWriter, r *http.Request) {
+func (v *visitors) letIn(w http.ResponseWriter, r *http.Request, p pass) {
+	p.ends = time.Now().Add(loginTime)
 	http.SetCookie(w, &http.Cookie{ //nolint:gosec // Secure is where the page is
-		Name: cookieName(r), Value: v.logins.add(loginTime), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: cookieName(r), Value: v.logins.add(p), Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		// Behind a proxy that speaks TLS, the origin alone tells of it.
 		Secure: r.TLS != nil || strings.HasPrefix(r.Header.Get("Origin"), "https://"),
 	})
@@ -114,26 +167,35 @@ func (v *visitors) letIn(w http.ResponseWriter, r *http.Request) {
 }
 
 // Link returns the path of a link that lets the first one in who opens it within ten minutes.
-func (h *Handler) Link() string { return Prefix + "enter?key=" + h.visitors.links.add(linkTime) }
+func (h *Handler) Link() string {
+	return Prefix + "enter?key=" + h.visitors.links.add(pass{ends: time.Now().Add(linkTime)})
+}
 
 func (h *Handler) enter(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet { // HEAD: somebody looks whether the link is there
 		return
 	}
-	if !h.visitors.links.take(r.URL.Query().Get("key")) {
+	p, ok := h.visitors.links.take(r.URL.Query().Get("key"))
+	if !ok {
 		h.askForToken(w, http.StatusForbidden, "This link has been used before, or has expired.")
 		return
 	}
-	h.visitors.letIn(w, r)
+	h.visitors.letIn(w, r, p)
 }
 
 func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if !h.visitors.token.Is(r.PostFormValue("token")) {
+	token := strings.TrimSpace(r.PostFormValue("token"))
+	if h.visitors.token.Is(token) {
+		h.visitors.letIn(w, r, pass{})
+		return
+	}
+	whose, err := h.visitors.signIn(token)
+	if err != nil {
 		h.askForToken(w, http.StatusForbidden, "That is not the token.")
 		return
 	}
-	h.visitors.letIn(w, r)
+	h.visitors.letIn(w, r, pass{as: whose, token: token})
 }
 
 func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
@@ -157,9 +219,11 @@ func (h *Handler) known(inFrame bool, serve http.HandlerFunc) http.HandlerFunc {
 			http.Error(w, "this did not come from the page", http.StatusForbidden)
 		case !slices.Contains(dests, dest) && (!inFrame || dest != "iframe"):
 			http.Error(w, "this is no part of the page", http.StatusForbidden)
-		case !h.visitors.isKnown(r):
-			http.Error(w, "open / first", http.StatusUnauthorized)
 		default:
+			if _, known := h.visitors.whose(r); !known {
+				http.Error(w, "open / first", http.StatusUnauthorized)
+				return
+			}
 			web.Keep(r.Context())
 			serve(w, r)
 		}

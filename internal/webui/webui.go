@@ -8,8 +8,8 @@
 //
 // What it promises:
 //
-//   - Nobody sees anything without the token or a link that was made for them, each good once. After that a cookie is what
-//     lets them in, which neither scripts nor other sites get, and which says nothing of the token.
+//   - Nobody sees anything without a token or a link that was made for them, each good once. After that a cookie is what
+//     lets them in, which neither scripts nor other sites get, and which says nothing of the token. Each sees what is theirs.
 //   - Nothing is done for the page of another origin, whatever the browser sends along.
 //   - The page runs its own script alone, and loads nothing from elsewhere.
 package webui
@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
@@ -43,10 +44,13 @@ type API interface {
 
 // Options say what a page shows, and to whom. API has to be there.
 type Options struct {
-	API API
-	// Token is what a person types to see the page. Empty: only those do who come by a link of Handler.Link.
+	// API returns what answers for a principal's page.
+	API func(principal.Principal) (API, error)
+	// Token is what the user types whose server it is. Empty: only those see that user's page who come by a link of Handler.Link.
 	Token string
-	// NoAuth lets everybody in.
+	// Authenticate finds out whose the token is that another types, and whose a request is that a proxy has let in. Nil: there are no others.
+	Authenticate principal.Authenticator
+	// NoAuth lets everybody in, as the user whose server it is.
 	NoAuth bool
 	// Every is how often a request that lasts looks whether its login does. Default a second.
 	Every time.Duration
@@ -83,11 +87,11 @@ const (
 	wrongHere = `<p role="alert" class="wrong">%s</p>`
 	//nolint:gosec // a form and no credential
 	byToken = `<form method="post" action="/ui/login">
-<label for="token">The server's token</label>
+<label for="token">Your token, or the server's</label>
 <input id="token" name="token" type="password" autocomplete="current-password" required autofocus>
 <button>Open</button>
 </form>
-<p>The server's log says which file has it. It is kept for no longer than this takes.</p>`
+<p>The server's log says which file has the server's. The browser does not keep it.</p>`
 	byLink = `<p>Open the link that <code>code-sandbox-mcp ui</code> has printed. Each is good once, for ten minutes; another one comes with another start.</p>`
 )
 
@@ -118,21 +122,32 @@ func New(o Options) *Handler {
 
 // ask has the API answer a request, for as long as its login lasts.
 func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
+	whose, _ := h.visitors.whose(r)
+	api, err := h.o.API(whose)
+	if err != nil {
+		h.o.Logger.Error("a principal cannot be served", "principal", whose.Name, "error", err)
+		http.Error(w, "the server cannot serve you now; its log says why", http.StatusServiceUnavailable)
+		return
+	}
 	if needsOpen {
-		if err := h.o.API.CheckOpen(r.Context(), r.PathValue("session_id")); err != nil {
+		if err := api.CheckOpen(r.Context(), r.PathValue("session_id")); err != nil {
 			f := fault.From(err)
 			web.JSON(w, web.StatusOf(err), map[string]any{"code": f.Code, "message": f.Message, "hint": f.Hint})
 			return
 		}
 	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h.o.Logger.Info("asked for on the page", "request", r.Pattern, "session", text.Shorten(r.PathValue("session_id"), 80), "run", text.Shorten(r.PathValue("run_id"), 80))
+		h.o.Logger.Info("asked for on the page", "principal", whose.Name, "request", r.Pattern, "session", text.Shorten(r.PathValue("session_id"), 80), "run", text.Shorten(r.PathValue("run_id"), 80))
 	}
-	ctx, cancel := context.WithCancel(r.Context())
+	ctx, cancel := context.WithCancel(principal.With(r.Context(), whose))
 	defer cancel()
 	tick := time.NewTicker(h.o.Every)
 	defer tick.Stop()
-	isGood := h.visitors.login(r)
+	login := h.visitors.login(r)
+	isGood := func() bool {
+		now, known := login()
+		return known && now.Name == whose.Name
+	}
 	go func() {
 		for isGood() {
 			select {
@@ -144,7 +159,7 @@ func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
 		cancel()
 	}()
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	http.StripPrefix(strings.TrimSuffix(Prefix, "/"), h.o.API).ServeHTTP(w, r.WithContext(ctx))
+	http.StripPrefix(strings.TrimSuffix(Prefix, "/"), api).ServeHTTP(w, r.WithContext(ctx))
 }
 
 // ServeHTTP serves a request.
@@ -166,7 +181,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // index is the page, or the form that leads to it.
 func (h *Handler) index(w http.ResponseWriter, r *http.Request) {
-	if !h.visitors.isKnown(r) {
+	if _, known := h.visitors.whose(r); !known {
 		h.askForToken(w, http.StatusOK, "")
 		return
 	}
@@ -190,7 +205,7 @@ func (h *Handler) askForToken(w http.ResponseWriter, status int, wrong string) {
 		wrong = fmt.Sprintf(wrongHere, html.EscapeString(wrong))
 	}
 	way := byLink
-	if h.o.Token != "" {
+	if h.o.Token != "" || h.o.Authenticate != nil {
 		way = byToken
 	}
 	_, _ = strings.NewReplacer("<!--wrong-->", wrong, "<!--way-->", way).WriteString(w, string(page))

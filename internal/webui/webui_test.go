@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -55,7 +56,8 @@ func serve(t *testing.T, o Options) *served {
 	ending, end := context.WithCancel(context.Background())
 	log := slog.New(slog.DiscardHandler)
 	s.end, o.Every = end, 10*time.Millisecond
-	o.API = rest.New(rest.Options{Deps: &tools.Deps{Manager: s.manager, NetworkLog: &s.network, PageScripts: true, SoftWait: time.Minute, Logger: log}, Logger: log, Ending: ending, Every: o.Every})
+	api := rest.New(rest.Options{Deps: &tools.Deps{Manager: s.manager, NetworkLog: &s.network, PageScripts: true, SoftWait: time.Minute, Logger: log}, Logger: log, Ending: ending, Every: o.Every})
+	o.API = func(principal.Principal) (API, error) { return api, nil }
 	s.Handler = New(o)
 	s.url = s.open()
 	t.Cleanup(end)
@@ -253,29 +255,37 @@ func TestALinkLetsInOnce(t *testing.T) {
 func TestALoginIsKnownWithoutItsRequest(t *testing.T) {
 	v := newVisitors(Options{})
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
-	key := v.logins.add(time.Hour)
+	key := v.logins.add(pass{ends: time.Now().Add(time.Hour)})
 	r.AddCookie(&http.Cookie{Name: cookieName(r), Value: key})
 	isGood := v.login(r)
 	r.Header = nil
-	if !isGood() {
+	if _, good := isGood(); !good {
 		t.Error("it is not good")
 	}
 	v.logins.take(key)
-	if isGood() {
+	if _, good := isGood(); good {
 		t.Error("it is good after the end")
 	}
 }
 
 func TestKeysAreBounded(t *testing.T) {
 	var k keys
-	first := k.add(time.Hour)
+	has := func(key string) bool {
+		_, good := k.get(key)
+		return good
+	}
+	in := func(d time.Duration, name string) pass {
+		return pass{ends: time.Now().Add(d), as: principal.Principal{Name: name}}
+	}
+	first, other := k.add(in(time.Hour, "")), k.add(in(time.Hour, "another"))
 	for range maxKeys {
-		k.add(2 * time.Hour)
+		k.add(in(2*time.Hour, ""))
 	}
-	if k.has(first) || len(k.ends) != maxKeys {
-		t.Errorf("%d keys, the oldest good: %v", len(k.ends), k.has(first))
+	if has(first) || !has(other) || len(k.good) != maxKeys+1 {
+		t.Errorf("%d keys, the oldest good: %v, another's: %v", len(k.good), has(first), has(other))
 	}
-	if late := k.add(-time.Second); k.has(late) || k.take(late) {
+	late := k.add(in(-time.Second, ""))
+	if _, good := k.take(late); has(late) || good {
 		t.Error("one that has expired is good")
 	}
 }

@@ -42,7 +42,7 @@ func serveHost(t *testing.T) string {
 	log := slog.New(slog.DiscardHandler)
 	m := server.NewMCPServer("fixture", "1", server.WithToolCapabilities(false), server.WithResourceCapabilities(false, true))
 	tools.Register(m, &tools.Deps{Manager: manager, SoftWait: time.Minute, Secrets: secrets.New(nil), ArtifactBytes: 1 << 20, Logger: log})
-	web := httpserver.New(httpserver.Options{MCP: m, Logger: log, Open: map[string]http.Handler{
+	web := httpserver.New(httpserver.Options{Site: httpserver.Site{MCP: m}, Logger: log, Open: map[string]http.Handler{
 		"/modules/": http.StripPrefix("/modules/", http.FileServer(http.Dir(modules))),
 		"/host/":    http.FileServer(http.Dir("testdata")),
 	}})

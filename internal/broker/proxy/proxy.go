@@ -12,6 +12,7 @@ import (
 	"crypto/x509"
 	"io"
 	"log"
+	"maps"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -95,6 +96,16 @@ func New(options Options) *Proxy {
 		options.Log = new(netlog.Log)
 	}
 	return &Proxy{options: options, mask: secrets.New(options.Values()), dial: netguard.Dial(), sessions: make(map[string]*session)}
+}
+
+// TakeOver has the sessions of another proxy go on with this one: with what they have sent, and with the authorities that their code
+// trusts.
+func (p *Proxy) TakeOver(from *Proxy) {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.Copy(p.sessions, from.sessions)
 }
 
 // Values are the values of the secrets by name, for a masker.

@@ -1,0 +1,126 @@
+package httpserver
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+)
+
+// named are principals by what they show.
+type named struct{ sync.Map }
+
+func (n *named) Authenticate(r *http.Request) (principal.Principal, error) {
+	name, known := n.Load(principal.Bearer(r))
+	if !known {
+		return principal.Principal{}, principal.ErrNone
+	}
+	return principal.Principal{Name: name.(string)}, nil
+}
+
+// aliceAndBob have a token each, and so has somebody without a name.
+func aliceAndBob() *named {
+	who := new(named)
+	for shown, name := range map[string]string{"token-of-alice": "alice", "token-of-bob": "bob", "token-of-nobody": ""} {
+		who.Store(shown, name)
+	}
+	return who
+}
+
+// servePrincipals serves alice and bob, each a Site that says whose it is.
+func servePrincipals(t *testing.T, who *named) *fixture {
+	sites := make(map[string]*Site)
+	for _, name := range []string{"alice", "bob"} {
+		site := &Site{MCP: server.NewMCPServer(name, "1"), Routes: map[string]http.Handler{
+			"/v1/": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = w.Write([]byte(name + " is " + principal.Of(r.Context()).Name))
+			}),
+		}}
+		site.Prepare()
+		sites[name] = site
+	}
+	own := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("the user's")) })
+	return serveInBubble(t, Options{
+		Token: token, Authenticate: who, Site: Site{Routes: map[string]http.Handler{"/v1/": own, "GET /metrics": own}},
+		Of: func(p principal.Principal) (*Site, error) { return sites[p.Name], nil },
+	})
+}
+
+func TestEachIsServedByTheirSite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servePrincipals(t, aliceAndBob())
+		for shown, want := range map[string]string{
+			token: "the user's", "token-of-alice": "alice is alice", "token-of-bob": "bob is bob",
+			"token-of-nobody": "send the header", "token-of-eve": "send the header", "": "send the header",
+		} {
+			a := f.do(f.request(http.MethodGet, "/v1/x", "", headers{"Authorization": "Bearer " + shown}))
+			if !strings.HasPrefix(a.body, want) || (a.status == http.StatusOK) != strings.Contains(want, "is ") && want != "the user's" {
+				t.Errorf("%q: %d %s", shown, a.status, a.body)
+			}
+		}
+		if a := f.do(f.request(http.MethodGet, "/metrics", "", headers{"Authorization": "Bearer token-of-alice"})); a.status != http.StatusNotFound {
+			t.Errorf("what is the user's alone: %+v", a)
+		}
+	})
+}
+
+// A session of the protocol is its principal's, whoever learns its name.
+func TestAnothersSessionIsNotThere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := servePrincipals(t, aliceAndBob())
+		begin := func(shown string) answer {
+			return f.do(f.request(http.MethodPost, Path, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+				headers{"Authorization": "Bearer " + shown}))
+		}
+		begun := begin("token-of-alice")
+		session := begun.header.Get(headerSession)
+		if session == "" || !strings.Contains(begun.body, `"name":"alice"`) {
+			t.Fatalf("got %+v", begun)
+		}
+		for _, shown := range []string{"token-of-bob", token} {
+			for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+				a := f.do(f.request(method, Path, ping, headers{"Authorization": "Bearer " + shown, headerSession: session, "Accept": "text/event-stream, application/json"}))
+				if a.status != http.StatusNotFound {
+					t.Errorf("%s with %s: %+v", method, shown, a)
+				}
+			}
+		}
+		if a := f.do(f.request(http.MethodPost, Path, ping, headers{"Authorization": "Bearer token-of-alice", headerSession: session})); a.status != http.StatusOK {
+			t.Errorf("its own: %+v", a)
+		}
+	})
+}
+
+// Who is not known any more loses the streams that are open.
+func TestStreamsEndWithWhatWasShown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		who := aliceAndBob()
+		f := servePrincipals(t, who)
+		a := f.do(f.request(http.MethodPost, Path, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
+			headers{"Authorization": "Bearer token-of-alice"}))
+		ended := make(chan answer, 1)
+		go func() {
+			ended <- f.do(f.request(http.MethodGet, Path, "", headers{"Authorization": "Bearer token-of-alice", headerSession: a.header.Get(headerSession), "Accept": "text/event-stream"}))
+		}()
+		time.Sleep(2 * knownEvery)
+		select {
+		case a := <-ended:
+			t.Fatalf("it has ended: %+v", a)
+		default:
+		}
+		who.Delete("token-of-alice")
+		time.Sleep(2 * knownEvery)
+		synctest.Wait()
+		select {
+		case <-ended:
+		default:
+			t.Error("it goes on")
+		}
+	})
+}

@@ -1,0 +1,286 @@
+// What each principal has of a server: sessions, the way out, tools, links and the page of its own.
+
+package server
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
+)
+
+// tenant is what one principal has of a server. Nothing in it knows of another's: what a request can name is this alone.
+type tenant struct {
+	of      principal.Principal
+	manager *sandbox.Manager
+	network *netlog.Log
+	out     *wayOutNow
+	now     atomic.Pointer[front]
+	used    time.Time // last; under the tenants' lock
+}
+
+// front is a tenant's way in and out under one policy, which another takes the place of.
+type front struct {
+	values   values // of the policy
+	settings *Settings
+	box      *Sandbox
+	links    *filelinks.Links // nil: there are none
+	mcp      *server.MCPServer
+	deps     *tools.Deps
+	site     *httpserver.Site // nil: nothing is served over HTTP
+	page     webui.API
+	end      context.CancelFunc // of its streams
+}
+
+// newTenant puts together what a principal has. It touches neither Podman nor, for the user whose server it is, the disk.
+func (r *running) newTenant(p principal.Principal) (*tenant, error) {
+	s, v, err := r.settings.of(p)
+	if err != nil {
+		return nil, err
+	}
+	t := &tenant{of: p, network: &netlog.Log{}, out: &wayOutNow{}}
+	log := r.logOf(p)
+	box, err := s.newSandbox(r.shared, t.network, log, func(box *Sandbox, config *sandbox.Config) {
+		config.Mask = secrets.New(s.secretValues(config.Env, box.connections.Sources()))
+		config.Observer, t.network.Added = r.watched, r.watched.Network
+		if r.web != nil {
+			config.Gone = r.web.isGone
+		}
+		t.out.put(box.way)
+		config.WayOut = t.out
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.manager = box.Manager
+	t.now.Store(r.newFront(t, s, v, box, log))
+	return t, nil
+}
+
+// logOf is the log of what concerns a principal.
+func (r *running) logOf(p principal.Principal) *slog.Logger {
+	if p.IsUser() {
+		return r.log
+	}
+	return r.log.With("principal", p.Name)
+}
+
+func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *slog.Logger) *front {
+	f := &front{values: v, settings: s, box: box}
+	ending, end := context.WithCancel(r.ending)
+	f.end = end
+	if before := t.now.Load(); before != nil {
+		f.links = before.links // people have them
+	} else {
+		f.links = r.linksOf(t.of, t.manager, s)
+	}
+	f.mcp, f.deps = s.mcpServer(box, f.links, log)
+	f.deps.Called = r.watched.Call
+	if r.web != nil {
+		f.site, f.page = s.serveOverHTTP(f, ending)
+		if !t.of.IsUser() {
+			f.site.Prepare()
+		}
+	}
+	return f
+}
+
+// apply has a policy count for the tenant from now on, and reports whether it says something else than before: its tools, and
+// what code reaches. Of what a manager is made with, only the quota changes; the rest counts for a tenant that is made later.
+func (t *tenant) apply(r *running) (changed bool, err error) {
+	before := t.now.Load()
+	s, v, err := r.settings.of(t.of)
+	if err != nil || reflect.DeepEqual(v, before.values) {
+		return false, err
+	}
+	log := r.logOf(t.of)
+	box := &Sandbox{Manager: t.manager, shared: r.shared, connections: s.connections(s.env.environ(), log)}
+	box.databases = s.databases(box.connections)
+	if box.way, err = s.wayOut(box.databases, t.network, log); err != nil {
+		return false, err
+	}
+	box.way.proxy.TakeOver(before.box.way.proxy)
+	t.out.put(box.way)
+	t.now.Store(r.newFront(t, s, v, box, log))
+	before.close(context.WithoutCancel(r.ending))
+	return true, nil
+}
+
+// close ends what goes on by the front, but no session.
+func (f *front) close(ctx context.Context) {
+	f.end()
+	uploading, stopUploading := context.WithTimeout(ctx, uploadTime)
+	defer stopUploading()
+	f.deps.Store.Close(uploading)
+	f.box.endWayOut(ctx)
+}
+
+// close ends the tenant's sessions, and reports whether nothing is left that something else would have to remove.
+func (t *tenant) close(ctx context.Context) bool {
+	f := t.now.Load()
+	f.end()
+	// Files are read from their sessions, which end next.
+	uploading, stopUploading := context.WithTimeout(ctx, uploadTime)
+	f.deps.Store.Close(uploading)
+	stopUploading()
+	return f.box.end(ctx)
+}
+
+const (
+	// forgetAfter is how long a principal's tenant stays that has no session open and is not asked for.
+	forgetAfter = time.Hour
+	// principalsFolder, in the state folder, has one of each principal's own.
+	principalsFolder = "principals"
+)
+
+// tenants are those of all principals but the user whose server it is. Its methods may be called from any goroutine.
+type tenants struct {
+	r *running
+
+	mu     sync.Mutex
+	live   map[string]*tenant // by principal.Principal.Key
+	closed bool
+}
+
+func newTenants(r *running) *tenants { return &tenants{r: r, live: make(map[string]*tenant)} }
+
+// get returns what a principal has, which is made where it has nothing yet.
+func (t *tenants) get(p principal.Principal) (*front, error) {
+	if p.IsUser() {
+		return t.r.own.now.Load(), nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if known := t.live[p.Key()]; known != nil {
+		known.used = now
+		if !slices.Equal(known.of.Groups, p.Groups) {
+			known.of.Groups = p.Groups
+			if _, err := known.apply(t.r); err != nil {
+				return nil, err
+			}
+		}
+		return known.now.Load(), nil
+	}
+	if t.closed {
+		return nil, context.Canceled
+	}
+	t.forgetIdle(now)
+	made, err := t.r.newTenant(p)
+	if err != nil {
+		return nil, err
+	}
+	made.used = now
+	t.live[p.Key()] = made
+	return made.now.Load(), nil
+}
+
+// forgetIdle drops those that nobody has asked for and that have no session open: what sleeps needs none. The caller holds t.mu.
+func (t *tenants) forgetIdle(now time.Time) {
+	for key, known := range t.live {
+		if now.Sub(known.used) > forgetAfter && len(known.manager.Known()) == 0 {
+			delete(t.live, key)
+			go known.close(context.WithoutCancel(t.r.ending))
+		}
+	}
+}
+
+// all returns those that are there, the user's first.
+func (t *tenants) all() []*tenant {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	list := []*tenant{t.r.own}
+	for _, known := range t.live {
+		list = append(list, known)
+	}
+	return list
+}
+
+// close ends all, and reports whether nothing is left that something else would have to remove.
+func (t *tenants) close(ctx context.Context) bool {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	all := t.all()
+	left := make(chan bool, len(all))
+	for _, known := range all {
+		go func() { left <- !known.close(ctx) }()
+	}
+	nothingLeft := true
+	for range all {
+		nothingLeft = !<-left && nothingLeft
+	}
+	return nothingLeft
+}
+
+// of returns the settings for what a principal has, in a state folder of its own, and what the policy says of it.
+func (s *Settings) of(p principal.Principal) (*Settings, values, error) {
+	if p.IsUser() {
+		return s, nil, nil
+	}
+	v := s.policy.of(p)
+	own, err := s.withValues(v)
+	if err != nil {
+		return nil, nil, err
+	}
+	own.StateDir, own.hostLabel, own.tenant = filepath.Join(s.StateFolder(), principalsFolder, p.Key()), s.HostLabel(), p.Key()
+	own.Prewarm = nil
+	return own, v, state.SaveTenant(s.SessionDir(), p.Key(), p.Name)
+}
+
+// linksPrefix begins the addresses of the links of a principal's files; its Key and filelinks.Prefix follow.
+const linksPrefix = "/p/"
+
+// linksOf gives out links to a principal's files; nil where nothing serves them.
+func (r *running) linksOf(p principal.Principal, manager *sandbox.Manager, s *Settings) *filelinks.Links {
+	base := r.linksBase()
+	if base == nil {
+		return nil
+	}
+	if !p.IsUser() {
+		base = base.JoinPath(linksPrefix, p.Key())
+	}
+	return filelinks.New(filelinks.Options{
+		Manager: manager, BaseURL: base, Lifetime: s.Links.Lifetime, UploadBytes: s.Tools.DownloadBytes, Scripts: s.Tools.PageScripts,
+		Logger: manager.Config().Logger,
+	})
+}
+
+// ServeHTTP answers the links of the principals' files. Each has keys of its own, so that a link is good at its own address alone.
+func (t *tenants) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	rest, is := strings.CutPrefix(r.URL.Path, linksPrefix)
+	key, _, _ := strings.Cut(rest, "/")
+	if !is {
+		t.r.own.now.Load().links.ServeHTTP(w, r)
+		return
+	}
+	t.mu.Lock()
+	known := t.live[key]
+	if known != nil {
+		known.used = time.Now()
+	}
+	t.mu.Unlock()
+	if known == nil {
+		http.NotFound(w, r)
+		return
+	}
+	http.StripPrefix(linksPrefix+key, known.now.Load().links).ServeHTTP(w, r)
+}
