@@ -44,6 +44,7 @@ const (
 	EngineUnavailable  Code = "engine_unavailable"
 	EngineError        Code = "engine_error"
 	ImageMissing       Code = "image_missing"
+	AuditUnavailable   Code = "audit_unavailable"
 	ExecutionFailed    Code = "execution_failed"
 	ServerDraining     Code = "server_draining"
 )

@@ -2,12 +2,12 @@ package server
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"runtime"
 	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rotate"
 )
 
 // maxLogKeep bounds the files that are renamed for a line.
@@ -63,11 +63,11 @@ func (l *logFile) rotate(more int64) {
 	case filelock.Try(l.file) != nil: // another server is at it
 		return
 	}
-	if _, moved = l.look(); !moved {
+	if _, moved = l.look(); !moved { // the lock keeps other servers from the same until there is another file of the name
 		if runtime.GOOS == "windows" { // an open file cannot be renamed there, neither ours nor another server's
 			_ = l.file.Close()
 		}
-		l.shift()
+		_ = rotate.Shift(l.path, l.keep)
 	}
 	_ = l.open() // which gives the lock back
 }
@@ -84,25 +84,4 @@ func (l *logFile) look() (here os.FileInfo, moved bool) {
 		return nil, false
 	}
 	return here, !os.SameFile(here, ours)
-}
-
-// shift renames the old ones and then the file, whose lock keeps other servers from doing the same until there is another
-// file of its name. Where it cannot be renamed, there is a gap among the old ones, which is filled the next time.
-func (l *logFile) shift() {
-	if l.keep == 0 {
-		_ = os.Remove(l.path)
-		return
-	}
-	old := func(n int) string { return fmt.Sprintf("%s.%d", l.path, n) }
-	free := 1
-	for free < l.keep {
-		if _, err := os.Lstat(old(free)); err != nil {
-			break
-		}
-		free++
-	}
-	for n := free; n > 1; n-- {
-		_ = os.Rename(old(n-1), old(n))
-	}
-	_ = os.Rename(l.path, old(1))
 }

@@ -83,6 +83,8 @@ type Settings struct {
 	LogFormat  string
 	LogLevel   string
 
+	Audit AuditSettings
+
 	// Policy is the file of what principals may do, and policy what it says.
 	Policy string
 	policy policies
@@ -295,6 +297,7 @@ func (s *Settings) check() error {
 	found.wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
 	var level slog.Level
 	found.wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)
+	found = append(found, s.Audit.check())
 	return errors.Join(found...)
 }
 

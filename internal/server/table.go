@@ -159,6 +159,12 @@ func (s *Settings) table() []settingGroup {
 		{"log-level", "LEVEL", set(&s.LogLevel, "info"), 0, 0, "debug, info, warn or error"},
 		{"log-max-size", "SIZE", Size(&s.LogMaxSize, 10_000_000), 0, 0, "size at which the --log-file is renamed to FILE.1 and begins anew; 0: never"},
 		{"log-keep", "N", set(&s.LogKeep, 3), 0, maxLogKeep, "how many such files are kept"},
+	}}, {"Audit log", []setting{
+		{"audit-log", "FILE", &s.Audit.File, 0, 0, "file for the audit log: a line for all that was done, by whom, each with the hash of the one before; several servers may share it (default: none)"},
+		{"audit-code", "MODE", set(&s.Audit.Code, "hash"), 0, 0, "what it has of code that ran: hash, its SHA-256, or full, the code"},
+		{"audit-required", "", &s.Audit.Required, 0, 0, "run no code while the audit log cannot be written"},
+		{"audit-max-size", "SIZE", Size(&s.Audit.MaxSize, 100_000_000), 0, 0, "size at which the --audit-log is renamed to FILE.1 and goes on anew; 0: never"},
+		{"audit-keep", "N", &s.Audit.Keep, 0, maxLogKeep, "how many such files are kept; 0: all"},
 	}}}
 }
 

@@ -31,6 +31,7 @@ var statuses = map[fault.Code]int{
 	fault.SQLRejected:        http.StatusUnprocessableEntity,
 	fault.SQLFailed:          http.StatusUnprocessableEntity,
 	fault.EngineUnavailable:  http.StatusServiceUnavailable,
+	fault.AuditUnavailable:   http.StatusServiceUnavailable,
 	fault.ImageMissing:       http.StatusServiceUnavailable,
 	fault.ServerDraining:     http.StatusServiceUnavailable,
 }

@@ -1,0 +1,496 @@
+package audit
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rotate"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+)
+
+func open(t testing.TB, o Options) *Log {
+	t.Helper()
+	l, err := Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closed(t, l) })
+	return l
+}
+
+func closed(t testing.TB, l *Log) {
+	t.Helper()
+	if err := l.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
+
+// written has a log write events, and returns its path.
+func written(t testing.TB, n int) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, Options{Path: path})
+	for i := range n {
+		l.Record(Event{Kind: KindCall, Tool: fmt.Sprint("tool-", i), Outcome: Success})
+	}
+	closed(t, l)
+	return path
+}
+
+func verify(t testing.TB, path string) *Report {
+	t.Helper()
+	r, err := Verify(path, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func linesOf(t testing.TB, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
+}
+
+// said is what is read of a log, without the times.
+func said(t testing.TB, path string) (list []Line) {
+	t.Helper()
+	err := Read(t.Context(), path, false, func(_ []byte, l *Line) error {
+		list = append(list, *l)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestALineHasTheNamesOfOCSF(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, Options{Path: path, FullCode: true})
+	when := time.UnixMilli(1_700_000_000_123)
+	l.Record(Event{
+		Time: when, Kind: KindRun, Action: "Terminate", Principal: "alice@example.com", Source: "oidc", Address: "192.0.2.7", Session: "s1", Run: "run-1",
+		Tool: "run_python_code", Outcome: "timed_out", Code: "print('<é>')", Detail: map[string]any{"ms": 12, "language": "python", "kind": "forged"},
+	})
+	l.Record(Event{Time: when, Kind: KindNetwork, Outcome: Success, Detail: map[string]any{
+		"host": "example.com", "method": "GET", "path": "/a", "http_status": 200, "sent": int64(3), "received": int64(4), "file": "output/a", "size": 5, "list": []string{"x"},
+	}})
+	l.Record(Event{Time: when, Kind: KindServer, Action: "Stop", Code: "1", Detail: map[string]any{"odd": 1.5, "host": 1}})
+	closed(t, l)
+	golden, err := os.ReadFile("testdata/lines.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _ := os.ReadFile(path)
+	if !bytes.Equal(got, golden) {
+		t.Errorf("it has\n%s", got)
+	}
+	if info, _ := os.Stat(path); info.Mode().Perm() != 0o600 {
+		t.Errorf("its mode is %v", info.Mode())
+	}
+}
+
+func TestTheChainGoesOnAcrossServersAndFiles(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	for start := range 4 {
+		l := open(t, Options{Path: path, MaxBytes: 1500})
+		for i := range 10 {
+			l.Record(Event{Kind: KindCall, Tool: fmt.Sprint(start, i)})
+		}
+		closed(t, l)
+	}
+	r := verify(t, path)
+	if !r.OK() || r.Lines != 40 || r.First != 1 || r.Last != 40 || r.Files < 10 {
+		t.Errorf("got %+v", r)
+	}
+	for n := range r.Files {
+		if info, err := os.Stat(rotate.Name(path, n)); err != nil || info.Size() > 1500 {
+			t.Errorf("%v: %v", info, err)
+		}
+	}
+	first := linesOf(t, path)[0]
+	old := linesOf(t, rotate.Name(path, 1))
+	_, begin, _ := parse([]byte(strings.TrimSpace(first)))
+	if _, end, _ := parse([]byte(old[len(old)-1])); begin.prev != end.hash || end.hash == "" {
+		t.Errorf("a file begins with %v, and the one before ends with %v", begin, end)
+	}
+}
+
+// A file that was just renamed, by a server that was killed before it wrote to the next one.
+func TestTheChainGoesOnFromAnOldFileAlone(t *testing.T) {
+	path := written(t, 3)
+	if err := os.Rename(path, rotate.Name(path, 1)); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, Options{Path: path})
+	l.Record(Event{Kind: KindCall})
+	closed(t, l)
+	if r := verify(t, path); !r.OK() || r.Last != 4 || r.Files != 2 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestOnlySoManyOldFilesAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, Options{Path: path, MaxBytes: 1000, Keep: 2})
+	for range 30 {
+		l.Record(Event{Kind: KindCall})
+	}
+	closed(t, l)
+	if r := verify(t, path); !r.OK() || r.Files != 3 || r.Last != 30 || r.First < 20 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestServersShareAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	var all sync.WaitGroup
+	for server := range 4 {
+		l := open(t, Options{Path: path, MaxBytes: 20_000})
+		all.Go(func() {
+			for i := range 100 {
+				if err := l.RecordNow(t.Context(), Event{Kind: KindCall, Principal: fmt.Sprint(server), Tool: fmt.Sprint(i)}); err != nil {
+					t.Error(err)
+				}
+			}
+			closed(t, l)
+		})
+	}
+	all.Wait()
+	r := verify(t, path)
+	if !r.OK() || r.Lines != 400 || r.Files < 2 {
+		t.Errorf("got %+v", r)
+	}
+	next := make(map[string]int)
+	for _, l := range said(t, path) {
+		if who := l.Actor.User.Name; l.API.Operation != fmt.Sprint(next[who]) {
+			t.Errorf("%s has %s where %d belongs", who, l.API.Operation, next[who])
+		} else {
+			next[who]++
+		}
+	}
+}
+
+func TestWhatIsTamperedWithIsFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		tamper func(lines []string) []string
+		line   int // of the first problem
+		says   string
+	}{
+		"changed":             {func(l []string) []string { l[4] = strings.Replace(l[4], "tool-4", "tool-9", 1); return l }, 5, "changed"},
+		"changed in its hash": {func(l []string) []string { l[4] = strings.Replace(l[4], `"hash":"`, `"hash":"z`, 1); return l }, 5, "no line"},
+		"changed with its hash": {func(l []string) []string {
+			l[4] = resealed(strings.Replace(l[4], "tool-4", "tool-9", 1))
+			return l
+		}, 6, "does not follow"},
+		"changed at the end":  {func(l []string) []string { l[9] = strings.Replace(l[9], "tool-9", "tool-8", 1); return l }, 10, "changed"},
+		"emptied":             {func(l []string) []string { l[4] = "\n"; return l }, 5, "no line"},
+		"replaced":            {func(l []string) []string { l[4] = "{}\n"; return l }, 5, "no line"},
+		"removed":             {func(l []string) []string { return slices.Delete(l, 4, 5) }, 5, "a line before it is missing"},
+		"three removed":       {func(l []string) []string { return slices.Delete(l, 4, 7) }, 5, "3 lines before it are missing"},
+		"the first removed":   {func(l []string) []string { l[1] = renumbered(l[1], 1); return l[1:] }, 1, "does not begin"},
+		"inserted":            {func(l []string) []string { return slices.Insert(l, 4, renumbered(l[3], 5)) }, 5, "does not follow"},
+		"doubled":             {func(l []string) []string { return slices.Insert(l, 4, l[3]) }, 5, "not in its place"},
+		"text inserted":       {func(l []string) []string { return slices.Insert(l, 4, "hello\n") }, 5, "no line"},
+		"text at the end":     {func(l []string) []string { return append(l, "\n{\"a\":1}") }, 11, "no line"},
+		"reordered":           {func(l []string) []string { l[4], l[5] = l[5], l[4]; return l }, 5, "missing or elsewhere"},
+		"half of a line left": {func(l []string) []string { l[4] = l[4][:40] + "\n"; return l }, 5, "no line"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := written(t, 10)
+			if err := os.WriteFile(path, []byte(strings.Join(test.tamper(linesOf(t, path)), "")), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			r := verify(t, path)
+			if r.OK() || r.Problems[0].Line != test.line || !strings.Contains(r.Problems[0].What, strings.ReplaceAll(test.says, "are missing", "")) {
+				t.Fatalf("got %+v", r)
+			}
+			// Servers that start do not make it good.
+			l := open(t, Options{Path: path})
+			l.Record(Event{Kind: KindCall})
+			closed(t, l)
+			if after := verify(t, path); after.OK() || after.Problems[0] != r.Problems[0] {
+				t.Errorf("then it is %+v", after)
+			}
+		})
+	}
+}
+
+// resealed is a line with the hash that belongs to it.
+func resealed(line string) string {
+	line = strings.TrimSpace(line)
+	body := line[:len(line)-tailLength]
+	prev := line[len(body)+len(prevMember):][:hashLength]
+	sealed, _ := chained([]byte(body+"}"), prev)
+	return string(sealed) + "\n"
+}
+
+func renumbered(line string, n int64) string {
+	_, at, _ := parse([]byte(strings.TrimSpace(line)))
+	return resealed(strings.Replace(line, fmt.Sprintf(`"sequence":%d`, at.sequence), fmt.Sprintf(`"sequence":%d`, n), 1))
+}
+
+func TestACutEndIsFoundWithAKeptHeadOnly(t *testing.T) {
+	path := written(t, 10)
+	head := verify(t, path).Head
+	if r, err := Verify(path, head); err != nil || !r.OK() || r.KeptAt != 10 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	l := open(t, Options{Path: path})
+	l.Record(Event{Kind: KindCall})
+	closed(t, l)
+	if r, err := Verify(path, head); err != nil || !r.OK() || r.KeptAt != 10 || r.Last != 11 {
+		t.Errorf("later: %+v, %v", r, err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Join(linesOf(t, path)[:7], "")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if r := verify(t, path); !r.OK() || r.Last != 7 {
+		t.Errorf("without a head: %+v", r)
+	}
+	if r, err := Verify(path, head); err != nil || r.OK() || !strings.Contains(r.Problems[0].What, "cut off") {
+		t.Errorf("with one: %+v, %v", r, err)
+	}
+}
+
+func TestATornLineIsKeptAndChainedOver(t *testing.T) {
+	whole := linesOf(t, written(t, 3))
+	for _, size := range []int{1, 2, 40, len(whole[2]) - 3} {
+		for name, torn := range map[string]string{
+			"once":           whole[2][:size],
+			"twice":          whole[2][:size] + "\n" + whole[2][:size],
+			"with a newline": whole[2][:size] + "\n",
+		} {
+			path := filepath.Join(t.TempDir(), "audit.jsonl")
+			before := whole[0] + whole[1] + torn
+			if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r := verify(t, path); !r.OK() || !r.Unfinished || r.Last != 2 {
+				t.Errorf("%s, %d: before %+v", name, size, r)
+			}
+			l := open(t, Options{Path: path})
+			l.Record(Event{Kind: KindCall})
+			closed(t, l)
+			after, _ := os.ReadFile(path)
+			if r := verify(t, path); !r.OK() || r.Unfinished || r.Last != 4 || len(r.Torn) != 1 || r.Torn[0].Line != 3 || !strings.HasPrefix(string(after), before) {
+				t.Errorf("%s, %d: after %+v in\n%s", name, size, r, after)
+			}
+		}
+	}
+}
+
+func TestALineWithoutItsEndIsALine(t *testing.T) {
+	path := written(t, 3)
+	text, _ := os.ReadFile(path)
+	if err := os.WriteFile(path, bytes.TrimSpace(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, Options{Path: path})
+	l.Record(Event{Kind: KindCall})
+	closed(t, l)
+	if r := verify(t, path); !r.OK() || r.Last != 4 || len(r.Torn) != 0 {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestSecretsAreMasked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, Options{Path: path, FullCode: true, Mask: secrets.New(map[string]string{"TOKEN": "correct-horse-battery"})})
+	own := l.For(secrets.New(map[string]string{"OWN": "staple-of-a-tenant"}))
+	long := strings.Repeat("x", 8*maxText-7) + "correct-horse-battery"
+	own.Record(Event{
+		Kind: KindRun, Tool: "correct-horse-battery", Session: "correct-horse-battery", Code: "login('correct-horse-battery', 'staple-of-a-tenant')",
+		Detail: map[string]any{"path": "/correct-horse-battery", "correct-horse-battery": 1, "deep": map[string]any{"list": []string{"staple-of-a-tenant"}}, "long": long, "error": errors.New("staple-of-a-tenant")},
+	})
+	closed(t, l)
+	text, _ := os.ReadFile(path)
+	if bytes.Contains(text, []byte("correct")) || bytes.Contains(text, []byte("staple")) || bytes.Count(text, []byte("[masked: TOKEN]")) != 5 || bytes.Count(text, []byte("[masked: OWN]")) != 3 {
+		t.Errorf("it has\n%s", text)
+	}
+	if r := verify(t, path); !r.OK() {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestLinesAreBounded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, Options{Path: path, FullCode: true})
+	detail := make(map[string]any)
+	for i := range 1000 {
+		detail[fmt.Sprint(i)] = strings.Repeat("\x00", 100_000)
+	}
+	huge := strings.Repeat("\x01\xff", 10<<20)
+	l.Record(Event{Kind: KindCall, Principal: huge, Tool: huge, Code: huge, Session: huge, Run: huge, Outcome: huge, Action: huge, Detail: detail})
+	closed(t, l)
+	info, err := os.Stat(path)
+	if r := verify(t, path); err != nil || !r.OK() || r.Lines != 1 || info.Size() > maxLine {
+		t.Errorf("got %+v, and %d bytes", r, info.Size())
+	}
+}
+
+// What cannot be written waits, and what has no room is counted.
+func TestNothingIsLostInSilence(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "logs")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "audit.jsonl")
+	l := open(t, Options{Path: path, Required: true})
+	if err := l.RecordNow(t.Context(), Event{Kind: KindRun}); err != nil {
+		t.Fatal(err)
+	}
+	away := folder + "-away"
+	if err := os.Rename(folder, away); err != nil {
+		t.Fatal(err)
+	}
+	err := l.RecordNow(t.Context(), Event{Kind: KindRun, Run: "refused"})
+	if err == nil || !strings.Contains(err.Error(), "audit_unavailable") || strings.Contains(err.Error(), folder) {
+		t.Errorf("got %v", err)
+	}
+	const over = 10
+	for i := range maxWaiting + over {
+		l.Record(Event{Kind: KindCall, Tool: fmt.Sprint(i)})
+	}
+	if l.Err() == nil {
+		t.Error("it says that it can be written")
+	}
+	if err := os.Rename(away, folder); err != nil {
+		t.Fatal(err)
+	}
+	closed(t, l)
+	r := verify(t, path)
+	if !r.OK() || r.Lost != over || r.Lines != 1+1+maxWaiting {
+		t.Errorf("got %+v", r)
+	}
+	for _, line := range said(t, path) {
+		if line.Process != nil && line.Process.UID == "refused" {
+			t.Error("it tells of a run that was refused")
+		}
+	}
+}
+
+func TestARemovedFileIsMadeAnewAndSaid(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, Options{Path: path, Required: true})
+	record := func() {
+		t.Helper()
+		if err := l.RecordNow(t.Context(), Event{Kind: KindRun}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	record()
+	record()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	record()
+	if r := verify(t, path); r.First != 3 || r.Last != 4 || len(r.Gone) != 1 || !r.OK() {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestWhatIsNoFileIsRefused(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.Symlink(filepath.Join(folder, "elsewhere"), filepath.Join(folder, "link")); err != nil {
+		t.Skip(err)
+	}
+	for _, path := range []string{folder, filepath.Join(folder, "missing", "audit.jsonl"), filepath.Join(folder, "link")} {
+		if l, err := Open(Options{Path: path}); err == nil {
+			closed(t, l)
+			t.Errorf("%s is opened", path)
+		}
+	}
+}
+
+func TestFollowingSeesWhatComes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l := open(t, Options{Path: path, MaxBytes: 1000})
+	l.Record(Event{Kind: KindCall, Tool: "0"})
+	ctx, stop := context.WithCancel(t.Context())
+	const all = 20
+	seen := make(chan string, 2*all)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Read(ctx, path, true, func(_ []byte, line *Line) error {
+			seen <- line.API.Operation
+			return nil
+		})
+	}()
+	for i := range all {
+		if i > 0 {
+			l.Record(Event{Kind: KindCall, Tool: fmt.Sprint(i)})
+		}
+		if got := <-seen; got != fmt.Sprint(i) {
+			t.Fatalf("saw %s, not %d", got, i)
+		}
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("ended with %v", err)
+	}
+}
+
+func FuzzReader(f *testing.F) {
+	for _, line := range linesOf(f, written(f, 3)) {
+		f.Add([]byte(line))
+		f.Add([]byte(line[:len(line)/2]))
+	}
+	f.Add([]byte("{}\n\n" + strings.Repeat(" ", tailLength+1)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		path := filepath.Join(t.TempDir(), "audit.jsonl")
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		before := verify(t, path)
+		c := chain{path: path}
+		defer c.close()
+		if _, err := c.append([]Event{{Kind: KindCall}}, func(*Event) cleaner { return nil }); err != nil {
+			t.Fatal(err)
+		}
+		after := verify(t, path)
+		if now, _ := os.ReadFile(path); !bytes.HasPrefix(now, text) {
+			t.Errorf("%q became %q", text, now)
+		}
+		if before.OK() != after.OK() {
+			t.Errorf("%q was %+v and is %+v", text, before, after)
+		}
+		if _, err := json.Marshal(after); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func BenchmarkRecord(b *testing.B) {
+	for name, o := range map[string]Options{
+		"hash": {Mask: secrets.New(map[string]string{"TOKEN": "correct-horse-battery"})}, "required": {Required: true},
+	} {
+		b.Run(name, func(b *testing.B) {
+			o.Path = filepath.Join(b.TempDir(), "audit.jsonl")
+			l := open(b, o)
+			code := strings.Repeat("print('hello')\n", 60)
+			for b.Loop() {
+				e := Event{Kind: KindRun, Action: "Launch", Principal: "alice", Session: "s", Run: "run-1", Code: code, Detail: map[string]any{"language": "python", "ms": 3}}
+				if err := l.RecordNow(b.Context(), e); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.StopTimer()
+			closed(b, l)
+		})
+	}
+}

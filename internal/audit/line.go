@@ -1,0 +1,355 @@
+package audit
+
+import (
+	"bytes"
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+const (
+	// maxText is how many characters of a text other than code a line has.
+	maxText = 2000
+	// maxCode is how many bytes of code it has: as much as the longest that runs.
+	maxCode = 256 << 10
+	// maxDetails bounds how many values an event's Detail has, at any depth.
+	maxDetails = 100
+	// maxLine bounds what a reader takes for a line, in bytes; what is written is shorter by the bounds above.
+	maxLine = 4 << 20
+)
+
+// schemaVersion is that of OCSF, whose names the fields have.
+const schemaVersion = "1.6.0"
+
+// genesis is what the first line of a chain has for the hash of the one before.
+var genesis = strings.Repeat("0", 2*sha256.Size)
+
+// Line is what a line of the log says. The names are those of OCSF where it has any, and what it has none for is in Unmapped.
+type Line struct {
+	Metadata struct {
+		Sequence int64  `json:"sequence"`
+		Version  string `json:"version"`
+	} `json:"metadata"`
+	Time        int64     `json:"time"` // milliseconds since 1970
+	TimeText    string    `json:"time_dt"`
+	CategoryUID int       `json:"category_uid"`
+	ClassUID    int       `json:"class_uid"`
+	ClassName   string    `json:"class_name"`
+	Activity    string    `json:"activity_name"`
+	Status      string    `json:"status,omitempty"` // "Success" or "Failure"
+	StatusCode  string    `json:"status_code,omitempty"`
+	Duration    *int64    `json:"duration,omitempty"` // milliseconds
+	Actor       actor     `json:"actor"`
+	Protocol    string    `json:"auth_protocol,omitempty"`
+	Source      *endpoint `json:"src_endpoint,omitempty"`
+	Destination *endpoint `json:"dst_endpoint,omitempty"`
+	API         *api      `json:"api,omitempty"`
+	Process     *process  `json:"process,omitempty"`
+	Request     *request  `json:"http_request,omitempty"`
+	Response    *response `json:"http_response,omitempty"`
+	Traffic     *traffic  `json:"traffic,omitempty"`
+	File        *file     `json:"file,omitempty"`
+	Unmapped    unmapped  `json:"unmapped"`
+}
+
+type actor struct {
+	User    user     `json:"user"`
+	Session *session `json:"session,omitempty"`
+}
+
+type user struct {
+	Name string `json:"name"`
+}
+
+type session struct {
+	UID string `json:"uid"`
+}
+
+type endpoint struct {
+	IP       string `json:"ip,omitempty"`
+	Hostname string `json:"hostname,omitempty"`
+}
+
+type api struct {
+	Operation string `json:"operation"`
+}
+
+type process struct {
+	UID         string    `json:"uid,omitempty"`
+	CommandLine string    `json:"cmd_line,omitempty"`
+	File        *codeFile `json:"file,omitempty"`
+}
+
+type codeFile struct {
+	Hashes []fingerprint `json:"hashes"`
+}
+
+type fingerprint struct {
+	Algorithm string `json:"algorithm"`
+	Value     string `json:"value"`
+}
+
+type request struct {
+	Method string `json:"http_method,omitempty"`
+	URL    *path  `json:"url,omitempty"`
+}
+
+type path struct {
+	Path string `json:"path"`
+}
+
+type response struct {
+	Code int64 `json:"code"`
+}
+
+type traffic struct {
+	Out int64 `json:"bytes_out"`
+	In  int64 `json:"bytes_in"`
+}
+
+type file struct {
+	Path string `json:"path,omitempty"`
+	Size *int64 `json:"size,omitempty"`
+}
+
+// unmapped has the kind and the rest of an event's Detail.
+type unmapped map[string]any
+
+// Kind is the event's.
+func (l *Line) Kind() string {
+	kind, _ := l.Unmapped["kind"].(string)
+	return kind
+}
+
+// Session is the event's.
+func (l *Line) Session() string {
+	if l.Actor.Session == nil {
+		return ""
+	}
+	return l.Actor.Session.UID
+}
+
+// When is the event's time.
+func (l *Line) When() time.Time { return time.UnixMilli(l.Time) }
+
+// classes are OCSF's, by kind, with the activity that an event has which names none.
+var classes = map[string]struct {
+	uid            int
+	name, activity string
+}{
+	KindCall: {6003, "API Activity", "Call"}, KindRun: {1007, "Process Activity", "Launch"},
+	KindNetwork: {4002, "HTTP Activity", "Request"}, KindQuery: {6005, "Datastore Activity", "Query"},
+	KindFile: {6006, "File Hosting Activity", "Download"}, KindRefusal: {6003, "API Activity", "Refuse"},
+	KindSignIn: {3002, "Authentication", "Logon"}, KindPolicy: {3005, "User Access Management", "Update"},
+	KindServer: {6002, "Application Lifecycle", "Start"}, KindLog: {1008, "Event Log Activity", "Other"},
+}
+
+// cleaner takes secrets out of texts, and bounds them.
+type cleaner []*secrets.Masker
+
+func (c cleaner) mask(s string, most int) string {
+	cut := len(s) > most
+	s = text.Clip(s, most)
+	for _, m := range c {
+		if cut {
+			s = m.MaskHead(s)
+		} else {
+			s = m.Mask(s)
+		}
+	}
+	return s
+}
+
+func (c cleaner) text(s string) string {
+	return text.Shorten(strings.ToValidUTF8(c.mask(s, 8*maxText), "?"), maxText)
+}
+
+// value makes anything one of JSON's. left counts what may still be written.
+func (c cleaner) value(v any, left *int) any {
+	if *left--; *left < 0 {
+		return "…"
+	}
+	switch v := v.(type) {
+	case nil, bool, int, int64, int32, uint64:
+		return v
+	case string:
+		return c.text(v)
+	case []string:
+		var list []any
+		for _, s := range v[:min(len(v), maxDetails)] {
+			list = append(list, c.value(s, left))
+		}
+		return list
+	case map[string]any:
+		out := make(map[string]any)
+		for _, name := range slices.Sorted(maps.Keys(v))[:min(len(v), maxDetails)] {
+			out[c.text(name)] = c.value(v[name], left)
+		}
+		return out
+	}
+	return c.text(fmt.Sprint(v))
+}
+
+// number is a value of Detail that has to be whole.
+func number(v any) (int64, bool) {
+	switch n := v.(type) {
+	case int:
+		return int64(n), true
+	case int64:
+		return n, true
+	}
+	return 0, false
+}
+
+// body is the line without its chain.
+func (e *Event) body(sequence int64, c cleaner) []byte {
+	var l Line
+	l.Metadata.Sequence, l.Metadata.Version = sequence, schemaVersion
+	l.Time, l.TimeText = e.Time.UnixMilli(), e.Time.UTC().Format("2006-01-02T15:04:05.000Z")
+	class := classes[e.Kind]
+	l.CategoryUID, l.ClassUID, l.ClassName, l.Activity = class.uid/1000, class.uid, class.name, cmp.Or(c.text(e.Action), class.activity)
+	switch e.Outcome {
+	case "":
+	case Success:
+		l.Status = "Success"
+	default:
+		l.Status, l.StatusCode = "Failure", c.text(e.Outcome)
+	}
+	l.Actor.User.Name, l.Protocol = c.text(e.Principal), c.text(e.Source)
+	if e.Session != "" {
+		l.Actor.Session = &session{c.text(e.Session)}
+	}
+	if e.Address != "" {
+		l.Source = &endpoint{IP: c.text(e.Address)}
+	}
+	if e.Tool != "" {
+		l.API = &api{c.text(e.Tool)}
+	}
+	if e.Run != "" || e.Code != "" || e.CodeHash != "" {
+		l.Process = &process{UID: c.text(e.Run), CommandLine: c.mask(e.Code, maxCode)}
+		if e.CodeHash != "" {
+			l.Process.File = &codeFile{[]fingerprint{{"SHA-256", e.CodeHash}}}
+		}
+	}
+	l.Unmapped = unmapped{"kind": e.Kind}
+	left := maxDetails
+	for _, name := range slices.Sorted(maps.Keys(e.Detail)) {
+		value := c.value(e.Detail[name], &left)
+		if left < 0 {
+			break
+		}
+		if !l.place(name, value) && name != "kind" {
+			l.Unmapped[c.text(name)] = value
+		}
+	}
+	return encode(&l)
+}
+
+// place puts a value where OCSF has one of its meaning, and reports whether it has.
+func (l *Line) place(name string, value any) bool {
+	said, isText := value.(string)
+	n, isNumber := number(value)
+	switch {
+	case name == "host" && isText:
+		l.Destination = &endpoint{Hostname: said}
+	case name == "method" && isText:
+		l.Request = cmp.Or(l.Request, &request{})
+		l.Request.Method = said
+	case name == "path" && isText:
+		l.Request = cmp.Or(l.Request, &request{})
+		l.Request.URL = &path{said}
+	case name == "http_status" && isNumber:
+		l.Response = &response{n}
+	case name == "sent" && isNumber:
+		l.Traffic = cmp.Or(l.Traffic, &traffic{})
+		l.Traffic.Out = n
+	case name == "received" && isNumber:
+		l.Traffic = cmp.Or(l.Traffic, &traffic{})
+		l.Traffic.In = n
+	case name == "ms" && isNumber:
+		l.Duration = &n
+	case name == "file" && isText:
+		l.File = cmp.Or(l.File, &file{})
+		l.File.Path = said
+	case name == "size" && isNumber:
+		l.File = cmp.Or(l.File, &file{})
+		l.File.Size = &n
+	default:
+		return false
+	}
+	return true
+}
+
+func encode(l *Line) []byte {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(l) // of plain values only
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}
+
+// The last two members of each line, which are always written so.
+const (
+	prevMember = `,"prev":"`
+	hashMember = `","hash":"`
+	lineEnd    = `"}`
+	hashLength = 2 * sha256.Size
+	tailLength = len(prevMember) + hashLength + len(hashMember) + hashLength + len(lineEnd)
+)
+
+// chained ends a body with the hash of the line before and its own, which is that of the line as it would be without the member
+// hash.
+func chained(body []byte, prev string) (line []byte, hash string) {
+	line = append(body[:len(body)-1:len(body)-1], prevMember+prev+lineEnd...)
+	hash = sumOf(line)
+	line = append(line[:len(line)-len(lineEnd)], hashMember+hash+lineEnd...)
+	return line, hash
+}
+
+func sumOf(b []byte) string {
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:])
+}
+
+var (
+	errNoLine  = errors.New("it is no line of an audit log")
+	errChanged = errors.New("it was changed: its hash is not that of its text")
+)
+
+// link is what chains a line to others.
+type link struct {
+	sequence   int64
+	prev, hash string
+}
+
+// parse reads a line, without its end. With errChanged the link is what the line claims.
+func parse(raw []byte) (l Line, at link, err error) {
+	if len(raw) <= tailLength {
+		return l, at, errNoLine
+	}
+	body, tail := raw[:len(raw)-tailLength], string(raw[len(raw)-tailLength:])
+	prev, rest := tail[len(prevMember):][:hashLength], tail[len(prevMember)+hashLength:]
+	hash := rest[len(hashMember):][:hashLength]
+	if tail != prevMember+prev+hashMember+hash+lineEnd || !isHash(prev) || !isHash(hash) || json.Unmarshal(raw, &l) != nil {
+		return l, at, errNoLine
+	}
+	at = link{l.Metadata.Sequence, prev, hash}
+	if whole := append(body[:len(body):len(body)], prevMember+prev+lineEnd...); sumOf(whole) != hash {
+		return l, at, errChanged
+	}
+	return l, at, nil
+}
+
+func isHash(s string) bool {
+	return len(s) == hashLength && strings.Trim(s, "0123456789abcdef") == ""
+}

@@ -1,0 +1,354 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rotate"
+)
+
+// Place is where a line is.
+type Place struct {
+	File string `json:"file"`
+	Line int    `json:"line"` // from 1
+}
+
+// String is as compilers write it.
+func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
+
+// opened is a file of a log that is read.
+type opened struct {
+	*os.File
+	info  os.FileInfo
+	from  int64 // where to begin
+	lines int   // before that
+}
+
+// openAll opens the files of a log, the oldest first, but for those older than one that is known already. The newest is opened
+// first, so that none is missed that is renamed meanwhile.
+func openAll(path string, known os.FileInfo) (files []*opened, err error) {
+	numbers := []int{0}
+	names, _ := filepath.Glob(escapeGlob(path) + ".*")
+	for _, name := range names {
+		if n, err := strconv.Atoi(strings.TrimPrefix(name, path+".")); err == nil && n > 0 {
+			numbers = append(numbers, n)
+		}
+	}
+	slices.Sort(numbers)
+	for _, n := range slices.Compact(numbers) {
+		file, err := os.Open(rotate.Name(path, n))
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		var info os.FileInfo
+		if err == nil {
+			info, err = file.Stat()
+		}
+		if err == nil && !info.Mode().IsRegular() {
+			err = fmt.Errorf("%s is not a regular file", file.Name())
+		}
+		if err != nil {
+			closeAll(files)
+			return nil, err
+		}
+		if len(files) > 0 && os.SameFile(files[0].info, info) { // it was renamed since
+			_ = file.Close()
+			continue
+		}
+		files = slices.Insert(files, 0, &opened{File: file, info: info})
+		if known != nil && os.SameFile(known, info) {
+			break
+		}
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("there is no audit log %s: %w", path, os.ErrNotExist)
+	}
+	return files, nil
+}
+
+// escapeGlob writes a path as a pattern that is only itself.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
+}
+
+func closeAll(files []*opened) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// each calls do with the lines of a file from where it is to begin, without their ends, until do returns false. ended is false of
+// the last where the file ends within it. from and lines are moved behind the last that ended.
+func (f *opened) each(do func(at Place, raw []byte, ended bool) bool) error {
+	if _, err := f.Seek(f.from, io.SeekStart); err != nil {
+		return err
+	}
+	r := bufio.NewReaderSize(f, 64<<10)
+	for {
+		raw, length, err := readLine(r)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		ended := err == nil
+		if length == 0 {
+			return nil
+		}
+		if !do(Place{f.Name(), f.lines + 1}, raw, ended) || !ended {
+			return nil
+		}
+		f.from += length
+		f.lines++
+	}
+}
+
+// readLine reads a line of any length, of which it returns no more than maxLine bytes, and how many it has with its end.
+func readLine(r *bufio.Reader) (raw []byte, length int64, err error) {
+	for {
+		part, err := r.ReadSlice('\n')
+		length += int64(len(part))
+		if room := maxLine - len(raw); room > 0 {
+			raw = append(raw, part[:min(room, len(part))]...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimSuffix(raw, []byte("\n")), length, err
+		}
+	}
+}
+
+// Report is what Verify has found.
+type Report struct {
+	Files int `json:"files"`
+	Lines int `json:"lines"`
+	// First and Last are the sequence numbers of the first line and of the last one.
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+	// Head is the hash of the last line.
+	Head string `json:"head"`
+	// Torn are texts that a killed process has left, or a full disk, and that the chain goes over.
+	Torn []Place `json:"torn,omitempty"`
+	// Unfinished reports that the last text is no line yet: it is being written, or the next server finds it torn.
+	Unfinished bool `json:"unfinished,omitempty"`
+	// Lost is how many events the log says that nobody could write.
+	Lost int64 `json:"lost,omitempty"`
+	// Gone are lines that say that lines before them were removed while a server ran.
+	Gone []Place `json:"gone,omitempty"`
+	// KeptAt is the sequence number of the line whose hash was asked for.
+	KeptAt int64 `json:"kept_at,omitempty"`
+	// Problems are where the chain does not hold, the first ones.
+	Problems []Problem `json:"problems,omitempty"`
+}
+
+// Problem is a place where the chain does not hold.
+type Problem struct {
+	Place
+	Sequence int64  `json:"sequence,omitempty"` // that the line says it has; 0: none
+	What     string `json:"what"`
+}
+
+// maxProblems bounds those that a Report has.
+const maxProblems = 20
+
+// verifier goes over the lines of a chain.
+type verifier struct {
+	Report
+	kept    string
+	started bool
+	last    link
+	// text is what is no line, and at where it begins; nil: there is none.
+	text []byte
+	at   Place
+}
+
+// Verify goes over all files of a log. keptHead is the hash of a line that has to be there; empty: none is asked for. The error is of
+// reading; what does not hold is in the Report.
+func Verify(path, keptHead string) (*Report, error) {
+	files, err := openAll(path, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer closeAll(files)
+	v := &verifier{kept: keptHead, Report: Report{Files: len(files)}}
+	for _, f := range files {
+		if err := f.each(v.line); err != nil {
+			return nil, err
+		}
+	}
+	v.end(Place{path, 0})
+	return &v.Report, nil
+}
+
+func (v *verifier) wrong(at Place, sequence int64, format string, args ...any) {
+	if len(v.Problems) < maxProblems {
+		v.Problems = append(v.Problems, Problem{at, sequence, fmt.Sprintf(format, args...)})
+	}
+}
+
+func (v *verifier) line(at Place, raw []byte, _ bool) bool {
+	l, here, err := parse(raw)
+	if errors.Is(err, errNoLine) {
+		if v.text == nil {
+			v.at, v.text = at, append([]byte{}, raw...)
+		} else if v.text = append(append(v.text, '\n'), raw...); len(v.text) > 2*maxLine {
+			v.text = v.text[:2*maxLine] // is nothing that a torn line leaves
+		}
+		return true
+	}
+	v.Lines++
+	if v.text != nil {
+		v.settle(&l)
+	}
+	v.follows(at, here)
+	if err != nil {
+		v.wrong(at, here.sequence, "it was changed: its hash is not that of its text")
+	} else if here.hash == v.kept {
+		v.KeptAt = here.sequence
+	}
+	if l.Kind() == KindLog {
+		v.befell(at, &l)
+	}
+	v.last, v.started = here, true
+	return true
+}
+
+// settle decides on the text before a line.
+func (v *verifier) settle(l *Line) {
+	sum, _ := l.Unmapped["sha256"].(string)
+	if l.Kind() == KindLog && l.Activity == actionTorn && sum == sumOf(v.text) && !json.Valid(v.text) {
+		v.Torn = append(v.Torn, v.at)
+	} else {
+		v.wrong(v.at, 0, "it is no line of the log: it was changed or inserted")
+	}
+	v.text = nil
+}
+
+// follows checks that a line is the next one of the last.
+func (v *verifier) follows(at Place, here link) {
+	if !v.started {
+		v.First = here.sequence
+		if here.prev == v.kept && v.kept != "" {
+			v.KeptAt = here.sequence - 1
+		}
+		if (here.sequence == 1) != (here.prev == genesis) || here.sequence < 1 {
+			v.wrong(at, here.sequence, "it does not begin the chain and has number %d", here.sequence)
+		}
+		return
+	}
+	next := v.last.sequence + 1
+	switch {
+	case here.sequence > next:
+		v.wrong(at, here.sequence, "%s before it is missing or elsewhere: the one before has number %d and it has %d", lines(here.sequence-next), v.last.sequence, here.sequence)
+	case here.sequence < next:
+		v.wrong(at, here.sequence, "it is not in its place or was inserted: the one before has number %d and it has %d", v.last.sequence, here.sequence)
+	case here.prev != v.last.hash:
+		v.wrong(at, here.sequence, "it does not follow the line before: one of the two is not the original")
+	}
+}
+
+func lines(n int64) string {
+	if n == 1 {
+		return "a line"
+	}
+	return fmt.Sprintf("%d lines", n)
+}
+
+func (v *verifier) befell(at Place, l *Line) {
+	switch l.Activity {
+	case actionLost:
+		n, _ := l.Unmapped["events"].(float64)
+		v.Lost += int64(n)
+	case actionGone:
+		v.Gone = append(v.Gone, at)
+	}
+}
+
+func (v *verifier) end(log Place) {
+	v.Last, v.Head = v.last.sequence, v.last.hash
+	if v.text != nil {
+		if v.Unfinished = !json.Valid(v.text); !v.Unfinished {
+			v.wrong(v.at, 0, "it is no line of the log: it was changed or inserted")
+		}
+	}
+	if v.kept != "" && v.KeptAt == 0 {
+		v.wrong(log, 0, "no line has the hash %s: the end was cut off, or the chain was written anew", v.kept)
+	}
+}
+
+// OK reports whether the chain holds.
+func (r *Report) OK() bool { return len(r.Problems) == 0 }
+
+// followTime is the pause after which Read looks for more.
+const followTime = 250 * time.Millisecond
+
+// Read calls do with each line of a log, the oldest first, as it is in the file and taken apart, and follow has it wait for more
+// until ctx ends. What is no line is left out, and so is what was not chained: that is Verify's to find. The error is of reading, or
+// do's.
+func Read(ctx context.Context, path string, follow bool, do func(raw []byte, l *Line) error) error {
+	var last *opened
+	for {
+		var known os.FileInfo
+		if last != nil {
+			known = last.info
+		}
+		files, err := openAll(path, known)
+		if err != nil && (last == nil || !errors.Is(err, os.ErrNotExist)) {
+			return err
+		}
+		for _, f := range files {
+			if known != nil && os.SameFile(f.info, known) && f.info.Size() >= last.from {
+				f.from, f.lines = last.from, last.lines
+			}
+			var failed error
+			err := f.each(func(_ Place, raw []byte, ended bool) bool {
+				l, _, err := parse(raw)
+				if errors.Is(err, errNoLine) || follow && !ended {
+					return true
+				}
+				failed = do(raw, &l)
+				return failed == nil && ctx.Err() == nil
+			})
+			for _, err := range []error{failed, err, ctx.Err()} {
+				if err != nil {
+					closeAll(files)
+					return err
+				}
+			}
+			last = f
+		}
+		closeAll(files)
+		if !follow {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(followTime):
+		}
+	}
+}
+
+// ReadHead returns the end of the chain of a log; zero: it has no line.
+func ReadHead(path string) (Head, error) {
+	files, err := openAll(path, nil)
+	if err != nil {
+		return Head{}, err
+	}
+	defer closeAll(files)
+	for _, f := range slices.Backward(files) {
+		last, err := tailOf(f, f.info.Size())
+		if err != nil || (last.head != Head{}) {
+			return last.head, err
+		}
+	}
+	return Head{}, nil
+}
