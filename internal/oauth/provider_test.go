@@ -1,0 +1,178 @@
+package oauth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+)
+
+// issuer is a place where everybody who comes is bob.
+type issuer struct {
+	url    string
+	codes  map[string]url.Values // what they were asked for with
+	answer func(asked url.Values) (idToken string)
+	name   string // by which it calls itself
+	basic  bool
+}
+
+func startIssuer(t *testing.T) *issuer {
+	t.Helper()
+	i := &issuer{codes: make(map[string]url.Values), answer: func(asked url.Values) string { return "bob " + asked.Get("nonce") }}
+	mux := http.NewServeMux()
+	listening := httptest.NewServer(mux)
+	t.Cleanup(listening.Close)
+	i.url, i.name = listening.URL, listening.URL
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		methods := []string{methodPost}
+		if i.basic {
+			methods = []string{methodBasic, methodPost}
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.name, "authorization_endpoint": i.url + "/authorize?tenant=1", "token_endpoint": i.url + "/token", "token_endpoint_auth_methods_supported": methods})
+	})
+	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
+		id, secret := r.PostFormValue("client_id"), r.PostFormValue("client_secret")
+		if i.basic {
+			id, secret, _ = r.BasicAuth()
+		}
+		asked := i.codes[r.PostFormValue("code")]
+		delete(i.codes, r.PostFormValue("code"))
+		if asked == nil || id != "sandbox" || secret != "s3cret" || r.PostFormValue("redirect_uri") != asked.Get("redirect_uri") || challengeOf(r.PostFormValue("code_verifier")) != asked.Get("code_challenge") {
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, `{"error":"invalid_grant"}`)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(map[string]string{"id_token": i.answer(asked)})
+	})
+	return i
+}
+
+// signIn answers as the issuer does to a browser.
+func (i *issuer) signIn(t *testing.T, sentTo string) string {
+	t.Helper()
+	u, err := url.Parse(sentTo)
+	q := u.Query()
+	if err != nil || !strings.HasPrefix(sentTo, i.url+"/authorize?") || q.Get("tenant") != "1" || q.Get("client_id") != "sandbox" || q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || q.Get("nonce") == "" || !strings.Contains(q.Get("scope"), "openid") {
+		t.Fatalf("the browser is sent to %s: %v", sentTo, err)
+	}
+	code := fmt.Sprint("code", len(i.codes), q.Get("nonce")[:8])
+	i.codes[code] = q
+	return callbackPath + "?" + url.Values{"code": {code}, "state": {q.Get("state")}, "iss": {i.url}}.Encode()
+}
+
+func (i *issuer) provider() *Provider {
+	return &Provider{Issuer: i.url, ClientID: "sandbox", ClientSecret: "s3cret", Verify: func(_ context.Context, idToken string) (principal.Principal, string, error) {
+		name, nonce, is := strings.Cut(idToken, " ")
+		if !is {
+			return principal.Principal{}, "", errors.New("not signed")
+		}
+		return principal.Principal{Name: name, Source: "oidc"}, nonce, nil
+	}}
+}
+
+func TestPeopleSignInAtAnIssuer(t *testing.T) {
+	t.Parallel()
+	for _, basic := range []bool{false, true} {
+		i := startIssuer(t)
+		i.basic = basic
+		s := serve(t, func(o *Options) { o.Provider, o.SignIn = i.provider(), nil })
+		m := s.registered(nil)
+		c := s.newBrowser()
+		sent := s.page(c, request(m.ID))
+		back := i.signIn(t, sent.header.Get("Location"))
+		page := s.get(c, back)
+		if !strings.Contains(page.body, `signed in as <span class="who">bob</span>`) || strings.Contains(page.body, `type="password"`) {
+			t.Errorf("%d %s", page.status, page.body)
+		}
+		form := url.Values{"ticket": {s.ticketOf(page)}, "decision": {"allow"}}
+		if got := s.get(c, back); got.status != http.StatusForbidden {
+			t.Errorf("the issuer's answer a second time: %d", got.status)
+		}
+		got, _ := s.ask(redemption(m.ID, s.answer(s.post(c, authorizePath, form)).Get("code")))
+		if who, err := s.who(got.Access); err != nil || who.Name != "bob" || who.Source != "oauth" {
+			t.Errorf("%+v %v", who, err)
+		}
+		if again := s.post(c, authorizePath, form); again.status != http.StatusForbidden {
+			t.Errorf("the page a second time: %d", again.status)
+		}
+		// What an issuer said once does not last for ever, however often it is refreshed.
+		for range 31 {
+			s.pass(24*time.Hour - time.Second)
+			if next, _ := s.refreshed(m.ID, got.Refresh); next.Access != "" {
+				got = next
+			}
+		}
+		if _, err := s.who(got.Access); !errors.Is(err, errExpired) && !errors.Is(err, errUnknown) {
+			t.Errorf("after 31 days: %v", err)
+		}
+		s.forget(i.url)
+		if next, _ := s.refreshed(m.ID, got.Refresh); next.Error != "invalid_grant" {
+			t.Errorf("without the issuer: %+v", next)
+		}
+	}
+}
+
+func TestAnswersOfAnIssuerThatAreNotTaken(t *testing.T) {
+	t.Parallel()
+	i := startIssuer(t)
+	s := serve(t, func(o *Options) { o.Provider, o.SignIn = i.provider(), nil })
+	m := s.registered(nil)
+	begin := func() (*http.Client, url.Values) {
+		c := s.newBrowser()
+		back, _ := url.Parse(i.signIn(t, s.page(c, request(m.ID)).header.Get("Location")))
+		return c, back.Query()
+	}
+	come := func(c *http.Client, q url.Values) reply { return s.get(c, callbackPath+"?"+q.Encode()) }
+	_, theirs := begin()
+	mine, q := begin()
+	if got := come(mine, theirs); got.status != http.StatusBadRequest || got.header.Get("Location") != "" {
+		t.Errorf("what another browser has begun: %d", got.status)
+	}
+	for name, change := range map[string][2]string{
+		"without a state": {"state", ""}, "with a wrong one": {"state", "x.y"}, "of another issuer": {"iss", "https://other.example"},
+	} {
+		wrong := url.Values{"code": q["code"], "state": q["state"], "iss": q["iss"]}
+		wrong.Set(change[0], change[1])
+		if got := come(mine, wrong); got.status != http.StatusBadRequest || got.header.Get("Location") != "" {
+			t.Errorf("%s: %d", name, got.status)
+		}
+	}
+	mixed := url.Values{"code": theirs["code"], "state": q["state"]}
+	if got := come(mine, mixed); got.status != http.StatusForbidden {
+		t.Errorf("another's code: %d", got.status)
+	}
+	for name, answer := range map[string]func(url.Values) string{
+		"no token": func(url.Values) string { return "" }, "another's nonce": func(url.Values) string { return "bob x" },
+		"no nonce": func(url.Values) string { return "bob " }, "nobody": func(asked url.Values) string { return " " + asked.Get("nonce") },
+	} {
+		i.answer = answer
+		c, q := begin()
+		if got := come(c, q); got.status != http.StatusForbidden || strings.Contains(got.body, "<form") {
+			t.Errorf("%s: %d %s", name, got.status, got.body)
+		}
+	}
+	c, q := begin()
+	refusal := url.Values{"state": q["state"], "error": {"login_required"}}
+	if back := s.answer(come(c, refusal)); back.Get("error") != "access_denied" {
+		t.Errorf("who has not signed in: %v", back)
+	}
+	// The ticket of a request is none of a person who has signed in.
+	if got := s.post(c, authorizePath, url.Values{"ticket": q["state"], "token": {annsToken}, "decision": {"allow"}}); got.status != http.StatusForbidden {
+		t.Errorf("without signing in: %d", got.status)
+	}
+	i.name = "https://other.example"
+	if got := s.page(s.newBrowser(), request(m.ID)); got.status != http.StatusBadGateway {
+		t.Errorf("an issuer that calls itself otherwise: %d", got.status)
+	}
+	if strings.Contains(s.log.String(), "s3cret") {
+		t.Error("the log has the secret")
+	}
+}

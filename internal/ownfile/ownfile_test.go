@@ -1,0 +1,102 @@
+package ownfile
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+type counts struct{ N map[string]int }
+
+func add(key string) func(*counts) error {
+	return func(c *counts) error {
+		if c.N == nil {
+			c.N = make(map[string]int)
+		}
+		c.N[key]++
+		return nil
+	}
+}
+
+func TestChangesOfSeveralAreAllKept(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "state", "counts.json")
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			f := Open[counts](path)
+			for range 10 {
+				if err := f.Change(add("x")); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if got, err := Open[counts](path).Read(); err != nil || got.N["x"] != 40 {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+func TestAChangeOfAnotherIsSeenAtOnce(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "counts.json")
+	mine, other := Open[counts](path), Open[counts](path)
+	if got, err := mine.Read(); err != nil || got.N != nil {
+		t.Errorf("without a file: %+v %v", got, err)
+	}
+	for i := range 20 {
+		if err := other.Change(add("x")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := mine.Read(); err != nil || got.N["x"] != i+1 {
+			t.Fatalf("%d: %+v %v", i, got, err)
+		}
+	}
+	failed := errors.New("no")
+	for _, err := range []error{failed, ErrUnchanged} {
+		got := mine.Change(func(c *counts) error { c.N["x"] = 0; return err })
+		if err == failed && !errors.Is(got, failed) || err == ErrUnchanged && got != nil {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+	if got, err := mine.Read(); err != nil || got.N["x"] != 20 {
+		t.Errorf("what has failed is written: %+v %v", got, err)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := mine.Read(); err != nil || got.N != nil {
+		t.Errorf("after it was removed: %+v %v", got, err)
+	}
+}
+
+func TestFilesThatAreNotTrusted(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("modes and links are another matter there")
+	}
+	for want, prepare := range map[string]func(path string) error{
+		"mode 0644": func(path string) error {
+			return errors.Join(os.WriteFile(path, []byte("{}"), 0o600), os.Chmod(path, 0o644))
+		},
+		"not a regular file": func(path string) error { return os.Symlink("/dev/null", path) },
+		"cannot be read":     func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) },
+	} {
+		path := filepath.Join(t.TempDir(), "counts.json")
+		if err := prepare(path); err != nil {
+			t.Fatal(err)
+		}
+		_, err := Open[counts](path).Read()
+		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+			t.Errorf("reading: %v, not %s", err, want)
+		}
+		if err := Open[counts](path).Change(add("x")); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("changing: %v, not %s", err, want)
+		}
+	}
+}
