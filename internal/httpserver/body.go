@@ -86,7 +86,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		giveBack := s.take(r.Context())
+		giveBack := s.take(r)
 		if giveBack == nil {
 			s.busy(w, r)
 			return

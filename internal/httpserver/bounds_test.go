@@ -128,7 +128,7 @@ func TestSlowClients(t *testing.T) {
 				go func() { _, _ = io.Copy(io.Discard, conn) }()
 				_, _ = io.WriteString(conn, first)
 				drip(conn, "1\r\n \r\n")
-				if !f.server.requests.TryAcquire(maxRequests) {
+				if !f.server.requests.all.TryAcquire(maxRequests) {
 					t.Error("a request has not ended")
 				}
 			})
@@ -157,7 +157,7 @@ func TestClientsThatDoNotRead(t *testing.T) {
 		body := call(1, "count", `,"arguments":{"n":5000},"_meta":{"progressToken":1}`)
 		_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nAccept: text/event-stream\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		time.Sleep(2 * web.WriteTime)
-		if !f.server.requests.TryAcquire(maxRequests) {
+		if !f.server.requests.all.TryAcquire(maxRequests) {
 			t.Error("the request has not ended")
 		}
 	})

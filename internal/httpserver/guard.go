@@ -53,8 +53,8 @@ func newGuard(o *Options, refuse refuser) guard {
 	}
 }
 
-// isOpen reports whether everybody is let in, as the user whose server it is.
-func (g *guard) isOpen() bool { return g.token == nil && g.others == nil }
+// isOpen reports whether who shows nothing is let in, as the user whose server it is.
+func (g *guard) isOpen() bool { return g.token == nil }
 
 func (g *guard) listensOn(address net.Addr) {
 	tcp, ok := address.(*net.TCPAddr)
@@ -155,13 +155,6 @@ func enter(r *http.Request, p principal.Principal, site *Site) *http.Request {
 // authenticated lets through whose requests are known.
 func (g *guard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if g.isOpen() {
-			if r.ContentLength == 0 { // or a message keeps its place once it has come
-				web.Keep(r.Context())
-			}
-			next.ServeHTTP(w, enter(r, principal.Principal{}, g.own))
-			return
-		}
 		given := principal.Bearer(r)
 		if given != "" && g.token.Is(given) {
 			web.Keep(r.Context())
@@ -174,6 +167,13 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 		}
 		if err == nil && p.IsUser() {
 			err = errNameless
+		}
+		if errors.Is(err, principal.ErrNone) && g.isOpen() {
+			if r.ContentLength == 0 { // or a message keeps its place once it has come
+				web.Keep(r.Context())
+			}
+			next.ServeHTTP(w, enter(r, principal.Principal{}, g.own))
+			return
 		}
 		if err == nil {
 			web.Keep(r.Context())

@@ -255,7 +255,7 @@ func TestRefusalsHaveTheShapeOfTheirRoute(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := serveInBubble(t, o)
-		if !f.server.requests.TryAcquire(maxRequests) {
+		if !f.server.requests.all.TryAcquire(maxRequests) {
 			t.Fatal("requests are served")
 		}
 		for name, test := range map[string]struct {
@@ -277,6 +277,6 @@ func TestRefusalsHaveTheShapeOfTheirRoute(t *testing.T) {
 				}
 			}
 		}
-		f.server.requests.Release(maxRequests)
+		f.server.requests.all.Release(maxRequests)
 	})
 }

@@ -30,7 +30,6 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
@@ -83,7 +82,7 @@ type Site struct {
 type Options struct {
 	// Site is what the user is served whose server it is.
 	Site
-	// Token is what that user's clients have to show; empty: nothing, where Authenticate is nil too.
+	// Token is what that user's clients have to show; empty: nothing.
 	Token string
 	// Authenticate finds out whose the other requests are. Nil: nobody else is let in.
 	Authenticate principal.Authenticator
@@ -118,8 +117,8 @@ type Server struct {
 	clients *clients
 	routes  *http.ServeMux // those of Options, to tell what they are
 
-	requests *semaphore.Weighted // of POSTs that are served
-	streams  *semaphore.Weighted // of those that no request ends
+	requests places // of POSTs that are served
+	streams  places // of those that no request ends
 	memory   *memory
 
 	// base is the context of all requests; ending ends streams, which no client would end in time.
@@ -134,7 +133,7 @@ func New(o Options) *Server {
 	o.MaxAnswerBytes = cmp.Or(o.MaxAnswerBytes, rpc.UsualMessageBytes)
 	s := &Server{
 		opts: o, clients: newClients(), routes: http.NewServeMux(),
-		requests: semaphore.NewWeighted(maxRequests), streams: semaphore.NewWeighted(maxStreams),
+		requests: newPlaces(maxRequests), streams: newPlaces(maxStreams),
 		memory: newMemory(),
 	}
 	for pattern, handler := range o.Routes {

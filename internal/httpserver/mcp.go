@@ -46,13 +46,10 @@ func notAllowed(w http.ResponseWriter, modern bool) {
 }
 
 // take waits for a place among the requests that are served at once, and returns what gives it back; nil: there is none.
-func (s *Server) take(ctx context.Context) (giveBack func()) {
-	waiting, cancel := context.WithTimeout(ctx, slotTime)
+func (s *Server) take(r *http.Request) (giveBack func()) {
+	waiting, cancel := context.WithTimeout(r.Context(), slotTime)
 	defer cancel()
-	if s.requests.Acquire(waiting, 1) != nil {
-		return nil
-	}
-	return func() { s.requests.Release(1) }
+	return s.requests.take(waiting, r)
 }
 
 func (s *Server) busy(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +63,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusUnsupportedMediaType, "send the message as application/json")
 		return
 	}
-	giveBack := s.take(r.Context())
+	giveBack := s.take(r)
 	if giveBack == nil {
 		s.busy(w, r)
 		return

@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -95,6 +96,35 @@ func TestAnothersSessionIsNotThere(t *testing.T) {
 			t.Errorf("its own: %+v", a)
 		}
 	})
+}
+
+// A principal that takes all it can get leaves places for others.
+func TestAPrincipalLeavesPlacesForOthers(t *testing.T) {
+	p := newPlaces(8)
+	of := func(name string) *http.Request {
+		r := httptest.NewRequest(http.MethodPost, Path, nil)
+		return enter(r, principal.Principal{Name: name}, &Site{})
+	}
+	var back []func()
+	for range 100 {
+		if giveBack := p.take(t.Context(), of("alice")); giveBack != nil {
+			back = append(back, giveBack)
+		}
+	}
+	bob := p.take(t.Context(), of("bob"))
+	if len(back) != 2 || bob == nil {
+		t.Errorf("alice has %d of 8 places, and bob one: %v", len(back), bob != nil)
+	}
+	back[0]()
+	if p.take(t.Context(), of("alice")) == nil {
+		t.Error("what alice has given back she does not get again")
+	}
+	for range 8 {
+		p.try(of(""))
+	}
+	if bob(); p.try(of("")) == nil || p.try(of("")) != nil {
+		t.Error("there are more places than eight, or fewer")
+	}
 }
 
 // Who is not known any more loses the streams that are open.

@@ -17,11 +17,10 @@ import (
 
 // openStream takes a place among the open streams and reports whether there was one; release gives it back.
 func (s *Server) openStream(w http.ResponseWriter, r *http.Request) (release func(), ok bool) {
-	if !s.streams.TryAcquire(1) {
+	if release = s.streams.try(r); release == nil {
 		s.busy(w, r)
-		return nil, false
 	}
-	return func() { s.streams.Release(1) }, true
+	return release, release != nil
 }
 
 // endWith ends ctx with the server, with the client's session and with the Site.

@@ -330,7 +330,7 @@ func (w *web) prepare(r *running) {
 		return t.site, nil
 	}
 	page := webui.New(webui.Options{
-		Token: w.options.Token, Authenticate: w.options.Authenticate, NoAuth: w.options.Token == "" && w.options.Authenticate == nil, Logger: r.log,
+		Token: w.options.Token, Authenticate: w.options.Authenticate, NoAuth: w.options.Token == "", Logger: r.log,
 		API: func(p principal.Principal) (webui.API, error) {
 			t, err := r.tenants.get(p)
 			if err != nil {
