@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ const (
 )
 
 // Authority is a session's own certificate authority, which code in the session trusts. By its name constraints it
-// can vouch for the hosts of secrets alone. Its methods may be called by any goroutine.
+// can vouch for the hosts alone for which TLS ends here. Its methods may be called by any goroutine.
 type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
@@ -34,7 +35,7 @@ type Authority struct {
 	leaves map[string]*tls.Certificate
 }
 
-// NewAuthority makes an authority for hosts, as Proxy.SecretHosts names them.
+// NewAuthority makes an authority for hosts, as Proxy.EndedHosts names them: names, addresses and networks.
 func NewAuthority(hosts []string) (*Authority, error) {
 	if len(hosts) == 0 {
 		return nil, errors.New("a certificate authority without hosts would be one for all of them")
@@ -47,9 +48,21 @@ func NewAuthority(hosts []string) (*Authority, error) {
 		Subject:   pkix.Name{CommonName: "code-sandbox-mcp, for one session"},
 		NotBefore: time.Now().Add(-clockSkew), NotAfter: time.Now().Add(authorityLife),
 		KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageCRLSign, BasicConstraintsValid: true, IsCA: true, MaxPathLenZero: true,
-		PermittedDNSDomainsCritical: true, PermittedDNSDomains: slices.Sorted(slices.Values(hosts)),
-		// Without these, certificates for addresses would not be constrained.
-		ExcludedIPRanges: []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}},
+		PermittedDNSDomainsCritical: true,
+	}
+	for _, host := range slices.Sorted(slices.Values(hosts)) {
+		if network, ok := networkOf(host); ok {
+			template.PermittedIPRanges = append(template.PermittedIPRanges, network)
+		} else {
+			template.PermittedDNSDomains = append(template.PermittedDNSDomains, host)
+		}
+	}
+	// What is not named at all would not be constrained.
+	if template.PermittedIPRanges == nil {
+		template.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
+	}
+	if template.PermittedDNSDomains == nil {
+		template.PermittedDNSDomains = []string{"invalid"} // which no host has
 	}
 	certificate, err := sign(template, template, key, key)
 	if err != nil {
@@ -61,8 +74,20 @@ func NewAuthority(hosts []string) (*Authority, error) {
 // Covers reports whether the authority can vouch for all of the hosts, and for now.
 func (a *Authority) Covers(hosts []string) bool {
 	return time.Now().Before(a.certificate.NotAfter) && !slices.ContainsFunc(hosts, func(host string) bool {
+		if network, ok := networkOf(host); ok {
+			return !slices.ContainsFunc(a.certificate.PermittedIPRanges, func(permitted *net.IPNet) bool { return permitted.String() == network.String() })
+		}
 		return !slices.Contains(a.certificate.PermittedDNSDomains, host)
 	})
+}
+
+// networkOf returns the network that a host is named by, or that of its address alone; ok is false for a name.
+func networkOf(host string) (network *net.IPNet, ok bool) {
+	prefix, err := netip.ParsePrefix(host)
+	if address, isAddress := netip.ParseAddr(host); isAddress == nil {
+		prefix, err = address.Prefix(address.BitLen())
+	}
+	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}, err == nil
 }
 
 // CertificatePEM returns what code has to trust. It is public.
@@ -108,7 +133,12 @@ func (a *Authority) leaf(host string) (*tls.Certificate, error) {
 		Subject:   pkix.Name{CommonName: "code-sandbox-mcp"}, // a name of a host may be too long for this field
 		NotBefore: time.Now().Add(-clockSkew), NotAfter: time.Now().Add(leafLife),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		BasicConstraintsValid: true, DNSNames: []string{host},
+		BasicConstraintsValid: true,
+	}
+	if address := net.ParseIP(host); address != nil {
+		template.IPAddresses = []net.IP{address}
+	} else {
+		template.DNSNames = []string{host}
 	}
 	certificate, err := sign(template, a.certificate, key, a.key)
 	if err != nil {

@@ -43,7 +43,7 @@ func decode(response *http.Response, isHead bool) *refusal {
 }
 
 func unmaskable(why string) *refusal {
-	return &refusal{http.StatusBadGateway, "encoding", why + ", in which values of secrets could not be masked"}
+	return &refusal{status: http.StatusBadGateway, rule: "encoding", words: why + ", in which values of secrets could not be masked"}
 }
 
 // encodingsOf returns all encodings of an answer that change it.

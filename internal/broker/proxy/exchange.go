@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ type refusal struct {
 	status int
 	rule   string
 	words  string
+	asked  string // what is recorded in the place of the rule, where a person was asked
 }
 
 // Error returns the rule and the words, in one line.
@@ -40,6 +42,7 @@ type exchange struct {
 	entered bool // it is one of the session's connections
 
 	entry          netlog.Entry
+	asked          string      // what a person has allowed, as it is recorded
 	silent         atomic.Bool // others are recorded in its place
 	sent, received atomic.Int64
 }
@@ -49,12 +52,12 @@ func (p *Proxy) begin(r *http.Request) *exchange {
 	x := &exchange{proxy: p, session: p.session(c.Session)}
 	x.entry = netlog.Entry{Time: time.Now(), Session: c.Session, Run: c.Run, Kind: "proxy", Method: r.Method, Allowed: true}
 	l := p.options.Limits
-	tooLong := &refusal{http.StatusGatewayTimeout, "time_limit", fmt.Sprintf("it took longer than %v; the server's user can set --network-timeout", l.Total)}
+	tooLong := &refusal{status: http.StatusGatewayTimeout, rule: "time_limit", words: fmt.Sprintf("it took longer than %v; the server's user can set --network-timeout", l.Total)}
 	ctx, stop := context.WithTimeoutCause(r.Context(), l.Total, tooLong)
 	x.stop = stop
 	x.ctx, x.cancel = context.WithCancelCause(ctx)
 	x.idle = time.AfterFunc(l.Idle, func() {
-		x.cancel(&refusal{http.StatusGatewayTimeout, "idle_limit", fmt.Sprintf("nothing came for %v; the server's user can set --network-idle-timeout", l.Idle)})
+		x.cancel(&refusal{status: http.StatusGatewayTimeout, rule: "idle_limit", words: fmt.Sprintf("nothing came for %v; the server's user can set --network-idle-timeout", l.Idle)})
 	})
 	return x
 }
@@ -64,6 +67,7 @@ func (x *exchange) end() {
 	if limit := x.limit(); limit != nil && x.entry.Rule == "" {
 		x.entry.Rule = limit.rule
 	}
+	x.entry.Rule = cmp.Or(x.entry.Rule, x.asked)
 	x.leave()
 	x.idle.Stop()
 	x.cancel(nil)
@@ -103,7 +107,7 @@ func (x *exchange) enter() *refusal {
 	if x.session.waiting.Add(1) <= maxWaiting && x.resume(wait) == nil {
 		return nil
 	}
-	return &refusal{http.StatusServiceUnavailable, "connection_limit", fmt.Sprintf(
+	return &refusal{status: http.StatusServiceUnavailable, rule: "connection_limit", words: fmt.Sprintf(
 		"this session has %d connections in use, the most at a time; use fewer, or the server's user can set --network-connections", x.proxy.options.Limits.Connections)}
 }
 
@@ -151,7 +155,7 @@ func (x *exchange) over(own, all int64) *refusal {
 	l := x.proxy.options.Limits
 	all = max(all, x.session.sent.Load(), x.session.received.Load())
 	exceeds := func(what string, most int64, setting string) *refusal {
-		return &refusal{http.StatusForbidden, "byte_limit", fmt.Sprintf("%s may send and receive %s each way; the server's user can set %s", what, humanize.IBytes(uint64(most)), setting)}
+		return &refusal{status: http.StatusForbidden, rule: "byte_limit", words: fmt.Sprintf("%s may send and receive %s each way; the server's user can set %s", what, humanize.IBytes(uint64(most)), setting)}
 	}
 	switch {
 	case own > l.RequestBytes:
@@ -182,17 +186,19 @@ func (x *exchange) failed(t target, err error) *refusal {
 	case netguard.IsRefused(err):
 		return addressDenied(t)
 	}
-	return &refusal{http.StatusBadGateway, "host_unreachable", t.address() + " could not be reached: " + netguard.Reason(err)}
+	return &refusal{status: http.StatusBadGateway, rule: "host_unreachable", words: t.address() + " could not be reached: " + netguard.Reason(err)}
 }
 
+const ruleAddress = "address_denied"
+
 func addressDenied(t target) *refusal {
-	return &refusal{http.StatusForbidden, "address_denied", t.name + " has an address that is private, local or reserved; only hosts on the open internet are reached, whatever is allowed"}
+	return &refusal{status: http.StatusForbidden, rule: ruleAddress, words: t.name + " has an address that is private, local or reserved; only hosts on the open internet are reached, whatever is allowed, and those of --allow-private"}
 }
 
 // refuse answers a request with the words, which are the reason of the status line as well: it is all that many
 // clients show.
 func (x *exchange) refuse(w http.ResponseWriter, r *http.Request, problem *refusal) {
-	x.entry.Rule, x.entry.Status = problem.rule, problem.status
+	x.entry.Rule, x.entry.Status = cmp.Or(problem.asked, problem.rule), problem.status
 	x.entry.Allowed = problem.status >= http.StatusInternalServerError
 	words := problem.Error()
 	if r.ProtoMajor == 1 {

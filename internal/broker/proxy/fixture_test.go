@@ -11,8 +11,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +27,8 @@ import (
 const (
 	secretHost  = "api.example"
 	publicHost  = "public.example"
+	insideHost  = "gitlab.corp"
+	anInside    = "10.201.77.3" // its address
 	secretValue = `sk-T0p+Secret/Value&"1234`
 )
 
@@ -32,6 +36,14 @@ var theSecret = Secret{Name: "API_KEY", Variable: "API_KEY", Hosts: hosts(secret
 
 func hosts(written ...string) []Host {
 	all, err := ParseHosts(written)
+	if err != nil {
+		panic(err)
+	}
+	return all
+}
+
+func insides(written ...string) []Host {
+	all, err := ParseInsides(written)
 	if err != nil {
 		panic(err)
 	}
@@ -47,6 +59,50 @@ type world struct {
 	internet   *Authority
 	session    *Authority
 	plain, tls *httptest.Server
+	names      resolver // of hosts inside
+}
+
+// resolver has what names lead to, and what was connected to inside.
+type resolver struct {
+	mu      sync.Mutex
+	led     map[string][]string
+	lookups int
+	dialled []string
+}
+
+// lead has a name lead to addresses from now on.
+func (n *resolver) lead(name string, to ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.led == nil {
+		n.led = make(map[string][]string)
+	}
+	n.led[name] = to
+}
+
+func (n *resolver) lookup(_ context.Context, host string) (found []netip.Addr, err error) {
+	if address, err := netip.ParseAddr(host); err == nil {
+		return []netip.Addr{address}, nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lookups++
+	for _, address := range n.led[host] {
+		found = append(found, netip.MustParseAddr(address))
+	}
+	if found == nil {
+		err = &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}
+	}
+	return found, err
+}
+
+// taken returns what was connected to inside since the last time.
+func (n *resolver) taken() string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	all := strings.Join(n.dialled, " ")
+	n.dialled = nil
+	return all
 }
 
 func newWorld(t testing.TB, options Options, handler http.HandlerFunc) *world {
@@ -55,14 +111,18 @@ func newWorld(t testing.TB, options Options, handler http.HandlerFunc) *world {
 	options.Log = w.log
 	w.proxy = New(options)
 	var err error
-	if w.internet, err = NewAuthority([]string{"example"}); err != nil {
+	if w.internet, err = NewAuthority([]string{"example", "corp", "10.0.0.0/8"}); err != nil {
 		t.Fatal(err)
 	}
 	w.plain = httptest.NewServer(handler)
 	w.tls = httptest.NewUnstartedServer(handler)
 	w.tls.EnableHTTP2 = true
 	w.tls.Config.ErrorLog = quiet
-	w.tls.TLS = &tls.Config{GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	unnamed, err := w.internet.leaf(anInside)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.tls.TLS = &tls.Config{Certificates: []tls.Certificate{*unnamed}, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if h.ServerName == "wrong.example" {
 			return w.internet.leaf("other.example")
 		}
@@ -84,7 +144,21 @@ func newWorld(t testing.TB, options Options, handler http.HandlerFunc) *world {
 		}
 		return (&net.Dialer{}).DialContext(ctx, network, to.Listener.Addr().String())
 	}
-	if len(options.Secrets) > 0 {
+	w.proxy.lookup = w.names.lookup
+	w.proxy.dialInside = func(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+		if !netguard.IsInside(to.Addr()) {
+			return netguard.DialInside(ctx, to)
+		}
+		w.names.mu.Lock()
+		w.names.dialled = append(w.names.dialled, to.String())
+		w.names.mu.Unlock()
+		host := w.plain
+		if to.Port() == 443 {
+			host = w.tls
+		}
+		return (&net.Dialer{}).DialContext(ctx, "tcp", host.Listener.Addr().String())
+	}
+	if len(w.proxy.EndedHosts()) > 0 {
 		_, kept, err := w.proxy.Trust("s", nil)
 		w.session = new(Authority)
 		if err != nil || w.session.UnmarshalText(kept) != nil {

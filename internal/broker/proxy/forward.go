@@ -25,27 +25,28 @@ const (
 // route is where requests go, and what is done with them on the way.
 type route struct {
 	target
-	denied    *refusal // nil: it is allowed
+	verdict
 	isSecure  bool     // over TLS
 	secrets   []Secret // whose placeholders are replaced
 	isSecrets bool     // the host is one of secrets': what it answers is masked
+	asked     string   // what a person has allowed, as it is recorded
 	transport *http.Transport
 }
 
 // route makes one to a target. The connection is used first, if it is not nil.
-func (p *Proxy) route(t target, upstream net.Conn) *route {
-	rt := &route{target: t, isSecrets: len(p.secretsOf(t)) > 0}
+func (p *Proxy) route(t target, v verdict, upstream net.Conn) *route {
+	rt := &route{target: t, verdict: v, isSecrets: len(p.secretsOf(t)) > 0}
 	var first atomic.Pointer[net.Conn]
 	if upstream != nil {
 		first.Store(&upstream)
 	}
 	rt.transport = &http.Transport{
 		Proxy: nil,
-		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			if conn := first.Swap(nil); conn != nil {
 				return *conn, nil
 			}
-			return p.dial(ctx, network, address)
+			return p.reach(ctx, t, v)
 		},
 		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: p.roots},
 		TLSHandshakeTimeout: tlsTimeout, ExpectContinueTimeout: time.Second, IdleConnTimeout: keepIdle,
@@ -62,9 +63,15 @@ func (p *Proxy) route(t target, upstream net.Conn) *route {
 func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange, rt *route) *refusal {
 	x.entry.Path = r.URL.EscapedPath()
 	if r.Method == http.MethodConnect {
-		return &refusal{http.StatusMethodNotAllowed, "bad_request", "there is no tunnel within a tunnel"}
+		return &refusal{status: http.StatusMethodNotAllowed, rule: "bad_request", words: "there is no tunnel within a tunnel"}
+	}
+	if problem := x.judgeRequest(r, rt); problem != nil {
+		return problem
 	}
 	out := r.Clone(x.ctx)
+	if rt.only != nil {
+		restrict(out)
+	}
 	out.Body = &countedBody{r.Body, x}
 	if r.ContentLength == 0 {
 		out.Body = http.NoBody

@@ -15,33 +15,52 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// Host is an entry of the allow list: a host, or with a wildcard the hosts below one, and its ports.
+// Host is an entry of a list: a host, or with a wildcard the hosts below one, its ports, and the requests that are allowed.
 type Host struct {
-	name     string // as DNS writes it, or an address
-	below    bool   // the hosts below name, at any depth, and not name itself
-	port     uint16 // 0: those of webPorts
+	name     string       // as DNS writes it, or an address; empty with a network
+	network  netip.Prefix // of hosts that are named by their addresses
+	below    bool         // the hosts below name, at any depth, and not name itself
+	port     uint16       // 0: those of webPorts
+	only     []requests   // nil: all
+	inside   bool         // it may have an address that is not public
 	original string
 }
 
 // webPorts are those of an entry without a port of its own.
 var webPorts = []uint16{80, 443}
 
-// ParseHost reads api.example.com, *.example.com, example.com:8443 or a public address. The error has the text in it.
-func ParseHost(written string) (Host, error) {
+// ParseHost reads api.example.com, *.example.com, example.com:8443 or a public address, each alone or with what is allowed there, as
+// in api.example.com GET|HEAD /v1/* POST /v1/items. The error has the text in it.
+func ParseHost(written string) (Host, error) { return parseHost(written, false) }
+
+// ParseInside reads a host that may have a private address, and its port: gitlab.corp:443, 10.1.2.3:443 or 10.1.2.0/24:443, alone
+// or with what is allowed there.
+func ParseInside(written string) (Host, error) { return parseHost(written, true) }
+
+func parseHost(written string, inside bool) (Host, error) {
 	fail := func(why string) (Host, error) {
 		return Host{}, fmt.Errorf("%q %s", text.Shorten(written, 100), why)
 	}
-	h := Host{original: strings.TrimSpace(written)}
-	rest := h.original
-	switch {
-	case rest == "":
+	words := strings.Fields(written)
+	if len(words) == 0 {
 		return fail("names no host")
+	}
+	h := Host{original: strings.Join(words, " "), inside: inside}
+	only, err := parseRequests(words[1:])
+	if err != nil {
+		return fail(err.Error())
+	}
+	h.only = only
+	rest := words[0]
+	_, behind, isNetwork := strings.Cut(rest, "/")
+	isNetwork = isNetwork && inside && strings.Trim(behind, "0123456789:]") == ""
+	switch {
 	case rest == "*":
 		return fail("would allow every host; for that there is --network open")
 	case strings.Contains(rest, "://"):
 		return fail("has a scheme; write the host alone, such as api.example.com")
-	case strings.ContainsAny(rest, "/?#"):
-		return fail("has a path; hosts are allowed as a whole, such as api.example.com")
+	case strings.ContainsAny(rest, "/?#") && !isNetwork:
+		return fail("has a path that does not stand behind a method, as in api.example.com GET /v1/*")
 	case strings.Contains(rest, "@"):
 		return fail("has a user name; write the host alone")
 	}
@@ -56,6 +75,21 @@ func ParseHost(written string) (Host, error) {
 		}
 		rest, h.port = host, uint16(n)
 	}
+	if inside && h.port == 0 {
+		return fail("has no port; write it behind a colon, as in gitlab.corp:443")
+	}
+	if isNetwork {
+		h.network, err = netip.ParsePrefix(strings.Trim(rest, "[]"))
+		switch {
+		case err != nil || h.below:
+			return fail("is no network, as 10.1.2.0/24:443 is")
+		case h.network != h.network.Masked():
+			return fail("has bits behind its mask; the network is " + h.network.Masked().String())
+		case !netguard.MayBeInside(h.network):
+			return fail("has addresses that are never reached: " + neverInside)
+		}
+		return h, nil
+	}
 	name, err := normalize(rest)
 	if err != nil {
 		return fail("is not a host: " + err.Error())
@@ -66,9 +100,11 @@ func ParseHost(written string) (Host, error) {
 	switch {
 	case isAddress && h.below:
 		return fail("has a wildcard before an address")
-	case isAddress && !netguard.IsPublic(address):
-		return fail("is not on the open internet: private, local and reserved addresses are never reached")
-	case name == "localhost" || strings.HasSuffix(name, ".localhost"):
+	case isAddress && inside && !netguard.IsInside(address):
+		return fail("is never reached: " + neverInside)
+	case isAddress && !inside && !netguard.IsPublic(address):
+		return fail("is not on the open internet: private, local and reserved addresses are never reached, but those of --allow-private")
+	case isThisMachine(name):
 		return fail("is this machine, which is never reached")
 	case h.below && !strings.Contains(name, "."):
 		return fail("would allow all of a top-level domain; write more of the name")
@@ -76,12 +112,19 @@ func ParseHost(written string) (Host, error) {
 	return h, nil
 }
 
-// ParseHosts reads a list of them. The error tells of every one that is wrong.
-func ParseHosts(written []string) ([]Host, error) {
+const neverInside = "loopback, link-local, multicast and reserved addresses, metadata services, and this machine's own addresses"
+
+// ParseHosts reads a list of them by ParseHost. The error tells of every one that is wrong.
+func ParseHosts(written []string) ([]Host, error) { return parseHosts(written, ParseHost) }
+
+// ParseInsides reads a list of them by ParseInside. The error tells of every one that is wrong.
+func ParseInsides(written []string) ([]Host, error) { return parseHosts(written, ParseInside) }
+
+func parseHosts(written []string, parse func(string) (Host, error)) ([]Host, error) {
 	var hosts []Host
 	var problems []error
 	for _, one := range written {
-		h, err := ParseHost(one)
+		h, err := parse(one)
 		problems = append(problems, err)
 		hosts = append(hosts, h)
 	}
@@ -91,10 +134,28 @@ func ParseHosts(written []string) ([]Host, error) {
 // String returns the entry as it was written.
 func (h Host) String() string { return h.original }
 
-// allows reports whether the entry allows a port of a host, whose name is normalized.
+// place is the entry without the requests: its host or network, and the port if it has one.
+func (h Host) place() string {
+	place, _, _ := strings.Cut(h.original, " ")
+	return place
+}
+
+// authorized is what an Authority needs to vouch for the hosts of the entry.
+func (h Host) authorized() string {
+	if h.network.IsValid() {
+		return h.network.String()
+	}
+	return h.name
+}
+
+// allows reports whether the entry is for a port of a host, whose name is normalized.
 func (h Host) allows(t target) bool {
 	if h.port != 0 && h.port != t.port || h.port == 0 && !slices.Contains(webPorts, t.port) {
 		return false
+	}
+	if h.network.IsValid() {
+		address, err := netip.ParseAddr(t.name)
+		return err == nil && h.network.Contains(address)
 	}
 	return t.name == h.name && !h.below || h.below && strings.HasSuffix(t.name, "."+h.name)
 }

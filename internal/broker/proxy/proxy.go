@@ -1,18 +1,21 @@
 // Package proxy is the HTTP proxy through which code in a sandbox without a network reaches the hosts that are allowed.
 //
 // Start with New; Proxy is an http.Handler for CONNECT and for requests in absolute form, each with a caller.Caller in
-// its context. Names are resolved and connected to here, to public addresses alone. A tunnel carries TLS to its host,
-// or HTTP that is read. For the hosts of secrets TLS ends here, with a certificate of the session's own Authority:
-// placeholders become values on the way out, and values are masked on the way back, so that code never has one.
+// its context. Names are resolved and connected to here, to public addresses, and to private ones of hosts that are allowed by
+// name. A tunnel carries TLS to its host, or HTTP that is read. For the hosts of secrets TLS ends here, with a certificate of
+// the session's own Authority: placeholders become values on the way out, and values are masked on the way back, so that code
+// never has one. So it does for hosts whose methods and paths are restricted.
 // Bytes, connections and times are bounded, and every request is recorded in a netlog.Log.
 package proxy
 
 import (
 	"cmp"
+	"context"
 	"crypto/x509"
 	"io"
 	"log"
 	"maps"
+	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -24,6 +27,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
@@ -49,6 +53,10 @@ type Options struct {
 	Secrets []Secret // with their values; their hosts are allowed as well
 	Limits  Limits
 	Log     *netlog.Log // default: nothing is recorded
+	// Roots verify the certificates of hosts. Nil: this machine's.
+	Roots *x509.CertPool
+	// Ask is asked for what is refused and may be allowed. Nil: nobody is.
+	Ask ask.Asker
 }
 
 // Limits bound what a session may send and receive. The zero value of each field means its default.
@@ -69,8 +77,11 @@ func DefaultLimits() Limits {
 type Proxy struct {
 	options Options
 	mask    *secrets.Masker
-	dial    netguard.DialFunc
-	roots   *x509.CertPool // that hosts are verified with; nil: this machine's
+	dial    netguard.DialFunc // connects to what is public
+	// lookup and dialInside reach the hosts that may have an address that is not public.
+	lookup     func(ctx context.Context, host string) ([]netip.Addr, error)
+	dialInside func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
+	roots      *x509.CertPool // that hosts are verified with; nil: this machine's
 
 	mu       sync.Mutex
 	sessions map[string]*session
@@ -82,6 +93,9 @@ type session struct {
 	waiting        atomic.Int32 // for one of them
 	sent, received atomic.Int64
 	authority      *Authority
+
+	mu   sync.Mutex
+	held map[target][]netip.Addr // what names have led to, of hosts that may be inside
 }
 
 // New makes a proxy.
@@ -95,7 +109,10 @@ func New(options Options) *Proxy {
 	if options.Log == nil {
 		options.Log = new(netlog.Log)
 	}
-	return &Proxy{options: options, mask: secrets.New(options.Values()), dial: netguard.Dial(), sessions: make(map[string]*session)}
+	return &Proxy{
+		options: options, mask: secrets.New(options.Values()), dial: netguard.Dial(), lookup: netguard.Lookup, dialInside: netguard.DialInside,
+		roots: options.Roots, sessions: make(map[string]*session),
+	}
 }
 
 // TakeOver has the sessions of another proxy go on with this one: with what they have sent, and with the authorities that their code
@@ -126,9 +143,15 @@ func (p *Proxy) Environment() map[string]string {
 	return env
 }
 
-// SecretHosts are the hosts for which TLS ends here, those that an Authority is made for.
-func (p *Proxy) SecretHosts() []string {
+// EndedHosts are the hosts for which TLS ends here, those that an Authority is made for: hosts of secrets, and those whose requests
+// are restricted.
+func (p *Proxy) EndedHosts() []string {
 	var hosts []string
+	for _, h := range p.options.Hosts {
+		if h.only != nil {
+			hosts = append(hosts, h.authorized())
+		}
+	}
 	for _, s := range p.options.Secrets {
 		for _, h := range s.Hosts {
 			hosts = append(hosts, h.name)
@@ -139,10 +162,10 @@ func (p *Proxy) SecretHosts() []string {
 }
 
 // Trust returns the certificate, in PEM, that a session's code has to trust, and what is to be kept for the session:
-// its authority with the private key, which is made anew where what was kept is of no use for the hosts of secrets.
-// Both are empty where there are no secrets. Without it those hosts are not reached.
+// its authority with the private key, which is made anew where what was kept is of no use for the hosts for which TLS ends here.
+// Both are empty where there are none. Without it those hosts are not reached.
 func (p *Proxy) Trust(session string, kept []byte) (certificate string, keep []byte, err error) {
-	hosts := p.SecretHosts()
+	hosts := p.EndedHosts()
 	if len(hosts) == 0 {
 		return "", nil, nil
 	}
@@ -203,23 +226,35 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request, x *exchange) *refu
 	t, err := parseTarget(r.URL.Host, usual)
 	switch {
 	case r.Method != http.MethodConnect && r.URL.Scheme != "http":
-		return &refusal{http.StatusBadRequest, "bad_request", "a request to this proxy is CONNECT host:port, or begins with http://"}
+		return &refusal{status: http.StatusBadRequest, rule: "bad_request", words: "a request to this proxy is CONNECT host:port, or begins with http://"}
 	case err != nil:
 		x.entry.Host = r.URL.Host
-		return &refusal{http.StatusBadRequest, "bad_request", "the host of the request cannot be read: " + err.Error()}
+		return &refusal{status: http.StatusBadRequest, rule: "bad_request", words: "the host of the request cannot be read: " + err.Error()}
 	}
 	x.entry.Host = t.authority(usual)
-	denied := p.judge(t)
-	if denied != nil && !isExplained(r, t) {
-		return denied
+	v := p.judge(t)
+	if v.isAskable {
+		q := ask.Question{Host: t.address(), How: how(r)}
+		if v.denied.rule == ruleAddress {
+			q.Address = t.name
+		}
+		if v.denied = x.ask(q, v.denied); v.denied == nil && q.Address != "" {
+			v.inside = true
+		}
+	}
+	if v.denied == nil {
+		v.held, v.denied = x.settle(t, v, r)
+	}
+	if v.denied != nil && !isExplained(r, t) {
+		return v.denied
 	}
 	if problem := x.enter(); problem != nil {
 		return problem
 	}
 	if r.Method == http.MethodConnect {
-		return p.connect(w, r, x, t, denied)
+		return p.connect(w, r, x, t, v)
 	}
-	rt := p.route(t, nil)
+	rt := p.route(t, v, nil)
 	rt.transport.DisableKeepAlives = true
 	return p.forward(w, r, x, rt)
 }
@@ -230,27 +265,50 @@ func isExplained(r *http.Request, t target) bool {
 	return r.Method == http.MethodConnect && t.port == 80
 }
 
-// judge reports why a target is not reached, if it is not.
-func (p *Proxy) judge(t target) *refusal {
-	allows := func(h Host) bool { return h.allows(t) }
+// verdict is what the policy says of a target.
+type verdict struct {
+	denied    *refusal // nil: it is reached
+	isAskable bool     // a person may allow it all the same
+	inside    bool     // it may have an address that is not public
+	// only are the requests that are allowed; nil: all. One entry that has some is enough, whatever others allow.
+	only []requests
+	held []netip.Addr // what is connected to; nil: what is public of what the name leads to
+}
+
+// judge reports whether and how a target is reached.
+func (p *Proxy) judge(t target) (v verdict) {
+	isListed := len(p.secretsOf(t)) > 0
+	for _, h := range p.options.Hosts {
+		isListed = isListed || h.allows(t)
+		// In this mode a host is reached on more ports than its entry names.
+		if h.allows(t) || p.options.Mode == Open && h.only != nil && h.port == 0 && h.allows(target{t.name, 443}) {
+			v.inside, v.only = v.inside || h.inside, append(v.only, h.only...)
+		}
+	}
+	address, err := netip.ParseAddr(t.name)
+	isPrivate := err == nil && !netguard.IsPublic(address)
 	switch {
 	case p.options.Mode == None:
-		return &refusal{http.StatusForbidden, "no_network", "no network; the server's user can allow hosts with --allow-domain"}
-	case isNeverReached(t.name):
-		return addressDenied(t)
-	case slices.ContainsFunc(p.options.Hosts, allows), len(p.secretsOf(t)) > 0:
-		return nil
+		v.denied = &refusal{status: http.StatusForbidden, rule: "no_network", words: "no network; the server's user can allow hosts with --allow-domain"}
+	case isThisMachine(t.name), isPrivate && !netguard.IsInside(address):
+		v.denied = addressDenied(t)
+	case isPrivate && !v.inside:
+		v.denied, v.isAskable = addressDenied(t), true
+	case isListed:
 	case p.options.Mode == Open && slices.Contains(netguard.WebPorts(), t.port):
-		return nil
 	case p.options.Mode == Open:
-		return &refusal{http.StatusForbidden, "host_denied", t.name + " is not reached on the port " + strconv.Itoa(int(t.port)) +
+		v.denied = &refusal{status: http.StatusForbidden, rule: "host_denied", words: t.name + " is not reached on the port " + strconv.Itoa(int(t.port)) +
 			"; the ports are " + portList() + ", and the server's user can allow it with --allow-domain " + t.address()}
+		v.isAskable = true
+	default:
+		entry := t.name
+		if !slices.Contains(webPorts, t.port) {
+			entry = t.address()
+		}
+		v.denied = &refusal{status: http.StatusForbidden, rule: "host_denied", words: entry + " is not an allowed host; the server's user can allow it with --allow-domain " + entry}
+		v.isAskable = true
 	}
-	entry := t.name
-	if !slices.Contains(webPorts, t.port) {
-		entry = t.address()
-	}
-	return &refusal{http.StatusForbidden, "host_denied", entry + " is not an allowed host; the server's user can allow it with --allow-domain " + entry}
+	return v
 }
 
 func portList() string {
@@ -261,13 +319,9 @@ func portList() string {
 	return strings.Join(ports, ", ")
 }
 
-// isNeverReached reports whether a host is this machine, or an address that is not public.
-func isNeverReached(name string) bool {
-	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
-		return true
-	}
-	address, err := netip.ParseAddr(name)
-	return err == nil && !netguard.IsPublic(address)
+// isThisMachine reports whether a name is this machine's by all conventions.
+func isThisMachine(name string) bool {
+	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }
 
 func (p *Proxy) secretsOf(t target) []Secret {

@@ -52,7 +52,7 @@ func (p *Proxy) revealBody(out *http.Request, rt *route) *refusal {
 	}
 	whole, err := io.ReadAll(out.Body)
 	if err != nil {
-		return &refusal{http.StatusBadRequest, "bad_request", "the body of the request ended too early"}
+		return &refusal{status: http.StatusBadRequest, rule: "bad_request", words: "the body of the request ended too early"}
 	}
 	text := inBody.Replace(string(whole))
 	if s, ok := p.placeholderIn(text); ok {
@@ -117,7 +117,7 @@ func (rt *route) misplaced(s Secret, where string) *refusal {
 	default:
 		words += "put it into a header"
 	}
-	return &refusal{http.StatusForbidden, "placeholder_denied", words}
+	return &refusal{status: http.StatusForbidden, rule: "placeholder_denied", words: words}
 }
 
 const basic = "Basic "

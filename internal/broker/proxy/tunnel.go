@@ -16,22 +16,23 @@ import (
 )
 
 // connect answers CONNECT. What comes through the tunnel is looked at before anything is sent to the host: TLS for
-// the host goes on as it is, or ends here where the host has secrets, and plain HTTP is read. There is nothing else.
-// Where the host is denied, only plain HTTP is answered.
-func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t target, denied *refusal) *refusal {
+// the host goes on as it is, or ends here where the host has secrets or its requests are restricted, and plain HTTP is
+// read. There is nothing else. Where the host is denied, only plain HTTP is answered.
+func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t target, v verdict) *refusal {
 	found := p.secretsOf(t)
+	denied, endsHere := v.denied, len(found) > 0 || v.only != nil
 	var authority *Authority
 	var upstream net.Conn
 	switch {
 	case denied != nil:
-	case len(found) > 0:
+	case endsHere:
 		authority = p.authority(x.session)
 		if authority == nil {
-			return &refusal{http.StatusBadGateway, "no_authority", "this session began without certificates for " + t.name + ", a host of a secret; close the session and begin a new one"}
+			return &refusal{status: http.StatusBadGateway, rule: "no_authority", words: "this session began without certificates for " + t.name + ", a host of a secret or with restricted requests; close the session and begin a new one"}
 		}
 	default:
 		var err error
-		if upstream, err = p.dial(x.ctx, "tcp", t.address()); err == nil {
+		if upstream, err = p.reach(x.ctx, t, v); err == nil {
 			defer func() { _ = upstream.Close() }()
 		} else if denied = x.failed(t, err); !isExplained(r, t) {
 			return denied
@@ -39,7 +40,7 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t t
 	}
 	conn, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		return &refusal{http.StatusHTTPVersionNotSupported, "bad_request", "tunnels are for HTTP/1.1"}
+		return &refusal{status: http.StatusHTTPVersionNotSupported, rule: "bad_request", words: "tunnels are for HTTP/1.1"}
 	}
 	_ = conn.SetDeadline(time.Time{})
 	// Behind what was read ahead, the connection itself: the server's own reader would end the request's context with
@@ -58,15 +59,15 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t t
 	case err != nil:
 	case denied != nil && (isTLS || !isHTTP(first)):
 		x.entry.Allowed, x.entry.Rule = false, denied.rule
-	case isTLS && len(found) > 0:
-		rt := p.route(t, nil)
+	case isTLS && endsHere:
+		rt := p.route(t, v, nil)
 		rt.isSecure, rt.secrets = true, found
 		p.serveInside(x, client, rt, authority)
 	case isTLS:
 		x.tunnel(client, upstream, t)
 	case isHTTP(first):
-		rt := p.route(t, upstream)
-		rt.denied = denied
+		v.denied = denied
+		rt := p.route(t, v, upstream)
 		p.serveInside(x, client, rt, nil)
 	default:
 		x.entry.Allowed, x.entry.Rule = false, "not_tls"
@@ -174,6 +175,7 @@ func (c helloConn) SetWriteDeadline(time.Time) error { return nil }
 // serveInside reads the requests that come through a tunnel, in TLS where there is an authority.
 func (p *Proxy) serveInside(x *exchange, client *caller.Conn, rt *route, authority *Authority) {
 	defer rt.transport.CloseIdleConnections()
+	rt.asked = x.asked
 	x.idle.Stop() // each request has its own, and is one of the session's connections
 	x.leave()
 	server := &http.Server{
@@ -207,6 +209,7 @@ func (p *Proxy) serveInside(x *exchange, client *caller.Conn, rt *route, authori
 func (p *Proxy) serveRequest(w http.ResponseWriter, r *http.Request, rt *route) {
 	x := p.begin(r)
 	defer x.end()
+	x.asked = rt.asked
 	usual := uint16(80)
 	if rt.isSecure {
 		usual = 443
@@ -218,7 +221,7 @@ func (p *Proxy) serveRequest(w http.ResponseWriter, r *http.Request, rt *route) 
 	}
 	t, err := parseTarget(r.Host, usual)
 	if err != nil || t.name != rt.name || t.port != rt.port && t.port != usual {
-		x.refuse(w, r, &refusal{http.StatusMisdirectedRequest, "other_host", "this is a connection to " + rt.name + ", and the request names another host"})
+		x.refuse(w, r, &refusal{status: http.StatusMisdirectedRequest, rule: "other_host", words: "this is a connection to " + rt.name + ", and the request names another host"})
 		return
 	}
 	if problem := x.enter(); problem != nil {

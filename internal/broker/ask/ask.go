@@ -1,0 +1,138 @@
+// Package ask puts questions to a person: whether code may reach what the policy of the network refuses.
+//
+// Start with New. A Desk is the Asker that the proxy asks; the questions that wait at it are answered by whoever can show them to a
+// person, a client of MCP or the page. It remembers the answers that hold for longer than a request, and bounds how much is
+// asked: what asks is hostile code, and a person who is asked too often says yes.
+package ask
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+// Question is what a person is asked. Its texts may come from hostile code; those that a Desk shows are clipped, and have no
+// character that hides or turns others.
+type Question struct {
+	Session string `json:"session_id"`
+	Run     string `json:"run_id,omitempty"`
+	Host    string `json:"host"` // with its port
+	// Method and Path are of a request, where the host is allowed and its requests are not.
+	Method string `json:"method,omitempty"`
+	Path   string `json:"path,omitempty"`
+	// Address is what the host's name leads to, where that is not public.
+	Address string `json:"address,omitempty"`
+	// How is what the request looks like, for a person: its method, and its path where it was read.
+	How string `json:"how,omitempty"`
+	// Code is the line of the code that seems to ask.
+	Code string `json:"code,omitempty"`
+}
+
+// Rule is what an answer is about, in one line: what it allows for the session or for good.
+func (q Question) Rule() string {
+	rule := q.Host
+	if q.Method != "" {
+		rule += " " + q.Method + " " + q.Path
+	}
+	if q.Address != "" {
+		rule += " at " + q.Address
+	}
+	return rule
+}
+
+// Answer is what a person decides.
+type Answer string
+
+// The answers.
+const (
+	Deny       Answer = "deny"    // for the session
+	Once       Answer = "once"    // this request, or the connection
+	ForSession Answer = "session" // and all like it, until the session ends
+	ForGood    Answer = "always"  // in every session
+)
+
+// Answers are all of them.
+var Answers = []Answer{Deny, Once, ForSession, ForGood}
+
+// Allows reports whether the request is sent.
+func (a Answer) Allows() bool { return a == Once || a == ForSession || a == ForGood }
+
+// String is the answer as logs have it.
+func (a Answer) String() string {
+	switch a {
+	case Once:
+		return "allowed once"
+	case ForSession:
+		return "allowed for the session"
+	case ForGood:
+		return "allowed for good"
+	}
+	return "denied"
+}
+
+// Why a question has no answer.
+var (
+	ErrNoAnswer = errors.New("no answer")
+	ErrTooMany  = errors.New("too many questions")
+)
+
+// Asker asks a person. The error is of the context, ErrNoAnswer or ErrTooMany; without an answer nothing is allowed. It may be
+// used by any goroutine.
+type Asker interface {
+	Ask(ctx context.Context, q Question) (Answer, error)
+}
+
+// Bounds of what is shown, in characters.
+const (
+	maxHost = 260
+	maxPath = 300
+	maxCode = 200
+)
+
+// shown is the question as a person sees it.
+func (q Question) shown() Question {
+	q.Session, q.Run = plain(q.Session, maxPath), plain(q.Run, maxPath)
+	q.Host, q.Method, q.Path = plain(q.Host, maxHost), plain(q.Method, 20), plain(q.Path, maxPath)
+	q.Address, q.How, q.Code = plain(q.Address, maxHost), plain(q.How, maxPath), plain(strings.TrimSpace(q.Code), maxCode)
+	return q
+}
+
+// plain clips a text, and spells out what cannot be seen in it or changes how the rest is read.
+func plain(s string, most int) string {
+	var b strings.Builder
+	for _, r := range text.Shorten(strings.ToValidUTF8(s, "\ufffd"), most) {
+		if r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r) && !unicode.In(r, unicode.Mn, unicode.Me, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) {
+			b.WriteRune(r)
+		} else {
+			fmt.Fprintf(&b, "\\u{%x}", r)
+		}
+	}
+	return b.String()
+}
+
+// Words are the question as a text of lines, for a client that shows no more than that.
+func (q Question) Words() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Code in the sandbox asks to reach %s.\n", q.Host)
+	line := func(what, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%s: %s\n", what, value)
+		}
+	}
+	line("Request", q.How)
+	if q.Address != "" {
+		line("It is inside your network, at", q.Address)
+	}
+	line("Session", q.Session)
+	line("Code", q.Code)
+	if q.Method == "" {
+		b.WriteString("If you allow it, everything can be sent to this host that the code knows.")
+	} else {
+		line("Allowed would be", q.Rule())
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,301 @@
+package ask
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+)
+
+// outcome is what Ask returns.
+type outcome struct {
+	answer Answer
+	err    error
+}
+
+// asks puts a question in a goroutine of its own.
+func asks(ctx context.Context, d *Desk, q Question) <-chan outcome {
+	c := make(chan outcome, 1)
+	go func() {
+		answer, err := d.Ask(ctx, q)
+		c <- outcome{answer, err}
+	}()
+	return c
+}
+
+// next waits until a question is open, and returns it.
+func next(t *testing.T, d *Desk) Open {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for {
+		open, changed := d.Waiting()
+		if len(open) > 0 {
+			return open[0]
+		}
+		select {
+		case <-changed:
+		case <-deadline:
+			t.Fatal("no question came")
+		}
+	}
+}
+
+func question(session, run, host string) Question {
+	return Question{Session: session, Run: run, Host: host, How: "GET /"}
+}
+
+func TestHowLongAnAnswerHolds(t *testing.T) {
+	for answer, want := range map[Answer]struct{ sameRun, sameSession, otherSession bool }{ // asked again
+		Once:       {true, true, true},
+		ForSession: {false, false, true},
+		ForGood:    {false, false, false},
+		Deny:       {false, false, true},
+	} {
+		d := New(Options{File: filepath.Join(t.TempDir(), "p", FileName), PerMinute: 100})
+		again := func(session, run string, want bool) {
+			t.Helper()
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			c := asks(ctx, d, question(session, run, "a.example:443"))
+			if !want {
+				if got := <-c; got.answer != answer || got.err != nil {
+					t.Errorf("%s: from memory came %+v", answer, got)
+				}
+				return
+			}
+			next(t, d)
+			cancel()
+			<-c
+		}
+		c := asks(context.Background(), d, question("s", "r", "a.example:443"))
+		if !d.Answer(next(t, d).ID, answer, "test") {
+			t.Errorf("%s was not taken", answer)
+		}
+		if got := <-c; got.answer != answer || got.err != nil {
+			t.Errorf("%s came as %+v", answer, got)
+		}
+		again("s", "r", want.sameRun)
+		again("s", "r2", want.sameSession)
+		again("s2", "r", want.otherSession)
+		d.Forget("s")
+		again("s", "r", answer != ForGood)
+		again("s", "r", answer != ForGood)
+	}
+}
+
+func TestAQuestionWithoutAnAnswerIsNotRepeatedInItsRun(t *testing.T) {
+	d := New(Options{Wait: time.Millisecond})
+	if _, err := d.Ask(context.Background(), question("s", "r", "a.example:443")); !errors.Is(err, ErrNoAnswer) {
+		t.Fatal(err)
+	}
+	d.o.Wait = time.Hour
+	if _, err := d.Ask(context.Background(), question("s", "r", "a.example:443")); !errors.Is(err, ErrNoAnswer) {
+		t.Error(err)
+	}
+	c := asks(context.Background(), d, question("s", "r2", "a.example:443"))
+	d.Answer(next(t, d).ID, Once, "test")
+	if got := <-c; got.answer != Once {
+		t.Errorf("in the next run: %+v", got)
+	}
+}
+
+// A person who has the question before them has more time.
+func TestAQuestionThatIsHeldWaits(t *testing.T) {
+	d := New(Options{Wait: time.Hour})
+	c := asks(context.Background(), d, question("s", "r", "a.example:443"))
+	open := next(t, d)
+	if !d.Hold(open.ID) || d.Hold("another") {
+		t.Error("held wrongly")
+	}
+	if held := next(t, d); !held.Until.Before(open.Until) {
+		t.Errorf("it waits until %v", held.Until)
+	}
+	if d.Answer(open.ID, "perhaps", "test") || d.Answer("another", Once, "test") || d.Answer(open.ID, ForGood, "test") {
+		t.Error("an answer was taken that is none, or for good without a file")
+	}
+	if !d.Answer(open.ID, Deny, "test") || d.Answer(open.ID, Once, "test") || d.Hold(open.ID) {
+		t.Error("the first answer is not the one")
+	}
+	if got := <-c; got.answer != Deny || got.err != nil {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestTheSameQuestionIsPutOnce(t *testing.T) {
+	d := New(Options{})
+	var all []<-chan outcome
+	for range 10 {
+		all = append(all, asks(context.Background(), d, question("s", "r", "a.example:443")))
+	}
+	open := next(t, d)
+	for waits := 0; waits < 10; time.Sleep(time.Millisecond) {
+		d.mu.Lock()
+		waits = d.sessions["s"].waiting
+		d.mu.Unlock()
+	}
+	d.Answer(open.ID, Once, "test")
+	for _, c := range all {
+		if got := <-c; got.answer != Once || got.err != nil {
+			t.Errorf("%+v", got)
+		}
+	}
+	if open, _ := d.Waiting(); len(open) != 0 {
+		t.Errorf("%+v are open", open)
+	}
+}
+
+func TestAFloodOfQuestionsIsBounded(t *testing.T) {
+	d := New(Options{PerMinute: 3})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	results := make(chan outcome, 2000)
+	var others sync.WaitGroup
+	for i := range 1000 {
+		others.Go(func() {
+			answer, err := d.Ask(ctx, question("s", "r", fmt.Sprintf("h%d.example:443", i)))
+			results <- outcome{answer, err}
+		})
+	}
+	for range 3 {
+		open := next(t, d)
+		if all, _ := d.Waiting(); len(all) != 1 {
+			t.Errorf("%d questions are open at once", len(all))
+		}
+		d.Answer(open.ID, Deny, "test")
+	}
+	others.Wait()
+	counts := map[string]int{}
+	for range 1000 {
+		o := <-results
+		counts[fmt.Sprint(o.answer, " ", o.err)]++
+	}
+	if counts["denied <nil>"] != 3 || counts["denied too many questions"] != 997 {
+		t.Errorf("%v", counts)
+	}
+	// Others are asked for all the same.
+	c := asks(ctx, d, question("s2", "r", "a.example:443"))
+	d.Answer(next(t, d).ID, Once, "test")
+	if got := <-c; got.answer != Once {
+		t.Errorf("another session: %+v", got)
+	}
+}
+
+func TestAQuestionThatIsNotShownWholeIsNotPut(t *testing.T) {
+	d := New(Options{})
+	if _, err := d.Ask(context.Background(), Question{Session: "s", Host: "a.example:443", Method: "GET", Path: "/" + strings.Repeat("a", 1000)}); !errors.Is(err, ErrTooMany) {
+		t.Error(err)
+	}
+}
+
+func TestHostileTextIsShownAsWhatItIs(t *testing.T) {
+	d := New(Options{File: filepath.Join(t.TempDir(), FileName), Mask: func(s string) string { return strings.ReplaceAll(s, "hunter2hunter2", "***") }, Code: func(session, run, host string) string {
+		return "\t" + `fetch("x")` + "\x1b[2J\u202eevil\u200b" + strings.Repeat("x", 1000) + session + run + host
+	}})
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c := asks(ctx, d, Question{Session: "s", Run: "r", Host: "a.example:443", Method: "GET", Path: "/\u202ea\nAllow?\u0301\ufe0f\u2028\u00ad\u3164", How: "GET /hunter2hunter2"})
+	open := next(t, d)
+	q := open.Question
+	if q.Path != `/\u{202e}a\u{a}Allow?\u{301}\u{fe0f}\u{2028}\u{ad}\u{3164}` || q.How != "GET /***" {
+		t.Errorf("%+v", q)
+	}
+	if !strings.HasPrefix(q.Code, `fetch("x")\u{1b}[2J\u{202e}evil\u{200b}xxx`) || len(q.Code) > 300 {
+		t.Errorf("%q", q.Code)
+	}
+	if strings.Count(q.Words(), "\n") != 4 {
+		t.Errorf("%q", q.Words())
+	}
+	if len(open.Answers) != 3 {
+		t.Errorf("what cannot be read in a list may be allowed: %v", open.Answers)
+	}
+	cancel()
+	<-c
+}
+
+func FuzzWords(f *testing.F) {
+	f.Add("a.example:443", "/x", "print(1)")
+	f.Add("\u202e", "\x00\xff", "\r\n\u2067")
+	f.Fuzz(func(t *testing.T, host, path, code string) {
+		q := Question{Host: host, Method: "GET", Path: path, How: path, Code: code}.shown()
+		if n := strings.Count(q.Words(), "\n"); n > 4 {
+			t.Errorf("%d lines: %q", n, q.Words())
+		}
+		if len(q.Words()) > 20_000 || strings.ContainsAny(q.Words(), "\x00\x1b\r\u202e\u2066\u200b") {
+			t.Errorf("%q", q.Words())
+		}
+	})
+}
+
+func TestDecisionsAreAudited(t *testing.T) {
+	var events recorder
+	d := New(Options{Audit: &events, Principal: "anna"})
+	for _, answer := range []Answer{Once, Deny} {
+		c := asks(context.Background(), d, question("s", "r", string(answer)+".example:443"))
+		d.Answer(next(t, d).ID, answer, "the page")
+		<-c
+	}
+	text, _ := json.Marshal(events.all)
+	for _, want := range []string{
+		`"Kind":"policy","Principal":"anna","Source":"","Address":"","Session":"s","Run":"r","Tool":"","Outcome":"success"`, `"answer":"allowed once","asked":"once.example:443","by":"the page"`,
+		`"Outcome":"denied"`, `"answer":"denied","asked":"deny.example:443"`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s is not in %s", want, text)
+		}
+	}
+}
+
+type recorder struct{ all []audit.Event }
+
+func (r *recorder) Record(e audit.Event) { r.all = append(r.all, e) }
+
+func TestWhatIsAllowedForGoodCanBeListedAndRemoved(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "principals", "x", FileName)
+	d := New(Options{File: path})
+	for _, host := range []string{"a.example:443", "b.example:443"} {
+		c := asks(context.Background(), d, question("s", "r", host))
+		d.Answer(next(t, d).ID, ForGood, "test")
+		<-c
+	}
+	all, err := ReadGrants(path)
+	if err != nil || len(all) != 2 || all[0].Rule != "a.example:443" || all[0].Session != "s" || all[0].Time.IsZero() {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	other := New(Options{File: path}) // a server that runs beside it
+	if answer, err := other.Ask(context.Background(), question("s", "r", "a.example:443")); answer != ForGood || err != nil {
+		t.Error(answer, err)
+	}
+	if removed, err := RemoveGrant(path, "a.example:443"); !removed || err != nil {
+		t.Error(removed, err)
+	}
+	if removed, err := RemoveGrant(path, "a.example:443"); removed || err != nil {
+		t.Error("removed twice", err)
+	}
+	for _, d := range []*Desk{d, other} {
+		ctx, cancel := context.WithCancel(context.Background())
+		c := asks(ctx, d, question("s", "r", "a.example:443"))
+		next(t, d)
+		cancel()
+		<-c
+		if answer, err := d.Ask(context.Background(), question("s", "r", "b.example:443")); answer != ForGood || err != nil {
+			t.Error(answer, err)
+		}
+	}
+	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if d.file.have("b.example:443") {
+		t.Error("a broken file allows")
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm()&0o077 != 0 {
+		t.Error(info.Mode(), err)
+	}
+}

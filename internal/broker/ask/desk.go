@@ -1,0 +1,299 @@
+package ask
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+)
+
+const (
+	// defaultWait is how long a question waits for somebody to take notice.
+	defaultWait = time.Minute
+	// holdTime is how long it waits for a person who has it before them.
+	holdTime = 5 * time.Minute
+	// defaultPerMinute is how many questions a session has within a minute.
+	defaultPerMinute = 6
+	// maxWaiting is how many requests of a session wait for its questions, the one that is asked included.
+	maxWaiting = 32
+	// maxOpen is how many questions wait at a time, of all sessions.
+	maxOpen = 64
+	// maxRule is the longest rule that is asked for, in bytes: a person sees the whole of it.
+	maxRule = maxPath
+	// maxRemembered is how many answers are kept of a session; one with more gets no further questions.
+	maxRemembered = 500
+)
+
+// Options say how a Desk asks. The zero value of each field means its default.
+type Options struct {
+	// File keeps what is allowed for good. Empty: that cannot be said.
+	File string
+	// Wait is how long a question that nobody holds waits. Default a minute.
+	Wait time.Duration
+	// PerMinute is how many questions of a session are put within a minute. Default 6.
+	PerMinute int
+	// Code returns the line of a run's code that a question about host may come from. Nil: no line is shown.
+	Code func(session, run, host string) string
+	// Audit is told of the decisions. Nil: nobody is.
+	Audit audit.Recorder
+	// Principal is whose sessions they are, for Audit.
+	Principal string
+	// Mask takes secrets out of what is shown and recorded. Nil: nothing is taken out.
+	Mask   func(string) string
+	Logger *slog.Logger
+}
+
+// Desk is where questions wait. Its methods may be called by any goroutine.
+type Desk struct {
+	o    Options
+	file grants
+
+	mu       sync.Mutex
+	sessions map[string]*session
+	open     []*Open       // that a person may answer now
+	changed  chan struct{} // closed when there is one more
+}
+
+// session is what is known of one. All but turn is under Desk.mu.
+type session struct {
+	turn    chan struct{} // has a token while a question is put
+	waiting int           // requests
+	asked   []time.Time   // within the last minute
+	answers map[string]Answer
+	unheard map[string]string // the run that last asked without an answer, by the rule
+	put     map[string]*Open  // that are put or wait for their turn, by the rule
+}
+
+// Open is a question that waits for an answer.
+type Open struct {
+	ID       string    `json:"id"`
+	Question Question  `json:"question"` // as it is shown
+	Answers  []Answer  `json:"answers"`  // that may be given
+	Until    time.Time `json:"until"`
+
+	timer   *time.Timer
+	given   chan struct{} // closed with the answer
+	settled chan struct{} // closed once there is an answer or an error
+	answer  Answer        // empty: none yet; under Desk.mu until it is settled
+	by      string
+	err     error
+}
+
+// New returns a Desk without questions.
+func New(o Options) *Desk {
+	o.Wait, o.PerMinute = cmp.Or(o.Wait, defaultWait), cmp.Or(o.PerMinute, defaultPerMinute)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	return &Desk{o: o, file: grants{path: o.File}, sessions: make(map[string]*session), changed: make(chan struct{})}
+}
+
+// Ask implements Asker: it answers from memory, or puts the question and waits. Requests that ask the same at the same time get the
+// same answer.
+func (d *Desk) Ask(ctx context.Context, q Question) (Answer, error) {
+	rule := q.Rule()
+	if len(rule) > maxRule { // a person would not see the whole of it
+		return Deny, ErrTooMany
+	}
+	if d.file.have(rule) {
+		return ForGood, nil
+	}
+	d.mu.Lock()
+	s := d.sessionOf(q.Session)
+	if answer, known := s.answers[rule]; known {
+		d.mu.Unlock()
+		return answer, nil
+	}
+	o := s.put[rule]
+	isFirst := o == nil
+	switch run, unheard := s.unheard[rule]; {
+	case unheard && run == q.Run:
+		d.mu.Unlock()
+		return Deny, ErrNoAnswer
+	case s.waiting >= maxWaiting || len(s.answers)+len(s.unheard) >= maxRemembered:
+		d.mu.Unlock()
+		return Deny, ErrTooMany
+	case isFirst:
+		o = &Open{ID: rand.Text(), Question: d.shown(q), Answers: d.answersTo(rule), settled: make(chan struct{})}
+		s.put[rule] = o
+	}
+	s.waiting++
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		s.waiting--
+	}()
+	if isFirst {
+		d.put(ctx, s, o)
+		d.settle(s, o, q, rule)
+	}
+	select {
+	case <-o.settled:
+		return o.answer, o.err
+	case <-ctx.Done():
+		return Deny, context.Cause(ctx)
+	}
+}
+
+// sessionOf returns what is known of a session. d.mu is held.
+func (d *Desk) sessionOf(id string) *session {
+	s := d.sessions[id]
+	if s == nil {
+		s = &session{turn: make(chan struct{}, 1), answers: make(map[string]Answer), unheard: make(map[string]string), put: make(map[string]*Open)}
+		d.sessions[id] = s
+	}
+	return s
+}
+
+// answersTo are those that may be given. What holds for good has to be readable in a list.
+func (d *Desk) answersTo(rule string) []Answer {
+	if d.o.File == "" || plain(rule, maxRule) != rule {
+		return []Answer{Deny, Once, ForSession}
+	}
+	return Answers
+}
+
+func (d *Desk) shown(q Question) Question {
+	if d.o.Code != nil {
+		q.Code = d.o.Code(q.Session, q.Run, q.Host)
+	}
+	if d.o.Mask != nil {
+		q.Path, q.How, q.Code = d.o.Mask(q.Path), d.o.Mask(q.How), d.o.Mask(q.Code)
+	}
+	return q.shown()
+}
+
+// put shows a question when it is its session's turn, and waits until it is answered or nobody has.
+func (d *Desk) put(ctx context.Context, s *session, o *Open) {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		o.err = context.Cause(ctx)
+		return
+	}
+	over := make(chan struct{})
+	d.mu.Lock()
+	now := time.Now()
+	s.asked = slices.DeleteFunc(s.asked, func(at time.Time) bool { return now.Sub(at) > time.Minute })
+	if len(s.asked) >= d.o.PerMinute || len(d.open) >= maxOpen {
+		d.mu.Unlock()
+		o.err = ErrTooMany
+		return
+	}
+	s.asked = append(s.asked, now)
+	o.Until = now.Add(d.o.Wait)
+	o.timer = time.AfterFunc(d.o.Wait, func() { close(over) })
+	o.given = make(chan struct{})
+	d.open = append(d.open, o)
+	close(d.changed)
+	d.changed = make(chan struct{})
+	d.mu.Unlock()
+	select {
+	case <-o.given:
+	case <-over:
+	case <-ctx.Done():
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o.timer.Stop()
+	d.open = slices.DeleteFunc(d.open, func(other *Open) bool { return other == o })
+	switch {
+	case o.answer != "":
+	case ctx.Err() != nil:
+		o.err = context.Cause(ctx)
+	default:
+		o.err = ErrNoAnswer
+	}
+}
+
+// settle remembers and records what has become of a question, and tells all who wait for it.
+func (d *Desk) settle(s *session, o *Open, q Question, rule string) {
+	if o.err == nil && o.answer == ForGood {
+		if err := d.file.add(Grant{Rule: rule, Session: q.Session, Time: time.Now().UTC().Truncate(time.Second)}); err != nil {
+			d.o.Logger.Error("what was allowed for good could not be kept, and holds for the session", "error", err)
+			o.answer = ForSession
+		}
+	}
+	d.mu.Lock()
+	delete(s.put, rule)
+	switch {
+	case errors.Is(o.err, ErrNoAnswer):
+		s.unheard[rule] = q.Run
+	case o.err == nil && (o.answer == Deny || o.answer == ForSession):
+		s.answers[rule] = o.answer
+	}
+	d.mu.Unlock()
+	close(o.settled)
+	if o.err == nil && d.o.Audit != nil {
+		outcome := "success"
+		if !o.answer.Allows() {
+			outcome = "denied"
+		}
+		shown := o.Question
+		d.o.Audit.Record(audit.Event{
+			Kind: audit.KindPolicy, Principal: d.o.Principal, Session: shown.Session, Run: shown.Run, Outcome: outcome,
+			Detail: map[string]any{"asked": shown.Rule(), "request": shown.How, "answer": o.answer.String(), "by": o.by},
+		})
+	}
+}
+
+// Answer answers a question that is open, for those that wait for it, and reports whether it was. by is whoever could show it.
+func (d *Desk) Answer(id string, answer Answer, by string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o := d.find(id)
+	if o == nil || o.answer != "" || !slices.Contains(o.Answers, answer) {
+		return false
+	}
+	o.answer, o.by = answer, by
+	close(o.given)
+	return true
+}
+
+// Hold has a question wait longer, as a person has it before them, and reports whether it is open.
+func (d *Desk) Hold(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	o := d.find(id)
+	if o == nil || o.answer != "" || !o.timer.Stop() {
+		return false
+	}
+	o.timer.Reset(holdTime)
+	o.Until = time.Now().Add(holdTime)
+	return true
+}
+
+// find returns an open question; nil: there is none. d.mu is held.
+func (d *Desk) find(id string) *Open {
+	for _, o := range d.open {
+		if o.ID == id {
+			return o
+		}
+	}
+	return nil
+}
+
+// Waiting returns the questions that are open, the oldest first, and a channel that is closed when there is another one.
+func (d *Desk) Waiting() (open []Open, changed <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, o := range d.open {
+		if o.answer == "" {
+			open = append(open, Open{ID: o.ID, Question: o.Question, Answers: o.Answers, Until: o.Until})
+		}
+	}
+	return open, d.changed
+}
+
+// Forget drops what is remembered of a session that has ended.
+func (d *Desk) Forget(session string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.sessions, session)
+}

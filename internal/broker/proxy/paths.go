@@ -1,0 +1,143 @@
+// Methods and paths that an entry of a list restricts its host to.
+
+package proxy
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// requests are methods and paths that an entry allows.
+type requests struct {
+	methods []string // nil: every one
+	path    string   // a * is a whole segment, and at the end everything
+}
+
+// parseRequests reads pairs of methods and a path, as in GET|HEAD /api/v4/*.
+func parseRequests(words []string) (all []requests, err error) {
+	if len(words)%2 != 0 {
+		return nil, fmt.Errorf("has methods and paths that are not in pairs, as in gitlab.corp:443 GET|HEAD /api/v4/*")
+	}
+	for i := 0; i < len(words); i += 2 {
+		one := requests{path: words[i+1]}
+		if words[i] != "*" {
+			one.methods = strings.Split(words[i], "|")
+		}
+		for _, method := range one.methods {
+			if method == "" || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" || method == http.MethodConnect {
+				return nil, fmt.Errorf("has the method %q; methods are written as GET, GET|HEAD or *", method)
+			}
+		}
+		if why := one.wrong(); why != "" {
+			return nil, fmt.Errorf("has the path %q, which %s", one.path, why)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// wrong reports what is wrong with the path of an entry; empty: nothing.
+func (r requests) wrong() string {
+	segments := strings.Split(r.path, "/")
+	switch decoded, ok := plainPath(&url.URL{Path: r.path}); {
+	case segments[0] != "":
+		return "does not begin with /"
+	case strings.ContainsAny(r.path, "%?#"):
+		return "is not written as it is decoded, without a query"
+	case !ok || decoded != r.path:
+		return "has empty segments, dots for segments, or characters that no path has"
+	}
+	for i, segment := range segments {
+		if strings.Contains(segment, "*") && segment != "*" && !(i == len(segments)-1 && strings.Count(segment, "*") == 1 && strings.HasSuffix(segment, "*")) {
+			return "has a * that is neither a whole segment nor at the end"
+		}
+	}
+	return ""
+}
+
+// allow reports whether a request is among them. Its path is that of plainPath.
+func (r requests) allow(method, asked string) bool {
+	if r.methods != nil && !slices.Contains(r.methods, method) {
+		return false
+	}
+	want, rest := r.path, ""
+	prefix, isOpen := strings.CutSuffix(want, "*")
+	if isOpen {
+		want = prefix
+	}
+	for {
+		var segment, part string
+		var more, goesOn bool
+		segment, want, more = strings.Cut(want, "/")
+		part, rest, goesOn = strings.Cut(asked, "/")
+		asked = rest
+		switch {
+		case !more && isOpen:
+			return strings.HasPrefix(part, segment)
+		case !more:
+			return !goesOn && (part == segment || segment == "*" && part != "")
+		case !goesOn || part != segment && (segment != "*" || part == ""):
+			return false
+		}
+	}
+}
+
+// plainPath returns the path of an address as it is decoded, and whether every server understands it in the same way: with nothing
+// that a server may take for another path, once it has decoded, cleaned or cut it. It begins with a slash.
+func plainPath(u *url.URL) (string, bool) {
+	p := u.Path
+	if !strings.HasPrefix(p, "/") || !utf8.ValidString(p) || strings.ContainsAny(p, "\\\x7f") || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' }) {
+		return "", false
+	}
+	written := strings.ToLower(u.EscapedPath())
+	for _, encoded := range []string{"%2f", "%5c"} {
+		if strings.Contains(written, encoded) {
+			return "", false
+		}
+	}
+	for at := range len(p) { // encoded twice
+		if p[at] == '%' && at+2 < len(p) && isHex(p[at+1]) && isHex(p[at+2]) {
+			return "", false
+		}
+	}
+	for segment := range strings.SplitSeq(p, "/") {
+		before, _, hasParameters := strings.Cut(segment, ";")
+		if hasParameters && (before == "" || before == "." || before == "..") {
+			return "", false
+		}
+	}
+	clean := path.Clean(p)
+	if clean != "/" && strings.HasSuffix(p, "/") {
+		clean += "/"
+	}
+	return p, clean == p
+}
+
+func isHex(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
+}
+
+// overrides are headers by which some servers take another method or path than the request's.
+var overrides = []string{
+	"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method", "X-Forwarded-Method",
+	"X-Original-Url", "X-Rewrite-Url", "X-Original-Uri", "X-Forwarded-Uri", "X-Forwarded-Prefix", "X-Forwarded-Path",
+}
+
+// restrict takes out of a request what would have a server take it for another one.
+func restrict(out *http.Request) {
+	for _, name := range overrides {
+		out.Header.Del(name)
+	}
+	out.Header.Del("Http2-Settings")
+}
+
+// isOtherProtocol reports whether a request asks for a protocol in which further requests would be seen no more.
+func isOtherProtocol(r *http.Request) bool {
+	to := r.Header["Upgrade"]
+	return len(to) > 0 && (len(to) > 1 || !strings.EqualFold(to[0], "websocket"))
+}
