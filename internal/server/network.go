@@ -1,9 +1,11 @@
 package server
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
@@ -12,10 +14,18 @@ import (
 
 // NetworkSettings say which hosts code reaches, and with which credentials.
 type NetworkSettings struct {
-	Network     string // empty: by the two below
-	AllowDomain []string
-	Secret      []string
-	Limits      proxy.Limits
+	Network      string // empty: by the four below
+	AllowDomain  []string
+	AllowPrivate []string
+	Secret       []string
+	Ask          bool
+	PrivateCA    string
+	Limits       proxy.Limits
+}
+
+// reachesSome reports whether the settings name what is reached, or who may be asked.
+func (n *NetworkSettings) reachesSome() bool {
+	return n.Ask || len(n.AllowDomain)+len(n.AllowPrivate)+len(n.Secret) > 0
 }
 
 // check refuses what cannot be meant.
@@ -23,14 +33,17 @@ func (n *NetworkSettings) check(passed []string) error {
 	var found problems
 	options, err := n.parse()
 	found = append(found, err)
-	listed := len(n.AllowDomain)+len(n.Secret) > 0
+	listed := n.reachesSome()
 	known := slices.Contains(proxy.Modes, options.Mode)
 	found.wrong(!known, "--network %q is not none, allowlist or open", n.Network)
-	found.wrong(options.Mode == proxy.None && listed, "--network none beside --allow-domain or --secret would allow nothing; leave it out, or write --network allowlist")
-	found.wrong(options.Mode == proxy.Allowlist && !listed, "--network allowlist allows no host without --allow-domain or --secret")
+	found.wrong(options.Mode == proxy.None && listed, "--network none beside --allow-domain, --allow-private, --secret or --ask would allow nothing; leave it out, or write --network allowlist")
+	found.wrong(options.Mode == proxy.Allowlist && !listed, "--network allowlist allows no host without --allow-domain, --allow-private, --secret or --ask")
 	for _, s := range options.Secrets {
 		found.wrong(slices.Contains(passed, s.Name), "--secret: %s is in --pass-through-env as well, which would give code its value", s.Name)
 	}
+	found.wrong(n.PrivateCA != "" && options.Mode == proxy.None, "--allow-private-ca has no effect without --allow-private, --allow-domain, --secret or --ask")
+	_, err = n.roots()
+	found = append(found, err)
 	l := n.Limits
 	found.wrong(l.SessionBytes < l.RequestBytes, "--network-byte-limit %s is less than --network-request-limit %s", Size(&l.SessionBytes), Size(&l.RequestBytes))
 	return errors.Join(found...)
@@ -39,10 +52,11 @@ func (n *NetworkSettings) check(passed []string) error {
 // parse reads the settings; the values of secrets are not in them.
 func (n *NetworkSettings) parse() (proxy.Options, error) {
 	hosts, wrongHosts := proxy.ParseHosts(n.AllowDomain)
+	insides, wrongInsides := proxy.ParseInsides(n.AllowPrivate)
 	secrets, wrongSecrets := proxy.ParseSecrets(n.Secret)
 	mode := proxy.Mode(n.Network)
 	switch {
-	case mode == "" && len(n.AllowDomain)+len(n.Secret) > 0:
+	case mode == "" && n.reachesSome():
 		mode = proxy.Allowlist
 	case mode == "":
 		mode = proxy.None
@@ -51,10 +65,32 @@ func (n *NetworkSettings) parse() (proxy.Options, error) {
 	if wrongHosts != nil {
 		problems = append(problems, fmt.Errorf("--allow-domain: %w", wrongHosts))
 	}
+	if wrongInsides != nil {
+		problems = append(problems, fmt.Errorf("--allow-private: %w", wrongInsides))
+	}
 	if wrongSecrets != nil {
 		problems = append(problems, fmt.Errorf("--secret: %w", wrongSecrets))
 	}
-	return proxy.Options{Mode: mode, Hosts: hosts, Secrets: secrets, Limits: n.Limits}, errors.Join(problems...)
+	return proxy.Options{Mode: mode, Hosts: append(hosts, insides...), Secrets: secrets, Limits: n.Limits}, errors.Join(problems...)
+}
+
+// roots are the authorities that hosts are verified with, those of this machine and of the file; nil: this machine's.
+func (n *NetworkSettings) roots() (*x509.CertPool, error) {
+	if n.PrivateCA == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(n.PrivateCA)
+	if err != nil {
+		return nil, fmt.Errorf("--allow-private-ca: %w", err)
+	}
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("--allow-private-ca: this machine's certificates: %w", err)
+	}
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("--allow-private-ca: %s has no certificate in PEM", n.PrivateCA)
+	}
+	return roots, nil
 }
 
 // networkOptions are the options of the proxy, with the values of secrets from the server's environment. The error
@@ -62,6 +98,8 @@ func (n *NetworkSettings) parse() (proxy.Options, error) {
 func (s *Settings) networkOptions(lookup func(string) (string, bool)) (proxy.Options, error) {
 	options, err := s.Network.parse()
 	problems := []error{err}
+	options.Roots, err = s.Network.roots()
+	problems = append(problems, err)
 	for i := range options.Secrets {
 		if err := options.Secrets[i].Fill(lookup); err != nil {
 			problems = append(problems, fmt.Errorf("--secret: %w", err))

@@ -109,8 +109,10 @@ func (s *Settings) table() []settingGroup {
 		{"artifact-store-limit", "SIZE", Size(&s.ArtifactStoreLimit, 100<<20), 1, artifactstore.MaxFileBytes, "the largest file that goes to the store"},
 		{"artifact-link-lifetime", "DURATION", duration(&s.ArtifactLinkLifetime, 24*time.Hour), above0, 0, "how long an address of a file in the store is good for"},
 	}}, {"Network", []setting{
-		{"network", "MODE", &n.Network, 0, 0, "hosts that code reaches by HTTP and HTTPS: none, allowlist or open, which is all public ones (default: none, and allowlist with --allow-domain or --secret)"},
-		{"allow-domain", "HOSTS", &n.AllowDomain, 0, 0, "hosts that code reaches, such as api.github.com, *.example.com or example.com:8443"},
+		{"network", "MODE", &n.Network, 0, 0, "hosts that code reaches by HTTP and HTTPS: none, allowlist or open, which is all public ones (default: none, and allowlist with one of the next ones)"},
+		{"allow-domain", "HOSTS", &n.AllowDomain, 0, 0, "hosts that code reaches, such as api.github.com, *.example.com or example.com:8443; with methods and paths behind them these alone, as in api.github.com GET|HEAD /repos/*"},
+		{"allow-private", "HOSTS", &n.AllowPrivate, 0, 0, "hosts with private addresses that code reaches, each with its port, such as gitlab.corp:443, 10.1.2.0/24:443 or gitlab.corp:443 GET /api/v4/*"},
+		{"allow-private-ca", "FILE", &n.PrivateCA, 0, 0, "file of certificates (PEM) that hosts are verified with, beside this machine's"},
 		{"secret", "NAME@HOST", &n.Secret, 0, 0, "credential that code uses and never sees: NAME@host[,host][,query][,body]; the value is in the server's variable NAME"},
 		{"network-connections", "N", &n.Limits.Connections, 1, 0, "connections of a session in use at a time"},
 		{"network-request-limit", "SIZE", Size(&n.Limits.RequestBytes), 1 << 10, 0, "what a request or a connection may send, and receive"},

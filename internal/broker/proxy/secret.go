@@ -93,6 +93,9 @@ func (s *Secret) add(item string) error {
 	if _, err := netip.ParseAddr(h.name); err == nil || h.below {
 		return fmt.Errorf("%s: %q: a secret goes to hosts that are named one by one, without wildcards and addresses", s.Name, item)
 	}
+	if h.only != nil {
+		return fmt.Errorf("%s: %q: methods and paths of a host stand in --allow-domain or --allow-private", s.Name, text.Shorten(item, 100))
+	}
 	s.Hosts = append(s.Hosts, h)
 	return nil
 }

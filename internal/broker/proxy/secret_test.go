@@ -48,6 +48,7 @@ func TestSecretsAreParsed(t *testing.T) {
 		"KEY@10.0.0.1":                "open internet",
 		"KEY@a.example,KEY@b.example": "given twice",
 		"KEY@me@a.example":            "user name",
+		"KEY@a.example GET /x":        "--allow-domain or --allow-private",
 	} {
 		if _, err := ParseSecrets(strings.Split(list, ",")); err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %v", list, err)
