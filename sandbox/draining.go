@@ -90,9 +90,9 @@ func (m *Manager) handOver(s *session) {
 
 // Load is what goes on in a manager's sessions.
 type Load struct {
-	Sessions int // that are open here
-	Busy     int // of them in which something goes on
-	Clients  int // of them without a name, whose clients are there: they end with this server
+	Sessions int `json:"sessions"` // that are open here
+	Busy     int `json:"busy"`     // of them in which something goes on
+	Clients  int `json:"clients"`  // of them without a name, whose clients are there: they end with this server
 }
 
 // Load tells what goes on. It asks neither the engine nor a kernel.

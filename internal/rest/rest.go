@@ -1,5 +1,5 @@
-// Package rest serves the tools as a REST interface below /v1, and the endpoints of other systems for programs that were
-// written for those.
+// Package rest serves the tools as a REST interface below /v1, and the five endpoints of another system for code that was
+// written for it.
 //
 // Start with New. A table of routes (routes.go) says which tool answers what; its arguments are those of the path, the
 // query and the body, its answer is the fields that programs get of the tool, and an error is {code, message, hint} with the
@@ -64,8 +64,6 @@ type Server struct {
 	secrets   *secrets.Masker
 	network   *netlog.Log // nil: nothing is known of it
 	sessions  sessionList
-	terminals terminals
-	version   string
 	ending    context.Context
 	every     time.Duration
 }
@@ -80,7 +78,6 @@ func New(o Options) *Server {
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
 		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait,
-		terminals: terminals{folders: make(map[string]string)}, version: o.Version,
 		secrets: o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {
@@ -107,7 +104,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // Routes are the handlers by patterns of http.ServeMux.
 func (s *Server) Routes() map[string]http.Handler {
 	list := make(map[string]http.Handler)
-	for _, pattern := range []string{"/v1/", "/sessions", "/sessions/", "/execute", "/execute/", "/openapi.json", librechatPath + "/", terminalPath + "/"} {
+	for _, pattern := range []string{"/v1/", "/sessions", "/sessions/", "/execute", "/execute/", "/openapi.json"} {
 		list[pattern] = s.mux
 	}
 	return list
@@ -128,10 +125,9 @@ func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, prob
 }
 
 // Open are the handlers of what tells nothing of this server, so that anybody may see it: a page to try the interface with,
-// which asks for the token, and what Open WebUI asks Open Terminal for.
+// which asks for the token.
 func (s *Server) Open() map[string]http.Handler {
-	config := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, terminalConfig) })
-	return map[string]http.Handler{"GET /v1/docs": http.HandlerFunc(page), "GET /docs": http.HandlerFunc(page), "GET " + terminalPath + "/api/config": config}
+	return map[string]http.Handler{"GET /v1/docs": http.HandlerFunc(page), "GET /docs": http.HandlerFunc(page)}
 }
 
 // nothing answers requests that are for no route.
@@ -169,8 +165,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // write answers with an error's fields.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, fields map[string]any) {
-	if api := foreignOf(r.URL.Path); api != nil {
-		api.refusal(fields)
+	if !strings.HasPrefix(r.URL.Path, "/v1") {
+		fields["status"] = "error" // the shape of the other system's errors
 	}
 	web.JSON(w, status, fields)
 }

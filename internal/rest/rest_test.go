@@ -59,16 +59,10 @@ func deps(manager *sandbox.Manager) *tools.Deps {
 
 func start(t *testing.T, change func(*tools.Deps)) *fixture {
 	t.Helper()
-	return startWith(t, change, sandbox.Python)
-}
-
-func startWith(t *testing.T, change func(*tools.Deps), languages ...sandbox.Language) *fixture {
-	t.Helper()
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir, config.Host = enginetest.New(t), t.TempDir(), "host"
-	config.Kernels = make(map[sandbox.Language]sandbox.KernelConfig)
-	for _, l := range languages {
-		config.Kernels[l] = sandbox.KernelConfig{Image: enginetest.Image, Interpreter: l.Info().Interpreter, Command: containers.Program(string(l)), Join: containers.Join()}
+	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
+		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
 	}
 	manager := sandbox.NewManager(config)
 	t.Cleanup(func() { manager.Close(context.Background()) })
@@ -698,7 +692,7 @@ func TestToolsThatAreOffAreNotServed(t *testing.T) {
 
 // The document is reviewed like code, and what it refers to is there.
 func TestTheDocument(t *testing.T) {
-	f := startWith(t, everything, sandbox.Python, sandbox.Bash)
+	f := start(t, everything)
 	_, text := f.do("GET", "/v1/openapi.json", "")
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, []byte(text), "", "  "); err != nil {

@@ -25,6 +25,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
+	served "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
@@ -272,8 +273,13 @@ func listenSocket(path string) (net.Listener, error) {
 func (w *web) watch(watched *telemetry.Recorder, now *telemetry.Now) {
 	w.options.Around = watched.Requests
 	w.options.Open["GET "+telemetry.HealthPath] = telemetry.Healthy()
-	w.options.Open["GET "+telemetry.ReadyPath] = now.Ready()
+	w.options.Open["GET "+telemetry.ReadyPath] = now.Ready(w.isOperator)
 	w.options.Routes["GET "+telemetry.MetricsPath] = watched.Metrics(now)
+}
+
+// isOperator reports whether a request is the user's whose server it is.
+func (w *web) isOperator(r *http.Request) bool {
+	return w.options.Token == "" && w.options.Authenticate == nil || served.NewToken(w.options.Token).Is(principal.Bearer(r))
 }
 
 // isGone is sandbox.Config.Gone.

@@ -96,6 +96,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 		go r.tenants.reloadOnHangup(ctx)
 	}
 	if r.web != nil {
+		go r.drainer.watch(ctx)
 		err = r.web.server.Serve(ctx, r.web.listener)
 	} else {
 		own := r.own.now.Load()
@@ -130,6 +131,7 @@ type running struct {
 	linked   *filelinks.Listener
 	shared   *shared
 	watched  *telemetry.Recorder
+	drainer  *drainer // nil, as web is
 	// own is what the user has whose server it is, and tenants what others have.
 	own     *tenant
 	tenants *tenants
@@ -146,7 +148,7 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	if r.linked, err = s.Links.listen(log); err != nil {
 		return nil, err
 	}
-	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Variables: s.env.lookup, Logger: log})
+	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Variables: s.env.lookup, Principals: s.MetricsPrincipals, Logger: log})
 	if r.web, err = s.HTTP.open(s.StateFolder(), log); err != nil {
 		return nil, err
 	}
@@ -163,7 +165,10 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	}
 	r.serveLinks()
 	if r.web != nil {
-		r.web.watch(r.watched, telemetry.NewNow(r.own.manager, log))
+		r.drainer = newDrainer(s.StateFolder(), r.web.listener.Addr().String(), r.tenants.managers, log)
+		r.web.watch(r.watched, telemetry.NewNow(telemetry.NowOptions{
+			Tenants: r.tenants.watched, Draining: r.drainer.draining.Load, StateDir: s.StateFolder(), Logger: log,
+		}))
 		r.web.prepare(r)
 	}
 	return r, nil

@@ -26,6 +26,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -81,7 +82,10 @@ type Settings struct {
 	LogMaxSize int64
 	LogKeep    int
 	LogFormat  string
-	LogLevel   string
+
+	// MetricsPrincipals says what figures call a principal; see telemetry.Options.
+	MetricsPrincipals string
+	LogLevel          string
 
 	Audit AuditSettings
 
@@ -294,6 +298,7 @@ func (s *Settings) check() error {
 	}
 	found.wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Tools.Images), "--images %q is not on, off or path", s.Tools.Images)
 	found.wrong(s.KeepVariables != "on" && s.KeepVariables != "off", "--keep-variables %q is neither on nor off", s.KeepVariables)
+	found.wrong(!slices.Contains([]string{telemetry.ByName, telemetry.ByKey, telemetry.Off}, s.MetricsPrincipals), "--metrics-principals %q is none of name, key and off", s.MetricsPrincipals)
 	found.wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
 	var level slog.Level
 	found.wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)

@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -155,6 +156,7 @@ func (s *Settings) table() []settingGroup {
 		{"allow-host-name", "NAMES", &s.HTTP.AllowHosts, 0, 0, "host names by which clients reach --http, beside addresses, localhost and the names in the certificate"},
 		{"header-credentials", "", &s.HTTP.HeaderCredentials, 0, 0, "let clients of --http name a database and an object store, with their credentials, in their requests' headers; the server connects wherever they say"},
 		{"policy", "FILE", &s.Policy, 0, 0, "YAML file of what principals may do: settings by their names, below default, groups and principals; SIGHUP has it read again"},
+		{"metrics-principals", "BY", set(&s.MetricsPrincipals, telemetry.ByKey), 0, 0, "what figures call a principal: its name, its key, or off for nothing"},
 	}}, {"Log", []setting{
 		{"log-file", "FILE", &s.LogFile, 0, 0, "file for the log (default: stderr)"},
 		{"log-format", "FORMAT", set(&s.LogFormat, "text"), 0, 0, "text or json"},

@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -58,9 +59,10 @@ func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 	}
 	t := &tenant{of: p, network: &netlog.Log{}, out: &wayOutNow{}}
 	log := r.logOf(p)
+	watched := r.watched.For(p)
 	box, err := s.newSandbox(r.shared, t.network, log, func(box *Sandbox, config *sandbox.Config) {
 		config.Mask = secrets.New(s.secretValues(config.Env, box.connections.Sources()))
-		config.Observer, t.network.Added = r.watched, r.watched.Network
+		config.Observer, t.network.Added = watched, watched.Network
 		if r.web != nil {
 			config.Gone = r.web.isGone
 		}
@@ -71,6 +73,9 @@ func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 		return nil, err
 	}
 	t.manager = box.Manager
+	if r.drainer != nil && r.drainer.draining.Load() {
+		t.manager.Drain(true)
+	}
 	t.now.Store(r.newFront(t, s, v, box, log))
 	return t, nil
 }
@@ -93,7 +98,7 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 		f.links = r.linksOf(t.of, t.manager, s)
 	}
 	f.mcp, f.deps = s.mcpServer(box, f.links, log)
-	f.deps.Called = r.watched.Call
+	f.deps.Called = r.watched.For(t.of).Call
 	if r.web != nil {
 		f.site, f.page = s.serveOverHTTP(f, ending)
 		if !t.of.IsUser() {
@@ -210,6 +215,24 @@ func (t *tenants) all() []*tenant {
 	list := []*tenant{t.r.own}
 	for _, known := range t.live {
 		list = append(list, known)
+	}
+	return list
+}
+
+// managers are those of all.
+func (t *tenants) managers() []*sandbox.Manager {
+	var list []*sandbox.Manager
+	for _, known := range t.all() {
+		list = append(list, known.manager)
+	}
+	return list
+}
+
+// watched are all, for the figures of the moment.
+func (t *tenants) watched() []telemetry.Tenant {
+	var list []telemetry.Tenant
+	for _, known := range t.all() {
+		list = append(list, telemetry.Tenant{Of: principal.Principal{Name: known.of.Name}, Manager: known.manager})
 	}
 	return list
 }

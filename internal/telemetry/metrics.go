@@ -16,6 +16,8 @@ type metrics struct {
 
 	calls, refusals, runs, fileBytes, networkRequests, networkBytes, requests counter
 	runSeconds                                                                histogram
+
+	principals principals
 }
 
 // family is the series of one name, by their labels.
@@ -25,10 +27,11 @@ type family struct {
 	set              *victoria.Set
 }
 
-func newMetrics(version string) *metrics {
+func newMetrics(version, principals string) *metrics {
 	m := &metrics{}
+	m.principals.by = principals
 	m.family("build_info", "gauge", "Always 1; the label has the version.", "version").set.
-		NewGauge(series("build_info", []string{"version"}, []string{version}), func() float64 { return 1 })
+		NewGauge(series("build_info", []string{"version"}, []string{version}, ""), func() float64 { return 1 })
 	m.calls = m.counter("tool_calls_total", "Calls of tools. The code is ok, cancelled, or that of the error.", "tool", "code")
 	m.refusals = m.counter("refusals_total", "What was refused, by a tool (code: the error's), over HTTP (the status) or to code in the sandbox (the kind of request).", "by", "code")
 	m.runs = m.counter("runs_total", "Runs that are over. The status is error where the code did not come to run.", "language", "status")
@@ -53,18 +56,26 @@ func (m *metrics) counter(name, help string, labels ...string) counter {
 // prefix begins every name.
 const prefix = "code_sandbox_"
 
-// series is the full name of one, as it is written. Values are words of ours, for which Go's quotes are Prometheus'.
-func series(name string, labels, values []string) string {
+// principalLabel is the label of what one principal did; the user's whose server it is has none.
+const principalLabel = "principal"
+
+// series is the full name of one, as it is written. Values are words of ours, and names of principals, in which all can be
+// seen: for both Go's quotes are Prometheus'.
+func series(name string, labels, values []string, who string) string {
 	var b strings.Builder
 	b.WriteString(prefix + name)
-	for i, label := range labels {
-		separator := ","
-		if i == 0 {
-			separator = "{"
-		}
-		fmt.Fprintf(&b, "%s%s=%q", separator, label, values[i])
+	separator := "{"
+	label := func(name, value string) {
+		fmt.Fprintf(&b, "%s%s=%q", separator, name, value)
+		separator = ","
 	}
-	if len(labels) > 0 {
+	for i, name := range labels {
+		label(name, values[i])
+	}
+	if who != "" {
+		label(principalLabel, who)
+	}
+	if separator == "," {
 		b.WriteByte('}')
 	}
 	return b.String()
@@ -72,8 +83,9 @@ func series(name string, labels, values []string) string {
 
 type counter struct{ *family }
 
-func (c counter) add(n int64, values ...string) {
-	c.set.GetOrCreateCounter(series(c.name, c.labels, values)).AddInt64(n)
+// add counts what a principal did, whose label is who.
+func (c counter) add(who string, n int64, values ...string) {
+	c.set.GetOrCreateCounter(series(c.name, c.labels, values, who)).AddInt64(n)
 }
 
 type histogram struct{ *family }
@@ -81,8 +93,8 @@ type histogram struct{ *family }
 // seconds reach from a warm call to the longest run.
 var seconds = []float64{0.005, 0.01, 0.025, 0.1, 0.25, 1, 2.5, 10, 30, 60, 300, 900, 3600}
 
-func (h histogram) observe(value float64, values ...string) {
-	h.set.GetOrCreatePrometheusHistogramExt(series(h.name, h.labels, values), seconds).Update(value)
+func (h histogram) observe(who string, value float64, values ...string) {
+	h.set.GetOrCreatePrometheusHistogramExt(series(h.name, h.labels, values, who), seconds).Update(value)
 }
 
 // write writes a family with its help, which the library has no place for.
@@ -95,10 +107,11 @@ func (f *family) write(w io.Writer) {
 func (rec *Recorder) Metrics(now *Now) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var text bytes.Buffer
-		for _, f := range append(rec.metrics.families, now.gauges(r.Context())...) {
+		for _, f := range append(rec.metrics.families, now.gauges(r.Context(), rec.metrics.principals.label)...) {
 			f.write(&text)
 		}
 		victoria.WriteProcessMetrics(&text)
+		victoria.WriteFDMetrics(&text)
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 		_, _ = w.Write(text.Bytes())
 	})

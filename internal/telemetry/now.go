@@ -2,12 +2,16 @@ package telemetry
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -19,12 +23,31 @@ const (
 
 // Now looks at what a server has at the moment. The engine is asked by one goroutine at a time, and every engineAge at most.
 type Now struct {
-	manager *sandbox.Manager
-	log     *slog.Logger
+	o       NowOptions
+	machine func() (memory, disk room)
 
 	mu     sync.Mutex
 	asked  time.Time
 	engine engineState
+}
+
+// NowOptions say what is looked at.
+type NowOptions struct {
+	// Tenants returns those that there are, the user's first, who is always there.
+	Tenants func() []Tenant
+	// Draining reports whether the server takes no new sessions. Nil: it always does.
+	Draining func() bool
+	// StartWait returns how long the container has waited that waits longest for its turn to be started. Nil: none does.
+	StartWait func() time.Duration
+	// StateDir is where the server writes.
+	StateDir string
+	Logger   *slog.Logger
+}
+
+// Tenant is what a principal has.
+type Tenant struct {
+	Of      principal.Principal
+	Manager *sandbox.Manager
 }
 
 // engineState is what the engine said.
@@ -33,8 +56,10 @@ type engineState struct {
 	containers map[sandbox.Language]int // that run
 }
 
-// NewNow returns a look at a manager's server.
-func NewNow(m *sandbox.Manager, log *slog.Logger) *Now { return &Now{manager: m, log: log} }
+// NewNow returns a look at a server.
+func NewNow(o NowOptions) *Now {
+	return &Now{o: o, machine: func() (room, room) { return memory(), disk(o.StateDir) }}
+}
 
 // ask returns what the engine said last, and asks it where that is too old. A change goes to the log, as nothing else tells why.
 func (n *Now) ask(ctx context.Context) engineState {
@@ -50,15 +75,18 @@ func (n *Now) ask(ctx context.Context) engineState {
 	n.asked = time.Now()
 	switch err := n.engine.err; {
 	case err != nil && before == nil:
-		n.log.Warn("not ready", "error", err)
+		n.o.Logger.Warn("not ready", "error", err)
 	case err == nil && (before != nil || first):
-		n.log.Info("ready")
+		n.o.Logger.Info("ready")
 	}
 	return n.engine
 }
 
+// config is the server's own.
+func (n *Now) config() sandbox.Config { return n.o.Tenants()[0].Manager.Config() }
+
 func (n *Now) look(ctx context.Context) engineState {
-	config := n.manager.Config()
+	config := n.config()
 	list, err := config.Engine.List(ctx, sandbox.LabelHost, config.Host)
 	if err != nil {
 		return engineState{err: err}
@@ -81,52 +109,135 @@ func (n *Now) look(ctx context.Context) engineState {
 	return state
 }
 
-// gauges are the figures of this moment.
-func (n *Now) gauges(ctx context.Context) []*family {
+// gauges are the figures of this moment. label is that of a principal.
+func (n *Now) gauges(ctx context.Context, label func(principal.Principal) string) []*family {
 	m := &metrics{}
-	gauge := func(name, help string, labels ...string) func(value int, values ...string) {
+	gauge := func(name, help string, labels ...string) func(who string, value float64, values ...string) {
 		f := m.family(name, "gauge", help, labels...)
-		return func(value int, values ...string) {
-			f.set.NewGauge(series(name, labels, values), func() float64 { return float64(value) })
+		return func(who string, value float64, values ...string) {
+			f.set.GetOrCreateGauge(series(name, labels, values, who), nil).Add(value)
 		}
 	}
-	known := n.manager.Known()
-	gauge("sessions", "Sessions that this server has open and that were used.")(len(known))
-	type kind struct{ language, state string }
-	kernels := make(map[kind]int)
-	for _, session := range known {
-		for _, k := range session.Kernels {
-			kernels[kind{string(k.Language), k.State}]++
-		}
-	}
+	sessions := gauge("sessions", "Sessions that this server has open and that were used.")
 	kernel := gauge("kernels", "Interpreters of those sessions that keep variables.", "language", "state")
-	for language := range n.manager.Config().Kernels {
-		for _, state := range []string{"idle", "running"} {
-			kernel(kernels[kind{string(language), state}], string(language), state)
+	most := gauge("memory_limit_bytes", "What the containers of those sessions may take together.")
+	for _, tenant := range n.o.Tenants() {
+		who, known, memory := label(tenant.Of), tenant.Manager.Known(), int64(0)
+		for _, session := range known {
+			for _, k := range session.Kernels {
+				kernel(who, 1, string(k.Language), k.State)
+				if k.State == "idle" || k.State == "running" {
+					memory += session.Limits.MemoryBytes
+				}
+			}
+		}
+		sessions(who, float64(len(known)))
+		most(who, float64(memory))
+		for language := range tenant.Manager.Config().Kernels {
+			for _, state := range []string{"idle", "running"} {
+				kernel(who, 0, string(language), state)
+			}
 		}
 	}
 	engine := n.ask(ctx)
 	container := gauge("containers", "Containers that run, of all servers that share the state directory; absent where the engine does not answer.", "language")
 	for language, count := range engine.containers {
-		container(count, string(language))
+		container("", float64(count), string(language))
 	}
-	ready := 0
-	if engine.err == nil {
-		ready = 1
+	state := n.state(engine)
+	ready := gauge("ready", "1 where the server can be sent new sessions, as /readyz says: the engine answers, the images are there, and it neither drains nor has too little of something.")
+	gauge("draining", "1 where the server takes no new sessions.")("", oneIf(state.State == draining))
+	gauge("overloaded", "1 where containers wait long to be started, or little memory or disk is left.")("", oneIf(state.State == overloaded))
+	ready("", oneIf(state.State == isReady))
+	gauge("start_wait_seconds", "How long the container waits that waits longest for its turn to be started.")("", state.StartWait)
+	for _, machine := range []struct {
+		name, help string
+		room       room
+	}{
+		{"machine_memory", "memory of this machine", state.Memory},
+		{"state_disk", "disk that has the state directory", state.Disk},
+	} {
+		gauge(machine.name+"_bytes", "The "+machine.help+"; 0: not known.")("", float64(machine.room.Total))
+		gauge(machine.name+"_available_bytes", "What is left of the "+machine.help+".")("", float64(machine.room.Available))
 	}
-	gauge("ready", "1 where the engine answers and the images are there.")(ready)
 	return m.families
 }
 
-// Ready answers 200 where code can run, and 503 where not. Why, the log tells.
-func (n *Now) Ready() http.Handler {
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// States of a server, as /readyz says them.
+const (
+	isReady    = "ready"
+	notReady   = "not ready"
+	draining   = "draining"
+	overloaded = "overloaded"
+)
+
+// longWait is how long a container waits for its turn to be started where a server has too much to do.
+const longWait = 10 * time.Second
+
+// load is what operators are told of a server.
+type load struct {
+	State   string   `json:"state"`
+	Reasons []string `json:"reasons,omitempty"` // why it is overloaded
+	sandbox.Load
+	StartWait float64 `json:"start_wait_seconds"`
+	Memory    room    `json:"memory"`
+	Disk      room    `json:"state_disk"`
+}
+
+// state returns what a server can be sent, by what its engine said.
+func (n *Now) state(engine engineState) load {
+	l := load{State: isReady}
+	l.Memory, l.Disk = n.machine()
+	for _, tenant := range n.o.Tenants() {
+		own := tenant.Manager.Load()
+		l.Sessions, l.Busy, l.Clients = l.Sessions+own.Sessions, l.Busy+own.Busy, l.Clients+own.Clients
+	}
+	reasons := []string{l.Memory.shortage("memory"), l.Disk.shortage("the disk of the state directory")}
+	if n.o.StartWait != nil {
+		wait := n.o.StartWait()
+		l.StartWait = wait.Seconds()
+		if wait >= longWait {
+			reasons = append(reasons, fmt.Sprintf("a container has waited %v for its turn to be started", wait.Round(time.Second)))
+		}
+	}
+	l.Reasons = slices.DeleteFunc(reasons, func(reason string) bool { return reason == "" })
+	switch {
+	case engine.err != nil:
+		l.State = notReady
+	case n.o.Draining != nil && n.o.Draining():
+		l.State = draining
+	case len(l.Reasons) > 0:
+		l.State = overloaded
+	}
+	return l
+}
+
+// Ready answers 200 where the server can be sent new sessions, and 503 where not, with what it is in a word. Who is the operator
+// and accepts JSON is told what goes on; of an engine that does not answer the log says why.
+func (n *Now) Ready(isOperator func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")
-		if n.ask(r.Context()).err != nil {
-			http.Error(w, "not ready", http.StatusServiceUnavailable)
+		l, status := n.state(n.ask(r.Context())), http.StatusOK
+		if l.State != isReady {
+			status = http.StatusServiceUnavailable
+		}
+		if strings.Contains(r.Header.Get("Accept"), "application/json") && isOperator(r) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status)
+			_ = json.NewEncoder(w).Encode(l)
 			return
 		}
-		_, _ = w.Write([]byte("ready\n"))
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(l.State + "\n"))
 	})
 }
 

@@ -25,9 +25,9 @@ func (rec *Recorder) Requests(next http.Handler) http.Handler {
 		defer func() { // also where the handler gives the connection up by a panic
 			method, route := methodOf(r), routeOf(r)
 			status := strconv.Itoa(answer.status)
-			rec.metrics.requests.add(1, route, method, status)
+			rec.metrics.requests.add("", 1, route, method, status)
 			if answer.status >= http.StatusBadRequest {
-				rec.metrics.refusals.add(1, "http", status)
+				rec.metrics.refusals.add("", 1, "http", status)
 			}
 			span.name(method + " " + route)
 			span.with("http.request.method", method).with("http.route", route).with("http.response.status_code", answer.status)

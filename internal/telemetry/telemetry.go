@@ -2,8 +2,9 @@
 // each run, and whether the server is ready.
 //
 // Start with New, and hand its methods to those who have something to tell: the sandbox has an Observer, the tools a hook
-// around each call, the network log one for each entry, and the HTTP server one around each request. Labels of figures come from
-// fixed sets, so nothing that a client or its code says is in one. Traces and the log have the ids of sessions and runs.
+// around each call, the network log one for each entry, and the HTTP server one around each request. What belongs to a principal
+// is told to the Recorder that For returns. Labels of figures come from fixed sets, but for a bounded number of principals, so
+// nothing that a client or its code says is in one. Traces and the log have the ids of sessions and runs.
 package telemetry
 
 import (
@@ -16,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -25,7 +27,9 @@ type Options struct {
 	Version string
 	// Variables looks up one of OpenTelemetry's, as os.LookupEnv does.
 	Variables func(string) (string, bool)
-	Logger    *slog.Logger
+	// Principals says what the figures call a principal: ByName, ByKey, or Off, with which they are those of all together.
+	Principals string
+	Logger     *slog.Logger
 }
 
 // Recorder counts, traces and logs what it is told. Its methods may be called by any goroutine.
@@ -33,11 +37,22 @@ type Recorder struct {
 	metrics *metrics
 	tracer  *tracer
 	log     *slog.Logger
+	who     string // the label of its principal
 }
 
-// New returns a recorder without a server.
+// New returns a recorder without a server, for the user whose server it is.
 func New(o Options) *Recorder {
-	return &Recorder{metrics: newMetrics(o.Version), tracer: newTracer(o), log: o.Logger}
+	return &Recorder{metrics: newMetrics(o.Version, o.Principals), tracer: newTracer(o), log: o.Logger}
+}
+
+// For returns a recorder for what a principal does.
+func (rec *Recorder) For(p principal.Principal) *Recorder {
+	if p.IsUser() {
+		return rec
+	}
+	own := *rec
+	own.who, own.log = rec.metrics.principals.label(p), rec.log.With("principal", p.Name)
+	return &own
 }
 
 // Flush begins to send the traces so far, and does not wait for that.
@@ -56,12 +71,12 @@ func (rec *Recorder) Call(ctx context.Context, request mcp.CallToolRequest) (in 
 	ctx, span := rec.tracer.start(ctx, "tools/call "+tool, kindServer)
 	span.with("mcp.method.name", "tools/call").with("gen_ai.tool.name", tool)
 	return ctx, func(code string) {
-		rec.metrics.calls.add(1, tool, code)
+		rec.metrics.calls.add(rec.who, 1, tool, code)
 		if code != tools.CodeOK {
 			span.with("error.type", code)
 		}
 		if code != tools.CodeOK && code != tools.CodeCancelled {
-			rec.metrics.refusals.add(1, "tool", code)
+			rec.metrics.refusals.add(rec.who, 1, "tool", code)
 			span.fail()
 		}
 		span.end()
@@ -86,8 +101,8 @@ func (rec *Recorder) RunBegan(caller context.Context, run *sandbox.Run) (over fu
 			status = string(res.Status)
 		}
 		span.with("code_sandbox.status", status).end()
-		rec.metrics.runs.add(1, language, status)
-		rec.metrics.runSeconds.observe(took.Seconds(), language)
+		rec.metrics.runs.add(rec.who, 1, language, status)
+		rec.metrics.runSeconds.observe(rec.who, took.Seconds(), language)
 		log.Info("run ended", "status", status, "seconds", took.Round(time.Millisecond).Seconds())
 	}
 }
@@ -96,14 +111,16 @@ func (rec *Recorder) RunBegan(caller context.Context, run *sandbox.Run) (over fu
 const statusError = "error"
 
 // FileBytes is part of sandbox.Observer.
-func (rec *Recorder) FileBytes(d sandbox.Direction, n int64) { rec.metrics.fileBytes.add(n, string(d)) }
+func (rec *Recorder) FileBytes(d sandbox.Direction, n int64) {
+	rec.metrics.fileBytes.add(rec.who, n, string(d))
+}
 
 // Network is told of each entry of the network log.
 func (rec *Recorder) Network(e netlog.Entry) {
-	rec.metrics.networkRequests.add(1, e.Kind, strconv.FormatBool(e.Allowed))
-	rec.metrics.networkBytes.add(e.SentBytes, e.Kind, "sent")
-	rec.metrics.networkBytes.add(e.ReceivedBytes, e.Kind, "received")
+	rec.metrics.networkRequests.add(rec.who, 1, e.Kind, strconv.FormatBool(e.Allowed))
+	rec.metrics.networkBytes.add(rec.who, e.SentBytes, e.Kind, "sent")
+	rec.metrics.networkBytes.add(rec.who, e.ReceivedBytes, e.Kind, "received")
 	if !e.Allowed {
-		rec.metrics.refusals.add(1, "network", e.Kind)
+		rec.metrics.refusals.add(rec.who, 1, "network", e.Kind)
 	}
 }

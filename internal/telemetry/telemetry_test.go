@@ -2,20 +2,24 @@ package telemetry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -55,7 +59,9 @@ func nowOf(t *testing.T, e *standIn, log *slog.Logger) *Now {
 	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{sandbox.Python: {Image: "python"}, sandbox.JavaScript: {Image: "js"}}
 	m := sandbox.NewManager(config)
 	t.Cleanup(func() { m.Close(context.Background()) })
-	return NewNow(m, log)
+	now := NewNow(NowOptions{Tenants: func() []Tenant { return []Tenant{{Manager: m}} }, Logger: log})
+	now.machine = func() (memory, disk room) { return room{8 << 30, 4 << 30}, room{100 << 30, 2 << 30} }
+	return now
 }
 
 func get(h http.Handler, method, path string) *httptest.ResponseRecorder {
@@ -127,6 +133,8 @@ func TestFiguresMove(t *testing.T) {
 		"network_bytes_total packages sent": 0, "network_bytes_total packages received": 0,
 		"containers python": 2, "containers javascript": 0,
 		"kernels python idle": 0, "kernels python running": 0, "kernels javascript idle": 0, "kernels javascript running": 0,
+		"memory_limit_bytes": 0, "draining": 0, "overloaded": 0, "start_wait_seconds": 0,
+		"machine_memory_bytes": 8 << 30, "machine_memory_available_bytes": 4 << 30, "state_disk_bytes": 100 << 30, "state_disk_available_bytes": 2 << 30,
 	}
 	for series, value := range want {
 		if v, there := got[series]; !there || v != value {
@@ -178,21 +186,56 @@ func TestRequestsAreCountedByWhatIsThere(t *testing.T) {
 
 func TestReady(t *testing.T) {
 	for name, test := range map[string]struct {
-		engine standIn
-		status int
-		log    string
+		engine  standIn
+		change  func(*Now)
+		told    string
+		log     string
+		reasons string
 	}{
-		"ready":     {standIn{}, http.StatusOK, "level=INFO msg=ready"},
-		"no engine": {standIn{down: true}, http.StatusServiceUnavailable, `level=WARN msg="not ready" error="no engine"`},
-		"no image":  {standIn{missing: true}, http.StatusServiceUnavailable, `level=WARN msg="not ready" error="image`},
+		"ready":     {standIn{}, func(*Now) {}, isReady, "level=INFO msg=ready", "null"},
+		"no engine": {standIn{down: true}, func(*Now) {}, notReady, `level=WARN msg="not ready" error="no engine"`, "null"},
+		"no image":  {standIn{missing: true}, func(*Now) {}, notReady, `level=WARN msg="not ready" error="image`, "null"},
+		"draining":  {standIn{}, func(n *Now) { n.o.Draining = func() bool { return true } }, draining, "msg=ready", "null"},
+		"containers wait": {
+			standIn{}, func(n *Now) { n.o.StartWait = func() time.Duration { return longWait } }, overloaded, "msg=ready",
+			`["a container has waited 10s for its turn to be started"]`,
+		},
+		"containers wait a little": {standIn{}, func(n *Now) { n.o.StartWait = func() time.Duration { return longWait - 1 } }, isReady, "msg=ready", "null"},
+		"no memory and no disk": {
+			standIn{}, func(n *Now) {
+				n.machine = func() (memory, disk room) { return room{8 << 30, 100 << 20}, room{100 << 30, 900 << 20} }
+			},
+			overloaded, "msg=ready", `["memory: 100 MB of 8192 MB are left","the disk of the state directory: 900 MB of 102400 MB are left"]`,
+		},
+		"a small machine": {
+			standIn{}, func(n *Now) { n.machine = func() (memory, disk room) { return room{1 << 30, 100 << 20}, room{} } }, isReady, "msg=ready", "null",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			now := nowOf(t, &test.engine, slog.New(slog.NewTextHandler(&log, nil)))
-			for range 3 {
-				answer := get(now.Ready(), "GET", ReadyPath)
-				if told := answer.Body.String(); answer.Code != test.status || !slices.Contains([]string{"ready\n", "not ready\n"}, told) {
-					t.Errorf("%d %q", answer.Code, told)
+			test.change(now)
+			want := http.StatusServiceUnavailable
+			if test.told == isReady {
+				want = http.StatusOK
+			}
+			for _, operator := range []bool{false, true} {
+				for _, accept := range []string{"", "text/html, application/json"} {
+					r, answer := httptest.NewRequest("GET", ReadyPath, nil), httptest.NewRecorder()
+					r.Header.Set("Accept", accept)
+					now.Ready(func(*http.Request) bool { return operator }).ServeHTTP(answer, r)
+					told := test.told + "\n"
+					if operator && accept != "" {
+						told = `{"state":"` + test.told + `",`
+						var reasons struct{ Reasons json.RawMessage }
+						if err := json.Unmarshal(answer.Body.Bytes(), &reasons); err != nil || cmp.Or(string(reasons.Reasons), "null") != test.reasons {
+							t.Errorf("reasons %s, %v", reasons.Reasons, err)
+						}
+						answer.Body.Truncate(min(len(told), answer.Body.Len()))
+					}
+					if answer.Code != want || answer.Body.String() != told {
+						t.Errorf("%d %q", answer.Code, answer.Body)
+					}
 				}
 			}
 			if test.engine.asked != 1 || strings.Count(log.String(), test.log) != 1 {
@@ -202,6 +245,72 @@ func TestReady(t *testing.T) {
 	}
 	if answer := get(Healthy(), "GET", HealthPath); answer.Code != http.StatusOK || answer.Body.String() != "ok\n" {
 		t.Errorf("%d %q", answer.Code, answer.Body)
+	}
+}
+
+func TestFiguresOfPrincipals(t *testing.T) {
+	odd := principal.Principal{Name: `a "b", \ ü@example.com`}
+	for by, label := range map[string]string{ByName: " " + odd.Name, ByKey: " " + odd.Key(), Off: ""} {
+		t.Run(by, func(t *testing.T) {
+			o := quiet()
+			o.Principals = by
+			w := New(o)
+			record := func(w *Recorder) {
+				_, ended := w.Call(t.Context(), callOf("read_artifact"))
+				ended(string(fault.NotFound))
+				w.RunBegan(t.Context(), &sandbox.Run{Language: sandbox.Python})(&sandbox.Result{Status: sandbox.Completed}, nil)
+				w.FileBytes(sandbox.In, 10)
+				w.Network(netlog.Entry{Kind: "proxy", Allowed: true, SentBytes: 3})
+			}
+			record(w)
+			record(w.For(principal.Principal{}))
+			record(w.For(odd))
+			now := nowOf(t, &standIn{}, slog.New(slog.DiscardHandler))
+			own := now.o.Tenants()[0]
+			now.o.Tenants = func() []Tenant { return []Tenant{own, {odd, own.Manager}} }
+			got := figures(t, get(w.Metrics(now), "GET", MetricsPath).Body.String())
+			for _, series := range []string{
+				"tool_calls_total read_artifact not_found", "refusals_total tool not_found", "runs_total python completed", "run_duration_seconds python",
+				"file_bytes_total in", "network_requests_total proxy true", "network_bytes_total proxy sent",
+			} {
+				each := 1.0
+				switch series {
+				case "file_bytes_total in":
+					each = 10
+				case "network_bytes_total proxy sent":
+					each = 3
+				}
+				if label == "" && got[series] != 3*each || label != "" && (got[series] != 2*each || got[series+label] != each) {
+					t.Errorf("%s is %v and %v", series, got[series], got[series+label])
+				}
+			}
+			for _, series := range []string{"sessions", "memory_limit_bytes", "kernels python idle"} {
+				if _, there := got[series+label]; !there {
+					t.Errorf("there is no %s in %v", series+label, got)
+				}
+			}
+		})
+	}
+}
+
+func TestSoManyPrincipalsHaveFiguresOfTheirOwn(t *testing.T) {
+	o := quiet()
+	o.Principals = ByName
+	w := New(o)
+	for range 2 {
+		for i := range mostPrincipals + 20 {
+			w.For(principal.Principal{Name: fmt.Sprint("person ", i)}).FileBytes(sandbox.In, 1)
+		}
+	}
+	got := figures(t, get(w.Metrics(nowOf(t, &standIn{}, slog.New(slog.DiscardHandler))), "GET", MetricsPath).Body.String())
+	count := 0
+	for series := range got {
+		if strings.HasPrefix(series, "file_bytes_total") {
+			count++
+		}
+	}
+	if count != mostPrincipals+1 || got["file_bytes_total in other"] != 40 || got["file_bytes_total in person 99"] != 2 {
+		t.Errorf("%d series: %v", count, got)
 	}
 }
 

@@ -1,0 +1,16 @@
+package telemetry
+
+import "golang.org/x/sys/windows"
+
+// disk returns what the disk of a folder has for this user.
+func disk(folder string) room {
+	name, err := windows.UTF16PtrFromString(folder)
+	if err != nil {
+		return room{}
+	}
+	var available, total, free uint64
+	if windows.GetDiskFreeSpaceEx(name, &available, &total, &free) != nil {
+		return room{}
+	}
+	return room{Total: int64(total), Available: int64(available)} //nolint:gosec // no disk is larger
+}
