@@ -79,8 +79,19 @@ func (c Chain) Authenticate(r *http.Request) (Principal, error) {
 	return Principal{}, ErrNone
 }
 
-// Bearer returns the token in the header Authorization; empty: there is none.
+// Still reports whether an Authenticator would let a request in again, as the principal that it was let in as: what goes on for long, such
+// as a stream, asks now and then, and ends where its token was taken back or is over.
+func Still(a Authenticator, r *http.Request, p Principal) bool {
+	again, err := a.Authenticate(r)
+	return err == nil && again.Name == p.Name
+}
+
+// Bearer returns the token in the header Authorization; empty: there is none, or there are two headers, of which each reader could take
+// another.
 func Bearer(r *http.Request) string {
+	if len(r.Header.Values("Authorization")) > 1 {
+		return ""
+	}
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ""

@@ -232,6 +232,11 @@ func WriteFile(path string, content []byte) error {
 	return writeFile(path, content, func(*os.File) error { return nil })
 }
 
+// WriteFileDurably is WriteFile whose file is also whole, and the new one, after the machine has lost its power.
+func WriteFileDurably(path string, content []byte) error {
+	return writeFile(path, content, (*os.File).Sync)
+}
+
 // writeFile is WriteFile that calls finish before the file has its name.
 func writeFile(path string, content []byte, finish func(*os.File) error) error {
 	file, err := os.OpenFile(path+NewSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|filelock.NoFollow, 0o600)

@@ -1,0 +1,341 @@
+package tokens
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+)
+
+func open(t testing.TB) *Store {
+	t.Helper()
+	return again(t, filepath.Join(t.TempDir(), "state", FileName))
+}
+
+// again opens the store of a file as another process would.
+func again(t testing.TB, path string) *Store {
+	t.Helper()
+	s := Open(path, slog.New(slog.DiscardHandler))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func request(authorization ...string) *http.Request {
+	return &http.Request{Header: http.Header{"Authorization": authorization}}
+}
+
+func add(t testing.TB, s *Store, name string, lifetime time.Duration, groups ...string) (Token, string) {
+	t.Helper()
+	token, text, err := s.Add(name, groups, lifetime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, text
+}
+
+func TestATokenIsItsPrincipal(t *testing.T) {
+	s := open(t)
+	_, alice := add(t, s, "alice", 0, "staff", "admins")
+	_, other := add(t, s, "alice", 0)
+	_, bob := add(t, s, "bob@example.com", time.Hour)
+	for text, want := range map[string]string{alice: "alice", other: "alice", bob: "bob@example.com"} {
+		if !strings.HasPrefix(text, Prefix) || len(text) < len(Prefix)+26 {
+			t.Errorf("the token is %q", text)
+		}
+		for _, store := range []*Store{s, again(t, s.path)} {
+			p, err := store.Authenticate(request("Bearer " + text))
+			if err != nil || p.Name != want || p.Source != "token" {
+				t.Errorf("%s: %+v, %v", want, p, err)
+			}
+		}
+	}
+	if p, _ := s.Authenticate(request("bearer  " + alice)); !slices.Equal(p.Groups, []string{"staff", "admins"}) {
+		t.Errorf("groups: %q", p.Groups)
+	}
+}
+
+func TestWhatIsNoTokenOfOurs(t *testing.T) {
+	s := open(t)
+	_, text := add(t, s, "alice", 0)
+	for name, test := range map[string]struct {
+		header []string
+		want   error
+	}{
+		"none":                 {nil, principal.ErrNone},
+		"another kind":         {[]string{"Bearer 0123456789abcdef"}, principal.ErrNone},
+		"another scheme":       {[]string{"Basic " + text}, principal.ErrNone},
+		"two headers":          {[]string{"Bearer " + text, "Bearer " + text}, principal.ErrNone},
+		"the prefix alone":     {[]string{"Bearer " + Prefix}, ErrUnknown},
+		"one that was guessed": {[]string{"Bearer " + Prefix + "aaaaaaaaaaaaaaaaaaaaaaaaaa"}, ErrUnknown},
+		"in capitals":          {[]string{"Bearer " + Prefix + strings.ToUpper(text[len(Prefix):])}, ErrUnknown},
+		"its hash":             {[]string{"Bearer " + Prefix + hashOf(text)}, ErrUnknown},
+		"one and more":         {[]string{"Bearer " + text + " x"}, ErrUnknown},
+		"a huge one":           {[]string{"Bearer " + Prefix + strings.Repeat("a", 1<<20)}, ErrUnknown},
+	} {
+		if p, err := s.Authenticate(request(test.header...)); !errors.Is(err, test.want) || p.Name != "" {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+	}
+}
+
+func TestTheFileHasNoToken(t *testing.T) {
+	s := open(t)
+	_, text := add(t, s, "alice", 0)
+	content, err := os.ReadFile(s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(content), text) || strings.Contains(string(content), text[len(Prefix):]) || !strings.Contains(string(content), hashOf(text)) {
+		t.Errorf("the file has %s", content)
+	}
+	if info, err := os.Stat(s.path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+}
+
+func TestARevokedTokenIsRefusedAtOnce(t *testing.T) {
+	server := open(t)
+	command := again(t, server.path)
+	keep, kept := add(t, command, "alice", 0)
+	gone, text := add(t, command, "alice", 0)
+	let, err := server.Authenticate(request("Bearer " + text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoked, err := command.Revoke(gone.ID)
+	if err != nil || len(revoked) != 1 || revoked[0].ID != gone.ID {
+		t.Fatalf("%+v, %v", revoked, err)
+	}
+	if _, err := server.Authenticate(request("Bearer " + text)); !errors.Is(err, ErrUnknown) {
+		t.Errorf("got %v", err)
+	}
+	if principal.Still(server, request("Bearer "+text), let) {
+		t.Error("what it was let in for goes on")
+	}
+	if !principal.Still(server, request("Bearer "+kept), let) {
+		t.Error("the other token of the name is gone as well")
+	}
+	if revoked, err := command.Revoke("alice"); err != nil || len(revoked) != 1 || revoked[0].ID != keep.ID {
+		t.Errorf("%+v, %v", revoked, err)
+	}
+	if _, err := server.Authenticate(request("Bearer " + kept)); !errors.Is(err, ErrUnknown) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := command.Revoke("alice"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestATokenEndsInTime(t *testing.T) {
+	s := open(t)
+	_, text := add(t, s, "alice", time.Hour)
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	if _, err := s.Authenticate(request("Bearer " + text)); err != nil {
+		t.Error(err)
+	}
+	now = now.Add(time.Hour)
+	if _, err := s.Authenticate(request("Bearer " + text)); !errors.Is(err, ErrExpired) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhenATokenWasUsedIsWrittenOnceAnHour(t *testing.T) {
+	s := open(t)
+	_, text := add(t, s, "alice", 0)
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	use := func() time.Time {
+		for range 5 {
+			if _, err := s.Authenticate(request("Bearer " + text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.Close()
+		tokens, err := s.List()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tokens[0].LastUsed
+	}
+	first := use()
+	if first.IsZero() || now.Sub(first) > time.Hour {
+		t.Fatalf("used at %v", first)
+	}
+	now = now.Add(usedEvery / 2)
+	if again := use(); !again.Equal(first) {
+		t.Errorf("written again at %v", again)
+	}
+	now = now.Add(usedEvery)
+	if again := use(); !again.After(first) {
+		t.Errorf("still used at %v", again)
+	}
+}
+
+func TestAddsAndRevokesAtOnceLoseNothing(t *testing.T) {
+	path := open(t).path
+	const workers, each = 4, 6
+	var wait sync.WaitGroup
+	texts := make(chan string, workers*each)
+	for range workers {
+		s := again(t, path)
+		wait.Go(func() {
+			for range each {
+				_, kept, err := s.Add("kept", nil, 0)
+				gone, _, err2 := s.Add("gone", nil, 0)
+				_, err3 := s.Revoke(gone.ID)
+				if err := errors.Join(err, err2, err3); err != nil {
+					t.Error(err)
+					return
+				}
+				texts <- kept
+				if _, err := s.Authenticate(request("Bearer " + kept)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wait.Wait()
+	close(texts)
+	s := again(t, path)
+	tokens, err := s.List()
+	if err != nil || len(tokens) != workers*each {
+		t.Fatalf("%d tokens, %v", len(tokens), err)
+	}
+	for text := range texts {
+		if p, err := s.Authenticate(request("Bearer " + text)); err != nil || p.Name != "kept" {
+			t.Errorf("%+v, %v", p, err)
+		}
+	}
+}
+
+func TestAFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes and links of Unix")
+	}
+	elsewhere := filepath.Join(t.TempDir(), FileName)
+	for name, spoil := range map[string]func(path string) error{
+		"a link":            func(path string) error { return errors.Join(os.Rename(path, elsewhere), os.Symlink(elsewhere, path)) },
+		"a folder":          func(path string) error { return errors.Join(os.Remove(path), os.Mkdir(path, 0o700)) },
+		"readable by all":   func(path string) error { return os.Chmod(path, 0o644) },
+		"writable by some":  func(path string) error { return os.Chmod(path, 0o620) },
+		"half":              func(path string) error { return os.Truncate(path, 20) },
+		"empty":             func(path string) error { return os.Truncate(path, 0) },
+		"huge":              func(path string) error { return os.Truncate(path, maxFileBytes+1) },
+		"a token of nobody": func(path string) error { return replace(path, `"alice"`, `""`) },
+		"no hash":           func(path string) error { return replace(path, `"hash": "`, `"hash": "0`) },
+		"null":              func(path string) error { return os.WriteFile(path, []byte(`{"tokens":[null]}`), 0o600) },
+	} {
+		s := open(t)
+		_, text := add(t, s, "alice", 0)
+		if _, err := s.Authenticate(request("Bearer " + text)); err != nil {
+			t.Fatal(name, err)
+		}
+		s.Close() // what is noted would come between
+		if err := spoil(s.path); err != nil {
+			t.Fatal(name, err)
+		}
+		if p, err := s.Authenticate(request("Bearer " + text)); err == nil || errors.Is(err, principal.ErrNone) {
+			t.Errorf("%s: %+v, %v", name, p, err)
+		}
+		if _, err := s.List(); err == nil {
+			t.Errorf("%s: it is listed", name)
+		}
+		if _, _, err := s.Add("mallory", nil, 0); err == nil {
+			t.Errorf("%s: it is added to", name)
+		}
+	}
+}
+
+func replace(path, old, with string) error {
+	text, err := os.ReadFile(path)
+	return errors.Join(err, os.WriteFile(path, []byte(strings.Replace(string(text), old, with, 1)), 0o600))
+}
+
+func TestAFolderOfOthersIsNotUsed(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("modes of Unix")
+	}
+	dir := filepath.Join(t.TempDir(), "state")
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := again(t, filepath.Join(dir, FileName)).Add("alice", nil, 0); err == nil {
+		t.Error("a folder that everybody can write to is used")
+	}
+}
+
+func TestNoFileIsNoToken(t *testing.T) {
+	s := open(t)
+	if tokens, err := s.List(); err != nil || len(tokens) != 0 {
+		t.Errorf("%v, %v", tokens, err)
+	}
+	if _, err := s.Authenticate(request("Bearer " + Prefix + "x")); !errors.Is(err, ErrUnknown) {
+		t.Errorf("got %v", err)
+	}
+	_, text := add(t, s, "alice", 0)
+	if _, err := s.Authenticate(request("Bearer " + text)); err != nil {
+		t.Error(err)
+	}
+	s.Close()
+	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if _, err := s.Authenticate(request("Bearer " + text)); !errors.Is(err, ErrUnknown) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestWhatCannotBeAdded(t *testing.T) {
+	s := open(t)
+	for name, test := range map[string]struct {
+		name     string
+		groups   []string
+		lifetime time.Duration
+	}{
+		"no name":         {"", nil, 0},
+		"a bad name":      {"a\nb", nil, 0},
+		"an empty group":  {"alice", []string{""}, 0},
+		"a bad group":     {"alice", []string{"x\x00"}, 0},
+		"too many groups": {"alice", slices.Repeat([]string{"g"}, maxGroups+1), 0},
+		"a time before":   {"alice", nil, -time.Second},
+	} {
+		if _, text, err := s.Add(test.name, test.groups, test.lifetime); err == nil || text != "" {
+			t.Errorf("%s: %q, %v", name, text, err)
+		}
+	}
+	if _, err := os.Stat(s.path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("there is a file: %v", err)
+	}
+}
+
+func BenchmarkAuthenticate(b *testing.B) {
+	s := open(b)
+	_, text := add(b, s, "alice", 0)
+	for range 200 {
+		add(b, s, "others", 0)
+	}
+	r := request("Bearer " + text)
+	if _, err := s.Authenticate(r); err != nil {
+		b.Fatal(err)
+	}
+	s.Close()
+	for !s.settled { // as the file of a server is
+		_, _ = s.Authenticate(r)
+	}
+	for b.Loop() {
+		if _, err := s.Authenticate(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
