@@ -37,6 +37,7 @@ func (s *Settings) Examine(ctx context.Context, engine *podman.Engine, log *slog
 	report.Checks = append(report.Checks, skills...)
 	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
 	report.Checks = append(report.Checks, s.toolServerChecks(ctx, log)...)
+	report.Checks = append(report.Checks, s.principalChecks(ctx)...)
 	report.Checks = append(report.Checks, traceChecks(s.env.lookup)...)
 	return report
 }

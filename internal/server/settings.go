@@ -76,7 +76,8 @@ type Settings struct {
 	Preload        []string
 	PassThroughEnv []string
 
-	HTTP HTTPSettings
+	HTTP       HTTPSettings
+	Principals PrincipalSettings
 
 	LogFile    string
 	LogMaxSize int64
@@ -172,7 +173,8 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	aliased{s}.translateWords()
 	aliased{s}.takeEngine()
 	s.HTTP.tokenVariable, _ = s.env.lookup(tokenVariable)
-	problems = append(problems, aliased{s}.takeImage(), s.check(), s.HTTP.check())
+	s.Principals.headerSecret, _ = s.env.lookup(headerSecretVariable)
+	problems = append(problems, aliased{s}.takeImage(), s.check(), s.HTTP.check(), s.Principals.check(s.HTTP.NoAuth))
 	if s.Policy != "" && s.HTTP.Address == "" {
 		problems = append(problems, fmt.Errorf("--policy %s has no effect without --http: over stdin and stdout there is one user", s.Policy))
 	}

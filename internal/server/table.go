@@ -14,6 +14,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/oidc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/proxyheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -155,6 +157,14 @@ func (s *Settings) table() []settingGroup {
 		{"allow-origin", "ORIGINS", &s.HTTP.AllowOrigins, 0, 0, "origins of web pages that may use --http, such as https://example.com"},
 		{"allow-host-name", "NAMES", &s.HTTP.AllowHosts, 0, 0, "host names by which clients reach --http, beside addresses, localhost and the names in the certificate"},
 		{"header-credentials", "", &s.HTTP.HeaderCredentials, 0, 0, "let clients of --http name a database and an object store, with their credentials, in their requests' headers; the server connects wherever they say"},
+	}}, {"Principals", []setting{
+		{"oidc-issuer", "URL", &s.Principals.Issuer, 0, 0, "issuer of OpenID Connect whose tokens let people in over --http, as https://login.example.com/realms/staff"},
+		{"oidc-audience", "NAMES", &s.Principals.Audiences, 0, 0, "what its tokens for this server name as their audience; one of these has to be there"},
+		{"oidc-claim", "CLAIM", set(&s.Principals.Claim, oidc.DefaultClaim), 0, 0, "claim that names the principal; email counts only where it was verified"},
+		{"oidc-groups-claim", "CLAIM", set(&s.Principals.GroupsClaim, oidc.DefaultGroupsClaim), 0, 0, "claim that has its groups, such as realm_access.roles"},
+		{"trusted-header", "NAMES", &s.Principals.Headers, 0, 0, "headers in which a proxy says who is asking, such as X-Forwarded-User; the first that is there counts, and only from --trusted-proxy or with the secret of " + headerSecretVariable},
+		{"trusted-groups-header", "NAME", set(&s.Principals.GroupsHeader, proxyheader.DefaultGroupsHeader), 0, 0, "header in which it says their groups, with commas"},
+		{"trusted-proxy", "ADDRESSES", &s.Principals.Proxies, 0, 0, "addresses and networks of proxies that set these headers, such as 10.0.0.7; " + proxyheader.Sockets + " is whoever reaches the socket"},
 		{"policy", "FILE", &s.Policy, 0, 0, "YAML file of what principals may do: settings by their names, below default, groups and principals; SIGHUP has it read again"},
 		{"metrics-principals", "BY", set(&s.MetricsPrincipals, telemetry.ByKey), 0, 0, "what figures call a principal: its name, its key, or off for nothing"},
 	}}, {"Log", []setting{

@@ -139,26 +139,12 @@ func (v *Verifier) Authenticate(r *http.Request) (principal.Principal, error) {
 
 // Verify returns whose a token is. It may wait for the issuer.
 func (v *Verifier) Verify(ctx context.Context, token string) (principal.Principal, error) {
-	if len(token) > maxTokenBytes {
-		return principal.Principal{}, fmt.Errorf("the token has %d bytes, and may have %d", len(token), maxTokenBytes)
-	}
-	if len(v.opts.Audiences) == 0 {
-		return principal.Principal{}, errors.New("no audience is named, so any token of the issuer's would do")
-	}
 	sum := sha256.Sum256([]byte(token))
 	if p, ok := v.recall(sum); ok {
 		return p, nil
 	}
-	var generation int
-	claims := jwt.MapClaims{}
-	if _, err := v.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (public any, err error) {
-		id, err := checkHeader(t.Header)
-		if err != nil {
-			return nil, err
-		}
-		public, generation, err = v.keys.find(ctx, id, t.Method.Alg())
-		return public, err
-	}); err != nil {
+	claims, generation, err := v.check(ctx, token)
+	if err != nil {
 		return principal.Principal{}, err
 	}
 	p, err := v.principal(claims)
@@ -169,6 +155,38 @@ func (v *Verifier) Verify(ctx context.Context, token string) (principal.Principa
 		v.remember(sum, verified{p, expires.Time, generation})
 	}
 	return p, nil
+}
+
+// VerifyID is Verify for the token of a sign-in, whose nonce it returns too: one that somebody else has begun has another.
+func (v *Verifier) VerifyID(ctx context.Context, token string) (p principal.Principal, nonce string, err error) {
+	claims, _, err := v.check(ctx, token)
+	if err != nil {
+		return principal.Principal{}, "", err
+	}
+	nonce, _ = claims["nonce"].(string)
+	p, err = v.principal(claims)
+	return p, nonce, err
+}
+
+// check returns the claims of a token that is good, and the generation of the keys.
+func (v *Verifier) check(ctx context.Context, token string) (jwt.MapClaims, int, error) {
+	if len(token) > maxTokenBytes {
+		return nil, 0, fmt.Errorf("the token has %d bytes, and may have %d", len(token), maxTokenBytes)
+	}
+	if len(v.opts.Audiences) == 0 {
+		return nil, 0, errors.New("no audience is named, so any token of the issuer's would do")
+	}
+	var generation int
+	claims := jwt.MapClaims{}
+	_, err := v.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (public any, err error) {
+		id, err := checkHeader(t.Header)
+		if err != nil {
+			return nil, err
+		}
+		public, generation, err = v.keys.find(ctx, id, t.Method.Alg())
+		return public, err
+	})
+	return claims, generation, err
 }
 
 // checkHeader returns the id of the key that a token names. What it says of keys besides is nobody's word but its own.

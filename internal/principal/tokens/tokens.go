@@ -107,11 +107,20 @@ func Open(path string, log *slog.Logger) *Store {
 
 // Authenticate implements principal.Authenticator for the tokens of the store.
 func (s *Store) Authenticate(r *http.Request) (principal.Principal, error) {
-	given := principal.Bearer(r)
-	if !strings.HasPrefix(given, Prefix) {
+	return s.SignIn(principal.Bearer(r))
+}
+
+// SignIn returns the principal of a token's text. principal.ErrNone: it has not the form of one.
+func (s *Store) SignIn(text string) (principal.Principal, error) {
+	if !strings.HasPrefix(text, Prefix) {
 		return principal.Principal{}, principal.ErrNone
 	}
-	token, err := s.find(hashOf(given))
+	return s.Known(hashOf(text))
+}
+
+// Known returns the principal of the token that has a SHA-256 sum, in hexadecimal: whether one that was shown before is still good.
+func (s *Store) Known(hash string) (principal.Principal, error) {
+	token, err := s.find(hash)
 	if err != nil {
 		return principal.Principal{}, err
 	}
