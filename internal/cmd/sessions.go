@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -41,7 +42,7 @@ server's.`,
 func takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usage(fmt.Errorf("%s: %d arguments are given; usage: code-sandbox-mcp %s", cmd.Name(), len(args), "sessions "+cmd.Use))
+			return usage(fmt.Errorf("%s: %d arguments are given; usage: %s%s", cmd.Name(), len(args), cmd.CommandPath(), strings.TrimPrefix(cmd.Use, cmd.Name())))
 		}
 		return nil
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -130,7 +129,7 @@ func tokenChecks(own *tokens.Store) []doctor.Check {
 		}
 	}
 	switch {
-	case err != nil && !errors.Is(err, fs.ErrNotExist):
+	case err != nil:
 		check.Status, check.Found, check.Why = doctor.Warn, err.Error(), "nobody is let in by a token of their own"
 		check.Fix = "do what it says"
 	case len(all) == 0:

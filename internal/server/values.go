@@ -82,6 +82,9 @@ func (b byteSize[T]) measure() (float64, func(float64) string) {
 // seconds is a duration, written as 90s, 1h30m, 7d or a plain number of seconds.
 type seconds time.Duration
 
+// Duration returns the value of a flag that takes a duration, as settings do.
+func Duration(to *time.Duration) pflag.Value { return duration(to) }
+
 func duration(to *time.Duration, byDefault ...time.Duration) pflag.Value {
 	for _, d := range byDefault {
 		*to = d

@@ -1,0 +1,193 @@
+// The command tokens: tokens by which principals show a server over HTTP who they are.
+
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/docker/go-units"
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/tokens"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+)
+
+func tokensCommand(settings *server.Settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "tokens", Short: "Give out, list and revoke tokens of people and programs",
+		Long: `tokens looks after the tokens by which people and programs show a server over
+HTTP (--http) who they are. Each has sessions, files and histories of its own.
+
+A running server goes by what changes at its next request. --state-dir must be
+the server's.`,
+		Args: noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			return usage(errors.New("say what to do: tokens add, list or revoke"))
+		},
+	}
+	cmd.AddCommand(addTokenCommand(settings), listTokensCommand(settings), revokeTokenCommand(settings))
+	return cmd
+}
+
+func tokenStore(settings *server.Settings) *tokens.Store {
+	return settings.TokenStore(slog.New(slog.DiscardHandler)) // commands let nobody in, which is what it logs of
+}
+
+// tokenFields is a token in JSON.
+type tokenFields struct {
+	ID       string     `json:"id"`
+	Name     string     `json:"name"`
+	Groups   []string   `json:"groups"`
+	Created  time.Time  `json:"created"`
+	Expires  *time.Time `json:"expires"`   // null: never
+	LastUsed *time.Time `json:"last_used"` // null: never; right to an hour
+}
+
+func tokenFieldsOf(t tokens.Token) tokenFields {
+	at := func(when time.Time) *time.Time {
+		if when.IsZero() {
+			return nil
+		}
+		return &when
+	}
+	return tokenFields{t.ID, t.Name, append([]string{}, t.Groups...), t.Created, at(t.Expires), at(t.LastUsed)}
+}
+
+func addTokenCommand(settings *server.Settings) *cobra.Command {
+	var groups []string
+	var lifetime time.Duration
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "add NAME", Short: "Make a token for a person or a program, and print it once", Args: takes(1, 1),
+		Long: `add makes a token and prints it, with the header in which a client sends it. It
+is kept nowhere: tokens.json in the --state-dir has its SHA-256 sum. NAME is the
+principal, and may have several tokens, one for each machine, say.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, name := range append([]string{args[0]}, groups...) {
+				if err := principal.CheckName(name); err != nil {
+					return usage(err)
+				}
+			}
+			if lifetime <= 0 && cmd.Flags().Changed("expires") {
+				return usage(fmt.Errorf("--expires %s is over already", lifetime))
+			}
+			token, text, err := tokenStore(settings).Add(args[0], groups, lifetime)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return writeJSON(cmd.OutOrStdout(), struct {
+					tokenFields
+					Token  string `json:"token"`
+					Header string `json:"header"`
+				}{tokenFieldsOf(token), text, headerOf(text)})
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), `Token %s of %s, %s. It is shown this once:
+
+%s
+
+A client sends it as a header:
+
+%s
+`, token.ID, token.Name, endOf(token), text, headerOf(text))
+			return err
+		},
+	}
+	cmd.Flags().StringSliceVar(&groups, "group", nil, "groups of the principal, for which a policy may have rules")
+	cmd.Flags().Var(server.Duration(&lifetime), "expires", "how long the token is good for, such as 90d (default: until it is revoked)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the token as JSON")
+	return cmd
+}
+
+func headerOf(text string) string { return "Authorization: Bearer " + text }
+
+func endOf(t tokens.Token) string {
+	switch {
+	case t.Expires.IsZero():
+		return "good until it is revoked"
+	case t.IsOver(time.Now()):
+		return "over since " + t.Expires.Local().Format(time.DateOnly)
+	}
+	return "good until " + t.Expires.Local().Format(time.DateOnly)
+}
+
+func listTokensCommand(settings *server.Settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the tokens, which themselves are known to nobody", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := tokenStore(settings).List()
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				fields := []tokenFields{}
+				for _, t := range all {
+					fields = append(fields, tokenFieldsOf(t))
+				}
+				return writeJSON(cmd.OutOrStdout(), struct {
+					Tokens []tokenFields `json:"tokens"`
+				}{fields})
+			}
+			return tabulateTokens(cmd.OutOrStdout(), all)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tokens as JSON")
+	return cmd
+}
+
+func tabulateTokens(w io.Writer, all []tokens.Token) error {
+	if len(all) == 0 {
+		_, err := fmt.Fprintln(w, "no tokens")
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "ID\tNAME\tGROUPS\tAGE\tLAST USED\tEXPIRES")
+	for _, t := range all {
+		groups, used, expires := "-", "never", "never"
+		if len(t.Groups) > 0 {
+			groups = strings.Join(t.Groups, ", ")
+		}
+		if !t.LastUsed.IsZero() {
+			used = units.HumanDuration(since(t.LastUsed)) + " ago"
+		}
+		if !t.Expires.IsZero() {
+			expires = t.Expires.Local().Format(time.DateOnly)
+		}
+		if t.IsOver(time.Now()) {
+			expires += ", over"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.ID, t.Name, groups, units.HumanDuration(since(t.Created)), used, expires)
+	}
+	return table.Flush()
+}
+
+func revokeTokenCommand(settings *server.Settings) *cobra.Command {
+	return &cobra.Command{
+		Use: "revoke ID|NAME", Short: "Take back a token by its id, or all of a name", Args: takes(1, 1),
+		Long: `revoke takes back one token by its id, or all that a name has. A running server
+refuses them from its next request on, and ends the streams that they opened.
+Sessions and their files stay.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			revoked, err := tokenStore(settings).Revoke(args[0])
+			if errors.Is(err, tokens.ErrNotFound) {
+				err = fault.New(fault.NotFound, "`code-sandbox-mcp tokens list` tells which there are.", "There is no token with the id or the name %q.", args[0])
+			}
+			if err != nil {
+				return report(err)
+			}
+			for _, t := range revoked {
+				fmt.Fprintf(cmd.OutOrStdout(), "revoked %s of %s\n", t.ID, t.Name)
+			}
+			return nil
+		},
+	}
+}
