@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 )
 
 // Pool is what the managers of one server share: what is known of images, turns to start containers, the containers that are
@@ -16,7 +18,7 @@ import (
 type Pool struct {
 	config  Config
 	images  imageCache
-	starts  chan struct{} // a token for each container that comes up
+	starts  *fair.Places // of containers that come up, shared by tenants
 	spares  *spares
 	sweeper *sweeper
 
@@ -33,7 +35,7 @@ type Pool struct {
 func NewPool(config Config) *Pool {
 	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Pool{config: config, starts: make(chan struct{}, mostStarts), ctx: ctx, stop: stop, managers: make(map[string]*Manager)}
+	p := &Pool{config: config, starts: fair.NewOpen(mostStarts), ctx: ctx, stop: stop, managers: make(map[string]*Manager)}
 	p.config.Pool = p
 	p.spares = &spares{config: &p.config, ctx: ctx, working: &p.working}
 	p.sweeper = &sweeper{p: p}

@@ -105,7 +105,7 @@ func (p *spares) onQuiet() {
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
-	case len(p.config.Pool.starts) > 0:
+	case p.config.Pool.starts.Taken() > 0:
 		p.quiet.Reset(quietTime)
 	default:
 		p.working.Go(p.fill)
@@ -241,11 +241,14 @@ func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key 
 	if key, err = sp.spareKey(setting, image); err != nil {
 		return nil, "", err
 	}
+	leave, err := sp.config.Pool.starts.Take(sp.ctx, sparePrefix)
+	if err != nil {
+		return nil, "", err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), sp.config.StartTimeout)
 	defer cancel()
-	sp.config.Pool.starts <- struct{}{}
 	proc, err := sp.config.Engine.Start(ctx, sp.spec(language, setting, image))
-	<-sp.config.Pool.starts
+	leave()
 	if err != nil {
 		return nil, "", err
 	}

@@ -4,26 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // mostStarts is how many containers of a server come up at once: an engine that starts many is slow with each. The others wait,
-// which their start-timeout does not count.
+// which their start-timeout does not count. A place that becomes free is that tenant's which has the fewest.
 const mostStarts = 8
 
 // awaitStart waits for one of these places. leave releases it.
 func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
-	select {
-	case l.config.Pool.starts <- struct{}{}:
-		return sync.OnceFunc(func() { <-l.config.Pool.starts }), nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-l.engine.ctx.Done():
-		return nil, context.Cause(l.engine.ctx)
-	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(l.engine.ctx, func() { cancel(context.Cause(l.engine.ctx)) })()
+	return l.config.Pool.starts.Take(ctx, l.config.Tenant)
 }
 
 // start takes a container that was kept ready, or makes one and sends it its settings. It does not wait until the

@@ -5,13 +5,17 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -309,6 +313,32 @@ func TestNamesOfTheServersOwnSessions(t *testing.T) {
 					t.Errorf("%s has %q", spec.Name, spec.Labels)
 				}
 			}
+		}
+	})
+}
+
+// However many sessions one begins, another's first comes up with the next place that is free.
+func TestStartsAreSharedByTenants(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := newEngine(t)
+		var begun atomic.Int64
+		e.play(func(p peer) {
+			time.Sleep(20*time.Second + time.Duration(begun.Add(1))*time.Second) // one after the other
+			completing(p)
+		})
+		config := folderConfig(t, e)
+		config.Spares, config.MaxSessions = 0, 50
+		_, managers := houseOf(t, config, tenantA, tenantB)
+		for i := range config.MaxSessions {
+			if _, err := managers[tenantA].Run(RunOptions{Code: "1", Language: Python, SessionID: fmt.Sprint("s", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		mustRun(t, managers[tenantB], RunOptions{Code: "1", SessionID: "mine"})
+		at := slices.IndexFunc(e.specs(), func(spec engine.Spec) bool { return spec.Labels[LabelTenant] == tenantB })
+		if at != mostStarts {
+			t.Errorf("%d came up before", at)
 		}
 	})
 }

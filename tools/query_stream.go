@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"

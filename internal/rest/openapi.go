@@ -125,7 +125,7 @@ func (d *documenter) operation(r *route) object {
 	properties, _ := input["properties"].(object)
 	var parameters []object
 	parameter := func(in, name string, schema any) {
-		parameters = append(parameters, object{"name": name, "in": in, "required": in == "path", "schema": schema})
+		parameters = append(parameters, object{"name": name, "in": in, "required": in == "path" || name == r.needs, "schema": schema})
 	}
 	for _, name := range r.names() {
 		parameter("path", name, object{"type": "string"})

@@ -1,5 +1,5 @@
-// Package rest serves the tools as a REST interface below /v1, and the five endpoints of another system for code that was
-// written for it.
+// Package rest serves the tools as a REST interface below /v1, and the endpoints of other systems for programs that were
+// written for those.
 //
 // Start with New. A table of routes (routes.go) says which tool answers what; its arguments are those of the path, the
 // query and the body, its answer is the fields that programs get of the tool, and an error is {code, message, hint} with the
@@ -64,6 +64,8 @@ type Server struct {
 	secrets   *secrets.Masker
 	network   *netlog.Log // nil: nothing is known of it
 	sessions  sessionList
+	terminals terminals
+	version   string
 	ending    context.Context
 	every     time.Duration
 }
@@ -78,6 +80,7 @@ func New(o Options) *Server {
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
 		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait,
+		terminals: terminals{folders: make(map[string]string)}, version: o.Version,
 		secrets: o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {
@@ -104,7 +107,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // Routes are the handlers by patterns of http.ServeMux.
 func (s *Server) Routes() map[string]http.Handler {
 	list := make(map[string]http.Handler)
-	for _, pattern := range []string{"/v1/", "/sessions", "/sessions/", "/execute", "/execute/", "/openapi.json"} {
+	for _, pattern := range []string{"/v1/", "/sessions", "/sessions/", "/execute", "/execute/", "/openapi.json", librechatPath + "/", terminalPath + "/"} {
 		list[pattern] = s.mux
 	}
 	return list
@@ -125,9 +128,10 @@ func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, prob
 }
 
 // Open are the handlers of what tells nothing of this server, so that anybody may see it: a page to try the interface with,
-// which asks for the token.
+// which asks for the token, and what Open WebUI asks Open Terminal for.
 func (s *Server) Open() map[string]http.Handler {
-	return map[string]http.Handler{"GET /v1/docs": http.HandlerFunc(page), "GET /docs": http.HandlerFunc(page)}
+	config := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, terminalConfig) })
+	return map[string]http.Handler{"GET /v1/docs": http.HandlerFunc(page), "GET /docs": http.HandlerFunc(page), "GET " + terminalPath + "/api/config": config}
 }
 
 // nothing answers requests that are for no route.
@@ -165,8 +169,8 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // write answers with an error's fields.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, fields map[string]any) {
-	if !strings.HasPrefix(r.URL.Path, "/v1") {
-		fields["status"] = "error" // the shape of the other system's errors
+	if api := foreignOf(r.URL.Path); api != nil {
+		api.refusal(fields)
 	}
 	web.JSON(w, status, fields)
 }

@@ -59,10 +59,16 @@ func deps(manager *sandbox.Manager) *tools.Deps {
 
 func start(t *testing.T, change func(*tools.Deps)) *fixture {
 	t.Helper()
+	return startWith(t, change, sandbox.Python)
+}
+
+func startWith(t *testing.T, change func(*tools.Deps), languages ...sandbox.Language) *fixture {
+	t.Helper()
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir, config.Host = enginetest.New(t), t.TempDir(), "host"
-	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
-		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
+	config.Kernels = make(map[sandbox.Language]sandbox.KernelConfig)
+	for _, l := range languages {
+		config.Kernels[l] = sandbox.KernelConfig{Image: enginetest.Image, Interpreter: l.Info().Interpreter, Command: containers.Program(string(l)), Join: containers.Join()}
 	}
 	manager := sandbox.NewManager(config)
 	t.Cleanup(func() { manager.Close(context.Background()) })
@@ -692,7 +698,7 @@ func TestToolsThatAreOffAreNotServed(t *testing.T) {
 
 // The document is reviewed like code, and what it refers to is there.
 func TestTheDocument(t *testing.T) {
-	f := start(t, everything)
+	f := startWith(t, everything, sandbox.Python, sandbox.Bash)
 	_, text := f.do("GET", "/v1/openapi.json", "")
 	var indented bytes.Buffer
 	if err := json.Indent(&indented, []byte(text), "", "  "); err != nil {

@@ -36,6 +36,7 @@ type route struct {
 	// serve answers in the place of a tool; what it takes and gives is described by itself.
 	serve   func(s *Server, w http.ResponseWriter, r *http.Request)
 	query   object // schemas of parameters
+	needs   string // the one of them that has to be there
 	request object // the body
 	answer  object // the media types of the answer
 	// answerOf is the tool whose fields the answer has instead.
@@ -52,6 +53,15 @@ const (
 
 // table has all routes, in the order of the document.
 func table() []route {
+	all := own()
+	for _, api := range foreigns() {
+		all = append(all, api.routes...)
+	}
+	return all
+}
+
+// own are those of ours.
+func own() []route {
 	return []route{
 		{method: "GET", path: "/v1/sessions", id: "sessions.list", summary: "List the sessions.", tool: "list_sessions"},
 		{method: "POST", path: "/v1/sessions", id: "sessions.create", summary: "Make a session, or describe the one of that session_id.", tool: "session_info",
@@ -86,17 +96,6 @@ func table() []route {
 				"session_id": object{"type": "string", "description": "The session that is looked at."}}},
 		{method: "POST", path: inSession + "/sql", id: "sql.query", summary: "Query a database. Many rows become a file of the session.", tool: "exec_sql"},
 		{method: "GET", path: "/v1/sql", id: "sql.describe", summary: "Describe the databases.", tool: "describe_sql"},
-
-		{method: "POST", path: "/sessions", id: "compatible.create_session", summary: "Make a session with packages and limits.", tool: runTool,
-			serve: (*Server).codeboxCreate, request: schemaOf[codeboxSession](), answer: schemaOf[codeboxMade]()},
-		{method: "POST", path: "/execute", id: "compatible.execute", summary: "Run code.", tool: runTool,
-			serve: (*Server).codeboxExecute, request: schemaOf[codeboxCode](), answer: schemaOf[codeboxRun]()},
-		{method: "GET", path: "/execute/{run_id}/status", id: "compatible.status", summary: "Tell how a run stands.", tool: "wait_for_run",
-			serve: (*Server).codeboxStatus, answer: schemaOf[codeboxStatus]()},
-		{method: "GET", path: "/execute/{run_id}/results", id: "compatible.results", summary: "Tell what a run came to.", tool: "wait_for_run",
-			serve: (*Server).codeboxResults, answer: schemaOf[codeboxResult]()},
-		{method: "DELETE", path: "/sessions/{session_id}", id: "compatible.close_session", summary: "End a session.", tool: "close_session",
-			serve: (*Server).codeboxClose, answer: schemaOf[codeboxClosed]()},
 	}
 }
 

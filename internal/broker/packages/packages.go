@@ -22,8 +22,8 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 

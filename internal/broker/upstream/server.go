@@ -17,7 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/client/transport"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/fair"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )

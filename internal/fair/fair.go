@@ -1,4 +1,4 @@
-// Package fair shares a number of places among sessions.
+// Package fair shares a number of places among sessions, or among whoever has names.
 package fair
 
 import (
@@ -25,6 +25,18 @@ type waiter struct {
 // New makes so many places, of which one session has half at the most.
 func New(total int) *Places {
 	return &Places{total: total, each: (total + 1) / 2, held: make(map[string]int)}
+}
+
+// NewOpen makes so many places, of which one may have all that no other waits for.
+func NewOpen(total int) *Places {
+	return &Places{total: total, each: total, held: make(map[string]int)}
+}
+
+// Taken is how many places are taken.
+func (p *Places) Taken() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.taken
 }
 
 // Each is how many places one session has at the most.

@@ -22,7 +22,21 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// The five endpoints of tomconte/codebox-ai, in its shapes: clients of it need another address and no other change.
+// codebox is tomconte/codebox-ai: its clients need another address and no other change.
+func codebox() foreign {
+	return foreign{refusal: func(fields map[string]any) { fields["status"] = theirError }, routes: []route{
+		{method: "POST", path: "/sessions", id: "compatible.create_session", summary: "Make a session with packages and limits.", tool: runTool,
+			serve: (*Server).codeboxCreate, request: schemaOf[codeboxSession](), answer: schemaOf[codeboxMade]()},
+		{method: "POST", path: "/execute", id: "compatible.execute", summary: "Run code.", tool: runTool,
+			serve: (*Server).codeboxExecute, request: schemaOf[codeboxCode](), answer: schemaOf[codeboxRun]()},
+		{method: "GET", path: "/execute/{run_id}/status", id: "compatible.status", summary: "Tell how a run stands.", tool: "wait_for_run",
+			serve: (*Server).codeboxStatus, answer: schemaOf[codeboxStatus]()},
+		{method: "GET", path: "/execute/{run_id}/results", id: "compatible.results", summary: "Tell what a run came to.", tool: "wait_for_run",
+			serve: (*Server).codeboxResults, answer: schemaOf[codeboxResult]()},
+		{method: "DELETE", path: "/sessions/{session_id}", id: "compatible.close_session", summary: "End a session.", tool: "close_session",
+			serve: (*Server).codeboxClose, answer: schemaOf[codeboxClosed]()},
+	}}
+}
 
 type codeboxSession struct {
 	Dependencies []string       `json:"dependencies,omitempty" jsonschema:"Python packages to install."`

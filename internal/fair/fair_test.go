@@ -7,7 +7,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/fair"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 )
 
 // asking has requests that wait in goroutines, and what has become of them.
@@ -61,6 +61,23 @@ func TestOneSessionHasHalfOfThePlaces(t *testing.T) {
 		a.expect("a")
 		a.end("c")
 		a.expect("b")
+	})
+}
+
+func TestOneMayHaveAllPlacesThatNoOtherWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asking{t: t, places: fair.NewOpen(2), leave: map[string][]func(){}}
+		a.ask("a", "a", "a", "a")
+		a.expect("a", "a")
+		a.ask("b")
+		a.expect()
+		a.end("a")
+		a.expect("b") // after one end, however many of a have waited for longer
+		a.end("a")
+		a.expect("a")
+		if taken := a.places.Taken(); taken != 2 {
+			t.Errorf("%d are taken", taken)
+		}
 	})
 }
 

@@ -1,0 +1,110 @@
+// What the endpoints of other systems have in common.
+
+package rest
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// foreign is another system's API in its shapes, over the same sessions.
+type foreign struct {
+	prefix string // of its paths; empty: they stand beside /v1
+	routes []route
+	// refusal makes that system's error of ours.
+	refusal func(fields map[string]any)
+}
+
+func foreigns() []foreign { return []foreign{librechat(), openTerminal(), codebox()} } // the one without a prefix is the last
+
+// foreignOf finds the API that a path belongs to; nil: it is ours.
+func foreignOf(path string) *foreign {
+	if path == "/v1" || strings.HasPrefix(path, "/v1/") {
+		return nil
+	}
+	for _, api := range foreigns() {
+		if strings.HasPrefix(path, api.prefix+"/") {
+			return &api
+		}
+	}
+	return nil
+}
+
+// AcceptKey has a request of LibreChat's, which shows the token in a header of its own, show it as all others do. It is for the
+// transport in front to call before it asks who somebody is; a request that shows one already is left as it is.
+func AcceptKey(r *http.Request) {
+	if key := r.Header.Get("X-API-Key"); key != "" && r.Header.Get("Authorization") == "" && strings.HasPrefix(r.URL.Path, librechatPath+"/") {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+}
+
+// sentence is an error as systems have it that have one text for it.
+func sentence(fields map[string]any) string {
+	message, _ := fields["message"].(string)
+	hint, _ := fields["hint"].(string)
+	return strings.TrimSpace(message + " " + hint)
+}
+
+// ran runs code in an interpreter of its own, and waits for its end; a client that goes away interrupts it.
+func (s *Server) ran(ctx context.Context, session string, language sandbox.LanguageInfo, code string) (*sandbox.Result, error) {
+	given := make(arguments)
+	given.set("fresh", true)
+	run, err := s.begun(ctx, session, language, code, given)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-run.Done():
+		return run.Result()
+	case <-ctx.Done():
+		run.Interrupt()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// begun begins to run code.
+func (s *Server) begun(ctx context.Context, session string, language sandbox.LanguageInfo, code string, given arguments) (*sandbox.Run, error) {
+	given.set("code", code)
+	given.set("session_id", session)
+	o, err := s.call(tools.WithWait(ctx, 0), language.Tool(), given)
+	switch {
+	case err != nil:
+		return nil, err
+	case o.fields == nil && o.fault != nil:
+		return nil, faultOf(o.fault)
+	}
+	return s.manager.FindRun(o.members().text("run_id"))
+}
+
+// part reads a stream from an offset, at most so many bytes, and returns where it ended: from the file with all of it where the result
+// has only some.
+func (s *Server) part(ctx context.Context, session string, of sandbox.Stream, offset, most int64) (text string, next int64) {
+	if !of.Truncated() {
+		offset = min(offset, int64(len(of.Head)))
+		next = min(int64(len(of.Head)), offset+most)
+		return strings.ToValidUTF8(of.Head[offset:next], "\ufffd"), next
+	}
+	file, err := s.manager.OpenFile(ctx, session, of.Path, sandbox.ReadOptions{Offset: offset, Limit: most})
+	if err == nil {
+		defer file.Close()
+		var raw []byte
+		if raw, err = io.ReadAll(file); err == nil {
+			return s.secrets.Mask(strings.ToValidUTF8(string(raw), "\ufffd")), offset + int64(len(raw))
+		}
+	}
+	return of.Head + "\n…\n" + of.Tail, of.Bytes
+}
+
+// errNoFile is the answer where there is no such file or session, which are not told apart.
+func errNoFile(id string) error {
+	return fault.New(fault.NotFound, "Upload it again, or leave it out.", "There is no file %q.", id)
+}
+
+// quoted is a text as one word of a shell's.
+func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }

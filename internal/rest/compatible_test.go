@@ -1,0 +1,230 @@
+package rest
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+// A dialogue is a recorded one: what a client sends, line by line, and what it reads. A line begins with ">" where it is a request's,
+// which has a method, a path, and headers or a body behind it; the rest is the answer. What is different each time is a NAME in
+// braces, which the first answer that has it gives a value.
+var minted = []struct {
+	name string
+	form *regexp.Regexp
+}{
+	{"session", regexp.MustCompile(`\blc[ru][a-z2-7]{18}\b`)},
+	{"run", regexp.MustCompile(`\brun-[a-z2-7]{13}\b`)},
+	{"time", regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)},
+	{"modified", regexp.MustCompile(`("modified": )[\d.e+]+`)},
+}
+
+type dialogue struct {
+	f     *fixture
+	names map[string]string // of values
+}
+
+// named writes an answer with names in the place of what was minted, a new one for each value.
+func (d *dialogue) named(answer string) string {
+	for _, kind := range minted {
+		answer = kind.form.ReplaceAllStringFunc(answer, func(value string) string {
+			switch kind.name {
+			case "time":
+				return "{time}"
+			case "modified":
+				return kind.form.ReplaceAllString(value, `$1"{time}"`)
+			}
+			if d.names[value] == "" {
+				n := 1
+				for _, name := range d.names {
+					if strings.HasPrefix(name, "{"+kind.name) {
+						n++
+					}
+				}
+				d.names[value] = "{" + kind.name + strings.Repeat("'", n-1) + "}"
+			}
+			return d.names[value]
+		})
+	}
+	return answer
+}
+
+// replay sends a recorded request, and returns the answer.
+func (d *dialogue) replay(request string) string {
+	d.f.t.Helper()
+	for value, name := range d.names { // no name is a part of another: the braces are one's, too
+		request = strings.ReplaceAll(request, name, value)
+	}
+	lines := strings.Split(request, "\n")
+	method, path, _ := strings.Cut(lines[0], " ")
+	var headers []string
+	at := 1
+	for ; at < len(lines); at++ {
+		name, value, found := strings.Cut(lines[at], ": ")
+		if !found || strings.ContainsAny(name, ` {"`) {
+			break
+		}
+		headers = append(headers, name, value)
+	}
+	status, body := d.f.do(method, path, strings.Join(lines[at:], "\n"), headers...)
+	var indented bytes.Buffer
+	if json.Indent(&indented, []byte(body), "", "  ") == nil {
+		body = indented.String()
+	}
+	return d.named(http.StatusText(status) + "\n" + strings.TrimRight(body, "\n"))
+}
+
+func TestDialogues(t *testing.T) {
+	for _, golden := range []string{"librechat", "openterminal"} {
+		t.Run(golden, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join("testdata", golden+".txt")
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := dialogue{startWith(t, everything, sandbox.Python, sandbox.Bash), make(map[string]string)}
+			var got strings.Builder
+			for n, part := range strings.Split(strings.TrimSpace(string(want)), "\n\n") {
+				var request []string
+				for line := range strings.Lines(part) {
+					if sent, is := strings.CutPrefix(line, "> "); is {
+						request = append(request, strings.TrimSuffix(sent, "\n"))
+					} else if strings.HasPrefix(line, "# ") {
+						got.WriteString(line)
+					}
+				}
+				if len(request) == 0 {
+					t.Fatalf("part %d has no request", n+1)
+				}
+				got.WriteString("> " + strings.Join(request, "\n> ") + "\n" + d.replay(strings.Join(request, "\n")) + "\n\n")
+			}
+			text := strings.TrimSpace(got.String()) + "\n"
+			if *update {
+				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if text != string(want) {
+				t.Errorf("it is not %s: look at what -update makes of it:\n%s", file, text)
+			}
+		})
+	}
+}
+
+func TestAcceptKey(t *testing.T) {
+	for name, test := range map[string]struct{ path, authorization, want string }{
+		"LibreChat's":               {"/librechat/exec", "", "Bearer key"},
+		"one that shows another":    {"/librechat/exec", "Bearer own", "Bearer own"},
+		"a path that only looks so": {"/librechatter", "", ""},
+		"ours":                      {"/v1/sessions", "", ""},
+	} {
+		r := httptest.NewRequest("POST", test.path, nil)
+		r.Header.Set("X-API-Key", "key")
+		if test.authorization != "" {
+			r.Header.Set("Authorization", test.authorization)
+		}
+		if AcceptKey(r); r.Header.Get("Authorization") != test.want {
+			t.Errorf("%s: %q", name, r.Header.Get("Authorization"))
+		}
+	}
+}
+
+// What a result has no room for is read from the file with all of it, also while it is written.
+func TestLongOutput(t *testing.T) {
+	t.Parallel()
+	f := startWith(t, everything, sandbox.Python, sandbox.Bash)
+	var all strings.Builder
+	for n := range 6000 {
+		fmt.Fprintln(&all, n)
+	}
+	ran := f.want(200, "POST", "/librechat/exec", `{"lang": "py", "code": "for n in range(6000): print(n)"}`)
+	if ran["stdout"] != all.String() {
+		t.Errorf("%d bytes of %d", len(ran["stdout"].(string)), all.Len())
+	}
+	ran = f.want(200, "POST", "/librechat/exec", `{"lang": "py", "code": "for n in range(20000): print(n)"}`)
+	if printed := ran["stdout"].(string); !strings.HasPrefix(printed, all.String()) || len(printed) > maxLibrechatText+200 || !strings.Contains(printed, "the whole text is in ") {
+		t.Errorf("%d bytes of many more: %q", len(printed), printed[len(printed)-100:])
+	}
+	ran = f.want(200, "POST", "/open-terminal/execute", `{"command": "seq 0 5999; read -r line; echo the end"}`)
+	process := "/open-terminal/execute/" + ran["id"].(string)
+	var read strings.Builder
+	offset := 0.0
+	more := func(status map[string]any) {
+		for _, part := range status["output"].([]any) {
+			read.WriteString(part.(map[string]any)["data"].(string))
+		}
+		offset = status["next_offset"].(float64)
+	}
+	for more(ran); int(offset) < all.Len() && !t.Failed(); {
+		more(f.want(200, "GET", fmt.Sprintf("%s/status?offset=%v", process, offset), ""))
+	}
+	f.want(200, "POST", process+"/input", `{"input": "\n"}`)
+	more(f.want(200, "GET", fmt.Sprintf("%s/status?wait=60&offset=%v", process, offset), ""))
+	if read.String() != all.String()+"the end\n" {
+		t.Errorf("read %d bytes of %d, at last %q", read.Len(), all.Len(), read.String()[max(0, read.Len()-100):])
+	}
+}
+
+// Models of Open WebUI have the tools that its own document lists, at addresses below the prefix.
+func TestTheTerminalsDocument(t *testing.T) {
+	t.Parallel()
+	f := startWith(t, everything, sandbox.Python, sandbox.Bash)
+	document := f.want(200, "GET", "/open-terminal/openapi.json", "")
+	var ids []string
+	for path, operations := range document["paths"].(map[string]any) {
+		for method, operation := range operations.(map[string]any) {
+			ids = append(ids, operation.(map[string]any)["operationId"].(string))
+			address := strings.NewReplacer("{process_id}", "x").Replace(path)
+			if status, text := f.do(strings.ToUpper(method), "/open-terminal"+address, "{}"); status == 405 || strings.Contains(text, "nothing at") {
+				t.Errorf("%s %s: %s", method, path, text)
+			}
+		}
+	}
+	slices.Sort(ids)
+	if got := strings.Join(ids, " "); got != "display_file get_process_status glob_search grep_search kill_process list_files list_processes read_file replace_file_content run_command send_process_input write_file" {
+		t.Errorf("tools: %s", got)
+	}
+}
+
+// An archive has what was asked for, by names below the folder that it is in.
+func TestTheTerminalsArchive(t *testing.T) {
+	t.Parallel()
+	f := startWith(t, everything, sandbox.Python, sandbox.Bash)
+	f.want(200, "POST", "/open-terminal/execute?wait=60", `{"command": "mkdir -p a/b; echo 1 > a/b/c.txt; echo 2 > a.txt; echo 3 > other"}`)
+	for _, test := range []struct{ paths, name, want string }{
+		{`["/mnt/data/a/b"]`, "b.zip", "b/c.txt"},
+		{`["a", "/mnt/data/a.txt"]`, "download.zip", "a.txt a/b/c.txt"},
+		{`["/mnt/data"]`, "data.zip", "a.txt a/b/c.txt other"},
+	} {
+		answer := f.send(t.Context(), "POST", "/open-terminal/files/archive", strings.NewReader(`{"paths": `+test.paths+`}`))
+		raw, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		packed, wrong := zip.NewReader(bytes.NewReader(raw), int64(len(raw)))
+		if err != nil || wrong != nil {
+			t.Fatalf("%s: %v, %v: %q", test.paths, err, wrong, raw)
+		}
+		var names []string
+		for _, file := range packed.File {
+			names = append(names, file.Name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != test.want || !strings.HasSuffix(answer.Header.Get("Content-Disposition"), "filename="+test.name) {
+			t.Errorf("%s: %s, %s", test.paths, got, answer.Header.Get("Content-Disposition"))
+		}
+	}
+	for paths, want := range map[string]int{`[]`: 400, `["none"]`: 404, `["/etc"]`: 400} {
+		f.want(want, "POST", "/open-terminal/files/archive", `{"paths": `+paths+`}`)
+	}
+}
