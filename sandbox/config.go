@@ -95,8 +95,12 @@ type Config struct {
 	// Tenant tells whose the sessions are, where one server works for several: letters and digits. A manager knows of no
 	// other's. Empty: the server's own. See Of.
 	Tenant string
+	// Quota is what all sessions may take together at the manager's start; see Manager.SetQuota.
+	Quota Quota
 	// Pool is what all managers of the server share, and decides on Host. Nil, without a Tenant: the manager has one of its own.
 	Pool *Pool
+
+	quotas *quotas // of the manager; nil: of none
 }
 
 // Of returns the configuration of a tenant of the server whose configuration this is.

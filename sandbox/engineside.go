@@ -114,7 +114,7 @@ func (e *engineSide) loadRecord(resumed bool) *state.Record {
 		own.restore(r)
 		r.IdleSeconds = own.ends().IdleTimeout.Seconds()
 		r.KeepSeconds = max(e.config.Keep.Seconds(), r.IdleSeconds)
-		r.FreezeSeconds, r.KeepLimit = e.config.freezeTime().Seconds(), e.config.KeepLimit
+		r.FreezeSeconds, r.KeepLimit = e.config.freezeTime().Seconds(), cmp.Or(e.config.quota().KeepLimit, e.config.KeepLimit)
 	}
 	return r
 }

@@ -51,6 +51,9 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	if err != nil {
 		return File{}, "", err
 	}
+	if err := s.config.quotas.checkDisk(ctx, s.id); err != nil {
+		return File{}, "", err
+	}
 	s.limits.ask(&RunOptions{Times: u.Times})
 	var file File
 	err = s.files.use(ctx, func(ctx context.Context, c files.Client) (err error) {
@@ -102,6 +105,9 @@ func (m *Manager) ExportFiles(ctx context.Context, sessionID string, visit func(
 // ImportFiles brings what next returns, up to an entry without a kind, into an existing session: folders, files with their
 // content, and links. An error of next or of a content comes back.
 func (m *Manager) ImportFiles(ctx context.Context, sessionID string, next func() (Entry, io.Reader, error)) error {
+	if err := m.config.quotas.checkDisk(ctx, sessionID); err != nil {
+		return err
+	}
 	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error { return c.Import(ctx, m.config.fileLimits(), next) })
 }
 

@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -99,6 +100,7 @@ func crowding(c *Config) (gone []string, why string) {
 		total, limit = total+r.SizeBytes, max(limit, r.KeepLimit)
 		sleeping = append(sleeping, sleeper{id, r.SizeBytes, used})
 	}
+	limit = cmp.Or(c.quota().KeepLimit, limit)
 	slices.SortFunc(sleeping, func(a, b sleeper) int { return a.used.Compare(b.used) })
 	for _, s := range sleeping[:max(0, len(sleeping)-1)] {
 		if total <= limit {

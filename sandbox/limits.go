@@ -28,9 +28,10 @@ const (
 // within returns the limits as far as the server's allow them, and a note of what was changed.
 func within(asked SessionLimits, c *Config) (SessionLimits, string) {
 	var changes []string
+	memory, cpus := c.largest()
 	got := SessionLimits{
-		MemoryBytes: between(asked.MemoryBytes, minSessionMemory, c.Limits.MemoryBytes),
-		CPUs:        between(asked.CPUs, minSessionCPUs, c.Limits.CPUs),
+		MemoryBytes: between(asked.MemoryBytes, minSessionMemory, memory),
+		CPUs:        between(asked.CPUs, minSessionCPUs, cpus),
 		RunTimeout:  between(asked.RunTimeout, 0, c.MaxRunTimeout),
 	}
 	change := func(changed bool, what string, from, to any) {
@@ -166,16 +167,16 @@ func (m *Manager) MemoryLimit(id string) int64 {
 	s := m.sessions[m.resolve(id)]
 	m.mu.Unlock()
 	if s == nil {
-		return m.config.Limits.MemoryBytes
+		memory, _ := m.config.largest()
+		return memory
 	}
 	return s.limits.container().MemoryBytes
 }
 
 // inForce returns what holds for a session with limits of its own: those, or the server's.
 func inForce(own SessionLimits, c *Config) SessionLimits {
-	return SessionLimits{
-		MemoryBytes: below(own.MemoryBytes, c.Limits.MemoryBytes), CPUs: below(own.CPUs, c.Limits.CPUs), RunTimeout: below(own.RunTimeout, c.MaxRunTimeout),
-	}
+	memory, cpus := c.largest()
+	return SessionLimits{MemoryBytes: below(own.MemoryBytes, memory), CPUs: below(own.CPUs, cpus), RunTimeout: below(own.RunTimeout, c.MaxRunTimeout)}
 }
 
 // timesInForce is inForce for times.

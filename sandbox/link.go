@@ -68,6 +68,11 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 		l.replaceEarlier(ctx)
 		l.lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone, the files are there.", l.language))
 	}
+	admitted, err := l.config.quotas.admit(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	defer admitted()
 	k, err = l.start(ctx, note, warm)
 	if err != nil {
 		return nil, err

@@ -54,8 +54,11 @@ func NewManager(config Config) *Manager {
 // newManager makes a manager that no pool knows of, without its work in the background.
 func newManager(config Config) *Manager {
 	config.Host = config.Pool.config.Host
+	config.boundFiles()
 	ctx, stop := context.WithCancel(context.Background())
-	return &Manager{config: config, index: newIndex(), ctx: ctx, stop: stop}
+	m := &Manager{config: config, index: newIndex(), ctx: ctx, stop: stop}
+	m.config.quotas = newQuotas(m, config.Quota)
+	return m
 }
 
 // Watch has changed called whenever a session of this server has come into use or gone, from a goroutine
@@ -68,8 +71,14 @@ func (m *Manager) notifyChanged() {
 	}
 }
 
-// Config returns the settings in force.
-func (m *Manager) Config() Config { return m.config }
+// Config returns the settings in force, as far as the quota allows them.
+func (m *Manager) Config() Config {
+	c := m.config
+	c.Quota = c.quota()
+	c.MaxSessions = c.Quota.MaxSessions
+	c.Limits.MemoryBytes, c.Limits.CPUs = c.largest()
+	return c
+}
 
 // Prewarm is that of the manager's Pool.
 func (m *Manager) Prewarm() { m.config.Pool.Prewarm() }

@@ -322,7 +322,8 @@ func (m *Manager) room(id string, before *session) error {
 	waiting := m.waiting(now)
 	_, waits := waiting[id] // to open it makes none more
 	maps.DeleteFunc(waiting, func(kept string, _ time.Duration) bool { return m.sessions[kept] != nil || kept == id })
-	most := m.config.MaxSessions - max(0, ending-m.config.MaxSessions)
+	allowed := m.config.quota().MaxSessions
+	most := allowed - max(0, ending-allowed)
 	if len(idle)+len(waiting) < most || waits && len(idle) < most {
 		return nil
 	}
@@ -342,8 +343,8 @@ func (m *Manager) room(id string, before *session) error {
 		names = append(names, fmt.Sprintf("%s (idle %d s)", id, int(idle[id].Seconds())))
 	}
 	return fault.New(fault.MaxSessions, "Close one of these with close_session, or use one of them: "+strings.Join(names, ", ")+".",
-		"There are %d sessions, and there may be %d.", len(idle), m.config.MaxSessions).
-		With("limit", m.config.MaxSessions)
+		"There are %d sessions, and there may be %d.", len(idle), allowed).
+		With("limit", allowed)
 }
 
 // waiting returns the named sessions that may have kernels, with how long nobody has used them. The many that sleep are

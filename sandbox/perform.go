@@ -25,6 +25,9 @@ func (s *session) perform(run *Run, l *link, turn turn) (res *Result, err error)
 	if err := turn.wait(run.ctx, run.options.Timeout); err != nil {
 		return l.notInTurn(run, err)
 	}
+	if err := s.config.quotas.checkDisk(run.ctx, s.id); err != nil {
+		return nil, err
+	}
 	longest, notes := s.limits.ask(&run.options)
 	run.most = longest
 	for _, note := range notes {

@@ -34,6 +34,7 @@ type Pool struct {
 // given to the sessions of any manager whose own would make the same. Close it after its managers.
 func NewPool(config Config) *Pool {
 	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
+	config.boundFiles()
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Pool{config: config, starts: fair.NewOpen(mostStarts), ctx: ctx, stop: stop, managers: make(map[string]*Manager)}
 	p.config.Pool = p

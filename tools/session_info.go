@@ -33,6 +33,23 @@ type limitFields struct {
 	LifetimeSeconds    float64 `json:"lifetime_seconds"`
 	Sessions           int     `json:"sessions"`
 	AnswerAfterSeconds float64 `json:"answer_after_seconds"`
+	// AllSessions is what all may take together, where that is bounded.
+	AllSessions *totalFields `json:"all_sessions,omitempty"`
+}
+
+type totalFields struct {
+	Kernels     int     `json:"kernels,omitempty"`
+	MemoryBytes int64   `json:"memory_bytes,omitempty"`
+	CPUs        float64 `json:"cpus,omitempty"`
+	DiskBytes   int64   `json:"disk_bytes,omitempty"`
+}
+
+func totalsOf(q sandbox.Quota) *totalFields {
+	f := totalFields{q.MaxKernels, q.MemoryBytes, q.CPUs, q.DiskBytes}
+	if f == (totalFields{}) {
+		return nil
+	}
+	return &f
 }
 
 type mountFields struct {
@@ -181,6 +198,6 @@ func (d *Deps) limits() limitFields {
 		VolumeBytes: c.VolumeBytes, VolumeFiles: c.VolumeFiles, CodeBytes: c.CodeBytes, OutputBytes: c.OutputBytes,
 		RunSeconds: c.RunTimeout.Seconds(), MaxRunSeconds: c.MaxRunTimeout.Seconds(),
 		IdleSeconds: c.IdleTimeout.Seconds(), LifetimeSeconds: c.Lifetime.Seconds(),
-		Sessions: c.MaxSessions, AnswerAfterSeconds: d.SoftWait.Seconds(),
+		Sessions: c.MaxSessions, AnswerAfterSeconds: d.SoftWait.Seconds(), AllSessions: totalsOf(c.Quota),
 	}
 }

@@ -1,0 +1,369 @@
+// What the sessions of a manager may take together: kernels, memory, processors, files.
+
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// Quota bounds what all sessions of a manager take together. Zero: nothing does.
+type Quota struct {
+	MaxSessions int     // zero: Config.MaxSessions
+	KeepLimit   int64   // in bytes, of what sleeps; zero: Config.KeepLimit, or that of the sessions' own servers
+	MaxKernels  int     // that there are at a time
+	MemoryBytes int64   // the limits of the kernels' containers together; no container has a higher one
+	CPUs        float64 // likewise
+	DiskBytes   int64   // the files of all sessions, those that sleep too
+}
+
+// SetQuota replaces the quota. Kernels that there are go on, and nothing is removed. A limit of the files below
+// Config.VolumeBytes bounds a single session only from the manager's start on.
+func (m *Manager) SetQuota(q Quota) { m.config.quotas.now.Store(&q) }
+
+// quota returns the quota in force, with no zero where the configuration has something else.
+func (c *Config) quota() Quota {
+	q := c.Quota
+	if c.quotas != nil {
+		q = *c.quotas.now.Load()
+	}
+	q.MaxSessions = cmp.Or(q.MaxSessions, c.MaxSessions)
+	return q
+}
+
+// largest returns what one container may have at the most.
+func (c *Config) largest() (memory int64, cpus float64) {
+	q := c.quota()
+	return below(q.MemoryBytes, c.Limits.MemoryBytes), below(q.CPUs, c.Limits.CPUs)
+}
+
+// boundFiles lowers what one session's files may take to what all may at the start.
+func (c *Config) boundFiles() {
+	c.VolumeBytes = below(c.Quota.DiskBytes, c.VolumeBytes)
+	c.Limits.FileBytes = below(c.Quota.DiskBytes, c.Limits.FileBytes)
+}
+
+// quotas hold the sessions of a manager to its quota. A container counts as long as it has a kernel that a session uses, and
+// that which came with a place and was not used yet does not.
+type quotas struct {
+	m        *Manager
+	now      atomic.Pointer[Quota]
+	starting map[*link]bool // under the manager's lock
+	disk     disk
+}
+
+func newQuotas(m *Manager, q Quota) *quotas {
+	all := &quotas{m: m, starting: make(map[*link]bool)}
+	all.now.Store(&q)
+	all.disk.quotas = all
+	return all
+}
+
+// Kernels --------------------------------------------------------------------------
+
+// share is what kernels take.
+type share struct {
+	kernels int
+	memory  int64
+	cpus    float64
+}
+
+func (s share) plus(t share) share {
+	return share{s.kernels + t.kernels, s.memory + t.memory, s.cpus + t.cpus}
+}
+
+func shareOf(kernels int, each SessionLimits) share {
+	return share{kernels, int64(kernels) * each.MemoryBytes, float64(kernels) * each.CPUs}
+}
+
+// over says by which word, and why, kernels that there are and one more are too much; empty: they are not.
+func (q Quota) over(have, more share) (name, why string, limit any) {
+	all := have.plus(more)
+	switch {
+	case q.MaxKernels > 0 && all.kernels > q.MaxKernels:
+		return "kernels", fmt.Sprintf("There are %d kernels, and there may be %d.", have.kernels, q.MaxKernels), q.MaxKernels
+	case q.MemoryBytes > 0 && all.memory > q.MemoryBytes:
+		return "memory", fmt.Sprintf("The kernels that there are may take %s of memory, one more would take %s, and all together may take %s.",
+			size(have.memory), size(more.memory), size(q.MemoryBytes)), q.MemoryBytes
+	case q.CPUs > 0 && all.cpus > q.CPUs+1e-9:
+		return "cpus", fmt.Sprintf("The kernels that there are may take %v processors, one more would take %v, and all together may take %v.",
+			round(have.cpus), round(more.cpus), q.CPUs), q.CPUs
+	}
+	return "", "", nil
+}
+
+func round(n float64) float64 { return float64(int64(n*100+0.5)) / 100 }
+
+// holder is a session that has kernels.
+type holder struct {
+	id     string
+	share  share
+	idle   time.Duration
+	ending *session // the session, where it closes; nil: it stays
+}
+
+// admit waits until a link may have a kernel that is to be started, and makes room for it: the named session that was idle for
+// the longest time goes first, as where there are too many sessions. leave is called when the link has it, or has not got it.
+// The error is a fault, or says why ctx has ended. nil admits all.
+func (q *quotas) admit(ctx context.Context, l *link) (leave func(), err error) {
+	if q == nil {
+		return func() {}, nil
+	}
+	q.m.mu.Lock()
+	defer q.m.mu.Unlock()
+	for {
+		most := *q.now.Load()
+		if most.MaxKernels == 0 && most.MemoryBytes == 0 && most.CPUs == 0 {
+			break
+		}
+		holders := q.holders(time.Now())
+		all, staying := share{}, share{}
+		var ending *session
+		for _, h := range holders {
+			all = all.plus(h.share)
+			if h.ending == nil {
+				staying = staying.plus(h.share)
+			} else {
+				ending = h.ending
+			}
+		}
+		container := l.engine.limits.container()
+		wants := shareOf(1, SessionLimits{MemoryBytes: container.MemoryBytes, CPUs: container.CPUs})
+		if name, _, _ := most.over(all, wants); name == "" {
+			break
+		}
+		if name, why, limit := most.over(staying, wants); name != "" {
+			if !q.makeRoom(holders, l.engine.id) {
+				return nil, errTooMuch(name, why, limit, holders)
+			}
+			continue
+		}
+		q.m.mu.Unlock()
+		select {
+		case <-ending.gone:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-l.engine.ctx.Done():
+			err = context.Cause(l.engine.ctx)
+		}
+		q.m.mu.Lock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	q.starting[l] = true
+	return func() {
+		q.m.mu.Lock()
+		defer q.m.mu.Unlock()
+		delete(q.starting, l)
+	}, nil
+}
+
+// holders returns the sessions that have kernels, in no order: those that this server has open, and those that wait for one.
+// The caller holds the manager's lock.
+func (q *quotas) holders(now time.Time) []holder {
+	var list []holder
+	add := func(h holder) {
+		if h.share.kernels > 0 {
+			list = append(list, h)
+		}
+	}
+	config := &q.m.config
+	for _, s := range q.m.sessions {
+		for of := s; of != nil; of = of.before {
+			h := holder{id: of.id, share: q.shareOf(of)}
+			if of.uses.isClosing() {
+				h.ending = of
+			} else {
+				h.idle = of.uses.idleFor(now)
+			}
+			add(h)
+		}
+	}
+	for id, unused := range q.m.waiting(now) {
+		if q.m.sessions[id] != nil || state.OpenElsewhere(config.StateDir, id) {
+			continue
+		}
+		if r := state.LoadRecord(config.StateDir, id); r != nil {
+			own := limits{config: config}
+			own.restore(r)
+			add(holder{id: id, share: shareOf(awake(r, nil), inForce(own.own, config)), idle: unused})
+		}
+	}
+	return list
+}
+
+// shareOf returns what an open session takes: its kernels, those that are just started, and those of earlier servers that
+// were not reached yet.
+func (q *quotas) shareOf(s *session) share {
+	kernels := 0
+	for _, l := range s.links {
+		if k := l.kernel.Load(); k != nil && k.alive() || q.starting[l] {
+			kernels++
+		}
+	}
+	if s.named {
+		kernels += awake(state.LoadRecord(s.config.StateDir, s.id), s.links)
+	}
+	container := s.limits.container()
+	return shareOf(kernels, SessionLimits{MemoryBytes: container.MemoryBytes, CPUs: container.CPUs})
+}
+
+// awake counts the kernels that servers have left, but for those of links that have had one. The record may be nil.
+func awake(r *state.Record, known map[Language]*link) (kernels int) {
+	if r == nil {
+		return 0
+	}
+	for language, key := range r.Settings {
+		if l := known[Language(language)]; key != "" && (l == nil || !l.had.Load()) {
+			kernels++
+		}
+	}
+	return kernels
+}
+
+// makeRoom begins to end the kernels of a session, but not of that which needs the room, and reports whether there was one.
+// The caller holds the manager's lock.
+func (q *quotas) makeRoom(holders []holder, but string) bool {
+	idle := make(map[string]time.Duration)
+	for _, h := range holders {
+		if h.ending == nil && h.id != but {
+			idle[h.id] = h.idle
+		}
+	}
+	longest := slices.SortedFunc(maps.Keys(idle), func(a, b string) int {
+		return cmp.Or(cmp.Compare(idle[b], idle[a]), cmp.Compare(a, b))
+	})
+	return q.m.makeRoom(time.Now()) || q.m.freezeOne(longest, idle)
+}
+
+func errTooMuch(name, why string, limit any, holders []holder) *fault.Error {
+	slices.SortFunc(holders, func(a, b holder) int { return cmp.Or(cmp.Compare(b.idle, a.idle), cmp.Compare(a.id, b.id)) })
+	var names []string
+	for _, h := range holders[:min(len(holders), hintedSessions)] {
+		names = append(names, fmt.Sprintf("%s (kernels: %d, idle %d s)", h.id, h.share.kernels, int(h.idle.Seconds())))
+	}
+	hint := "Close one of these with close_session, or use one of them: " + strings.Join(names, ", ") + "."
+	if name != "kernels" {
+		hint += " A session that begins with lower limits takes less."
+	}
+	return fault.New(fault.QuotaExceeded, hint, "%s", why).With("quota", name).With("limit", limit)
+}
+
+// Files ----------------------------------------------------------------------------
+
+// diskAge is how old what is known of the files may be: it is found out anew beside a call, not before it.
+const diskAge = 5 * time.Second
+
+// disk knows what the files of the sessions take.
+type disk struct {
+	quotas *quotas
+
+	measuring sync.Mutex // one looks at a time
+	mu        sync.Mutex
+	sizes     map[string]int64 // nil: nobody has looked
+	asked     time.Time
+}
+
+// checkDisk refuses what may write files, in a session, where those of all sessions take more than they may. Those of one that
+// is the only one with files are bounded by its own limit. nil refuses nothing.
+func (q *quotas) checkDisk(ctx context.Context, id string) error {
+	if q == nil {
+		return nil
+	}
+	most := q.now.Load().DiskBytes
+	if most == 0 {
+		return nil
+	}
+	d := &q.disk
+	sizes, asked := d.known()
+	switch {
+	case sizes == nil, !fits(sizes, id, most):
+		began := time.Now()
+		d.measuring.Lock()
+		if sizes, asked = d.known(); asked.Before(began) {
+			sizes = d.measure(ctx)
+		}
+		d.measuring.Unlock()
+	case time.Since(asked) >= diskAge && d.measuring.TryLock():
+		go func() {
+			defer d.measuring.Unlock()
+			d.measure(q.m.ctx)
+		}()
+	}
+	if fits(sizes, id, most) {
+		return nil
+	}
+	largest := slices.SortedFunc(maps.Keys(sizes), func(a, b string) int {
+		return cmp.Or(cmp.Compare(sizes[b], sizes[a]), cmp.Compare(a, b))
+	})
+	var names []string
+	for _, id := range largest[:min(len(largest), hintedSessions)] {
+		names = append(names, fmt.Sprintf("%s (%s)", id, size(sizes[id])))
+	}
+	return fault.New(fault.QuotaExceeded, "Close one of these with close_session, which removes its files; read_artifact still reads what is needed: "+strings.Join(names, ", ")+".",
+		"The files of all sessions take %s, and may take %s.", size(total(sizes)), size(most)).
+		With("quota", "disk").With("limit", most).With("used", total(sizes))
+}
+
+func total(sizes map[string]int64) (sum int64) {
+	for _, n := range sizes {
+		sum += n
+	}
+	return sum
+}
+
+func fits(sizes map[string]int64, id string, most int64) bool {
+	sum := total(sizes)
+	return sum <= most || sum == sizes[id]
+}
+
+func (d *disk) known() (map[string]int64, time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.sizes, d.asked
+}
+
+// measure finds out what the files take. Where a session does not answer it is what was known before. The caller holds d.measuring.
+func (d *disk) measure(ctx context.Context) map[string]int64 {
+	before, _ := d.known()
+	m := d.quotas.m
+	now := make(map[string]int64)
+	for id := range state.Uses(m.config.StateDir) {
+		if r := state.LoadRecord(m.config.StateDir, id); r != nil && r.SizeBytes > 0 {
+			now[id] = r.SizeBytes
+		}
+	}
+	var mu sync.Mutex
+	var asking sync.WaitGroup
+	for _, s := range m.all() {
+		if !s.isOpen() {
+			continue
+		}
+		asking.Go(func() {
+			taken := s.size(ctx)
+			mu.Lock()
+			defer mu.Unlock()
+			if taken != nil {
+				now[s.id] = *taken
+			} else if was := before[s.id]; was > 0 {
+				now[s.id] = was
+			}
+		})
+	}
+	asking.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.sizes, d.asked = now, time.Now()
+	return now
+}
