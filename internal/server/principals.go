@@ -22,7 +22,7 @@ import (
 )
 
 // headerSecretVariable has what a proxy sends with the headers that name principals. It is no flag, for the reason that tokenVariable is none.
-const headerSecretVariable = "SANDBOX_TRUSTED_HEADER_SECRET" //nolint:gosec // a name
+const headerSecretVariable = "SANDBOX_TRUSTED_HEADER_SECRET"
 
 // PrincipalSettings say how requests over HTTP show whose they are, beside the tokens that `tokens add` has given out.
 type PrincipalSettings struct {

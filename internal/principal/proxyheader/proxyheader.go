@@ -30,7 +30,7 @@ const SecretHeader = "X-Sandbox-Proxy-Secret" //nolint:gosec // a name
 // DefaultGroupsHeader has the groups of a principal.
 const DefaultGroupsHeader = "X-Forwarded-Groups"
 
-// Sockets, in place of an address, stands for whoever reaches a Unix socket.
+// Sockets stands, in place of an address, for whoever reaches a Unix socket.
 const Sockets = "unix"
 
 const (
