@@ -156,11 +156,7 @@ func enter(r *http.Request, p principal.Principal, site *Site) *http.Request {
 func (g *guard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given := principal.Bearer(r)
-		if given != "" && g.token.Is(given) {
-			web.Keep(r.Context())
-			next.ServeHTTP(w, enter(r, principal.Principal{}, g.own))
-			return
-		}
+		// A proxy that says whose a request is may show the server's own token as well.
 		p, err := principal.Principal{}, principal.ErrNone
 		if g.others != nil {
 			p, err = g.others.Authenticate(r)
@@ -168,8 +164,8 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 		if err == nil && p.IsUser() {
 			err = errNameless
 		}
-		if errors.Is(err, principal.ErrNone) && g.isOpen() {
-			if r.ContentLength == 0 { // or a message keeps its place once it has come
+		if own := given != "" && g.token.Is(given); errors.Is(err, principal.ErrNone) && (own || g.isOpen()) {
+			if own || r.ContentLength == 0 { // or a message keeps its place once it has come
 				web.Keep(r.Context())
 			}
 			next.ServeHTTP(w, enter(r, principal.Principal{}, g.own))
