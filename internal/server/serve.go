@@ -152,6 +152,11 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	if r.web, err = s.HTTP.open(s.StateFolder(), log); err != nil {
 		return nil, err
 	}
+	if r.web != nil {
+		if r.web.options.Authenticate, err = s.authenticator(s.TokenStore(log), log); err != nil {
+			return nil, err
+		}
+	}
 	r.shared = newShared(s.Engine(log), gcArgs, log)
 	making, stopMaking := context.WithCancel(ctx)
 	r.stopMaking = stopMaking

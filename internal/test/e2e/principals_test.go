@@ -1,0 +1,415 @@
+//go:build unix
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var tokenIn = regexp.MustCompile(`csm_[A-Za-z0-9_]+`)
+
+// as returns the server as another principal's clients see it, whose token is made for that.
+func (s *httpServer) as(name string, more ...string) *httpServer {
+	s.t.Helper()
+	other := *s
+	out := mustShell(s.t, s.stateDir, append([]string{"tokens", "add", name}, more...)...)
+	if other.token = tokenIn.FindString(out); other.token == "" {
+		s.t.Fatalf("there is no token in %q", out)
+	}
+	return &other
+}
+
+// answer calls a tool in a client of the older era, and returns the whole answer as text.
+func (c *httpClient) answer(t *testing.T, tool string, arguments object) string {
+	t.Helper()
+	res, err := c.request(t.Context(), "tools/call", object{"name": tool, "arguments": arguments})
+	if err != nil {
+		return err.Error()
+	}
+	return string(res)
+}
+
+// events returns what the stream of a session's events begins with: all that there is, and what comes within a second.
+func (s *httpServer) events(session string) string {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(s.url, "mcp")+"v1/events?session_id="+session, nil)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+s.token)
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return err.Error()
+	}
+	defer response.Body.Close()
+	said, _ := io.ReadAll(response.Body)
+	return string(said)
+}
+
+// canary is in all that alice has, and in nothing that anybody else may see.
+const canary = "canary-of-alice-7f3a"
+
+// victim is what alice has, as far as somebody could learn of it.
+type victim struct {
+	session, run, busy, defaultSession, mcpSession string
+	download                                       string // a link
+}
+
+// makeVictim has alice use what there is.
+func makeVictim(t *testing.T, s *httpServer) victim {
+	c := s.plain()
+	if err := c.initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v := victim{session: "alices-own", mcpSession: c.session}
+	_, v.defaultSession = c.run(t, object{"code": "x = '" + canary + "'"})
+	code := fmt.Sprintf("secret = %q\nopen('output/theirs.txt', 'w').write(secret)\nprint(secret)", canary)
+	ran := c.answer(t, python, object{"session_id": v.session, "code": code})
+	ids := regexp.MustCompile(`"run_id":"(run-[a-z0-9]+)"`).FindStringSubmatch(ran)
+	links := regexp.MustCompile(`"(?:download_url|url)":"(http[^"]+)"`).FindStringSubmatch(ran)
+	if ids == nil || links == nil {
+		t.Fatalf("alice has no run or no link: %s", ran)
+	}
+	unquote := strings.NewReplacer(`\u0026`, "&")
+	v.run, v.download = ids[1], unquote.Replace(links[1])
+	var started struct {
+		RunID string `json:"run_id"`
+	}
+	s.ask(&started, "/v1/sessions/"+v.session+"-busy/runs", post(object{"code": "secret = '" + canary + "'\nprint(secret, flush=True)\nimport time\nwhile True: time.sleep(1)", "timeout_seconds": 3000})...)
+	v.busy = started.RunID
+	return v
+}
+
+// argumentsFor are what somebody would fill a tool's arguments with who has learned of what alice has.
+func argumentsFor(v victim, session, run string) object {
+	return object{
+		"session_id": session, "run_id": run, "path": "output/theirs.txt", "filename": "planted.txt", "text": "planted",
+		"code": "print(globals().get('secret'), globals().get('x'), open('output/theirs.txt').read())", "language": "python", "packages": []string{"six"},
+		"query": "SELECT 1", "cancel": true, "keep_files": false, "glob": "**",
+	}
+}
+
+// What one principal has is not there for another, whatever that one knows of it and whichever way it goes.
+func TestPrincipalsAreApart(t *testing.T) {
+	t.Parallel()
+	db, _ := database(t)
+	s := startHTTPWith(t, setup{env: []string{"SANDBOX_SQL_MAIN=" + db.DSN("postgres")}})
+	alice, bob := s.as("alice@example.com"), s.as("bob")
+	v := makeVictim(t, alice)
+	c := bob.plain()
+	if err := c.initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	refuse := func(what, answer string) {
+		t.Helper()
+		if strings.Contains(answer, canary) {
+			t.Errorf("%s tells of what alice has: %.400s", what, answer)
+		}
+	}
+	unknown := regexp.MustCompile(`not_found|invalid_session_id`)
+
+	listed, err := c.request(t.Context(), "tools/list", object{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all struct {
+		Tools []struct {
+			Name        string
+			InputSchema struct{ Properties map[string]any }
+		}
+	}
+	decode(t, listed, &all)
+	if len(all.Tools) < 13 {
+		t.Fatalf("there are %d tools", len(all.Tools))
+	}
+	makes := []string{python, javascript, "run_bash", "upload_file", "install_packages", "exec_sql"}
+	for _, tool := range all.Tools {
+		for _, session := range []string{v.session, v.session + "-busy", v.defaultSession, "@" + v.mcpSession, "../" + v.session} {
+			for _, run := range []string{v.run, v.busy} {
+				arguments := make(object)
+				for name, value := range argumentsFor(v, session, run) {
+					if _, takes := tool.InputSchema.Properties[name]; takes {
+						arguments[name] = value
+					}
+				}
+				if strings.HasPrefix(session, v.session) && (slices.Contains(makes, tool.Name)) {
+					continue // that makes a session of bob's own, below
+				}
+				answer := c.answer(t, tool.Name, arguments)
+				refuse(fmt.Sprintf("%s %v", tool.Name, arguments), answer)
+				if _, named := arguments["run_id"]; named && !unknown.MatchString(answer) {
+					t.Errorf("%s with alice's run: %.300s", tool.Name, answer)
+				}
+			}
+		}
+	}
+	// The same name is another session.
+	refuse("a session of the same name", c.answer(t, python, object{"session_id": v.session, "code": "import os\nprint(globals().get('secret'), os.listdir('.'), os.path.exists('output'))"}))
+	for _, method := range []string{"resources/list", "resources/templates/list"} {
+		res, _ := c.request(t.Context(), method, object{})
+		refuse(method, string(res))
+	}
+	for _, uri := range []string{
+		"sessions://", "session://" + v.session + "-busy", "session://" + v.session + "-busy/network", "session://" + v.defaultSession,
+		"artifact://" + v.session + "-busy/output/theirs.txt", "artifact://" + v.defaultSession + "/x", "sandbox://environments",
+	} {
+		res, err := c.request(t.Context(), "resources/read", object{"uri": uri})
+		refuse(uri, fmt.Sprint(string(res), err))
+	}
+
+	// REST, by its own description.
+	var document struct {
+		Paths map[string]map[string]any
+	}
+	bob.ask(&document, "/v1/openapi.json")
+	fill := strings.NewReplacer("{session_id}", v.session+"-busy", "{run_id}", v.busy, "{path}", "output/theirs.txt", "{at}", "0")
+	asked := 0
+	for path, methods := range document.Paths {
+		for method := range methods {
+			method = strings.ToUpper(method)
+			if !strings.Contains(path, "{") || method == "POST" && !strings.Contains(path, "{run_id}") || method == "PUT" {
+				continue // it makes what is bob's
+			}
+			args := []string{"-X", method}
+			if method == "POST" {
+				args = append(args, post(object{})...)
+			}
+			body, status := bob.curl(fill.Replace(path), args...)
+			refuse(method+" "+path, string(body))
+			if status != "404" && !(status == "200" && (strings.HasSuffix(path, "/runs") || path == "/v1/sessions/{session_id}/runs")) {
+				t.Errorf("%s %s: %s %.200s", method, path, status, body)
+			}
+			asked++
+		}
+	}
+	if asked < 10 {
+		t.Errorf("only %d routes were tried", asked)
+	}
+	refuse("events", bob.events(v.session+"-busy"))
+	if said := alice.events(v.session + "-busy"); !strings.Contains(said, canary) {
+		t.Errorf("alice's own events do not tell of what she has: %s", said)
+	}
+
+	// Links: of another's place, key, signature, and mixed.
+	get := func(address string, h http.Header) (int, string) {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header = h
+		response, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		body := make([]byte, 4096)
+		n, _ := response.Body.Read(body)
+		return response.StatusCode, string(body[:n])
+	}
+	if status, body := get(v.download, nil); status != http.StatusOK || !strings.Contains(body, canary) {
+		t.Fatalf("alice's link: %d %s", status, body)
+	}
+	bobs := c.answer(t, python, object{"session_id": "bobs", "code": "open('output/mine.txt', 'w').write('of bob')"})
+	own := regexp.MustCompile(`"(?:download_url|url)":"(http[^"]+)"`).FindStringSubmatch(bobs)
+	if own == nil {
+		t.Fatalf("bob has no link: %s", bobs)
+	}
+	bobsLink := strings.ReplaceAll(own[1], `\u0026`, "&")
+	place := func(link string) string { return regexp.MustCompile(`/p/[a-z0-9]+`).FindString(link) }
+	a, err := url.Parse(v.download)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := url.Parse(bobsLink)
+	for name, address := range map[string]string{
+		"in bob's place":               strings.Replace(v.download, place(v.download), place(bobsLink), 1),
+		"in the user's place":          strings.Replace(v.download, place(v.download), "", 1),
+		"in nobody's place":            strings.Replace(v.download, place(v.download), "/p/aaaaaaaaaaaaaaaaaaaaaaaaaa", 1),
+		"alice's file, bob's sums":     a.Scheme + "://" + a.Host + a.Path + "?" + b.RawQuery,
+		"bob's place by dots":          strings.Replace(bobsLink, place(bobsLink), place(bobsLink)+"/.."+strings.TrimPrefix(place(v.download), "/p"), 1),
+		"without a signature":          a.Scheme + "://" + a.Host + a.Path,
+		"bob's link, alice's key":      strings.Replace(bobsLink, place(bobsLink), place(v.download), 1),
+		"alice's session, bob's place": strings.Replace(strings.Replace(bobsLink, "/bobs/", "/"+v.session+"/", 1), "mine.txt", "theirs.txt", 1),
+	} {
+		if status, body := get(address, http.Header{"Authorization": {"Bearer " + bob.token}}); status == http.StatusOK || strings.Contains(body, canary) {
+			t.Errorf("a link %s: %d %s", name, status, body)
+		}
+	}
+
+	// Headers: another's session of the protocol, names that only a proxy may say, two tokens, another's cookie.
+	for name, h := range map[string]http.Header{
+		"alice's session of the protocol": {"Mcp-Session-Id": {v.mcpSession}},
+		"no token":                        {"Authorization": {""}},
+		"a token with more":               {"Authorization": {"Bearer " + alice.token + "x"}},
+		"half a token":                    {"Authorization": {"Bearer " + alice.token[:len(alice.token)/2]}},
+		"two tokens":                      {"Authorization": {"Bearer " + bob.token, "Bearer " + alice.token}},
+		"the token's hash":                {"Authorization": {"Bearer " + strings.TrimPrefix(alice.token, "csm_")}},
+	} {
+		status, res, err := c.post(t.Context(), object{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": object{"name": "list_sessions", "arguments": object{}}}, h)
+		refuse(name, fmt.Sprint(string(res), err))
+		if status == http.StatusOK {
+			t.Errorf("%s: %d %s", name, status, res)
+		}
+	}
+	for _, header := range []string{"X-Forwarded-User", "X-Remote-User", "X-Sandbox-Principal", "Remote-User", "X-Openwebui-User-Id"} {
+		_, res, err := c.post(t.Context(), object{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": object{"name": "list_sessions", "arguments": object{}}}, http.Header{header: {"alice@example.com"}})
+		refuse(header, fmt.Sprint(string(res), err))
+	}
+
+	// The page.
+	page := visit(t, strings.TrimSuffix(s.url, "mcp"))
+	if status, body := page.read(page.client.PostForm(page.page+"ui/login", url.Values{"token": {bob.token}})); status != http.StatusOK || strings.Contains(body, canary) {
+		t.Errorf("bob signs in: %d %s", status, body)
+	}
+	for _, path := range []string{
+		"ui/v1/sessions/" + v.session + "-busy/runs/" + v.busy, "ui/v1/sessions/" + v.session + "-busy/files", "ui/v1/sessions/" + v.session + "-busy/files/output/theirs.txt",
+		"ui/v1/sessions/" + v.session + "-busy/runs/" + v.busy + "/displays/0",
+	} {
+		if status, body := page.read(page.client.Get(page.page + path)); status != http.StatusNotFound || strings.Contains(body, canary) {
+			t.Errorf("%s: %d %s", path, status, body)
+		}
+	}
+	if status := page.close(v.session + "-busy"); status != http.StatusNotFound {
+		t.Errorf("bob closes alice's session on the page: %d", status)
+	}
+	for _, path := range []string{"/metrics"} {
+		if body, status := bob.curl(path); status != "404" {
+			t.Errorf("%s: %s %.200s", path, status, body)
+		}
+	}
+
+	// All that alice has is there, and nothing of bob's is in it.
+	text, _ := alice.plain().run(t, object{"session_id": v.session, "code": "import os\nprint(secret, sorted(os.listdir('input')), sorted(os.listdir('output')))"})
+	if !strings.Contains(text, canary+" []") || strings.Contains(text, "planted") {
+		t.Errorf("alice has %s", text)
+	}
+	var busy struct{ Status string }
+	alice.ask(&busy, "/v1/runs/"+v.busy)
+	if busy.Status != "running" {
+		t.Errorf("alice's run is %s", busy.Status)
+	}
+	for _, own := range []*httpServer{alice, bob} {
+		for _, session := range []string{v.session, v.session + "-busy", "bobs"} {
+			own.plain().answer(t, "close_session", object{"session_id": session})
+		}
+	}
+
+	// No token is in the log, and none is in a file as it is.
+	_ = filepath.WalkDir(s.stateDir, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return nil
+		}
+		text, _ := os.ReadFile(path)
+		if strings.Contains(string(text), alice.token) {
+			t.Errorf("alice's token is in %s", path)
+		}
+		return nil
+	})
+	if strings.Contains(s.stderr.String(), alice.token) {
+		t.Error("alice's token is in the log")
+	}
+	// A revoked token is good for nothing more.
+	mustShell(t, s.stateDir, "tokens", "revoke", "bob")
+	if status, _, _ := c.post(t.Context(), object{"jsonrpc": "2.0", "id": 8, "method": "ping"}, nil); status != http.StatusUnauthorized {
+		t.Errorf("a revoked token: %d", status)
+	}
+}
+
+// The policy file bounds what each principal may do, and counts again after SIGHUP.
+func TestPoliciesOfPrincipals(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(`
+default: {max-run-timeout: 20s, disable-tools: [install_packages]}
+groups:
+  analysts: {allow-domain: [one.example], memory-limit: 512m}
+  builders: {allow-domain: [two.example]}
+principals:
+  alice: {max-run-timeout: 40s, tools: [run_python_code, session_info]}
+`)
+	s := startHTTPWith(t, setup{args: []string{"--policy", file}})
+	alice, bob, eve := s.as("alice"), s.as("bob", "--group", "analysts", "--group", "builders"), s.as("eve")
+	list := func(of *httpServer) string {
+		res, err := of.plain().request(t.Context(), "tools/list", object{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all struct{ Tools []struct{ Name string } }
+		decode(t, res, &all)
+		var names []string
+		for _, tool := range all.Tools {
+			names = append(names, tool.Name)
+		}
+		return strings.Join(names, " ")
+	}
+	info := func(of *httpServer) string {
+		return of.plain().answer(t, "session_info", object{"session_id": "probe"})
+	}
+	if got := list(alice); got != "run_python_code session_info" {
+		t.Errorf("alice has the tools %s", got)
+	}
+	if got := list(eve); strings.Contains(got, "install_packages") || !strings.Contains(got, "run_js_code") {
+		t.Errorf("eve has the tools %s", got)
+	}
+	if got := list(s); !strings.Contains(got, "install_packages") {
+		t.Errorf("the user has the tools %s", got)
+	}
+	for of, wants := range map[*httpServer][]string{
+		alice: {`"max_run_seconds":40`}, eve: {`"max_run_seconds":20`}, bob: {`"max_run_seconds":20`, "one.example", "two.example", `"memory_bytes":536870912`}, s: {`"max_run_seconds":3600`},
+	} {
+		of.plain().run(t, object{"session_id": "probe", "code": "1"})
+		got := info(of)
+		for _, want := range wants {
+			if !strings.Contains(got, want) {
+				t.Errorf("there is no %s in %s", want, got)
+			}
+		}
+		defer of.plain().answer(t, "close_session", object{"session_id": "probe"})
+	}
+	bob.plain().run(t, object{"session_id": "probe", "code": "kept = 41"})
+
+	write("principals: {alice: {nonsense: 1}}")
+	s.signal(syscall.SIGHUP)
+	eventually(t, "it says what is wrong", func() (bool, string) {
+		log := s.stderr.String()
+		return strings.Contains(log, "nonsense"), log
+	})
+	if got := list(alice); got != "run_python_code session_info" {
+		t.Errorf("with a bad file alice has the tools %s", got)
+	}
+	write("groups: {analysts: {disable-tools: [run_bash]}}")
+	s.signal(syscall.SIGHUP)
+	eventually(t, "it counts", func() (bool, string) {
+		got := list(bob)
+		return !strings.Contains(got, "run_bash"), got
+	})
+	if got := list(alice); !strings.Contains(got, "install_packages") {
+		t.Errorf("alice has the tools %s", got)
+	}
+	if got := info(bob); strings.Contains(got, "one.example") {
+		t.Errorf("bob still reaches what the policy named before: %s", got)
+	}
+	if text, _ := bob.plain().run(t, object{"session_id": "probe", "code": "kept + 1"}); !strings.HasSuffix(text, "[result]\n42") {
+		t.Errorf("bob's variables: %s", text)
+	}
+}
