@@ -75,7 +75,11 @@ func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine, log *
 	config := s.SweepConfig(engine, log)
 	swept, err := sandbox.Sweep(ctx, &config)
 	for _, left := range swept {
-		fmt.Printf("removed what was left of session %s: %s\n", left.ID, left.Why)
+		whose := ""
+		if left.Tenant != "" {
+			whose = " of " + printable(nameOf(config.StateDir, left.Tenant))
+		}
+		fmt.Printf("removed what was left of session %s%s: %s\n", left.ID, whose, left.Why)
 	}
 	volumes, err2 := engine.RemoveOldVolumes(ctx)
 	for _, name := range volumes {

@@ -8,23 +8,29 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 func sessionsCommand(settings *server.Settings) *cobra.Command {
+	var whose owner
 	cmd := &cobra.Command{
 		Use: "sessions", Short: "List, show, close, pin, export and import sessions",
 		Long: `sessions tells of the sessions that servers of this user have open or have left,
 closes them, and carries them from machine to machine. Nothing is done to a
-session that a running server has open.
+session that a running server has open. Where a server works for several, list
+tells of the sessions of all, and --principal says whose another command means;
+without it they are the user's own.
 
 Settings that say where sessions are (--state-dir, --engine-url) must be the
 server's.`,
@@ -33,8 +39,9 @@ server's.`,
 			return usage(errors.New("say what to do: sessions list, show, close, pin, unpin, export, import or notebook"))
 		},
 	}
-	cmd.AddCommand(listCommand(settings), showCommand(settings), closeCommand(settings), pinCommand(settings, true), pinCommand(settings, false),
-		exportCommand(settings), importCommand(settings), notebookCommand(settings))
+	cmd.PersistentFlags().StringVar(&whose.name, "principal", "", "whose the session is, where a server works for several (default: the user's own)")
+	cmd.AddCommand(listCommand(settings, &whose), showCommand(settings, &whose), closeCommand(settings, &whose), pinCommand(settings, &whose, true),
+		pinCommand(settings, &whose, false), exportCommand(settings, &whose), importCommand(settings, &whose), notebookCommand(settings, &whose))
 	return cmd
 }
 
@@ -51,21 +58,61 @@ func takes(least, most int) cobra.PositionalArgs {
 // leaveManagerTime bounds the end of a shell command's manager.
 const leaveManagerTime = 30 * time.Second
 
+// owner is whose sessions a command means. The zero value is the user who calls it.
+type owner struct{ name string }
+
+func (o owner) key() string { return principal.Principal{Name: o.name}.Key() }
+
+// dir returns the state directory of the sessions.
+func (o owner) dir(s *server.Settings) (string, error) {
+	if o.name != "" && !slices.Contains(state.Tenants(s.SessionDir()), o.key()) {
+		return "", fault.New(fault.InvalidArgument, "`code-sandbox-mcp sessions list` tells whose there are.", "There are no sessions of %q.", o.name)
+	}
+	return state.TenantDir(s.SessionDir(), o.key()), nil
+}
+
+// nameOf returns whose the sessions of a tenant are; empty: the user's own.
+func nameOf(dir, tenant string) string {
+	if tenant == "" {
+		return ""
+	}
+	if name, err := state.TenantName(dir, tenant); err == nil {
+		return name
+	}
+	return tenant
+}
+
 // withManager runs a shell command's work with a manager of its own, which releases all sessions in the
 // end.
-func withManager(ctx context.Context, s *server.Settings, work func(context.Context, *sandbox.Manager) error) error {
+func withManager(ctx context.Context, s *server.Settings, whose *owner, work func(context.Context, *sandbox.Manager) error) error {
+	if _, err := whose.dir(s); err != nil {
+		return report(err)
+	}
+	return withPool(ctx, s, func(ctx context.Context, own sandbox.Config) error { return withTenant(ctx, own, whose.key(), work) })
+}
+
+// withTenant is withManager for a tenant of a server that has this configuration.
+func withTenant(ctx context.Context, own sandbox.Config, tenant string, work func(context.Context, *sandbox.Manager) error) error {
+	manager := sandbox.NewManager(own.Of(tenant))
+	err := work(ctx, manager)
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveManagerTime)
+	defer cancel()
+	if !manager.Close(ending) {
+		own.Logger.Warn("not all was let go of in time")
+	}
+	return err
+}
+
+// withPool runs a shell command's work with what its managers need.
+func withPool(ctx context.Context, s *server.Settings, work func(context.Context, sandbox.Config) error) error {
 	return withEngine(ctx, s, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
 		if _, err := engine.Connection(ctx); err != nil {
 			return report(engineFault(err))
 		}
-		manager := s.Visitor(engine, log)
-		err := work(ctx, manager)
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveManagerTime)
-		defer cancel()
-		if !manager.Close(ending) {
-			log.Warn("not all was let go of in time")
-		}
-		return report(err)
+		config := s.VisitConfig(engine, log)
+		config.Pool = sandbox.NewPool(config)
+		defer config.Pool.Close(context.WithoutCancel(ctx))
+		return report(work(ctx, config))
 	})
 }
 

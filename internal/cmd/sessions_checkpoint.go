@@ -38,7 +38,7 @@ func checkpointLimits(s *server.Settings, maxBytes int64) checkpoint.Limits {
 	return limits
 }
 
-func exportCommand(settings *server.Settings) *cobra.Command {
+func exportCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "export NAME FILE.tar.zst", Short: "Write a session's files and history to a file", Args: takes(2, 2),
@@ -52,7 +52,7 @@ Such kernels go on with their variables, and code that runs goes on.`,
 	}
 	maxBytes := maxBytesFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
+		return withManager(cmd.Context(), settings, whose, func(ctx context.Context, manager *sandbox.Manager) error {
 			var told checkpoint.Report
 			err := writeWhole(args[1], force, func(to io.Writer) (err error) {
 				told, err = export(ctx, settings, manager, args[0], to, checkpointLimits(settings, *maxBytes))
@@ -133,7 +133,7 @@ func warnOf(told checkpoint.Report) {
 	}
 }
 
-func importCommand(settings *server.Settings) *cobra.Command {
+func importCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import FILE.tar.zst [NAME]", Short: "Make a session from an exported file", Args: takes(1, 2),
 		Long: `import makes a named session from a file that export wrote, under its old name
@@ -149,7 +149,7 @@ nothing is left.`,
 			return report(fault.New(fault.NotFound, "Name a file that export wrote.", "The file %q cannot be read: %v.", args[0], errors.Unwrap(err)))
 		}
 		defer func() { _ = file.Close() }()
-		return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
+		return withManager(cmd.Context(), settings, whose, func(ctx context.Context, manager *sandbox.Manager) error {
 			i := &sessionImport{manager: manager, id: strings.Join(args[1:], "")}
 			told, err := i.run(ctx, file, checkpointLimits(settings, *maxBytes))
 			if err == nil {

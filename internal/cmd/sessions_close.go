@@ -11,7 +11,7 @@ import (
 )
 
 // closeCommand returns the command `sessions close`.
-func closeCommand(settings *server.Settings) *cobra.Command {
+func closeCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	var keepFiles bool
 	cmd := &cobra.Command{
 		Use: "close NAME", Short: "End a session that no running server has open", Args: takes(1, 1),
@@ -19,7 +19,7 @@ func closeCommand(settings *server.Settings) *cobra.Command {
 --keep-files is given. One that a running server has open is closed there, with
 close_session.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
+			return withManager(cmd.Context(), settings, whose, func(ctx context.Context, manager *sandbox.Manager) error {
 				if _, err := findSession(ctx, manager, args[0]); err != nil {
 					return err
 				}

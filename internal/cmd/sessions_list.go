@@ -3,11 +3,13 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -19,11 +21,13 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 // sessionFields is a session in JSON: what the tools tell of it, with what they leave out.
 type sessionFields struct {
+	Principal string `json:"principal,omitempty"` // whose it is, where it is not the user's own
 	tools.SessionFields
 	Named     bool                 `json:"named"`
 	Kernels   []sandbox.KernelInfo `json:"kernels"`
@@ -32,36 +36,64 @@ type sessionFields struct {
 }
 
 func fieldsOf(info sandbox.SessionInfo) sessionFields {
-	return sessionFields{tools.FieldsOf(context.Background(), info), info.Named, append([]sandbox.KernelInfo{}, info.Kernels...), info.Created.UTC(), info.SizeBytes}
+	return sessionFields{"", tools.FieldsOf(context.Background(), info), info.Named, append([]sandbox.KernelInfo{}, info.Kernels...), info.Created.UTC(), info.SizeBytes}
 }
 
 func since(t time.Time) time.Duration { return max(0, time.Since(t)) }
 
-func listCommand(settings *server.Settings) *cobra.Command {
+func listCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the sessions of this user's servers", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
-				sessions, err := manager.Sessions(ctx)
-				if err != nil {
-					return err
+			dir, keys := settings.SessionDir(), []string{whose.key()}
+			if _, err := whose.dir(settings); err != nil {
+				return report(err)
+			}
+			if whose.name == "" {
+				keys = append(keys, state.Tenants(dir)...)
+			}
+			var sessions []listedSession
+			err := withPool(cmd.Context(), settings, func(ctx context.Context, own sandbox.Config) error {
+				for _, key := range keys {
+					err := withTenant(ctx, own, key, func(ctx context.Context, manager *sandbox.Manager) error {
+						infos, err := manager.Sessions(ctx)
+						for _, info := range infos {
+							sessions = append(sessions, listedSession{info, nameOf(dir, key)})
+						}
+						return err
+					})
+					if err != nil {
+						return err
+					}
 				}
-				if asJSON {
-					return writeSessions(os.Stdout, sessions)
-				}
-				return tabulate(os.Stdout, sessions)
+				return nil
 			})
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return writeSessions(os.Stdout, sessions)
+			}
+			return tabulate(os.Stdout, sessions)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the sessions as JSON")
 	return cmd
 }
 
-func writeSessions(w io.Writer, sessions []sandbox.SessionInfo) error {
+// listedSession is a session, and whose it is: empty for the user's own.
+type listedSession struct {
+	sandbox.SessionInfo
+	owner string
+}
+
+func writeSessions(w io.Writer, sessions []listedSession) error {
 	fields := []sessionFields{}
-	for _, info := range sessions {
-		fields = append(fields, fieldsOf(info))
+	for _, s := range sessions {
+		f := fieldsOf(s.SessionInfo)
+		f.Principal = s.owner
+		fields = append(fields, f)
 	}
 	return writeJSON(w, struct {
 		Sessions []sessionFields `json:"sessions"`
@@ -75,15 +107,24 @@ func writeJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-func tabulate(w io.Writer, sessions []sandbox.SessionInfo) error {
+// tabulate has a column for whose sessions they are, where not all are the user's own.
+func tabulate(w io.Writer, sessions []listedSession) error {
 	if len(sessions) == 0 {
 		_, err := fmt.Fprintln(w, "no sessions")
 		return err
 	}
+	several := slices.ContainsFunc(sessions, func(s listedSession) bool { return s.owner != "" })
+	whose := func(text string) string {
+		if !several {
+			return ""
+		}
+		return cmp.Or(printable(text), "-") + "\t"
+	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "SESSION\tSTATE\tKERNELS\tAGE\tIDLE\tFILES\tKEPT")
-	for _, info := range sessions {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", info.ID, info.State, kernelsOf(info),
+	fmt.Fprintln(table, whose("PRINCIPAL")+"SESSION\tSTATE\tKERNELS\tAGE\tIDLE\tFILES\tKEPT")
+	for _, s := range sessions {
+		info := s.SessionInfo
+		fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", whose(s.owner), info.ID, info.State, kernelsOf(info),
 			units.HumanDuration(since(info.Created)), units.HumanDuration(since(info.LastUsed)), sizeOf(info, "-"), keptOf(info))
 	}
 	return table.Flush()
@@ -122,12 +163,12 @@ func kernelsOf(info sandbox.SessionInfo) string {
 // shownRuns is how many of the last runs show tells.
 const shownRuns = 10
 
-func showCommand(settings *server.Settings) *cobra.Command {
+func showCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show a session and what ran in it last", Args: takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
+			return withManager(cmd.Context(), settings, whose, func(ctx context.Context, manager *sandbox.Manager) error {
 				info, err := findSession(ctx, manager, args[0])
 				if err != nil {
 					return err

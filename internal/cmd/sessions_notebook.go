@@ -13,7 +13,7 @@ import (
 )
 
 // notebookCommand returns the command `sessions notebook`.
-func notebookCommand(settings *server.Settings) *cobra.Command {
+func notebookCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "notebook NAME FILE.ipynb|-", Short: "Write what ran in a session as a Jupyter notebook", Args: takes(2, 2),
@@ -22,15 +22,19 @@ Jupyter, or to stdout for -. It only reads the history, so a running server may
 have the session open. The language with more runs is the notebook's; runs of
 the other become text with code in it.`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return report(writeNotebook(settings, args[0], args[1], force))
+			return report(writeNotebook(settings, whose, args[0], args[1], force))
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file where it exists")
 	return cmd
 }
 
-func writeNotebook(s *server.Settings, id, path string, force bool) error {
-	runs, err := sandbox.ReadHistory(s.SessionDir(), id)
+func writeNotebook(s *server.Settings, whose *owner, id, path string, force bool) error {
+	dir, err := whose.dir(s)
+	if err != nil {
+		return err
+	}
+	runs, err := sandbox.ReadHistory(dir, id)
 	if err != nil {
 		return err
 	}

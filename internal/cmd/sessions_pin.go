@@ -13,7 +13,7 @@ import (
 )
 
 // pinCommand returns the command `sessions pin`, or `sessions unpin`.
-func pinCommand(settings *server.Settings, pinned bool) *cobra.Command {
+func pinCommand(settings *server.Settings, whose *owner, pinned bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pin NAME", Short: "Keep a session however long nobody uses it", Args: takes(1, 1),
 		Long: `pin keeps a named session's files, variables and history beyond --keep and
@@ -25,11 +25,15 @@ sessions close end it all the same.`,
 		cmd.Use, cmd.Short, cmd.Long, done = "unpin NAME", "Keep a session no longer than others", "unpin takes back what pin did.", "unpinned"
 	}
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
-		id, dir := args[0], settings.SessionDir()
+		id := args[0]
 		if err := sandbox.CheckSessionID(id); err != nil {
 			return report(err)
 		}
-		err := noSession(id)
+		dir, err := whose.dir(settings)
+		if err != nil {
+			return report(err)
+		}
+		err = noSession(id)
 		if state.IsKept(dir, id) {
 			err = state.Pin(dir, id, pinned)
 		}

@@ -5,9 +5,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 func writes(text string) func(io.Writer) error {
@@ -86,5 +90,55 @@ func TestCodeIsShownInOneHarmlessLine(t *testing.T) {
 		if got := printable(text); got != want {
 			t.Errorf("%q is shown as %q", text, got)
 		}
+	}
+}
+
+func TestWhoseSessionsAreListed(t *testing.T) {
+	for name, of := range map[string]struct {
+		owners []string
+		rows   []string
+	}{
+		"the user's own": {[]string{""}, []string{"SESSION STATE", "mine asleep"}},
+		"of several":     {[]string{"", "ann@corp", "\x1b[2Jbob"}, []string{"PRINCIPAL SESSION STATE", "- mine asleep", "ann@corp mine asleep", "·[2Jbob mine asleep"}},
+	} {
+		var list []listedSession
+		for _, whose := range of.owners {
+			list = append(list, listedSession{sandbox.SessionInfo{ID: "mine", State: "asleep"}, whose})
+		}
+		var table, asJSON strings.Builder
+		if err := errors.Join(tabulate(&table, list), writeSessions(&asJSON, list)); err != nil {
+			t.Error(err)
+		}
+		lines := strings.Split(table.String(), "\n")
+		for i, row := range of.rows {
+			if line := strings.Join(strings.Fields(lines[i]), " "); !strings.HasPrefix(line, row) {
+				t.Errorf("%s: line %d is %q, want %q", name, i, line, row)
+			}
+		}
+		if got := strings.Count(asJSON.String(), `"principal"`); got != len(of.owners)-1 {
+			t.Errorf("%s: %d have a principal in %s", name, got, &asJSON)
+		}
+	}
+}
+
+func TestWhoseSessionsACommandMeans(t *testing.T) {
+	s := &server.Settings{StateDir: t.TempDir()}
+	ann := owner{"ann"}
+	if err := state.SaveTenant(s.SessionDir(), ann.key(), ann.name); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"": s.SessionDir(), "ann": filepath.Join(s.StateDir, "principals", ann.key(), "sessions")} {
+		if dir, err := (owner{name}).dir(s); err != nil || dir != want {
+			t.Errorf("of %q: %q, %v", name, dir, err)
+		}
+	}
+	if _, err := (owner{"bob"}).dir(s); fault.From(err).Code != fault.InvalidArgument {
+		t.Errorf("of nobody: %v", err)
+	}
+	if name := nameOf(s.SessionDir(), ann.key()); name != "ann" {
+		t.Errorf("it is of %q", name)
+	}
+	if name := nameOf(s.SessionDir(), "other"); name != "other" { // its file is lost
+		t.Errorf("it is of %q", name)
 	}
 }

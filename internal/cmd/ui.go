@@ -40,7 +40,7 @@ what was sent out. A server with --http has a page that shows these, at /.
 The page's link is good once, for ten minutes. Settings that say where sessions
 are (--state-dir, --engine-url) must be the server's.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withManager(cmd.Context(), settings, func(ctx context.Context, manager *sandbox.Manager) error {
+			return withManager(cmd.Context(), settings, &owner{}, func(ctx context.Context, manager *sandbox.Manager) error {
 				return showPage(ctx, settings, manager, noBrowser)
 			})
 		},

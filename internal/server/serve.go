@@ -319,12 +319,12 @@ func (b *Sandbox) endWayOut(ctx context.Context) {
 	b.connections.Close(ctx)
 }
 
-// Visitor returns a manager for a command that looks after sessions and runs nothing.
-func (s *Settings) Visitor(engine *podman.Engine, log *slog.Logger) *sandbox.Manager {
+// VisitConfig is for the managers of a command that looks after sessions and runs nothing.
+func (s *Settings) VisitConfig(engine *podman.Engine, log *slog.Logger) sandbox.Config {
 	config := s.sandboxConfig(engine, s.passThrough(log), log)
 	config.Visit = true
 	config.Lifetime = math.MaxInt64 // a session does not end of age under somebody's hands
-	return sandbox.NewManager(config)
+	return config
 }
 
 // SweepConfig is what a sweep goes by that no server does.
