@@ -29,7 +29,7 @@ const metadataPath = server.WellKnownProtectedResourcePath
 const headerSession = server.HeaderKeySessionID
 
 // single are the headers that decide who may do what: two of one would leave it to each reader which counts.
-var single = []string{"Authorization", "Origin", headerSession, mcp.HeaderProtocolVersion, mcp.HeaderMethod, mcp.HeaderName}
+var single = []string{"Authorization", "X-API-Key", "Origin", headerSession, mcp.HeaderProtocolVersion, mcp.HeaderMethod, mcp.HeaderName}
 
 // guard decides which requests get through.
 type guard struct {

@@ -86,6 +86,9 @@ type Options struct {
 	Token string
 	// Authenticate finds out whose the other requests are. Nil: nobody else is let in.
 	Authenticate principal.Authenticator
+	// Translate has a request for Routes show who it is from as all do, where its client has a header of its own for that. Nil: nothing
+	// does.
+	Translate func(*http.Request)
 	// Of returns what a principal is served that Authenticate knows. Why there is nothing for one, only the log tells.
 	Of func(principal.Principal) (*Site, error)
 	// AllowHosts are names by which clients may reach the server, beside addresses, localhost and the names in the
@@ -223,13 +226,13 @@ func (s *Server) handler() http.Handler {
 		mux.Handle(Path+"/{$}", mcp)
 	}
 	for pattern := range s.opts.Routes {
-		mux.Handle(pattern, s.guard.authenticated(s.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mux.Handle(pattern, s.translated(s.guard.authenticated(s.bounded(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			handler := siteOf(r).Routes[pattern]
 			if handler == nil {
 				handler = http.HandlerFunc(nothing)
 			}
 			handler.ServeHTTP(w, r)
-		}))))
+		})))))
 	}
 	for pattern, handler := range s.opts.Open {
 		mux.Handle(pattern, handler)
@@ -239,6 +242,17 @@ func (s *Server) handler() http.Handler {
 		return s.opts.Around(s.guard.admitted(mux))
 	}
 	return s.guard.admitted(mux)
+}
+
+// translated is a handler of requests after Translate.
+func (s *Server) translated(next http.Handler) http.Handler {
+	if s.opts.Translate == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.opts.Translate(r)
+		next.ServeHTTP(w, r)
+	})
 }
 
 // refuse answers a request that is let in nowhere, with a status, what is wrong and what to do.

@@ -6,8 +6,10 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base32"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -29,7 +31,7 @@ func librechat() foreign {
 	return foreign{prefix: librechatPath, refusal: func(fields map[string]any) { fields["error"] = sentence(fields) }, routes: []route{
 		{method: "POST", path: librechatPath + "/exec", id: "compatible.librechat_exec", summary: "Run code in an interpreter of its own.", tool: runTool,
 			serve: (*Server).librechatExec, request: schemaOf[librechatCode](), answer: schemaOf[librechatRan]()},
-		{method: "POST", path: librechatPath + "/exec/programmatic", id: "compatible.librechat_programmatic", summary: "Refused in the words of its protocol: code has no tools of the client.", tool: runTool,
+		{method: "POST", path: librechatPath + "/exec/programmatic", id: "compatible.librechat_programmatic", summary: "Refused: code has no tools of the client.", status: http.StatusNotImplemented, tool: runTool,
 			serve: (*Server).librechatProgrammatic, request: schemaOf[librechatCode](), answer: schemaOf[librechatFailed]()},
 		{method: "POST", path: librechatPath + "/upload", id: "compatible.librechat_upload", summary: "Put files into a session of their own.", tool: "upload_file",
 			serve: (*Server).librechatUpload, request: media("multipart/form-data", object{}), answer: schemaOf[librechatUploaded]()},
@@ -49,6 +51,7 @@ type librechatCode struct {
 	Code      string           `json:"code"`
 	Arguments []string         `json:"args,omitempty"`
 	SessionID string           `json:"session_id,omitempty" jsonschema:"Of an earlier run, to go on among its files."`
+	Hint      string           `json:"runtime_session_hint,omitempty" jsonschema:"Runs of one hint go on among the same files."`
 	Files     []librechatInput `json:"files,omitempty" jsonschema:"That the code is to find. One of an earlier run has the code go on in that run's session; the others are copied there."`
 }
 
@@ -71,6 +74,8 @@ type librechatRan struct {
 	Stdout    string            `json:"stdout"`
 	Stderr    string            `json:"stderr"`
 	Files     []librechatOutput `json:"files" jsonschema:"That the code has made or changed."`
+	Runtime   string            `json:"runtime_session_id,omitempty"`
+	Is        string            `json:"runtime_status,omitempty" jsonschema:"new or reused, of what a hint names."`
 }
 
 type librechatOutput struct {
@@ -81,8 +86,8 @@ type librechatOutput struct {
 }
 
 type librechatFailed struct {
-	Status string `json:"status"`
-	Error  string `json:"error"`
+	Code  string `json:"code" jsonschema:"One that newer clients have a sentence for."`
+	Error string `json:"error"`
 }
 
 type librechatUploaded struct {
@@ -120,6 +125,12 @@ const (
 
 func librechatSession(kind string) string { return (kind + strings.ToLower(rand.Text()))[:idLength] }
 
+// librechatHinted is the session of all runs with a hint.
+func librechatHinted(hint string) string {
+	sum := sha256.Sum256([]byte(hint))
+	return (ranIn + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:])))[:idLength]
+}
+
 // librechatFile is the id of a file in its session, by which it is found again with no table.
 func librechatFile(path string) string {
 	sum := sha256.Sum256([]byte(path))
@@ -147,6 +158,13 @@ func (s *Server) librechatRun(ctx context.Context, wanted *librechatCode) (answe
 		return librechatRan{SessionID: librechatSession(ranIn), Stderr: f.Message + " " + f.Hint, Files: []librechatOutput{}}, nil
 	}
 	session, made := "", false
+	if wanted.Hint != "" {
+		session = librechatHinted(wanted.Hint)
+		answer.Runtime, answer.Is = session, "reused"
+		if _, missing := s.manager.Lease(session, false); missing != nil {
+			answer.Is = "new"
+		}
+	}
 	for _, id := range append([]string{wanted.SessionID}, sessionsOf(wanted.Files)...) {
 		if session != "" || !strings.HasPrefix(id, ranIn) {
 			continue
@@ -167,7 +185,7 @@ func (s *Server) librechatRun(ctx context.Context, wanted *librechatCode) (answe
 		s.librechatForget(ctx, session, made)
 		return answer, err
 	}
-	answer = librechatRan{SessionID: session, Files: []librechatOutput{}}
+	answer.SessionID, answer.Files = session, []librechatOutput{}
 	answer.Stdout = s.librechatText(ctx, session, res.Stdout)
 	answer.Stderr = s.librechatText(ctx, session, res.Stderr)
 	if res.Error != nil {
@@ -176,6 +194,9 @@ func (s *Server) librechatRun(ctx context.Context, wanted *librechatCode) (answe
 	switch res.Status {
 	case sandbox.TimedOut, sandbox.Cancelled, sandbox.Killed:
 		answer.Stderr += text.Shorten(strings.TrimSpace("The run was "+strings.ReplaceAll(string(res.Status), "_", " ")+". "+res.Cause), 500) + "\n"
+	}
+	if answer.Stderr == "" && res.Status == sandbox.Failed { // which nothing else of the answer says
+		answer.Stderr = fmt.Sprintf("Exit status %d.\n", res.ExitCode)
 	}
 	for _, a := range res.Artifacts {
 		answer.Files = append(answer.Files, librechatOutput{librechatFile(a.Path), a.Path, session, session})
@@ -289,7 +310,7 @@ func (s *Server) librechatFind(ctx context.Context, session, id string) (path st
 }
 
 func (s *Server) librechatProgrammatic(w http.ResponseWriter, _ *http.Request) {
-	web.JSON(w, http.StatusOK, librechatFailed{theirError, "This server runs no code that calls the tools of its client. Use execute_code or bash_tool, and call the tools one by one."})
+	web.JSON(w, http.StatusNotImplemented, librechatFailed{"unsupported_capability", "This server runs no code that calls the tools of its client. Use execute_code or bash_tool, and call the tools one by one."})
 }
 
 // librechatUpload takes the files of a form.

@@ -3,9 +3,12 @@ package rest
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,6 +18,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -226,5 +233,71 @@ func TestTheTerminalsArchive(t *testing.T) {
 	}
 	for paths, want := range map[string]int{`[]`: 400, `["none"]`: 404, `["/etc"]`: 400} {
 		f.want(want, "POST", "/open-terminal/files/archive", `{"paths": `+paths+`}`)
+	}
+}
+
+type keys map[string]string
+
+func (k keys) Authenticate(r *http.Request) (principal.Principal, error) {
+	if name := k[principal.Bearer(r)]; name != "" {
+		return principal.Principal{Name: name, Source: "test"}, nil
+	}
+	return principal.Principal{}, principal.ErrNone
+}
+
+// A key finds its principal's sessions alone, by either header. What another one has is not there.
+func TestKeysOfPrincipals(t *testing.T) {
+	t.Parallel()
+	of := map[string]*fixture{"alice": startWith(t, everything, sandbox.Python, sandbox.Bash), "bob": startWith(t, everything, sandbox.Python, sandbox.Bash)}
+	protocol := func() *server.MCPServer { return server.NewMCPServer("x", "1") }
+	own := of["alice"].Routes() // which nobody is served here: there is no token
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httpserver.New(httpserver.Options{
+		Site: httpserver.Site{MCP: protocol(), Routes: own}, Token: token, Authenticate: keys{"key-a": "alice", "key-b": "bob"}, Translate: AcceptKey,
+		Of: func(p principal.Principal) (*httpserver.Site, error) {
+			site := &httpserver.Site{MCP: protocol(), Routes: of[p.Name].Routes()}
+			site.Prepare()
+			return site, nil
+		},
+		Refuse: of["alice"].Refuse, Logger: slog.New(slog.DiscardHandler),
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(ctx, l) }()
+	defer func() { stop(); <-ended }()
+	ask := &fixture{t: t, url: "http://" + l.Addr().String()}
+	want := func(status int, method, path, key, body string) (answer librechatRan) {
+		t.Helper()
+		got, text := ask.do(method, path, body, "Authorization", "", "X-API-Key", key)
+		if got != status {
+			t.Fatalf("%s %s for %q: %d, want %d: %s", method, path, key, got, status, text)
+		}
+		_ = json.Unmarshal([]byte(text), &answer)
+		return answer
+	}
+	made := want(200, "POST", "/librechat/exec", "key-a", `{"lang": "py", "code": "open('secret.txt', 'w').write('of alice')"}`)
+	file := made.Files[0]
+	input := fmt.Sprintf(`{"lang": "py", "code": "print(open('secret.txt').read())", "files": [{"id": %q, "name": "secret.txt", "session_id": %q}]}`, file.ID, made.SessionID)
+	if again := want(200, "POST", "/librechat/exec", "key-a", input); again.Stdout != "of alice\n" {
+		t.Errorf("alice reads %q", again.Stdout)
+	}
+	for _, key := range []string{"key-b"} {
+		want(404, "POST", "/librechat/exec", key, input)
+		want(404, "GET", "/librechat/files/"+made.SessionID, key, "")
+		want(404, "GET", "/librechat/download/"+made.SessionID+"/"+file.ID, key, "")
+		want(404, "GET", "/librechat/sessions/"+made.SessionID+"/objects/"+file.ID, key, "")
+	}
+	alone := fmt.Sprintf(`{"lang": "bash", "code": "ls", "session_id": %q}`, made.SessionID)
+	if other := want(200, "POST", "/librechat/exec", "key-b", alone); other.SessionID == made.SessionID || strings.Contains(other.Stdout, "secret") {
+		t.Errorf("bob ran in %s and saw %q", other.SessionID, other.Stdout)
+	}
+	want(401, "POST", "/librechat/exec", "key-c", input)
+	want(401, "POST", "/librechat/exec", "", input)
+	want(401, "GET", "/v1/sessions", "key-a", "") // a header of LibreChat's is good there alone
+	if status, text := ask.do("GET", "/librechat/files/"+made.SessionID, "", "Authorization", "Bearer key-b", "X-API-Key", "key-a"); status != 404 {
+		t.Errorf("the header that all clients have counts more: %d %s", status, text)
 	}
 }

@@ -327,7 +327,7 @@ func (w *web) prepare(r *running) {
 	maps.Copy(w.options.Routes, routes)
 	api := rest.New(rest.Options{Deps: own.deps, Version: CurrentVersion(), Logger: r.log})
 	maps.Copy(w.options.Open, api.Open())
-	w.options.Refuse = api.Refuse
+	w.options.Refuse, w.options.Translate = api.Refuse, rest.AcceptKey
 	w.options.Of = func(p principal.Principal) (*httpserver.Site, error) {
 		t, err := r.tenants.get(p)
 		if err != nil {
