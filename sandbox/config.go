@@ -49,6 +49,9 @@ type Config struct {
 
 	// Observer is told of runs and of the bytes of files. May be nil.
 	Observer Observer
+	// Admit decides whether a run may be queued, which is not yet; its error refuses it. It may wait for no more than a moment. Nil:
+	// every run may.
+	Admit func(caller context.Context, run *Run) error
 
 	// Mask takes secrets out of what runs come to, before anybody has it. Nil: there are none.
 	Mask *secrets.Masker

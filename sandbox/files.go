@@ -61,7 +61,9 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 		return err
 	})
 	m.config.Pool.sweeper.once(nil)
-	m.config.countBytes(In, file.SizeBytes)
+	if err == nil {
+		m.config.fileMoved(ctx, Transfer{In, s.id, file.Path, file.SizeBytes})
+	}
 	return file, s.id, err
 }
 

@@ -7,8 +7,39 @@ type Observer interface {
 	// RunBegan is told of a run when it is queued, with RunOptions.Caller. What it returns is called once, with what the
 	// run came to, before anybody else has that.
 	RunBegan(caller context.Context, run *Run) (over func(*Result, error))
-	// FileBytes counts what was written to a session's files or read from them.
-	FileBytes(d Direction, n int64)
+	// FileMoved is told of a file that was written to a session, or of which something was read, under the context of who did it.
+	FileMoved(caller context.Context, t Transfer)
+}
+
+// Transfer is of a session's file, or of a part of it.
+type Transfer struct {
+	Direction Direction
+	Session   string
+	Path      string
+	Bytes     int64 // that were moved
+}
+
+// Observers tells several.
+type Observers []Observer
+
+// RunBegan implements Observer.
+func (all Observers) RunBegan(caller context.Context, run *Run) (over func(*Result, error)) {
+	ends := make([]func(*Result, error), len(all))
+	for i, o := range all {
+		ends[i] = o.RunBegan(caller, run)
+	}
+	return func(res *Result, err error) {
+		for _, end := range ends {
+			end(res, err)
+		}
+	}
+}
+
+// FileMoved implements Observer.
+func (all Observers) FileMoved(caller context.Context, t Transfer) {
+	for _, o := range all {
+		o.FileMoved(caller, t)
+	}
 }
 
 // Direction is where files go.
@@ -33,8 +64,20 @@ func (c *Config) observeRun(run *Run) {
 	run.observed = c.Observer.RunBegan(caller, run)
 }
 
-func (c *Config) countBytes(d Direction, n int64) {
-	if c.Observer != nil && n > 0 {
-		c.Observer.FileBytes(d, n)
+func (c *Config) fileMoved(caller context.Context, t Transfer) {
+	if c.Observer != nil {
+		c.Observer.FileMoved(caller, t)
 	}
+}
+
+// admit asks whether a run may be queued, unless it is one of the server's own.
+func (c *Config) admit(run *Run) error {
+	if c.Admit == nil || run.options.Unlisted {
+		return nil
+	}
+	caller := run.options.Caller
+	if caller == nil {
+		caller = context.Background()
+	}
+	return c.Admit(caller, run)
 }

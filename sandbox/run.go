@@ -122,6 +122,9 @@ func newRun(parent context.Context, config *Config, id, session string, options 
 	}
 }
 
+// Code is what runs. It may have secrets in it.
+func (r *Run) Code() string { return r.options.Code }
+
 // over reports whether the run is.
 func (r *Run) over() bool { return isClosed(r.done) }
 

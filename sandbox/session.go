@@ -97,6 +97,10 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	l := s.links[options.Language]
 	run := newRun(s.ctx, s.config, id, s.id, options)
 	run.ahead = func() *RunInfo { return l.ahead(run) }
+	if err := s.config.admit(run); err != nil {
+		run.cancel(err)
+		return nil, err
+	}
 	turn := openTurn() // a run in an interpreter of its own waits for no other run
 	err := s.uses.begin(run, func() {
 		if !options.apart() {

@@ -43,6 +43,7 @@ func (s *sessionFiles) use(ctx context.Context, use func(context.Context, files.
 type FileReader struct {
 	*files.Reader
 	session *session
+	caller  context.Context
 	explain func(error) error
 	done    func()
 	read    int64
@@ -66,13 +67,14 @@ func (r *FileReader) Close() error {
 	err := r.Reader.Close()
 	if r.done != nil {
 		r.done()
-		r.session.config.countBytes(Out, r.read)
+		r.session.config.fileMoved(r.caller, Transfer{Out, r.session.id, r.File().Path, r.read})
 		r.done = nil
 	}
 	return err
 }
 
 func (s *sessionFiles) open(ctx context.Context, path string, o ReadOptions) (*FileReader, error) {
+	caller := ctx
 	c, ctx, done, err := s.borrow(ctx)
 	if err != nil {
 		return nil, err
@@ -83,7 +85,7 @@ func (s *sessionFiles) open(ctx context.Context, path string, o ReadOptions) (*F
 		done()
 		return nil, err
 	}
-	return &FileReader{Reader: r, session: s.session, explain: func(err error) error { return s.fault(ctx, err) }, done: done}, nil
+	return &FileReader{Reader: r, session: s.session, caller: caller, explain: func(err error) error { return s.fault(ctx, err) }, done: done}, nil
 }
 
 // borrow returns what reaches the session's files, under a context that ends with the session too. done must be

@@ -269,18 +269,27 @@ func (d *Deps) about(p *params) (attributes []any) {
 			attributes = append(attributes, key, d.Secrets.Mask(text.Shorten(id, 80)))
 		}
 	}
-	session, _ := p.given["session_id"].(string)
-	if session == "" {
-		for _, known := range d.Manager.Known() {
-			if known.Default && known.DefaultOf == p.ownSession {
-				session = known.ID
-			}
-		}
-	}
 	run, _ := p.given["run_id"].(string)
-	named("session", session)
+	named("session", d.sessionOf(p.ownSession, p.given))
 	named("run", run)
 	return attributes
+}
+
+// SessionOf returns the id of the session that a call is about, as far as it is known: it may name anything.
+func (d *Deps) SessionOf(ctx context.Context, request mcp.CallToolRequest) string {
+	return d.sessionOf(ownSession(ctx), request.GetArguments())
+}
+
+func (d *Deps) sessionOf(own string, given map[string]any) string {
+	if named, _ := given["session_id"].(string); named != "" {
+		return named
+	}
+	for _, known := range d.Manager.Known() {
+		if known.Default && known.DefaultOf == own {
+			return known.ID
+		}
+	}
+	return ""
 }
 
 // forCaller is what answers a call: the secrets of its client are masked as well.

@@ -311,9 +311,9 @@ func TestALineWithoutItsEndIsALine(t *testing.T) {
 func TestSecretsAreMasked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	l := open(t, Options{Path: path, FullCode: true, Mask: secrets.New(map[string]string{"TOKEN": "correct-horse-battery"})})
-	own := l.For(secrets.New(map[string]string{"OWN": "staple-of-a-tenant"}))
 	long := strings.Repeat("x", 8*maxText-7) + "correct-horse-battery"
-	own.Record(Event{
+	l.Record(Event{
+		Mask: secrets.New(map[string]string{"OWN": "staple-of-a-tenant"}),
 		Kind: KindRun, Tool: "correct-horse-battery", Session: "correct-horse-battery", Code: "login('correct-horse-battery', 'staple-of-a-tenant')",
 		Detail: map[string]any{"path": "/correct-horse-battery", "correct-horse-battery": 1, "deep": map[string]any{"list": []string{"staple-of-a-tenant"}}, "long": long, "error": errors.New("staple-of-a-tenant")},
 	})

@@ -125,11 +125,11 @@ func TestAKilledServerHasWrittenWhatItRecorded(t *testing.T) {
 func TestWhatWasToldIsWrittenWheneverTheServerIsKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	for round := range 5 {
-		cmd, told := child(t, "tells", path)
 		before := int64(0)
 		if round > 0 {
 			before = verify(t, path).Last
 		}
+		cmd, told := child(t, "tells", path)
 		last := ""
 		for range 100*round + 3 {
 			told.Scan()

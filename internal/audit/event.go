@@ -50,7 +50,8 @@ type Event struct {
 	// method, path, http_status, sent, received (bytes), ms, file, size.
 	Detail map[string]any
 
-	mask *secrets.Masker // of what only this event may have; may be nil
+	// Mask takes out the secrets that this event alone may have; may be nil.
+	Mask *secrets.Masker
 }
 
 // Recorder takes events. Its method may be called by any number of goroutines, and does not wait for a disk. The zero Recorder of

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -230,7 +231,11 @@ func (e *Event) body(sequence int64, c cleaner) []byte {
 		l.Actor.Session = &session{c.text(e.Session)}
 	}
 	if e.Address != "" {
-		l.Source = &endpoint{IP: c.text(e.Address)}
+		address := e.Address
+		if host, _, err := net.SplitHostPort(address); err == nil {
+			address = host
+		}
+		l.Source = &endpoint{IP: c.text(address)}
 	}
 	if e.Tool != "" {
 		l.API = &api{c.text(e.Tool)}

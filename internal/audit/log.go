@@ -126,20 +126,7 @@ func (l *Log) Err() error {
 }
 
 // clean is what takes the secrets out of an event.
-func (l *Log) clean(e *Event) cleaner { return cleaner{l.o.Mask, e.mask} }
-
-// For returns a Recorder of events that have other secrets as well.
-func (l *Log) For(mask *secrets.Masker) Recorder { return masked{l, mask} }
-
-type masked struct {
-	log  *Log
-	mask *secrets.Masker
-}
-
-func (m masked) Record(e Event) {
-	e.mask = m.mask
-	m.log.Record(e)
-}
+func (l *Log) clean(e *Event) cleaner { return cleaner{l.o.Mask, e.Mask} }
 
 // RecordNow records an event, and reports whether it is in the file where the log is required: by a fault if not, and then the event
 // is not recorded. It waits for a write, and not for the disk.

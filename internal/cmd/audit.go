@@ -164,7 +164,8 @@ func (f *auditFilter) check() error {
 	if f.since == "" {
 		return nil
 	}
-	if ago, err := server.ParseDuration(f.since); err == nil {
+	var ago time.Duration
+	if server.Duration(&ago).Set(f.since) == nil {
 		f.from = time.Now().Add(-ago)
 		return nil
 	}

@@ -79,8 +79,12 @@ principal, and may have several tokens, one for each machine, say.`,
 			if lifetime <= 0 && cmd.Flags().Changed("expires") {
 				return usage(fmt.Errorf("--expires %s is over already", lifetime))
 			}
-			token, text, err := tokenStore(settings).Add(args[0], groups, lifetime)
+			change, err := settings.BeginChange(cmd.Context())
 			if err != nil {
+				return err
+			}
+			token, text, err := tokenStore(settings).Add(args[0], groups, lifetime)
+			if err := change.End("token added", args[0], err, map[string]any{"token": token.ID, "groups": groups}); err != nil {
 				return err
 			}
 			if asJSON {
@@ -177,7 +181,16 @@ func revokeTokenCommand(settings *server.Settings) *cobra.Command {
 refuses them from its next request on, and ends the streams that they opened.
 Sessions and their files stay.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			change, err := settings.BeginChange(cmd.Context())
+			if err != nil {
+				return err
+			}
 			revoked, err := tokenStore(settings).Revoke(args[0])
+			var ids []string
+			for _, t := range revoked {
+				ids = append(ids, t.ID)
+			}
+			err = change.End("token revoked", args[0], err, map[string]any{"tokens": ids})
 			if errors.Is(err, tokens.ErrNotFound) {
 				err = fault.New(fault.NotFound, "`code-sandbox-mcp tokens list` tells which there are.", "There is no token with the id or the name %q.", args[0])
 			}

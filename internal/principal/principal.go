@@ -102,7 +102,19 @@ func Bearer(r *http.Request) string {
 type key struct{}
 
 // With returns a context of a principal's request.
-func With(ctx context.Context, p Principal) context.Context { return context.WithValue(ctx, key{}, p) }
+func With(ctx context.Context, p Principal) context.Context {
+	if known, watched := ctx.Value(watchKey{}).(func(Principal)); watched {
+		known(p)
+	}
+	return context.WithValue(ctx, key{}, p)
+}
+
+type watchKey struct{}
+
+// Watch returns a context of a request that nobody knows yet; known is called when somebody does.
+func Watch(ctx context.Context, known func(Principal)) context.Context {
+	return context.WithValue(ctx, watchKey{}, known)
+}
 
 // Of returns whose request a context is of; the user whose server it is where nothing says so.
 func Of(ctx context.Context) Principal {

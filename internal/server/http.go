@@ -286,9 +286,9 @@ func (w *web) isOperator(r *http.Request) bool {
 func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
 
 // forPersons returns what the page for a person has: whichever tools a model has, and calls that no figures of a model's count.
-func forPersons(deps *tools.Deps) *tools.Deps {
+func forPersons(deps *tools.Deps, called called) *tools.Deps {
 	persons := *deps
-	persons.Enable, persons.Disable, persons.Called = nil, nil, nil
+	persons.Enable, persons.Disable, persons.Called = nil, nil, called
 	return &persons
 }
 
@@ -297,7 +297,7 @@ func forPersons(deps *tools.Deps) *tools.Deps {
 func (s *Settings) serveOverHTTP(f *front, ending context.Context) (*httpserver.Site, *rest.Server) {
 	deps := f.deps
 	api := rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
-	page := rest.New(rest.Options{Deps: forPersons(deps), Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
+	page := rest.New(rest.Options{Deps: forPersons(deps, f.called), Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
 	methods := deps.Methods(self())
 	site := &httpserver.Site{
 		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,

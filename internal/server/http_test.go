@@ -129,7 +129,7 @@ func TestSocketOfThisUserAlone(t *testing.T) {
 // What a model may not do, a person may, and does not count as a model's call.
 func TestThePageHasEveryTool(t *testing.T) {
 	deps := &tools.Deps{Enable: []string{"run_python_code"}, Disable: []string{"close_session"}, UploadBytes: 1, Called: new(telemetry.Recorder).Call}
-	if page := forPersons(deps); page.Enable != nil || page.Disable != nil || page.Called != nil || page.UploadBytes != 1 || deps.Called == nil {
+	if page := forPersons(deps, nil); page.Enable != nil || page.Disable != nil || page.Called != nil || page.UploadBytes != 1 || deps.Called == nil {
 		t.Errorf("got %+v", page)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 )
 
@@ -171,6 +172,7 @@ func (t *tenants) reload() {
 	now, err := t.r.settings.readPolicies()
 	if err != nil {
 		log.Error("the policy file was not read again; what it said before still counts", "error", err)
+		t.r.audited.record(audit.Event{Kind: audit.KindPolicy, Outcome: "invalid", Detail: map[string]any{"file": t.r.settings.Policy}})
 		return
 	}
 	t.mu.Lock()
@@ -187,4 +189,5 @@ func (t *tenants) reload() {
 		}
 	}
 	log.Info("the policy file was read again", "principals_changed", changed)
+	t.r.audited.record(audit.Event{Kind: audit.KindPolicy, Outcome: audit.Success, Detail: map[string]any{"file": t.r.settings.Policy, "principals_changed": changed}})
 }

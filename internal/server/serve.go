@@ -131,6 +131,7 @@ type running struct {
 	linked   *filelinks.Listener
 	shared   *shared
 	watched  *telemetry.Recorder
+	audited  *audited
 	drainer  *drainer // nil, as web is
 	// own is what the user has whose server it is, and tenants what others have.
 	own     *tenant
@@ -145,6 +146,9 @@ type running struct {
 func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*running, error) {
 	r := &running{settings: s, log: log, ending: ctx, stopLinks: func() {}}
 	var err error
+	if r.audited, err = s.audit(log); err != nil {
+		return nil, err
+	}
 	if r.linked, err = s.Links.listen(log); err != nil {
 		return nil, err
 	}
@@ -174,6 +178,7 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 		r.web.watch(r.watched, telemetry.NewNow(telemetry.NowOptions{
 			Tenants: r.tenants.watched, Draining: r.drainer.draining.Load, StateDir: s.StateFolder(), Logger: log,
 		}))
+		r.web.options.Around = r.audited.around(r.web.options.Around)
 		r.web.prepare(r)
 	}
 	return r, nil
@@ -189,6 +194,7 @@ func (r *running) end(ctx context.Context) {
 	go func() { nothingReady <- r.shared.pool.Close(ctx) }()
 	nothingLeft := r.tenants.close(ctx)
 	nothingLeft = <-nothingReady && nothingLeft
+	r.audited.end(ctx)
 	r.stopMaking()
 	r.imagesSettled(ctx)
 	_ = r.shared.engine.Close()
@@ -454,6 +460,15 @@ func (s *Settings) Logger(out io.Writer) (*slog.Logger, error) {
 		return nil, UsageError{Err: fmt.Errorf("--log-level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
+	out = s.everySecret().Writer(out)
+	if s.LogFormat == "json" {
+		return slog.New(slog.NewJSONHandler(out, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(out, options)), nil
+}
+
+// everySecret masks what is secret to any principal.
+func (s *Settings) everySecret() *secrets.Masker {
 	all := make(map[string]string)
 	sources, _ := sql.Sources(s.env.environ(), isSetting) // what is wrong with one is said where it is opened
 	for i, own := range s.everySettings() {
@@ -464,9 +479,5 @@ func (s *Settings) Logger(out io.Writer) (*slog.Logger, error) {
 			all[name] = value
 		}
 	}
-	out = secrets.New(all).Writer(out)
-	if s.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(out, options)), nil
-	}
-	return slog.New(slog.NewTextHandler(out, options)), nil
+	return secrets.New(all)
 }

@@ -48,6 +48,7 @@ type front struct {
 	deps     *tools.Deps
 	site     *httpserver.Site // nil: nothing is served over HTTP
 	page     webui.API
+	called   called             // is told of the calls that the page makes; nil: nobody is
 	end      context.CancelFunc // of its streams
 }
 
@@ -63,6 +64,7 @@ func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 	box, err := s.newSandbox(r.shared, t.network, log, func(box *Sandbox, config *sandbox.Config) {
 		config.Mask = secrets.New(s.secretValues(config.Env, box.connections.Sources()))
 		config.Observer, t.network.Added = watched, watched.Network
+		r.audited.tenant(p, config, t.network)
 		if r.web != nil {
 			config.Gone = r.web.isGone
 		}
@@ -98,7 +100,8 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 		f.links = r.linksOf(t.of, t.manager, s)
 	}
 	f.mcp, f.deps = s.mcpServer(box, f.links, log)
-	f.deps.Called = r.watched.For(t.of).Call
+	f.called = r.audited.called(t.of, f.deps)
+	f.deps.Called = bothCalled(r.watched.For(t.of).Call, f.called)
 	if r.web != nil {
 		f.site, f.page = s.serveOverHTTP(f, ending)
 		if !t.of.IsUser() {

@@ -92,12 +92,6 @@ func duration(to *time.Duration, byDefault ...time.Duration) pflag.Value {
 	return (*seconds)(to)
 }
 
-// ParseDuration reads a duration as flags have them: 90s, 1h30m, 7d or a plain number of seconds.
-func ParseDuration(text string) (d time.Duration, err error) {
-	err = duration(&d).Set(text)
-	return d, err
-}
-
 func (s *seconds) Set(text string) error {
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
 		*s = seconds(n * float64(time.Second))

@@ -1,6 +1,8 @@
 package telemetry
 
 import (
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -143,7 +145,7 @@ func TestPromtoolTakesTheAlerts(t *testing.T) {
 	}
 	var metrics strings.Builder
 	w := New(quiet())
-	w.FileBytes("in", 1)
+	w.FileMoved(t.Context(), sandbox.Transfer{Direction: "in", Bytes: 1})
 	metrics.WriteString(get(w.Metrics(nowOf(t, &standIn{}, slog.New(slog.DiscardHandler))), "GET", MetricsPath).Body.String())
 	var ours strings.Builder // those of the process have no help
 	for line := range strings.Lines(metrics.String()) {

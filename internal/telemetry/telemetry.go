@@ -110,9 +110,11 @@ func (rec *Recorder) RunBegan(caller context.Context, run *sandbox.Run) (over fu
 // statusError is the status of a run that did not come to run.
 const statusError = "error"
 
-// FileBytes is part of sandbox.Observer.
-func (rec *Recorder) FileBytes(d sandbox.Direction, n int64) {
-	rec.metrics.fileBytes.add(rec.who, n, string(d))
+// FileMoved is part of sandbox.Observer.
+func (rec *Recorder) FileMoved(_ context.Context, t sandbox.Transfer) {
+	if t.Bytes > 0 {
+		rec.metrics.fileBytes.add(rec.who, t.Bytes, string(t.Direction))
+	}
 }
 
 // Network is told of each entry of the network log.

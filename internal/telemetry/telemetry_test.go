@@ -116,9 +116,9 @@ func TestFiguresMove(t *testing.T) {
 	w.RunBegan(t.Context(), run)(&sandbox.Result{Status: sandbox.Failed}, nil)
 	w.RunBegan(t.Context(), run)(nil, fault.New(fault.ImageMissing, "", "no image"))
 	w.RunBegan(t.Context(), run) // goes on
-	w.FileBytes(sandbox.In, 10)
-	w.FileBytes(sandbox.In, 5)
-	w.FileBytes(sandbox.Out, 7)
+	w.FileMoved(t.Context(), sandbox.Transfer{Direction: sandbox.In, Bytes: 10})
+	w.FileMoved(t.Context(), sandbox.Transfer{Direction: sandbox.In, Bytes: 5})
+	w.FileMoved(t.Context(), sandbox.Transfer{Direction: sandbox.Out, Bytes: 7})
 	w.Network(netlog.Entry{Kind: "proxy", Host: "example.com", Allowed: true, SentBytes: 3, ReceivedBytes: 4})
 	w.Network(netlog.Entry{Kind: "packages", Host: "example.com", Rule: "no"})
 	got := figures(t, get(w.Metrics(nowOf(t, &standIn{}, slog.New(slog.DiscardHandler))), "GET", MetricsPath).Body.String())
@@ -259,7 +259,7 @@ func TestFiguresOfPrincipals(t *testing.T) {
 				_, ended := w.Call(t.Context(), callOf("read_artifact"))
 				ended(string(fault.NotFound))
 				w.RunBegan(t.Context(), &sandbox.Run{Language: sandbox.Python})(&sandbox.Result{Status: sandbox.Completed}, nil)
-				w.FileBytes(sandbox.In, 10)
+				w.FileMoved(t.Context(), sandbox.Transfer{Direction: sandbox.In, Bytes: 10})
 				w.Network(netlog.Entry{Kind: "proxy", Allowed: true, SentBytes: 3})
 			}
 			record(w)
@@ -299,7 +299,7 @@ func TestSoManyPrincipalsHaveFiguresOfTheirOwn(t *testing.T) {
 	w := New(o)
 	for range 2 {
 		for i := range mostPrincipals + 20 {
-			w.For(principal.Principal{Name: fmt.Sprint("person ", i)}).FileBytes(sandbox.In, 1)
+			w.For(principal.Principal{Name: fmt.Sprint("person ", i)}).FileMoved(t.Context(), sandbox.Transfer{Direction: sandbox.In, Bytes: 1})
 		}
 	}
 	got := figures(t, get(w.Metrics(nowOf(t, &standIn{}, slog.New(slog.DiscardHandler))), "GET", MetricsPath).Body.String())

@@ -1,0 +1,278 @@
+// Package witness tells an audit log what a server does: it is a second listener of the places that package telemetry is told from.
+//
+// Start with New, and For for each principal. What it promises: a run that the log cannot have is refused where the log is required,
+// and requests that nobody was let in with do not fill it.
+package witness
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
+)
+
+// Witness tells of a server. Its methods may be called by any goroutine.
+type Witness struct {
+	log    *audit.Log
+	signed *throttle
+	// refused counts by address, and strangers all whom nobody knows together: there are many addresses.
+	refused, strangers *throttle
+}
+
+// New returns a witness of a server.
+func New(log *audit.Log) *Witness {
+	return &Witness{log: log, signed: newThrottle(1, time.Hour), refused: newThrottle(maxRefusals, time.Minute), strangers: newThrottle(maxStrangers, time.Minute)}
+}
+
+const (
+	// maxRefusals is how many refused requests of an address have lines of their own, a minute; what comes then is counted.
+	maxRefusals  = 20
+	maxStrangers = 600
+	// outcomeRefused is that of what code sends out and no rule allows.
+	outcomeRefused = "refused"
+)
+
+// Of tells of what one principal does.
+type Of struct {
+	log *audit.Log
+	who principal.Principal
+}
+
+// For returns what tells of a principal.
+func (w *Witness) For(p principal.Principal) *Of { return &Of{w.log, p} }
+
+// note is what is learned of a request on its way.
+type note struct {
+	address string
+	by      string // the tool, or the method and path
+	run     atomic.Pointer[sandbox.Run]
+}
+
+type noteKey struct{}
+
+func noteOf(ctx context.Context) *note {
+	n, _ := ctx.Value(noteKey{}).(*note)
+	if n == nil {
+		n = &note{}
+	}
+	return n
+}
+
+// event is one of a request. The name is that of whose the tenant is, and only how it was shown is the request's.
+func (o *Of) event(ctx context.Context, kind string) audit.Event {
+	n := noteOf(ctx)
+	e := audit.Event{Kind: kind, Principal: o.who.Name, Source: principal.Of(ctx).Source, Address: n.address, Tool: n.by}
+	if asked := clientheader.Of(ctx); asked != nil {
+		e.Mask = asked.Secrets
+	}
+	return e
+}
+
+// Calls returns what tools.Deps.Called takes. sessionOf is Deps.SessionOf.
+func (o *Of) Calls(sessionOf func(context.Context, mcp.CallToolRequest) string) func(context.Context, mcp.CallToolRequest) (context.Context, func(string)) {
+	return func(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string)) {
+		begun, session := time.Now(), sessionOf(ctx, request)
+		n := &note{address: noteOf(ctx).address, by: request.Params.Name}
+		ctx = context.WithValue(ctx, noteKey{}, n)
+		return ctx, func(code string) {
+			e := o.event(ctx, audit.KindCall)
+			e.Outcome, e.Session, e.Detail = outcome(code), session, details(request)
+			if run := n.run.Load(); run != nil {
+				e.Session, e.Run = run.SessionID, run.ID
+			} else if e.Run, _ = request.GetArguments()["run_id"].(string); session == "" {
+				e.Session = sessionOf(ctx, request)
+			}
+			e.Detail["ms"] = time.Since(begun).Milliseconds()
+			o.log.Record(e)
+			if text, is := request.GetArguments()["query"].(string); is && e.Tool == "exec_sql" {
+				query := e
+				query.Kind, query.Code, query.Detail = audit.KindQuery, text, map[string]any{"host": request.GetArguments()["connection"], "ms": e.Detail["ms"]}
+				o.log.Record(query)
+			}
+		}
+	}
+}
+
+func outcome(code string) string {
+	if code == tools.CodeOK {
+		return audit.Success
+	}
+	return code
+}
+
+// told are the arguments of tools that say what was touched. Code, texts and rows are in no event's details.
+var told = []string{"filename", "save_to", "save_as", "host_path", "language", "packages", "connection", "keep_files", "glob", "cancel"}
+
+func details(request mcp.CallToolRequest) map[string]any {
+	arguments, d := request.GetArguments(), make(map[string]any)
+	for _, name := range told {
+		if value, is := arguments[name]; is {
+			d[name] = value
+		}
+	}
+	if path, is := arguments["path"]; is {
+		d["file"] = path
+	}
+	if address, is := arguments["url"].(string); is { // whose query may be a credential
+		if u, err := url.Parse(address); err == nil {
+			d["url"] = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
+		}
+	}
+	return d
+}
+
+// Admit is sandbox.Config.Admit: it tells of a run before it is queued, and refuses it where the log is required and cannot be
+// written.
+func (o *Of) Admit(caller context.Context, run *sandbox.Run) error {
+	noteOf(caller).run.Store(run)
+	e := o.run(caller, run, "Launch")
+	e.Code = run.Code()
+	return o.log.RecordNow(caller, e)
+}
+
+func (o *Of) run(caller context.Context, run *sandbox.Run, action string) audit.Event {
+	e := o.event(caller, audit.KindRun)
+	e.Action, e.Session, e.Run, e.Detail = action, run.SessionID, run.ID, map[string]any{"language": string(run.Language)}
+	return e
+}
+
+// RunBegan is part of sandbox.Observer.
+func (o *Of) RunBegan(caller context.Context, run *sandbox.Run) (over func(*sandbox.Result, error)) {
+	begun, e := time.Now(), o.run(caller, run, "Terminate")
+	e.CodeHash = audit.HashOf(run.Code())
+	return func(res *sandbox.Result, err error) {
+		e.Time = time.Now()
+		e.Detail["ms"] = e.Time.Sub(begun).Milliseconds()
+		switch {
+		case err != nil:
+			e.Outcome = string(fault.From(err).Code)
+		case res.Status == sandbox.Completed:
+			e.Outcome = audit.Success
+		default:
+			e.Outcome = string(res.Status)
+		}
+		if res != nil {
+			e.Detail["exit_code"] = res.ExitCode
+		}
+		o.log.Record(e)
+	}
+}
+
+// FileMoved is part of sandbox.Observer.
+func (o *Of) FileMoved(caller context.Context, t sandbox.Transfer) {
+	e := o.event(caller, audit.KindFile)
+	e.Session, e.Outcome, e.Detail = t.Session, audit.Success, map[string]any{"file": t.Path, "size": t.Bytes}
+	if e.Action = "Download"; t.Direction == sandbox.In {
+		e.Action = "Upload"
+	}
+	o.log.Record(e)
+}
+
+// Network is told of each entry of the network log.
+func (o *Of) Network(e netlog.Entry) {
+	event := audit.Event{
+		Time: e.Time, Kind: audit.KindNetwork, Principal: o.who.Name, Session: e.Session, Run: e.Run, Outcome: audit.Success,
+		Detail: map[string]any{"by": e.Kind, "method": e.Method, "host": e.Host, "ms": e.DurationMS, "sent": e.SentBytes, "received": e.ReceivedBytes},
+	}
+	if e.Kind == "sql" {
+		event.Kind = audit.KindQuery
+	}
+	for name, said := range map[string]string{"path": e.Path, "rule": e.Rule} {
+		if said != "" {
+			event.Detail[name] = said
+		}
+	}
+	if e.Status != 0 {
+		event.Detail["http_status"] = e.Status
+	}
+	if !e.Allowed {
+		event.Outcome = outcomeRefused
+	}
+	o.log.Record(event)
+}
+
+// Requests tells of requests that are refused, and of who is known by one for the first time in an hour.
+func (w *Witness) Requests(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+		address, _, err := net.SplitHostPort(r.RemoteAddr)
+		if err != nil {
+			address = "" // a socket's
+		}
+		n := &note{address: address, by: r.Method + " " + r.URL.Path}
+		who := &atomic.Pointer[principal.Principal]{}
+		ctx := context.WithValue(r.Context(), noteKey{}, n)
+		ctx = principal.Watch(ctx, func(p principal.Principal) {
+			who.Store(&p)
+			if _, write := w.signed.take(p.Name + "\x00" + p.Source + "\x00" + n.address); write {
+				w.log.Record(audit.Event{Kind: audit.KindSignIn, Principal: p.Name, Source: p.Source, Address: n.address, Outcome: audit.Success})
+			}
+		})
+		answer := &response{ResponseWriter: to}
+		defer func() {
+			if answer.status != http.StatusUnauthorized && answer.status != http.StatusForbidden && answer.status != http.StatusTooManyRequests {
+				return
+			}
+			e := audit.Event{
+				Kind: audit.KindRefusal, Address: n.address, Tool: n.by, Outcome: http.StatusText(answer.status), Detail: map[string]any{"http_status": answer.status},
+			}
+			if p := who.Load(); p != nil {
+				e.Principal, e.Source = p.Name, p.Source
+			}
+			more, write := w.refused.take(n.address + "\x00" + e.Principal)
+			if write && who.Load() == nil {
+				var others int64
+				others, write = w.strangers.take("")
+				more += others
+			}
+			if more > 0 {
+				e.Detail["more_before"] = more
+			}
+			if write {
+				w.log.Record(e)
+			}
+		}()
+		next.ServeHTTP(answer, r.WithContext(ctx))
+	})
+}
+
+// response notes the status.
+type response struct {
+	http.ResponseWriter
+	status int
+}
+
+func (r *response) WriteHeader(status int) {
+	if r.status == 0 && status >= http.StatusOK {
+		r.status = status
+	}
+	r.ResponseWriter.WriteHeader(status)
+}
+
+func (r *response) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		r.status = http.StatusOK
+	}
+	return r.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+// Close tells of the refused requests that were only counted.
+func (w *Witness) Close() {
+	if n := w.refused.rest() + w.strangers.rest(); n > 0 {
+		w.log.Record(audit.Event{Kind: audit.KindRefusal, Outcome: "counted", Detail: map[string]any{"more_before": n}})
+	}
+}

@@ -1,0 +1,190 @@
+package witness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// watched is a witness, and what its log says in the end: who, kind, activity, what, session, run and outcome of each line.
+func watched(t *testing.T, o audit.Options) (w *Witness, said func() []string) {
+	t.Helper()
+	o.Path = filepath.Join(t.TempDir(), "audit.jsonl")
+	log, err := audit.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = New(log)
+	return w, func() (list []string) {
+		w.Close()
+		if err := log.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		err := audit.Read(t.Context(), o.Path, false, func(_ []byte, l *audit.Line) error {
+			words := []string{l.Actor.User.Name, l.Kind(), l.Activity}
+			if l.API != nil {
+				words = append(words, l.API.Operation)
+			}
+			words = append(words, l.Session())
+			if l.Process != nil {
+				words = append(words, l.Process.UID)
+			}
+			list = append(list, strings.Join(append(words, l.Status, l.StatusCode), "|"))
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+}
+
+func callOf(tool string, arguments map[string]any) mcp.CallToolRequest {
+	return mcp.CallToolRequest{Params: mcp.CallToolParams{Name: tool, Arguments: arguments}}
+}
+
+func sessionOf(context.Context, mcp.CallToolRequest) string { return "s-default" }
+
+func TestWhatAPrincipalDoesIsUnderItsName(t *testing.T) {
+	w, said := watched(t, audit.Options{})
+	for _, name := range []string{"ann", "bob"} {
+		o := w.For(principal.Principal{Name: name})
+		ctx, ended := o.Calls(sessionOf)(t.Context(), callOf("run_python_code", nil))
+		run := &sandbox.Run{ID: "run-" + name, SessionID: "s-" + name, Language: sandbox.Python}
+		if err := o.Admit(ctx, run); err != nil {
+			t.Fatal(err)
+		}
+		over := o.RunBegan(ctx, run)
+		o.Network(netlog.Entry{Kind: "proxy", Session: "s-" + name, Run: run.ID, Host: "example.com", Allowed: name == "ann"})
+		o.Network(netlog.Entry{Kind: "sql", Session: "s-" + name, Run: run.ID, Host: "sales", Allowed: true})
+		o.FileMoved(ctx, sandbox.Transfer{Direction: sandbox.Out, Session: "s-" + name, Path: "output/a", Bytes: 3})
+		over(&sandbox.Result{Status: sandbox.Failed}, nil)
+		ended(tools.CodeOK)
+		_, ended = o.Calls(sessionOf)(t.Context(), callOf("exec_sql", map[string]any{"query": "select 1", "connection": "sales"}))
+		ended(string(fault.SQLRejected))
+	}
+	want := []string{}
+	for _, name := range []string{"ann", "bob"} {
+		allowed := "Success|"
+		if name == "bob" {
+			allowed = "Failure|refused"
+		}
+		want = append(want,
+			name+"|run|Launch|run_python_code|s-"+name+"|run-"+name+"||",
+			name+"|network|Request|s-"+name+"|run-"+name+"|"+allowed,
+			name+"|query|Query|s-"+name+"|run-"+name+"|Success|",
+			name+"|file|Download|run_python_code|s-"+name+"|Success|",
+			name+"|run|Terminate|run_python_code|s-"+name+"|run-"+name+"|Failure|failed",
+			name+"|call|Call|run_python_code|s-"+name+"|run-"+name+"|Success|",
+			name+"|call|Call|exec_sql|s-default|Failure|sql_rejected",
+			name+"|query|Query|exec_sql|s-default||Failure|sql_rejected",
+		)
+	}
+	if got := said(); !slices.Equal(got, want) {
+		t.Errorf("it says\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestARunIsRefusedWithoutItsLine(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "logs")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	log, err := audit.Open(audit.Options{Path: filepath.Join(folder, "audit.jsonl"), Required: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close(context.Background())
+	o := New(log).For(principal.Principal{})
+	run := &sandbox.Run{ID: "run-1", SessionID: "s"}
+	if err := o.Admit(t.Context(), run); err != nil {
+		t.Errorf("at first: %v", err)
+	}
+	if err := os.Rename(folder, folder+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	var f *fault.Error
+	if err := o.Admit(t.Context(), run); !errors.As(err, &f) || f.Code != fault.AuditUnavailable || f.Hint == "" {
+		t.Errorf("then: %v", err)
+	}
+	if err := os.Rename(folder+"-away", folder); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.Admit(t.Context(), run); err != nil {
+		t.Errorf("in the end: %v", err)
+	}
+}
+
+func TestRequestsAndSignIns(t *testing.T) {
+	w, said := watched(t, audit.Options{})
+	handler := w.Requests(http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+		if who := r.Header.Get("Who"); who != "" {
+			r = r.WithContext(principal.With(r.Context(), principal.Principal{Name: who, Source: "token"}))
+			if who == "bob" {
+				http.Error(to, "not for you", http.StatusForbidden)
+			}
+			o := w.For(principal.Of(r.Context()))
+			_, ended := o.Calls(sessionOf)(r.Context(), callOf("list_sessions", nil))
+			ended(tools.CodeOK)
+			return
+		}
+		http.Error(to, "who?", http.StatusUnauthorized)
+	}))
+	ask := func(who, address string) {
+		r := httptest.NewRequest("GET", "/mcp?secret=x", nil)
+		r.RemoteAddr = address
+		r.Header.Set("Who", who)
+		handler.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	ask("ann", "192.0.2.1:1")
+	ask("ann", "192.0.2.1:2")
+	ask("ann", "192.0.2.2:1")
+	ask("bob", "192.0.2.1:1")
+	for range maxRefusals + 5 {
+		ask("", "192.0.2.9:1")
+	}
+	want := []string{
+		"ann|sign-in|Logon||Success|", "ann|call|Call|list_sessions|s-default|Success|",
+		"ann|call|Call|list_sessions|s-default|Success|",
+		"ann|sign-in|Logon||Success|", "ann|call|Call|list_sessions|s-default|Success|",
+		"bob|sign-in|Logon||Success|", "bob|call|Call|list_sessions|s-default|Success|", "bob|refusal|Refuse|GET /mcp||Failure|Forbidden",
+	}
+	for range maxRefusals {
+		want = append(want, "|refusal|Refuse|GET /mcp||Failure|Unauthorized")
+	}
+	want = append(want, "|refusal|Refuse||Failure|counted")
+	if got := said(); !slices.Equal(got, want) {
+		t.Errorf("it says\n%s", strings.Join(got, "\n"))
+	}
+}
+
+func TestAThrottleCountsWhatItKeepsBack(t *testing.T) {
+	th := newThrottle(2, 1<<62)
+	told := int64(0)
+	for i := range 3 * maxThrottled {
+		for range 3 {
+			if more, ok := th.take(fmt.Sprint(i)); ok {
+				told += more + 1
+			}
+		}
+	}
+	if all := told + th.rest(); all != 9*maxThrottled || len(th.windows) > maxThrottled {
+		t.Errorf("%d of %d are told of, and %d windows are kept", all, 9*maxThrottled, len(th.windows))
+	}
+}
