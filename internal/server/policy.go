@@ -36,11 +36,11 @@ type values map[string]any
 var ofPrincipals = []string{
 	"memory-limit", "cpu-limit", "pids-limit", "tmp-size", "mount", "skills", "pass-through-env",
 	"run-timeout", "max-run-timeout", "soft-wait", "linger", "idle-timeout", "lifetime", "keep", "keep-limit", "keep-variables", "variables-limit",
-	"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total", "calls-per-minute", "bytes-out-limit",
+	"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total",
 	"code-limit", "output-limit", "images", "structured-content", "tools", "disable-tools",
 	"file-limit", "volume-limit", "volume-files", "upload-limit", "download-limit", "download-timeout", "fetch-urls", "allow-host-dir",
 	"artifact-read-limit", "artifact-store", "link-lifetime", "page-scripts",
-	"network", "allow-domain", "allow-private", "ask", "secret", "network-connections", "network-request-limit", "network-byte-limit", "network-timeout", "network-idle-timeout",
+	"network", "allow-domain", "allow-private", "secret", "network-connections", "network-request-limit", "network-byte-limit", "network-timeout", "network-idle-timeout",
 	"packages", "packages-allow", "packages-deny", "packages-deny-set", "packages-minimum", "package-min-age", "packages-allow-sdist", "package-size-limit", "package-cache-limit",
 	"databases", "sql-max-inline-rows", "sql-max-rows", "sql-max-bytes", "sql-timeout", "sql-allow-functions", "sql-from-code",
 	"mcp-servers", "mcp-allow", "mcp-trust-hints",

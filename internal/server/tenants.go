@@ -112,7 +112,7 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 }
 
 // apply has a policy count for the tenant from now on, and reports whether it says something else than before: its tools, and
-// what code reaches. Of what a manager is made with, only the quota changes; the rest counts for a tenant that is made later.
+// what code reaches. Of what a manager is made with, only the quota changes: the rest counts for a tenant that is made later.
 func (t *tenant) apply(r *running) (changed bool, err error) {
 	before := t.now.Load()
 	s, v, err := r.settings.of(t.of)
@@ -127,6 +127,9 @@ func (t *tenant) apply(r *running) (changed bool, err error) {
 	}
 	box.way.proxy.TakeOver(before.box.way.proxy)
 	t.out.put(box.way)
+	q := s.Sandbox.Quota
+	q.MaxSessions, q.KeepLimit = s.Sandbox.MaxSessions, s.Sandbox.KeepLimit
+	t.manager.SetQuota(q)
 	t.now.Store(r.newFront(t, s, v, box, log))
 	before.close(context.WithoutCancel(r.ending))
 	return true, nil
