@@ -44,12 +44,13 @@ type guard struct {
 	local       bool // only this machine reaches the server
 	socket      bool // and only by a path: there are no names
 	refuse      refuser
+	oauth       *OAuth
 }
 
 func newGuard(o *Options, refuse refuser) guard {
 	return guard{
 		refuse: refuse, hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate, log: o.Logger,
-		token: web.NewToken(o.Token), others: o.Authenticate, of: o.Of, own: &o.Site,
+		token: web.NewToken(o.Token), others: o.Authenticate, of: o.Of, own: &o.Site, oauth: o.OAuth,
 	}
 }
 
@@ -187,7 +188,10 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 		if !errors.Is(err, principal.ErrNone) {
 			g.log.Info("sign-in refused", "address", addressOf(r), "error", err)
 		}
-		challenge := fmt.Sprintf("Bearer resource_metadata=%q", baseURL(r)+metadataPath+Path)
+		challenge := fmt.Sprintf("Bearer resource_metadata=%q", g.base(r)+metadataPath+Path)
+		if g.oauth != nil {
+			challenge += fmt.Sprintf(", scope=%q", g.oauth.Scope)
+		}
 		if given != "" {
 			challenge += `, error="invalid_token"`
 		}
@@ -230,15 +234,25 @@ func (g *guard) whileKnown(r *http.Request) (_ *http.Request, stop func()) {
 // errNameless is of an Authenticator that took a request for one of the user's whose server it is.
 var errNameless = errors.New("the principal has no name")
 
-// metadata tells clients that a token in the header is what is wanted. Whom to ask for one is not said: it is in a file.
+// metadata tells clients that a token in the header is what is wanted, and who gives one out. Without OAuth nobody does: it is in a file.
 func (g *guard) metadata(w http.ResponseWriter, r *http.Request) {
 	if g.isOpen() {
 		refuse(w, http.StatusNotFound, "no token is asked for here")
 		return
 	}
-	server.NewProtectedResourceMetadataHandler(server.ProtectedResourceMetadataConfig{
-		Resource: baseURL(r) + Path, ResourceName: "Code sandbox", BearerMethodsSupported: []string{"header"},
-	}).ServeHTTP(w, r)
+	config := server.ProtectedResourceMetadataConfig{Resource: g.base(r) + Path, ResourceName: "Code sandbox", BearerMethodsSupported: []string{"header"}}
+	if g.oauth != nil {
+		config.AuthorizationServers, config.ScopesSupported = []string{g.oauth.Issuer}, []string{g.oauth.Scope}
+	}
+	server.NewProtectedResourceMetadataHandler(config).ServeHTTP(w, r)
+}
+
+// base is where clients see the server: what tokens are good for must not depend on the name that a request has for it.
+func (g *guard) base(r *http.Request) string {
+	if g.oauth != nil {
+		return g.oauth.Issuer
+	}
+	return baseURL(r)
 }
 
 // baseURL is where the client of a request sees the server.

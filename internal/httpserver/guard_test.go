@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -279,4 +280,22 @@ func TestRefusalsHaveTheShapeOfTheirRoute(t *testing.T) {
 		}
 		f.server.requests.all.Release(maxRequests)
 	})
+}
+
+func TestWhoGivesOutTokens(t *testing.T) {
+	const issuer = "https://sandbox.example.com"
+	f := serve(t, Options{Token: token, OAuth: &OAuth{Issuer: issuer, Scope: "sandbox"}})
+	for given, want := range map[string]string{"": "", "Bearer another-token": `, error="invalid_token"`} {
+		a := f.post(ping, headers{"Authorization": given})
+		if want = `Bearer resource_metadata="` + issuer + metadataPath + Path + `", scope="sandbox"` + want; a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") != want {
+			t.Errorf("%q: %+v, not %s", given, a, want)
+		}
+	}
+	for _, path := range []string{metadataPath, metadataPath + Path} {
+		a := f.do(f.request(http.MethodGet, path, "", headers{"Authorization": ""}))
+		var got map[string]any
+		if err := json.Unmarshal([]byte(a.body), &got); err != nil || got["resource"] != issuer+Path || fmt.Sprint(got["authorization_servers"], got["scopes_supported"]) != "["+issuer+"] [sandbox]" {
+			t.Errorf("%s: %+v %v", path, a, err)
+		}
+	}
 }

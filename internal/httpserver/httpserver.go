@@ -98,6 +98,8 @@ type Options struct {
 	AllowOrigins []string
 	// Certificate is for TLS; nil: none.
 	Certificate *tls.Certificate
+	// OAuth says who gives out tokens that Authenticate knows. Nil: nobody does.
+	OAuth *OAuth
 	// Refuse answers requests for Routes that do not get there, such as those without the token. Nil: a line of text does, as it
 	// does for all others.
 	Refuse refuser
@@ -108,6 +110,12 @@ type Options struct {
 	// MaxAnswerBytes is the longest message that is sent. Default rpc.UsualMessageBytes.
 	MaxAnswerBytes int
 	Logger         *slog.Logger
+}
+
+// OAuth is an authorization server (RFC 8414) at the address of this one.
+type OAuth struct {
+	// Issuer is its address, such as https://sandbox.example.com, and Scope what clients ask it for.
+	Issuer, Scope string
 }
 
 // refuser answers a request with a status, what is wrong and what to do.
