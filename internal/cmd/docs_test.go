@@ -260,7 +260,7 @@ func checkMake(makefile string, words []string) error {
 }
 
 func TestNamesInTheDocumentationExist(t *testing.T) {
-	flags, variables := make(map[string]bool), map[string]bool{"SANDBOX_HTTP_TOKEN": true, "SANDBOX_TRUSTED_HEADER_SECRET": true}
+	flags, variables := make(map[string]bool), map[string]bool{"SANDBOX_HTTP_TOKEN": true, "SANDBOX_TRUSTED_HEADER_SECRET": true, "SANDBOX_OIDC_CLIENT_SECRET": true}
 	addFlags(commandTree(), func(f *pflag.Flag) {
 		flags["--"+f.Name] = true
 		variables[server.VariableOf(f.Name)] = true

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/oidc"
@@ -73,10 +74,25 @@ func (s *Settings) TokenStore(log *slog.Logger) *tokens.Store {
 	return tokens.Open(filepath.Join(s.StateFolder(), tokens.FileName), log)
 }
 
-// authenticator returns what finds out whose requests are that have not the server's own token, with the tokens of principals' own. A trusted
-// header comes first: who may set it often has a token as well, which is the program's and not the person's.
-func (s *Settings) authenticator(own *tokens.Store, log *slog.Logger) (principal.Chain, error) {
-	_ = os.Unsetenv(headerSecretVariable)
+// authenticate has a server over HTTP find out whose requests are that have not its own token.
+func (s *Settings) authenticate(w *web, recorder audit.Recorder, log *slog.Logger) error {
+	_, _ = os.Unsetenv(headerSecretVariable), os.Unsetenv(oidcSecretVariable)
+	if s.HTTP.NoAuth {
+		return nil
+	}
+	own := s.TokenStore(log)
+	granted, err := s.serveOAuth(w, own, recorder, log)
+	if err != nil {
+		return err
+	}
+	w.options.Authenticate, err = s.authenticator(own, granted, log)
+	return err
+}
+
+// authenticator returns what finds out whose requests are that have not the server's own token, with the tokens of principals' own and those that
+// OAuth has given out; granted nil: it has given out none. A trusted header comes first: who may set it often has a token as well, which is the
+// program's and not the person's.
+func (s *Settings) authenticator(own *tokens.Store, granted principal.Authenticator, log *slog.Logger) (principal.Chain, error) {
 	var chain principal.Chain
 	if p := &s.Principals; len(p.Headers) > 0 {
 		header, err := proxyheader.New(p.header(log))
@@ -84,6 +100,9 @@ func (s *Settings) authenticator(own *tokens.Store, log *slog.Logger) (principal
 			return nil, UsageError{Err: fmt.Errorf("--trusted-header: %w", err)} // not reached: the settings were checked
 		}
 		chain = append(chain, header)
+	}
+	if granted != nil {
+		chain = append(chain, granted)
 	}
 	chain = append(chain, own)
 	if p := &s.Principals; p.Issuer != "" {

@@ -70,7 +70,7 @@ func TestWhoseARequestIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := s.authenticator(own, log)
+	chain, err := s.authenticator(own, nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -157,7 +157,7 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 		return nil, err
 	}
 	if r.web != nil {
-		if r.web.options.Authenticate, err = s.authenticator(s.TokenStore(log), log); err != nil {
+		if err := s.authenticate(r.web, nil, log); err != nil {
 			return nil, err
 		}
 	}

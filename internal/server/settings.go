@@ -78,6 +78,7 @@ type Settings struct {
 
 	HTTP       HTTPSettings
 	Principals PrincipalSettings
+	OAuth      OAuthSettings
 
 	LogFile    string
 	LogMaxSize int64
@@ -173,8 +174,9 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	aliased{s}.translateWords()
 	aliased{s}.takeEngine()
 	s.HTTP.tokenVariable, _ = s.env.lookup(tokenVariable)
+	s.OAuth.clientSecret, _ = s.env.lookup(oidcSecretVariable)
 	s.Principals.headerSecret, _ = s.env.lookup(headerSecretVariable)
-	problems = append(problems, aliased{s}.takeImage(), s.check(), s.HTTP.check(), s.Principals.check(s.HTTP.NoAuth))
+	problems = append(problems, aliased{s}.takeImage(), s.check(), s.HTTP.check(), s.Principals.check(s.HTTP.NoAuth), s.OAuth.check(&s.HTTP, s.Principals.Issuer))
 	if s.Policy != "" && s.HTTP.Address == "" {
 		problems = append(problems, fmt.Errorf("--policy %s has no effect without --http: over stdin and stdout there is one user", s.Policy))
 	}

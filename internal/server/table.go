@@ -169,6 +169,9 @@ func (s *Settings) table() []settingGroup {
 		{"trusted-header", "NAMES", &s.Principals.Headers, 0, 0, "headers in which a proxy says who is asking, such as X-Forwarded-User; the first that is there counts, and only from --trusted-proxy or with the secret of " + headerSecretVariable},
 		{"trusted-groups-header", "NAME", set(&s.Principals.GroupsHeader, proxyheader.DefaultGroupsHeader), 0, 0, "header in which it says their groups, with commas"},
 		{"trusted-proxy", "ADDRESSES", &s.Principals.Proxies, 0, 0, "addresses and networks of proxies that set these headers, such as 10.0.0.7; " + proxyheader.Sockets + " is whoever reaches the socket"},
+		{"oauth", "", &s.OAuth.On, 0, 0, "let clients that cannot be given a token, such as connectors of claude.ai and ChatGPT, ask people for access by OAuth; with TLS, on a loopback address, or with --oauth-url"},
+		{"oauth-url", "URL", &s.OAuth.URL, 0, 0, "address by which clients and browsers reach --http, such as https://sandbox.example.com, of a proxy too (default: the address that it listens on)"},
+		{"oidc-client-id", "ID", &s.OAuth.ClientID, 0, 0, "client of --oidc-issuer as which --oauth has people sign in there, instead of asking for their token; its secret is in " + oidcSecretVariable},
 		{"policy", "FILE", &s.Policy, 0, 0, "YAML file of what principals may do: settings by their names, below default, groups and principals; SIGHUP has it read again"},
 		{"metrics-principals", "BY", set(&s.MetricsPrincipals, telemetry.ByKey), 0, 0, "what figures call a principal: its name, its key, or off for nothing"},
 	}}, {"Log", []setting{
