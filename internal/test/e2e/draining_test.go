@@ -14,18 +14,29 @@ import (
 	"testing"
 )
 
+// closeAll closes the sessions that servers of a state folder have left, of all principals.
+func closeAll(t *testing.T, stateDir string) {
+	t.Helper()
+	for _, s := range leftSessions(t, stateDir) {
+		mustShell(t, stateDir, "sessions", "close", "--principal", s.Principal, s.SessionID)
+	}
+}
+
+func leftSessions(t *testing.T, stateDir string) []shellSession {
+	t.Helper()
+	var list struct{ Sessions []shellSession }
+	decode(t, []byte(mustShell(t, stateDir, "sessions", "list", "--json")), &list)
+	return list.Sessions
+}
+
 // While one server takes the place of another, clients use their sessions all the time: no call is refused, and no variable lost.
 func TestARollingRestart(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	const clients = 3
-	t.Cleanup(func() {
-		locks, _ := filepath.Glob(filepath.Join(dir, "sessions", "*.lock"))
-		for _, lock := range locks {
-			mustShell(t, dir, "sessions", "close", strings.TrimSuffix(filepath.Base(lock), ".lock"))
-		}
-	})
+	t.Cleanup(func() { closeAll(t, dir) })
 	first := startHTTPWith(t, setup{stateDir: dir})
+	alice := first.as("alice").token
 	var now atomic.Pointer[httpServer] // where a load balancer would send requests
 	now.Store(first)
 	type answer struct {
@@ -49,7 +60,11 @@ func TestARollingRestart(t *testing.T) {
 		calling.Go(func() {
 			session, code := fmt.Sprint("e2e-rolling-", i), "x = 1\nx"
 			for n := int64(1); ; n++ {
-				a, status := run(now.Load(), session, code, 120)
+				s := *now.Load()
+				if i == 0 {
+					s.token = alice
+				}
+				a, status := run(&s, session, code, 120)
 				if status != "200" || a.Result != fmt.Sprint(n) {
 					wrong.Store(i, fmt.Sprintf("call %d: %s %+v", n, status, a))
 					return

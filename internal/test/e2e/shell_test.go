@@ -50,6 +50,8 @@ func (r shellResult) wantFault(t *testing.T, code string) {
 // shellSession is a session as sessions list and show tell of it.
 type shellSession struct {
 	SessionID string `json:"session_id"`
+	Principal string
+	State     string
 	Owner     string
 	Named     bool
 	Kernels   []struct{ Language, State string }

@@ -80,6 +80,38 @@ func TestWatchingAServer(t *testing.T) {
 	}
 }
 
+// Figures tell principals apart, and are the operator's alone, as what there is to do is.
+func TestWatchingPrincipals(t *testing.T) {
+	t.Parallel()
+	s := startHTTP(t, "--metrics-principals", "name")
+	alice := s.as("alice@example.com")
+	for _, who := range []*httpServer{s, alice, alice} {
+		var res struct{ Status string }
+		who.ask(&res, "/v1/sessions/e2e-watched/runs?wait_seconds=120", post(object{"code": "1"})...)
+		defer who.curl("/v1/sessions/e2e-watched", "-X", "DELETE")
+	}
+	_, text := s.look(t, "/metrics", s.token)
+	for _, line := range []string{
+		`runs_total{language="python",status="completed"} 1`, `runs_total{language="python",status="completed",principal="alice@example.com"} 2`,
+		`tool_calls_total{tool="run_python_code",code="ok",principal="alice@example.com"} 2`, `sessions 1`, `sessions{principal="alice@example.com"} 1`,
+		`kernels{language="python",state="idle",principal="alice@example.com"} 1`, `memory_limit_bytes{principal="alice@example.com"} 1073741824`,
+	} {
+		if !strings.Contains(text, "\ncode_sandbox_"+line+"\n") {
+			t.Errorf("%s is not in\n%s", line, text)
+		}
+	}
+	if status, body := s.look(t, "/metrics", alice.token); status == http.StatusOK || strings.Contains(body, "code_sandbox") {
+		t.Errorf("the figures of all for a principal: %d %q", status, body)
+	}
+	accept := []string{"-H", "Accept: application/json"}
+	if body, status := s.curl("/readyz", accept...); status != "200" || !strings.Contains(string(body), `"sessions":2,`) {
+		t.Errorf("what there is to do: %s %s", status, body)
+	}
+	if body, status := alice.curl("/readyz", accept...); status != "200" || string(body) != "ready\n" {
+		t.Errorf("the same for a principal: %s %s", status, body)
+	}
+}
+
 // What a call does is traced up to its end, and what is not sent by then goes out when the server ends.
 func TestTracesOfACall(t *testing.T) {
 	t.Parallel()
