@@ -4,7 +4,10 @@ package rest
 
 import (
 	"context"
+	"errors"
 	"io"
+	"mime"
+	"mime/multipart"
 	"net/http"
 	"strings"
 
@@ -99,6 +102,56 @@ func (s *Server) part(ctx context.Context, session string, of sandbox.Stream, of
 		}
 	}
 	return of.Head + "\n…\n" + of.Tail, of.Bytes
+}
+
+// eachFile visits the files of a form. Their names may have folders. What is wrong with their content is a fault.
+func (s *Server) eachFile(r *http.Request, visit func(name string, content io.Reader) error) error {
+	_, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || parameters["boundary"] == "" {
+		return errForm(err)
+	}
+	form := multipart.NewReader(r.Body, parameters["boundary"])
+	for {
+		part, err := form.NextPart()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return errForm(err)
+		}
+		_, of, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+		if of["filename"] == "" {
+			continue // who it is for: whoever asks has sessions of its own
+		}
+		if err := visit(of["filename"], &formFile{part, s.uploadBytes, s.uploadBytes}); err != nil {
+			return err
+		}
+	}
+}
+
+func errForm(err error) error {
+	var long *http.MaxBytesError
+	if errors.As(err, &long) {
+		return fault.New(fault.UploadTooLarge, "Upload it with PUT /v1/sessions/{session_id}/files/{path}.", "The form is longer than %d bytes.", long.Limit).With("limit_bytes", long.Limit)
+	}
+	return fault.New(fault.InvalidContent, "Send a whole form (multipart/form-data).", "The form cannot be read.").Because(err)
+}
+
+// formFile is a file of a form. Its errors are faults.
+type formFile struct {
+	io.Reader
+	left, most int64 // bytes
+}
+
+func (f *formFile) Read(b []byte) (int, error) {
+	n, err := f.Reader.Read(b)
+	if f.left -= int64(n); f.left < 0 && f.most > 0 {
+		return n, fault.New(fault.UploadTooLarge, "Upload less, or have the server's user raise --download-limit.", "The file is longer than %d bytes.", f.most).With("limit_bytes", f.most)
+	}
+	if err != nil && !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return n, errForm(err)
+	}
+	return n, err
 }
 
 // errNoFile is the answer where there is no such file or session, which are not told apart.

@@ -11,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
-	"mime/multipart"
 	"net/http"
 	"strings"
 	"time"
@@ -333,43 +331,11 @@ func (s *Server) librechatUpload(w http.ResponseWriter, r *http.Request) {
 		err = fault.New(fault.InvalidContent, "Send a form (multipart/form-data) with a part of the name file.", "The form has no file.")
 	}
 	if err != nil {
-		s.librechatForget(r.Context(), session, answer.Succeeded > 0)
+		s.librechatForget(r.Context(), session, true)
 		s.refuse(w, r, err)
 		return
 	}
 	web.JSON(w, http.StatusOK, answer)
-}
-
-// eachFile visits the files of a form. Their names may have folders.
-func (s *Server) eachFile(r *http.Request, visit func(name string, content io.Reader) error) error {
-	wrong := func(err error) error {
-		var long *http.MaxBytesError
-		if errors.As(err, &long) {
-			return fault.New(fault.UploadTooLarge, "Upload it with PUT /v1/sessions/{session_id}/files/{path}.", "The form is longer than %d bytes.", long.Limit).With("limit_bytes", long.Limit)
-		}
-		return fault.New(fault.InvalidContent, "Send a form (multipart/form-data).", "The form cannot be read.").Because(err)
-	}
-	_, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || parameters["boundary"] == "" {
-		return wrong(err)
-	}
-	form := multipart.NewReader(r.Body, parameters["boundary"])
-	for {
-		part, err := form.NextPart()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return wrong(err)
-		}
-		_, of, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
-		if of["filename"] == "" {
-			continue // who it is for: whoever asks has sessions of its own
-		}
-		if err := visit(of["filename"], part); err != nil {
-			return err
-		}
-	}
 }
 
 func listedOf(session string, f sandbox.File) librechatListed {

@@ -301,3 +301,33 @@ func TestKeysOfPrincipals(t *testing.T) {
 		t.Errorf("the header that all clients have counts more: %d %s", status, text)
 	}
 }
+
+func TestFormsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	f := startWith(t, everything, sandbox.Python, sandbox.Bash)
+	form := func(name, content string) string {
+		return "--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + name + "\"\r\n\r\n" + content + "\r\n--XX--\r\n"
+	}
+	for name, test := range map[string]struct {
+		kind, body string
+		status     int
+		want       string
+	}{
+		"too large":     {"multipart/form-data; boundary=XX", form("a", strings.Repeat("x", 17<<20)), 413, "upload_too_large"},
+		"a long file":   {"multipart/form-data; boundary=XX", form("a", strings.Repeat("x", 100_001)), 413, "The file is longer than 100000 bytes"},
+		"outside":       {"multipart/form-data; boundary=XX", form("../../etc/passwd", "x"), 400, "invalid_path"},
+		"cut off":       {"multipart/form-data; boundary=XX", strings.TrimSuffix(form("a", "x"), "--XX--\r\n"), 400, "invalid_content"},
+		"without files": {"multipart/form-data; boundary=XX", "--XX\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--XX--\r\n", 400, "has no file"},
+		"no boundary":   {"multipart/form-data", form("a", "x"), 400, "invalid_content"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if status, text := f.do("POST", "/librechat/upload", test.body, "Content-Type", test.kind); status != test.status || !strings.Contains(text, test.want) {
+				t.Errorf("got %d %s", status, text)
+			}
+		})
+	}
+	// Nothing is left of them.
+	if list := f.want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 0 {
+		t.Errorf("there are %v", list)
+	}
+}

@@ -66,8 +66,10 @@ type Server struct {
 	sessions  sessionList
 	terminals terminals
 	version   string
-	ending    context.Context
-	every     time.Duration
+	// uploadBytes is the longest file of a form; 0: any.
+	uploadBytes int64
+	ending      context.Context
+	every       time.Duration
 }
 
 // New returns a server of the tools that exist under these settings.
@@ -80,7 +82,7 @@ func New(o Options) *Server {
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
 		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait,
-		terminals: terminals{folders: make(map[string]string)}, version: o.Version,
+		terminals: terminals{folders: make(map[string]string)}, version: o.Version, uploadBytes: o.Deps.DownloadBytes,
 		secrets: o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {
