@@ -133,7 +133,7 @@ func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, packages []s
 	if err != nil {
 		return nil, err
 	}
-	res, err := await(ctx, run, d.SoftWait, true)
+	res, err := d.await(context.WithValue(ctx, roundKey{}, maxQuestions), run, d.SoftWait, true) // it asks for nothing
 	if err != nil || res.Status == sandbox.Running {
 		return res, err
 	}

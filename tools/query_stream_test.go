@@ -54,8 +54,8 @@ func (d *sleeping) queries(log *netlog.Log) http.Handler {
 	return (&Databases{Connections: connections, Timeout: time.Minute, MaxRows: 1 << 40, MaxBytes: 1 << 40}).Queries(log)
 }
 
-// ask makes a query of a session, and returns the end of the answer.
-func ask(ctx context.Context, h http.Handler, by caller.Caller, body string) (end queryEnd) {
+// sends makes a query of a session, and returns the end of the answer.
+func sends(ctx context.Context, h http.Handler, by caller.Caller, body string) (end queryEnd) {
 	recorder := httptest.NewRecorder()
 	h.ServeHTTP(recorder, httptest.NewRequestWithContext(caller.With(ctx, by), http.MethodPost, "/sql", strings.NewReader(body)))
 	answer := recorder.Body.Bytes()
@@ -74,7 +74,7 @@ func TestAQueryHasABoundOfValues(t *testing.T) {
 		var clients sync.WaitGroup
 		for range 24 {
 			clients.Go(func() {
-				end := ask(t.Context(), h, by, body)
+				end := sends(t.Context(), h, by, body)
 				if end.Error == nil || end.Error.Code != fault.InvalidArgument || !strings.Contains(end.Error.Message, "too many JSON values: 4194") {
 					t.Errorf("got %+v", end.Error)
 				}
@@ -94,7 +94,7 @@ func TestQueriesOfASessionShareItsMemory(t *testing.T) {
 	heap.Bound(t, func() {
 		var clients sync.WaitGroup
 		for range 24 {
-			clients.Go(func() { ask(ctx, h, by, body) })
+			clients.Go(func() { sends(ctx, h, by, body) })
 		}
 		<-d.began
 		cancel()
@@ -104,7 +104,7 @@ func TestQueriesOfASessionShareItsMemory(t *testing.T) {
 
 func TestTheLogHasNoLongNameOfAConnection(t *testing.T) {
 	log := &netlog.Log{}
-	ask(t.Context(), (&sleeping{}).queries(log), caller.Caller{Session: "s"}, `{"query":"none","connection":"`+strings.Repeat("x", 100_000)+`"}`)
+	sends(t.Context(), (&sleeping{}).queries(log), caller.Caller{Session: "s"}, `{"query":"none","connection":"`+strings.Repeat("x", 100_000)+`"}`)
 	if newest, _ := log.Of("s"); len(newest) != 1 || newest[0].Allowed || len(newest[0].Host) > 210 {
 		t.Errorf("got %.1000v", newest)
 	}
@@ -116,7 +116,7 @@ func TestCodeOfOneSessionLeavesStatementsToOthers(t *testing.T) {
 		h := d.queries(&netlog.Log{})
 		ctx, cancel := context.WithCancel(t.Context())
 		for range 8 {
-			go ask(ctx, h, caller.Caller{Session: "busy"}, `{"query":"sleep"}`)
+			go sends(ctx, h, caller.Caller{Session: "busy"}, `{"query":"sleep"}`)
 		}
 		synctest.Wait()
 		if n := len(d.began); n >= sql.PoolSize-1 {
@@ -125,15 +125,15 @@ func TestCodeOfOneSessionLeavesStatementsToOthers(t *testing.T) {
 		for len(d.began) > 0 {
 			<-d.began
 		}
-		if end := ask(t.Context(), h, caller.Caller{Session: "other"}, `{"query":"quick"}`); <-d.began != "quick" {
+		if end := sends(t.Context(), h, caller.Caller{Session: "other"}, `{"query":"quick"}`); <-d.began != "quick" {
 			t.Errorf("got %+v", end)
 		}
-		go ask(ctx, h, caller.Caller{Session: "other"}, `{"query":"sleep"}`)
+		go sends(ctx, h, caller.Caller{Session: "other"}, `{"query":"sleep"}`)
 		synctest.Wait()
 		<-d.began
 		impatient, stop := context.WithTimeout(t.Context(), time.Second)
 		defer stop()
-		end := ask(impatient, h, caller.Caller{Session: "third"}, `{"query":"quick"}`)
+		end := sends(impatient, h, caller.Caller{Session: "third"}, `{"query":"quick"}`)
 		if end.Error == nil || !strings.HasPrefix(end.Error.Message, "As many queries of code run on this connection as there may be: 2 of one session, 3 in all.") {
 			t.Errorf("got %+v", end.Error)
 		}

@@ -144,7 +144,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	}
 	return tool{
 		output:  mcp.WithOutputSchema[render.RunFields](),
-		ordered: true, uses: []clientheader.Use{clientheader.Runs, clientheader.Sessions, clientheader.Stores},
+		ordered: true, runs: true, uses: []clientheader.Use{clientheader.Runs, clientheader.Sessions, clientheader.Stores},
 		definition: mcp.NewTool(language.Tool(),
 			mcp.WithToolTitle("Run "+language.Title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
@@ -200,7 +200,7 @@ const progressEvery = 5 * time.Second
 
 // answer waits for a run as await does, and describes what it came to.
 func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*render.Answer, error) {
-	res, err := await(ctx, run, wait, own)
+	res, err := d.await(ctx, run, wait, own)
 	if err != nil {
 		return nil, err
 	}
@@ -218,8 +218,9 @@ func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration,
 }
 
 // await waits for a run until it is over, or until the soft wait has passed and the result is how far it has come,
-// with the status Running. A client's cancel interrupts the run when it is this call's own.
-func await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*sandbox.Result, error) {
+// with the status Running. A client's cancel interrupts the run when it is this call's own. The error is a *questionError where
+// the client has to be asked.
+func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*sandbox.Result, error) {
 	soft := time.NewTimer(wait)
 	defer soft.Stop()
 	var tick <-chan time.Time
@@ -230,7 +231,15 @@ func await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) 
 	}
 	reported := -1
 	for {
+		question, another := d.question(ctx, run)
+		if question != nil {
+			if own {
+				interruptWith(ctx, run)
+			}
+			return nil, question
+		}
 		select {
+		case <-another:
 		case <-run.Done():
 			return run.Result()
 		case <-ctx.Done():

@@ -8,6 +8,7 @@ package tools
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
@@ -73,6 +75,8 @@ type Deps struct {
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
 	Disable []string
+	// Asks has what code asks a person for, which calls put to their clients. Nil: nothing is asked.
+	Asks *ask.Desk
 	// ToolServers are the names of the MCP servers whose tools code may call.
 	ToolServers []string
 	// Can is what the server can do for code, for hints: its packages and its network. What follows from the rest of Deps
@@ -162,6 +166,8 @@ type tool struct {
 	definition mcp.Tool
 	output     mcp.ToolOption // the schema of the answer's fields
 	handle     handler
+	// runs reports that a call has a run of its own.
+	runs bool
 	// ordered reports that the handler calls rpc.Settled itself, when its place in the order of calls
 	// is taken.
 	ordered bool
@@ -243,7 +249,17 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			rpc.Settled(ctx)
 		}
 		p := newParams(ctx, request)
-		a, err := t.handle(ctx, p)
+		var a *render.Answer
+		if request.Params.RequestState != "" {
+			p.given = nil // it was read before
+			a, err = d.resume(ctx, request, t.runs)
+		} else {
+			a, err = t.handle(ctx, p)
+		}
+		var question *questionError
+		if errors.As(err, &question) {
+			return question.result(), nil
+		}
 		if ctx.Err() != nil {
 			code = CodeCancelled
 			return nil, context.Cause(ctx)

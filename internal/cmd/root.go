@@ -71,7 +71,7 @@ Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	settings.Bind(root.PersistentFlags())
-	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(), uninstallCommand(), gcCommand(settings), drainCommand(settings), sessionsCommand(settings), auditCommand(settings), tokensCommand(settings), uiCommand(settings), versionCommand())
+	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(), uninstallCommand(), gcCommand(settings), drainCommand(settings), sessionsCommand(settings), auditCommand(settings), tokensCommand(settings), allowedCommand(settings), uiCommand(settings), versionCommand())
 	return root
 }
 

@@ -30,8 +30,10 @@ type client struct {
 	owner   string       // the Key of its principal
 	site    *Site        // that it came to first
 	session *rpc.Session // what its handshake told
-	ctx     context.Context
-	end     context.CancelFunc
+	// requests are those that the server has sent it.
+	requests rpc.Requests
+	ctx      context.Context
+	end      context.CancelFunc
 
 	mu    sync.Mutex
 	calls map[string]context.CancelCauseFunc // those of the session that can be cancelled, by the keys of their ids

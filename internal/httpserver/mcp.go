@@ -82,7 +82,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	taken.shrink(e.MemoryBytes())
-	x := &post{server: s, w: w, r: r, e: &e, id: rpc.NullID, giveBack: giveBack, taken: taken}
+	x := &post{server: s, w: w, r: r, e: &e, body: body, id: rpc.NullID, giveBack: giveBack, taken: taken}
 	if e.ID != nil {
 		x.id, _ = rpc.ParseID(e.ID) // Parse has checked it
 	}
@@ -115,6 +115,7 @@ type post struct {
 	w      http.ResponseWriter
 	r      *http.Request
 	e      *rpc.Envelope
+	body   []byte
 	id     rpc.ID // NullID for a notification
 	modern bool
 	client *client
@@ -147,7 +148,10 @@ func (x *post) serve() {
 	}
 	defer x.server.clients.leave(x.client)
 	switch {
-	case x.e.IsResponse(): // no requests are sent, so no answers are waited for
+	case x.e.IsResponse():
+		if x.client.begun { // others are sent no requests
+			x.client.requests.Answered(x.body)
+		}
 		x.w.WriteHeader(http.StatusAccepted)
 	case x.e.ID == nil:
 		x.notification(method)
@@ -242,6 +246,11 @@ func (x *post) request(begins bool) {
 	}
 	answer := newReply(x.w, x.r, gone)
 	call.Notify = answer.event
+	if x.client.begun && answer.events {
+		call.Request = func(ctx context.Context, until <-chan struct{}, method string, params any) (json.RawMessage, error) {
+			return x.client.requests.Do(ctx, until, answer.event, method, params)
+		}
+	}
 	limit := x.server.opts.MaxAnswerBytes
 	session := x.client.session.Call(func(n mcp.JSONRPCNotification) {
 		if line, err := rpc.EncodeNotification(n, limit); err == nil {

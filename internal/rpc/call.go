@@ -37,7 +37,11 @@ type Call struct {
 	// Settle lets the next call start; nil where calls are not in order.
 	Settle func()
 
-	errorCode int // of an error in the place of mcp-go's, or 0
+	// Request sends the client a request and returns the result of its answer, as Requests.Do does. Nil where that cannot be.
+	Request func(ctx context.Context, until <-chan struct{}, method string, params any) (json.RawMessage, error)
+
+	errorCode int             // of an error in the place of mcp-go's, or 0
+	until     <-chan struct{} // closed when what the client is asked needs no answer any more; nil: never
 }
 
 // NewCall returns the call of a request whose id was parsed. Its slices lie in the message that the envelope is of.

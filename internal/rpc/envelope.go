@@ -190,7 +190,7 @@ func (e *Envelope) check(line []byte) *Fault {
 	return nil
 }
 
-// IsResponse recognizes an answer to a request of the server's, of which there are none.
+// IsResponse recognizes an answer to a request of the server's.
 func (e *Envelope) IsResponse() bool { return e.outcome && e.method == nil }
 
 // Method is the decoded method.

@@ -344,6 +344,12 @@ func (w *web) prepare(r *running) {
 			}
 			return t.page, nil
 		},
+		Questions: func(p principal.Principal) webui.Questions {
+			if t, err := r.tenants.get(p); err == nil && t.deps.Asks != nil {
+				return t.deps.Asks
+			}
+			return nil
+		},
 	})
 	w.options.Open["/{$}"], w.options.Open[webui.Prefix] = page, page
 	w.server = httpserver.New(w.options)

@@ -45,7 +45,7 @@ func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs [
 	s.ToolServers = ToolServerSettings{} // attacks are to start nothing on this machine
 	s.ArtifactStore = ""                 // the files of attacks are of no use there
 	config := s.sandboxConfig(keeper, s.passThrough(log), log)
-	way, err := s.wayOut(nil, &netlog.Log{}, log)
+	way, err := s.wayOut(nil, &netlog.Log{}, nil, log)
 	if err != nil {
 		return report, err
 	}

@@ -22,6 +22,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
@@ -272,13 +273,13 @@ type Sandbox struct {
 
 // NewSandbox opens one for a command that runs code. gcArgs are as those of Serve.
 func (s *Settings) NewSandbox(engine *podman.Engine, gcArgs []string, log *slog.Logger) (*Sandbox, error) {
-	return s.newSandbox(newShared(engine, gcArgs, log), &netlog.Log{}, log, func(_ *Sandbox, config *sandbox.Config) {
+	return s.newSandbox(newShared(engine, gcArgs, log), &netlog.Log{}, nil, log, func(_ *Sandbox, config *sandbox.Config) {
 		config.Spares = 0 // a command leaves nothing behind
 	})
 }
 
 // newSandbox calls prepare with all but the manager, and makes that of the configuration as it is then.
-func (s *Settings) newSandbox(with *shared, network *netlog.Log, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, error) {
+func (s *Settings) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, error) {
 	box := &Sandbox{shared: with, connections: s.connections(s.env.environ(), log)}
 	config := s.sandboxConfig(with.keeper, s.passThrough(log), log)
 	for language, kernel := range config.Kernels {
@@ -288,7 +289,7 @@ func (s *Settings) newSandbox(with *shared, network *netlog.Log, log *slog.Logge
 		}
 	}
 	box.databases = s.databases(box.connections)
-	way, err := s.wayOut(box.databases, network, log)
+	way, err := s.wayOut(box.databases, network, asks, log)
 	if err != nil {
 		return nil, err
 	}

@@ -120,6 +120,7 @@ func (s *Settings) table() []settingGroup {
 		{"allow-domain", "HOSTS", &n.AllowDomain, 0, 0, "hosts that code reaches, such as api.github.com, *.example.com or example.com:8443; with methods and paths behind them these alone, as in api.github.com GET|HEAD /repos/*"},
 		{"allow-private", "HOSTS", &n.AllowPrivate, 0, 0, "hosts with private addresses that code reaches, each with its port, such as gitlab.corp:443, 10.1.2.0/24:443 or gitlab.corp:443 GET /api/v4/*"},
 		{"allow-private-ca", "FILE", &n.PrivateCA, 0, 0, "file of certificates (PEM) that hosts are verified with, beside this machine's"},
+		{"ask", "", &n.Ask, 0, 0, "ask a person, in the client or on the page, whether code may reach what is not allowed"},
 		{"secret", "NAME@HOST", &n.Secret, 0, 0, "credential that code uses and never sees: NAME@host[,host][,query][,body]; the value is in the server's variable NAME"},
 		{"network-connections", "N", &n.Limits.Connections, 1, 0, "connections of a session in use at a time"},
 		{"network-request-limit", "SIZE", Size(&n.Limits.RequestBytes), 1 << 10, 0, "what a request or a connection may send, and receive"},

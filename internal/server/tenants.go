@@ -16,6 +16,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
@@ -33,6 +34,7 @@ type tenant struct {
 	of      principal.Principal
 	manager *sandbox.Manager
 	network *netlog.Log
+	asks    *ask.Desk // has questions where the settings have code ask
 	out     *wayOutNow
 	now     atomic.Pointer[front]
 	used    time.Time // last; under the tenants' lock
@@ -61,7 +63,8 @@ func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 	t := &tenant{of: p, network: &netlog.Log{}, out: &wayOutNow{}}
 	log := r.logOf(p)
 	watched := r.watched.For(p)
-	box, err := s.newSandbox(r.shared, t.network, log, func(box *Sandbox, config *sandbox.Config) {
+	t.asks = r.newDesk(t, log)
+	box, err := s.newSandbox(r.shared, t.network, t.asks, log, func(box *Sandbox, config *sandbox.Config) {
 		config.Mask = secrets.New(s.secretValues(config.Env, box.connections.Sources()))
 		config.Observer, t.network.Added = watched, watched.Network
 		r.audited.tenant(p, config, t.network)
@@ -80,6 +83,28 @@ func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 	}
 	t.now.Store(r.newFront(t, s, v, box, log))
 	return t, nil
+}
+
+// noPageWait is how long a question waits for a call whose client can ask, where there is no page that a person may look at.
+const noPageWait = 5 * time.Second
+
+// newDesk returns where code asks a person. What is allowed for good is beside the principal's sessions.
+func (r *running) newDesk(t *tenant, log *slog.Logger) *ask.Desk {
+	mask := func(text string) string { return t.manager.Config().Mask.Mask(text) }
+	var wait time.Duration // the default
+	if r.web == nil {
+		wait = noPageWait
+	}
+	return ask.New(ask.Options{
+		Wait: wait, File: r.settings.AllowedFile(t.of), Principal: t.of.Name, Logger: log,
+		Code: func(_, run, host string) string {
+			if known, err := t.manager.FindRun(run); err == nil {
+				return ask.Line(mask(known.Code()), host)
+			}
+			return ""
+		},
+		Mask: mask, Audit: r.audited.recorder(),
+	})
 }
 
 // logOf is the log of what concerns a principal.
@@ -102,6 +127,9 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 	f.mcp, f.deps = s.mcpServer(box, f.links, log)
 	f.called = r.audited.called(t.of, f.deps)
 	f.deps.Called = bothCalled(r.watched.For(t.of).Call, f.called)
+	if s.Network.Ask {
+		f.deps.Asks = t.asks
+	}
 	if r.web != nil {
 		f.site, f.page = s.serveOverHTTP(f, ending)
 		if !t.of.IsUser() {
@@ -122,7 +150,7 @@ func (t *tenant) apply(r *running) (changed bool, err error) {
 	log := r.logOf(t.of)
 	box := &Sandbox{Manager: t.manager, shared: r.shared, connections: s.connections(s.env.environ(), log)}
 	box.databases = s.databases(box.connections)
-	if box.way, err = s.wayOut(box.databases, t.network, log); err != nil {
+	if box.way, err = s.wayOut(box.databases, t.network, t.asks, log); err != nil {
 		return false, err
 	}
 	box.way.proxy.TakeOver(before.box.way.proxy)
@@ -260,6 +288,19 @@ func (t *tenants) close(ctx context.Context) bool {
 	return nothingLeft
 }
 
+// folderOf is the state folder of a principal.
+func (s *Settings) folderOf(p principal.Principal) string {
+	if p.IsUser() {
+		return s.StateFolder()
+	}
+	return filepath.Join(s.StateFolder(), principalsFolder, p.Key())
+}
+
+// AllowedFile is where what a person has allowed for good is kept for a principal's code.
+func (s *Settings) AllowedFile(p principal.Principal) string {
+	return filepath.Join(s.folderOf(p), ask.FileName)
+}
+
 // of returns the settings for what a principal has, in a state folder of its own, and what the policy says of it.
 func (s *Settings) of(p principal.Principal) (*Settings, values, error) {
 	if p.IsUser() {
@@ -270,7 +311,7 @@ func (s *Settings) of(p principal.Principal) (*Settings, values, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	own.StateDir, own.hostLabel, own.tenant = filepath.Join(s.StateFolder(), principalsFolder, p.Key()), s.HostLabel(), p.Key()
+	own.StateDir, own.hostLabel, own.tenant = s.folderOf(p), s.HostLabel(), p.Key()
 	own.Prewarm = nil
 	return own, v, state.SaveTenant(s.SessionDir(), p.Key(), p.Name)
 }

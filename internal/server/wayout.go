@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
@@ -118,14 +119,17 @@ func (w *wayOutNow) Serve(ctx context.Context, session, run string, conn net.Con
 	w.now.Load().Serve(ctx, session, run, conn)
 }
 
-// wayOut puts it together, with the log of what is sent. Close it after the manager that uses it. The error is of the settings.
-func (s *Settings) wayOut(databases *tools.Databases, sent *netlog.Log, log *slog.Logger) (*wayOut, error) {
+// wayOut puts it together, with the log of what is sent, and where questions go that --ask asks; nil: nobody is there to answer. Close it after the manager that uses it. The error is of the settings.
+func (s *Settings) wayOut(databases *tools.Databases, sent *netlog.Log, asks *ask.Desk, log *slog.Logger) (*wayOut, error) {
 	network, err := s.networkOptions(s.env.lookup)
 	if err != nil {
 		return nil, UsageError{Err: err}
 	}
 	w := &wayOut{log: sent, network: network}
 	network.Log = w.log
+	if s.Network.Ask && asks != nil {
+		network.Ask = asks
+	}
 	w.proxy = proxy.New(network)
 	indexes, err := s.Packages.options(s.StateFolder())
 	if err != nil {
@@ -137,7 +141,15 @@ func (s *Settings) wayOut(databases *tools.Databases, sent *netlog.Log, log *slo
 	if err != nil {
 		return nil, UsageError{Err: err}
 	}
-	o := broker.Options{Log: w.log, Proxy: w.proxy, Packages: served, Authority: w.proxy.Trust, Forgotten: w.proxy.Forget}
+	o := broker.Options{Log: w.log, Proxy: w.proxy, Packages: served, Authority: w.proxy.Trust, Forgotten: func(session string) {
+		w.proxy.Forget(session)
+		if asks != nil {
+			asks.Forget(session)
+		}
+		if w.upstream != nil {
+			w.upstream.Forget(session)
+		}
+	}}
 	if s.codeQueries(databases) {
 		o.SQL = databases.Queries(w.log)
 	}
@@ -145,10 +157,7 @@ func (s *Settings) wayOut(databases *tools.Databases, sent *netlog.Log, log *slo
 		return nil, UsageError{Err: err}
 	}
 	if w.upstream != nil {
-		o.Tools, o.Forgotten = w.upstream, func(session string) {
-			w.proxy.Forget(session)
-			w.upstream.Forget(session)
-		}
+		o.Tools = w.upstream
 	}
 	w.Broker = broker.New(o)
 	return w, nil

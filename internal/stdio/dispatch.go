@@ -2,6 +2,7 @@ package stdio
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -18,7 +19,8 @@ func (l *loop) receive(line []byte) {
 		return
 	}
 	if e.IsResponse() {
-		return // the loop sends no requests, so it waits for no answers
+		l.requests.Answered(line)
+		return
 	}
 	method := e.Method()
 	switch {
@@ -62,6 +64,11 @@ func (l *loop) request(e *rpc.Envelope, method string) {
 func (l *loop) call(e *rpc.Envelope, id rpc.ID, method string) {
 	c := &call{Call: rpc.NewCall(e, id), stream: method == string(mcp.MethodSubscriptionsListen), out: l.out}
 	c.Notify = func(line []byte) { l.out.putProgress(&c.lane, line) }
+	c.Request = func(ctx context.Context, until <-chan struct{}, method string, params any) (json.RawMessage, error) {
+		return l.requests.Do(ctx, until, func(line []byte) {
+			_ = l.out.put(&outgoing{line: line, lane: &c.lane}, 2*l.opts.MaxMessageBytes, ctx.Done()) // a client that is gone does not answer
+		}, method, params)
+	}
 	if l.opts.InOrder && method == string(mcp.MethodToolsCall) {
 		c.settled, c.Settle = make(chan struct{}), c.letNext
 	}

@@ -136,6 +136,7 @@ type loop struct {
 	opts     Options
 	client   *rpc.Session
 	calls    *calls
+	requests rpc.Requests
 	out      *outbox
 	stopping chan struct{}
 }

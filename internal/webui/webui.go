@@ -1,6 +1,6 @@
 // Package webui is a page on which a person sees the sessions of the sandbox: what runs and ran in them, with its output
 // and figures, their files, and what they have sent out. It changes nothing but that it cancels
-// and undoes runs and closes sessions.
+// and undoes runs, closes sessions and answers what code asks for.
 //
 // Start with New; the Handler serves / and what is below Prefix. The page is a client of the REST interface: what it asks below
 // Prefix + "v1/" is answered as below /v1/, for those requests alone that it makes. All that it is told comes from hostile code, so it
@@ -18,6 +18,7 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"encoding/json"
 	"fmt"
 	"html"
 	"log/slog"
@@ -25,6 +26,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -42,10 +44,20 @@ type API interface {
 	CheckOpen(ctx context.Context, session string) error
 }
 
+// Questions are what code asks a person. *ask.Desk has them.
+type Questions interface {
+	// Waiting returns those that wait for an answer.
+	Waiting() (open []ask.Open, changed <-chan struct{})
+	// Answer answers one, and reports whether it waited for that.
+	Answer(id string, answer ask.Answer, by string) bool
+}
+
 // Options say what a page shows, and to whom. API has to be there.
 type Options struct {
 	// API returns what answers for a principal's page.
 	API func(principal.Principal) (API, error)
+	// Questions returns those that a principal's code asks; nil, or one that returns nil: there are none.
+	Questions func(principal.Principal) Questions
 	// Token is what the user types whose server it is. Empty: only those see that user's page who come by a link of Handler.Link.
 	Token string
 	// Authenticate finds out whose the token is that another types, and whose a request is that a proxy has let in. Nil: there are no others.
@@ -78,7 +90,7 @@ var uses = map[string]struct{ needsOpen, inFrame bool }{
 	"DELETE /v1/sessions/{session_id}":                          {},
 }
 
-//go:embed page/app.js page/dom.js page/highlight.js page/runs.js page/index.html page/login.html page/style.css
+//go:embed page/app.js page/dom.js page/highlight.js page/questions.js page/runs.js page/index.html page/login.html page/style.css
 var files embed.FS
 
 // What stands in login.html in the places of <!--wrong--> and <!--way-->. Package html/template would have the linker keep
@@ -109,7 +121,7 @@ func New(o Options) *Handler {
 	h.mux.HandleFunc("POST "+Prefix+"logout", h.logout)
 	h.mux.HandleFunc("GET "+Prefix+"enter", h.enter)
 	for name, kind := range map[string]string{
-		"app.js": "text/javascript", "dom.js": "text/javascript", "highlight.js": "text/javascript", "runs.js": "text/javascript", "style.css": "text/css",
+		"app.js": "text/javascript", "dom.js": "text/javascript", "highlight.js": "text/javascript", "questions.js": "text/javascript", "runs.js": "text/javascript", "style.css": "text/css",
 	} {
 		h.mux.HandleFunc("GET "+Prefix+name, serveFile(name, kind))
 	}
@@ -117,7 +129,48 @@ func New(o Options) *Handler {
 		method, path, _ := strings.Cut(pattern, " /")
 		h.mux.HandleFunc(method+" "+Prefix+path, h.known(use.inFrame, func(w http.ResponseWriter, r *http.Request) { h.ask(w, r, use.needsOpen) }))
 	}
+	h.mux.HandleFunc("GET "+Prefix+"questions", h.known(false, h.listQuestions))
+	h.mux.HandleFunc("POST "+Prefix+"questions/{id}", h.known(false, h.answerQuestion))
 	return h
+}
+
+// questions returns what a request's principal is asked; nil: nothing, which is answered.
+func (h *Handler) questions(w http.ResponseWriter, r *http.Request) Questions {
+	whose, _ := h.visitors.whose(r)
+	if h.o.Questions != nil {
+		if q := h.o.Questions(whose); q != nil {
+			return q
+		}
+	}
+	http.Error(w, "nothing is asked here; --ask has code ask", http.StatusNotFound)
+	return nil
+}
+
+func (h *Handler) listQuestions(w http.ResponseWriter, r *http.Request) {
+	if q := h.questions(w, r); q != nil {
+		open, _ := q.Waiting()
+		web.JSON(w, http.StatusOK, map[string]any{"questions": append([]ask.Open{}, open...)})
+	}
+}
+
+func (h *Handler) answerQuestion(w http.ResponseWriter, r *http.Request) {
+	q := h.questions(w, r)
+	if q == nil {
+		return
+	}
+	var said struct {
+		Answer ask.Answer `json:"answer"`
+	}
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxForm)).Decode(&said); err != nil {
+		http.Error(w, "the answer cannot be read", http.StatusBadRequest)
+		return
+	}
+	if !q.Answer(r.PathValue("id"), said.Answer, "the page") {
+		http.Error(w, "the question no longer waits for this answer", http.StatusConflict)
+		return
+	}
+	h.o.Logger.Info("answered on the page", "answer", string(said.Answer))
+	web.JSON(w, http.StatusOK, map[string]any{})
 }
 
 // ask has the API answer a request, for as long as its login lasts.

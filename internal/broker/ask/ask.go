@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"unicode"
 
@@ -101,6 +102,9 @@ func (q Question) shown() Question {
 	return q
 }
 
+// Plain is a text of a grant as a person reads it.
+func Plain(s string) string { return plain(s, maxRule) }
+
 // plain clips a text, and spells out what cannot be seen in it or changes how the rest is read.
 func plain(s string, most int) string {
 	var b strings.Builder
@@ -112,6 +116,26 @@ func plain(s string, most int) string {
 		}
 	}
 	return b.String()
+}
+
+// Line returns the line of code that names a host, or else the first that says anything.
+func Line(code, host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	first := ""
+	n := 0
+	for line := range strings.SplitSeq(code, "\n") {
+		n++
+		switch line = strings.TrimSpace(line); {
+		case line == "":
+		case strings.Contains(strings.ToLower(line), host):
+			return fmt.Sprintf("line %d: %s", n, line)
+		case first == "":
+			first = fmt.Sprintf("line %d: %s", n, line)
+		}
+	}
+	return first
 }
 
 // Words are the question as a text of lines, for a client that shows no more than that.

@@ -112,20 +112,37 @@ func TestAQuestionThatIsHeldWaits(t *testing.T) {
 	d := New(Options{Wait: time.Hour})
 	c := asks(context.Background(), d, question("s", "r", "a.example:443"))
 	open := next(t, d)
-	if !d.Hold(open.ID) || d.Hold("another") {
-		t.Error("held wrongly")
+	if held, _ := d.Next("another"); held != nil {
+		t.Error("another session's is held")
 	}
-	if held := next(t, d); !held.Until.Before(open.Until) {
-		t.Errorf("it waits until %v", held.Until)
+	if held, _ := d.Next("s"); held == nil || held.ID != open.ID || !held.Until.Before(open.Until) {
+		t.Errorf("%+v is held", held)
+	}
+	if held, _ := d.Next("s"); held != nil {
+		t.Error("it is held twice")
 	}
 	if d.Answer(open.ID, "perhaps", "test") || d.Answer("another", Once, "test") || d.Answer(open.ID, ForGood, "test") {
 		t.Error("an answer was taken that is none, or for good without a file")
 	}
-	if !d.Answer(open.ID, Deny, "test") || d.Answer(open.ID, Once, "test") || d.Hold(open.ID) {
+	if !d.Answer(open.ID, Deny, "test") || d.Answer(open.ID, Once, "test") {
 		t.Error("the first answer is not the one")
 	}
 	if got := <-c; got.answer != Deny || got.err != nil {
 		t.Errorf("%+v", got)
+	}
+}
+
+func TestAQuestionThatIsDismissedHasNoAnswer(t *testing.T) {
+	d := New(Options{})
+	c := asks(context.Background(), d, question("s", "r", "a.example:443"))
+	id := next(t, d).ID
+	d.Dismiss(id)
+	d.Dismiss(id)
+	if got := <-c; !errors.Is(got.err, ErrNoAnswer) {
+		t.Errorf("%+v", got)
+	}
+	if d.Answer(id, Once, "test") {
+		t.Error("it was answered all the same")
 	}
 }
 
@@ -220,6 +237,18 @@ func TestHostileTextIsShownAsWhatItIs(t *testing.T) {
 	<-c
 }
 
+func TestTheLineThatSeemsToAsk(t *testing.T) {
+	for code, want := range map[string]string{
+		"import requests\n\nrequests.get('https://API.a.example/x')": "line 3: requests.get('https://API.a.example/x')",
+		"\n  go()\nthere()": "line 2: go()",
+		"":                  "",
+	} {
+		if got := Line(code, "api.a.example:443"); got != want {
+			t.Errorf("%q: %q", code, got)
+		}
+	}
+}
+
 func FuzzWords(f *testing.F) {
 	f.Add("a.example:443", "/x", "print(1)")
 	f.Add("\u202e", "\x00\xff", "\r\n\u2067")
@@ -244,7 +273,7 @@ func TestDecisionsAreAudited(t *testing.T) {
 	}
 	text, _ := json.Marshal(events.all)
 	for _, want := range []string{
-		`"Kind":"policy","Principal":"anna","Source":"","Address":"","Session":"s","Run":"r","Tool":"","Outcome":"success"`, `"answer":"allowed once","asked":"once.example:443","by":"the page"`,
+		`"Kind":"policy","Action":"Ask","Principal":"anna","Source":"","Address":"","Session":"s","Run":"r","Tool":"","Outcome":"success"`, `"answer":"allowed once","asked":"once.example:443","by":"the page"`,
 		`"Outcome":"denied"`, `"answer":"denied","asked":"deny.example:443"`,
 	} {
 		if !strings.Contains(string(text), want) {

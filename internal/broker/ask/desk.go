@@ -77,12 +77,14 @@ type Open struct {
 	Answers  []Answer  `json:"answers"`  // that may be given
 	Until    time.Time `json:"until"`
 
-	timer   *time.Timer
-	given   chan struct{} // closed with the answer
-	settled chan struct{} // closed once there is an answer or an error
-	answer  Answer        // empty: none yet; under Desk.mu until it is settled
-	by      string
-	err     error
+	session             string
+	isHeld, isDismissed bool
+	timer               *time.Timer
+	given               chan struct{} // closed with the answer
+	settled             chan struct{} // closed once there is an answer or an error
+	answer              Answer        // empty: none yet; under Desk.mu until it is settled
+	by                  string
+	err                 error
 }
 
 // New returns a Desk without questions.
@@ -118,7 +120,7 @@ func (d *Desk) Ask(ctx context.Context, q Question) (Answer, error) {
 		d.mu.Unlock()
 		return Deny, ErrTooMany
 	case isFirst:
-		o = &Open{ID: rand.Text(), Question: d.shown(q), Answers: d.answersTo(rule), settled: make(chan struct{})}
+		o = &Open{ID: rand.Text(), session: q.Session, Question: d.shown(q), Answers: d.answersTo(rule), settled: make(chan struct{})}
 		s.put[rule] = o
 	}
 	s.waiting++
@@ -231,13 +233,13 @@ func (d *Desk) settle(s *session, o *Open, q Question, rule string) {
 	d.mu.Unlock()
 	close(o.settled)
 	if o.err == nil && d.o.Audit != nil {
-		outcome := "success"
+		outcome := audit.Success
 		if !o.answer.Allows() {
 			outcome = "denied"
 		}
 		shown := o.Question
 		d.o.Audit.Record(audit.Event{
-			Kind: audit.KindPolicy, Principal: d.o.Principal, Session: shown.Session, Run: shown.Run, Outcome: outcome,
+			Kind: audit.KindPolicy, Action: "Ask", Principal: d.o.Principal, Session: shown.Session, Run: shown.Run, Outcome: outcome,
 			Detail: map[string]any{"asked": shown.Rule(), "request": shown.How, "answer": o.answer.String(), "by": o.by},
 		})
 	}
@@ -248,7 +250,7 @@ func (d *Desk) Answer(id string, answer Answer, by string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	o := d.find(id)
-	if o == nil || o.answer != "" || !slices.Contains(o.Answers, answer) {
+	if o == nil || o.answer != "" || o.isDismissed || !slices.Contains(o.Answers, answer) {
 		return false
 	}
 	o.answer, o.by = answer, by
@@ -256,18 +258,34 @@ func (d *Desk) Answer(id string, answer Answer, by string) bool {
 	return true
 }
 
-// Hold has a question wait longer, as a person has it before them, and reports whether it is open.
-func (d *Desk) Hold(id string) bool {
+// Dismiss ends the wait for an answer to a question that is open: there is none.
+func (d *Desk) Dismiss(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	o := d.find(id)
-	if o == nil || o.answer != "" || !o.timer.Stop() {
-		return false
+	if o := d.find(id); o != nil && o.answer == "" && !o.isDismissed {
+		o.isDismissed = true
+		close(o.given)
 	}
-	o.timer.Reset(holdTime)
-	o.Until = time.Now().Add(holdTime)
-	return true
 }
+
+// Next returns a question of a session that is open and that nobody holds, and holds it: somebody shows it to a person, who has
+// more time then. Nil: there is none. The channel is closed when there is another question.
+func (d *Desk) Next(session string) (open *Open, changed <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, o := range d.open {
+		if o.session == session && !o.isHeld && o.answer == "" && o.timer.Stop() {
+			o.isHeld = true
+			o.timer.Reset(holdTime)
+			o.Until = time.Now().Add(holdTime)
+			return o, d.changed
+		}
+	}
+	return nil, d.changed
+}
+
+// Settled returns a channel that is closed when the question has an answer, or needs none any more.
+func (o *Open) Settled() <-chan struct{} { return o.settled }
 
 // find returns an open question; nil: there is none. d.mu is held.
 func (d *Desk) find(id string) *Open {

@@ -21,6 +21,9 @@ func (p *Proxy) Summary() string {
 	default:
 		return ""
 	}
+	if p.options.Ask != nil {
+		b.WriteString("; for others a person is asked, so a request may take a minute")
+	}
 	for _, s := range p.options.Secrets {
 		where := []string{"headers"}
 		if s.Query {
@@ -52,6 +55,8 @@ func (p *Proxy) hostList() string {
 		}
 	}
 	switch {
+	case len(all) == 0 && p.options.Ask != nil:
+		return "hosts that a person allows"
 	case len(all) == 0:
 		return "hosts of an empty list"
 	case len(all) > mostNamed:

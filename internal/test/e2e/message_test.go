@@ -49,8 +49,8 @@ func parseMessage(line []byte) (message, error) {
 	return m, m.check()
 }
 
-// check refuses what is neither an answer nor a notification. A server of the stateless era may not
-// ask its client anything, and this one never does.
+// check refuses what is neither an answer nor a notification, nor a question to the client's user, which is the only one. A server of
+// the stateless era may not ask its client anything.
 func (m message) check() error {
 	answers := 0
 	if m.Result != nil {
@@ -62,6 +62,7 @@ func (m message) check() error {
 	switch {
 	case m.JSONRPC != "2.0":
 		return fmt.Errorf("jsonrpc is %q", m.JSONRPC)
+	case m.Method == "elicitation/create" && m.ID != nil && answers == 0:
 	case m.Method != "" && (m.ID != nil || answers > 0):
 		return errors.New("a request, or a notification with an answer in it")
 	case m.Method == "" && (m.ID == nil || answers != 1):

@@ -1,5 +1,6 @@
 // The page: the sessions, and one of them with its runs, its files and its network log.
 import {address, ask, attempt, byId, bytes, isGiven, make, order, say, time, visible} from "./dom.js";
+import {watchQuestions} from "./questions.js";
 import {begin, fileLink, showLive, showRuns, showWaysBack} from "./runs.js";
 
 let chosen = null; // the session that is shown
@@ -155,4 +156,5 @@ byId("closing").addEventListener("close", e => {
 	if (answer) attempt(() => order("DELETE", `${address("sessions", e.target.dataset.session)}?keep_files=${answer === "keep"}`));
 });
 addEventListener("hashchange", choose);
+watchQuestions();
 choose();

@@ -1,0 +1,130 @@
+// Requests of the server's to its client, while a call of the client's runs. Protocol versions from 2026-07-28 on have none.
+
+package rpc
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"sync"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// maxClientAnswer is the longest answer of a client to a request that is taken, in bytes.
+const maxClientAnswer = 64 << 10
+
+// ErrNoClientAnswer reports that a client has not answered a request, or with an error.
+var ErrNoClientAnswer = errors.New("the client has not answered")
+
+// Requests are those that wait for a client's answers. The zero value is ready; its methods may be called by any goroutine.
+type Requests struct {
+	mu      sync.Mutex
+	waiting map[string]chan json.RawMessage
+}
+
+type clientRequest struct {
+	JSONRPC string `json:"jsonrpc"`
+	ID      string `json:"id,omitempty"`
+	Method  string `json:"method"`
+	Params  any    `json:"params"`
+}
+
+// Do sends a request with send and returns the result of its answer. It gives up when until is closed, which may be nil, or ctx is
+// done, and then tells the client so.
+func (r *Requests) Do(ctx context.Context, until <-chan struct{}, send func(line []byte), method string, params any) (json.RawMessage, error) {
+	id := rand.Text()
+	line, err := Encode(clientRequest{mcp.JSONRPC_VERSION, id, method, params})
+	if err != nil {
+		return nil, err
+	}
+	answered := make(chan json.RawMessage, 1)
+	r.mu.Lock()
+	if r.waiting == nil {
+		r.waiting = make(map[string]chan json.RawMessage)
+	}
+	r.waiting[id] = answered
+	r.mu.Unlock()
+	defer func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.waiting, id)
+	}()
+	send(line)
+	select {
+	case result := <-answered:
+		if result == nil {
+			return nil, ErrNoClientAnswer
+		}
+		return result, nil
+	case <-until:
+		err = ErrNoClientAnswer
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	if line, wrong := Encode(clientRequest{mcp.JSONRPC_VERSION, "", "notifications/cancelled", map[string]any{"requestId": id}}); wrong == nil {
+		send(line)
+	}
+	return nil, err
+}
+
+// Answered takes a message that Envelope.IsResponse says is an answer. One that nobody waits for is dropped.
+func (r *Requests) Answered(message []byte) {
+	var answer struct {
+		ID     string          `json:"id"`
+		Result json.RawMessage `json:"result"`
+	}
+	if len(message) > maxClientAnswer || json.Unmarshal(message, &answer) != nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if waiting := r.waiting[answer.ID]; waiting != nil {
+		delete(r.waiting, answer.ID)
+		waiting <- answer.Result // nil with an error
+	}
+}
+
+// CanElicit reports whether the client can ask its user, by what it says of itself and by how its request came.
+func CanElicit(ctx context.Context) bool {
+	client, ok := server.ClientSessionFromContext(ctx).(server.SessionWithClientInfo)
+	if !ok {
+		return false
+	}
+	can := client.GetClientCapabilities().Elicitation
+	if can == nil || can.Form == nil && can.URL != nil {
+		return false
+	}
+	c := callFrom(ctx)
+	return mcp.IsModernProtocol(server.RequestProtocolVersion(ctx)) || c != nil && c.Request != nil
+}
+
+// AskUntil ends what the call to which ctx belongs asks its client, once done is closed.
+func AskUntil(ctx context.Context, done <-chan struct{}) {
+	if c := callFrom(ctx); c != nil {
+		c.until = done
+	}
+}
+
+var _ server.SessionWithElicitation = (*CallSession)(nil)
+
+// RequestElicitation has the client ask its user. What is not answered counts as cancelled: an error would be the answer to the
+// whole call.
+func (s *CallSession) RequestElicitation(ctx context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
+	cancelled := &mcp.ElicitationResult{ElicitationResponse: mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionCancel}}
+	c := callFrom(ctx)
+	if c == nil || c.Request == nil {
+		return cancelled, nil
+	}
+	text, err := c.Request(ctx, c.until, request.Method, request.Params)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	var result mcp.ElicitationResult
+	if err != nil || json.Unmarshal(text, &result) != nil {
+		return cancelled, nil
+	}
+	return &result, nil
+}

@@ -1,0 +1,133 @@
+// Questions of code to a person, which the client of a waiting call asks.
+
+package tools
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
+)
+
+const (
+	questionKey = "question" // of the one input that a result asks for
+	decisionKey = "decision" // of the one field of a form
+	// maxQuestions is how many one call puts; mcp-go asks no client of an older version more often. Those beyond wait on the page.
+	maxQuestions = 9
+)
+
+// decisions are what a person chooses from, by the answer.
+var decisions = map[ask.Answer]string{
+	ask.Deny: "Deny", ask.Once: "Allow once", ask.ForSession: "Allow for this session", ask.ForGood: "Allow for good",
+}
+
+// questionError ends a call that has to ask, and goes on when it comes again with the answer.
+type questionError struct {
+	open *ask.Open
+	run  *sandbox.Run
+	put  int // questions of the call so far
+}
+
+func (q *questionError) Error() string { return "a person is asked" }
+
+// result asks the client. In its state is where the call goes on: it is the client's to forge, and can name what wait_for_run can.
+func (q *questionError) result() *mcp.CallToolResult {
+	var choices []string
+	for _, answer := range q.open.Answers {
+		choices = append(choices, decisions[answer])
+	}
+	state := strings.Join([]string{q.run.ID, q.open.ID, strconv.Itoa(q.put)}, "/")
+	return server.NewInputRequestBuilder(state).Elicit(questionKey, mcp.ElicitationParams{
+		Mode:    mcp.ElicitationModeForm,
+		Message: q.open.Question.Words(),
+		RequestedSchema: map[string]any{
+			"type":       "object",
+			"properties": map[string]any{decisionKey: map[string]any{"type": "string", "title": "Decision", "enum": choices}},
+			"required":   []string{decisionKey},
+		},
+	}).ToolResult()
+}
+
+// question returns a question of a run's session that is put to the client of this call; nil: there is none. The channel is closed when
+// there may be one; nil: this call puts none.
+func (d *Deps) question(ctx context.Context, run *sandbox.Run) (*questionError, <-chan struct{}) {
+	put := roundOf(ctx)
+	if d.Asks == nil || put >= maxQuestions || !rpc.CanElicit(ctx) {
+		return nil, nil
+	}
+	open, changed := d.Asks.Next(run.SessionID)
+	if open == nil {
+		return nil, changed
+	}
+	rpc.AskUntil(ctx, open.Settled())
+	return &questionError{open, run, put + 1}, changed
+}
+
+type roundKey struct{}
+
+func roundOf(ctx context.Context) int {
+	n, _ := ctx.Value(roundKey{}).(int)
+	return n
+}
+
+// resume goes on with a call that has asked its client, with what that says. own is whether the run is the call's own.
+func (d *Deps) resume(ctx context.Context, request mcp.CallToolRequest, own bool) (*render.Answer, error) {
+	rpc.Settled(ctx)
+	parts := strings.Split(request.Params.RequestState, "/")
+	round := 0
+	if len(parts) == 3 {
+		round, _ = strconv.Atoi(parts[2])
+	}
+	if round < 1 || round > maxQuestions {
+		return nil, fault.New(fault.InvalidArgument, "Call again without it.", "The requestState of the call is none of this server's.")
+	}
+	run, err := d.Manager.FindRun(parts[0])
+	if err != nil {
+		return nil, err
+	}
+	if d.Asks != nil {
+		d.answerQuestion(parts[1], server.ElicitationResponse(request.Params.InputResponses, questionKey))
+	}
+	return d.answer(context.WithValue(ctx, roundKey{}, round), run, d.wait(ctx), own)
+}
+
+// answerQuestion passes on what a client's user has decided.
+func (d *Deps) answerQuestion(id string, said *mcp.ElicitationResult) {
+	if said == nil || said.Action != mcp.ElicitationResponseActionAccept {
+		if said != nil && said.Action == mcp.ElicitationResponseActionDecline {
+			d.Asks.Answer(id, ask.Deny, byClient)
+			return
+		}
+		d.Asks.Dismiss(id)
+		return
+	}
+	fields, _ := said.Content.(map[string]any)
+	for answer, words := range decisions {
+		if fields[decisionKey] == words {
+			d.Asks.Answer(id, answer, byClient)
+			return
+		}
+	}
+	d.Asks.Answer(id, ask.Deny, byClient)
+}
+
+// byClient says who has answered.
+const byClient = "the client"
+
+// interruptWith interrupts a run with the client's cancel of the call that asks for it, while no handler waits.
+func interruptWith(ctx context.Context, run *sandbox.Run) {
+	context.AfterFunc(ctx, func() {
+		if errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
+			run.Interrupt()
+		}
+	})
+}
