@@ -1,0 +1,92 @@
+package principal
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestNames(t *testing.T) {
+	for name, good := range map[string]bool{
+		"alice": true, "alice@example.com": true, "Zoë Müller": true, "李": true, "cn=alice,ou=staff": true, strings.Repeat("ü", maxName): true, "../x": true,
+		"": false, " ": false, " alice": false, "alice\n": false, "al\x00ice": false, "al\x1b[2Jice": false, "al\u200bice": false, "al\u202eice": false, "al\xffice": false,
+		"alice\u00a0": false, strings.Repeat("ü", maxName+1): false,
+	} {
+		if err := CheckName(name); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// What is on disks and engines has a principal's key in its name.
+func TestKeysStayWhatTheyAre(t *testing.T) {
+	for name, want := range map[string]string{"": "", "alice": "3sucf7hjtbrtflqy33daqmyp3i", "Alice": ""} {
+		got := Principal{Name: name, Groups: []string{"staff"}, Source: "token"}.Key()
+		if name != "" && len(got) != 26 || strings.Trim(got, "abcdefghijklmnopqrstuvwxyz234567") != "" || want != "" && got != want || name == "" && got != "" {
+			t.Errorf("%q has the key %q", name, got)
+		}
+	}
+	if (Principal{Name: "alice"}).Key() == (Principal{Name: "Alice"}).Key() {
+		t.Error("two names have one key")
+	}
+}
+
+func TestTheBearerOfARequest(t *testing.T) {
+	for want, headers := range map[string][][]string{
+		"token": {{"Bearer token"}, {"bearer token"}, {"BEARER   token "}},
+		"":      {nil, {""}, {"Bearer"}, {"Bearer "}, {"Basic token"}, {"token"}, {"Bearer token", "Bearer token"}, {"Bearer token", "Basic x"}},
+	} {
+		for _, header := range headers {
+			if got := Bearer(&http.Request{Header: http.Header{"Authorization": header}}); got != want {
+				t.Errorf("%q: %q", header, got)
+			}
+		}
+	}
+}
+
+// answers is an Authenticator that always says the same.
+type answers struct {
+	name string
+	err  error
+}
+
+func (a answers) Authenticate(*http.Request) (Principal, error) {
+	return Principal{Name: a.name}, a.err
+}
+
+func TestAChainTakesTheFirstThatKnows(t *testing.T) {
+	bad, none := answers{err: errors.New("forged")}, answers{err: ErrNone}
+	for _, test := range []struct {
+		chain Chain
+		want  string
+		err   error
+	}{
+		{nil, "", ErrNone},
+		{Chain{none, none}, "", ErrNone},
+		{Chain{none, answers{name: "alice"}, answers{name: "bob"}}, "alice", nil},
+		{Chain{bad, answers{name: "alice"}}, "", bad.err}, // what is forged is not given another chance
+	} {
+		if p, err := test.chain.Authenticate(&http.Request{}); p.Name != test.want || !errors.Is(err, test.err) {
+			t.Errorf("%v: %+v, %v", test.chain, p, err)
+		}
+	}
+}
+
+func TestWhoIsStillLetIn(t *testing.T) {
+	for a, want := range map[answers]bool{{name: "alice"}: true, {name: "bob"}: false, {err: ErrNone}: false} {
+		if got := Still(a, &http.Request{}, Principal{Name: "alice", Source: "token"}); got != want {
+			t.Errorf("%+v: %v", a, got)
+		}
+	}
+}
+
+func TestAContextIsOfAPrincipal(t *testing.T) {
+	if p := Of(context.Background()); !p.IsUser() {
+		t.Errorf("nobody's is %+v", p)
+	}
+	if p := Of(With(context.Background(), Principal{Name: "alice"})); p.Name != "alice" || p.IsUser() {
+		t.Errorf("alice's is %+v", p)
+	}
+}
