@@ -109,11 +109,14 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // Routes are the handlers by patterns of http.ServeMux.
 func (s *Server) Routes() map[string]http.Handler {
 	list := make(map[string]http.Handler)
-	for _, pattern := range []string{"/v1/", "/sessions", "/sessions/", "/execute", "/execute/", "/openapi.json", librechatPath + "/", terminalPath + "/"} {
-		list[pattern] = s.mux
+	for _, pattern := range Patterns {
+		list[pattern] = s
 	}
 	return list
 }
+
+// Patterns are those of Server.Routes, which are the same for every server.
+var Patterns = []string{"/v1/", "/sessions", "/sessions/", "/execute", "/execute/", "/openapi.json", librechatPath + "/", terminalPath + "/"}
 
 // refusals are the codes of requests that the transport in front does not let in, by their status.
 var refusals = map[int]fault.Code{

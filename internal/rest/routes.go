@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
@@ -51,8 +52,18 @@ const (
 	ofRun     = "/v1/runs/{run_id}"
 )
 
-// table has all routes, in the order of the document.
+// table has all routes, in the order of the document. They are made once: their schemas take a while.
 func table() []route {
+	tableOnce.Do(func() { allRoutes = makeTable() })
+	return slices.Clone(allRoutes)
+}
+
+var (
+	tableOnce sync.Once
+	allRoutes []route
+)
+
+func makeTable() []route {
 	all := own()
 	for _, api := range foreigns() {
 		all = append(all, api.routes...)

@@ -17,6 +17,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
@@ -292,14 +293,17 @@ func forPersons(deps *tools.Deps, called called) *tools.Deps {
 	return &persons
 }
 
-// serveOverHTTP returns what a principal is served, and what answers for its page. A client's calls go to a session of its own,
-// which ends with it.
-func (s *Settings) serveOverHTTP(f *front, ending context.Context) (*httpserver.Site, *rest.Server) {
+// serveOverHTTP makes what a principal is served. A client's calls go to a session of its own, which ends with it.
+func (s *Settings) serveOverHTTP(f *front, ending context.Context) {
 	deps := f.deps
-	api := rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
-	page := rest.New(rest.Options{Deps: forPersons(deps, f.called), Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
+	serve := func(deps *tools.Deps) func() *rest.Server {
+		return sync.OnceValue(func() *rest.Server {
+			return rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
+		})
+	}
+	f.api, f.page = serve(deps), serve(forPersons(deps, f.called))
 	methods := deps.Methods(self())
-	site := &httpserver.Site{
+	f.site = &httpserver.Site{
 		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,
 		Context: func(ctx context.Context, client string, h http.Header) context.Context {
 			ctx = rpc.WithMethods(ctx, methods)
@@ -310,12 +314,11 @@ func (s *Settings) serveOverHTTP(f *front, ending context.Context) (*httpserver.
 			deps.Logger.Debug("client has ended its session", "error", err)
 		},
 	}
-	for pattern, route := range api.Routes() {
-		site.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
-			route.ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), s.asked(r.Header))))
+	for _, pattern := range rest.Patterns {
+		f.site.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+			f.api().ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), s.asked(r.Header))))
 		})
 	}
-	return site, page
 }
 
 // prepare makes the server of what all principals are served.
@@ -325,7 +328,7 @@ func (w *web) prepare(r *running) {
 	own := r.own.now.Load()
 	w.options.Site = *own.site
 	maps.Copy(w.options.Routes, routes)
-	api := rest.New(rest.Options{Deps: own.deps, Version: CurrentVersion(), Logger: r.log})
+	api := own.api()
 	maps.Copy(w.options.Open, api.Open())
 	w.options.Refuse, w.options.Translate = api.Refuse, rest.AcceptKey
 	w.options.Of = func(p principal.Principal) (*httpserver.Site, error) {
@@ -342,7 +345,7 @@ func (w *web) prepare(r *running) {
 			if err != nil {
 				return nil, err
 			}
-			return t.page, nil
+			return t.page(), nil
 		},
 		Questions: func(p principal.Principal) webui.Questions {
 			if t, err := r.tenants.get(p); err == nil && t.deps.Asks != nil {

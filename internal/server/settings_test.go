@@ -15,7 +15,7 @@ import (
 )
 
 // loadSettings reads settings as the program does.
-func loadSettings(t *testing.T, args []string, env map[string]string) (*Settings, error) {
+func loadSettings(t testing.TB, args []string, env map[string]string) (*Settings, error) {
 	t.Helper()
 	s := &Settings{}
 	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)

@@ -20,9 +20,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -48,8 +48,9 @@ type front struct {
 	links    *filelinks.Links // nil: there are none
 	mcp      *server.MCPServer
 	deps     *tools.Deps
-	site     *httpserver.Site // nil: nothing is served over HTTP
-	page     webui.API
+	site     *httpserver.Site    // nil: nothing is served over HTTP
+	api      func() *rest.Server // each is made for the first who asks
+	page     func() *rest.Server
 	called   called             // is told of the calls that the page makes; nil: nobody is
 	end      context.CancelFunc // of its streams
 }
@@ -131,7 +132,7 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 		f.deps.Asks = t.asks
 	}
 	if r.web != nil {
-		f.site, f.page = s.serveOverHTTP(f, ending)
+		s.serveOverHTTP(f, ending)
 		if !t.of.IsUser() {
 			f.site.Prepare()
 		}
