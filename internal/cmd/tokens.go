@@ -3,6 +3,7 @@
 package cmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/oauth"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/tokens"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
@@ -126,9 +128,13 @@ func endOf(t tokens.Token) string {
 func listTokensCommand(settings *server.Settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the tokens, which themselves are known to nobody", Args: noArgs,
+		Use: "list", Short: "List the tokens, and what was allowed by OAuth", Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := tokenStore(settings).List()
+			if err != nil {
+				return err
+			}
+			grants, err := settings.OAuthStore().Grants()
 			if err != nil {
 				return err
 			}
@@ -139,9 +145,10 @@ func listTokensCommand(settings *server.Settings) *cobra.Command {
 				}
 				return writeJSON(cmd.OutOrStdout(), struct {
 					Tokens []tokenFields `json:"tokens"`
-				}{fields})
+					Grants []grantFields `json:"grants"`
+				}{fields, grantFieldsOf(grants)})
 			}
-			return tabulateTokens(cmd.OutOrStdout(), all)
+			return errors.Join(tabulateTokens(cmd.OutOrStdout(), all), tabulateGrants(cmd.OutOrStdout(), grants))
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the tokens as JSON")
@@ -176,23 +183,35 @@ func tabulateTokens(w io.Writer, all []tokens.Token) error {
 
 func revokeTokenCommand(settings *server.Settings) *cobra.Command {
 	return &cobra.Command{
-		Use: "revoke ID|NAME", Short: "Take back a token by its id, or all of a name", Args: takes(1, 1),
-		Long: `revoke takes back one token by its id, or all that a name has. A running server
-refuses them from its next request on, and ends the streams that they opened.
-Sessions and their files stay.`,
+		Use: "revoke ID|NAME", Short: "Take back a token, or what was allowed by OAuth, by its id, or all of a name", Args: takes(1, 1),
+		Long: `revoke takes back one token, or one grant of OAuth, by its id, or all that a
+name has. What was allowed with a token ends with it. A running server refuses
+them from its next request on, and ends the streams that they opened. Sessions
+and their files stay.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			change, err := settings.BeginChange(cmd.Context())
 			if err != nil {
 				return err
 			}
 			revoked, err := tokenStore(settings).Revoke(args[0])
+			var grants []oauth.Grant
+			if err == nil || errors.Is(err, tokens.ErrNotFound) {
+				var failed error
+				grants, failed = settings.OAuthStore().Revoke(func(g *oauth.Grant) bool { return g.ID == args[0] || g.Principal == args[0] })
+				if failed != nil || len(grants) > 0 {
+					err = failed
+				}
+			}
 			var ids []string
 			for _, t := range revoked {
 				ids = append(ids, t.ID)
 			}
+			for _, g := range grants {
+				ids = append(ids, g.ID)
+			}
 			err = change.End("token revoked", args[0], err, map[string]any{"tokens": ids})
 			if errors.Is(err, tokens.ErrNotFound) {
-				err = fault.New(fault.NotFound, "`code-sandbox-mcp tokens list` tells which there are.", "There is no token with the id or the name %q.", args[0])
+				err = fault.New(fault.NotFound, "`code-sandbox-mcp tokens list` tells which there are.", "There is no token with the id or the name %q, and nothing was allowed by OAuth.", args[0])
 			}
 			if err != nil {
 				return report(err)
@@ -200,7 +219,42 @@ Sessions and their files stay.`,
 			for _, t := range revoked {
 				fmt.Fprintf(cmd.OutOrStdout(), "revoked %s of %s\n", t.ID, t.Name)
 			}
+			for _, g := range grants {
+				fmt.Fprintf(cmd.OutOrStdout(), "revoked %s of %s, for %s\n", g.ID, g.Principal, g.Redirect)
+			}
 			return nil
 		},
 	}
+}
+
+// grantFields is what a person has allowed a program by OAuth, in JSON.
+type grantFields struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name"`
+	Client     string    `json:"client"`
+	ClientName string    `json:"client_name"` // as it calls itself
+	AnswerTo   string    `json:"answer_to"`
+	Created    time.Time `json:"created"`
+	LastUsed   time.Time `json:"last_used"` // when it last got a token
+}
+
+func grantFieldsOf(grants []oauth.Grant) []grantFields {
+	fields := []grantFields{}
+	for _, g := range grants {
+		fields = append(fields, grantFields{g.ID, g.Principal, g.Client, g.ClientName, g.Redirect, g.Created, g.Used})
+	}
+	return fields
+}
+
+// tabulateGrants shows grants, where there are some.
+func tabulateGrants(w io.Writer, grants []oauth.Grant) error {
+	if len(grants) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "\nALLOWED BY OAUTH\tNAME\tPROGRAM SAYS\tANSWER TO\tAGE\tLAST TOKEN")
+	for _, g := range grants {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s ago\n", g.ID, g.Principal, cmp.Or(g.ClientName, "-"), g.Redirect, units.HumanDuration(since(g.Created)), units.HumanDuration(since(g.Used)))
+	}
+	return table.Flush()
 }

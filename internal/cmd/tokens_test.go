@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -73,6 +75,33 @@ func TestTokensAreGivenOutListedAndRevoked(t *testing.T) {
 	}
 	if out, err := tokens("revoke", "alice"); err == nil {
 		t.Errorf("%q", out)
+	}
+}
+
+// What a person has allowed by OAuth is listed beside the tokens, and taken back in the same way.
+func TestGrantsAreListedAndRevoked(t *testing.T) {
+	state := t.TempDir()
+	const file = `{"grants":{"g1":{"id":"g1","principal":"alice","source":"oidc","client":"c1","client_name":"Claude","redirect":"claude.ai",
+		"created":"2026-01-01T00:00:00Z","used":"2026-01-01T00:00:00Z","access":{},"refresh_ends":"2999-01-01T00:00:00Z"}}}`
+	tokens := func(args ...string) (string, error) {
+		return command(t, append([]string{"tokens", "--state-dir", state}, args...)...)
+	}
+	for _, which := range []string{"g1", "alice"} {
+		if err := os.WriteFile(filepath.Join(state, "oauth.json"), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := tokens("list"); err != nil || !strings.Contains(out, "g1 ") || !strings.Contains(out, "claude.ai") || !strings.Contains(out, "Claude") {
+			t.Errorf("%q, %v", out, err)
+		}
+		if out, err := tokens("list", "--json"); err != nil || !strings.Contains(out, `"answer_to": "claude.ai"`) {
+			t.Errorf("%q, %v", out, err)
+		}
+		if out, err := tokens("revoke", which); err != nil || out != "revoked g1 of alice, for claude.ai\n" {
+			t.Errorf("%q, %v", out, err)
+		}
+		if out, err := tokens("revoke", which); err == nil {
+			t.Errorf("a second time: %q", out)
+		}
 	}
 }
 

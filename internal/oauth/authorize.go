@@ -180,14 +180,14 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if q.Get("code") == "" {
-		s.record(r, audit.KindSignIn, "denied", principal.Principal{Source: "oidc"}, map[string]any{"client": t.Client})
+		s.signIn(r, "denied", principal.Principal{Source: "oidc"}, map[string]any{"client": t.Client})
 		s.answer(w, r, t.asked, url.Values{"error": {"access_denied"}, "error_description": {"the person has not signed in"}})
 		return
 	}
 	p, err := s.o.Provider.exchange(r.Context(), q.Get("code"), s.o.Issuer+callbackPath, s.derive(t, "verifier"), s.derive(t, "nonce"))
 	if err != nil {
 		s.o.Logger.Warn("somebody could not sign in", "issuer", s.o.Provider.Issuer, "error", err)
-		s.record(r, audit.KindSignIn, "failed", principal.Principal{Source: "oidc"}, map[string]any{"client": t.Client})
+		s.signIn(r, "failed", principal.Principal{Source: "oidc"}, map[string]any{"client": t.Client})
 		s.showError(w, http.StatusForbidden, errNoClient("You could not be signed in. The server's log says why."))
 		return
 	}
@@ -216,7 +216,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.PostForm.Get("decision") != "allow" {
 		if s.spend(t) {
-			s.record(r, audit.KindSignIn, "denied", principal.Principal{}, map[string]any{"client": t.Client})
+			s.signIn(r, "denied", principal.Principal{}, map[string]any{"client": t.Client})
 			s.answer(w, r, t.asked, url.Values{"error": {"access_denied"}, "error_description": {"the person has refused"}})
 			return
 		}
@@ -254,7 +254,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.o.Logger.Info("a person has allowed a program in", "principal", p.Name, "client", t.Client, "answer_to", host, "grant", made.grant.ID)
-	s.record(r, audit.KindSignIn, "success", p, map[string]any{"client": t.Client, "client_name": t.Name, "answer_to": host, "grant": made.grant.ID})
+	s.signIn(r, audit.Success, p, map[string]any{"client": t.Client, "client_name": t.Name, "answer_to": host, "grant": made.grant.ID})
 	s.answer(w, r, t.asked, url.Values{"code": {given}})
 }
 
@@ -277,7 +277,7 @@ func (s *Server) signedIn(w http.ResponseWriter, r *http.Request, t ticket) (p p
 	if err != nil {
 		s.failures.allow(r)
 		s.o.Logger.Warn("somebody has typed a token that is not good", "address", r.RemoteAddr, "client", t.Client)
-		s.record(r, audit.KindSignIn, "unauthorized", principal.Principal{Source: "token"}, map[string]any{"client": t.Client})
+		s.signIn(r, "unauthorized", principal.Principal{Source: "token"}, map[string]any{"client": t.Client})
 		s.show(w, http.StatusForbidden, t, "That is not a token that is good here.")
 		return principal.Principal{}, "", time.Time{}, false
 	}

@@ -22,6 +22,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -211,10 +212,24 @@ func (s *Server) check(g *Grant) error {
 	return nil
 }
 
-// record tells the audit log of a sign-in or of a change of what is allowed.
-func (s *Server) record(r *http.Request, kind, outcome string, p principal.Principal, detail map[string]any) {
+// signIn tells the audit log what came of a person's coming.
+func (s *Server) signIn(r *http.Request, outcome string, p principal.Principal, detail map[string]any) {
+	s.record(r, audit.Event{Kind: audit.KindSignIn, Action: "OAuth consent", Outcome: outcome, Principal: p.Name, Source: p.Source, Detail: detail})
+}
+
+// revoked tells the audit log of a grant that was revoked, and why.
+func (s *Server) revoked(r *http.Request, g *Grant, why string) {
+	s.record(r, audit.Event{
+		Kind: audit.KindPolicy, Action: "OAuth grant revoked", Outcome: audit.Success, Principal: g.Principal, Source: "oauth",
+		Detail: map[string]any{"grant": g.ID, "client": g.Client, "why": why},
+	})
+}
+
+func (s *Server) record(r *http.Request, e audit.Event) {
 	if s.o.Audit != nil {
-		s.o.Audit.Record(audit.Event{Kind: kind, Principal: p.Name, Source: p.Source, Address: r.RemoteAddr, Tool: r.Method + " " + r.URL.Path, Outcome: outcome, Detail: detail})
+		e.Address, _, _ = net.SplitHostPort(r.RemoteAddr)
+		e.Tool = r.Method + " " + r.URL.Path
+		s.o.Audit.Record(e)
 	}
 }
 

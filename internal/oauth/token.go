@@ -12,8 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -143,7 +141,7 @@ func (s *Server) redeem(r *http.Request, id string, form url.Values) (issued, er
 			return issued{}, err
 		}
 		s.o.Logger.Warn("a code came twice, and its grant is revoked", "client", id, "grant", c.grant.ID)
-		s.record(r, audit.KindPolicy, "code_reused", c.grant.person(), map[string]any{"grant": c.grant.ID, "client": id})
+		s.revoked(r, &c.grant, "its code came twice")
 		return issued{}, errGrant
 	}
 	c.spent = true // whoever has it by now: it is not tried again
@@ -176,7 +174,7 @@ func (s *Server) refresh(r *http.Request, id string, form url.Values) (issued, e
 	})
 	if errors.Is(err, errReused) {
 		s.o.Logger.Warn("a refresh token was used twice, and its grant is revoked", "client", id, "grant", of.ID)
-		s.record(r, audit.KindPolicy, "refresh_token_reused", of.person(), map[string]any{"grant": of.ID, "client": id})
+		s.revoked(r, &of, "a refresh token was used twice")
 	}
 	return out, err
 }
@@ -192,7 +190,7 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) {
 		if g.Client != id {
 			err = errGrant
 		} else if err = s.o.Store.revokeID(g.ID); err == nil {
-			s.record(r, audit.KindPolicy, "revoked", principal.Principal{Name: g.Principal, Source: "oauth"}, map[string]any{"grant": g.ID, "client": id})
+			s.revoked(r, g, "its client is done with it")
 		}
 	}
 	if err != nil {

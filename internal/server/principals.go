@@ -76,7 +76,7 @@ func (s *Settings) TokenStore(log *slog.Logger) *tokens.Store {
 
 // authenticate has a server over HTTP find out whose requests are that have not its own token.
 func (s *Settings) authenticate(w *web, recorder audit.Recorder, log *slog.Logger) error {
-	_, _ = os.Unsetenv(headerSecretVariable), os.Unsetenv(oidcSecretVariable)
+	_ = os.Unsetenv(oidcSecretVariable)
 	if s.HTTP.NoAuth {
 		return nil
 	}
@@ -93,6 +93,7 @@ func (s *Settings) authenticate(w *web, recorder audit.Recorder, log *slog.Logge
 // OAuth has given out; granted nil: it has given out none. A trusted header comes first: who may set it often has a token as well, which is the
 // program's and not the person's.
 func (s *Settings) authenticator(own *tokens.Store, granted principal.Authenticator, log *slog.Logger) (principal.Chain, error) {
+	_ = os.Unsetenv(headerSecretVariable)
 	var chain principal.Chain
 	if p := &s.Principals; len(p.Headers) > 0 {
 		header, err := proxyheader.New(p.header(log))

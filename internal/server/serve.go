@@ -158,7 +158,7 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 		return nil, err
 	}
 	if r.web != nil {
-		if err := s.authenticate(r.web, nil, log); err != nil {
+		if err := s.authenticate(r.web, r.audited.recorder(), log); err != nil {
 			return nil, err
 		}
 	}
