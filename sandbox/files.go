@@ -62,7 +62,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	})
 	m.config.Pool.sweeper.once(nil)
 	if err == nil {
-		m.config.fileMoved(ctx, Transfer{In, s.id, file.Path, file.SizeBytes})
+		m.config.fileMoved(ctx, Transfer{In, s.id, file.Path, file.SizeBytes, file.SizeBytes})
 	}
 	return file, s.id, err
 }

@@ -16,6 +16,7 @@ type Transfer struct {
 	Direction Direction
 	Session   string
 	Path      string
+	Size      int64 // of the file, in bytes
 	Bytes     int64 // that were moved
 }
 

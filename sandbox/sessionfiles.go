@@ -67,7 +67,7 @@ func (r *FileReader) Close() error {
 	err := r.Reader.Close()
 	if r.done != nil {
 		r.done()
-		r.session.config.fileMoved(r.caller, Transfer{Out, r.session.id, r.File().Path, r.read})
+		r.session.config.fileMoved(r.caller, Transfer{Out, r.session.id, r.File().Path, r.File().SizeBytes, r.read})
 		r.done = nil
 	}
 	return err

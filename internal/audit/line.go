@@ -186,6 +186,9 @@ func (c cleaner) value(v any, left *int) any {
 	case string:
 		return c.text(v)
 	case []string:
+		if len(v) == 0 {
+			return nil
+		}
 		var list []any
 		for _, s := range v[:min(len(v), maxDetails)] {
 			list = append(list, c.value(s, left))
@@ -253,7 +256,7 @@ func (e *Event) body(sequence int64, c cleaner) []byte {
 		if left < 0 {
 			break
 		}
-		if !l.place(name, value) && name != "kind" {
+		if value != nil && !l.place(name, value) && name != "kind" {
 			l.Unmapped[c.text(name)] = value
 		}
 	}

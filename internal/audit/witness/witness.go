@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -58,6 +59,7 @@ type note struct {
 	address string
 	by      string // the tool, or the method and path
 	run     atomic.Pointer[sandbox.Run]
+	files   sync.Map // that were told of: a file is opened several times for one answer
 }
 
 type noteKey struct{}
@@ -172,8 +174,11 @@ func (o *Of) RunBegan(caller context.Context, run *sandbox.Run) (over func(*sand
 
 // FileMoved is part of sandbox.Observer.
 func (o *Of) FileMoved(caller context.Context, t sandbox.Transfer) {
+	if _, known := noteOf(caller).files.LoadOrStore(t.Session+"\x00"+t.Path+"\x00"+string(t.Direction), true); known || t.Bytes == 0 && t.Size > 0 {
+		return // or it was only looked at
+	}
 	e := o.event(caller, audit.KindFile)
-	e.Session, e.Outcome, e.Detail = t.Session, audit.Success, map[string]any{"file": t.Path, "size": t.Bytes}
+	e.Session, e.Outcome, e.Detail = t.Session, audit.Success, map[string]any{"file": t.Path, "size": t.Size}
 	if e.Action = "Download"; t.Direction == sandbox.In {
 		e.Action = "Upload"
 	}
