@@ -95,7 +95,7 @@ func (s *Server) part(ctx context.Context, session string, of sandbox.Stream, of
 	}
 	file, err := s.manager.OpenFile(ctx, session, of.Path, sandbox.ReadOptions{Offset: offset, Limit: most})
 	if err == nil {
-		defer file.Close()
+		defer func() { _ = file.Close() }()
 		var raw []byte
 		if raw, err = io.ReadAll(file); err == nil {
 			return s.secrets.Mask(strings.ToValidUTF8(string(raw), "\ufffd")), offset + int64(len(raw))

@@ -276,7 +276,7 @@ func (s *Server) librechatInputs(ctx context.Context, session string, files []li
 			return err
 		}
 		_, _, err = s.manager.Upload(ctx, sandbox.Upload{SessionID: session, Path: to, Overwrite: true, Content: from})
-		from.Close()
+		_ = from.Close()
 		if err != nil {
 			return err
 		}
@@ -367,7 +367,7 @@ func (s *Server) librechatObject(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	web.JSON(w, http.StatusOK, listedOf(session, file.File()))
 }
 

@@ -495,7 +495,7 @@ func (s *Server) shell(ctx context.Context, session, code string, may ...int) (*
 		return nil, context.Cause(ctx)
 	}
 	res, err := run.Result()
-	if err == nil && res.Status != sandbox.Completed && !(res.Status == sandbox.Failed && slices.Contains(may, res.ExitCode)) {
+	if err == nil && res.Status != sandbox.Completed && (res.Status != sandbox.Failed || !slices.Contains(may, res.ExitCode)) {
 		why := cmp.Or(strings.TrimSpace(res.Stderr.Head), strings.ReplaceAll(string(res.Status), "_", " "))
 		err = fault.New(fault.InvalidArgument, "Look at it with list_files.", "That cannot be done: %s.", text.Shorten(strings.TrimSuffix(why, "."), 300))
 	}

@@ -71,7 +71,7 @@ func (s *Server) textOf(ctx context.Context, session, below string) (content str
 	if err != nil {
 		return "", false, err
 	}
-	defer file.Close()
+	defer func() { _ = file.Close() }()
 	if file.File().SizeBytes > maxTerminalText {
 		return "", false, fault.New(fault.ArtifactTooLarge, "Read a part of it with run_command.", "%q has %d bytes, and %d are read at most.", absolute(below), file.File().SizeBytes, maxTerminalText)
 	}
@@ -121,7 +121,7 @@ func (s *Server) terminalDisplay(w http.ResponseWriter, r *http.Request) error {
 	file, err := s.manager.OpenFile(r.Context(), t.session, below, sandbox.ReadOptions{})
 	exists := err == nil
 	if exists {
-		file.Close()
+		_ = file.Close()
 	}
 	web.JSON(w, http.StatusOK, terminalDone{Path: absolute(below), Exists: &exists})
 	return nil

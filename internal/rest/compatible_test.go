@@ -137,7 +137,7 @@ func TestAcceptKey(t *testing.T) {
 		"a path that only looks so": {"/librechatter", "", ""},
 		"ours":                      {"/v1/sessions", "", ""},
 	} {
-		r := httptest.NewRequest("POST", test.path, nil)
+		r := httptest.NewRequest(http.MethodPost, test.path, nil)
 		r.Header.Set("X-API-Key", "key")
 		if test.authorization != "" {
 			r.Header.Set("Authorization", test.authorization)
