@@ -213,13 +213,13 @@ func (g *guard) whileKnown(r *http.Request) (_ *http.Request, stop func()) {
 		return r, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
-	shown, name := r.Clone(ctx), principal.Of(ctx).Name
+	shown, who := r.Clone(ctx), principal.Of(ctx)
 	tick := time.NewTicker(knownEvery)
 	go func() {
 		for {
 			select {
 			case <-tick.C:
-				if now, err := g.others.Authenticate(shown); err != nil || now.Name != name {
+				if !principal.Still(g.others, shown, who) {
 					cancel(errSignedOut)
 					return
 				}
