@@ -42,10 +42,11 @@ type totalFields struct {
 	MemoryBytes int64   `json:"memory_bytes,omitempty"`
 	CPUs        float64 `json:"cpus,omitempty"`
 	DiskBytes   int64   `json:"disk_bytes,omitempty"`
+	Calls       int     `json:"calls_per_minute,omitempty"`
 }
 
-func totalsOf(q sandbox.Quota) *totalFields {
-	f := totalFields{q.MaxKernels, q.MemoryBytes, q.CPUs, q.DiskBytes}
+func (d *Deps) totals(q sandbox.Quota) *totalFields {
+	f := totalFields{q.MaxKernels, q.MemoryBytes, q.CPUs, q.DiskBytes, d.CallsPerMinute}
 	if f == (totalFields{}) {
 		return nil
 	}
@@ -198,6 +199,6 @@ func (d *Deps) limits() limitFields {
 		VolumeBytes: c.VolumeBytes, VolumeFiles: c.VolumeFiles, CodeBytes: c.CodeBytes, OutputBytes: c.OutputBytes,
 		RunSeconds: c.RunTimeout.Seconds(), MaxRunSeconds: c.MaxRunTimeout.Seconds(),
 		IdleSeconds: c.IdleTimeout.Seconds(), LifetimeSeconds: c.Lifetime.Seconds(),
-		Sessions: c.MaxSessions, AnswerAfterSeconds: d.SoftWait.Seconds(), AllSessions: totalsOf(c.Quota),
+		Sessions: c.MaxSessions, AnswerAfterSeconds: d.SoftWait.Seconds(), AllSessions: d.totals(c.Quota),
 	}
 }

@@ -9,7 +9,9 @@ package tools
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +21,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
@@ -86,6 +89,12 @@ type Deps struct {
 	Images string
 	// StructuredContent puts the fields of a result into structuredContent as well.
 	StructuredContent bool
+	// Calls is how many calls there may be. Nil: any number.
+	Calls *fair.Budget
+	// CallsPerMinute is what Calls is made of; 0: any number.
+	CallsPerMinute int
+	// FreeReads has calls that only read count for none of them: a page asks again and again.
+	FreeReads bool
 	// Called is told of each call as it begins; the context is for what the call does, and ended is called with the code of
 	// its fault, or CodeOK or CodeCancelled. Nil: nobody is told.
 	Called func(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string))
@@ -250,10 +259,12 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		}
 		p := newParams(ctx, request)
 		var a *render.Answer
-		if request.Params.RequestState != "" {
+		switch err = d.admit(t); {
+		case err != nil:
+		case request.Params.RequestState != "":
 			p.given = nil // it was read before
 			a, err = d.resume(ctx, request, t.runs)
-		} else {
+		default:
 			a, err = t.handle(ctx, p)
 		}
 		var question *questionError
@@ -276,6 +287,20 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		}
 		return d.result(d.renderer().WithoutImages(ctx, a).Noting(p.ignored()).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
 	}
+}
+
+// admit counts a call, and refuses one that is too many.
+func (d *Deps) admit(t tool) error {
+	if reads := t.definition.Annotations.ReadOnlyHint; d.FreeReads && reads != nil && *reads {
+		return nil
+	}
+	wait := d.Calls.Take(1)
+	if wait == 0 {
+		return nil
+	}
+	seconds := int(math.Ceil(wait.Seconds()))
+	return fault.New(fault.QuotaExceeded, fmt.Sprintf("Try again in %d s. One call that does more takes the place of many.", seconds),
+		"There may be %d calls in a minute, and there were.", d.CallsPerMinute).With("limit", d.CallsPerMinute).With(fault.RetryAfter, seconds)
 }
 
 // about reports for the log which session and run a call was about, as far as it does: it may name anything.

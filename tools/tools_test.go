@@ -4,13 +4,16 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -153,3 +156,39 @@ func TestCallsAreToldOf(t *testing.T) {
 }
 
 type cancelKey struct{}
+
+func TestCallsHaveALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := wrapDeps(t)
+		d.CallsPerMinute, d.Calls = 2, fair.NewBudget(time.Minute, 2)
+		call := func(d *Deps, name string, readOnly bool) string {
+			t.Helper()
+			definition := mcp.NewTool(name, hints(readOnly))
+			res, err := d.wrap(tool{definition: definition, handle: func(context.Context, *params) (*render.Answer, error) { return render.JSON(1) }})(t.Context(), mcp.CallToolRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if fields := FaultOf(res); fields != nil {
+				return fmt.Sprint(fields["code"], " ", fields["message"], " ", fields["hint"], " ", fields[fault.RetryAfter])
+			}
+			return "ok"
+		}
+		page := *d
+		page.FreeReads = true
+		const refused = "quota_exceeded There may be 2 calls in a minute, and there were. Try again in 30 s. One call that does more takes the place of many. 30"
+		for i, step := range []struct {
+			of     *Deps
+			reads  bool
+			passes time.Duration
+			want   string
+		}{
+			{d, true, 0, "ok"}, {&page, false, 0, "ok"}, {d, true, 0, refused}, {&page, false, 0, refused}, {&page, true, 0, "ok"},
+			{d, true, 30 * time.Second, "ok"}, {d, false, 0, refused},
+		} {
+			time.Sleep(step.passes)
+			if got := call(step.of, "a_tool", step.reads); got != step.want {
+				t.Errorf("call %d: %s, want %s", i, got, step.want)
+			}
+		}
+	})
+}

@@ -1,4 +1,4 @@
-// Package fair shares a number of places among sessions, or among whoever has names.
+// Package fair shares places among sessions, or among whoever has names, and bounds what one takes in a time.
 package fair
 
 import (

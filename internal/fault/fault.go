@@ -65,6 +65,9 @@ type Error struct {
 	cause   error          // for the log only
 }
 
+// RetryAfter is the name of the field with the seconds after which the same call may do better.
+const RetryAfter = "retry_after_seconds"
+
 // New makes a fault. The message is formatted as by fmt.Sprintf.
 func New(code Code, hint, format string, args ...any) *Error {
 	return &Error{Code: code, Hint: hint, Message: fmt.Sprintf(format, args...)}

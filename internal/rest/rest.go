@@ -174,6 +174,9 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 
 // write answers with an error's fields.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, fields map[string]any) {
+	if seconds := fields[fault.RetryAfter]; seconds != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(seconds))
+	}
 	if api := foreignOf(r.URL.Path); api != nil {
 		api.refusal(fields)
 	}

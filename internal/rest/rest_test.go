@@ -15,6 +15,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -25,6 +26,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
@@ -768,5 +770,16 @@ func TestTheDocument(t *testing.T) {
 	}
 	if len(ids) != len(table()) {
 		t.Errorf("%d of %d routes are in it", len(ids), len(table()))
+	}
+}
+
+func TestCallsThatAreTooMany(t *testing.T) {
+	f := start(t, func(d *tools.Deps) { d.CallsPerMinute, d.Calls = 1, fair.NewBudget(time.Hour, 1) })
+	f.want(200, "GET", "/v1/sessions", "")
+	response := f.send(t.Context(), "GET", "/v1/sessions", nil)
+	defer response.Body.Close()
+	after, err := strconv.Atoi(response.Header.Get("Retry-After"))
+	if response.StatusCode != http.StatusTooManyRequests || err != nil || after < 3500 || after > 3600 {
+		t.Errorf("%s, Retry-After %q", response.Status, response.Header.Get("Retry-After"))
 	}
 }

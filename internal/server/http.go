@@ -289,7 +289,7 @@ func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)
 // forPersons returns what the page for a person has: whichever tools a model has, and calls that no figures of a model's count.
 func forPersons(deps *tools.Deps, called called) *tools.Deps {
 	persons := *deps
-	persons.Enable, persons.Disable, persons.Called = nil, nil, called
+	persons.Enable, persons.Disable, persons.Called, persons.FreeReads = nil, nil, called, true
 	return &persons
 }
 

@@ -299,6 +299,9 @@ func (s *Settings) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk,
 		with.pool = sandbox.NewPool(config)
 	}
 	config.Pool, config.Tenant = with.pool, s.tenant
+	if s.tenant != "" {
+		config.Quota = s.quota()
+	}
 	box.Manager = sandbox.NewManager(config)
 	return box, nil
 }

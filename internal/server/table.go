@@ -90,6 +90,7 @@ func (s *Settings) table() []settingGroup {
 		{"memory-total", "SIZE", Size(&c.Quota.MemoryBytes), 0, 0, "what the containers of all sessions of a principal may have in memory, by their limits; 0: no limit"},
 		{"cpu-total", "N", &c.Quota.CPUs, 0, 0, "processors of all of them, by their limits; 0: no limit"},
 		{"disk-total", "SIZE", Size(&c.Quota.DiskBytes), 0, 0, "what the files of all sessions of a principal may take, those that sleep too; 0: no limit"},
+		{"calls-per-minute", "N", &d.CallsPerMinute, 0, 0, "calls of tools that a principal may make in a minute, by any way; 0: no limit"},
 		{"prewarm", "LANGUAGES", &s.Prewarm, 0, 0, "languages to keep a container ready for; alone: " + prewarmAll},
 		{"preload", "MODULES", set(&s.Preload, []string{"IPython", "numpy", "pandas", "matplotlib.pyplot"}), 0, 0, "Python modules to import ahead"},
 		{"code-limit", "SIZE", Size(&c.CodeBytes), 1, 150 << 10, "the longest code that a run takes"},
@@ -125,6 +126,7 @@ func (s *Settings) table() []settingGroup {
 		{"network-connections", "N", &n.Limits.Connections, 1, 0, "connections of a session in use at a time"},
 		{"network-request-limit", "SIZE", Size(&n.Limits.RequestBytes), 1 << 10, 0, "what a request or a connection may send, and receive"},
 		{"network-byte-limit", "SIZE", Size(&n.Limits.SessionBytes), 1 << 10, 0, "what a session may send, and receive"},
+		{"bytes-out-limit", "SIZE", Size(&n.Limits.HourBytes), 0, 0, "what all sessions of a principal may send in an hour; 0: no limit"},
 		{"network-timeout", "DURATION", duration(&n.Limits.Total), above0, 0, "how long a request or a connection may take"},
 		{"network-idle-timeout", "DURATION", duration(&n.Limits.Idle), above0, 0, "how long one may be without a byte"},
 	}}, {"Packages", []setting{

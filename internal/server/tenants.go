@@ -18,6 +18,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
@@ -36,6 +37,7 @@ type tenant struct {
 	network *netlog.Log
 	asks    *ask.Desk // has questions where the settings have code ask
 	out     *wayOutNow
+	calls   *fair.Budget // of tools, in a minute
 	now     atomic.Pointer[front]
 	used    time.Time // last; under the tenants' lock
 }
@@ -61,7 +63,7 @@ func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tenant{of: p, network: &netlog.Log{}, out: &wayOutNow{}}
+	t := &tenant{of: p, network: &netlog.Log{}, out: &wayOutNow{}, calls: fair.NewBudget(time.Minute, int64(s.Tools.CallsPerMinute))}
 	log := r.logOf(p)
 	watched := r.watched.For(p)
 	t.asks = r.newDesk(t, log)
@@ -127,7 +129,7 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 	}
 	f.mcp, f.deps = s.mcpServer(box, f.links, log)
 	f.called = r.audited.called(t.of, f.deps)
-	f.deps.Called = bothCalled(r.watched.For(t.of).Call, f.called)
+	f.deps.Called, f.deps.Calls = bothCalled(r.watched.For(t.of).Call, f.called), t.calls
 	if s.Network.Ask {
 		f.deps.Asks = t.asks
 	}
@@ -156,9 +158,8 @@ func (t *tenant) apply(r *running) (changed bool, err error) {
 	}
 	box.way.proxy.TakeOver(before.box.way.proxy)
 	t.out.put(box.way)
-	q := s.Sandbox.Quota
-	q.MaxSessions, q.KeepLimit = s.Sandbox.MaxSessions, s.Sandbox.KeepLimit
-	t.manager.SetQuota(q)
+	t.calls.Set(int64(s.Tools.CallsPerMinute))
+	t.manager.SetQuota(s.quota())
 	t.now.Store(r.newFront(t, s, v, box, log))
 	before.close(context.WithoutCancel(r.ending))
 	return true, nil
@@ -315,6 +316,14 @@ func (s *Settings) of(p principal.Principal) (*Settings, values, error) {
 	own.StateDir, own.hostLabel, own.tenant = s.folderOf(p), s.HostLabel(), p.Key()
 	own.Prewarm = nil
 	return own, v, state.SaveTenant(s.SessionDir(), p.Key(), p.Name)
+}
+
+// quota returns what a principal's sessions may take together. What its policy says of those that sleep counts for all, whatever
+// it was when they began.
+func (s *Settings) quota() sandbox.Quota {
+	q := s.Sandbox.Quota
+	q.MaxSessions, q.KeepLimit = s.Sandbox.MaxSessions, s.Sandbox.KeepLimit
+	return q
 }
 
 // linksPrefix begins the addresses of the links of a principal's files; its Key and filelinks.Prefix follow.

@@ -42,7 +42,11 @@ func StatusOf(err error) int {
 	if errors.As(err, &r) {
 		return r.Status
 	}
-	if status := statuses[fault.From(err).Code]; status != 0 {
+	f := fault.From(err)
+	if f.Fields[fault.RetryAfter] != nil {
+		return http.StatusTooManyRequests
+	}
+	if status := statuses[f.Code]; status != 0 {
 		return status
 	}
 	return http.StatusInternalServerError

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -101,6 +102,9 @@ func (x *exchange) enter() *refusal {
 	if limit := x.over(0, 0); limit != nil {
 		return limit
 	}
+	if limit := x.overAll(x.proxy.out.Wait()); limit != nil {
+		return limit
+	}
 	wait, cancel := context.WithTimeout(x.ctx, slotWait)
 	defer cancel()
 	defer x.session.waiting.Add(-1)
@@ -135,7 +139,16 @@ func (x *exchange) leave() {
 }
 
 // send counts bytes on their way out, and returns the bound that they exceed.
-func (x *exchange) send(n int) error { return x.count(&x.sent, &x.session.sent, n) }
+func (x *exchange) send(n int) error {
+	if err := x.count(&x.sent, &x.session.sent, n); err != nil {
+		return err
+	}
+	if limit := x.overAll(x.proxy.out.Take(n)); limit != nil {
+		x.cancel(limit)
+		return limit
+	}
+	return nil
+}
 
 // receive counts bytes on their way in.
 func (x *exchange) receive(n int) error { return x.count(&x.received, &x.session.received, n) }
@@ -164,6 +177,15 @@ func (x *exchange) over(own, all int64) *refusal {
 		return exceeds("a session", l.SessionBytes, "--network-byte-limit")
 	}
 	return nil
+}
+
+// overAll reports that all sessions have sent what they may, and for how long.
+func (x *exchange) overAll(wait time.Duration) *refusal {
+	if wait == 0 {
+		return nil
+	}
+	return &refusal{status: http.StatusTooManyRequests, rule: "byte_limit", words: fmt.Sprintf("all sessions together may send %s in an hour, and have; more can be sent in %d s; the server's user can set --bytes-out-limit",
+		humanize.IBytes(uint64(x.proxy.options.Limits.HourBytes)), int(math.Ceil(wait.Seconds())))}
 }
 
 // Receive counts bytes that came for a session in another way than through the proxy, and returns the bound that they exceed.

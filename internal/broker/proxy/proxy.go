@@ -29,6 +29,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
@@ -64,6 +65,7 @@ type Limits struct {
 	Connections  int           // of a session in use at a time; default 32
 	RequestBytes int64         // of a request or a tunnel, each way; default 1 GiB
 	SessionBytes int64         // of a session, each way; default 10 GiB
+	HourBytes    int64         // that all sessions send in an hour; 0: any number
 	Idle         time.Duration // how long a request or a tunnel may be without a byte; default 5 min
 	Total        time.Duration // how long one may take; default 1 h
 }
@@ -82,6 +84,7 @@ type Proxy struct {
 	lookup     func(ctx context.Context, host string) ([]netip.Addr, error)
 	dialInside func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	roots      *x509.CertPool // that hosts are verified with; nil: this machine's
+	out        *fair.Budget   // bytes that all sessions send
 
 	mu       sync.Mutex
 	sessions map[string]*session
@@ -111,18 +114,20 @@ func New(options Options) *Proxy {
 	}
 	return &Proxy{
 		options: options, mask: secrets.New(options.Values()), dial: netguard.Dial(), lookup: netguard.Lookup, dialInside: netguard.DialInside,
-		roots: options.Roots, sessions: make(map[string]*session),
+		roots: options.Roots, sessions: make(map[string]*session), out: fair.NewBudget(time.Hour, l.HourBytes),
 	}
 }
 
-// TakeOver has the sessions of another proxy go on with this one: with what they have sent, and with the authorities that their code
-// trusts.
+// TakeOver has the sessions of another proxy go on with this one, which serves none yet: with what they have sent, and with the
+// authorities that their code trusts.
 func (p *Proxy) TakeOver(from *Proxy) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	maps.Copy(p.sessions, from.sessions)
+	p.out = from.out
+	p.out.Set(p.options.Limits.HourBytes)
 }
 
 // Values are the values of the secrets by name, for a masker.

@@ -437,3 +437,38 @@ func TestARedirectIsJudgedAnew(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatAllSessionsSendHasALimit(t *testing.T) {
+	const most = 256 << 10
+	for name, address := range map[string]string{"plain": "http://public.example/", "in a tunnel": "https://public.example/"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, Options{Mode: Open, Limits: Limits{HourBytes: most}}, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
+			post := func(size int) string {
+				r, err := http.NewRequest(http.MethodPost, address, strings.NewReader(strings.Repeat("x", size)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				status, body := w.do(r)
+				return status + " " + body
+			}
+			if got := post(most / 2); !strings.HasPrefix(got, "200") {
+				t.Errorf("within it: %s", got)
+			}
+			if got := post(most); strings.HasPrefix(got, "200") {
+				t.Errorf("beyond it: %s", got)
+			}
+			w.proxy.Forget("s") // and another session has none either
+			for w.proxy.out.Take(1) == 0 {
+			}
+			const want = "byte_limit: all sessions together may send 256 KiB in an hour, and have; more can be sent in 1 s; the server's user can set --bytes-out-limit"
+			if got := post(1); !strings.Contains(got, want) {
+				t.Errorf("the next request: %s", got)
+			}
+			again := New(Options{Mode: Open, Limits: Limits{HourBytes: 2 * most}}) // under another policy
+			again.TakeOver(w.proxy)
+			if again.out.Take(most) == 0 {
+				t.Error("what was sent is forgotten")
+			}
+		})
+	}
+}
