@@ -153,5 +153,5 @@ func findSession(ctx context.Context, manager *sandbox.Manager, id string) (sand
 }
 
 func noSession(id string) error {
-	return fault.New(fault.SessionNotFound, "`code-sandbox-mcp sessions list` tells which there are.", "There is no session %q.", id)
+	return fault.New(fault.SessionNotFound, "`code-sandbox-mcp sessions list` tells which there are; --principal says whose.", "There is no session %q.", id)
 }

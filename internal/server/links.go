@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func (r *running) linksBase() *url.URL {
 	case r.linked != nil:
 		return r.linked.BaseURL
 	case r.web != nil:
-		return r.web.base(r.settings.Links.URL)
+		return r.web.base(cmp.Or(r.settings.Links.URL, r.settings.OAuth.URL))
 	}
 	return nil
 }

@@ -62,10 +62,12 @@ func (s *Settings) readPolicies() (policies, error) {
 		return policies{}, fmt.Errorf("--policy %s: %w", s.Policy, err)
 	}
 	var found problems
+	said := make(map[string]bool)
 	check := func(where string, v values) {
 		if _, err := s.withValues(v); err != nil {
 			for _, problem := range strings.Split(err.Error(), "\n") {
-				found = append(found, fmt.Errorf("--policy %s: %s: %s", s.Policy, where, problem))
+				found.wrong(!said[problem], "--policy %s: %s: %s", s.Policy, where, problem) // default's are those of all others too
+				said[problem] = true
 			}
 		}
 	}

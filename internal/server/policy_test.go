@@ -83,6 +83,9 @@ func TestWhatIsWrongWithAPolicy(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if _, err := withPolicy(t, "default: {nonsense: 1}\ngroups: {a: {}}\nprincipals: {b: {worse: 1}}"); err == nil || strings.Count(err.Error(), "nonsense") != 1 || !strings.Contains(err.Error(), "worse") {
+		t.Errorf("a mistake for everybody is told as that of each: %v", err)
+	}
 	if _, err := loadSettings(t, []string{"--policy", "none.yaml"}, nil); err == nil || !strings.Contains(err.Error(), "without --http") {
 		t.Errorf("without --http: %v", err)
 	}

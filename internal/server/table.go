@@ -110,7 +110,7 @@ func (s *Settings) table() []settingGroup {
 		{"allow-host-dir", "FOLDERS", &s.AllowHostDir, 0, 0, "folders of this machine that files may be uploaded from and saved to"},
 		{"artifact-read-limit", "SIZE", Size(&d.ArtifactBytes, 100_000), 1, 50 << 20, "the largest binary file that read_artifact gives whole"},
 		{"files-http", "ADDRESS", &s.Links.Address, 0, 0, "address to give out links to the session's files on, such as 127.0.0.1:8080; port 0 is one that is free"},
-		{"files-http-url", "URL", &s.Links.URL, 0, 0, "URL by which that address, or that of --http, is reached from elsewhere; without it links are for this machine (default: the address itself)"},
+		{"files-http-url", "URL", &s.Links.URL, 0, 0, "URL by which that address, or that of --http, is reached from elsewhere; without it links are for this machine (default: that of --oauth-url, or the address itself)"},
 		{"page-scripts", "", set(&d.PageScripts, true), 0, 0, "run the scripts of HTML files that links and the page for a person show, in a frame without origin that loads nothing"},
 		{"link-lifetime", "DURATION", duration(&s.Links.Lifetime, time.Hour), above0, 0, "how long such a link is good for"},
 		{"artifact-store", "ADDRESS", &s.ArtifactStore, 0, 0, "object store that new files go to besides, such as azblob://container, s3://bucket/prefix?region=… or gs://bucket; off: none (default: none, or that of AZURE_BLOB_CONNECTION_STRING)"},

@@ -204,7 +204,8 @@ func (s *Store) noteUse(hash string, when time.Time) {
 	}
 }
 
-// Add makes a token for a principal, and returns its text too, which nothing keeps. lifetime 0: it is never over.
+// Add makes a token for a principal, and returns its text too, which nothing keeps. lifetime 0: it is never over. Groups are the principal's,
+// whichever of its tokens it shows: those that are given count for its other tokens too, and without any it has those of the others.
 func (s *Store) Add(name string, groups []string, lifetime time.Duration) (Token, string, error) {
 	if err := errors.Join(principal.CheckName(name), checkGroups(groups)); err != nil {
 		return Token{}, "", err
@@ -218,13 +219,23 @@ func (s *Store) Add(name string, groups []string, lifetime time.Duration) (Token
 	if lifetime > 0 {
 		token.Expires = now.Add(lifetime)
 	}
-	return token, text, s.change(func(all *file) error {
+	err := s.change(func(all *file) error {
 		if len(all.Tokens) >= maxTokens {
 			return fmt.Errorf("there are %d tokens already, and may be no more; revoke some", maxTokens)
+		}
+		for _, t := range all.Tokens {
+			switch {
+			case t.Name != name:
+			case len(groups) > 0:
+				t.Groups = groups
+			default:
+				token.Groups = t.Groups
+			}
 		}
 		all.Tokens = append(all.Tokens, &token)
 		return nil
 	})
+	return token, text, err
 }
 
 func checkGroups(groups []string) error {

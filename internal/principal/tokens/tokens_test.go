@@ -64,6 +64,23 @@ func TestATokenIsItsPrincipal(t *testing.T) {
 	}
 }
 
+// A principal has one set of groups, whichever of its tokens it shows, so that what it may do does not change from one to the next.
+func TestGroupsAreThePrincipals(t *testing.T) {
+	s := open(t)
+	_, first := add(t, s, "alice", 0, "staff")
+	token, second := add(t, s, "alice", 0)
+	if !slices.Equal(token.Groups, []string{"staff"}) {
+		t.Errorf("a second token has the groups %q", token.Groups)
+	}
+	add(t, s, "alice", 0, "admins")
+	_, bob := add(t, s, "bob", 0)
+	for text, want := range map[string][]string{first: {"admins"}, second: {"admins"}, bob: nil} {
+		if p, err := s.Authenticate(request("Bearer " + text)); err != nil || !slices.Equal(p.Groups, want) {
+			t.Errorf("%q, %v, want %q", p.Groups, err, want)
+		}
+	}
+}
+
 func TestWhatIsNoTokenOfOurs(t *testing.T) {
 	s := open(t)
 	_, text := add(t, s, "alice", 0)
