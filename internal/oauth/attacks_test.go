@@ -101,7 +101,7 @@ func TestACodeThatComesOftenAtOnceGivesOneGrant(t *testing.T) {
 			r := httptest.NewRequest(http.MethodPost, tokenPath, strings.NewReader(redemption(m.ID, code).Encode()))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			w := httptest.NewRecorder()
-			s.Server.token(w, r)
+			s.token(w, r)
 			if w.Code == http.StatusOK {
 				given.Add(1)
 			}

@@ -154,7 +154,7 @@ func (s *Server) redeem(r *http.Request, id string, form url.Values) (issued, er
 	if err := s.check(&c.grant); err != nil {
 		return issued{}, err
 	}
-	return s.o.Store.add(c.grant, c.asked.Refresh)
+	return s.o.Store.add(c.grant, c.Refresh)
 }
 
 // refresh gives out new tokens for a refresh token.

@@ -1,7 +1,8 @@
 // Package ownfile keeps a value in a JSON file that this user alone can read, and that several processes read and change.
 //
 // Each process opens the File. Read returns what the file holds, and reads it only when it has changed; Change changes it under a lock that
-// all processes heed, so that no change is lost, and the file is the old one or the new one when a process is killed.
+// all processes heed, so that no change is lost, and the file is the old one or the new one when a
+// process is killed or the machine loses its power.
 package ownfile
 
 import (
@@ -105,7 +106,7 @@ func (f *File[T]) Change(how func(*T) error) error {
 	}
 	// On Windows a file that somebody reads cannot be replaced.
 	return patiently(func() (bool, error) {
-		err := state.WriteFile(f.path, append(content, '\n'))
+		err := state.WriteFileDurably(f.path, append(content, '\n'))
 		return runtime.GOOS == "windows" && errors.Is(err, fs.ErrPermission), err
 	})
 }

@@ -60,7 +60,7 @@ func TestAChangeOfAnotherIsSeenAtOnce(t *testing.T) {
 	failed := errors.New("no")
 	for _, err := range []error{failed, ErrUnchanged} {
 		got := mine.Change(func(c *counts) error { c.N["x"] = 0; return err })
-		if err == failed && !errors.Is(got, failed) || err == ErrUnchanged && got != nil {
+		if errors.Is(err, failed) != errors.Is(got, failed) || errors.Is(got, ErrUnchanged) {
 			t.Errorf("%v: %v", err, got)
 		}
 	}

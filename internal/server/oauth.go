@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"net/url"
 	"path/filepath"
 
@@ -86,14 +85,13 @@ func (s *Settings) serveOAuth(w *web, own *tokens.Store, recorder audit.Recorder
 	}
 	options := oauth.Options{
 		Issuer: issuer, Resource: httpserver.Path, Store: s.OAuthStore(), Audit: recorder, Logger: log,
-		SignIn: func(token string) (principal.Principal, error) {
-			return own.Authenticate(&http.Request{Header: http.Header{"Authorization": {"Bearer " + token}}})
-		},
+		SignIn: own.SignIn,
 		Good: func(p principal.Principal, credential string) bool {
 			if p.Source == "oidc" {
 				return s.OAuth.ClientID != "" && credential == s.Principals.Issuer
 			}
-			return own.Has(credential)
+			_, err := own.Known(credential)
+			return err == nil
 		},
 	}
 	if s.OAuth.ClientID != "" {

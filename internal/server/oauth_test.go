@@ -1,12 +1,23 @@
 package server
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"io"
 	"log/slog"
+	"math/big"
 	"net/http"
+	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 )
@@ -85,5 +96,110 @@ func TestOAuthIsServed(t *testing.T) {
 	defer open.listener.Close()
 	if err := everywhere.authenticate(open, nil, log); err == nil || !strings.Contains(err.Error(), "--oauth needs --oauth-url") {
 		t.Errorf("on every address: %v", err)
+	}
+}
+
+// People sign in at an issuer, whose token for this server's client says who they are, and then allow what a program asks for.
+func TestOAuthHandsOverToAnIssuer(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nonce string
+	mux := http.NewServeMux()
+	issuer := httptest.NewServer(mux)
+	defer issuer.Close()
+	answer := func(pattern string, value func() any) {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(value()) })
+	}
+	answer("/.well-known/openid-configuration", func() any {
+		return map[string]any{"issuer": issuer.URL, "jwks_uri": issuer.URL + "/keys", "authorization_endpoint": issuer.URL + "/authorize", "token_endpoint": issuer.URL + "/token"}
+	})
+	answer("/keys", func() any {
+		text := base64.RawURLEncoding.EncodeToString
+		return map[string]any{"keys": []any{map[string]any{"kty": "RSA", "kid": "1", "n": text(key.N.Bytes()), "e": text(big.NewInt(int64(key.E)).Bytes())}}}
+	})
+	audience := "sandbox-client"
+	answer("/token", func() any {
+		token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{"iss": issuer.URL, "aud": audience, "sub": "bob", "groups": []string{"staff"}, "nonce": nonce, "exp": time.Now().Add(time.Minute).Unix()})
+		token.Header["kid"] = "1"
+		signed, _ := token.SignedString(key)
+		return map[string]any{"id_token": signed, "access_token": "x"}
+	})
+	s, err := loadSettings(t, []string{"--http=127.0.0.1:0", "--oauth", "--state-dir=" + t.TempDir(), "--oidc-issuer=" + issuer.URL, "--oidc-audience=api", "--oidc-client-id=sandbox-client"}, map[string]string{oidcSecretVariable: "s3cret"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.DiscardHandler)
+	w, err := s.HTTP.open(t.TempDir(), log)
+	if err == nil {
+		err = s.authenticate(w, nil, log)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := http.NewServeMux()
+	for pattern, handler := range w.options.Open {
+		served.Handle(pattern, handler)
+	}
+	go func() { _ = http.Serve(w.listener, served) }()
+	defer w.listener.Close()
+	base := w.options.OAuth.Issuer
+
+	jar, _ := cookiejar.New(nil)
+	browser := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	do := func(response *http.Response, err error) (*url.URL, string) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		text, _ := io.ReadAll(response.Body)
+		at, _ := url.Parse(response.Header.Get("Location"))
+		return at, string(text)
+	}
+	_, text := do(http.Post(base+"/oauth/register", "application/json", strings.NewReader(`{"redirect_uris":["http://127.0.0.1/cb"]}`)))
+	var client struct {
+		ID string `json:"client_id"`
+	}
+	if err := json.Unmarshal([]byte(text), &client); err != nil {
+		t.Fatal(err)
+	}
+	const verifier = "0123456789-0123456789-0123456789-0123456789"
+	sum := sha256.Sum256([]byte(verifier))
+	request := url.Values{"response_type": {"code"}, "client_id": {client.ID}, "redirect_uri": {"http://127.0.0.1/cb"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}
+	signIn := func() string {
+		t.Helper()
+		at, text := do(browser.Get(base + "/oauth/authorize?" + request.Encode()))
+		if at.Query().Get("client_id") != "sandbox-client" || at.Query().Get("redirect_uri") != base+"/oauth/callback" {
+			t.Fatalf("the browser is sent to %s\n%s", at, text)
+		}
+		nonce = at.Query().Get("nonce")
+		_, text = do(browser.Get(base + "/oauth/callback?" + url.Values{"code": {"x"}, "state": {at.Query().Get("state")}}.Encode()))
+		return text
+	}
+	audience = "api" // for the server itself, and not for its client
+	if text := signIn(); strings.Contains(text, "<form") {
+		t.Errorf("a token for somebody else lets in: %s", text)
+	}
+	audience = "sandbox-client"
+	page := signIn()
+	_, ticket, _ := strings.Cut(page, `name="ticket" value="`)
+	ticket, _, _ = strings.Cut(ticket, `"`)
+	at, text := do(browser.PostForm(base+"/oauth/authorize", url.Values{"ticket": {ticket}, "decision": {"allow"}}))
+	if at.Query().Get("code") == "" {
+		t.Fatalf("%s\n%s\n%s", page, at, text)
+	}
+	_, text = do(http.PostForm(base+"/oauth/token", url.Values{"grant_type": {"authorization_code"}, "client_id": {client.ID}, "redirect_uri": {"http://127.0.0.1/cb"}, "code": {at.Query().Get("code")}, "code_verifier": {verifier}}))
+	var token struct {
+		Access string `json:"access_token"`
+	}
+	if err := json.Unmarshal([]byte(text), &token); err != nil {
+		t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	r.Header.Set("Authorization", "Bearer "+token.Access)
+	if p, err := w.options.Authenticate.Authenticate(r); err != nil || p.Name != "bob" || p.Source != "oauth" || len(p.Groups) != 1 {
+		t.Errorf("%+v %v", p, err)
 	}
 }

@@ -127,12 +127,6 @@ func (s *Store) Known(hash string) (principal.Principal, error) {
 	return principal.Principal{Name: token.Name, Groups: token.Groups, Source: "token"}, nil
 }
 
-// Has reports whether a token is good by its SHA-256 sum, in hexadecimal.
-func (s *Store) Has(hash string) bool {
-	_, err := s.find(hash)
-	return err == nil
-}
-
 func hashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
