@@ -73,6 +73,15 @@ func newFixture(t *testing.T, o Options) *fixture {
 		f.ended <- context.Cause(ctx)
 		return mcp.NewToolResultText("waited"), nil
 	})
+	f.mcp.AddTool(mcp.NewTool("ask"), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		if answer := server.ElicitationResponse(r.Params.InputResponses, "q"); answer != nil {
+			return mcp.NewToolResultText(string(answer.Action) + " " + r.Params.RequestState), nil
+		}
+		if !rpc.CanElicit(ctx) {
+			return mcp.NewToolResultText("nobody can be asked"), nil
+		}
+		return server.NewInputRequestBuilder("state").Elicit("q", mcp.ElicitationParams{Message: "Well?", RequestedSchema: map[string]any{"type": "object"}}).ToolResult(), nil
+	})
 	o.MCP = f.mcp
 	o.Ended = func(client string) { f.gone <- client }
 	o.Context = func(ctx context.Context, client string, _ http.Header) context.Context {

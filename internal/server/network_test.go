@@ -21,6 +21,8 @@ func TestTheNetworkIsWhatIsSet(t *testing.T) {
 		"none":                           {[]string{"--network=none"}, nil, ""},
 		"hosts are an allow list":        {[]string{"--allow-domain=api.github.com,*.example.com:8443"}, nil, "only api.github.com, *.example.com:8443 by HTTP(S)"},
 		"of the environment":             {nil, map[string]string{"SANDBOX_ALLOW_DOMAIN": "a.example,b.example"}, "only a.example, b.example by HTTP(S)"},
+		"hosts inside":                   {[]string{"--allow-private=gitlab.corp:443 GET|HEAD /api/*,10.201.0.0/16:80"}, nil, "only gitlab.corp:443 GET|HEAD /api/*, 10.201.0.0/16:80 by HTTP(S)"},
+		"asking":                         {[]string{"--ask"}, nil, "only hosts of an empty list by HTTP(S)"},
 		"open":                           {[]string{"--network=open", "--allow-domain=a.example:22"}, nil, "public hosts by HTTP(S), on the ports 80, 443, 8080, 8443"},
 		"a secret":                       {[]string{"--secret=API_KEY@a.example,b.example,query,body"}, nil, "only a.example, b.example by HTTP(S); API_KEY has a placeholder, which is replaced by the value in headers, queries, bodies of requests to https://a.example, https://b.example"},
 		"two secrets in the environment": {nil, map[string]string{"SANDBOX_SECRET": "API_KEY@a.example,K=OTHER@b.example"}, "only a.example, b.example by HTTP(S); API_KEY has a placeholder, which is replaced by the value in headers of requests to https://a.example; K has a placeholder, which is replaced by the value in headers of requests to https://b.example"},
@@ -47,6 +49,9 @@ func TestBadSettingsOfTheNetwork(t *testing.T) {
 	}{
 		"mode":             {[]string{"--network=all"}, `--network "all" is not none, allowlist or open`},
 		"none, with hosts": {[]string{"--network=none", "--allow-domain=a.example"}, "--network none beside --allow-domain"},
+		"none, asking":     {[]string{"--network=none", "--ask"}, "--network none beside --allow-domain"},
+		"never inside":     {[]string{"--allow-private=127.0.0.1:443,gitlab.corp"}, "--allow-private: \"127.0.0.1:443\" is never reached"},
+		"no authority":     {[]string{"--allow-private=gitlab.corp:443", "--allow-private-ca=/no/such.pem"}, "--allow-private-ca: open /no/such.pem"},
 		"an empty list":    {[]string{"--network=allowlist"}, "--network allowlist allows no host"},
 		"hosts":            {[]string{"--allow-domain=https://a.example,10.0.0.1"}, `"10.0.0.1" is not on the open internet`},
 		"secret":           {[]string{"--secret=API_KEY"}, `--secret: "API_KEY" has no @`},

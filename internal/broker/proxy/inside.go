@@ -31,7 +31,10 @@ func (x *exchange) settle(t target, v verdict, r *http.Request) ([]netip.Addr, *
 	x.session.mu.Lock()
 	held, isFull := x.session.held[t], len(x.session.held) >= maxHeld
 	x.session.mu.Unlock()
-	if held != nil {
+	mayBe := func(address netip.Addr) bool {
+		return v.inside || p.isNetworkAllowed(target{name: address.String(), port: t.port})
+	}
+	if held != nil && !slices.ContainsFunc(held, func(a netip.Addr) bool { return !netguard.IsPublic(a) && !mayBe(a) }) { // the policy may have changed
 		return held, nil
 	}
 	found, err := p.lookup(x.ctx, t.name)
@@ -45,7 +48,7 @@ func (x *exchange) settle(t target, v verdict, r *http.Request) ([]netip.Addr, *
 		case netguard.IsPublic(address):
 			allowed = append(allowed, address)
 		case !netguard.IsInside(address):
-		case v.inside || p.isNetworkAllowed(target{name: address.String(), port: t.port}):
+		case mayBe(address):
 			isInside = true
 			allowed = append(allowed, address)
 		default:
@@ -61,8 +64,8 @@ func (x *exchange) settle(t target, v verdict, r *http.Request) ([]netip.Addr, *
 		allowed = allowed[:min(len(allowed), maxTried)]
 		x.session.mu.Lock()
 		defer x.session.mu.Unlock()
-		if held := x.session.held[t]; held != nil {
-			return held, nil
+		if now := x.session.held[t]; now != nil && held == nil { // another request was first
+			return now, nil
 		}
 		if x.session.held == nil {
 			x.session.held = make(map[target][]netip.Addr)

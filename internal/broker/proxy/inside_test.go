@@ -84,6 +84,20 @@ func TestANameInsideIsHeld(t *testing.T) {
 	}
 }
 
+// A policy that is changed while a session goes on counts for what the session has looked up before.
+func TestANameIsNotHeldBeyondThePolicy(t *testing.T) {
+	w := newWorld(t, Options{Mode: Allowlist, Hosts: insides("gitlab.corp:80")}, hello)
+	w.names.lead(insideHost, anInside)
+	if _, body := w.get("http://gitlab.corp/"); body != "hello" {
+		t.Fatal(body)
+	}
+	w.names.taken()
+	w.proxy.options.Hosts = append(hosts(insideHost), insides("10.201.78.0/24:80")...)
+	if status, _ := w.get("http://gitlab.corp/"); !strings.Contains(status, "address_denied") || w.names.taken() != "" {
+		t.Error(status)
+	}
+}
+
 // This machine's listeners are out of reach, the server's own among them, whatever address of it a name leads to.
 func TestThisMachineIsNotReachedAsAHostInside(t *testing.T) {
 	addresses, err := net.InterfaceAddrs()

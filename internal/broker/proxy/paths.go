@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // requests are methods and paths that an entry allows.
@@ -107,8 +109,16 @@ func plainPath(u *url.URL) (string, bool) {
 	}
 	for segment := range strings.SplitSeq(p, "/") {
 		before, _, hasParameters := strings.Cut(segment, ";")
-		if hasParameters && (before == "" || before == "." || before == "..") {
+		if strings.Trim(before, ". ") == "" && (hasParameters || before != "") { // Windows cuts dots and blanks off
 			return "", false
+		}
+	}
+	// Other characters become these where texts are normalized, as wide ones do.
+	if normal := norm.NFKC.String(p); normal != p {
+		for _, c := range []string{"/", "\\", ".", ";", "%", "?", "#"} {
+			if strings.Count(normal, c) != strings.Count(p, c) {
+				return "", false
+			}
 		}
 	}
 	clean := path.Clean(p)

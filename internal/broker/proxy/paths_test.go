@@ -12,7 +12,7 @@ func TestRequestsThatAnEntryAllows(t *testing.T) {
 	for _, test := range []struct {
 		entry, allowed, denied string // METHOD path, with semicolons... split by " , "
 	}{
-		{"GET /api/v4/*", "GET /api/v4/ , GET /api/v4/a/b , GET /api/v4/a%20b , GET /api/v4/a;b=1/c , GET /api/v4/a%3Fb , GET /api/v4/... , GET /api/v4/a/",
+		{"GET /api/v4/*", "GET /api/v4/ , GET /api/v4/a/b , GET /api/v4/a%20b , GET /api/v4/a;b=1/c , GET /api/v4/a%3Fb , GET /api/v4/..a , GET /api/v4/a/ , GET /api/v4/%C3%BC",
 			"POST /api/v4/a , get /api/v4/a , GET /api/v4 , GET /api/v40 , GET /API/v4/a , GET /api/V4/a , GET /api , GET / , GET * , GET "},
 		{"GET|HEAD /a POST /b/*/c", "GET /a , HEAD /a , POST /b/x/c", "POST /a , GET /b/x/c , POST /b//c , POST /b/c , POST /b/x/y/c , POST /b/x/c/ , GET /a/ , GET /aa , GET /a/b"},
 		{"* /*", "GET / , DELETE /x/y , BREW /", "GET x"},
@@ -24,7 +24,7 @@ func TestRequestsThatAnEntryAllows(t *testing.T) {
 			"GET /api/../admin", "GET /api/%2e%2e/admin", "GET /api/%2E./admin", "GET /api/.%2e/admin", "GET /api/..", "GET /api/.", "GET /api/x/../../admin", "GET /api/./x",
 			"GET /api//admin", "GET //api/x", "GET /api/x//", "GET /api/..%2fadmin", "GET /api/..%2Fadmin", "GET /api/x%2fy", "GET /api/..%5cadmin", `GET /api/..\admin`, "GET /api/x%5Cy",
 			"GET /api/%252e%252e/admin", "GET /api/..%252fadmin", "GET /api/%25%32%66", "GET /api/..;/admin", "GET /api/..;a=b/admin", "GET /api/.;/x", "GET /api/;/admin", "GET /api/;x",
-			"GET /api/%00x", "GET /api/x%0d%0a", "GET /api/%7f", "GET /api/%c0%ae%c0%ae/admin", "GET /api/%ff", "GET /%61pi/../admin", "GET /%2e%2e/api/x",
+			"GET /api/...", "GET /api/..%20/admin", "GET /api/%20", "GET /api/%EF%BC%8E%EF%BC%8E/admin", "GET /api/..%EF%BC%8Fadmin", "GET /api/%E2%80%A5/admin", "GET /api/%00x", "GET /api/x%0d%0a", "GET /api/%7f", "GET /api/%c0%ae%c0%ae/admin", "GET /api/%ff", "GET /%61pi/../admin", "GET /%2e%2e/api/x",
 		}, " , ")},
 		{"GET /api/x", "GET /%61pi/x", "GET /api/x;y , GET /api/x;/ , GET /api/x/ , GET /api/x%2f"},
 	} {

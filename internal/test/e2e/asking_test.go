@@ -133,3 +133,21 @@ func (s *server) answerElicitation(answer object, asked *int) (question string) 
 	s.send(object{"jsonrpc": "2.0", "id": json.RawMessage(m.ID), "result": answer})
 	return q.Message
 }
+
+// Methods and paths of a host are restricted where TLS ends in the server, whose authority the programs of a session trust.
+func TestRequestsAreRestricted(t *testing.T) {
+	t.Parallel()
+	program, env := programOfNetwork(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "hello ", r.Method, " ", r.URL) }, nil)
+	s := start(t, setup{args: []string{"--allow-domain", "public.example GET|HEAD /repos/*"}, env: env, program: program})
+	for code, want := range map[string]string{
+		"import urllib.request as u; u.urlopen('https://public.example/repos/a').read()":                             "hello GET /repos/a",
+		"import urllib.request as u\ntry: u.urlopen('https://public.example/user')\nexcept Exception as e: print(e)": "HTTP Error 403",
+		"!curl -sS --path-as-is https://public.example/repos/../user":                                                "request_denied: the path of the request can be read in several ways",
+		"!curl -sS -X DELETE https://public.example/repos/a":                                                         "request_denied: this method and path are not allowed at public.example:443",
+		"!curl -sS https://public.example/repos/b":                                                                   "hello GET /repos/b",
+	} {
+		if got := s.call(python, object{"code": code}); !strings.Contains(got.text(), want) {
+			t.Errorf("%s: %s", code, got.text())
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package rpc
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+// sent is a request that the client got.
+type sent struct {
+	ID     string
+	Method string
+	Params map[string]any
+}
+
+func TestRequestsToTheClient(t *testing.T) {
+	ended, cancel := context.WithCancelCause(t.Context())
+	cancel(ErrCancelledByClient)
+	settled := make(chan struct{})
+	close(settled)
+	for name, test := range map[string]struct {
+		ctx    context.Context
+		until  <-chan struct{}
+		answer string // with ID in the place of the request's id
+		want   string
+		err    error
+	}{
+		"a result":             {t.Context(), nil, `{"jsonrpc":"2.0","id":"ID","result":{"action":"accept"}}`, `{"action":"accept"}`, nil},
+		"an error":             {t.Context(), nil, `{"jsonrpc":"2.0","id":"ID","error":{"code":-32601,"message":"no"}}`, "", ErrNoClientAnswer},
+		"answered elsewhere":   {t.Context(), settled, "", "", ErrNoClientAnswer},
+		"cancelled":            {ended, nil, "", "", ErrCancelledByClient},
+		"one of another":       {t.Context(), settled, `{"jsonrpc":"2.0","id":"another","result":{}}`, "", ErrNoClientAnswer},
+		"an id of no text":     {t.Context(), settled, `{"jsonrpc":"2.0","id":1,"result":{}}`, "", ErrNoClientAnswer},
+		"one that is too long": {t.Context(), settled, `{"jsonrpc":"2.0","id":"ID","result":"` + strings.Repeat("x", maxClientAnswer) + `"}`, "", ErrNoClientAnswer},
+	} {
+		var r Requests
+		var got []sent
+		result, err := r.Do(test.ctx, test.until, func(line []byte) {
+			var s sent
+			if err := json.Unmarshal(line, &s); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			got = append(got, s)
+			if s.Method == "elicitation/create" {
+				r.Answered([]byte(strings.ReplaceAll(test.answer, "ID", s.ID)))
+				r.Answered([]byte(strings.ReplaceAll(test.answer, "ID", s.ID))) // again
+			}
+		}, "elicitation/create", map[string]any{"message": "?"})
+		if string(result) != test.want || !errors.Is(err, test.err) {
+			t.Errorf("%s: %s, %v", name, result, err)
+		}
+		if got[0].Params["message"] != "?" || got[0].ID == "" {
+			t.Errorf("%s: sent %+v", name, got)
+		}
+		isCancelled := len(got) == 2 && got[1].Method == "notifications/cancelled" && got[1].Params["requestId"] == got[0].ID && got[1].ID == ""
+		if isCancelled != (test.answer == "" || test.until != nil) {
+			t.Errorf("%s: sent %+v", name, got)
+		}
+		if len(r.waiting) != 0 {
+			t.Errorf("%s: one waits still", name)
+		}
+	}
+}
