@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -54,10 +55,13 @@ func sentence(fields map[string]any) string {
 	return strings.TrimSpace(message + " " + hint)
 }
 
-// ran runs code in an interpreter of its own, and waits for its end; a client that goes away interrupts it.
-func (s *Server) ran(ctx context.Context, session string, language sandbox.LanguageInfo, code string) (*sandbox.Result, error) {
+// ran runs code in an interpreter of its own, for a time if that is above 0, and waits for its end; a client that goes away interrupts it.
+func (s *Server) ran(ctx context.Context, session string, language sandbox.LanguageInfo, code string, timeout time.Duration) (*sandbox.Result, error) {
 	given := make(arguments)
 	given.set("fresh", true)
+	if timeout > 0 {
+		given.set("timeout_seconds", timeout.Seconds())
+	}
 	run, err := s.begun(ctx, session, language, code, given)
 	if err != nil {
 		return nil, err

@@ -49,6 +49,7 @@ type librechatCode struct {
 	Code      string           `json:"code"`
 	Arguments []string         `json:"args,omitempty"`
 	SessionID string           `json:"session_id,omitempty" jsonschema:"Of an earlier run, to go on among its files."`
+	Timeout   float64          `json:"timeout,omitempty" jsonschema:"Milliseconds."`
 	Hint      string           `json:"runtime_session_hint,omitempty" jsonschema:"Runs of one hint go on among the same files."`
 	Files     []librechatInput `json:"files,omitempty" jsonschema:"That the code is to find. One of an earlier run has the code go on in that run's session; the others are copied there."`
 }
@@ -111,6 +112,7 @@ type librechatListed struct {
 	Size         int64             `json:"size"`
 	LastModified time.Time         `json:"lastModified"`
 	Metadata     map[string]string `json:"metadata"`
+	Original     string            `json:"originalFilename"`
 }
 
 // Its addresses take ids of 21 letters and digits alone. A session's says what made it: one with uploads may belong to an agent of many
@@ -178,7 +180,7 @@ func (s *Server) librechatRun(ctx context.Context, wanted *librechatCode) (answe
 		s.librechatForget(ctx, session, made)
 		return answer, err
 	}
-	res, err := s.ran(ctx, session, language, withArguments(language.Language, wanted.Arguments)+wanted.Code)
+	res, err := s.ran(ctx, session, language, withArguments(language.Language, wanted.Arguments)+wanted.Code, time.Duration(min(max(wanted.Timeout, 0), 1e9)*float64(time.Millisecond)))
 	if err != nil {
 		s.librechatForget(ctx, session, made)
 		return answer, err
@@ -340,7 +342,7 @@ func (s *Server) librechatUpload(w http.ResponseWriter, r *http.Request) {
 
 func listedOf(session string, f sandbox.File) librechatListed {
 	id := librechatFile(f.Path)
-	return librechatListed{session + "/" + id, id, session, session, f.SizeBytes, f.Modified.UTC(), map[string]string{"original-filename": f.Path}}
+	return librechatListed{session + "/" + id, id, session, session, f.SizeBytes, f.Modified.UTC(), map[string]string{"original-filename": f.Path}, f.Path}
 }
 
 func (s *Server) librechatFiles(w http.ResponseWriter, r *http.Request) {

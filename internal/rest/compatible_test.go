@@ -184,6 +184,16 @@ func TestLongOutput(t *testing.T) {
 	}
 }
 
+// Milliseconds are what LibreChat counts in; a run that is over says so where a model reads it.
+func TestATimeoutOfLibreChat(t *testing.T) {
+	t.Parallel()
+	f := startWith(t, everything, sandbox.Python, sandbox.Bash)
+	ran := f.want(200, "POST", "/librechat/exec", `{"lang": "bash", "code": "sleep 600", "timeout": 700}`)
+	if !strings.Contains(ran["stderr"].(string), "The run was timed out.") {
+		t.Errorf("%v", ran)
+	}
+}
+
 // Models of Open WebUI have the tools that its own document lists, at addresses below the prefix.
 func TestTheTerminalsDocument(t *testing.T) {
 	t.Parallel()
@@ -330,4 +340,35 @@ func TestFormsThatAreRefused(t *testing.T) {
 	if list := f.want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 0 {
 		t.Errorf("there are %v", list)
 	}
+}
+
+// Whatever a path is, it leads below the work directory or nowhere.
+func FuzzTerminalPaths(f *testing.F) {
+	for _, path := range []string{"", ".", "~", "~/a", "../..", "/mnt/data/../x", "/mnt/database", "a/../../b", "//mnt//data//c", "a\x00b", "~root"} {
+		f.Add("sub/folder", path)
+	}
+	f.Fuzz(func(t *testing.T, folder, path string) {
+		at := terminal{folder: folder}
+		below, err := at.resolve(path)
+		if err == nil && (strings.HasPrefix(below, "/") || slices.Contains(strings.Split(below, "/"), "..")) {
+			t.Errorf("%q in %q is %q", path, folder, below)
+		}
+	})
+}
+
+// A pattern without what is special is what it says, and a shell reads a quoted word as it was.
+func FuzzTerminalPatterns(f *testing.F) {
+	for _, pattern := range []string{"*.py", "**/*.go", "[!a]b", "[", "a?c", "\\", "é\xff"} {
+		f.Add(pattern)
+	}
+	f.Fuzz(func(t *testing.T, pattern string) {
+		found, err := glob(pattern)
+		if err == nil && !strings.ContainsAny(pattern, "*?[]") && (!found.MatchString(pattern) || found.MatchString("x"+pattern)) {
+			t.Errorf("%q is %s", pattern, found)
+		}
+		word := quoted(pattern)
+		if strings.ReplaceAll(word[1:len(word)-1], `'\''`, "'") != pattern || strings.Contains(strings.ReplaceAll(word[1:len(word)-1], `'\''`, ""), "'") {
+			t.Errorf("%q is quoted as %s", pattern, word)
+		}
+	})
 }
