@@ -172,7 +172,9 @@ func (l *Log) prepare(e Event) *waiting {
 		e.Time = time.Now()
 	}
 	if l.o.FullCode {
-		e.CodeHash = ""
+		if e.Code != "" {
+			e.CodeHash = ""
+		}
 	} else {
 		if e.Code != "" && e.CodeHash == "" {
 			e.CodeHash = HashOf(e.Code)

@@ -58,8 +58,14 @@ func (w *Witness) For(p principal.Principal) *Of { return &Of{w.log, p} }
 type note struct {
 	address string
 	by      string // the tool, or the method and path
-	run     atomic.Pointer[sandbox.Run]
+	run     atomic.Pointer[launched]
 	files   sync.Map // that were told of: a file is opened several times for one answer
+}
+
+// launched is a run with the hash of its code.
+type launched struct {
+	*sandbox.Run
+	hash string
 }
 
 type noteKey struct{}
@@ -138,9 +144,9 @@ func details(request mcp.CallToolRequest) map[string]any {
 // Admit is sandbox.Config.Admit: it tells of a run before it is queued, and refuses it where the log is required and cannot be
 // written.
 func (o *Of) Admit(caller context.Context, run *sandbox.Run) error {
-	noteOf(caller).run.Store(run)
 	e := o.run(caller, run, "Launch")
-	e.Code = run.Code()
+	e.Code, e.CodeHash = run.Code(), audit.HashOf(run.Code())
+	noteOf(caller).run.Store(&launched{run, e.CodeHash})
 	return o.log.RecordNow(caller, e)
 }
 
@@ -153,7 +159,11 @@ func (o *Of) run(caller context.Context, run *sandbox.Run, action string) audit.
 // RunBegan is part of sandbox.Observer.
 func (o *Of) RunBegan(caller context.Context, run *sandbox.Run) (over func(*sandbox.Result, error)) {
 	begun, e := time.Now(), o.run(caller, run, "Terminate")
-	e.CodeHash = audit.HashOf(run.Code())
+	if known := noteOf(caller).run.Load(); known != nil && known.Run == run {
+		e.CodeHash = known.hash
+	} else {
+		e.CodeHash = audit.HashOf(run.Code())
+	}
 	return func(res *sandbox.Result, err error) {
 		e.Time = time.Now()
 		e.Detail["ms"] = e.Time.Sub(begun).Milliseconds()
