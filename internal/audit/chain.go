@@ -122,7 +122,7 @@ func (c *chain) oldHead() Head {
 	if err != nil {
 		return Head{}
 	}
-	defer old.Close()
+	defer func() { _ = old.Close() }()
 	info, err := old.Stat()
 	if err != nil {
 		return Head{}

@@ -318,7 +318,7 @@ const (
 // chained ends a body with the hash of the line before and its own, which is that of the line as it would be without the member
 // hash.
 func chained(body []byte, prev string) (line []byte, hash string) {
-	line = append(body[:len(body)-1:len(body)-1], prevMember+prev+lineEnd...)
+	line = slices.Concat(body[:len(body)-1], []byte(prevMember+prev+lineEnd))
 	hash = sumOf(line)
 	line = append(line[:len(line)-len(lineEnd)], hashMember+hash+lineEnd...)
 	return line, hash
@@ -352,7 +352,7 @@ func parse(raw []byte) (l Line, at link, err error) {
 		return l, at, errNoLine
 	}
 	at = link{l.Metadata.Sequence, prev, hash}
-	if whole := append(body[:len(body):len(body)], prevMember+prev+lineEnd...); sumOf(whole) != hash {
+	if sumOf(slices.Concat(body, []byte(prevMember+prev+lineEnd))) != hash {
 		return l, at, errChanged
 	}
 	return l, at, nil

@@ -141,11 +141,12 @@ func (l *Log) RecordNow(ctx context.Context, e Event) error {
 	w.told = make(chan error, 1)
 	l.mu.Lock()
 	var err error
-	if l.closing {
+	switch {
+	case l.closing:
 		err = os.ErrClosed
-	} else if l.isFull(w) {
+	case l.isFull(w):
 		err = errFull
-	} else {
+	default:
 		l.put(w)
 		l.hurry = true
 	}

@@ -149,7 +149,7 @@ func TestRequestsAndSignIns(t *testing.T) {
 		http.Error(to, "who?", http.StatusUnauthorized)
 	}))
 	ask := func(who, address string) {
-		r := httptest.NewRequest("GET", "/mcp?secret=x", nil)
+		r := httptest.NewRequest(http.MethodGet, "/mcp?secret=x", nil)
 		r.RemoteAddr = address
 		r.Header.Set("Who", who)
 		handler.ServeHTTP(httptest.NewRecorder(), r)

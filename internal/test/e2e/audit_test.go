@@ -1,0 +1,109 @@
+//go:build unix
+
+package e2e
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+)
+
+// auditLines are who did what, of a log: principal, kind, activity, what, outcome.
+func auditLines(t *testing.T, stateDir, log string, more ...string) (said []string) {
+	t.Helper()
+	lines := bufio.NewScanner(strings.NewReader(mustShell(t, stateDir, append([]string{"audit", "show", log, "--json"}, more...)...)))
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var l audit.Line
+		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
+			t.Fatal(err)
+		}
+		what := ""
+		if l.API != nil {
+			what = l.API.Operation
+		}
+		said = append(said, strings.Join([]string{l.Actor.User.Name, l.Kind(), l.Activity, what, l.Status + l.StatusCode}, "|"))
+	}
+	return said
+}
+
+// Two principals, and the user whose server it is, do what they do; the server is killed; nothing of it is lost.
+func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
+	t.Parallel()
+	log := filepath.Join(t.TempDir(), "audit.jsonl")
+	const secret = "correct-horse-battery-staple"
+	s := startHTTPWith(t, setup{
+		args: []string{"--audit-log", log, "--audit-code", "full", "--audit-required", "--pass-through-env", "PASSED"}, env: []string{"PASSED=" + secret},
+	})
+	for _, who := range []*httpServer{s, s.as("ann"), s.as("bob")} {
+		c := who.plain()
+		if err := c.initialize(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		c.run(t, object{"session_id": "work", "code": fmt.Sprintf("open('output/a.txt', 'w').write('%s') and None", secret)})
+		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/a.txt"})
+		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/none.txt"})
+	}
+	if status, _ := s.look(t, "/metrics", "wrong"); status != http.StatusUnauthorized {
+		t.Errorf("a wrong token got %d", status)
+	}
+	// While the log cannot be written, nobody runs anything.
+	away := log + ".away"
+	if err := os.Rename(log, away); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(log, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := s.plain()
+	if err := c.initialize(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.answer(t, python, object{"session_id": "work", "code": "print('it ran')"}); !strings.Contains(got, "audit_unavailable") || strings.Contains(got, "it ran") {
+		t.Errorf("without the log: %.300s", got)
+	}
+	if err := os.Remove(log); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(away, log); err != nil {
+		t.Fatal(err)
+	}
+	if got := c.answer(t, python, object{"session_id": "work", "code": "print('it ran')"}); !strings.Contains(got, "it ran") {
+		t.Errorf("with it again: %.300s", got)
+	}
+	s.kill()
+	if out := mustShell(t, s.stateDir, "audit", "verify", log); !strings.Contains(out, "the chain holds") {
+		t.Error(out)
+	}
+	if text, _ := os.ReadFile(log); strings.Contains(string(text), secret) {
+		t.Error("the secret is in it")
+	}
+	for _, who := range []string{"", "ann", "bob"} {
+		said := auditLines(t, s.stateDir, log, "--principal", who, "--session", "work")
+		for _, want := range []string{
+			"|run|Launch|run_python_code|", "|run|Terminate|run_python_code|Success", "|call|Call|run_python_code|Success",
+			"|file|Download|read_artifact|Success", "|call|Call|read_artifact|Success", "|call|Call|read_artifact|Failurenot_found",
+		} {
+			if !slices.Contains(said, who+want) {
+				t.Errorf("%q is not in\n%s", who+want, strings.Join(said, "\n"))
+			}
+		}
+	}
+	all := auditLines(t, s.stateDir, log)
+	for _, want := range []string{
+		"|server|Start||Success", "ann|sign-in|Logon||Success", "bob|sign-in|Logon||Success", "|refusal|Refuse|GET /metrics|FailureUnauthorized",
+		"|call|Call|run_python_code|Failureaudit_unavailable",
+	} {
+		if !slices.Contains(all, want) {
+			t.Errorf("%q is not in\n%s", want, strings.Join(all, "\n"))
+		}
+	}
+}
