@@ -16,6 +16,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+	"golang.org/x/time/rate"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -38,6 +39,7 @@ type guard struct {
 	of          func(principal.Principal) (*Site, error)
 	own         *Site // the user's
 	log         *slog.Logger
+	often       *rate.Sometimes // what anybody can have logged
 	hosts       []string
 	origins     []string
 	certificate *tls.Certificate
@@ -49,7 +51,7 @@ type guard struct {
 
 func newGuard(o *Options, refuse refuser) guard {
 	return guard{
-		refuse: refuse, hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate, log: o.Logger,
+		refuse: refuse, hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate, log: o.Logger, often: &rate.Sometimes{First: 20, Interval: time.Second},
 		token: web.NewToken(o.Token), others: o.Authenticate, of: o.Of, own: &o.Site, oauth: o.OAuth,
 	}
 }
@@ -186,7 +188,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		if !errors.Is(err, principal.ErrNone) {
-			g.log.Info("sign-in refused", "address", addressOf(r), "error", err)
+			g.often.Do(func() { g.log.Info("sign-in refused", "address", addressOf(r), "error", err) })
 		}
 		challenge := fmt.Sprintf("Bearer resource_metadata=%q", g.base(r)+metadataPath+Path)
 		if g.oauth != nil {

@@ -294,7 +294,7 @@ func forPersons(deps *tools.Deps, called called) *tools.Deps {
 }
 
 // serveOverHTTP makes what a principal is served. A client's calls go to a session of its own, which ends with it.
-func (s *Settings) serveOverHTTP(f *front, ending context.Context) {
+func (s *Settings) serveOverHTTP(ending context.Context, f *front) {
 	deps := f.deps
 	serve := func(deps *tools.Deps) func() *rest.Server {
 		return sync.OnceValue(func() *rest.Server {

@@ -134,7 +134,7 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 		f.deps.Asks = t.asks
 	}
 	if r.web != nil {
-		s.serveOverHTTP(f, ending)
+		s.serveOverHTTP(ending, f)
 		if !t.of.IsUser() {
 			f.site.Prepare()
 		}
