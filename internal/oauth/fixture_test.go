@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"html"
 	"io"
 	"log/slog"
@@ -42,6 +43,7 @@ type site struct {
 	mu     sync.Mutex
 	now    time.Time
 	gone   map[string]bool // credentials that are not good any more
+	groups []string        // of everybody now
 }
 
 type lockedBuffer struct {
@@ -98,7 +100,7 @@ func (s *site) forget(credential string) {
 // serve begins a server in which ann may sign in with her token.
 func serve(t *testing.T, change ...func(*Options)) *site {
 	t.Helper()
-	s := &site{t: t, log: &lockedBuffer{}, events: &recorder{}, now: time.Now(), gone: make(map[string]bool), file: filepath.Join(t.TempDir(), FileName)}
+	s := &site{t: t, groups: []string{"physics"}, log: &lockedBuffer{}, events: &recorder{}, now: time.Now(), gone: make(map[string]bool), file: filepath.Join(t.TempDir(), FileName)}
 	mux := http.NewServeMux()
 	listening := httptest.NewServer(mux)
 	t.Cleanup(listening.Close)
@@ -109,9 +111,15 @@ func serve(t *testing.T, change ...func(*Options)) *site {
 			if token != annsToken || !s.good(CredentialOf(token)) {
 				return principal.Principal{}, errors.New("unknown")
 			}
-			return principal.Principal{Name: "ann", Groups: []string{"physics"}, Source: "token"}, nil
+			return principal.Principal{Name: "ann", Groups: s.groups, Source: "token"}, nil
 		},
-		Good:  func(_ principal.Principal, credential string) bool { return s.good(credential) },
+		Still: func(p principal.Principal, credential string) (principal.Principal, error) {
+			if !s.good(credential) {
+				return principal.Principal{}, errors.New("unknown")
+			}
+			p.Groups = s.groups
+			return p, nil
+		},
 		Audit: s.events, Logger: slog.New(slog.NewTextHandler(s.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now: func() time.Time {
 			s.mu.Lock()
@@ -298,4 +306,24 @@ func (s *site) who(token string) (principal.Principal, error) {
 func decoded(body string) string {
 	text, _ := base64.RawURLEncoding.DecodeString(body)
 	return string(text)
+}
+
+func BenchmarkAuthenticate(b *testing.B) {
+	store := OpenStore(filepath.Join(b.TempDir(), FileName))
+	s := New(Options{Issuer: "https://sandbox.example.com", Resource: "/mcp", Store: store})
+	var out issued
+	for i := range 200 {
+		var err error
+		if out, err = store.add(Grant{ID: newID("g"), Principal: fmt.Sprint("p", i), Client: "c", Audience: s.resource}, true); err != nil {
+			b.Fatal(err)
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
+	r.Header.Set("Authorization", "Bearer "+out.access)
+	time.Sleep(time.Second) // until the file does not count as one that changes
+	for b.Loop() {
+		if _, err := s.Authenticate(r); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"cmp"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -67,9 +68,9 @@ type Options struct {
 	SignIn func(token string) (principal.Principal, error)
 	// Provider is whom a browser is handed over to, instead of a form for a token.
 	Provider *Provider
-	// Good reports whether what a principal has shown is still good: credential is CredentialOf the token, or the Provider's issuer. It is
-	// asked at each request. Nil: it always is.
-	Good func(p principal.Principal, credential string) bool
+	// Still returns whose what was shown is now, and an error where it is not good any more: credential is CredentialOf the token, or the
+	// Provider's issuer. It is asked at each request. Nil: all stays as it was.
+	Still func(p principal.Principal, credential string) (principal.Principal, error)
 	// Documents is how clients' documents are fetched. Nil: over https, from the open internet alone.
 	Documents http.RoundTripper
 	Audit     audit.Recorder   // nil: nothing is recorded
@@ -124,8 +125,8 @@ func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Good == nil {
-		o.Good = func(principal.Principal, string) bool { return true }
+	if o.Still == nil {
+		o.Still = func(p principal.Principal, _ string) (principal.Principal, error) { return p, nil }
 	}
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	o.Store.now = o.Now
@@ -185,15 +186,12 @@ func (s *Server) Authenticate(r *http.Request) (principal.Principal, error) {
 		return principal.Principal{}, principal.ErrNone
 	}
 	g, err := s.o.Store.access(token)
-	if err == nil {
-		err = s.check(g)
-	}
 	if err != nil {
 		return principal.Principal{}, err
 	}
-	p := g.person()
+	p, err := s.check(g)
 	p.Source = "oauth"
-	return p, nil
+	return p, err
 }
 
 var (
@@ -201,15 +199,16 @@ var (
 	errNotGood  = errors.New("what the grant's person has shown is not good any more")
 )
 
-// check refuses a grant that is for another server, or whose person may not do any more what it allows.
-func (s *Server) check(g *Grant) error {
+// check returns whose a grant is now. One that is for another server, or whose person may not do any more what it allows, is refused.
+func (s *Server) check(g *Grant) (principal.Principal, error) {
 	if g.Audience != s.resource {
-		return errAudience
+		return principal.Principal{}, errAudience
 	}
-	if !s.o.Good(g.person(), g.Credential) {
-		return errNotGood
+	p, err := s.o.Still(g.person(), g.Credential)
+	if err != nil || p.Name != g.Principal {
+		return principal.Principal{}, fmt.Errorf("%w: %w", errNotGood, cmp.Or(err, errUnknown))
 	}
-	return nil
+	return p, nil
 }
 
 // signIn tells the audit log what came of a person's coming.

@@ -43,8 +43,9 @@ func TestAPersonAllowsAProgramIn(t *testing.T) {
 	if who, err := s.who(got.Access); err != nil || !reflect.DeepEqual(who, want) {
 		t.Errorf("%+v %v", who, err)
 	}
+	s.groups = []string{"maths"}
 	next, _ := s.refreshed(m.ID, got.Refresh)
-	if who, err := s.who(next.Access); err != nil || who.Name != "ann" || next.Refresh == got.Refresh {
+	if who, err := s.who(next.Access); err != nil || who.Name != "ann" || !reflect.DeepEqual(who.Groups, s.groups) || next.Refresh == got.Refresh {
 		t.Errorf("%+v %v", who, err)
 	}
 	if !s.events.has(audit.KindSignIn, "success", "ann") {

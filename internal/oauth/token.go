@@ -151,7 +151,7 @@ func (s *Server) redeem(r *http.Request, id string, form url.Values) (issued, er
 		!isVerifier.MatchString(verifier), challengeOf(verifier) != c.Challenge:
 		return issued{}, errGrant
 	}
-	if err := s.check(&c.grant); err != nil {
+	if _, err := s.check(&c.grant); err != nil {
 		return issued{}, err
 	}
 	return s.o.Store.add(c.grant, c.Refresh)
@@ -170,7 +170,8 @@ func (s *Server) refresh(r *http.Request, id string, form url.Values) (issued, e
 		if g.Client != id {
 			return errGrant
 		}
-		return s.check(g)
+		_, err := s.check(g)
+		return err
 	})
 	if errors.Is(err, errReused) {
 		s.o.Logger.Warn("a refresh token was used twice, and its grant is revoked", "client", id, "grant", of.ID)

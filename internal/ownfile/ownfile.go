@@ -21,9 +21,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
+// Bounds of a file.
 const (
-	// maxBytes bounds what is read and written.
-	maxBytes = 8 << 20
+	// MaxBytes bounds what is read and written.
+	MaxBytes = 8 << 20
 	// lockTime is how long a change waits for another one.
 	lockTime = 10 * time.Second
 	// settleTime is how long after a change the file is read each time: two changes within a tick of its file system's clock look alike.
@@ -33,7 +34,11 @@ const (
 // ErrUnchanged is returned by the function of a Change that leaves all as it is; Change returns nil then.
 var ErrUnchanged = errors.New("there is nothing to change")
 
-// File is a value in a file. Its methods may be called by any number of goroutines.
+// Checker is a value that is looked at when it was read: an error says what is wrong with it, and nobody gets it then. It may prepare what
+// readers need.
+type Checker interface{ Check() error }
+
+// File is a value in a file; one that is a Checker is checked. Its methods may be called by any number of goroutines.
 type File[T any] struct {
 	path string
 
@@ -97,12 +102,12 @@ func (f *File[T]) Change(how func(*T) error) error {
 		}
 		return err
 	}
-	content, err := json.MarshalIndent(value, "", " ")
+	content, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
 		return err
 	}
-	if len(content) > maxBytes {
-		return fmt.Errorf("%s would have more than %d MiB", f.path, maxBytes>>20)
+	if len(content) > MaxBytes {
+		return fmt.Errorf("%s would have more than %d MiB", f.path, MaxBytes>>20)
 	}
 	// On Windows a file that somebody reads cannot be replaced.
 	return patiently(func() (bool, error) {
@@ -139,12 +144,19 @@ func read[T any](path string) (*T, fs.FileInfo, error) {
 	if err := checkOwn(path, info); err != nil {
 		return nil, nil, err
 	}
-	content, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
+	content, err := io.ReadAll(io.LimitReader(file, MaxBytes+1))
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(content) > MaxBytes {
+		return nil, nil, fmt.Errorf("%s has more than %d MiB", path, MaxBytes>>20)
+	}
 	value := new(T)
-	if err := json.Unmarshal(content, value); err != nil {
+	err = json.Unmarshal(content, value)
+	if checked, is := any(value).(Checker); is && err == nil {
+		err = checked.Check()
+	}
+	if err != nil {
 		return nil, nil, fmt.Errorf("%s cannot be read: %w; restore it, or remove it", path, err)
 	}
 	return value, info, nil

@@ -86,12 +86,14 @@ func (s *Settings) serveOAuth(w *web, own *tokens.Store, recorder audit.Recorder
 	options := oauth.Options{
 		Issuer: issuer, Resource: httpserver.Path, Store: s.OAuthStore(), Audit: recorder, Logger: log,
 		SignIn: own.SignIn,
-		Good: func(p principal.Principal, credential string) bool {
-			if p.Source == "oidc" {
-				return s.OAuth.ClientID != "" && credential == s.Principals.Issuer
+		Still: func(p principal.Principal, credential string) (principal.Principal, error) {
+			if p.Source != "oidc" {
+				return own.Known(credential)
 			}
-			_, err := own.Known(credential)
-			return err == nil
+			if s.OAuth.ClientID == "" || credential != s.Principals.Issuer {
+				return principal.Principal{}, errors.New("people do not sign in at that issuer any more")
+			}
+			return p, nil
 		},
 	}
 	if s.OAuth.ClientID != "" {
