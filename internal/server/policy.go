@@ -36,7 +36,7 @@ type values map[string]any
 var ofPrincipals = []string{
 	"memory-limit", "cpu-limit", "pids-limit", "tmp-size", "mount", "skills", "pass-through-env",
 	"run-timeout", "max-run-timeout", "soft-wait", "linger", "idle-timeout", "lifetime", "keep", "keep-limit", "keep-variables", "variables-limit",
-	"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total",
+	"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total", "calls-per-minute", "bytes-out-limit",
 	"code-limit", "output-limit", "images", "structured-content", "tools", "disable-tools",
 	"file-limit", "volume-limit", "volume-files", "upload-limit", "download-limit", "download-timeout", "fetch-urls", "allow-host-dir",
 	"artifact-read-limit", "artifact-store", "link-lifetime", "page-scripts",

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,6 +115,11 @@ func TestSecretsOfPoliciesAreKnown(t *testing.T) {
 // Every setting that a policy may have is one.
 func TestSettingsOfPrincipalsExist(t *testing.T) {
 	flags := Flags()
+	for _, limit := range []string{"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total", "keep-limit", "calls-per-minute", "bytes-out-limit"} {
+		if !slices.Contains(ofPrincipals, limit) {
+			t.Errorf("%s is no principal's own", limit)
+		}
+	}
 	for _, name := range ofPrincipals {
 		if flags.Lookup(name) == nil {
 			t.Errorf("there is no setting %s", name)
