@@ -261,6 +261,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		var a *render.Answer
 		switch err = d.admit(t); {
 		case err != nil:
+			p.given = nil // nobody has read it
 		case request.Params.RequestState != "":
 			p.given = nil // it was read before
 			a, err = d.resume(ctx, request, t.runs)

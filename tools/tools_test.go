@@ -164,7 +164,7 @@ func TestCallsHaveALimit(t *testing.T) {
 		call := func(d *Deps, name string, readOnly bool) string {
 			t.Helper()
 			definition := mcp.NewTool(name, hints(readOnly))
-			res, err := d.wrap(tool{definition: definition, handle: func(context.Context, *params) (*render.Answer, error) { return render.JSON(1) }})(t.Context(), mcp.CallToolRequest{})
+			res, err := d.wrap(tool{definition: definition, handle: func(context.Context, *params) (*render.Answer, error) { return render.JSON(1) }})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"code": "1"}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -112,8 +112,17 @@ func TestSecretsOfPoliciesAreKnown(t *testing.T) {
 	}
 }
 
-// Every setting that a policy may have is one.
+// Every setting that a policy may have is one, and it may have those that say what principals may do.
 func TestSettingsOfPrincipalsExist(t *testing.T) {
+	for _, group := range new(Settings).table() {
+		for _, row := range group.settings {
+			if strings.Contains(row.help, "of a principal ") || strings.Contains(row.help, "a principal may ") {
+				if !slices.Contains(ofPrincipals, row.name) {
+					t.Errorf("a policy cannot have %s", row.name)
+				}
+			}
+		}
+	}
 	flags := Flags()
 	for _, limit := range []string{"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total", "keep-limit", "calls-per-minute", "bytes-out-limit"} {
 		if !slices.Contains(ofPrincipals, limit) {
