@@ -47,6 +47,9 @@ func NewPool(config Config) *Pool {
 // Prewarm makes containers ready ahead for the languages of Config.Prewarm. It returns at once.
 func (p *Pool) Prewarm() { p.spares.prewarm(p.config.Prewarm) }
 
+// StartWait is how long the container has waited that waits longest for its turn to be started; zero: none does.
+func (p *Pool) StartWait() time.Duration { return p.starts.Waited() }
+
 // Close leaves what is kept ready to later servers, or removes it. It reports whether that was done when ctx ended; what was
 // not is left to a sweep after this process.
 func (p *Pool) Close(ctx context.Context) bool {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 )
 
 // Places are what the sessions of a server share. Make them with New; the methods may be called by any goroutine.
@@ -20,6 +21,7 @@ type Places struct {
 type waiter struct {
 	session string
 	turn    chan struct{} // closed when it has a place
+	since   time.Time
 }
 
 // New makes so many places, of which one session has half at the most.
@@ -39,13 +41,23 @@ func (p *Places) Taken() int {
 	return p.taken
 }
 
+// Waited is how long the one has waited that waits longest; zero: none waits.
+func (p *Places) Waited() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == 0 {
+		return 0
+	}
+	return time.Since(p.waiting[0].since)
+}
+
 // Each is how many places one session has at the most.
 func (p *Places) Each() int { return p.each }
 
 // Take waits for a place, which is given back by leave. A place that becomes free goes to the session that has the
 // fewest, and among those to the one that has waited for longest. The error is the context's cause.
 func (p *Places) Take(ctx context.Context, session string) (leave func(), err error) {
-	w := &waiter{session, make(chan struct{})}
+	w := &waiter{session, make(chan struct{}), time.Now()}
 	p.mu.Lock()
 	p.waiting = append(p.waiting, w)
 	p.assign()

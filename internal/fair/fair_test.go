@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 )
@@ -111,5 +112,28 @@ func TestWhoLeavesTheQueueTakesNoPlace(t *testing.T) {
 		a.ask("c")
 		a.end("a")
 		a.expect("a", "c")
+	})
+}
+
+func TestHowLongTheFirstHasWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &asking{t: t, places: fair.New(1), leave: map[string][]func(){}}
+		for i, session := range []string{"a", "b", "c"} {
+			a.ask(session)
+			time.Sleep(time.Second)
+			if waited := a.places.Waited(); waited != time.Duration(i)*time.Second {
+				t.Errorf("with %s: %v", session, waited)
+			}
+		}
+		a.end("a")
+		a.expect("a", "b")
+		if waited := a.places.Waited(); waited != time.Second {
+			t.Errorf("then: %v", waited)
+		}
+		a.end("b")
+		a.expect("c")
+		if waited := a.places.Waited(); waited != 0 {
+			t.Errorf("none waits: %v", waited)
+		}
 	})
 }

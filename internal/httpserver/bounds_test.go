@@ -287,3 +287,21 @@ func TestClientsAreForgotten(t *testing.T) {
 		synctest.Wait()
 	})
 }
+
+// One principal's many clients drive its own out, and nobody else's.
+func TestClientsOfOneDriveNobodyElsesOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, quiet := newClients(), anyRequest(nil)
+		noisy := enter(httptest.NewRequest(http.MethodPost, Path, nil), principal.Principal{Name: "noisy"}, &Site{})
+		old := c.begin(quiet)
+		c.leave(old)
+		for range 2 * maxClients {
+			time.Sleep(time.Millisecond)
+			c.leave(c.begin(noisy))
+		}
+		if c.enter(quiet, old.name) == nil || len(c.list) != maxClients {
+			t.Errorf("another's is gone, or there are too many: %d", len(c.list))
+		}
+		synctest.Wait()
+	})
+}

@@ -1,6 +1,7 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"maps"
@@ -70,7 +71,13 @@ func (c *clients) add(r *http.Request, name string, begun bool) *client {
 	}
 	if len(c.list) >= maxClients {
 		if unused := slices.DeleteFunc(slices.Collect(maps.Values(c.list)), func(o *client) bool { return o.using > 0 }); len(unused) > 0 {
-			c.forget(slices.MinFunc(unused, func(a, b *client) int { return a.seen.Compare(b.seen) }))
+			has := make(map[string]int)
+			for _, o := range c.list {
+				has[o.owner]++
+			}
+			c.forget(slices.MinFunc(unused, func(a, b *client) int { // of who has the most: nobody drives another's out
+				return cmp.Or(cmp.Compare(has[b.owner], has[a.owner]), a.seen.Compare(b.seen))
+			}))
 		}
 	}
 	// Broadcasts go to streams, each of which has a session of its own.

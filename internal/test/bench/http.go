@@ -4,6 +4,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -23,6 +24,7 @@ import (
 type web struct {
 	process *exec.Cmd
 	url     string
+	token   string // empty: benchToken
 	headers http.Header
 }
 
@@ -53,7 +55,7 @@ func (b *bench) startWeb(ctx context.Context, args ...string) *web {
 
 // begin begins a session.
 func (w *web) begin(ctx context.Context) {
-	w.headers = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Authorization": {"Bearer " + benchToken}}
+	w.headers = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Authorization": {"Bearer " + cmp.Or(w.token, benchToken)}}
 	w.request(ctx, "initialize", hello)
 }
 

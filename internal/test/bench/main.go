@@ -56,6 +56,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"interrupt", b.interrupt}, {"death", b.death}, {"flood", b.flood}, {"twenty", b.twenty}, {"sql", b.databases},
 		{"spares", b.spares}, {"copies", b.copies}, {"frozen", b.frozen}, {"many", b.many},
 		{"packages", b.packages}, {"proxy", b.proxy}, {"crowd", b.crowd},
+		{"authentication", b.authentication}, {"people", b.people}, {"neighbour", b.neighbour},
 	} {
 		if m.name != "" && !b.only.MatchString(m.name) {
 			continue
