@@ -118,12 +118,12 @@ func (s *CallSession) RequestElicitation(ctx context.Context, request mcp.Elicit
 	if c == nil || c.Request == nil {
 		return cancelled, nil
 	}
-	text, err := c.Request(ctx, c.until, request.Method, request.Params)
+	text, _ := c.Request(ctx, c.until, request.Method, request.Params) // nothing, where there is no answer
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	var result mcp.ElicitationResult
-	if err != nil || json.Unmarshal(text, &result) != nil {
+	if json.Unmarshal(text, &result) != nil {
 		return cancelled, nil
 	}
 	return &result, nil

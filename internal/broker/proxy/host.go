@@ -134,12 +134,6 @@ func parseHosts(written []string, parse func(string) (Host, error)) ([]Host, err
 // String returns the entry as it was written.
 func (h Host) String() string { return h.original }
 
-// place is the entry without the requests: its host or network, and the port if it has one.
-func (h Host) place() string {
-	place, _, _ := strings.Cut(h.original, " ")
-	return place
-}
-
 // authorized is what an Authority needs to vouch for the hosts of the entry.
 func (h Host) authorized() string {
 	if h.network.IsValid() {

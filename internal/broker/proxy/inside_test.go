@@ -218,9 +218,11 @@ func TestATunnelToARestrictedHostEndsHere(t *testing.T) {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(conn, "CONNECT %s:443 HTTP/1.1\r\nHost: %[1]s:443\r\n\r\n", test.host)
-		if response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect}); err != nil || response.StatusCode != http.StatusOK {
+		response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
+		if err != nil || response.StatusCode != http.StatusOK {
 			t.Fatal(err, response)
 		}
+		response.Body.Close()
 		inside := tls.Client(conn, &tls.Config{ServerName: test.name, RootCAs: pool})
 		got := "tls"
 		if inside.Handshake() == nil {

@@ -55,7 +55,9 @@ func (r requests) wrong() string {
 		return "has empty segments, dots for segments, or characters that no path has"
 	}
 	for i, segment := range segments {
-		if strings.Contains(segment, "*") && segment != "*" && !(i == len(segments)-1 && strings.Count(segment, "*") == 1 && strings.HasSuffix(segment, "*")) {
+		before, isOpen := strings.CutSuffix(segment, "*")
+		mayEnd := isOpen && (before == "" || i == len(segments)-1)
+		if strings.Contains(before, "*") || strings.Contains(segment, "*") && !mayEnd {
 			return "has a * that is neither a whole segment nor at the end"
 		}
 	}
