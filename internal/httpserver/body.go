@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
@@ -79,11 +80,11 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBound
 	return b.Bytes(), taken, err
 }
 
-// bounded bounds the POSTs of a handler as those of MCP.
+// bounded bounds the POSTs of a handler as those of MCP, but for forms.
 func (s *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodPost {
-			next.ServeHTTP(w, r)
+		if kind := r.Header.Get("Content-Type"); r.Method != http.MethodPost || strings.HasPrefix(strings.ToLower(kind), "multipart/") {
+			next.ServeHTTP(w, r) // files, which go where they belong as they come
 			return
 		}
 		giveBack := s.take(r)

@@ -70,7 +70,8 @@ type Site struct {
 	// headers.
 	Context func(ctx context.Context, client string, h http.Header) context.Context
 	// Routes are what else is served to who may use MCP, by patterns of http.ServeMux. The body of a POST is read before, within
-	// the bounds of messages; what was wrong with it is the error of its reader. Of the patterns those of the user's Site count.
+	// the bounds of messages; what was wrong with it is the error of its reader. A form (multipart) is left to the
+	// handler, to be bounded as it is read. Of the patterns those of the user's Site count.
 	Routes map[string]http.Handler
 	// Ended is called when a client has ended its session, from a goroutine of its own. May be nil.
 	Ended func(client string)

@@ -109,12 +109,12 @@ func (s *Server) part(ctx context.Context, session string, of sandbox.Stream, of
 }
 
 // eachFile visits the files of a form. Their names may have folders. What is wrong with their content is a fault.
-func (s *Server) eachFile(r *http.Request, visit func(name string, content io.Reader) error) error {
+func (s *Server) eachFile(w http.ResponseWriter, r *http.Request, visit func(name string, content io.Reader) error) error {
 	_, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || parameters["boundary"] == "" {
 		return errForm(err)
 	}
-	form := multipart.NewReader(r.Body, parameters["boundary"])
+	form := multipart.NewReader(s.links.Paced(w, r.Body), parameters["boundary"])
 	for {
 		part, err := form.NextPart()
 		if errors.Is(err, io.EOF) {
@@ -134,11 +134,7 @@ func (s *Server) eachFile(r *http.Request, visit func(name string, content io.Re
 }
 
 func errForm(err error) error {
-	var long *http.MaxBytesError
-	if errors.As(err, &long) {
-		return fault.New(fault.UploadTooLarge, "Upload it with PUT /v1/sessions/{session_id}/files/{path}.", "The form is longer than %d bytes.", long.Limit).With("limit_bytes", long.Limit)
-	}
-	return fault.New(fault.InvalidContent, "Send a whole form (multipart/form-data).", "The form cannot be read.").Because(err)
+	return fault.New(fault.InvalidContent, "Send a whole form (multipart/form-data), without long pauses.", "The form cannot be read.").Because(err)
 }
 
 // formFile is a file of a form. Its errors are faults.

@@ -317,7 +317,7 @@ func (s *Server) librechatProgrammatic(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) librechatUpload(w http.ResponseWriter, r *http.Request) {
 	session := librechatSession(uploaded)
 	answer := librechatUploaded{Message: "success", SessionID: session, Storage: session, Files: []librechatStored{}}
-	err := s.eachFile(r, func(name string, content io.Reader) error {
+	err := s.eachFile(w, r, func(name string, content io.Reader) error {
 		path, err := sandbox.CleanPath(name)
 		if err != nil {
 			return err
@@ -334,7 +334,7 @@ func (s *Server) librechatUpload(w http.ResponseWriter, r *http.Request) {
 	}
 	if err != nil {
 		s.librechatForget(r.Context(), session, true)
-		s.refuse(w, r, err)
+		s.transferred(w, r, err)
 		return
 	}
 	web.JSON(w, http.StatusOK, answer)

@@ -202,7 +202,7 @@ func (s *Server) terminalUpload(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	done := false
-	err = s.eachFile(r, func(name string, content io.Reader) error {
+	err = s.eachFile(w, r, func(name string, content io.Reader) error {
 		if done {
 			return nil // it sends one
 		}
@@ -211,6 +211,9 @@ func (s *Server) terminalUpload(w http.ResponseWriter, r *http.Request) error {
 	})
 	if err == nil && !done {
 		err = fault.New(fault.InvalidContent, "Send a form (multipart/form-data) with a part of the name file.", "The form has no file.")
+	}
+	if err != nil {
+		web.Refuse(w)
 	}
 	return err
 }

@@ -203,6 +203,9 @@ func (a arguments) object(name string) (members arguments) {
 
 // body reads the object that a request has; none is an empty one.
 func body(r *http.Request) (arguments, error) {
+	if strings.HasPrefix(strings.ToLower(r.Header.Get("Content-Type")), "multipart/") { // which the transport has not bounded
+		return nil, fault.New(fault.InvalidContent, "Send JSON.", "The body is a form.")
+	}
 	var read bytes.Buffer // which takes a body that is there already as it is, and grows no further
 	_, err := io.Copy(&read, r.Body)
 	raw := read.Bytes()

@@ -165,6 +165,10 @@ type pacedReader struct {
 	err error // of the body
 }
 
+// Paced returns a reader of a request's body that has to come at the pace of an upload: else reading it fails, with
+// os.ErrDeadlineExceeded. It is for one goroutine.
+func (l *Links) Paced(w http.ResponseWriter, from io.Reader) io.Reader { return l.pacedReader(w, from) }
+
 func (l *Links) pacedReader(w http.ResponseWriter, from io.Reader) *pacedReader {
 	return &pacedReader{Reader: from, pace: pace{set: http.NewResponseController(w).SetReadDeadline, time: l.paceTime}}
 }
