@@ -132,7 +132,7 @@ func lineCount(n int64) string {
 func auditHeadCommand(settings *server.Settings) *cobra.Command {
 	return &cobra.Command{
 		Use: "head [FILE]", Short: "Print the hash of the audit log's last line, to be kept elsewhere",
-		RunE: func(_ *cobra.Command, args []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := auditFile(settings, args)
 			if err != nil {
 				return err
@@ -144,8 +144,8 @@ func auditHeadCommand(settings *server.Settings) *cobra.Command {
 			if head.Hash == "" {
 				return fmt.Errorf("the audit log %s has no line", path)
 			}
-			fmt.Println(head.Hash)
-			return nil
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), head.Hash)
+			return err
 		},
 	}
 }
@@ -199,7 +199,7 @@ func auditShowCommand(settings *server.Settings) *cobra.Command {
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			if err = showAudit(ctx, os.Stdout, path, &filter, follow, asJSON); errors.Is(err, context.Canceled) {
+			if err = showAudit(ctx, cmd.OutOrStdout(), path, &filter, follow, asJSON); errors.Is(err, context.Canceled) {
 				return nil
 			}
 			return err
@@ -214,8 +214,11 @@ func auditShowCommand(settings *server.Settings) *cobra.Command {
 	return cmd
 }
 
+// alignedLines is how many lines of a table are held to align them.
+const alignedLines = 1000
+
 func showAudit(ctx context.Context, w io.Writer, path string, filter *auditFilter, follow, asJSON bool) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	table, lines := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0), 0
 	if !asJSON && !follow {
 		fmt.Fprintln(table, "TIME\tWHO\tKIND\tWHAT\tSESSION\tRUN\tOUTCOME\tDETAILS")
 	}
@@ -229,6 +232,11 @@ func showAudit(ctx context.Context, w io.Writer, path string, filter *auditFilte
 		case follow:
 			_, err := fmt.Fprintln(w, strings.Join(auditColumns(l), "  "))
 			return err
+		}
+		if lines++; lines%alignedLines == 0 {
+			if err := table.Flush(); err != nil {
+				return err
+			}
 		}
 		_, err := fmt.Fprintln(table, strings.Join(auditColumns(l), "\t"))
 		return err

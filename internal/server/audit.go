@@ -133,7 +133,7 @@ func (a *audited) tenant(p principal.Principal, config *sandbox.Config, network 
 	if a == nil {
 		return
 	}
-	of, first := a.witness.For(p), network.Added
+	of, first := a.witness.For(p, config.Mask), network.Added
 	config.Observer, config.Admit = sandbox.Observers{config.Observer, of}, of.Admit
 	network.Added = func(e netlog.Entry) {
 		first(e)
@@ -149,7 +149,7 @@ func (a *audited) called(p principal.Principal, deps *tools.Deps) called {
 	if a == nil {
 		return nil
 	}
-	return a.witness.For(p).Calls(deps.SessionOf)
+	return a.witness.For(p, deps.Secrets).Calls(deps.SessionOf)
 }
 
 // bothCalled tells two; the second may be nil.

@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
@@ -47,12 +48,13 @@ const (
 
 // Of tells of what one principal does.
 type Of struct {
-	log *audit.Log
-	who principal.Principal
+	log  *audit.Log
+	who  principal.Principal
+	mask *secrets.Masker
 }
 
-// For returns what tells of a principal.
-func (w *Witness) For(p principal.Principal) *Of { return &Of{w.log, p} }
+// For returns what tells of a principal. mask takes out secrets that the log may not know of; may be nil.
+func (w *Witness) For(p principal.Principal, mask *secrets.Masker) *Of { return &Of{w.log, p, mask} }
 
 // note is what is learned of a request on its way.
 type note struct {
@@ -81,9 +83,9 @@ func noteOf(ctx context.Context) *note {
 // event is one of a request. The name is that of whose the tenant is, and only how it was shown is the request's.
 func (o *Of) event(ctx context.Context, kind string) audit.Event {
 	n := noteOf(ctx)
-	e := audit.Event{Kind: kind, Principal: o.who.Name, Source: principal.Of(ctx).Source, Address: n.address, Tool: n.by}
+	e := audit.Event{Kind: kind, Principal: o.who.Name, Source: principal.Of(ctx).Source, Address: n.address, Tool: n.by, Mask: o.mask}
 	if asked := clientheader.Of(ctx); asked != nil {
-		e.Mask = asked.Secrets
+		e.Mask = o.mask.And(asked.Secrets)
 	}
 	return e
 }
@@ -198,7 +200,7 @@ func (o *Of) FileMoved(caller context.Context, t sandbox.Transfer) {
 // Network is told of each entry of the network log.
 func (o *Of) Network(e netlog.Entry) {
 	event := audit.Event{
-		Time: e.Time, Kind: audit.KindNetwork, Principal: o.who.Name, Session: e.Session, Run: e.Run, Outcome: audit.Success,
+		Mask: o.mask, Time: e.Time, Kind: audit.KindNetwork, Principal: o.who.Name, Session: e.Session, Run: e.Run, Outcome: audit.Success,
 		Detail: map[string]any{"by": e.Kind, "method": e.Method, "host": e.Host, "ms": e.DurationMS, "sent": e.SentBytes, "received": e.ReceivedBytes},
 	}
 	if e.Kind == "sql" {

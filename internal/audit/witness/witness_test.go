@@ -64,7 +64,7 @@ func sessionOf(context.Context, mcp.CallToolRequest) string { return "s-default"
 func TestWhatAPrincipalDoesIsUnderItsName(t *testing.T) {
 	w, said := watched(t, audit.Options{})
 	for _, name := range []string{"ann", "bob"} {
-		o := w.For(principal.Principal{Name: name})
+		o := w.For(principal.Principal{Name: name}, nil)
 		ctx, ended := o.Calls(sessionOf)(t.Context(), callOf("run_python_code", nil))
 		run := &sandbox.Run{ID: "run-" + name, SessionID: "s-" + name, Language: sandbox.Python}
 		if err := o.Admit(ctx, run); err != nil {
@@ -113,7 +113,7 @@ func TestARunIsRefusedWithoutItsLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close(context.Background())
-	o := New(log).For(principal.Principal{})
+	o := New(log).For(principal.Principal{}, nil)
 	run := &sandbox.Run{ID: "run-1", SessionID: "s"}
 	if err := o.Admit(t.Context(), run); err != nil {
 		t.Errorf("at first: %v", err)
@@ -141,7 +141,7 @@ func TestRequestsAndSignIns(t *testing.T) {
 			if who == "bob" {
 				http.Error(to, "not for you", http.StatusForbidden)
 			}
-			o := w.For(principal.Of(r.Context()))
+			o := w.For(principal.Of(r.Context()), nil)
 			_, ended := o.Calls(sessionOf)(r.Context(), callOf("list_sessions", nil))
 			ended(tools.CodeOK)
 			return
