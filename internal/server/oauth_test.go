@@ -148,8 +148,14 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 
 	jar, _ := cookiejar.New(nil)
 	browser := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	do := func(response *http.Response, err error) (*url.URL, string) {
+	do := func(method, address, body string) (*url.URL, string) {
 		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), method, base+address, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		response, err := browser.Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -158,7 +164,7 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 		at, _ := url.Parse(response.Header.Get("Location"))
 		return at, string(text)
 	}
-	_, text := do(http.Post(base+"/oauth/register", "application/json", strings.NewReader(`{"redirect_uris":["http://127.0.0.1/cb"]}`)))
+	_, text := do(http.MethodPost, "/oauth/register", `{"redirect_uris":["http://127.0.0.1/cb"]}`)
 	var client struct {
 		ID string `json:"client_id"`
 	}
@@ -170,12 +176,12 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 	request := url.Values{"response_type": {"code"}, "client_id": {client.ID}, "redirect_uri": {"http://127.0.0.1/cb"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}
 	signIn := func() string {
 		t.Helper()
-		at, text := do(browser.Get(base + "/oauth/authorize?" + request.Encode()))
+		at, text := do(http.MethodGet, "/oauth/authorize?"+request.Encode(), "")
 		if at.Query().Get("client_id") != "sandbox-client" || at.Query().Get("redirect_uri") != base+"/oauth/callback" {
 			t.Fatalf("the browser is sent to %s\n%s", at, text)
 		}
 		nonce = at.Query().Get("nonce")
-		_, text = do(browser.Get(base + "/oauth/callback?" + url.Values{"code": {"x"}, "state": {at.Query().Get("state")}}.Encode()))
+		_, text = do(http.MethodGet, "/oauth/callback?"+url.Values{"code": {"x"}, "state": {at.Query().Get("state")}}.Encode(), "")
 		return text
 	}
 	audience = "api" // for the server itself, and not for its client
@@ -186,11 +192,11 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 	page := signIn()
 	_, ticket, _ := strings.Cut(page, `name="ticket" value="`)
 	ticket, _, _ = strings.Cut(ticket, `"`)
-	at, text := do(browser.PostForm(base+"/oauth/authorize", url.Values{"ticket": {ticket}, "decision": {"allow"}}))
+	at, text := do(http.MethodPost, "/oauth/authorize", url.Values{"ticket": {ticket}, "decision": {"allow"}}.Encode())
 	if at.Query().Get("code") == "" {
 		t.Fatalf("%s\n%s\n%s", page, at, text)
 	}
-	_, text = do(http.PostForm(base+"/oauth/token", url.Values{"grant_type": {"authorization_code"}, "client_id": {client.ID}, "redirect_uri": {"http://127.0.0.1/cb"}, "code": {at.Query().Get("code")}, "code_verifier": {verifier}}))
+	_, text = do(http.MethodPost, "/oauth/token", url.Values{"grant_type": {"authorization_code"}, "client_id": {client.ID}, "redirect_uri": {"http://127.0.0.1/cb"}, "code": {at.Query().Get("code")}, "code_verifier": {verifier}}.Encode())
 	var token struct {
 		Access string `json:"access_token"`
 	}
