@@ -26,7 +26,7 @@ type Entry struct {
 	Host          string    `json:"host"`           // with the port where it is not the scheme's own
 	Path          string    `json:"path,omitempty"` // without a query; known only where the request was read
 	Allowed       bool      `json:"allowed"`
-	Rule          string    `json:"rule,omitempty"` // what refused it
+	Rule          string    `json:"rule,omitempty"` // what refused it, or how a person has allowed it
 	Status        int       `json:"status,omitempty"`
 	SentBytes     int64     `json:"sent_bytes"`
 	ReceivedBytes int64     `json:"received_bytes"`

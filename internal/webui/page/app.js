@@ -131,7 +131,8 @@ const showFiles = () => attempt(async () => {
 });
 
 const verdict = e => {
-	if (e.allowed) return e.status ? `allowed, ${e.status}` : "allowed";
+	const how = e.rule?.startsWith("asked: ") ? e.rule : "allowed";
+	if (e.allowed) return e.status ? `${how}, ${e.status}` : how;
 	return e.rule ? `refused: ${e.rule}` : "refused";
 };
 
