@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +27,7 @@ type web struct {
 	url     string
 	token   string // empty: benchToken
 	headers http.Header
+	last    atomic.Int64 // id of a request; they may overlap
 }
 
 const benchToken = "a-token-for-measurements"
@@ -60,7 +62,7 @@ func (w *web) begin(ctx context.Context) {
 }
 
 func (w *web) request(ctx context.Context, method string, params any) []byte {
-	text := must(json.Marshal(object{"jsonrpc": "2.0", "id": 1, "method": method, "params": params}))
+	text := must(json.Marshal(object{"jsonrpc": "2.0", "id": w.last.Add(1), "method": method, "params": params}))
 	r := must(http.NewRequestWithContext(ctx, http.MethodPost, w.url, bytes.NewReader(text)))
 	r.Header = w.headers
 	response, err := http.DefaultClient.Do(r)
