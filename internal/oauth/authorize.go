@@ -459,7 +459,7 @@ func (s *Server) show(w http.ResponseWriter, status int, t ticket, wrong string)
 		say(`<p>It calls itself <span class="who">%s</span>. Nobody has checked that.</p>`, named(t.Name))
 	}
 	say(`<p>The answer goes to <span class="who">%s</span>. Go on only if you have come from there, and want it to run code here as you, and to see your sessions and files, `+
-		`until you or the operator take it back.</p>`, words)
+		`until it is taken back.</p>`, words)
 	say(`<form method="post" action="`+authorizePath+`"><input type="hidden" name="ticket" value="%s">`, s.seal(t))
 	if t.Person != nil {
 		say(`<p>You are signed in as <span class="who">%s</span>.</p>`, t.Person.Name)
