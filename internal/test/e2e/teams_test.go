@@ -1,0 +1,94 @@
+//go:build unix
+
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+)
+
+const teamsDir = "../../../docs/deploy/teams"
+
+// The files of docs/teams.md do what the page says, for n8n's node with a token of each of two principals, and for LibreChat's users.
+func TestFilesForATeam(t *testing.T) {
+	t.Parallel()
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(teamsDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	// n8n's script asks as fast as it can whether a run has begun.
+	policy := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(policy, []byte(strings.Replace(read("policy.yaml"), "calls-per-minute: 120", "calls-per-minute: 100000", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const secret = "a-secret-of-24-characters"
+	s := startHTTPWith(t, setup{
+		args: []string{"--config", filepath.Join(teamsDir, "server.yaml"), "--policy", policy, "--audit-log", filepath.Join(t.TempDir(), "audit.jsonl")},
+		env:  []string{"SANDBOX_TRUSTED_HEADER_SECRET=" + secret},
+	})
+	alice, bob := s.as("alice", "--group", "analysts"), s.as("bob")
+	for of, want := range map[*httpServer]bool{alice: true, bob: false} {
+		res, err := of.plain().request(t.Context(), "tools/list", object{})
+		if err != nil || strings.Contains(string(res), `"install_packages"`) != want {
+			t.Errorf("%v %s", err, res)
+		}
+	}
+	link := alice.plain().answer(t, python, object{"session_id": "work", "code": "open('output/a.txt', 'w').write('1')"})
+	if !strings.Contains(link, `"download_url":"https://sandbox.example.com/p/`) {
+		t.Errorf("there is no link by the proxy: %s", link)
+	}
+
+	var librechat struct {
+		Servers map[string]struct{ Headers map[string]string } `yaml:"mcpServers"`
+	}
+	if err := yaml.Unmarshal([]byte(read("librechat.yaml")), &librechat); err != nil {
+		t.Fatal(err)
+	}
+	user := func(id, code string) string {
+		h := http.Header{"Authorization": {""}}
+		for name, value := range librechat.Servers["sandbox"].Headers {
+			h.Set(name, strings.NewReplacer("{{LIBRECHAT_USER_ID}}", id, "${SANDBOX_SECRET}", secret).Replace(value))
+		}
+		status, res, err := s.plain().post(t.Context(), object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{"name": python, "arguments": object{"session_id": "work", "code": code}}}, h)
+		return fmt.Sprint(status, string(res), err)
+	}
+	if said := user("6650a", "kept = 'of 6650a'\nkept"); !strings.Contains(said, "of 6650a") {
+		t.Error(said)
+	}
+	if said := user("6650b", "globals().get('kept', 'nothing')"); !strings.Contains(said, "nothing") || strings.Contains(said, "of 6650a") {
+		t.Error(said)
+	}
+	if said := user("{{LIBRECHAT_USER_ID}}", "1"); !strings.HasPrefix(said, "401") {
+		t.Error(said)
+	}
+
+	script, err := os.ReadFile("n8n/n8n.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(npmClients(t), ".bin", "node")
+	if _, err := installN8n(); err != nil {
+		t.Fatal(err)
+	}
+	var both sync.WaitGroup
+	for _, of := range []*httpServer{s.as("n8n"), s.as("n8n-finance")} {
+		both.Go(func() {
+			env := append(os.Environ(), "MCP_URL="+of.url, "MCP_TOKEN="+of.token)
+			stdout, stderr, err := runClient(t, n8nDir, env, program, "--input-type=module", "--eval", string(script))
+			if err != nil || strings.TrimSpace(stdout) != "ok" {
+				t.Errorf("%v\n%s\n%s", err, stdout, stderr)
+			}
+		})
+	}
+	both.Wait()
+}
