@@ -540,7 +540,7 @@ func TestNoSecretIsInALog(t *testing.T) {
 	ticket := s.ticketOf(s.page(c, request(m.ID)))
 	s.post(c, authorizePath, url.Values{"ticket": {ticket}, "token": {"csm_wr0ngt0ken"}, "decision": {"allow"}})
 	answer := s.post(c, authorizePath, url.Values{"ticket": {ticket}, "token": {annsToken}, "decision": {"allow"}})
-	if answer.header.Get("Referrer-Policy") != "no-referrer" || answer.body != "" {
+	if answer.status != http.StatusSeeOther || answer.header.Get("Referrer-Policy") != "no-referrer" || answer.body != "" {
 		t.Errorf("the client's address is sent to with %v and %q", answer.header, answer.body)
 	}
 	code := s.answer(answer).Get("code")

@@ -294,12 +294,16 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, a asked, values 
 }
 
 // lead sends the browser elsewhere, without saying where it was.
-func (s *Server) lead(w http.ResponseWriter, _ *http.Request, address string) {
+func (s *Server) lead(w http.ResponseWriter, r *http.Request, address string) {
 	h := w.Header()
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Location", address) // as it is: http.Redirect would mend it
-	w.WriteHeader(http.StatusFound)
+	status := http.StatusFound
+	if r.Method == http.MethodPost {
+		status = http.StatusSeeOther // the form, with the person's token, goes nowhere else
+	}
+	w.WriteHeader(status)
 }
 
 // The cookie that tells a browser from others. It says nothing of a person.

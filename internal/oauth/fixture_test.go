@@ -244,7 +244,7 @@ func (s *site) allowed(q url.Values) url.Values {
 func (s *site) answer(got reply) url.Values {
 	s.t.Helper()
 	u, err := url.Parse(got.header.Get("Location"))
-	if got.status != http.StatusFound || err != nil || u.Host == "" && u.Opaque == "" && u.Path == "" {
+	if got.status != http.StatusFound && got.status != http.StatusSeeOther || err != nil || u.Host == "" && u.Opaque == "" && u.Path == "" {
 		s.t.Fatalf("%d %q %s", got.status, got.header.Get("Location"), got.body)
 	}
 	return u.Query()

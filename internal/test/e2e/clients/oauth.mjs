@@ -27,7 +27,7 @@ async function allow(address) {
     headers: { Cookie: page.headers.getSetCookie()[0].split(';')[0], Origin: new URL(address).origin },
     body: new URLSearchParams({ ticket, token: personToken, decision: 'allow' }),
   })
-  assert.equal(answer.status, 302, await answer.text())
+  assert.equal(answer.status, 303, await answer.text())
   return new URL(answer.headers.get('Location'))
 }
 
