@@ -51,7 +51,9 @@ func listCommand(settings *server.Settings, whose *owner) *cobra.Command {
 				return report(err)
 			}
 			if whose.name == "" {
-				keys = append(keys, state.Tenants(dir)...)
+				others := state.Tenants(dir)
+				slices.SortFunc(others, func(a, b string) int { return cmp.Compare(nameOf(dir, a), nameOf(dir, b)) })
+				keys = append(keys, others...)
 			}
 			var sessions []listedSession
 			err := withPool(cmd.Context(), settings, func(ctx context.Context, own sandbox.Config) error {

@@ -71,7 +71,9 @@ func addTokenCommand(settings *server.Settings) *cobra.Command {
 		Use: "add NAME", Short: "Make a token for a person or a program, and print it once", Args: takes(1, 1),
 		Long: `add makes a token and prints it, with the header in which a client sends it. It
 is kept nowhere: tokens.json in the --state-dir has its SHA-256 sum. NAME is the
-principal, and may have several tokens, one for each machine, say.`,
+principal, and may have several tokens, one for each machine, say. Groups are
+the principal's: --group sets those of its other tokens too, and without it a
+further token has theirs.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, name := range append([]string{args[0]}, groups...) {
 				if err := principal.CheckName(name); err != nil {
@@ -120,9 +122,17 @@ func endOf(t tokens.Token) string {
 	case t.Expires.IsZero():
 		return "good until it is revoked"
 	case t.IsOver(time.Now()):
-		return "over since " + t.Expires.Local().Format(time.DateOnly)
+		return "over since " + dayOf(t.Expires)
 	}
-	return "good until " + t.Expires.Local().Format(time.DateOnly)
+	return "good until " + dayOf(t.Expires)
+}
+
+// dayOf is when a token is over, with the time of day where that is near.
+func dayOf(end time.Time) string {
+	if time.Until(end).Abs() < 48*time.Hour {
+		return end.Local().Format("2006-01-02 15:04")
+	}
+	return end.Local().Format(time.DateOnly)
 }
 
 func listTokensCommand(settings *server.Settings) *cobra.Command {
@@ -171,7 +181,7 @@ func tabulateTokens(w io.Writer, all []tokens.Token) error {
 			used = units.HumanDuration(since(t.LastUsed)) + " ago"
 		}
 		if !t.Expires.IsZero() {
-			expires = t.Expires.Local().Format(time.DateOnly)
+			expires = dayOf(t.Expires)
 		}
 		if t.IsOver(time.Now()) {
 			expires += ", over"

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -49,6 +50,9 @@ func TestTokensAreGivenOutListedAndRevoked(t *testing.T) {
 	}
 	out, err = tokens("add", "bob")
 	if err != nil || strings.Count(out, "csm_") != 2 || !strings.Contains(out, "good until it is revoked") {
+		t.Errorf("%q, %v", out, err)
+	}
+	if out, err = tokens("add", "bob", "--expires", "1h"); err != nil || !regexp.MustCompile(`good until [0-9-]{10} [0-9]{2}:[0-9]{2}\.`).MatchString(out) {
 		t.Errorf("%q, %v", out, err)
 	}
 	// What a client sends lets it in.

@@ -93,7 +93,7 @@ var uses = map[string]struct{ needsOpen, inFrame bool }{
 //go:embed page/app.js page/dom.js page/highlight.js page/questions.js page/runs.js page/index.html page/login.html page/style.css
 var files embed.FS
 
-// What stands in login.html in the places of <!--wrong--> and <!--way-->. Package html/template would have the linker keep
+// What stands in login.html in the places of <!--wrong--> and <!--way-->, and nothing or whose it is in that of <!--whose--> in index.html. Package html/template would have the linker keep
 // every method of every type, a quarter of the program.
 const (
 	wrongHere = `<p role="alert" class="wrong">%s</p>`
@@ -234,11 +234,24 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // index is the page, or the form that leads to it.
 func (h *Handler) index(w http.ResponseWriter, r *http.Request) {
-	if _, known := h.visitors.whose(r); !known {
+	whose, known := h.visitors.whose(r)
+	if !known {
 		h.askForToken(w, http.StatusOK, "")
 		return
 	}
-	serveFile("index.html", "text/html")(w, r)
+	name := ""
+	if !whose.IsUser() {
+		name = " of " + html.EscapeString(whose.Name)
+	}
+	servePage(w, http.StatusOK, "index.html", "<!--whose-->", name)
+}
+
+// servePage serves a page of HTML with something in the places of its comments.
+func servePage(w http.ResponseWriter, status int, name string, places ...string) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	page, _ := files.ReadFile("page/" + name) // it is embedded
+	_, _ = strings.NewReplacer(places...).WriteString(w, string(page))
 }
 
 // serveFile serves a file of the page. Its type is given, as machines differ in what they know of names.
@@ -251,9 +264,6 @@ func serveFile(name, kind string) http.HandlerFunc {
 
 // askForToken shows the form, and what was wrong with what was typed into it.
 func (h *Handler) askForToken(w http.ResponseWriter, status int, wrong string) {
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	page, _ := files.ReadFile("page/login.html") // it is embedded
 	if wrong != "" {
 		wrong = fmt.Sprintf(wrongHere, html.EscapeString(wrong))
 	}
@@ -261,5 +271,5 @@ func (h *Handler) askForToken(w http.ResponseWriter, status int, wrong string) {
 	if h.o.Token != "" || h.o.Authenticate != nil {
 		way = byToken
 	}
-	_, _ = strings.NewReplacer("<!--wrong-->", wrong, "<!--way-->", way).WriteString(w, string(page))
+	servePage(w, status, "login.html", "<!--wrong-->", wrong, "<!--way-->", way)
 }

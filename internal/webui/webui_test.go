@@ -212,6 +212,25 @@ func TestTheTokenLetsInOnce(t *testing.T) {
 	s.isClosedToAll()
 }
 
+type knows string
+
+func (name knows) Authenticate(*http.Request) (principal.Principal, error) {
+	return principal.Principal{Name: string(name)}, nil
+}
+
+func TestThePageSaysWhoseItIs(t *testing.T) {
+	s := serve(t, Options{Token: token, Authenticate: knows("<b>bob")})
+	s.login("bob's token")
+	if a := s.do(http.MethodGet, "/", ""); a.status != http.StatusOK || !strings.Contains(a.body, "<h1>Code sandbox of &lt;b&gt;bob</h1>") {
+		t.Errorf("%+v", a)
+	}
+	s = serve(t, Options{Token: token})
+	s.login(token)
+	if a := s.do(http.MethodGet, "/", ""); !strings.Contains(a.body, "<h1>Code sandbox</h1>") {
+		t.Errorf("%+v", a)
+	}
+}
+
 func TestTheCookieIsSecureWhereThePageIs(t *testing.T) {
 	h := New(Options{Token: token})
 	r := httptest.NewRequest(http.MethodPost, "https://sandbox.example"+Prefix+"login", strings.NewReader("token="+token))
