@@ -14,6 +14,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
 )
 
 // Principal is a person or a program that a server works for. The zero value is the user whose server it is, who has what no
@@ -43,17 +45,26 @@ func (p Principal) Key() string {
 // maxName is how many characters a principal's name may have.
 const maxName = 200
 
-// CheckName refuses what cannot be a principal's name: it goes into logs and onto pages.
+// CheckName refuses what cannot be a principal's name: it goes into logs and onto pages, where no two may look the same for what
+// cannot be seen in them, or for how their accents are written.
 func CheckName(name string) error {
 	switch {
 	case name == "":
 		return errors.New("a principal needs a name")
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.TrimSpace(name) != name:
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, isUnseen) || strings.TrimSpace(name) != name:
 		return fmt.Errorf("%q cannot be a principal's name: it has characters that cannot be seen, or blanks around it", name)
+	case !norm.NFC.IsNormalString(name):
+		return fmt.Errorf("%+q cannot be a principal's name as it is written: in Unicode's form NFC it is %+q", name, norm.NFC.String(name))
 	case utf8.RuneCountInString(name) > maxName:
 		return fmt.Errorf("the principal's name has %d characters, and may have %d", utf8.RuneCountInString(name), maxName)
 	}
 	return nil
+}
+
+// isUnseen reports whether nothing, or a blank, is drawn for a character; a space is fine between others.
+func isUnseen(r rune) bool {
+	const brailleBlank = '\u2800'
+	return !unicode.IsPrint(r) || r == brailleBlank || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
 // ErrNone reports that a request shows nothing that an Authenticator knows.
