@@ -124,7 +124,7 @@ func (s *CallSession) RequestElicitation(ctx context.Context, request mcp.Elicit
 	}
 	var result mcp.ElicitationResult
 	if json.Unmarshal(text, &result) != nil {
-		return cancelled, nil
+		return cancelled, nil //nolint:nilerr // no answer that can be read is none
 	}
 	return &result, nil
 }

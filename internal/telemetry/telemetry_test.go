@@ -221,7 +221,7 @@ func TestReady(t *testing.T) {
 			}
 			for _, operator := range []bool{false, true} {
 				for _, accept := range []string{"", "text/html, application/json"} {
-					r, answer := httptest.NewRequest("GET", ReadyPath, nil), httptest.NewRecorder()
+					r, answer := httptest.NewRequest(http.MethodGet, ReadyPath, nil), httptest.NewRecorder()
 					r.Header.Set("Accept", accept)
 					now.Ready(func(*http.Request) bool { return operator }).ServeHTTP(answer, r)
 					told := test.told + "\n"

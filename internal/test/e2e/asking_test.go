@@ -132,7 +132,7 @@ func (s *server) answerElicitation(answer object, asked *int) (question string) 
 	if len(q.RequestedSchema.Properties.Decision.Enum) != 4 {
 		s.t.Errorf("what can be answered is %v", q.RequestedSchema)
 	}
-	s.send(object{"jsonrpc": "2.0", "id": json.RawMessage(m.ID), "result": answer})
+	s.send(object{"jsonrpc": "2.0", "id": m.ID, "result": answer})
 	return q.Message
 }
 

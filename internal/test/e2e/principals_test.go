@@ -190,7 +190,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 			}
 			body, status := bob.curl(fill.Replace(path), args...)
 			refuse(method+" "+path, string(body))
-			if status != "404" && !(status == "200" && (strings.HasSuffix(path, "/runs") || path == "/v1/sessions/{session_id}/runs")) {
+			if isList := strings.HasSuffix(path, "/runs"); status != "404" && (status != "200" || !isList) {
 				t.Errorf("%s %s: %s %.200s", method, path, status, body)
 			}
 			asked++
@@ -311,7 +311,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 	// No token is in the log, and none is in a file as it is.
 	_ = filepath.WalkDir(s.stateDir, func(path string, entry os.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
-			return nil
+			return nil //nolint:nilerr // the server may remove files meanwhile
 		}
 		text, _ := os.ReadFile(path)
 		if strings.Contains(string(text), alice.token) {
