@@ -176,7 +176,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 		Paths map[string]map[string]any
 	}
 	bob.ask(&document, "/v1/openapi.json")
-	fill := strings.NewReplacer("{session_id}", v.session+"-busy", "{run_id}", v.busy, "{path}", "output/theirs.txt", "{at}", "0")
+	fill := strings.NewReplacer("/serve/{path}", "/serve/mnt/data/output/theirs.txt", "{session_id}", v.session+"-busy", "{run_id}", v.busy, "{path}", "output/theirs.txt", "{at}", "0")
 	asked := 0
 	for path, methods := range document.Paths {
 		for method := range methods {
