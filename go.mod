@@ -6,16 +6,16 @@ ignore node_modules
 
 require (
 	code.dny.dev/ssrf v0.3.0
-	github.com/aquasecurity/go-pep440-version v0.0.1
 	github.com/Azure/azure-sdk-for-go/sdk/azcore v1.23.1
 	github.com/Azure/azure-sdk-for-go/sdk/storage/azblob v1.8.0
+	github.com/VictoriaMetrics/metrics v1.45.0
+	github.com/aquasecurity/go-pep440-version v0.0.1
 	github.com/blang/semver/v4 v4.0.0
 	github.com/bmatcuk/doublestar/v4 v4.10.4
 	github.com/containers/podman/v5 v5.8.5
 	github.com/docker/go-units v0.5.0
 	github.com/dustin/go-humanize v1.1.0
 	github.com/gabriel-vasile/mimetype v1.4.16
-	github.com/go-sql-driver/mysql v1.10.1
 	github.com/go-sql-driver/mysql v1.10.1
 	github.com/goccy/go-yaml v1.19.2
 	github.com/golang-jwt/jwt/v5 v5.3.1
@@ -39,7 +39,6 @@ require (
 	github.com/spf13/pflag v1.0.10
 	github.com/tailscale/hujson v0.0.0-20260727124030-b80ff77dac4f
 	github.com/vbauerster/mpb/v8 v8.10.2
-	github.com/VictoriaMetrics/metrics v1.45.0
 	github.com/yuin/goldmark v1.8.7
 	go.podman.io/image/v5 v5.39.2
 	go.podman.io/storage v1.62.0
