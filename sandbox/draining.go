@@ -48,7 +48,7 @@ func (m *Manager) drains() bool {
 
 // isNew reports whether an id is that of a session that does not exist. The caller holds m.mu.
 func (m *Manager) isNew(id string) bool {
-	return m.sessions[m.resolve(id)] == nil && (isDefault(id) || !state.IsKept(m.config.StateDir, id))
+	return m.sessions[m.resolve(id)] == nil && (isDefault(id) || !state.IsKept(m.conf().StateDir, id))
 }
 
 // offer offers the named sessions to other servers until ctx ends, and hands over those that one wants.
@@ -61,12 +61,12 @@ func (m *Manager) offer(ctx context.Context) {
 			switch {
 			case !s.named || !s.isOpen() || s.uses.isClosing():
 			case !offered[s]:
-				if err := s.uses.locked(func() error { return state.Offer(m.config.StateDir, s.id) }); err != nil {
-					m.config.Logger.Warn("offer session", "session", s.id, "error", err)
+				if err := s.uses.locked(func() error { return state.Offer(m.conf().StateDir, s.id) }); err != nil {
+					m.conf().Logger.Warn("offer session", "session", s.id, "error", err)
 				}
 				offered[s] = true
-			case state.IsWanted(m.config.StateDir, s.id) && s.uses.beginClosing(func() bool { return s.uses.active == 0 }):
-				m.config.Logger.Info("another server has the session from now on", "session", s.id)
+			case state.IsWanted(m.conf().StateDir, s.id) && s.uses.beginClosing(func() bool { return s.uses.active == 0 }):
+				m.conf().Logger.Info("another server has the session from now on", "session", s.id)
 				m.working.Go(func() { m.handOver(s) })
 			}
 		}
@@ -76,7 +76,7 @@ func (m *Manager) offer(ctx context.Context) {
 		}
 	}
 	for s := range offered {
-		_ = s.uses.locked(func() error { state.TakeBack(m.config.StateDir, s.id); return nil })
+		_ = s.uses.locked(func() error { state.TakeBack(m.conf().StateDir, s.id); return nil })
 	}
 }
 
@@ -106,7 +106,7 @@ func (m *Manager) Load() Load {
 		if s.uses.isBusy() {
 			load.Busy++
 		}
-		if !s.named && (m.config.Gone == nil || !m.config.Gone(s.fallback)) {
+		if !s.named && (m.conf().Gone == nil || !m.conf().Gone(s.fallback)) {
 			load.Clients++
 		}
 	}

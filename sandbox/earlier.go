@@ -43,7 +43,7 @@ func (m *Manager) findEarlier(id string) (*Run, error) {
 		return nil, err
 	}
 	if entry.over() {
-		return entry.run(context.Background(), &m.config, session), nil
+		return entry.run(context.Background(), m.conf(), session), nil
 	}
 	return m.takeUp(session, entry)
 }
@@ -54,13 +54,13 @@ func (m *Manager) findEntry(id string) (session string, entry *HistoryEntry, err
 	for _, s := range m.all() {
 		sessions[s.id] = true
 	}
-	for kept := range state.Kept(m.config.StateDir) {
+	for kept := range state.Kept(m.conf().StateDir) {
 		sessions[kept] = true
 	}
 	for session := range sessions {
-		found, err := history.Find(state.Folder(m.config.StateDir, session), id)
+		found, err := history.Find(state.Folder(m.conf().StateDir, session), id)
 		if err != nil {
-			m.config.Logger.Warn("history", "session", session, "error", err)
+			m.conf().Logger.Warn("history", "session", session, "error", err)
 		}
 		if found == nil {
 			continue
@@ -87,11 +87,11 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 	// It may have ended in a server that let go of the session then.
 	if found, _ := history.Find(s.folder(), entry.RunID); found != nil {
 		if now := entryOf(found, session); now.over() {
-			return now.run(context.Background(), &m.config, session), nil
+			return now.run(context.Background(), m.conf(), session), nil
 		}
 	}
 	// It ended this very moment, and its end is just being recorded.
-	run := entry.run(context.Background(), &m.config, session)
+	run := entry.run(context.Background(), m.conf(), session)
 	run.finish(lostResult(run, true), nil, nil)
 	return run, nil
 }

@@ -257,7 +257,7 @@ func newTestManager(t *testing.T, config Config) *Manager {
 // newQuietManager makes no sweep after its first answer, which would lock what was closed.
 func newQuietManager(t *testing.T, config Config) *Manager {
 	m := newTestManager(t, config)
-	m.config.Pool.sweeper.swept.Do(func() {})
+	m.conf().Pool.sweeper.swept.Do(func() {})
 	return m
 }
 

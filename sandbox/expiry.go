@@ -52,8 +52,8 @@ func (m *Manager) closeExpired(now time.Time) {
 		if !s.uses.beginClosing(func() bool { return s.uses.hasExpired(now) }) {
 			continue
 		}
-		sleeps := s.named && (m.config.Keep > s.limits.ends().IdleTimeout || state.IsPinned(m.config.StateDir, s.id))
-		m.config.Logger.Info("session expired", "session", s.id, "files_kept", sleeps)
+		sleeps := s.named && (m.conf().Keep > s.limits.ends().IdleTimeout || state.IsPinned(m.conf().StateDir, s.id))
+		m.conf().Logger.Info("session expired", "session", s.id, "files_kept", sleeps)
 		m.noteExpired(s, now, sleeps)
 		m.working.Go(func() { m.endSession(s, sleeps) })
 	}
@@ -64,6 +64,6 @@ func (m *Manager) endSession(s *session, keepFiles bool) {
 	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout+s.config.retireTime())
 	defer cancel()
 	if err := m.finishClosing(ctx, s, keepFiles); err != nil {
-		m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
+		m.conf().Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
 	}
 }

@@ -60,9 +60,9 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 		file, err = c.Put(ctx, files.Upload{Path: u.Path, Overwrite: u.Overwrite, Content: u.Content, Limits: s.config.fileLimits()})
 		return err
 	})
-	m.config.Pool.sweeper.once(nil)
+	m.conf().Pool.sweeper.once(nil)
 	if err == nil {
-		m.config.fileMoved(ctx, Transfer{In, s.id, file.Path, file.SizeBytes, file.SizeBytes})
+		m.conf().fileMoved(ctx, Transfer{In, s.id, file.Path, file.SizeBytes, file.SizeBytes})
 	}
 	return file, s.id, err
 }
@@ -107,10 +107,10 @@ func (m *Manager) ExportFiles(ctx context.Context, sessionID string, visit func(
 // ImportFiles brings what next returns, up to an entry without a kind, into an existing session: folders, files with their
 // content, and links. An error of next or of a content comes back.
 func (m *Manager) ImportFiles(ctx context.Context, sessionID string, next func() (Entry, io.Reader, error)) error {
-	if err := m.config.quotas.checkDisk(ctx, sessionID); err != nil {
+	if err := m.conf().quotas.checkDisk(ctx, sessionID); err != nil {
 		return err
 	}
-	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error { return c.Import(ctx, m.config.fileLimits(), next) })
+	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error { return c.Import(ctx, m.conf().fileLimits(), next) })
 }
 
 func (m *Manager) useFiles(ctx context.Context, sessionID string, use func(context.Context, files.Client) error) error {

@@ -159,7 +159,7 @@ func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
 	case ctx.Err() != nil:
 		return SessionInfo{}, ctx.Err()
 	case isDefault(id):
-		return m.config.unborn(id), nil
+		return m.conf().unborn(id), nil
 	case err == nil, fault.From(err).Code == fault.SessionNotFound:
 		return m.unopened(ctx, id)
 	}
@@ -187,8 +187,8 @@ func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 	var info SessionInfo
 	s.uses.describe(&info)
 	ends := info.Created.Add(s.limits.ends().Lifetime)
-	if s.named && m.config.Keep > 0 {
-		ends = time.Now().Add(max(m.config.Keep, s.limits.ends().IdleTimeout)) // its files stay when its kernels end
+	if s.named && m.conf().Keep > 0 {
+		ends = time.Now().Add(max(m.conf().Keep, s.limits.ends().IdleTimeout)) // its files stay when its kernels end
 	}
 	return Lease{s.id, info.Created.Truncate(time.Millisecond), ends}, nil
 }
@@ -197,24 +197,24 @@ func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	left, err := leftoverOf(ctx, &m.config, id)
+	left, err := leftoverOf(ctx, m.conf(), id)
 	switch {
 	case left != nil:
-	case state.IsKept(m.config.StateDir, id):
+	case state.IsKept(m.conf().StateDir, id):
 		left = &leftover{named: true}
 	case err != nil:
 		return SessionInfo{}, errNotDone(err, "look for session %q", id)
 	default:
 		return SessionInfo{}, notFound(id)
 	}
-	info, wanted := left.info(&m.config, id, state.Take)
+	info, wanted := left.info(m.conf(), id, state.Take)
 	if !wanted {
 		return SessionInfo{}, notFound(id)
 	}
 	if info.Owner == OwnerNone {
-		as := newSession(id, true, nil, &m.config)
+		as := newSession(id, true, nil, m.conf())
 		as.engine.resumed.Store(true)
-		as.engine.record = state.LoadRecord(m.config.StateDir, id)
+		as.engine.record = state.LoadRecord(m.conf().StateDir, id)
 		as.limits.restore(as.engine.record)
 		kept := as.kept(ctx, left)
 		info.Kernels = slices.DeleteFunc(info.Kernels, func(k KernelInfo) bool { return !slices.Contains(kept, k.Language) })
@@ -272,11 +272,11 @@ const listTimeout = 10 * time.Second
 func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	asking, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	inventory, err := m.config.Engine.List(asking, LabelHost, m.config.Host)
+	inventory, err := m.conf().Engine.List(asking, LabelHost, m.conf().Host)
 	if err != nil {
 		err = errNotDone(err, "list the sessions")
 	}
-	others := group(inventory, &m.config)
+	others := group(inventory, m.conf())
 	var list []SessionInfo
 	mine := make(map[string]bool)
 	var own sync.WaitGroup
@@ -293,13 +293,13 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 		}
 	}
 	own.Wait()
-	for id := range state.Kept(m.config.StateDir) {
+	for id := range state.Kept(m.conf().StateDir) {
 		if others[id] == nil {
 			others[id] = &leftover{named: true} // it has nothing on the engine yet, or any more
 		}
 	}
 	maps.DeleteFunc(others, func(id string, _ *leftover) bool { return mine[id] })
-	list = append(list, m.config.infos(others)...)
+	list = append(list, m.conf().infos(others)...)
 	slices.SortFunc(list, func(a, b SessionInfo) int { return b.LastUsed.Compare(a.LastUsed) })
 	return list, err
 }

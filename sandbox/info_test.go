@@ -44,7 +44,7 @@ func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
 func TestALookWaitsForASessionThatIsBeingOpened(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newTestManager(t, testConfig(t, completingEngine(t)))
-		lock, err := state.Take(m.config.StateDir, "mine")
+		lock, err := state.Take(m.conf().StateDir, "mine")
 		if err != nil {
 			t.Fatal(err)
 		}

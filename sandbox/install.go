@@ -25,7 +25,7 @@ func InstallLog(language Language) string { return ".packages/" + string(languag
 // It is a run of an interpreter of its own, and is not in the history; o says all of it but the code. See Installed for what
 // came of it.
 func (m *Manager) Install(o RunOptions, packages []string) (*Run, error) {
-	program := m.config.Kernels[o.Language].Install
+	program := m.conf().Kernels[o.Language].Install
 	list, err := json.Marshal(packages)
 	if err != nil {
 		return nil, err

@@ -167,7 +167,7 @@ func (m *Manager) MemoryLimit(id string) int64 {
 	s := m.sessions[m.resolve(id)]
 	m.mu.Unlock()
 	if s == nil {
-		memory, _ := m.config.largest()
+		memory, _ := m.conf().largest()
 		return memory
 	}
 	return s.limits.container().MemoryBytes

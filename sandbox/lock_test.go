@@ -136,7 +136,7 @@ func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
 						}
 					})
 				} else if test.locked > 0 {
-					lock, err := state.Take(m.config.StateDir, "mine")
+					lock, err := state.Take(m.conf().StateDir, "mine")
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -20,7 +20,7 @@ import (
 
 // Manager owns this server's sessions. Its methods may be called from any goroutine.
 type Manager struct {
-	config  Config
+	config  atomic.Pointer[Config]
 	ownPool bool // it was made for this manager alone, and closes with it
 
 	*index
@@ -56,9 +56,23 @@ func newManager(config Config) *Manager {
 	config.Host = config.Pool.config.Host
 	config.boundFiles()
 	ctx, stop := context.WithCancel(context.Background())
-	m := &Manager{config: config, index: newIndex(), ctx: ctx, stop: stop}
-	m.config.quotas = newQuotas(m, config.Quota)
+	m := &Manager{index: newIndex(), ctx: ctx, stop: stop}
+	config.quotas = newQuotas(m, config.Quota)
+	m.config.Store(&config)
 	return m
+}
+
+// conf returns the configuration of sessions that open now, which nobody changes.
+func (m *Manager) conf() *Config { return m.config.Load() }
+
+// Reconfigure has sessions that open from now on made with another configuration, and its quota count for all. Sessions that are
+// open keep the rest of theirs until they fall asleep or end. The engine and where sessions are stay what they were.
+func (m *Manager) Reconfigure(config Config) {
+	now := m.conf()
+	config.Engine, config.StateDir, config.Host, config.Tenant, config.Pool, config.quotas = now.Engine, now.StateDir, now.Host, now.Tenant, now.Pool, now.quotas
+	config.boundFiles()
+	m.SetQuota(config.Quota)
+	m.config.Store(&config)
 }
 
 // Watch has changed called whenever a session of this server has come into use or gone, from a goroutine
@@ -73,7 +87,7 @@ func (m *Manager) notifyChanged() {
 
 // Config returns the settings in force, as far as the quota allows them.
 func (m *Manager) Config() Config {
-	c := m.config
+	c := *m.conf()
 	c.Quota = c.quota()
 	c.MaxSessions = c.Quota.MaxSessions
 	c.Limits.MemoryBytes, c.Limits.CPUs = c.largest()
@@ -81,13 +95,13 @@ func (m *Manager) Config() Config {
 }
 
 // Prewarm is that of the manager's Pool.
-func (m *Manager) Prewarm() { m.config.Pool.Prewarm() }
+func (m *Manager) Prewarm() { m.conf().Pool.Prewarm() }
 
 // Run queues code in its session, which is made when it does not exist, and returns at once. Runs of a session keep the
 // order of their calls, also where another server has the session or its predecessor is just being closed, which the run
 // waits for. The error is a fault: bad options, too many sessions, or a server that ends.
 func (m *Manager) Run(options RunOptions) (*Run, error) {
-	if err := options.check(&m.config); err != nil {
+	if err := options.check(m.conf()); err != nil {
 		return nil, err
 	}
 	for {
@@ -100,7 +114,7 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 			continue // since this moment: the next session of the name takes the run
 		}
 		if err == nil {
-			m.config.Pool.sweeper.once(run.Done())
+			m.conf().Pool.sweeper.once(run.Done())
 		}
 		return run, err
 	}
@@ -149,7 +163,7 @@ func (m *Manager) FindRun(id string) (*Run, error) {
 // keepFiles. It returns when that is done, with the id of the session that it was.
 func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (string, error) {
 	// Half a removal is of no use, so it is not cut short when the caller leaves.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout+m.config.retireTime())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout+m.conf().retireTime())
 	defer cancel()
 	s, err := m.open(id, toFind)
 	if !isDefault(id) && err != nil && fault.From(err).Code == fault.SessionNotFound {
@@ -158,7 +172,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 	if err != nil {
 		return "", err
 	}
-	if !isDefault(id) && m.config.Gone != nil && s.engine.used() { // another client may use it
+	if !isDefault(id) && m.conf().Gone != nil && s.engine.used() { // another client may use it
 		m.mu.Lock()
 		m.noteEnded(s, "it was closed", keepFiles)
 		m.mu.Unlock()
@@ -168,21 +182,21 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 
 // closeLeftover removes a session that no server has open any more.
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
-	left, err := leftoverOf(ctx, &m.config, id)
+	left, err := leftoverOf(ctx, m.conf(), id)
 	if err != nil {
 		return errNotDone(err, "look for session %q", id)
 	}
-	if left == nil && !state.IsKept(m.config.StateDir, id) {
+	if left == nil && !state.IsKept(m.conf().StateDir, id) {
 		return notFound(id)
 	}
-	if keepFiles && m.config.freezes() && left != nil && len(left.running) > 0 && state.IsKept(m.config.StateDir, id) {
+	if keepFiles && m.conf().freezes() && left != nil && len(left.running) > 0 && state.IsKept(m.conf().StateDir, id) {
 		s, err := m.open(id, toResume) // so that its kernels write their variables
 		if err != nil {
 			return err
 		}
 		return m.drop(ctx, s, true)
 	}
-	lock, err := m.config.lockSession(m.ctx, id)
+	lock, err := m.conf().lockSession(m.ctx, id)
 	if err != nil {
 		return err
 	}
@@ -197,7 +211,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		if keepFiles {
 			volumes = nil
 		}
-		if err := m.config.Engine.Remove(ctx, left.containers, volumes); err != nil {
+		if err := m.conf().Engine.Remove(ctx, left.containers, volumes); err != nil {
 			lock.Release()
 			return errNotDone(err, "remove all of session %q", id)
 		}
@@ -242,8 +256,8 @@ func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool)
 
 // forget forgets a session that has ended, or that goes on elsewhere.
 func (m *Manager) forget(s *session) {
-	if m.config.WayOut != nil {
-		m.config.WayOut.Forget(s.id)
+	if m.conf().WayOut != nil {
+		m.conf().WayOut.Forget(s.id)
 	}
 	m.mu.Lock()
 	if m.sessions[s.id] == s {
@@ -272,7 +286,7 @@ func (m *Manager) Close(ctx context.Context) bool {
 		}
 	}
 	m.mu.Unlock()
-	m.config.Pool.leave(m)
+	m.conf().Pool.leave(m)
 	m.stop()
 	gone := make(chan bool, 1)
 	go func() {
@@ -281,14 +295,14 @@ func (m *Manager) Close(ctx context.Context) bool {
 		for _, s := range all {
 			closing.Go(func() {
 				if err := m.leave(ctx, s); err != nil {
-					m.config.Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
+					m.conf().Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
 					failed.Store(true)
 				}
 			})
 		}
 		if m.ownPool {
 			closing.Go(func() {
-				if !m.config.Pool.Close(ctx) {
+				if !m.conf().Pool.Close(ctx) {
 					failed.Store(true)
 				}
 			})

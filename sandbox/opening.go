@@ -52,7 +52,7 @@ func (m *Manager) get(id string, need need) (*session, error) {
 		switch {
 		case s != nil:
 			return s, nil
-		case need == toFind, isDefault(id), !state.IsKept(m.config.StateDir, id):
+		case need == toFind, isDefault(id), !state.IsKept(m.conf().StateDir, id):
 			return nil, notFound(m.resolve(id))
 		}
 	}
@@ -83,7 +83,7 @@ func (m *Manager) awaitGone(s *session) error {
 	select {
 	case <-s.gone:
 		return nil
-	case <-time.After(closePatience + m.config.retireTime()):
+	case <-time.After(closePatience + m.conf().retireTime()):
 		return errBeingClosed(s.id)
 	case <-m.ctx.Done():
 		return errShuttingDown()
@@ -129,7 +129,7 @@ func (m *Manager) add(id string, from io.Reader) (*session, error) {
 		name = state.NewID("sbx-")
 		m.fallback[id] = name
 	}
-	s := newSession(name, !isDefault(id), before, &m.config)
+	s := newSession(name, !isDefault(id), before, m.conf())
 	if !s.named {
 		s.fallback = id
 	}
@@ -150,16 +150,16 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 			return err
 		}
 	}
-	lock, err := m.config.lockSession(m.ctx, s.id)
+	lock, err := m.conf().lockSession(m.ctx, s.id)
 	if errors.Is(err, state.ErrLocked) && m.drains() {
 		return errMoved(s.id)
 	}
 	if err != nil {
 		return err
 	}
-	state.TakeBack(m.config.StateDir, s.id) // what a killed server offered
+	state.TakeBack(m.conf().StateDir, s.id) // what a killed server offered
 	// Where the mark is lost, it is the record that only a named session has.
-	resumed := s.named && (lock.Kept() || !lock.Dropped() && state.LoadRecord(m.config.StateDir, s.id) != nil)
+	resumed := s.named && (lock.Kept() || !lock.Dropped() && state.LoadRecord(m.conf().StateDir, s.id) != nil)
 	if resumed && from != nil {
 		lock.Release()
 		return errSessionExists(s.id)
@@ -167,7 +167,7 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 	s.engine.stale = s.named && lock.Dropped()
 	if err := s.mark(lock, resumed, from != nil); err != nil {
 		lock.Unlock()
-		m.config.Logger.Warn("session lock", "session", s.id, "error", err)
+		m.conf().Logger.Warn("session lock", "session", s.id, "error", err)
 		return errNoState(err)
 	}
 	if from != nil {
@@ -322,13 +322,13 @@ func (m *Manager) room(id string, before *session) error {
 	waiting := m.waiting(now)
 	_, waits := waiting[id] // to open it makes none more
 	maps.DeleteFunc(waiting, func(kept string, _ time.Duration) bool { return m.sessions[kept] != nil || kept == id })
-	allowed := m.config.quota().MaxSessions
+	allowed := m.conf().quota().MaxSessions
 	most := allowed - max(0, ending-allowed)
 	if len(idle)+len(waiting) < most || waits && len(idle) < most {
 		return nil
 	}
 	for kept, unused := range waiting {
-		if !state.OpenElsewhere(m.config.StateDir, kept) {
+		if !state.OpenElsewhere(m.conf().StateDir, kept) {
 			idle[kept] = unused
 		}
 	}
@@ -351,9 +351,9 @@ func (m *Manager) room(id string, before *session) error {
 // looked at once. The caller holds m.mu.
 func (m *Manager) waiting(now time.Time) map[string]time.Duration {
 	waiting, asleep := make(map[string]time.Duration), make(map[string]time.Time)
-	for id, used := range state.Uses(m.config.StateDir) {
+	for id, used := range state.Uses(m.conf().StateDir) {
 		switch then, known := m.asleep[id]; {
-		case known && then.Equal(used), !state.IsKept(m.config.StateDir, id), m.config.isAsleep(id, used):
+		case known && then.Equal(used), !state.IsKept(m.conf().StateDir, id), m.conf().isAsleep(id, used):
 			asleep[id] = used
 		default:
 			waiting[id] = max(0, now.Sub(used))
@@ -366,7 +366,7 @@ func (m *Manager) waiting(now time.Time) map[string]time.Duration {
 // freezeOne ends the kernels of the first of these sessions that is named and in which nothing runs, and keeps their
 // variables. It does not wait for that, and reports whether there was one. The caller holds m.mu.
 func (m *Manager) freezeOne(ids []string, idle map[string]time.Duration) bool {
-	if !m.config.freezes() {
+	if !m.conf().freezes() {
 		return false
 	}
 	for _, id := range ids {
@@ -384,7 +384,7 @@ func (m *Manager) freezeOne(ids []string, idle map[string]time.Duration) bool {
 			m.noteEnded(s, "another session needed its place", true)
 			m.working.Go(func() { m.endSession(s, true) })
 		}
-		m.config.Logger.Info("session makes room for another one", "session", id)
+		m.conf().Logger.Info("session makes room for another one", "session", id)
 		return true
 	}
 	return false
@@ -393,14 +393,14 @@ func (m *Manager) freezeOne(ids []string, idle map[string]time.Duration) bool {
 // freezeLeft is freezeOne for a session whose kernels an earlier server left. What calls for it meanwhile waits for its
 // end, as it does for one that this server has open. The caller holds m.mu.
 func (m *Manager) freezeLeft(id string) bool {
-	if r := state.LoadRecord(m.config.StateDir, id); r != nil {
+	if r := state.LoadRecord(m.conf().StateDir, id); r != nil {
 		for language, key := range r.Settings {
-			if _, on := m.config.Kernels[Language(language)]; !on && key != "" {
+			if _, on := m.conf().Kernels[Language(language)]; !on && key != "" {
 				return false // nobody here could end that kernel
 			}
 		}
 	}
-	lock, err := state.Take(m.config.StateDir, id)
+	lock, err := state.Take(m.conf().StateDir, id)
 	if err != nil {
 		return false
 	}
@@ -412,17 +412,17 @@ func (m *Manager) freezeLeft(id string) bool {
 // makeRoom closes the session of a client that is gone, the one that was not used for the longest time, and reports
 // whether there was one. The caller holds m.mu.
 func (m *Manager) makeRoom(now time.Time) bool {
-	if m.config.Gone == nil {
+	if m.conf().Gone == nil {
 		return false
 	}
 	left := slices.DeleteFunc(slices.Collect(maps.Values(m.sessions)), func(s *session) bool {
-		return s.named || s.fallback == "" || !m.config.Gone(s.fallback)
+		return s.named || s.fallback == "" || !m.conf().Gone(s.fallback)
 	})
 	slices.SortFunc(left, func(a, b *session) int { return cmp.Compare(b.uses.idleFor(now), a.uses.idleFor(now)) })
 	for _, s := range left {
 		if s.uses.beginClosing(func() bool { return s.uses.idle(now) > 0 }) {
 			m.noteEnded(s, "nothing had been heard of its client, and another one needed its place", false)
-			m.config.Logger.Info("session makes room for another client's", "session", s.id)
+			m.conf().Logger.Info("session makes room for another client's", "session", s.id)
 			m.working.Go(func() { m.endSession(s, false) })
 			return true
 		}

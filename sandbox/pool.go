@@ -72,14 +72,14 @@ func (p *Pool) Close(ctx context.Context) bool {
 func (p *Pool) enter(m *Manager) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.managers[m.config.Tenant] = m
+	p.managers[m.conf().Tenant] = m
 }
 
 func (p *Pool) leave(m *Manager) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.managers[m.config.Tenant] == m {
-		delete(p.managers, m.config.Tenant)
+	if p.managers[m.conf().Tenant] == m {
+		delete(p.managers, m.conf().Tenant)
 	}
 }
 

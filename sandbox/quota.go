@@ -29,7 +29,7 @@ type Quota struct {
 
 // SetQuota replaces the quota. Kernels that there are go on, and nothing is removed. A limit of the files below
 // Config.VolumeBytes bounds a single session only from the manager's start on.
-func (m *Manager) SetQuota(q Quota) { m.config.quotas.now.Store(&q) }
+func (m *Manager) SetQuota(q Quota) { m.conf().quotas.now.Store(&q) }
 
 // quota returns the quota in force, with no zero where the configuration has something else.
 func (c *Config) quota() Quota {
@@ -178,7 +178,7 @@ func (q *quotas) holders(now time.Time) []holder {
 			list = append(list, h)
 		}
 	}
-	config := &q.m.config
+	config := q.m.conf()
 	for _, s := range q.m.sessions {
 		for of := s; of != nil; of = of.before {
 			h := holder{id: of.id, share: q.shareOf(of)}
@@ -339,8 +339,8 @@ func (d *disk) measure(ctx context.Context) map[string]int64 {
 	before, _ := d.known()
 	m := d.quotas.m
 	now := make(map[string]int64)
-	for id := range state.Uses(m.config.StateDir) {
-		if r := state.LoadRecord(m.config.StateDir, id); r != nil && r.SizeBytes > 0 {
+	for id := range state.Uses(m.conf().StateDir) {
+		if r := state.LoadRecord(m.conf().StateDir, id); r != nil && r.SizeBytes > 0 {
 			now[id] = r.SizeBytes
 		}
 	}

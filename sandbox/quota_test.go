@@ -179,9 +179,9 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRun(t, m, RunOptions{Code: writes, SessionID: "mine"})
-	m.config.quotas.disk.measuring.Lock() // what was known before the run is too old
-	m.config.quotas.disk.measure(t.Context())
-	m.config.quotas.disk.measuring.Unlock()
+	m.conf().quotas.disk.measuring.Lock() // what was known before the run is too old
+	m.conf().quotas.disk.measure(t.Context())
+	m.conf().quotas.disk.measuring.Unlock()
 	refused := func() {
 		t.Helper()
 		_, err := finish(m, RunOptions{Code: "1", SessionID: "mine"})

@@ -51,7 +51,7 @@ func (c *Config) asHeir(id string) *Config {
 
 // addLeft makes the session of kernels that an earlier server left, which is closing already. The caller holds m.mu.
 func (m *Manager) addLeft(id string) *session {
-	s := newSession(id, true, nil, m.config.asHeir(id))
+	s := newSession(id, true, nil, m.conf().asHeir(id))
 	s.uses.beginClosing(nil)
 	m.sessions[id] = s
 	return s

@@ -95,7 +95,7 @@ func TestASessionThatNobodyUsesSleeps(t *testing.T) {
 			return m
 		}, woken},
 		"in use, after its lifetime": {func(c *Config, _ *freezer) { c.Lifetime = 3 * time.Minute }, func(t *testing.T, m *Manager, _ Config) *Manager {
-			for len(m.config.Engine.(*testEngine).holds(t)) > 1 {
+			for len(m.conf().Engine.(*testEngine).holds(t)) > 1 {
 				wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), "")
 				time.Sleep(25*time.Second + time.Millisecond)
 			}
@@ -197,7 +197,7 @@ func TestACallWaitsForASweepThatPutsItsSessionToSleep(t *testing.T) {
 			}
 		}
 		m := newTestManager(t, asLeft(t, e, f, config, config.IdleTimeout+config.retireTime()))
-		go m.config.Pool.sweeper.sweep()
+		go m.conf().Pool.sweeper.sweep()
 		eventually(t, "it is asked to write its variables", func() bool { return len(f.wasAsked()) > 0 })
 		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
 	})

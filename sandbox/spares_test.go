@@ -37,7 +37,7 @@ func withSpare(t *testing.T, session string) (*testEngine, Config, *Manager, str
 func readySpare(t *testing.T, m *Manager) (id string) {
 	t.Helper()
 	eventually(t, "a container is kept ready", func() bool {
-		p := m.config.Pool.spares
+		p := m.conf().Pool.spares
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.ready) == 0 || p.ready[0].growing {
@@ -201,7 +201,7 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.Spares = 0
-	later.config.Pool.config.Spares = 0 // it leaves none
+	later.conf().Pool.config.Spares = 0 // it leaves none
 	later.Close(t.Context())
 	nothingLeft(t, e, config)
 }
@@ -253,9 +253,9 @@ func TestSparesThatWaitCanBeDropped(t *testing.T) {
 func TestASweepRemovesSpares(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, m *Manager, config Config, id string){
 		"of a server that was killed": func(_ *testing.T, m *Manager, _ Config, _ string) {
-			m.config.Pool.spares.mu.Lock()
-			defer m.config.Pool.spares.mu.Unlock()
-			for _, sp := range m.config.Pool.spares.ready {
+			m.conf().Pool.spares.mu.Lock()
+			defer m.conf().Pool.spares.mu.Unlock()
+			for _, sp := range m.conf().Pool.spares.ready {
 				sp.lock.Release()
 			}
 		},

@@ -121,7 +121,7 @@ func (p *Pool) sweepTenant(ctx context.Context, tenant string, inventory engine.
 }
 
 func (m *Manager) sweep(ctx context.Context, inventory engine.Inventory) ([]Swept, error) {
-	config := &m.config
+	config := m.conf()
 	left := group(inventory, config)
 	var swept []Swept
 	var failed []error
@@ -218,7 +218,7 @@ const lateStart = time.Minute
 // sweepSession removes what is not kept of one session, or all of it where it is asleep and others need the
 // room, as crowded says. It returns why; empty: nothing of it was on the engine. seen is what the engine had of it a moment ago.
 func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, crowded string) (why string, err error) {
-	config := &m.config
+	config := m.conf()
 	if crowded == "" && isQuiet(config, id, seen) {
 		return "", nil
 	}

@@ -133,7 +133,7 @@ func TestATenantsSessionIsTakenOver(t *testing.T) {
 	for _, key := range []string{"", tenantA} { // one of them at a place that was kept ready
 		run = mustRun(t, first[key], RunOptions{SessionID: "mine", Code: "x = 'of " + key + "'"}).RunID
 	}
-	if places := placeOf(first[tenantA].config, "mine") + placeOf(config, "mine"); places != id {
+	if places := placeOf(*first[tenantA].conf(), "mine") + placeOf(config, "mine"); places != id {
 		t.Errorf("the sessions are at %q, and %q was ready", places, id)
 	}
 	for _, m := range first {
@@ -176,7 +176,7 @@ func TestATenantTakesASpare(t *testing.T) {
 		t.Errorf("a session with other limits is at %q", place)
 	}
 	mustRun(t, m, RunOptions{SessionID: "mine", Code: "x = 41"})
-	if place := placeOf(m.config, "mine"); place != id {
+	if place := placeOf(*m.conf(), "mine"); place != id {
 		t.Errorf("the session is at %q, and %q was ready", place, id)
 	}
 	for key, want := range map[string][]string{tenantA: {"first", "mine"}, tenantB: {"other"}, "": nil} {

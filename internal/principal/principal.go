@@ -32,8 +32,8 @@ type Principal struct {
 // IsUser reports whether it is the user whose server it is.
 func (p Principal) IsUser() bool { return p.Name == "" }
 
-// Key is the principal's part of the names of files, volumes and addresses: 26 lower-case letters and digits, which say nothing of
-// the name; empty for the user whose server it is.
+// Key is the principal's part of the names of files, volumes and addresses: 26 lower-case letters and digits, which only who guesses
+// the name can tell it by; empty for the user whose server it is.
 func (p Principal) Key() string {
 	if p.IsUser() {
 		return ""

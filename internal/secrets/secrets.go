@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // Masker replaces secret values in text: as they are, and as encoders write them (base64, hex, in URLs,
@@ -17,11 +19,59 @@ import (
 // It keeps a secret from slipping into a conversation. Code that means to get one out can always write
 // it in a way of its own.
 type Masker struct {
-	automata []*automaton
+	automata atomic.Pointer[[]*automaton]
+
+	learning sync.Mutex
+	learned  map[string]bool // values
 }
 
-// New masks the values of secrets, by name, but for those that are not Maskable.
+// New masks the values of secrets, by name, but for those that are not Maskable. Where there are none it is nil.
 func New(secrets map[string]string) *Masker {
+	automata := automataOf(secrets)
+	if automata == nil {
+		return nil
+	}
+	return masking(automata)
+}
+
+// Growing is New of what may learn of more; it is never nil.
+func Growing(secrets map[string]string) *Masker {
+	m := masking(nil)
+	m.Learn(secrets)
+	return m
+}
+
+func masking(automata []*automaton) *Masker {
+	m := &Masker{}
+	m.automata.Store(&automata)
+	return m
+}
+
+// Learn has a Masker of Growing mask these as well from now on, and those that it knows.
+func (m *Masker) Learn(secrets map[string]string) {
+	m.learning.Lock()
+	defer m.learning.Unlock()
+	news := make(map[string]string)
+	for name, value := range secrets {
+		if !m.learned[value] {
+			news[name] = value
+		}
+	}
+	if m.learned == nil {
+		m.learned = make(map[string]bool)
+	}
+	for _, value := range news {
+		m.learned[value] = true
+	}
+	if more := automataOf(news); more != nil {
+		all := slices.Concat(m.all(), more)
+		m.automata.Store(&all)
+	}
+}
+
+func (m *Masker) all() []*automaton { return *m.automata.Load() }
+
+func automataOf(secrets map[string]string) []*automaton {
 	var texts, digits []pattern
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
 		t, d := patternsOf(name, secrets[name])
@@ -30,7 +80,7 @@ func New(secrets map[string]string) *Masker {
 	if len(texts) == 0 {
 		return nil
 	}
-	return &Masker{automata: []*automaton{newAutomaton(texts, written...), newAutomaton(digits, inLines)}}
+	return []*automaton{newAutomaton(texts, written...), newAutomaton(digits, inLines)}
 }
 
 // And masks what either of the two does.
@@ -38,7 +88,7 @@ func (m *Masker) And(other *Masker) *Masker {
 	if m == nil || other == nil {
 		return cmp.Or(m, other)
 	}
-	return &Masker{automata: slices.Concat(m.automata, other.automata)}
+	return masking(slices.Concat(m.all(), other.all()))
 }
 
 // Mask replaces every secret in the text.
@@ -139,7 +189,7 @@ func (m *Masker) mask(text string, where cut) string {
 // of another, is one span.
 func (m *Masker) find(text string, where cut, before int) (spans []span) {
 	var all []span
-	for _, a := range m.automata {
+	for _, a := range m.all() {
 		for _, v := range a.views {
 			if !where.beginning {
 				break

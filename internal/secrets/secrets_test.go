@@ -156,7 +156,7 @@ func TestALongValueTakesLittleMemory(t *testing.T) {
 	value := base64.StdEncoding.EncodeToString(random)
 	m := New(map[string]string{"KEY": value})
 	nodes := 0
-	for _, a := range m.automata {
+	for _, a := range m.all() {
 		nodes += len(a.nodes)
 	}
 	if nodes > 16*len(value) {

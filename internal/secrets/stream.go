@@ -90,7 +90,7 @@ func (s *Stream) put(out []byte, length int, secret span, continued bool) []byte
 // length.
 func (m *Masker) unfinished(text string) int {
 	first := len(text)
-	for _, a := range m.automata {
+	for _, a := range m.all() {
 		for _, v := range a.viewsOf(text) {
 			_, at := a.find(v, text, whole)
 			first = min(first, at)
@@ -98,7 +98,7 @@ func (m *Masker) unfinished(text string) int {
 	}
 	for before := -1; first != before; {
 		before = first
-		for _, a := range m.automata {
+		for _, a := range m.all() {
 			for _, v := range a.viewsOf(text) {
 				first = min(first, v.aligned(text, first))
 			}

@@ -44,7 +44,7 @@ func (s *Settings) OpenAudit(log *slog.Logger) (*audit.Log, error) {
 	}
 	l, err := audit.Open(audit.Options{
 		Path: s.Audit.File, FullCode: s.Audit.Code == "full", Required: s.Audit.Required, MaxBytes: s.Audit.MaxSize, Keep: s.Audit.Keep,
-		Mask: s.everySecret(), Logger: log,
+		Mask: s.maskOfAll(), Logger: log,
 	})
 	if err != nil {
 		return nil, UsageError{Err: fmt.Errorf("--audit-log: %w; name a file in a folder that exists and that this user may write to", err)}

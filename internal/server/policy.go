@@ -19,6 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 )
 
@@ -132,23 +133,27 @@ func (s *Settings) withValues(v values) (*Settings, error) {
 	if len(found) > 0 {
 		return nil, errors.Join(found...)
 	}
+	if v["network"] == string(proxy.None) { // which is more than a list that others are allowed
+		n := &own.Network
+		n.AllowDomain, n.AllowPrivate, n.Secret = nil, nil, nil
+	}
 	return own, own.check()
 }
 
 // everySettings returns those of the user and all that the policy file can lead to, for what has to know all their secrets.
 func (s *Settings) everySettings() []*Settings {
 	all := []*Settings{s}
-	add := func(v values) {
-		if own, err := s.withValues(v); err == nil && len(v) > 0 { // it was checked
+	add := func(who principal.Principal) {
+		if own, err := s.withValues(s.policy.of(who)); err == nil { // which was checked
 			all = append(all, own)
 		}
 	}
-	add(s.policy.Default)
-	for _, group := range s.policy.Groups {
-		add(group)
+	add(principal.Principal{})
+	for group := range s.policy.Groups {
+		add(principal.Principal{Groups: []string{group}})
 	}
-	for _, own := range s.policy.Principals {
-		add(own)
+	for name := range s.policy.Principals {
+		add(principal.Principal{Name: name})
 	}
 	return all
 }
@@ -180,11 +185,14 @@ func (t *tenants) reload() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.r.settings.policy = now
+	if mask := t.r.settings.logMask; mask != nil {
+		mask.Learn(t.r.settings.everySecret())
+	}
 	changed := 0
 	for _, known := range t.live {
-		did, err := known.apply(t.r)
+		did, err := t.apply(known, known.of.Groups)
 		if err != nil {
-			log.Error("the policy of a principal cannot be changed", "principal", known.of.Name, "error", err)
+			log.Error("the policy of a principal cannot be changed; nothing more is done for it until it can", "principal", known.of.Name, "error", err)
 		}
 		if did {
 			changed++

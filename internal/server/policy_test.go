@@ -1,6 +1,11 @@
 package server
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -28,7 +33,7 @@ groups:
   a: {allow-domain: [one.example, two.example], memory-limit: 256m, max-sessions: 5}
   b: {allow-domain: [three.example], memory-limit: 128m}
 principals:
-  alice: {memory-limit: 512m, allow-domain: []}
+  alice: {memory-limit: 512m, network: none}
 `, "--memory-limit", "2g", "--cpu-limit", "1.5", "--allow-domain", "of.all")
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +102,7 @@ func TestWhatIsWrongWithAPolicy(t *testing.T) {
 
 // The log masks the secrets of all principals, whoever a line is about.
 func TestSecretsOfPoliciesAreKnown(t *testing.T) {
-	s, err := withPolicy(t, "groups: {a: {secret: [API_KEY@api.example]}}")
+	s, err := withPolicy(t, "{default: {allow-domain: [x.example]}, groups: {a: {network: allowlist, pass-through-env: [API_KEY]}}}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,5 +138,99 @@ func TestSettingsOfPrincipalsExist(t *testing.T) {
 		if flags.Lookup(name) == nil {
 			t.Errorf("there is no setting %s", name)
 		}
+	}
+}
+
+// begun is a server with a policy file, which nobody uses yet.
+func begun(t *testing.T, text string) (r *running, rewrite func(text string)) {
+	t.Helper()
+	s, err := withPolicy(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.HTTP.Address = "127.0.0.1:0"
+	ctx, cancel := context.WithCancel(t.Context())
+	if r, err = s.begin(ctx, nil, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = r.web.listener.Close()
+		r.end(context.Background())
+	})
+	return r, func(text string) {
+		t.Helper()
+		if err := os.WriteFile(s.Policy, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r.tenants.reload()
+	}
+}
+
+// What a principal gets by another policy counts for what it opens later, and its secrets are masked.
+func TestAPolicyThatChangesCounts(t *testing.T) {
+	r, rewrite := begun(t, "groups: {a: {secret: [API_KEY@api.example], memory-limit: 2g}, b: {memory-limit: 256m}}")
+	bob := principal.Principal{Name: "bob", Groups: []string{"b"}}
+	first, err := r.tenants.get(bob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "a-key-that-is-long"
+	if got := first.deps.Secrets.Mask(key); got != key || first.deps.Manager.Config().Limits.MemoryBytes != 256<<20 {
+		t.Errorf("of b: %s, %d bytes", got, first.deps.Manager.Config().Limits.MemoryBytes)
+	}
+	bob.Groups = []string{"a"}
+	second, err := r.tenants.get(bob)
+	if err != nil || second == first || second.deps.Manager != first.deps.Manager {
+		t.Fatalf("another front of the same sessions: %v, %v", second == first, err)
+	}
+	if got := second.deps.Manager.Config(); got.Limits.MemoryBytes != 2<<30 || got.Mask.Mask(key) == key || second.deps.Secrets.Mask(key) == key {
+		t.Errorf("of a: %d bytes, the secret is %s", got.Limits.MemoryBytes, got.Mask.Mask(key))
+	}
+	rewrite("default: {memory-limit: 128m, pass-through-env: [API_KEY]}")
+	third, err := r.tenants.get(bob)
+	if got := third.deps.Manager.Config(); err != nil || got.Limits.MemoryBytes != 128<<20 || got.Env["API_KEY"] != key || third.deps.Secrets.Mask(key) == key {
+		t.Errorf("of all: %d bytes, %v, %v", got.Limits.MemoryBytes, got.Env, err)
+	}
+	if again, _ := r.tenants.get(bob); again != third {
+		t.Error("what has not changed is made anew")
+	}
+}
+
+// What cannot count lets nobody go on with more than it.
+func TestAPolicyThatCannotCountRefuses(t *testing.T) {
+	r, rewrite := begun(t, "groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 3g}, closed: {network: none}}")
+	bob := principal.Principal{Name: "bob", Groups: []string{"staff"}}
+	if _, err := r.tenants.get(bob); err != nil {
+		t.Fatal(err)
+	}
+	rewrite("groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 1g, network-request-limit: 1m}, closed: {network: none}, xtra: {network-request-limit: 2g}}")
+	bob.Groups = []string{"small", "xtra"} // neither is wrong, and both together are
+	for range 2 {
+		if _, err := r.tenants.get(bob); err == nil {
+			t.Error("a policy that cannot count lets bob in")
+		}
+	}
+	bob.Groups = []string{"closed"}
+	if _, err := r.tenants.get(bob); err != nil {
+		t.Errorf("another that can does not: %v", err)
+	}
+}
+
+// Nobody is told who is a principal here.
+func TestLinksDoNotTellOfPrincipals(t *testing.T) {
+	r, _ := begun(t, "")
+	alice := principal.Principal{Name: "alice"}
+	if _, err := r.tenants.get(alice); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, name := range []string{"alice", "nobody"} {
+		w := httptest.NewRecorder()
+		r.tenants.ServeHTTP(w, httptest.NewRequest(http.MethodGet, linksPrefix+principal.Principal{Name: name}.Key()+"/files/x/y", nil))
+		said = append(said, fmt.Sprint(w.Code, w.Body))
+	}
+	if said[0] != said[1] {
+		t.Errorf("of alice it is said %q, of nobody %q", said[0], said[1])
 	}
 }

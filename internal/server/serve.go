@@ -280,6 +280,20 @@ func (s *Settings) NewSandbox(engine *podman.Engine, gcArgs []string, log *slog.
 
 // newSandbox calls prepare with all but the manager, and makes that of the configuration as it is then.
 func (s *Settings) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, error) {
+	box, config, err := s.sandboxParts(with, network, asks, log, prepare)
+	if err != nil {
+		return nil, err
+	}
+	if with.pool == nil {
+		with.pool = sandbox.NewPool(config)
+	}
+	config.Pool = with.pool
+	box.Manager = sandbox.NewManager(config)
+	return box, nil
+}
+
+// sandboxParts is newSandbox without the manager, which is to have the configuration.
+func (s *Settings) sandboxParts(with *shared, network *netlog.Log, asks *ask.Desk, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, sandbox.Config, error) {
 	box := &Sandbox{shared: with, connections: s.connections(s.env.environ(), log)}
 	config := s.sandboxConfig(with.keeper, s.passThrough(log), log)
 	for language, kernel := range config.Kernels {
@@ -291,19 +305,14 @@ func (s *Settings) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk,
 	box.databases = s.databases(box.connections)
 	way, err := s.wayOut(box.databases, network, asks, log)
 	if err != nil {
-		return nil, err
+		return nil, config, err
 	}
 	box.way, config.WayOut = way, way
-	prepare(box, &config)
-	if with.pool == nil {
-		with.pool = sandbox.NewPool(config)
-	}
-	config.Pool, config.Tenant = with.pool, s.tenant
-	if s.tenant != "" {
+	if config.Tenant = s.tenant; s.tenant != "" {
 		config.Quota = s.quota()
 	}
-	box.Manager = sandbox.NewManager(config)
-	return box, nil
+	prepare(box, &config)
+	return box, config, nil
 }
 
 // Close ends its sessions.
@@ -464,15 +473,23 @@ func (s *Settings) Logger(out io.Writer) (*slog.Logger, error) {
 		return nil, UsageError{Err: fmt.Errorf("--log-level: %w", err)}
 	}
 	options := &slog.HandlerOptions{Level: level}
-	out = s.everySecret().Writer(out)
+	out = s.maskOfAll().Writer(out)
 	if s.LogFormat == "json" {
 		return slog.New(slog.NewJSONHandler(out, options)), nil
 	}
 	return slog.New(slog.NewTextHandler(out, options)), nil
 }
 
-// everySecret masks what is secret to any principal.
-func (s *Settings) everySecret() *secrets.Masker {
+// maskOfAll masks the secrets of all principals, in the log and in the audit log.
+func (s *Settings) maskOfAll() *secrets.Masker {
+	if s.logMask == nil {
+		s.logMask = secrets.Growing(s.everySecret())
+	}
+	return s.logMask
+}
+
+// everySecret is what is secret to any principal, by the names of variables.
+func (s *Settings) everySecret() map[string]string {
 	all := make(map[string]string)
 	sources, _ := sql.Sources(s.env.environ(), isSetting) // what is wrong with one is said where it is opened
 	for i, own := range s.everySettings() {
@@ -483,5 +500,5 @@ func (s *Settings) everySecret() *secrets.Masker {
 			all[name] = value
 		}
 	}
-	return secrets.New(all)
+	return all
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -92,9 +93,10 @@ type Settings struct {
 	Audit AuditSettings
 
 	// Policy is the file of what principals may do, and policy what it says.
-	Policy string
-	policy policies
-	tenant string // the Key of the principal whose settings they are; empty: the user's whose server it is
+	Policy  string
+	policy  policies
+	logMask *secrets.Masker // of maskOfAll; nil: there is none yet
+	tenant  string          // the Key of the principal whose settings they are; empty: the user's whose server it is
 	// hostLabel is what HostLabel returns; empty: it is made.
 	hostLabel string
 

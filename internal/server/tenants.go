@@ -4,6 +4,7 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -38,8 +39,17 @@ type tenant struct {
 	asks    *ask.Desk // has questions where the settings have code ask
 	out     *wayOutNow
 	calls   *fair.Budget // of tools, in a minute
+	mask    *secrets.Masker
+	linkKey []byte
 	now     atomic.Pointer[front]
-	used    time.Time // last; under the tenants' lock
+
+	// What the manager tells, whatever its settings.
+	observer sandbox.Observer
+	admit    func(context.Context, *sandbox.Run) error
+
+	// Under the tenants' lock.
+	used    time.Time // last
+	refused error     // why nothing is done for the principal; nil: it is served
 }
 
 // front is a tenant's way in and out under one policy, which another takes the place of.
@@ -63,19 +73,18 @@ func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &tenant{of: p, network: &netlog.Log{}, out: &wayOutNow{}, calls: fair.NewBudget(time.Minute, int64(s.Tools.CallsPerMinute))}
+	t := &tenant{
+		of: p, network: &netlog.Log{}, out: &wayOutNow{}, calls: fair.NewBudget(time.Minute, int64(s.Tools.CallsPerMinute)),
+		mask: secrets.Growing(nil), linkKey: []byte(rand.Text()),
+	}
 	log := r.logOf(p)
-	watched := r.watched.For(p)
 	t.asks = r.newDesk(t, log)
 	box, err := s.newSandbox(r.shared, t.network, t.asks, log, func(box *Sandbox, config *sandbox.Config) {
-		config.Mask = secrets.New(s.secretValues(config.Env, box.connections.Sources()))
+		watched := r.watched.For(p)
+		t.prepare(r, s, box, config)
 		config.Observer, t.network.Added = watched, watched.Network
 		r.audited.tenant(p, config, t.network)
-		if r.web != nil {
-			config.Gone = r.web.isGone
-		}
-		t.out.put(box.way)
-		config.WayOut = t.out
+		t.observer, t.admit = config.Observer, config.Admit
 	})
 	if err != nil {
 		return nil, err
@@ -86,6 +95,16 @@ func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 	}
 	t.now.Store(r.newFront(t, s, v, box, log))
 	return t, nil
+}
+
+// prepare completes the configuration of the tenant's manager, under the settings that count now.
+func (t *tenant) prepare(r *running, s *Settings, box *Sandbox, config *sandbox.Config) {
+	t.mask.Learn(s.secretValues(config.Env, box.connections.Sources()))
+	config.Mask, config.Observer, config.Admit, config.WayOut = t.mask, t.observer, t.admit, t.out
+	if r.web != nil {
+		config.Gone = r.web.isGone
+	}
+	t.out.put(box.way)
 }
 
 // noPageWait is how long a question waits for a call whose client can ask, where there is no page that a person may look at.
@@ -122,10 +141,9 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 	f := &front{values: v, settings: s, box: box}
 	ending, end := context.WithCancel(r.ending)
 	f.end = end
-	if before := t.now.Load(); before != nil {
-		f.links = before.links // people have them
-	} else {
-		f.links = r.linksOf(t.of, t.manager, s)
+	f.links = r.linksOf(t, s)
+	if before := t.now.Load(); before != nil && before.settings.Links == s.Links && before.settings.Tools.PageScripts == s.Tools.PageScripts {
+		f.links = before.links // with the uploads that it has allowed
 	}
 	f.mcp, f.deps = s.mcpServer(box, f.links, log)
 	f.called = r.audited.called(t.of, f.deps)
@@ -142,26 +160,33 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 	return f
 }
 
-// apply has a policy count for the tenant from now on, and reports whether it says something else than before: its tools, and
-// what code reaches. Of what a manager is made with, only the quota changes: the rest counts for a tenant that is made later.
-func (t *tenant) apply(r *running) (changed bool, err error) {
-	before := t.now.Load()
-	s, v, err := r.settings.of(t.of)
-	if err != nil || reflect.DeepEqual(v, before.values) {
+// apply has the policy of these groups count for a tenant from now on, and reports whether it says something else than before. What a
+// container is made with counts for sessions that open later. Where it cannot count the tenant is refused. The caller holds t.mu.
+func (t *tenants) apply(known *tenant, groups []string) (changed bool, err error) {
+	defer func() { known.refused = err }()
+	r, who, before := t.r, known.of, known.now.Load()
+	who.Groups = groups
+	s, v, err := r.settings.of(who)
+	if err != nil {
 		return false, err
 	}
-	log := r.logOf(t.of)
-	box := &Sandbox{Manager: t.manager, shared: r.shared, connections: s.connections(s.env.environ(), log)}
-	box.databases = s.databases(box.connections)
-	if box.way, err = s.wayOut(box.databases, t.network, t.asks, log); err != nil {
+	if reflect.DeepEqual(v, before.values) {
+		known.of.Groups = groups
+		return false, nil
+	}
+	log := r.logOf(who)
+	box, config, err := s.sandboxParts(r.shared, known.network, known.asks, log, func(box *Sandbox, config *sandbox.Config) {
+		box.way.proxy.TakeOver(before.box.way.proxy)
+		known.prepare(r, s, box, config)
+	})
+	if err != nil {
 		return false, err
 	}
-	box.way.proxy.TakeOver(before.box.way.proxy)
-	t.out.put(box.way)
-	t.calls.Set(int64(s.Tools.CallsPerMinute))
-	t.manager.SetQuota(s.quota())
-	t.now.Store(r.newFront(t, s, v, box, log))
-	before.close(context.WithoutCancel(r.ending))
+	box.Manager, known.of.Groups = known.manager, groups
+	known.calls.Set(int64(s.Tools.CallsPerMinute))
+	known.manager.Reconfigure(config)
+	known.now.Store(r.newFront(known, s, v, box, log))
+	t.closing.Go(func() { before.close(context.WithoutCancel(r.ending)) })
 	return true, nil
 }
 
@@ -196,9 +221,10 @@ const (
 type tenants struct {
 	r *running
 
-	mu     sync.Mutex
-	live   map[string]*tenant // by principal.Principal.Key
-	closed bool
+	mu      sync.Mutex
+	live    map[string]*tenant // by principal.Principal.Key
+	closed  bool
+	closing sync.WaitGroup // of what has been replaced
 }
 
 func newTenants(r *running) *tenants { return &tenants{r: r, live: make(map[string]*tenant)} }
@@ -213,9 +239,8 @@ func (t *tenants) get(p principal.Principal) (*front, error) {
 	now := time.Now()
 	if known := t.live[p.Key()]; known != nil {
 		known.used = now
-		if !slices.Equal(known.of.Groups, p.Groups) {
-			known.of.Groups = p.Groups
-			if _, err := known.apply(t.r); err != nil {
+		if known.refused != nil || !slices.Equal(known.of.Groups, p.Groups) {
+			if _, err := t.apply(known, p.Groups); err != nil {
 				return nil, err
 			}
 		}
@@ -237,9 +262,10 @@ func (t *tenants) get(p principal.Principal) (*front, error) {
 // forgetIdle drops those that nobody has asked for and that have no session open: what sleeps needs none. The caller holds t.mu.
 func (t *tenants) forgetIdle(now time.Time) {
 	for key, known := range t.live {
-		if now.Sub(known.used) > forgetAfter && len(known.manager.Known()) == 0 {
+		stay := max(forgetAfter, known.now.Load().settings.Links.Lifetime) // its links are good for so long
+		if now.Sub(known.used) > stay && len(known.manager.Known()) == 0 {
 			delete(t.live, key)
-			go known.close(context.WithoutCancel(t.r.ending))
+			t.closing.Go(func() { known.close(context.WithoutCancel(t.r.ending)) })
 		}
 	}
 }
@@ -330,17 +356,17 @@ func (s *Settings) quota() sandbox.Quota {
 const linksPrefix = "/p/"
 
 // linksOf gives out links to a principal's files; nil where nothing serves them.
-func (r *running) linksOf(p principal.Principal, manager *sandbox.Manager, s *Settings) *filelinks.Links {
+func (r *running) linksOf(t *tenant, s *Settings) *filelinks.Links {
 	base := r.linksBase()
 	if base == nil {
 		return nil
 	}
-	if !p.IsUser() {
-		base = base.JoinPath(linksPrefix, p.Key())
+	if !t.of.IsUser() {
+		base = base.JoinPath(linksPrefix, t.of.Key())
 	}
 	return filelinks.New(filelinks.Options{
-		Manager: manager, BaseURL: base, Lifetime: s.Links.Lifetime, UploadBytes: s.Tools.DownloadBytes, Scripts: s.Tools.PageScripts,
-		Logger: manager.Config().Logger,
+		Manager: t.manager, Key: t.linkKey, BaseURL: base, Lifetime: s.Links.Lifetime, UploadBytes: s.Tools.DownloadBytes, Scripts: s.Tools.PageScripts,
+		Logger: t.manager.Config().Logger,
 	})
 }
 
@@ -354,13 +380,9 @@ func (t *tenants) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	t.mu.Lock()
 	known := t.live[key]
-	if known != nil {
-		known.used = time.Now()
-	}
 	t.mu.Unlock()
-	if known == nil {
-		http.NotFound(w, r)
-		return
+	if known == nil { // whose links it could be is not said: no link is good here
+		known = t.r.own
 	}
 	http.StripPrefix(linksPrefix+key, known.now.Load().links).ServeHTTP(w, r)
 }
