@@ -147,24 +147,25 @@ func (x *exchange) judgeRequest(r *http.Request, rt *route) *refusal {
 	if rt.only == nil {
 		return nil
 	}
-	path, isPlain := plainPath(r.URL)
+	readings := plainPath(r.URL)
 	switch {
-	case !isPlain:
+	case readings == nil:
 		return &refusal{
 			status: http.StatusForbidden, rule: "request_denied",
-			words: "the path of the request can be read in several ways; requests to " + rt.address() + " have no encoded slashes, empty segments or segments of dots in their paths",
+			words: "the path of the request can be read in several ways; requests to " + rt.address() + " have no empty segments, segments of dots, backslashes or anything encoded twice in their paths",
 		}
 	case isOtherProtocol(r):
 		return &refusal{
 			status: http.StatusForbidden, rule: "request_denied",
 			words: rt.address() + " is reached by HTTP requests and websockets alone, and not by a protocol that a request changes to",
 		}
-	case slices.ContainsFunc(rt.only, func(one requests) bool { return one.allow(r.Method, path) }):
+	case slices.ContainsFunc(rt.only, func(one requests) bool { return one.allow(r.Method, readings) }):
 		return nil
 	}
 	denied := &refusal{
 		status: http.StatusForbidden, rule: "request_denied",
 		words: "this method and path are not allowed at " + rt.address() + "; the server's user can allow them with its entry of --allow-domain or --allow-private",
 	}
+	path := readings[0]
 	return x.ask(ask.Question{Host: rt.address(), Method: r.Method, Path: path, How: r.Method + " " + path}, denied)
 }

@@ -46,12 +46,12 @@ func parseRequests(words []string) (all []requests, err error) {
 // wrong reports what is wrong with the path of an entry; empty: nothing.
 func (r requests) wrong() string {
 	segments := strings.Split(r.path, "/")
-	switch decoded, ok := plainPath(&url.URL{Path: r.path}); {
+	switch readings := plainPath(&url.URL{Path: r.path}); {
 	case segments[0] != "":
 		return "does not begin with /"
 	case strings.ContainsAny(r.path, "%?#"):
 		return "is not written as it is decoded, without a query"
-	case !ok || decoded != r.path:
+	case readings == nil:
 		return "has empty segments, dots for segments, or characters that no path has"
 	}
 	for i, segment := range segments {
@@ -64,11 +64,14 @@ func (r requests) wrong() string {
 	return ""
 }
 
-// allow reports whether a request is among them. Its path is that of plainPath.
-func (r requests) allow(method, asked string) bool {
-	if r.methods != nil && !slices.Contains(r.methods, method) {
-		return false
-	}
+// allow reports whether a request is among them, whichever of plainPath's readings of its path its server has.
+func (r requests) allow(method string, readings []string) bool {
+	return (r.methods == nil || slices.Contains(r.methods, method)) &&
+		!slices.ContainsFunc(readings, func(asked string) bool { return !r.covers(asked) })
+}
+
+// covers reports whether a path is among those of the entry.
+func (r requests) covers(asked string) bool {
 	want, rest := r.path, ""
 	prefix, isOpen := strings.CutSuffix(want, "*")
 	if isOpen {
@@ -91,35 +94,33 @@ func (r requests) allow(method, asked string) bool {
 	}
 }
 
-// plainPath returns the path of an address as it is decoded, and whether every server understands it in the same way: with nothing
-// that a server may take for another path, once it has decoded, cleaned or cut it. It begins with a slash.
-func plainPath(u *url.URL) (string, bool) {
+// encodedSlash is what a slash that belongs to a segment is written as, in one of plainPath's readings.
+const encodedSlash = "%2F"
+
+// plainPath returns the path of an address as servers read it: decoded, and where slashes in it are encoded in two ways, first with these
+// as parts of their segments, and then as slashes. nil: there may be more ways, as it has something that a server may take for another path
+// once it has decoded, cleaned or cut it. Each begins with a slash, and the first is of one path alone.
+func plainPath(u *url.URL) []string {
 	p := u.Path
 	if !strings.HasPrefix(p, "/") || !utf8.ValidString(p) || strings.ContainsAny(p, "\\\x7f") || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' }) {
-		return "", false
-	}
-	written := strings.ToLower(u.EscapedPath())
-	for _, encoded := range []string{"%2f", "%5c"} {
-		if strings.Contains(written, encoded) {
-			return "", false
-		}
+		return nil
 	}
 	for at := range len(p) { // encoded twice
 		if p[at] == '%' && at+2 < len(p) && isHex(p[at+1]) && isHex(p[at+2]) {
-			return "", false
+			return nil
 		}
 	}
 	for segment := range strings.SplitSeq(p, "/") {
 		before, _, hasParameters := strings.Cut(segment, ";")
 		if strings.Trim(before, ". ") == "" && (hasParameters || before != "") { // Windows cuts dots and blanks off
-			return "", false
+			return nil
 		}
 	}
 	// Other characters become these where texts are normalized, as wide ones do.
 	if normal := norm.NFKC.String(p); normal != p {
 		for _, c := range []string{"/", "\\", ".", ";", "%", "?", "#"} {
 			if strings.Count(normal, c) != strings.Count(p, c) {
-				return "", false
+				return nil
 			}
 		}
 	}
@@ -127,7 +128,26 @@ func plainPath(u *url.URL) (string, bool) {
 	if clean != "/" && strings.HasSuffix(p, "/") {
 		clean += "/"
 	}
-	return p, clean == p
+	if clean != p {
+		return nil
+	}
+	// No segment is empty or of dots in either reading now, but for a last one. Parameters could be cut off with the slashes in them.
+	written := strings.ReplaceAll(u.EscapedPath(), "%2f", encodedSlash)
+	parts := strings.Split(written, encodedSlash)
+	if len(parts) == 1 {
+		return []string{p}
+	}
+	if strings.Contains(p, ";") || parts[len(parts)-1] == "" {
+		return nil
+	}
+	for i, part := range parts {
+		decoded, err := url.PathUnescape(part)
+		if err != nil {
+			return nil
+		}
+		parts[i] = decoded
+	}
+	return []string{strings.Join(parts, encodedSlash), p}
 }
 
 func isHex(c byte) bool {
