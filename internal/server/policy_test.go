@@ -92,7 +92,15 @@ func TestWhatIsWrongWithAPolicy(t *testing.T) {
 	if _, err := withPolicy(t, "default: {nonsense: 1}\ngroups: {a: {}}\nprincipals: {b: {worse: 1}}"); err == nil || strings.Count(err.Error(), "nonsense") != 1 || !strings.Contains(err.Error(), "worse") {
 		t.Errorf("a mistake for everybody is told as that of each: %v", err)
 	}
-	if _, err := loadSettings(t, []string{"--policy", "none.yaml"}, nil); err == nil || !strings.Contains(err.Error(), "without --http") {
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := loadSettings(t, nil, map[string]string{"SANDBOX_POLICY": file}) // as a command does that serves nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "without --http") {
 		t.Errorf("without --http: %v", err)
 	}
 	if s, err := withPolicy(t, ""); err != nil || len(s.policy.Default) > 0 {

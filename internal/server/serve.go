@@ -60,6 +60,9 @@ var ErrReported = errors.New("reported")
 // Serve runs the server until its client goes, where it has one only, or a signal comes. gcArgs are the arguments by which
 // this program removes what is left of a server that is killed.
 func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
+	if s.Policy != "" && s.HTTP.Address == "" {
+		return UsageError{Err: fmt.Errorf("--policy %s has no effect without --http: over stdin and stdout there is one user", s.Policy)}
+	}
 	var in io.Reader
 	var out io.Writer
 	if s.HTTP.Address == "" {

@@ -179,9 +179,6 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	s.OAuth.clientSecret, _ = s.env.lookup(oidcSecretVariable)
 	s.Principals.headerSecret, _ = s.env.lookup(headerSecretVariable)
 	problems = append(problems, aliased{s}.takeImage(), s.check(), s.HTTP.check(), s.Principals.check(s.HTTP.NoAuth), s.OAuth.check(&s.HTTP, s.Principals.Issuer))
-	if s.Policy != "" && s.HTTP.Address == "" {
-		problems = append(problems, fmt.Errorf("--policy %s has no effect without --http: over stdin and stdout there is one user", s.Policy))
-	}
 	var err error
 	s.policy, err = s.readPolicies()
 	problems = append(problems, err)
