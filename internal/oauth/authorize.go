@@ -31,11 +31,8 @@ const (
 	// maxQuery bounds a request, which a page carries along, and the address of a Provider too.
 	maxQuery = 4 << 10
 	maxForm  = 16 << 10
-	// maxFailures and maxRegistrations are how many wrong tokens, and how many clients, come from one address in ten minutes.
-	maxFailures      = 10
-	maxRegistrations = 100
-	// maxCodes bounds the codes, and the decisions, that are remembered; all are made by persons who have shown who they are.
-	maxCodes = 10_000
+	// maxCodes is how often one principal may allow something while codes are remembered.
+	maxCodes = 50
 )
 
 // isChallenge is a SHA-256 sum in base64url.
@@ -76,7 +73,7 @@ type code struct {
 	spent bool
 }
 
-// protocolError is an error that a client is told, at its own address.
+// protocolError is an error that a client is told: by a browser, where its person follows a link.
 type protocolError struct{ code, description string }
 
 func (e protocolError) Error() string { return e.code + ": " + e.description }
@@ -92,7 +89,7 @@ func (s *Server) read(r *http.Request) (asked, error) {
 			return asked{}, errNoClient("The request has " + name + " twice.")
 		}
 	}
-	known, err := s.find(r, q.Get("client_id"))
+	known, err := s.find(r.Context(), q.Get("client_id"))
 	if err != nil {
 		return asked{}, err
 	}
@@ -145,20 +142,20 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 	var told protocolError
 	switch {
 	case errors.As(err, &told):
-		s.answer(w, r, a, url.Values{"error": {told.code}, "error_description": {told.description}})
+		s.offer(w, http.StatusBadRequest, a, "The program that sent you here asks for something that this server does not do: "+told.description+".", told)
 		return
 	case err != nil:
 		s.showError(w, http.StatusBadRequest, err)
 		return
 	}
 	t := ticket{asked: a, ID: rand.Text(), Browser: sumOf(s.browser(w, r)), Ends: s.o.Now().Add(ticketTime).UTC()}
-	if s.o.Provider == nil {
+	if s.provider == nil {
 		s.show(w, http.StatusOK, t, "")
 		return
 	}
-	address, err := s.o.Provider.address(r.Context(), s.o.Issuer+callbackPath, s.seal(t), s.derive(t, "nonce"), challengeOf(s.derive(t, "verifier")))
+	address, err := s.provider.address(r.Context(), s.o.Issuer+callbackPath, s.seal(t), s.derive(t, "nonce"), challengeOf(s.derive(t, "verifier")))
 	if err != nil {
-		s.o.Logger.Warn("nobody can sign in", "issuer", s.o.Provider.Issuer, "error", err)
+		s.warn("nobody can sign in", "issuer", s.provider.Issuer, "error", err)
 		s.showError(w, http.StatusBadGateway, errNoClient("The server cannot reach the place where people sign in. Try again in a minute."))
 		return
 	}
@@ -170,9 +167,9 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	t, err := s.open(q.Get("state"), r)
 	switch {
-	case s.o.Provider == nil || err == nil && t.Person != nil:
+	case s.provider == nil || err == nil && t.Person != nil:
 		err = errNoClient("There is nothing here.")
-	case err == nil && q.Has("iss") && q.Get("iss") != s.o.Provider.Issuer:
+	case err == nil && q.Has("iss") && q.Get("iss") != s.provider.Issuer:
 		err = errNoClient("The answer comes from another place than that where you were sent to sign in.")
 	}
 	if err != nil {
@@ -180,14 +177,12 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if q.Get("code") == "" {
-		s.signIn(r, "denied", principal.Principal{Source: "oidc"}, map[string]any{"client": t.Client})
-		s.answer(w, r, t.asked, url.Values{"error": {"access_denied"}, "error_description": {"the person has not signed in"}})
+		s.offer(w, http.StatusForbidden, t.asked, "You have not signed in.", protocolError{"access_denied", "the person has not signed in"})
 		return
 	}
-	p, err := s.o.Provider.exchange(r.Context(), q.Get("code"), s.o.Issuer+callbackPath, s.derive(t, "verifier"), s.derive(t, "nonce"))
+	p, err := s.provider.exchange(r.Context(), q.Get("code"), s.o.Issuer+callbackPath, s.derive(t, "verifier"), s.derive(t, "nonce"))
 	if err != nil {
-		s.o.Logger.Warn("somebody could not sign in", "issuer", s.o.Provider.Issuer, "error", err)
-		s.signIn(r, "failed", principal.Principal{Source: "oidc"}, map[string]any{"client": t.Client})
+		s.warn("somebody could not sign in", "issuer", s.provider.Issuer, "error", err)
 		s.showError(w, http.StatusForbidden, errNoClient("You could not be signed in. The server's log says why."))
 		return
 	}
@@ -207,7 +202,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	t, err := s.open(r.PostForm.Get("ticket"), r)
-	if err == nil && s.o.Provider != nil && t.Person == nil {
+	if err == nil && s.provider != nil && t.Person == nil {
 		err = errStale
 	}
 	if err != nil {
@@ -215,82 +210,81 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.PostForm.Get("decision") != "allow" {
-		if s.spend(t) {
-			s.signIn(r, "denied", principal.Principal{}, map[string]any{"client": t.Client})
-			s.answer(w, r, t.asked, url.Values{"error": {"access_denied"}, "error_description": {"the person has refused"}})
-			return
-		}
-		s.showError(w, http.StatusForbidden, errStale)
+		// It is not remembered: whoever refuses has shown nothing, and the page is soon too old.
+		s.answer(w, r, t.asked, url.Values{"error": {"access_denied"}, "error_description": {"the person has refused"}})
 		return
 	}
-	p, credential, until, ok := s.signedIn(w, r, t)
-	if !ok {
-		return
-	}
-	if !s.spend(t) {
-		s.showError(w, http.StatusForbidden, errStale)
+	p, credential, until, err := s.signedIn(r, t)
+	if err != nil {
+		s.warn("somebody has typed a token that is not good", "address", r.RemoteAddr, "client", t.Client)
+		s.show(w, http.StatusForbidden, t, "That is not a token that is good here.")
 		return
 	}
 	host, _ := receiver(t.Redirect)
-	now := s.o.Now()
-	made := &code{asked: t.asked, ends: now.Add(codeTime), grant: Grant{
+	given, made := codePrefix+s.derive(t, "code"), &code{asked: t.asked, ends: s.o.Now().Add(codeTime), grant: Grant{
 		ID: newID("g"), Principal: p.Name, Groups: p.Groups, Source: p.Source, Credential: credential, Until: until,
 		Client: t.Client, ClientName: t.Name, Redirect: host, Scope: t.Scope, Audience: s.resource,
 	}}
-	given := codePrefix + rand.Text() + rand.Text()
-	s.mu.Lock()
-	for sum, c := range s.codes {
-		if now.After(c.ends.Add(ticketTime)) {
-			delete(s.codes, sum)
-		}
-	}
-	full := len(s.codes) >= maxCodes
-	if !full {
-		s.codes[sumOf(given)] = made
-	}
-	s.mu.Unlock()
-	if full {
-		s.answer(w, r, t.asked, url.Values{"error": {"temporarily_unavailable"}})
+	if err := s.keep(given, made); err != nil {
+		s.showError(w, http.StatusForbidden, err)
 		return
 	}
 	s.o.Logger.Info("a person has allowed a program in", "principal", p.Name, "client", t.Client, "answer_to", host, "grant", made.grant.ID)
-	s.signIn(r, audit.Success, p, map[string]any{"client": t.Client, "client_name": t.Name, "answer_to": host, "grant": made.grant.ID})
+	s.record(r, audit.Event{
+		Kind: audit.KindSignIn, Action: "OAuth consent", Outcome: audit.Success, Principal: p.Name, Source: p.Source,
+		Detail: map[string]any{"client": t.Client, "client_name": t.Name, "answer_to": host, "grant": made.grant.ID},
+	})
 	s.answer(w, r, t.asked, url.Values{"code": {given}})
 }
 
-// signedIn returns who the person is, by the Provider or by the token in the form. Where it is nobody, it has answered.
-func (s *Server) signedIn(w http.ResponseWriter, r *http.Request, t ticket) (p principal.Principal, credential string, until time.Time, ok bool) {
+// keep remembers a code. As it is derived from its ticket, one that is known is of a ticket that was used.
+func (s *Server) keep(given string, made *code) error {
+	now, own := s.o.Now(), 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for sum, c := range s.codes {
+		if now.After(c.ends.Add(ticketTime)) {
+			delete(s.codes, sum)
+		} else if c.grant.Principal == made.grant.Principal {
+			own++
+		}
+	}
+	switch sum := sumOf(given); {
+	case s.codes[sum] != nil:
+		return errStale
+	case own >= maxCodes:
+		return errNoClient(fmt.Sprintf("You have let programs in %d times in ten minutes. Wait, and begin again from the program.", own))
+	default:
+		s.codes[sum] = made
+		return nil
+	}
+}
+
+// signedIn returns who the person is, by the Provider or by the token in the form. Tries are not counted: nobody guesses 130 bits, and by
+// counting them a stranger could shut out whoever comes from the same address, as all do behind a proxy.
+func (s *Server) signedIn(r *http.Request, t ticket) (p principal.Principal, credential string, until time.Time, err error) {
 	if t.Person != nil {
 		// What a Provider has said is not asked for again, so that it does not last for ever.
 		p = principal.Principal{Name: t.Person.Name, Groups: t.Person.Groups, Source: t.Person.Source}
-		return p, s.o.Provider.Issuer, s.o.Now().Add(refreshTime).UTC(), true
-	}
-	if s.failures.exhausted(r) {
-		s.show(w, http.StatusTooManyRequests, t, "Too many wrong tokens came from where you are. Try again in ten minutes.")
-		return principal.Principal{}, "", time.Time{}, false
+		return p, s.provider.Issuer, s.o.Now().Add(refreshTime).UTC(), nil
 	}
 	token := strings.TrimSpace(r.PostForm.Get("token"))
-	err := errUnknown
-	if token != "" {
-		p, err = s.o.SignIn(token)
-	}
-	if err != nil {
-		s.failures.allow(r)
-		s.o.Logger.Warn("somebody has typed a token that is not good", "address", r.RemoteAddr, "client", t.Client)
-		s.signIn(r, "unauthorized", principal.Principal{Source: "token"}, map[string]any{"client": t.Client})
-		s.show(w, http.StatusForbidden, t, "That is not a token that is good here.")
-		return principal.Principal{}, "", time.Time{}, false
-	}
-	return p, CredentialOf(token), time.Time{}, true
+	p, err = s.o.SignIn(token)
+	return p, CredentialOf(token), time.Time{}, err
 }
 
-// answer sends the browser to the client's address.
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, a asked, values url.Values) {
+// back is the client's address with an answer.
+func (s *Server) back(a asked, values url.Values) string {
 	if a.State != "" {
 		values.Set("state", a.State)
 	}
 	values.Set("iss", s.o.Issuer)
-	s.lead(w, r, redirected(a.Redirect, values))
+	return redirected(a.Redirect, values)
+}
+
+// answer sends the browser to the client's address.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, a asked, values url.Values) {
+	s.lead(w, r, s.back(a, values))
 }
 
 // lead sends the browser elsewhere, without saying where it was.
@@ -359,7 +353,7 @@ func (s *Server) seal(t ticket) string {
 
 const errStale = errNoClient("This page is too old, was used before, or is of another browser. Go back to the program that sent you here, and begin again.")
 
-// open reads a ticket that is this server's, of this browser, not over, and not decided on.
+// open reads a ticket that is this server's, of this browser, and not over.
 func (s *Server) open(sealed string, r *http.Request) (ticket, error) {
 	body, mac, _ := strings.Cut(sealed, ".")
 	given, err := base64.RawURLEncoding.DecodeString(mac)
@@ -372,34 +366,10 @@ func (s *Server) open(sealed string, r *http.Request) (ticket, error) {
 		err = json.Unmarshal(content, &t)
 	}
 	cookie := s.cookieOf(r)
-	if err != nil || cookie == "" || !isSum(t.Browser, cookie) || s.o.Now().After(t.Ends) || s.isSpent(t) {
+	if err != nil || cookie == "" || !isSum(t.Browser, cookie) || s.o.Now().After(t.Ends) {
 		return ticket{}, errStale
 	}
 	return t, nil
-}
-
-func (s *Server) isSpent(t ticket) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, spent := s.spent[t.ID]
-	return spent
-}
-
-// spend reports whether nobody has decided on a ticket yet, which somebody has then.
-func (s *Server) spend(t ticket) bool {
-	now := s.o.Now()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id, ends := range s.spent {
-		if now.After(ends) {
-			delete(s.spent, id)
-		}
-	}
-	if _, spent := s.spent[t.ID]; spent || len(s.spent) >= maxCodes {
-		return false
-	}
-	s.spent[t.ID] = t.Ends
-	return true
 }
 
 // style is in the page, and named in its policy by its sum. Package html/template would have the linker keep every method of every type.
@@ -439,6 +409,16 @@ func (s *Server) showError(w http.ResponseWriter, status int, err error) {
 		status, said = http.StatusInternalServerError, "The server cannot do this now; its log says why."
 	}
 	page(w, status, "'none'", `<h1>This did not work</h1><p role="alert">`+html.EscapeString(string(said))+`</p>`)
+}
+
+// offer shows what is wrong, and a link by which the client learns of it. A browser is not sent there: anybody can register a client, and
+// would have this server's address lead to any other.
+func (s *Server) offer(w http.ResponseWriter, status int, a asked, said string, told protocolError) {
+	_, words := receiver(a.Redirect)
+	address := s.back(a, url.Values{"error": {told.code}, "error_description": {told.description}})
+	page(w, status, "'none'", `<h1>This did not work</h1><p role="alert">`+html.EscapeString(said)+`</p><p>It calls itself <span class="who">`+html.EscapeString(named(a.Name))+
+		`</span>, and has its answers go to <span class="who">`+html.EscapeString(words)+`</span>. Nobody has checked that. If you have come from there, <a href="`+
+		html.EscapeString(address)+`">go back</a>.</p>`)
 }
 
 // show asks a person.

@@ -31,7 +31,7 @@ const (
 	maxDocuments   = 100 // that are remembered
 	documentsFresh = 10 * time.Minute
 	// maxFetches is how many documents are fetched at once.
-	maxFetches = 4
+	maxFetches = 16
 	maxClient  = 500 // bytes of a client's id
 )
 
@@ -79,10 +79,6 @@ func (m *metadata) check() error {
 
 // register is the endpoint of RFC 7591.
 func (s *Server) register(w http.ResponseWriter, r *http.Request) {
-	if !s.registrations.allow(r) {
-		refuse(w, http.StatusTooManyRequests, "temporarily_unavailable", "too many clients were registered from there; try again in some minutes")
-		return
-	}
 	var m metadata
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxMetadata))
 	if err == nil {
@@ -113,7 +109,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 		registered.Method, registered.Secret = m.Method, sumOf(answer.Secret)
 	}
 	if err := s.o.Store.register(answer.ID, registered); err != nil {
-		s.o.Logger.Warn("a client could not register", "error", err)
+		s.warn("a client could not register", "error", err)
 		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "no client can register now; the server's log says why")
 		return
 	}
@@ -128,13 +124,13 @@ type errNoClient string
 
 func (e errNoClient) Error() string { return string(e) }
 
-// find returns a client, for a request of a browser.
-func (s *Server) find(r *http.Request, id string) (*client, error) {
+// find returns a client that a browser comes from.
+func (s *Server) find(ctx context.Context, id string) (*client, error) {
 	switch {
 	case id == "" || len(id) > maxClient:
 		return nil, errNoClient("The request does not name the program that it is for (client_id).")
 	case isDocument(id):
-		return s.documents.get(r, id)
+		return s.documents.get(ctx, id)
 	}
 	known, err := s.o.Store.client(id)
 	if err == nil && known == nil {
@@ -145,10 +141,9 @@ func (s *Server) find(r *http.Request, id string) (*client, error) {
 
 // documents are what clients say of themselves at their own addresses.
 type documents struct {
-	client  *http.Client
-	now     func() time.Time
-	fetches limiter
-	free    *semaphore.Weighted
+	client *http.Client
+	now    func() time.Time
+	free   *semaphore.Weighted
 
 	mu    sync.Mutex
 	known map[string]document
@@ -172,12 +167,12 @@ func newDocuments(transport http.RoundTripper, now func() time.Time) *documents 
 			Transport: transport, Timeout: documentTime,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		now: now, fetches: limiter{most: 100, now: now}, free: semaphore.NewWeighted(maxFetches), known: make(map[string]document),
+		now: now, free: semaphore.NewWeighted(maxFetches), known: make(map[string]document),
 	}
 }
 
 // get returns the client of an address.
-func (d *documents) get(r *http.Request, id string) (*client, error) {
+func (d *documents) get(ctx context.Context, id string) (*client, error) {
 	d.mu.Lock()
 	known, is := d.known[id]
 	d.mu.Unlock()
@@ -187,11 +182,13 @@ func (d *documents) get(r *http.Request, id string) (*client, error) {
 	if err := checkDocument(id); err != nil {
 		return nil, err
 	}
-	if !d.fetches.allow(r) || !d.free.TryAcquire(1) {
-		return nil, errNoClient("Too many programs are looked up at once. Try again in some minutes.")
+	ctx, cancel := context.WithTimeout(ctx, 2*documentTime) // in which its turn comes too
+	defer cancel()
+	if d.free.Acquire(ctx, 1) != nil {
+		return nil, errNoClient("Too many programs are looked up at once. Try again in a minute.")
 	}
 	defer d.free.Release(1)
-	c, err := d.fetch(r.Context(), id)
+	c, err := d.fetch(ctx, id)
 	if err != nil {
 		return nil, errNoClient(fmt.Sprintf("What the program says of itself at %s cannot be used: %s.", text.Shorten(id, 200), err))
 	}

@@ -250,6 +250,22 @@ func (s *site) answer(got reply) url.Values {
 	return u.Query()
 }
 
+var readLink = regexp.MustCompile(`<a href="([^"]+)"`)
+
+// linked is where the link of a page leads that sends its browser nowhere.
+func (s *site) linked(page reply) *url.URL {
+	s.t.Helper()
+	found := readLink.FindStringSubmatch(page.body)
+	if found == nil || page.header.Get("Location") != "" {
+		s.t.Fatalf("%d %q %s", page.status, page.header.Get("Location"), page.body)
+	}
+	u, err := url.Parse(html.UnescapeString(found[1]))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return u
+}
+
 type tokens struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"`

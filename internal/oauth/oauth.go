@@ -7,14 +7,16 @@
 //
 // What it promises:
 //
-//   - No browser is sent anywhere before the client is known and the address is one of its own, by each character.
+//   - No browser is sent to a client but by a person's click here, nor before the client is known and the address is one of its own, by
+//     each character.
 //   - A code is good once, for a minute, for the client and the address that it was made for, and with the verifier alone. One that comes
 //     again revokes what came of it, and so does a refresh token.
 //   - Nothing is allowed without a person who has just shown who they are, on a page that no other page can frame or fill in, and that says
 //     who gets in and where the answer goes. It is never remembered.
 //   - Tokens are random, and kept as sums alone. They are good for this server's MCP endpoint, and for no longer than what their person
 //     has shown.
-//   - What everybody may ask for is bounded: registrations, tries, documents that are fetched, and from where.
+//   - What everybody may ask for is bounded: clients, documents that are fetched, from where, and how often an issuer is asked. Nothing of
+//     it is counted by address, as behind a proxy all have the same, so that a stranger uses up nobody's share.
 package oauth
 
 import (
@@ -31,8 +33,11 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/oidc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -86,12 +91,11 @@ type Server struct {
 	key       []byte // of tickets
 	origin    *http.CrossOriginProtection
 	documents *documents
-
-	failures, registrations limiter
+	provider  *provider // nil: people type their token
+	often     *rate.Sometimes
 
 	mu    sync.Mutex
-	codes map[string]*code     // by sum
-	spent map[string]time.Time // tickets that were decided on, until they are over
+	codes map[string]*code // by sum, until the tickets that they were made for are over
 }
 
 // CheckIssuer returns the issuer of an address, in the form that clients compare. It is https and a host, or http on this machine.
@@ -133,8 +137,10 @@ func New(o Options) *Server {
 	s := &Server{
 		o: o, resource: o.Issuer + o.Resource, secure: strings.HasPrefix(o.Issuer, "https://"), key: []byte(rand.Text() + rand.Text()),
 		origin: http.NewCrossOriginProtection(), documents: newDocuments(o.Documents, o.Now),
-		failures: limiter{most: maxFailures, now: o.Now}, registrations: limiter{most: maxRegistrations, now: o.Now},
-		codes: make(map[string]*code), spent: make(map[string]time.Time),
+		often: &rate.Sometimes{First: 20, Interval: time.Second}, codes: make(map[string]*code),
+	}
+	if o.Provider != nil {
+		s.provider = &provider{Provider: *o.Provider, client: oidc.NewClient(), now: o.Now}
 	}
 	_ = s.origin.AddTrustedOrigin(o.Issuer) // it is one: behind a proxy the request has another host's name
 	return s
@@ -211,17 +217,17 @@ func (s *Server) check(g *Grant) (principal.Principal, error) {
 	return p, nil
 }
 
-// signIn tells the audit log what came of a person's coming.
-func (s *Server) signIn(r *http.Request, outcome string, p principal.Principal, detail map[string]any) {
-	s.record(r, audit.Event{Kind: audit.KindSignIn, Action: "OAuth consent", Outcome: outcome, Principal: p.Name, Source: p.Source, Detail: detail})
-}
-
 // revoked tells the audit log of a grant that was revoked, and why.
 func (s *Server) revoked(r *http.Request, g *Grant, why string) {
 	s.record(r, audit.Event{
 		Kind: audit.KindPolicy, Action: "OAuth grant revoked", Outcome: audit.Success, Principal: g.Principal, Source: "oauth",
 		Detail: map[string]any{"grant": g.ID, "client": g.Client, "why": why},
 	})
+}
+
+// warn logs what strangers can bring about as often as they like: the first lines of it, and then one a second.
+func (s *Server) warn(what string, args ...any) {
+	s.often.Do(func() { s.o.Logger.Warn(what, args...) })
 }
 
 func (s *Server) record(r *http.Request, e audit.Event) {

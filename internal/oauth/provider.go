@@ -11,90 +11,68 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/oidc"
 )
 
 const (
-	providerTime = 10 * time.Second
-	maxProvider  = 256 << 10
+	maxProvider = 256 << 10
+	// discoveryFresh is how long is remembered what the issuer says of itself, and discoveryAgain that it could not be asked.
+	discoveryFresh = 10 * time.Minute
+	discoveryAgain = 5 * time.Second
 )
 
-// Provider is an OpenID Connect issuer that browsers are handed over to. All fields have to be there but Client.
+// Provider is an OpenID Connect issuer that browsers are handed over to. All fields have to be there.
 type Provider struct {
 	Issuer                 string
 	ClientID, ClientSecret string
 	// Verify checks an ID token: its signature, its issuer, that it is for ClientID, and its time. It returns whose it is, and its nonce.
 	Verify func(ctx context.Context, idToken string) (p principal.Principal, nonce string, err error)
-	// Client asks the issuer. Nil: one with bounds.
-	Client *http.Client
 }
 
-// endpoints are what is used of the issuer's discovery document.
-type endpoints struct {
-	Issuer    string   `json:"issuer"`
-	Authorize string   `json:"authorization_endpoint"`
-	Token     string   `json:"token_endpoint"`
-	Methods   []string `json:"token_endpoint_auth_methods_supported"`
+// provider is a Provider with what it has said of itself.
+type provider struct {
+	Provider
+	client *http.Client
+	now    func() time.Time
+
+	mu    sync.Mutex // held while it is asked
+	found oidc.Discovery
+	err   error
+	until time.Time
 }
 
-// discover asks the issuer where its endpoints are: people sign in so seldom that it is not remembered.
-func (p *Provider) discover(ctx context.Context) (endpoints, error) {
-	var found endpoints
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(p.Issuer, "/")+"/.well-known/openid-configuration", nil)
-	if err == nil {
-		err = p.ask(request, &found)
+// discover returns where the issuer's endpoints are. Strangers come here as well, so it is asked seldom, and once at a time.
+func (p *provider) discover(ctx context.Context) (oidc.Discovery, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.now().Before(p.until) {
+		return p.found, p.err
 	}
-	switch {
-	case err != nil:
-		return endpoints{}, fmt.Errorf("its discovery document: %w", err)
-	case found.Issuer != p.Issuer:
-		return endpoints{}, fmt.Errorf("its discovery document is of the issuer %q", found.Issuer)
-	case found.Authorize == "" || found.Token == "":
-		return endpoints{}, errors.New("its discovery document names no endpoints")
+	// The others want the answer as well where the first does not wait for it.
+	p.found, p.err = oidc.Discover(context.WithoutCancel(ctx), p.client, p.Issuer)
+	if p.err == nil {
+		p.err = errors.Join(oidc.CheckEndpoint("authorization endpoint", p.found.Authorize), oidc.CheckEndpoint("token endpoint", p.found.Token))
 	}
-	return found, nil
-}
-
-func (p *Provider) ask(request *http.Request, into any) error {
-	client := p.Client
-	if client == nil {
-		client = &http.Client{Timeout: providerTime, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	p.until = p.now().Add(discoveryFresh)
+	if p.err != nil {
+		p.until = p.now().Add(discoveryAgain)
 	}
-	request.Header.Set("Accept", "application/json")
-	response, err := client.Do(request)
-	if err != nil {
-		var failed *url.Error // its words have the address, which has no secret
-		if errors.As(err, &failed) {
-			return failed
-		}
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxProvider))
-	switch {
-	case err != nil:
-		return err
-	case response.StatusCode != http.StatusOK:
-		var told struct{ Error string }
-		_ = json.Unmarshal(body, &told)
-		return fmt.Errorf("it answers %d %.60q", response.StatusCode, told.Error)
-	}
-	return json.Unmarshal(body, into)
+	return p.found, p.err
 }
 
 // address is where a browser goes to sign in.
-func (p *Provider) address(ctx context.Context, back, state, nonce, challenge string) (string, error) {
+func (p *provider) address(ctx context.Context, back, state, nonce, challenge string) (string, error) {
 	found, err := p.discover(ctx)
 	if err != nil {
 		return "", err
 	}
-	u, err := url.Parse(found.Authorize)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return "", errors.New("its authorization endpoint is not an address")
-	}
+	u, _ := url.Parse(found.Authorize) // it was checked
 	q := u.Query()
 	for name, value := range map[string]string{
 		"response_type": "code", "client_id": p.ClientID, "redirect_uri": back, "scope": "openid profile email", "state": state, "nonce": nonce,
@@ -107,34 +85,43 @@ func (p *Provider) address(ctx context.Context, back, state, nonce, challenge st
 }
 
 // exchange returns who has signed in.
-func (p *Provider) exchange(ctx context.Context, code, back, verifier, nonce string) (principal.Principal, error) {
+func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce string) (principal.Principal, error) {
 	found, err := p.discover(ctx)
 	if err != nil {
 		return principal.Principal{}, err
 	}
 	form := url.Values{"grant_type": {grantCode}, "code": {code}, "redirect_uri": {back}, "code_verifier": {verifier}, "client_id": {p.ClientID}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, found.Token, nil)
+	// With no word of methods, it is Basic.
+	basic := len(found.Methods) == 0 || slices.Contains(found.Methods, methodBasic)
+	if p.ClientSecret != "" && !basic {
+		form.Set("client_secret", p.ClientSecret)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, found.Token, strings.NewReader(form.Encode()))
 	if err != nil {
 		return principal.Principal{}, err
 	}
-	basic := len(found.Methods) == 0
-	for _, method := range found.Methods {
-		basic = basic || method == methodBasic
-	}
-	switch {
-	case p.ClientSecret == "":
-	case basic:
+	if p.ClientSecret != "" && basic {
 		request.SetBasicAuth(url.QueryEscape(p.ClientID), url.QueryEscape(p.ClientSecret))
-	default:
-		form.Set("client_secret", p.ClientSecret)
 	}
-	body := form.Encode()
-	request.Body, request.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+	request.Header.Set("Accept", "application/json")
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := p.client.Do(request)
+	if err != nil { // it has the address, in which there is no secret
+		return principal.Principal{}, err
+	}
+	defer func() { _ = response.Body.Close() }()
 	var answer struct {
 		IDToken string `json:"id_token"`
+		Error   string `json:"error"`
 	}
-	if err := p.ask(request, &answer); err != nil {
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxProvider))
+	if err == nil {
+		err = json.Unmarshal(body, &answer)
+	}
+	switch {
+	case response.StatusCode != http.StatusOK:
+		return principal.Principal{}, fmt.Errorf("its token endpoint answers %d %.60q", response.StatusCode, answer.Error)
+	case err != nil:
 		return principal.Principal{}, fmt.Errorf("its token endpoint: %w", err)
 	}
 	who, given, err := p.Verify(ctx, answer.IDToken)

@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,6 +25,8 @@ type issuer struct {
 	answer func(asked url.Values) (idToken string)
 	name   string // by which it calls itself
 	basic  bool
+	change map[string]any // in what it says of itself
+	asked  atomic.Int32   // for that
 }
 
 func startIssuer(t *testing.T) *issuer {
@@ -36,7 +41,10 @@ func startIssuer(t *testing.T) *issuer {
 		if i.basic {
 			methods = []string{methodBasic, methodPost}
 		}
-		_ = json.NewEncoder(w).Encode(map[string]any{"issuer": i.name, "authorization_endpoint": i.url + "/authorize?tenant=1", "token_endpoint": i.url + "/token", "token_endpoint_auth_methods_supported": methods})
+		i.asked.Add(1)
+		says := map[string]any{"issuer": i.name, "authorization_endpoint": i.url + "/authorize?tenant=1", "token_endpoint": i.url + "/token", "token_endpoint_auth_methods_supported": methods}
+		maps.Copy(says, i.change)
+		_ = json.NewEncoder(w).Encode(says)
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
 		id, secret := r.PostFormValue("client_id"), r.PostFormValue("client_secret")
@@ -161,18 +169,63 @@ func TestAnswersOfAnIssuerThatAreNotTaken(t *testing.T) {
 	}
 	c, q := begin()
 	refusal := url.Values{"state": q["state"], "error": {"login_required"}}
-	if back := s.answer(come(c, refusal)); back.Get("error") != "access_denied" {
+	if back := s.linked(come(c, refusal)).Query(); back.Get("error") != "access_denied" {
 		t.Errorf("who has not signed in: %v", back)
 	}
 	// The ticket of a request is none of a person who has signed in.
 	if got := s.post(c, authorizePath, url.Values{"ticket": q["state"], "token": {annsToken}, "decision": {"allow"}}); got.status != http.StatusForbidden {
 		t.Errorf("without signing in: %d", got.status)
 	}
-	i.name = "https://other.example"
-	if got := s.page(s.newBrowser(), request(m.ID)); got.status != http.StatusBadGateway {
-		t.Errorf("an issuer that calls itself otherwise: %d", got.status)
-	}
 	if strings.Contains(s.log.String(), "s3cret") {
 		t.Error("the log has the secret")
+	}
+}
+
+// Strangers do not wear an issuer down, and what one of them waits for is the others' too.
+func TestAnIssuerIsAskedSeldom(t *testing.T) {
+	t.Parallel()
+	i := startIssuer(t)
+	s := serve(t, func(o *Options) { o.Provider, o.SignIn = i.provider(), nil })
+	m := s.registered(nil)
+	come := func(want int, asked int32) {
+		t.Helper()
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				w := httptest.NewRecorder()
+				if s.authorize(w, httptest.NewRequest(http.MethodGet, authorizePath+"?"+request(m.ID).Encode(), nil)); w.Code != want {
+					t.Errorf("%d %s", w.Code, w.Body)
+				}
+			})
+		}
+		all.Wait()
+		if n := i.asked.Load(); n != asked {
+			t.Errorf("it was asked %d times, and not %d", n, asked)
+		}
+	}
+	come(http.StatusFound, 1)
+	s.pass(discoveryFresh)
+	i.name = "https://other.example"
+	come(http.StatusBadGateway, 2)
+	i.name = i.url
+	s.pass(discoveryAgain)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	s.authorize(httptest.NewRecorder(), httptest.NewRequestWithContext(gone, http.MethodGet, authorizePath+"?"+request(m.ID).Encode(), nil))
+	come(http.StatusFound, 3)
+}
+
+// A secret goes nowhere in clear, nor a browser to where somebody on the way says what it shows.
+func TestEndpointsOfAnIssuerAreSafe(t *testing.T) {
+	t.Parallel()
+	for _, changed := range []string{"token_endpoint", "authorization_endpoint"} {
+		for _, address := range []string{"", "http://id.example/x", "http://10.0.0.1/x", "ftp://127.0.0.1/x", "//id.example/x", "javascript:alert(1)"} {
+			i := startIssuer(t)
+			i.change = map[string]any{changed: address}
+			s := serve(t, func(o *Options) { o.Provider, o.SignIn = i.provider(), nil })
+			if got := s.page(s.newBrowser(), request(s.registered(nil).ID)); got.status != http.StatusBadGateway || got.header.Get("Location") != "" {
+				t.Errorf("%s %q: %d %s", changed, address, got.status, got.header.Get("Location"))
+			}
+		}
 	}
 }

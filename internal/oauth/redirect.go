@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	maxRedirects   = 10
+	maxRedirects = 10
+	// maxRedirectLen bounds all of a client's together, as strangers write them to the file.
 	maxRedirectLen = 1000
 )
 
@@ -63,8 +64,13 @@ func checkRedirects(uris []string) error {
 		return fmt.Errorf("there are %d redirect URIs, and may be 1 to %d", len(uris), maxRedirects)
 	}
 	var wrong []error
+	total := 0
 	for _, uri := range uris {
+		total += len(uri)
 		wrong = append(wrong, checkRedirect(uri))
+	}
+	if total > maxRedirectLen {
+		return fmt.Errorf("the redirect URIs have %d bytes together, and may have %d", total, maxRedirectLen)
 	}
 	return errors.Join(wrong...)
 }

@@ -104,7 +104,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, id string, err e
 	switch {
 	case errors.As(err, &told):
 	case errors.Is(err, errUnknown), errors.Is(err, errExpired), errors.Is(err, errReused), errors.Is(err, errAudience), errors.Is(err, errNotGood):
-		s.o.Logger.Info("a client gets no token", "client", id, "reason", err)
+		s.warn("a client gets no token", "client", id, "reason", err)
 		told = errGrant
 	default:
 		s.o.Logger.Error("the authorization server fails", "error", err)

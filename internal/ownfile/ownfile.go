@@ -6,6 +6,7 @@
 package ownfile
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -102,16 +103,19 @@ func (f *File[T]) Change(how func(*T) error) error {
 		}
 		return err
 	}
-	content, err := json.MarshalIndent(value, "", "  ")
-	if err != nil {
+	var content bytes.Buffer
+	encoder := json.NewEncoder(&content)
+	encoder.SetEscapeHTML(false) // a stranger's text would have six times its length
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
 		return err
 	}
-	if len(content) > MaxBytes {
+	if content.Len() > MaxBytes {
 		return fmt.Errorf("%s would have more than %d MiB", f.path, MaxBytes>>20)
 	}
 	// On Windows a file that somebody reads cannot be replaced.
 	return patiently(func() (bool, error) {
-		err := state.WriteFileDurably(f.path, append(content, '\n'))
+		err := state.WriteFileDurably(f.path, content.Bytes())
 		return runtime.GOOS == "windows" && errors.Is(err, fs.ErrPermission), err
 	})
 }

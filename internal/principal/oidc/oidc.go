@@ -90,18 +90,22 @@ type verified struct {
 // New returns a verifier, and asks nobody yet. CheckIssuer has said that the issuer is one.
 func New(o Options) *Verifier {
 	o.Claim, o.GroupsClaim = cmp.Or(o.Claim, DefaultClaim), cmp.Or(o.GroupsClaim, DefaultGroupsClaim)
-	v := &Verifier{opts: o, now: time.Now, verified: make(map[[sha256.Size]byte]verified)}
-	v.client = &http.Client{
-		// A proxy of the environment is not asked, nor by anything else of this program.
-		Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: fetchTime}).DialContext, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Timeout:       fetchTime,
-	}
+	v := &Verifier{opts: o, client: NewClient(), now: time.Now, verified: make(map[[sha256.Size]byte]verified)}
 	now := func() time.Time { return v.now() }
 	v.keys = &keySet{fetch: v.fetchKeys, now: now, log: o.Logger}
 	v.parser = jwt.NewParser(jwt.WithValidMethods(algorithms), jwt.WithIssuer(o.Issuer), jwt.WithAudience(o.Audiences...),
 		jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(now), jwt.WithStrictDecoding())
 	return v
+}
+
+// NewClient returns what an issuer is asked with: it follows no redirect, waits ten seconds, and asks no proxy of the environment, nor does
+// anything else of this program.
+func NewClient() *http.Client {
+	return &http.Client{
+		Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: fetchTime}).DialContext, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       fetchTime,
+	}
 }
 
 // CheckIssuer refuses what cannot be an issuer's address: an answer that somebody on the way can change is worth nothing.
@@ -307,38 +311,61 @@ func (v *Verifier) Check(ctx context.Context) (int, error) {
 
 // fetchKeys asks the issuer where its keys are, and for these.
 func (v *Verifier) fetchKeys(ctx context.Context) ([]key, error) {
-	discovery, err := v.get(ctx, strings.TrimSuffix(v.opts.Issuer, "/")+"/.well-known/openid-configuration")
+	found, err := Discover(ctx, v.client, v.opts.Issuer)
+	if err == nil {
+		err = CheckEndpoint("keys", found.Keys)
+	}
 	if err != nil {
 		return nil, err
 	}
-	var found struct {
-		Issuer string `json:"issuer"`
-		Keys   string `json:"jwks_uri"`
-	}
-	if err := json.Unmarshal(discovery, &found); err != nil {
-		return nil, fmt.Errorf("what the issuer says of itself is no JSON: %w", err)
-	}
-	if found.Issuer != v.opts.Issuer {
-		return nil, fmt.Errorf("the issuer says that it is %q, and not %q; --oidc-issuer has to be the same to the letter", text.Shorten(found.Issuer, 200), v.opts.Issuer)
-	}
-	u, err := url.Parse(found.Keys)
-	if err != nil || u.Host == "" || !isSafe(u) {
-		return nil, fmt.Errorf("the issuer has its keys at %q, which is not an https address", text.Shorten(found.Keys, 200))
-	}
-	set, err := v.get(ctx, found.Keys)
+	set, err := get(ctx, v.client, found.Keys)
 	if err != nil {
 		return nil, err
 	}
 	return parseKeys(set)
 }
 
-func (v *Verifier) get(ctx context.Context, address string) ([]byte, error) {
+// Discovery is what an issuer says of itself.
+type Discovery struct {
+	Issuer    string   `json:"issuer"`
+	Keys      string   `json:"jwks_uri"`
+	Authorize string   `json:"authorization_endpoint"`
+	Token     string   `json:"token_endpoint"`
+	Methods   []string `json:"token_endpoint_auth_methods_supported"`
+}
+
+// Discover asks an issuer what it says of itself. Its addresses are for CheckEndpoint before they are used.
+func Discover(ctx context.Context, client *http.Client, issuer string) (Discovery, error) {
+	content, err := get(ctx, client, strings.TrimSuffix(issuer, "/")+"/.well-known/openid-configuration")
+	if err != nil {
+		return Discovery{}, err
+	}
+	var found Discovery
+	if err := json.Unmarshal(content, &found); err != nil {
+		return Discovery{}, fmt.Errorf("what the issuer says of itself is no JSON: %w", err)
+	}
+	if found.Issuer != issuer {
+		return Discovery{}, fmt.Errorf("the issuer says that it is %q, and not %q; --oidc-issuer has to be the same to the letter", text.Shorten(found.Issuer, 200), issuer)
+	}
+	return found, nil
+}
+
+// CheckEndpoint refuses an address of an issuer's that CheckIssuer would not take for its scheme; what is what is there.
+func CheckEndpoint(what, address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || !isSafe(u) {
+		return fmt.Errorf("the issuer has its %s at %q, which is not an https address", what, text.Shorten(address, 200))
+	}
+	return nil
+}
+
+func get(ctx context.Context, client *http.Client, address string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, err
 	}
 	request.Header.Set("Accept", "application/json")
-	answer, err := v.client.Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, err
 	}

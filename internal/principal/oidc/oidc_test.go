@@ -660,3 +660,12 @@ func BenchmarkAuthenticate(b *testing.B) {
 		})
 	}
 }
+
+// Neither a proxy of the environment nor another address sees what an issuer is asked.
+func TestClientsAskTheIssuerItself(t *testing.T) {
+	t.Parallel()
+	c := NewClient()
+	if transport, is := c.Transport.(*http.Transport); !is || transport.Proxy != nil || c.CheckRedirect(nil, nil) == nil || c.Timeout != fetchTime {
+		t.Errorf("%+v", c)
+	}
+}
