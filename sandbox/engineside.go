@@ -38,6 +38,8 @@ type engineSide struct {
 	record *state.Record // of a named session
 	stale  bool          // what is on the engine under this id is of a session that has ended
 	left   string        // the place of that, where it had one
+	looked bool          // for the volume that an earlier server left, which filesThere is about
+	files  string        // what filesThere says
 
 	ready   map[Language]*kernel // of the spare that became this session's place, which were not used yet
 	readyAs map[string]string    // by language, what they were made with
@@ -333,6 +335,31 @@ func (e *engineSide) exec(ctx context.Context, language Language, command []stri
 		return nil, err // the container may be another server's by now
 	}
 	return e.config.Engine.Exec(ctx, e.name(language), command)
+}
+
+// filesThere says of a session that was used before that its files are there, in a sentence with a space before it; empty: they are
+// not, or it is not known. Its volume can have been removed, or a state folder restored without it: the next run of each language is
+// told that. It looks once, and has to be called before anything makes the volume anew.
+func (e *engineSide) filesThere() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.looked || len(e.record.Settings) == 0 { // it never had any
+		return e.files
+	}
+	ctx, cancel := context.WithTimeout(e.ctx, listTimeout)
+	defer cancel()
+	inventory, err := e.config.Engine.List(ctx, LabelSession, labelOf(e.at()))
+	if err != nil {
+		e.config.Logger.Debug("look for the volume", "session", e.id, "error", err)
+		return ""
+	}
+	e.looked = true
+	if slices.ContainsFunc(inventory.Volumes, func(v engine.Volume) bool { return v.Name == e.volumeName() }) {
+		e.files = " The session's files are there."
+	} else {
+		e.note("The session's files are gone: its volume is no longer on the engine.")
+	}
+	return e.files
 }
 
 // used reports whether anything of this session can be on the engine.

@@ -65,8 +65,9 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 	case l.had.Load():
 		l.lose(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
 	case errors.Is(err, errOtherSettings):
+		files := l.engine.filesThere()
 		l.replaceEarlier(ctx)
-		l.lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone, the files are there.", l.language))
+		l.lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone.%s", l.language, files))
 	}
 	admitted, err := l.config.quotas.admit(ctx, l)
 	if err != nil {

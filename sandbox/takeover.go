@@ -121,8 +121,9 @@ func (l *link) reachEarlier() (*kernel, error) {
 	case isFinal(err) && !errors.Is(err, errOtherSettings):
 		l.reached = true
 		l.loseUnfinished(false)
+		files := l.engine.filesThere()
 		if !errors.Is(err, errNeverStarted) || l.engine.slept(l.language) {
-			l.lose(fmt.Sprintf("This session was used before: its files are there, the variables of its %s kernel are gone.", l.language))
+			l.lose(fmt.Sprintf("This session was used before: the variables of its %s kernel are gone.%s", l.language, files))
 		}
 	}
 	l.config.Logger.Debug("take over", "session", l.engine.id, "language", l.language, "error", err)

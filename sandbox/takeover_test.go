@@ -721,3 +721,58 @@ func TestThatVariablesAreGoneIsTold(t *testing.T) {
 		})
 	}
 }
+
+// What is said of a session's files is looked up before anything makes its volume anew.
+func TestWhetherTheFilesAreThereIsTold(t *testing.T) {
+	const (
+		there, gone     = "The session's files are there.", "The session's files are gone: its volume is no longer on the engine."
+		ended, replaced = "the variables of its python kernel are gone", "its variables are gone"
+	)
+	otherSettings := func(c *Config) { c.VolumeFiles = 1234 }
+	walk := func(t *testing.T, m *Manager) {
+		if _, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, test := range map[string]struct {
+		lost     bool
+		settings func(*Config)
+		before   func(*testing.T, *Manager)
+		faults   faults
+		want     []string
+	}{
+		"with its volume":              {want: []string{there, ended}},
+		"without":                      {lost: true, want: []string{gone, ended}},
+		"after files were asked for":   {lost: true, before: walk, want: []string{gone, ended}},
+		"with other settings":          {settings: otherSettings, want: []string{there, replaced}},
+		"with other settings, without": {lost: true, settings: otherSettings, want: []string{gone, replaced}},
+		"where it cannot be looked up": {faults: faults{list: errors.New("no list")}, want: []string{ended}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEngine(t)
+			config := leaveSessions(t, e, "mine")
+			var volumes []string
+			if test.lost {
+				volumes = []string{"csm-host-mine"}
+			}
+			if err := e.Remove(t.Context(), []string{"csm-host-mine-python"}, volumes); err != nil {
+				t.Fatal(err)
+			}
+			if test.settings != nil {
+				test.settings(&config)
+			}
+			e.fails(test.faults)
+			m := newTestManager(t, config)
+			if test.before != nil {
+				test.before(t, m)
+			}
+			notes := strings.Join(mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}).Notes, "\n")
+			for _, part := range []string{there, gone, ended, replaced} {
+				if strings.Contains(notes, part) != slices.Contains(test.want, part) {
+					t.Errorf("the notes are %q, want %q", notes, test.want)
+				}
+			}
+			wantNote(t, mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"}), "")
+		})
+	}
+}
