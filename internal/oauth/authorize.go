@@ -56,13 +56,7 @@ type ticket struct {
 	Browser string    `json:"b"` // the sum of its cookie
 	Ends    time.Time `json:"e"`
 	// Person has signed in at the Provider.
-	Person *person `json:"w,omitempty"`
-}
-
-type person struct {
-	Name   string   `json:"n,omitempty"`
-	Groups []string `json:"g,omitempty"`
-	Source string   `json:"s"`
+	Person *principal.Principal `json:"w,omitempty"`
 }
 
 // code is a person's decision until its client asks for the tokens, and for a while longer, to know it again.
@@ -186,7 +180,7 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 		s.showError(w, http.StatusForbidden, errNoClient("You could not be signed in. The server's log says why."))
 		return
 	}
-	t.Person = &person{Name: p.Name, Groups: p.Groups, Source: p.Source}
+	t.Person = &p
 	s.show(w, http.StatusOK, t, "")
 }
 
@@ -265,8 +259,7 @@ func (s *Server) keep(given string, made *code) error {
 func (s *Server) signedIn(r *http.Request, t ticket) (p principal.Principal, credential string, until time.Time, err error) {
 	if t.Person != nil {
 		// What a Provider has said is not asked for again, so that it does not last for ever.
-		p = principal.Principal{Name: t.Person.Name, Groups: t.Person.Groups, Source: t.Person.Source}
-		return p, s.provider.Issuer, s.o.Now().Add(refreshTime).UTC(), nil
+		return *t.Person, s.provider.Issuer, s.o.Now().Add(refreshTime).UTC(), nil
 	}
 	token := strings.TrimSpace(r.PostForm.Get("token"))
 	p, err = s.o.SignIn(token)
@@ -380,6 +373,8 @@ const style = `:root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}
 const pageHead = `<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">` +
 	`<title>Code sandbox</title><style>` + style + `</style></head><body><main>`
 
+const wrongPage = `<h1>This did not work</h1><p role="alert">%s</p>`
+
 var styleSum = func() string {
 	sum := sha256.Sum256([]byte(style))
 	return base64.StdEncoding.EncodeToString(sum[:])
@@ -402,13 +397,21 @@ func page(w http.ResponseWriter, status int, action, body string) {
 	_, _ = w.Write([]byte(pageHead + body + `</main></body></html>`)) // the client is gone, or will see half an answer
 }
 
+// escaped formats markup, with texts that are none.
+func escaped(format string, args ...any) string {
+	for i, arg := range args {
+		args[i] = html.EscapeString(fmt.Sprint(arg))
+	}
+	return fmt.Sprintf(format, args...)
+}
+
 func (s *Server) showError(w http.ResponseWriter, status int, err error) {
 	var said errNoClient
 	if !errors.As(err, &said) {
 		s.o.Logger.Error("the authorization server fails", "error", err)
 		status, said = http.StatusInternalServerError, "The server cannot do this now; its log says why."
 	}
-	page(w, status, "'none'", `<h1>This did not work</h1><p role="alert">`+html.EscapeString(string(said))+`</p>`)
+	page(w, status, "'none'", escaped(wrongPage, said))
 }
 
 // offer shows what is wrong, and a link by which the client learns of it. A browser is not sent there: anybody can register a client, and
@@ -416,22 +419,15 @@ func (s *Server) showError(w http.ResponseWriter, status int, err error) {
 func (s *Server) offer(w http.ResponseWriter, status int, a asked, said string, told protocolError) {
 	_, words := receiver(a.Redirect)
 	address := s.back(a, url.Values{"error": {told.code}, "error_description": {told.description}})
-	page(w, status, "'none'", `<h1>This did not work</h1><p role="alert">`+html.EscapeString(said)+`</p><p>It calls itself <span class="who">`+html.EscapeString(named(a.Name))+
-		`</span>, and has its answers go to <span class="who">`+html.EscapeString(words)+`</span>. Nobody has checked that. If you have come from there, <a href="`+
-		html.EscapeString(address)+`">go back</a>.</p>`)
+	page(w, status, "'none'", escaped(wrongPage+`<p>It calls itself <span class="who">%s</span>, and has its answers go to <span class="who">%s</span>. Nobody has checked that. `+
+		`If you have come from there, <a href="%s">go back</a>.</p>`, said, named(a.Name), words, address))
 }
 
 // show asks a person.
 func (s *Server) show(w http.ResponseWriter, status int, t ticket, wrong string) {
 	host, words := receiver(t.Redirect)
-	var b strings.Builder
-	say := func(format string, args ...any) {
-		for i, arg := range args {
-			args[i] = html.EscapeString(fmt.Sprint(arg))
-		}
-		fmt.Fprintf(&b, format, args...)
-	}
-	b.WriteString(`<h1>Let a program use this code sandbox?</h1>`)
+	body := `<h1>Let a program use this code sandbox?</h1>`
+	say := func(format string, args ...any) { body += escaped(format, args...) }
 	if wrong != "" {
 		say(`<p role="alert" class="wrong">%s</p>`, wrong)
 	}
@@ -448,14 +444,14 @@ func (s *Server) show(w http.ResponseWriter, status int, t ticket, wrong string)
 	if t.Person != nil {
 		say(`<p>You are signed in as <span class="who">%s</span>.</p>`, t.Person.Name)
 	} else {
-		b.WriteString(`<label for="token">Your own token for this server</label>` +
+		say(`<label for="token">Your own token for this server</label>` +
 			`<input id="token" name="token" type="password" autocomplete="off" spellcheck="false" required autofocus>`)
 	}
 	say(`<button name="decision" value="allow">Allow %s</button><button name="decision" value="refuse" formnovalidate>Refuse</button></form>`, host)
 	if t.Person == nil {
-		b.WriteString(`<p>The program does not get to see the token.</p>`)
+		say(`<p>The program does not get to see the token.</p>`)
 	}
-	page(w, status, "'self' "+formAction(t.Redirect), b.String())
+	page(w, status, "'self' "+formAction(t.Redirect), body)
 }
 
 func named(name string) string {

@@ -15,8 +15,8 @@
 //     who gets in and where the answer goes. It is never remembered.
 //   - Tokens are random, and kept as sums alone. They are good for this server's MCP endpoint, and for no longer than what their person
 //     has shown.
-//   - What everybody may ask for is bounded: clients, documents that are fetched, from where, and how often an issuer is asked. Nothing of
-//     it is counted by address, as behind a proxy all have the same, so that a stranger uses up nobody's share.
+//   - What everybody may ask for is bounded: clients, documents that are fetched and from where, and how often an issuer is asked for its
+//     endpoints. Nothing of it is counted by address, as behind a proxy all have the same, so that a stranger uses up nobody's share.
 package oauth
 
 import (
@@ -27,7 +27,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -104,15 +103,8 @@ func CheckIssuer(address string) (string, error) {
 	if err != nil || u.Host == "" || u.User != nil || u.Path != "" && u.Path != "/" || u.RawQuery != "" || strings.Contains(address, "#") {
 		return "", errors.New("is not an address such as https://sandbox.example.com, without a path")
 	}
-	switch u.Scheme {
-	case "https":
-	case "http":
-		address, err := netip.ParseAddr(u.Hostname())
-		if u.Hostname() != "localhost" && (err != nil || !address.IsLoopback()) {
-			return "", errors.New("must begin with https://, as its tokens would cross the network unencrypted")
-		}
-	default:
-		return "", errors.New("must begin with https://")
+	if !oidc.IsSafe(u) {
+		return "", errors.New("must begin with https://, as its tokens would cross the network unencrypted")
 	}
 	host := strings.ToLower(u.Host)
 	if port := u.Port(); u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" || port == "" {
@@ -147,9 +139,8 @@ func New(o Options) *Server {
 }
 
 // Handlers are what is served, by patterns of http.ServeMux, to everybody.
-func (s *Server) Handlers() map[string]http.Handler {
-	handlers := make(map[string]http.Handler)
-	for pattern, serve := range map[string]http.HandlerFunc{
+func (s *Server) Handlers() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
 		"GET " + metadataPath:                s.metadata,
 		"GET " + metadataPath + s.o.Resource: s.metadata, // for clients that take the resource for the issuer
 		"GET " + authorizePath:               s.authorize,
@@ -158,10 +149,7 @@ func (s *Server) Handlers() map[string]http.Handler {
 		"POST " + tokenPath:                  s.token,
 		"POST " + revokePath:                 s.revoke,
 		"POST " + registerPath:               s.register,
-	} {
-		handlers[pattern] = serve
 	}
-	return handlers
 }
 
 // metadata is what clients find out about the server (RFC 8414).

@@ -114,14 +114,14 @@ func CheckIssuer(address string) error {
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
 		return fmt.Errorf("%q is not the address of an issuer, such as https://login.example.com/realms/staff", address)
 	}
-	if !isSafe(u) {
+	if !IsSafe(u) {
 		return fmt.Errorf("%q: an issuer is reached by https, or on a loopback address", address)
 	}
 	return nil
 }
 
-// isSafe reports whether what an address answers is its own.
-func isSafe(u *url.URL) bool {
+// IsSafe reports whether what an address answers is its own: by https, or by http on this machine.
+func IsSafe(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
 	local := u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 	return u.Scheme == "https" || u.Scheme == "http" && local
@@ -353,7 +353,7 @@ func Discover(ctx context.Context, client *http.Client, issuer string) (Discover
 // CheckEndpoint refuses an address of an issuer's that CheckIssuer would not take for its scheme; what is what is there.
 func CheckEndpoint(what, address string) error {
 	u, err := url.Parse(address)
-	if err != nil || u.Host == "" || !isSafe(u) {
+	if err != nil || u.Host == "" || !IsSafe(u) {
 		return fmt.Errorf("the issuer has its %s at %q, which is not an https address", what, text.Shorten(address, 200))
 	}
 	return nil
