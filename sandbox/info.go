@@ -351,6 +351,9 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 		if used, err := state.LastUsed(config.StateDir, id); err == nil {
 			info.LastUsed = notAfter(time.Now(), used) // its server keeps that up
 		}
+		if info.Named {
+			config.describeStay(&info, config.stay(r).Keep)
+		}
 		for language, run := range busy {
 			info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "running", Run: run})
 		}

@@ -34,8 +34,18 @@ func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
 		t.Errorf("it waits for a server: %+v, %v", info, err)
 	}
 	wantValue(t, mustRun(t, works, RunOptions{Code: "x", SessionID: "mine"}), "41")
-	if info, err = looks.Session(t.Context(), "mine"); err != nil || info.Owner != OwnerOther || time.Since(info.LastUsed) > time.Minute {
+	if info, err = looks.Session(t.Context(), "mine"); err != nil || info.Owner != OwnerOther || time.Since(info.LastUsed) > time.Minute || !info.KeptUntil.Equal(info.LastUsed.Add(max(config.Keep, config.IdleTimeout))) {
 		t.Errorf("another server has it: %+v, %v", info, err)
+	}
+	if err := state.Pin(config.StateDir, "mine", true); err != nil {
+		t.Fatal(err)
+	}
+	if info, err = looks.Session(t.Context(), "mine"); err != nil || !info.Pinned || !info.KeptUntil.IsZero() {
+		t.Errorf("another server has it, pinned: %+v, %v", info, err)
+	}
+	unnamed := mustRun(t, works, RunOptions{Code: "1"}).SessionID
+	if info, err = looks.Session(t.Context(), unnamed); err != nil || info.Owner != OwnerOther || info.Named || !info.KeptUntil.IsZero() {
+		t.Errorf("another server has one without a name: %+v, %v", info, err)
 	}
 	_, err = looks.Session(t.Context(), "yours")
 	wantCode(t, err, fault.SessionNotFound)

@@ -5,8 +5,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
@@ -117,6 +119,23 @@ func TestWhoseSessionsAreListed(t *testing.T) {
 		}
 		if got := strings.Count(asJSON.String(), `"principal"`); got != len(of.owners)-1 {
 			t.Errorf("%s: %d have a principal in %s", name, got, &asJSON)
+		}
+	}
+}
+
+func TestHowLongASessionIsKept(t *testing.T) {
+	noon := time.Date(2026, 11, 27, 12, 0, 0, 0, time.Local)
+	for want, info := range map[string]sandbox.SessionInfo{
+		"until 2026-11-27": {Named: true, State: sandbox.StateOpen, Owner: sandbox.OwnerOther, KeptUntil: noon},
+		"pinned":           {Named: true, State: sandbox.StateAsleep, Pinned: true},
+		"with its server":  {State: sandbox.StateOpen, Owner: sandbox.OwnerOther},
+	} {
+		var table, one strings.Builder
+		if err := errors.Join(tabulate(&table, []listedSession{{info, ""}}), describe(&one, info, nil)); err != nil {
+			t.Error(err)
+		}
+		if !strings.HasSuffix(table.String(), "  "+want+"\n") || !regexp.MustCompile(`(?m)^kept +`+want+`$`).MatchString(one.String()) {
+			t.Errorf("want %q in\n%s\n%s", want, &table, &one)
 		}
 	}
 }
