@@ -28,7 +28,7 @@ type Quota struct {
 }
 
 // SetQuota replaces the quota. Kernels that there are go on, and nothing is removed. A limit of the files below
-// Config.VolumeBytes bounds a single session only from the manager's start on.
+// Config.VolumeBytes bounds a single session only where it comes by Reconfigure, for those that open later.
 func (m *Manager) SetQuota(q Quota) { m.conf().quotas.now.Store(&q) }
 
 // quota returns the quota in force, with no zero where the configuration has something else.

@@ -200,12 +200,15 @@ const (
 	maxTerminalKept = 1000
 )
 
-// terminals is what is known of the chats: their working directories, and the commands that they have begun.
-type terminals struct {
+// Terminals is what is known of the chats: their working directories, and the commands that they have begun.
+type Terminals struct {
 	mu       sync.Mutex
 	folders  map[string]string // by chat, relative to the work directory
 	commands []terminalCommand // the oldest first
 }
+
+// NewTerminals returns one that knows of none.
+func NewTerminals() *Terminals { return &Terminals{folders: make(map[string]string)} }
 
 type terminalCommand struct {
 	chat, run, command string

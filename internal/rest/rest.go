@@ -48,6 +48,8 @@ type Options struct {
 	Ending context.Context
 	// Every is how often such a stream looks for something new. Default a second.
 	Every time.Duration
+	// Terminals are those of the server in whose place this one comes. Nil: there are none yet.
+	Terminals *Terminals
 }
 
 // Server answers requests. It is for any number of goroutines.
@@ -64,7 +66,7 @@ type Server struct {
 	secrets   *secrets.Masker
 	network   *netlog.Log // nil: nothing is known of it
 	sessions  sessionList
-	terminals terminals
+	terminals *Terminals
 	version   string
 	// uploadBytes is the longest file of a form; 0: any.
 	uploadBytes int64
@@ -82,7 +84,7 @@ func New(o Options) *Server {
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
 		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait,
-		terminals: terminals{folders: make(map[string]string)}, version: o.Version, uploadBytes: o.Deps.DownloadBytes,
+		terminals: cmp.Or(o.Terminals, NewTerminals()), version: o.Version, uploadBytes: o.Deps.DownloadBytes,
 		secrets: o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {

@@ -294,11 +294,11 @@ func forPersons(deps *tools.Deps, called called) *tools.Deps {
 }
 
 // serveOverHTTP makes what a principal is served. A client's calls go to a session of its own, which ends with it.
-func (s *Settings) serveOverHTTP(ending context.Context, f *front) {
+func (s *Settings) serveOverHTTP(ending context.Context, f *front, terminals *rest.Terminals) {
 	deps := f.deps
 	serve := func(deps *tools.Deps) func() *rest.Server {
 		return sync.OnceValue(func() *rest.Server {
-			return rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending})
+			return rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, Terminals: terminals})
 		})
 	}
 	f.api, f.page = serve(deps), serve(forPersons(deps, f.called))

@@ -242,3 +242,23 @@ func TestLinksDoNotTellOfPrincipals(t *testing.T) {
 		t.Errorf("of alice it is said %q, of nobody %q", said[0], said[1])
 	}
 }
+
+// What code uses goes on where a policy changes something else.
+func TestAPolicyThatReachesTheSameCutsNothing(t *testing.T) {
+	r, rewrite := begun(t, "default: {allow-domain: [one.example], max-sessions: 3}")
+	bob := principal.Principal{Name: "bob"}
+	first, err := r.tenants.get(bob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rewrite("default: {allow-domain: [one.example], max-sessions: 4}")
+	second, err := r.tenants.get(bob)
+	if err != nil || second == first || second.box.way != first.box.way || second.box.connections != first.box.connections || second.deps.Manager.Config().MaxSessions != 4 {
+		t.Errorf("another front with the same way out: %v", err)
+	}
+	rewrite("default: {allow-domain: [two.example], max-sessions: 4}")
+	third, err := r.tenants.get(bob)
+	if err != nil || third.box.way == second.box.way {
+		t.Errorf("another way out: %v", err)
+	}
+}

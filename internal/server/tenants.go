@@ -33,15 +33,16 @@ import (
 
 // tenant is what one principal has of a server. Nothing in it knows of another's: what a request can name is this alone.
 type tenant struct {
-	of      principal.Principal
-	manager *sandbox.Manager
-	network *netlog.Log
-	asks    *ask.Desk // has questions where the settings have code ask
-	out     *wayOutNow
-	calls   *fair.Budget // of tools, in a minute
-	mask    *secrets.Masker
-	linkKey []byte
-	now     atomic.Pointer[front]
+	of        principal.Principal
+	manager   *sandbox.Manager
+	network   *netlog.Log
+	asks      *ask.Desk // has questions where the settings have code ask
+	out       *wayOutNow
+	calls     *fair.Budget // of tools, in a minute
+	mask      *secrets.Masker
+	linkKey   []byte
+	terminals *rest.Terminals
+	now       atomic.Pointer[front]
 
 	// What the manager tells, whatever its settings.
 	observer sandbox.Observer
@@ -75,7 +76,7 @@ func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 	}
 	t := &tenant{
 		of: p, network: &netlog.Log{}, out: &wayOutNow{}, calls: fair.NewBudget(time.Minute, int64(s.Tools.CallsPerMinute)),
-		mask: secrets.Growing(nil), linkKey: []byte(rand.Text()),
+		mask: secrets.Growing(nil), linkKey: []byte(rand.Text()), terminals: rest.NewTerminals(),
 	}
 	log := r.logOf(p)
 	t.asks = r.newDesk(t, log)
@@ -138,21 +139,24 @@ func (r *running) logOf(p principal.Principal) *slog.Logger {
 }
 
 func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *slog.Logger) *front {
-	f := &front{values: v, settings: s, box: box}
+	f, before := &front{values: v, settings: s, box: box}, t.now.Load()
 	ending, end := context.WithCancel(r.ending)
 	f.end = end
 	f.links = r.linksOf(t, s)
-	if before := t.now.Load(); before != nil && before.settings.Links == s.Links && before.settings.Tools.PageScripts == s.Tools.PageScripts {
+	if before != nil && before.settings.Links == s.Links && before.settings.Tools.PageScripts == s.Tools.PageScripts {
 		f.links = before.links // with the uploads that it has allowed
 	}
 	f.mcp, f.deps = s.mcpServer(box, f.links, log)
+	if before.storesAlike(s) {
+		f.deps.Store = before.deps.Store // which has files on their way
+	}
 	f.called = r.audited.called(t.of, f.deps)
 	f.deps.Called, f.deps.Calls = bothCalled(r.watched.For(t.of).Call, f.called), t.calls
 	if s.Network.Ask {
 		f.deps.Asks = t.asks
 	}
 	if r.web != nil {
-		s.serveOverHTTP(ending, f)
+		s.serveOverHTTP(ending, f, t.terminals)
 		if !t.of.IsUser() {
 			f.site.Prepare()
 		}
@@ -176,7 +180,13 @@ func (t *tenants) apply(known *tenant, groups []string) (changed bool, err error
 	}
 	log := r.logOf(who)
 	box, config, err := s.sandboxParts(r.shared, known.network, known.asks, log, func(box *Sandbox, config *sandbox.Config) {
-		box.way.proxy.TakeOver(before.box.way.proxy)
+		if before.reachesAlike(s) {
+			unused := *box
+			t.closing.Go(func() { unused.endWayOut(context.WithoutCancel(r.ending)) })
+			box.way, box.connections, box.databases = before.box.way, before.box.connections, before.box.databases // which code may be using
+		} else {
+			box.way.proxy.TakeOver(before.box.way.proxy)
+		}
 		known.prepare(r, s, box, config)
 	})
 	if err != nil {
@@ -186,17 +196,34 @@ func (t *tenants) apply(known *tenant, groups []string) (changed bool, err error
 	known.calls.Set(int64(s.Tools.CallsPerMinute))
 	known.manager.Reconfigure(config)
 	known.now.Store(r.newFront(known, s, v, box, log))
-	t.closing.Go(func() { before.close(context.WithoutCancel(r.ending)) })
+	t.closing.Go(func() { before.close(context.WithoutCancel(r.ending), known.now.Load()) })
 	return true, nil
 }
 
-// close ends what goes on by the front, but no session.
-func (f *front) close(ctx context.Context) {
+// reachesAlike reports whether code reaches the same things under other settings.
+func (f *front) reachesAlike(s *Settings) bool {
+	reach := func(s *Settings) []any {
+		return []any{s.Network, s.Packages, s.ToolServers, s.SQL, s.SQLAllow, s.SQLFromCode, s.Databases}
+	}
+	return reflect.DeepEqual(reach(f.settings), reach(s))
+}
+
+// storesAlike reports whether files go to the same store under other settings.
+func (f *front) storesAlike(s *Settings) bool {
+	return f != nil && f.settings.ArtifactStore == s.ArtifactStore && f.settings.ArtifactStoreLimit == s.ArtifactStoreLimit
+}
+
+// close ends what goes on by the front, but no session, and nothing that the one in its place goes on with.
+func (f *front) close(ctx context.Context, next *front) {
 	f.end()
-	uploading, stopUploading := context.WithTimeout(ctx, uploadTime)
-	defer stopUploading()
-	f.deps.Store.Close(uploading)
-	f.box.endWayOut(ctx)
+	if next.deps.Store != f.deps.Store {
+		uploading, stopUploading := context.WithTimeout(ctx, uploadTime)
+		defer stopUploading()
+		f.deps.Store.Close(uploading)
+	}
+	if next.box.way != f.box.way {
+		f.box.endWayOut(ctx)
+	}
 }
 
 // close ends the tenant's sessions, and reports whether nothing is left that something else would have to remove.
@@ -312,6 +339,15 @@ func (t *tenants) close(ctx context.Context) bool {
 	nothingLeft := true
 	for range all {
 		nothingLeft = !<-left && nothingLeft
+	}
+	replaced := make(chan struct{})
+	go func() {
+		t.closing.Wait()
+		close(replaced)
+	}()
+	select {
+	case <-replaced:
+	case <-ctx.Done():
 	}
 	return nothingLeft
 }
