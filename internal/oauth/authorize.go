@@ -394,7 +394,8 @@ func page(w http.ResponseWriter, status int, action, body string) {
 		web.Refuse(w)
 	}
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(pageHead + body + `</main></body></html>`)) // the client is gone, or will see half an answer
+	// An error: the client is gone, or will see half an answer.
+	_, _ = w.Write([]byte(pageHead + body + `</main></body></html>`)) //nolint:gosec // what others wrote in it is escaped
 }
 
 // escaped formats markup, with texts that are none.
