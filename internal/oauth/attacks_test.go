@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/ownfile"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 )
@@ -481,6 +483,57 @@ func TestStrangersStopNobody(t *testing.T) {
 	}
 	if n := strings.Count(s.log.String(), "not good"); n == 0 || n > 50 {
 		t.Errorf("the log has %d lines of wrong tokens", n)
+	}
+}
+
+// Nor does a flood of registrations, however many come at once, keep people from the file.
+func TestFloodsStopNobody(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	m := s.registered(nil)
+	got := s.granted(m.ID)
+	flood, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	begun := make(chan struct{}, 100)
+	body := `{"redirect_uris":["` + callback + "?" + strings.Repeat("&", maxRedirectLen-len(callback)-1) + `"]}`
+	for range cap(begun) {
+		all.Go(func() {
+			for flood.Err() == nil {
+				s.register(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, registerPath, strings.NewReader(body)))
+				select {
+				case begun <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	for range cap(begun) {
+		<-begun
+	}
+	if next, reply := s.refreshed(m.ID, got.Refresh); next.Access == "" {
+		t.Errorf("%d %s", reply.status, reply.body)
+	}
+	stop()
+	all.Wait()
+}
+
+func TestWhatIsNoTokenDoesNotLockTheFile(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	m := s.registered(nil)
+	got := s.granted(m.ID)
+	lock, err := os.OpenFile(s.file+".lock", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	if err := filelock.Try(lock); err != nil {
+		t.Fatal(err)
+	}
+	for _, wrong := range []string{"", "x", got.Access, strings.ReplaceAll(got.Refresh, "_", "-"), strings.Replace(got.Refresh, "_rt_g", "_rt_h", 1)} {
+		if next, _ := s.refreshed(m.ID, wrong); next.Error != "invalid_grant" {
+			t.Errorf("%q: %+v", wrong, next)
+		}
 	}
 }
 

@@ -108,7 +108,10 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 		answer.Method, answer.Secret, answer.SecretEnds = m.Method, rand.Text()+rand.Text(), new(int64)
 		registered.Method, registered.Secret = m.Method, sumOf(answer.Secret)
 	}
-	if err := s.o.Store.register(answer.ID, registered); err != nil {
+	s.registering.Lock()
+	err = s.o.Store.register(answer.ID, registered)
+	s.registering.Unlock()
+	if err != nil {
 		s.warn("a client could not register", "error", err)
 		refuse(w, http.StatusServiceUnavailable, "temporarily_unavailable", "no client can register now; the server's log says why")
 		return

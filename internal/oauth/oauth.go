@@ -92,6 +92,8 @@ type Server struct {
 	documents *documents
 	provider  *provider // nil: people type their token
 	often     *rate.Sometimes
+	// registering is held by who writes a client, so that in a flood of them only one contends for the file with who wants a token.
+	registering sync.Mutex
 
 	mu    sync.Mutex
 	codes map[string]*code // by sum, until the tickets that they were made for are over

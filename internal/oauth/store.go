@@ -288,13 +288,19 @@ func (g *Grant) within(end time.Time) time.Time {
 // refresh gives out new tokens for a refresh token, which is not good any more then. One that was used before revokes its grant: it or
 // the one that came of it is in wrong hands. check is asked first, and its error is returned.
 func (s *Store) refresh(token string, check func(*Grant) error) (issued, error) {
-	id, rest, _ := strings.Cut(strings.TrimPrefix(token, refreshPrefix), "_")
-	family, _, _ := strings.Cut(rest, "_")
+	// What is no token is none without the file's lock, for which strangers would contend.
+	known, err := s.file.Read()
+	if err != nil {
+		return issued{}, err
+	}
+	if g, _ := known.refreshable(token); g == nil {
+		return issued{}, errUnknown
+	}
 	var out issued
 	var refused error // of a change that is written
-	err := s.change(func(c *contents, now time.Time) error {
-		g := c.Grants[id]
-		if g == nil || g.Family == "" || !isSum(g.Family, family) {
+	err = s.change(func(c *contents, now time.Time) error {
+		g, family := c.refreshable(token)
+		if g == nil {
 			return errUnknown
 		}
 		if err := check(g); err != nil {
@@ -302,7 +308,7 @@ func (s *Store) refresh(token string, check func(*Grant) error) (issued, error) 
 		}
 		switch {
 		case !isSum(g.Refresh, token):
-			delete(c.Grants, id)
+			delete(c.Grants, g.ID)
 			refused = errReused
 		case !now.Before(g.RefreshEnds):
 			return errExpired
@@ -347,14 +353,19 @@ func (s *Store) owner(token string) (*Grant, error) {
 			return g, nil
 		}
 	}
-	if rest, is := strings.CutPrefix(token, refreshPrefix); is {
-		id, rest, _ := strings.Cut(rest, "_")
-		family, _, _ := strings.Cut(rest, "_")
-		if g := c.Grants[id]; g != nil && g.Family != "" && isSum(g.Family, family) {
-			return g, nil
-		}
+	g, _ := c.refreshable(token)
+	return g, nil
+}
+
+// refreshable returns the grant of a refresh token, even one that was used, and its family; nil: there is none.
+func (c *contents) refreshable(token string) (g *Grant, family string) {
+	rest, is := strings.CutPrefix(token, refreshPrefix)
+	id, rest, _ := strings.Cut(rest, "_")
+	family, _, _ = strings.Cut(rest, "_")
+	if g = c.Grants[id]; !is || g == nil || g.Family == "" || !isSum(g.Family, family) {
+		return nil, ""
 	}
-	return nil, nil
+	return g, family
 }
 
 func newID(kind string) string { return kind + strings.ToLower(rand.Text()[:16]) }
