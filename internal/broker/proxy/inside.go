@@ -152,7 +152,7 @@ func (x *exchange) judgeRequest(r *http.Request, rt *route) *refusal {
 	case readings == nil:
 		return &refusal{
 			status: http.StatusForbidden, rule: "request_denied",
-			words: "the path of the request can be read in several ways; requests to " + rt.address() + " have no empty segments, segments of dots, backslashes or anything encoded twice in their paths",
+			words: "the path of the request can be read in several ways; requests to " + rt.address() + " have no empty segments, segments of dots, backslashes, encoded ? or #, or anything encoded twice in their paths",
 		}
 	case isOtherProtocol(r):
 		return &refusal{

@@ -4,6 +4,7 @@ package proxy
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -102,7 +103,7 @@ const encodedSlash = "%2F"
 // once it has decoded, cleaned or cut it. Each begins with a slash, and the first is of one path alone.
 func plainPath(u *url.URL) []string {
 	p := u.Path
-	if !strings.HasPrefix(p, "/") || !utf8.ValidString(p) || strings.ContainsAny(p, "\\\x7f") || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' }) {
+	if !strings.HasPrefix(p, "/") || !utf8.ValidString(p) || strings.ContainsAny(p, "\\?#\x7f") || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' }) {
 		return nil
 	}
 	for at := range len(p) { // encoded twice
@@ -154,18 +155,27 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
 }
 
-// overrides are headers by which some servers take another method or path than the request's.
+// overrides are headers by which some servers take another method, path or protocol than the request's.
 var overrides = []string{
-	"X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method", "X-Forwarded-Method",
-	"X-Original-Url", "X-Rewrite-Url", "X-Original-Uri", "X-Forwarded-Uri", "X-Forwarded-Prefix", "X-Forwarded-Path",
+	"x-http-method-override", "x-http-method", "x-method-override", "x-original-method", "x-forwarded-method",
+	"x-original-url", "x-rewrite-url", "x-original-uri", "x-forwarded-uri", "x-forwarded-prefix", "x-forwarded-path",
+	"http2-settings",
 }
 
 // restrict takes out of a request what would have a server take it for another one.
 func restrict(out *http.Request) {
-	for _, name := range overrides {
-		out.Header.Del(name)
-	}
-	out.Header.Del("Http2-Settings")
+	maps.DeleteFunc(out.Header, func(name string, _ []string) bool { return slices.Contains(overrides, variable(name)) })
+}
+
+// variable is a header's name in small letters, and with a - for whatever is neither letter nor digit: behind a CGI or WSGI, names that
+// differ in these alone are one variable.
+func variable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' || 'a' <= r && r <= 'z' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
 }
 
 // isOtherProtocol reports whether a request asks for a protocol in which further requests would be seen no more.

@@ -13,7 +13,7 @@ func TestRequestsThatAnEntryAllows(t *testing.T) {
 	for _, test := range []struct {
 		entry, allowed, denied string // METHOD path, with semicolons... split by " , "
 	}{
-		{"GET /api/v4/*", "GET /api/v4/ , GET /api/v4/a/b , GET /api/v4/a%20b , GET /api/v4/a;b=1/c , GET /api/v4/a%3Fb , GET /api/v4/..a , GET /api/v4/a/ , GET /api/v4/%C3%BC , GET /api/v4/projects/group%2Fproject/issues , GET /api/v4/a%2fb%2Fc , GET /api/v4/a%2Fb/ , GET /api/v4/a%2F..b",
+		{"GET /api/v4/*", "GET /api/v4/ , GET /api/v4/a/b , GET /api/v4/a%20b , GET /api/v4/a;b=1/c , GET /api/v4/..a , GET /api/v4/a/ , GET /api/v4/%C3%BC , GET /api/v4/projects/group%2Fproject/issues , GET /api/v4/a%2fb%2Fc , GET /api/v4/a%2Fb/ , GET /api/v4/a%2F..b",
 			"POST /api/v4/a , get /api/v4/a , GET /api/v4 , GET /api/v40 , GET /API/v4/a , GET /api/V4/a , GET /api , GET / , GET * , GET /api%2Fv4/a , GET /api%2Fv4%2Fa , GET /api/v4%2Fa , GET /api/v4%2fa/b , POST /api/v4/a%2Fb"},
 		{"GET|HEAD /a POST /b/*/c", "GET /a , HEAD /a , POST /b/x/c", "POST /a , GET /b/x/c , POST /b//c , POST /b/c , POST /b/x/y/c , POST /b/x/c/ , GET /a/ , GET /aa , GET /a/b"},
 		{"* /*", "GET / , DELETE /x/y , BREW /", "GET x"},
@@ -30,7 +30,7 @@ func TestRequestsThatAnEntryAllows(t *testing.T) {
 			"GET /api/%2F", "GET /api/%2Fx", "GET /api/x%2F", "GET /api/x%2f/y", "GET /api/x/%2fy", "GET /api/x%2F%2Fy", "GET /api/x%2f%2Fy", "GET /api%2F/x", "GET %2Fapi/x", "GET /%2Fapi/x", "GET /api%2Fx",
 			"GET /api/x%252Fy", "GET /api/x%252fy", "GET /api/x%2F%252e%252e%2Fy", "GET /api/x%25%32Fy", "GET /api/x%2F%5Cy", "GET /api/x%5c..%2fy", "GET /api/x%2F..%5Cy", "GET /api/x;y%2Fz", "GET /api/x%2F..;%2Fz", "GET /api/x%2Fy;z", "GET /api/x%3By%2Fz",
 			"GET /api/x%2F%20%2Fy", "GET /api/x%2F%00", "GET /api/x%2F%EF%BC%8E%EF%BC%8E%2Fy", "GET /api/x%2F%EF%BC%8Fy", "GET /api/..%5cadmin", `GET /api/..\admin`, "GET /api/x%5Cy",
-			"GET /api/%252e%252e/admin", "GET /api/..%252fadmin", "GET /api/%25%32%66", "GET /api/..;/admin", "GET /api/..;a=b/admin", "GET /api/.;/x", "GET /api/;/admin", "GET /api/;x",
+			"GET /api/x%3F/issues", "GET /api/x%3f", "GET /api/x%23/issues", "GET /api%3F/x", "GET /api/x%2Fy%23z", "GET /api/%252e%252e/admin", "GET /api/..%252fadmin", "GET /api/%25%32%66", "GET /api/..;/admin", "GET /api/..;a=b/admin", "GET /api/.;/x", "GET /api/;/admin", "GET /api/;x",
 			"GET /api/...", "GET /api/..%20/admin", "GET /api/%20", "GET /api/%EF%BC%8E%EF%BC%8E/admin", "GET /api/..%EF%BC%8Fadmin", "GET /api/%E2%80%A5/admin", "GET /api/%00x", "GET /api/x%0d%0a", "GET /api/%7f", "GET /api/%c0%ae%c0%ae/admin", "GET /api/%ff", "GET /%61pi/../admin", "GET /%2e%2e/api/x",
 		}, " , ")},
 		{"GET /api/x", "GET /%61pi/x", "GET /api/x;y , GET /api/x;/ , GET /api/x/ , GET /api/x%2f"},
@@ -66,7 +66,7 @@ func TestRequestsThatAnEntryAllows(t *testing.T) {
 func FuzzPlainPath(f *testing.F) {
 	for _, seed := range []string{
 		"/api/x", "/api/../x", "/api/%2e%2e/x", "/api/..;/x", "/api/%252e%252e/", `/api/\..`, "/api/..%c0%af", "//api/", "/api/a%2Fb", "/api/a%2f..%2F..%2fx", "/api/%252F..", "/api/a;%2Fb",
-		"/api/a%2fx/x/y", "/api/a/x/b%2Fc", "/api%2Fa/x/y", "/api/%2F/x/y",
+		"/api/a%2fx/x/y", "/api/a%3F/x/y", "/api/a%23/x/y", "/api/a/x/b%2Fc", "/api%2Fa/x/y", "/api/%2F/x/y",
 	} {
 		f.Add(seed)
 	}
@@ -90,6 +90,9 @@ func FuzzPlainPath(f *testing.F) {
 						break
 					}
 					path = again
+					if end := strings.IndexAny(path, "?#"); end >= 0 { // a front may decode before it cuts
+						path = path[:end]
+					}
 					if cleaned := cleanedByAServer(path); !want.MatchString(cleaned) {
 						t.Errorf("%s: %q may be %q", entry, written, cleaned)
 					}
