@@ -55,7 +55,7 @@ func TestCodeAsksOnThePage(t *testing.T) {
 		t.Fatalf("%+v", a)
 	}
 	q := list.Questions[0]
-	if q.Question["host"] != "a.example:443" || q.Question["session_id"] != "mine" || len(q.Answers) != 3 {
+	if q.Question["host"] != "a.example:443" || q.Question["session_id"] != "mine" || !strings.Contains(q.Question["allowed"], "everything can be sent to this host") || len(q.Answers) != 3 {
 		t.Errorf("%+v", q)
 	}
 	path := Prefix + "questions/" + q.ID
@@ -112,6 +112,7 @@ func TestAPersonAnswersInChromium(t *testing.T) {
 	answered := asked(t, d, "a.example:443")
 	p.Await("document.querySelector('#questions').hidden === false && document.title.startsWith('Code asks')")
 	p.Await("document.querySelector('#questions li').innerText.includes('a.example:443') && document.querySelector('#questions li').innerText.includes('onerror')")
+	p.Await("document.querySelector('#questions li').innerText.includes('everything can be sent to this host')")
 	if n := p.See("document.querySelectorAll('#questions script, #questions b, #questions img, #questions [onerror]').length"); n != 0.0 {
 		t.Errorf("%v elements are of the sandbox", n)
 	}

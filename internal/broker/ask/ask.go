@@ -31,6 +31,8 @@ type Question struct {
 	How string `json:"how,omitempty"`
 	// Code is the line of the code that seems to ask.
 	Code string `json:"code,omitempty"`
+	// Allowed is a sentence about what an answer for the session or for good allows. A Desk writes it.
+	Allowed string `json:"allowed,omitempty"`
 }
 
 // Rule is what an answer is about, in one line: what it allows for the session or for good.
@@ -99,6 +101,10 @@ func (q Question) shown() Question {
 	q.Session, q.Run = plain(q.Session, maxPath), plain(q.Run, maxPath)
 	q.Host, q.Method, q.Path = plain(q.Host, maxHost), plain(q.Method, 20), plain(q.Path, maxPath)
 	q.Address, q.How, q.Code = plain(q.Address, maxHost), plain(q.How, maxPath), plain(strings.TrimSpace(q.Code), maxCode)
+	q.Allowed = "If you allow it, everything can be sent to this host that the code knows."
+	if q.Method != "" {
+		q.Allowed = "Allowed would be: " + q.Rule()
+	}
 	return q
 }
 
@@ -138,7 +144,7 @@ func Line(code, host string) string {
 	return first
 }
 
-// Words are the question as a text of lines, for a client that shows no more than that.
+// Words are the question, as it is shown, as a text of lines, for a client that shows no more than that.
 func (q Question) Words() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Code in the sandbox asks to reach %s.\n", q.Host)
@@ -153,10 +159,5 @@ func (q Question) Words() string {
 	}
 	line("Session", q.Session)
 	line("Code", q.Code)
-	if q.Method == "" {
-		b.WriteString("If you allow it, everything can be sent to this host that the code knows.")
-	} else {
-		line("Allowed would be", q.Rule())
-	}
-	return strings.TrimSuffix(b.String(), "\n")
+	return b.String() + q.Allowed
 }

@@ -227,7 +227,7 @@ func TestHostileTextIsShownAsWhatItIs(t *testing.T) {
 	if !strings.HasPrefix(q.Code, `fetch("x")\u{1b}[2J\u{202e}evil\u{200b}xxx`) || len(q.Code) > 300 {
 		t.Errorf("%q", q.Code)
 	}
-	if strings.Count(q.Words(), "\n") != 4 {
+	if strings.Count(q.Words(), "\n") != 4 || q.Allowed != "Allowed would be: a.example:443 GET "+q.Path || !strings.HasSuffix(q.Words(), "\n"+q.Allowed) {
 		t.Errorf("%q", q.Words())
 	}
 	if len(open.Answers) != 3 {

@@ -19,6 +19,7 @@ function card(open) {
 	setTimeout(() => choices.forEach(c => { c.disabled = false; }), settle); // a click that was meant for something else
 	return make("li", {},
 		make("dl", {}, ...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {className: "text"}, value)])),
+		make("p", {className: "text"}, q.allowed),
 		make("p", {}, ...choices));
 }
 
