@@ -97,11 +97,37 @@ func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bo
 // of each file. An error of visit ends it and comes back.
 func (m *Manager) ExportFiles(ctx context.Context, sessionID string, visit func(Entry, io.Reader) error) (ExportEnd, error) {
 	var end ExportEnd
+	caller := ctx
 	err := m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) (err error) {
-		end, err = c.Export(ctx, visit)
+		end, err = c.Export(ctx, func(e Entry, content io.Reader) error {
+			read := &counting{Reader: content}
+			err := visit(e, read)
+			m.entryMoved(caller, Out, sessionID, e, read)
+			return err
+		})
 		return err
 	})
 	return end, err
+}
+
+// counting is the content of a file on its way.
+type counting struct {
+	io.Reader
+	bytes int64
+	begun bool
+}
+
+func (c *counting) Read(b []byte) (int, error) {
+	n, err := c.Reader.Read(b)
+	c.bytes, c.begun = c.bytes+int64(n), true
+	return n, err
+}
+
+// entryMoved tells of an entry of which something was read.
+func (m *Manager) entryMoved(caller context.Context, to Direction, sessionID string, e Entry, content *counting) {
+	if content != nil && content.begun {
+		m.conf().fileMoved(caller, Transfer{to, sessionID, e.Path, e.SizeBytes, content.bytes})
+	}
 }
 
 // ImportFiles brings what next returns, up to an entry without a kind, into an existing session: folders, files with their
@@ -110,7 +136,22 @@ func (m *Manager) ImportFiles(ctx context.Context, sessionID string, next func()
 	if err := m.conf().quotas.checkDisk(ctx, sessionID); err != nil {
 		return err
 	}
-	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error { return c.Import(ctx, m.conf().fileLimits(), next) })
+	var last Entry
+	var sent *counting
+	moved := func() { m.entryMoved(ctx, In, sessionID, last, sent) }
+	defer func() { moved() }()
+	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error {
+		return c.Import(ctx, m.conf().fileLimits(), func() (Entry, io.Reader, error) {
+			moved()
+			e, content, err := next()
+			last, sent = e, nil
+			if content != nil {
+				sent = &counting{Reader: content}
+				content = sent
+			}
+			return e, content, err
+		})
+	})
 }
 
 func (m *Manager) useFiles(ctx context.Context, sessionID string, use func(context.Context, files.Client) error) error {

@@ -52,9 +52,9 @@ const (
 	Out Direction = "out"
 )
 
-// observeRun reports a run to the observer, unless it is one of the server's own.
+// observeRun reports a run to the observer.
 func (c *Config) observeRun(run *Run) {
-	if c.Observer == nil || run.options.Unlisted {
+	if c.Observer == nil {
 		return
 	}
 	caller := run.options.Caller
@@ -71,9 +71,9 @@ func (c *Config) fileMoved(caller context.Context, t Transfer) {
 	}
 }
 
-// admit asks whether a run may be queued, unless it is one of the server's own.
+// admit asks whether a run may be queued.
 func (c *Config) admit(run *Run) error {
-	if c.Admit == nil || run.options.Unlisted {
+	if c.Admit == nil {
 		return nil
 	}
 	caller := run.options.Caller

@@ -23,7 +23,7 @@ type RunOptions struct {
 	Times     Times         // of the session, where nobody has used it yet; likewise
 	Fresh     bool          // in an interpreter of its own, which ends with the run
 	Copy      bool          // in a copy of the variables, which Manager.Restore can go to; Python
-	// Unlisted: the code is the server's own, and is not written to the history.
+	// Unlisted: the code is the server's own, and is not written to the history. Config.Admit and Config.Observer are told of it.
 	Unlisted bool
 	// Caller is on whose behalf it runs, for Config.Observer: its values count, and not its end. May be nil.
 	Caller context.Context

@@ -241,8 +241,11 @@ func (d *Deps) exists(name string) bool {
 func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, request mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
 		code := CodeOK
+		p := newParams(ctx, request)
 		if d.Called != nil {
-			in, ended := d.Called(ctx, request)
+			told := request
+			told.Params.Arguments = p.given // also where they came as JSON
+			in, ended := d.Called(ctx, told)
 			ctx = in
 			defer func() { ended(code) }()
 		}
@@ -257,7 +260,6 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		if !t.ordered {
 			rpc.Settled(ctx)
 		}
-		p := newParams(ctx, request)
 		var a *render.Answer
 		switch err = d.admit(t); {
 		case err != nil:
@@ -295,6 +297,11 @@ func (d *Deps) admit(t tool) error {
 	if reads := t.definition.Annotations.ReadOnlyHint; d.FreeReads && reads != nil && *reads {
 		return nil
 	}
+	return d.CountCall()
+}
+
+// CountCall counts what is like a call of a tool, and refuses it where there are too many.
+func (d *Deps) CountCall() error {
 	wait := d.Calls.Take(1)
 	if wait == 0 {
 		return nil

@@ -333,7 +333,13 @@ func (s *Server) codeboxResults(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) codeboxClose(w http.ResponseWriter, r *http.Request) {
-	if _, err := s.manager.CloseSession(r.Context(), r.PathValue("session_id"), false); err != nil {
+	given := make(arguments)
+	given.set("session_id", r.PathValue("session_id"))
+	o, err := s.call(r.Context(), "close_session", given)
+	if err == nil && o.fault != nil {
+		err = faultOf(o.fault)
+	}
+	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}

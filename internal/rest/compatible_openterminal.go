@@ -24,6 +24,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 const terminalPath, terminalID = "/open-terminal", "compatible.terminal_"
@@ -472,7 +473,16 @@ func (s *Server) terminalKill(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	run.Interrupt()
+	given := make(arguments)
+	given.set("run_id", run.ID)
+	given.set("cancel", true)
+	o, err := s.call(tools.WithWait(r.Context(), 0), "wait_for_run", given)
+	if err == nil && o.fields == nil && o.fault != nil {
+		err = faultOf(o.fault)
+	}
+	if err != nil {
+		return err
+	}
 	select {
 	case <-run.Done():
 	case <-r.Context().Done():
@@ -487,7 +497,7 @@ const shellTime = time.Minute
 
 // shell runs a command of our own in the work directory. It may end with these exit codes.
 func (s *Server) shell(ctx context.Context, session, code string, may ...int) (*sandbox.Result, error) {
-	run, err := s.manager.Run(sandbox.RunOptions{SessionID: session, Language: sandbox.Bash, Code: code, Timeout: shellTime, Fresh: true, Unlisted: true, Caller: ctx})
+	run, err := s.runOwn(ctx, sandbox.RunOptions{SessionID: session, Language: sandbox.Bash, Code: code, Timeout: shellTime, Fresh: true})
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,7 @@ func (s *Server) begin(ctx context.Context, id string, language sandbox.Language
 	lease, err = s.manager.Lease(id, true)
 	if err == nil && (code != "" || of != sandbox.SessionLimits{}) {
 		nothing := "0" // in every language
-		notes, err = s.runFirst(ctx, sandbox.RunOptions{SessionID: id, Language: language, Code: cmp.Or(code, nothing), Limits: of, Times: clientheader.Of(ctx).Times(), Unlisted: true})
+		notes, err = s.runFirst(ctx, sandbox.RunOptions{SessionID: id, Language: language, Code: cmp.Or(code, nothing), Limits: of, Times: clientheader.Of(ctx).Times()})
 	}
 	if err != nil && isNew {
 		_, _ = s.manager.CloseSession(context.WithoutCancel(ctx), id, false)
@@ -149,9 +149,18 @@ func (s *Server) begin(ctx context.Context, id string, language sandbox.Language
 	return lease, notes, err
 }
 
+// runOwn begins to run code of our own, which counts as a call.
+func (s *Server) runOwn(ctx context.Context, o sandbox.RunOptions) (*sandbox.Run, error) {
+	if err := s.countCall(); err != nil {
+		return nil, err
+	}
+	o.Unlisted, o.Caller = true, ctx
+	return s.manager.Run(o)
+}
+
 // runFirst runs code of our own, and returns the notes of the run.
 func (s *Server) runFirst(ctx context.Context, o sandbox.RunOptions) (notes []string, err error) {
-	run, err := s.manager.Run(o)
+	run, err := s.runOwn(ctx, o)
 	if err != nil {
 		return nil, err
 	}

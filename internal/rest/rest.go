@@ -68,6 +68,7 @@ type Server struct {
 	sessions  sessionList
 	terminals *Terminals
 	version   string
+	countCall func() error
 	// uploadBytes is the longest file of a form; 0: any.
 	uploadBytes int64
 	ending      context.Context
@@ -84,7 +85,7 @@ func New(o Options) *Server {
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
 		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait,
-		terminals: cmp.Or(o.Terminals, NewTerminals()), version: o.Version, uploadBytes: o.Deps.DownloadBytes,
+		terminals: cmp.Or(o.Terminals, NewTerminals()), version: o.Version, countCall: o.Deps.CountCall, uploadBytes: o.Deps.DownloadBytes,
 		secrets: o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {

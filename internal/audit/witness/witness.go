@@ -106,13 +106,24 @@ func (o *Of) Calls(sessionOf func(context.Context, mcp.CallToolRequest) string) 
 			}
 			e.Detail["ms"] = time.Since(begun).Milliseconds()
 			o.log.Record(e)
-			if text, is := request.GetArguments()["query"].(string); is && e.Tool == "exec_sql" {
+			if text := textOf(request.GetArguments()["query"]); text != "" && e.Tool == "exec_sql" {
 				query := e
 				query.Kind, query.Code, query.Detail = audit.KindQuery, text, map[string]any{"host": request.GetArguments()["connection"], "ms": e.Detail["ms"]}
 				o.log.Record(query)
 			}
 		}
 	}
+}
+
+// textOf is an argument that is a text, also a long one that is not decoded yet; anything else is empty.
+func textOf(value any) string {
+	switch value := value.(type) {
+	case string:
+		return value
+	case interface{ Decoded() string }:
+		return value.Decoded()
+	}
+	return ""
 }
 
 func outcome(code string) string {
