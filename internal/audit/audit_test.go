@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rotate"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
@@ -294,6 +296,40 @@ func TestATornLineIsKeptAndChainedOver(t *testing.T) {
 	}
 }
 
+func TestATornTextThatIsRemovedIsFound(t *testing.T) {
+	for name, max := range map[string]int64{"in a file": 0, "where files are full": 1} {
+		path := written(t, 3)
+		lines := linesOf(t, path)
+		torn := lines[2][:40]
+		if err := os.WriteFile(path, []byte(lines[0]+lines[1]+torn), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		l := open(t, Options{Path: path, MaxBytes: max})
+		l.Record(Event{Kind: KindCall})
+		closed(t, l)
+		for n := range verify(t, path).Files {
+			name := rotate.Name(path, n)
+			text, _ := os.ReadFile(name)
+			if err := os.WriteFile(name, bytes.Replace(text, []byte(torn+"\n"), nil, 1), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r := verify(t, path); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "torn text") {
+			t.Errorf("%s: %+v", name, r)
+		}
+		if max > 0 { // and in the file that comes first
+			old := rotate.Name(path, 1)
+			kept := linesOf(t, old)
+			if err := os.WriteFile(old, []byte(kept[len(kept)-1]), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if r := verify(t, path); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "torn text") {
+				t.Errorf("%s, first of all: %+v", name, r)
+			}
+		}
+	}
+}
+
 func TestALineWithoutItsEndIsALine(t *testing.T) {
 	path := written(t, 3)
 	text, _ := os.ReadFile(path)
@@ -399,8 +435,117 @@ func TestARemovedFileIsMadeAnewAndSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	record()
-	if r := verify(t, path); r.First != 3 || r.Last != 4 || len(r.Gone) != 1 || !r.OK() {
+	if r := verify(t, path); r.First != 3 || r.Last != 4 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "removed while a server ran") {
 		t.Errorf("got %+v", r)
+	}
+	if err := os.Truncate(path, int64(len(linesOf(t, path)[0])+40)); err != nil { // within the line
+		t.Fatal(err)
+	}
+	record()
+	if r := verify(t, path); len(r.Problems) != 3 || len(r.Torn) != 1 || r.Problems[2].Line != 4 {
+		t.Errorf("cut off: %+v", r)
+	}
+}
+
+// Close says how much is lost, whether it is told why or has no more time.
+func TestAnEndSaysWhatIsLost(t *testing.T) {
+	for name, test := range map[string]struct {
+		hinder func(t *testing.T, path string)
+		ctx    func() context.Context
+	}{
+		"another process has the lock": {func(t *testing.T, path string) {
+			lock, err := os.OpenFile(path+".lock", os.O_RDWR, 0)
+			if err != nil || filelock.Try(lock) != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = lock.Close() })
+		}, func() context.Context {
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			return ctx
+		}},
+		"it cannot be written": {func(t *testing.T, path string) {
+			if err := os.RemoveAll(filepath.Dir(path)); err != nil {
+				t.Skip(err)
+			}
+		}, context.Background},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := filepath.Join(t.TempDir(), "logs")
+			if err := os.Mkdir(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(folder, "audit.jsonl")
+			var out bytes.Buffer
+			l, err := Open(Options{Path: path, Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))})
+			if err != nil {
+				t.Fatal(err)
+			}
+			test.hinder(t, path)
+			for range 3 {
+				l.Record(Event{Kind: KindCall})
+			}
+			if err := l.Close(test.ctx()); err == nil || !strings.Contains(err.Error(), "3 events") {
+				t.Errorf("it ends with %v", err)
+			}
+			if said := out.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "lost=3") || strings.Contains(said, "audit log is closed") {
+				t.Errorf("it says\n%s", said)
+			}
+		})
+	}
+}
+
+// A run that was refused is withdrawn: nothing waits then that would show that the log can be written again.
+func TestAFailureIsOfWhatWaits(t *testing.T) {
+	folder := filepath.Join(t.TempDir(), "logs")
+	if err := os.Mkdir(folder, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l := open(t, Options{Path: filepath.Join(folder, "audit.jsonl"), Required: true})
+	if err := os.Rename(folder, folder+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	if l.RecordNow(t.Context(), Event{Kind: KindRun}) == nil || l.Err() != nil {
+		t.Errorf("nothing waits, and it fails by %v", l.Err())
+	}
+	l.Record(Event{Kind: KindCall})
+	if l.Err() == nil {
+		t.Error("an event waits, and it does not fail")
+	}
+	if err := os.Rename(folder+"-away", folder); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFileThatCannotBecomeAnOldOneIsTriedAgainLater(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	old := rotate.Name(path, 1)
+	if err := os.Mkdir(old, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	c := chain{path: path, max: 1, keep: 1}
+	defer c.close()
+	write := func() {
+		t.Helper()
+		if _, err := c.append([]Event{{Kind: KindCall}}, func(*Event) cleaner { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	isOld := func() bool {
+		info, err := os.Stat(old)
+		return err == nil && info.Mode().IsRegular()
+	}
+	write()
+	write()
+	if err := os.Remove(old); err != nil {
+		t.Fatal(err)
+	}
+	if write(); isOld() {
+		t.Error("it was tried again at once")
+	}
+	c.full = c.full.Add(-rotateTime)
+	if write(); !isOld() {
+		t.Error("it was not tried again")
 	}
 }
 

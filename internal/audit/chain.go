@@ -28,7 +28,8 @@ type chain struct {
 	keep int   // old files; 0: all
 
 	file *os.File
-	end  int64 // of the file, as far as this process has seen to it
+	full time.Time // when the file was to become an old one last, and could not
+	end  int64     // of the file, as far as this process has seen to it
 	head Head
 }
 
@@ -103,12 +104,12 @@ func (c *chain) follow() (lead []byte, found []Event, err error) {
 	if c.head = last.head; (c.head == Head{}) { // it goes on from the old file, where there is one
 		c.head = c.oldHead()
 	}
+	if len(last.torn) > 0 { // first: it is right behind the text
+		found = append(found, tornEvent(last.torn))
+	}
 	if c.head.Sequence < known.Sequence { // it was removed or cut off
 		c.head = known
 		found = append(found, Event{Kind: KindLog, Action: actionGone})
-	}
-	if len(last.torn) > 0 {
-		found = append(found, tornEvent(last.torn))
 	}
 	if last.open {
 		lead = []byte("\n")
@@ -208,7 +209,7 @@ func (c *chain) append(events []Event, clean func(*Event) cleaner) (done int, er
 			e.Time = time.Now()
 		}
 		line, hash := chained(e.body(head.Sequence+1, clean(&e)), cmp.Or(head.Hash, genesis))
-		if size := c.end + int64(len(lines)); c.max > 0 && size > 0 && size+int64(len(line)) >= c.max {
+		if size := c.end + int64(len(lines)); c.isFull(size+int64(len(line))) && size > 0 && i >= len(found) { // a Torn line is in the file of its text
 			if err := flush(); err != nil {
 				return done, err
 			}
@@ -233,6 +234,14 @@ func (c *chain) write(lines []byte) error {
 	return err
 }
 
+// rotateTime is the pause before a file that could not become an old one is to again: each try syncs it.
+const rotateTime = time.Minute
+
+// isFull reports whether a file of that size is to become an old one.
+func (c *chain) isFull(size int64) bool {
+	return c.max > 0 && size >= c.max && (c.full.IsZero() || time.Since(c.full) >= rotateTime)
+}
+
 // rotate makes the file an old one. Where that fails it goes on growing.
 func (c *chain) rotate() {
 	keep := c.keep
@@ -246,7 +255,10 @@ func (c *chain) rotate() {
 	if runtime.GOOS == "windows" { // an open file cannot be renamed there
 		c.close()
 	}
-	_ = rotate.Shift(c.path, keep)
+	c.full = time.Time{}
+	if rotate.Shift(c.path, keep) != nil {
+		c.full = time.Now()
+	}
 	if c.isOurs() || c.open() != nil {
 		return
 	}

@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,13 +116,16 @@ func (l *Log) Head() Head {
 	return l.head
 }
 
-// Err reports why nothing can be written at the moment; nil: it can, as far as is known.
+// Err reports why what waits cannot be written; nil: it can, or nothing waits that would show it.
 func (l *Log) Err() error {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.queue) == 0 && l.lost == 0 {
+		return nil // what failed was withdrawn, and only another event tells whether it would again
+	}
 	return l.err
 }
 
@@ -364,11 +368,22 @@ func (l *Log) Close(ctx context.Context) error {
 	l.mu.Unlock()
 	l.work.Broadcast()
 	l.room.Broadcast()
+	var err error
 	select {
 	case <-l.synced:
 	case <-ctx.Done():
-		return fmt.Errorf("the audit log is not written to its end: %w", ctx.Err())
+		err = ctx.Err()
+	}
+	l.mu.Lock()
+	missing := int64(len(l.queue)) + l.lost
+	if missing > 0 && l.err != nil {
+		err = l.err
+	}
+	l.mu.Unlock()
+	if missing > 0 || err != nil {
+		l.o.Logger.Error("the audit log is not written to its end", "file", l.o.Path, "lost", missing, "error", err)
+		return fmt.Errorf("the audit log is not written to its end, and %d events are lost: %w", missing, cmp.Or(err, os.ErrClosed))
 	}
 	l.tellHead("audit log is closed")
-	return l.Err()
+	return nil
 }

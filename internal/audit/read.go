@@ -141,8 +141,6 @@ type Report struct {
 	Unfinished bool `json:"unfinished,omitempty"`
 	// Lost is how many events the log says that nobody could write.
 	Lost int64 `json:"lost,omitempty"`
-	// Gone are lines that say that lines before them were removed while a server ran.
-	Gone []Place `json:"gone,omitempty"`
 	// KeptAt is the sequence number of the line whose hash was asked for.
 	KeptAt int64 `json:"kept_at,omitempty"`
 	// Problems are where the chain does not hold, the first ones.
@@ -205,8 +203,11 @@ func (v *verifier) line(at Place, raw []byte, _ bool) bool {
 		return true
 	}
 	v.Lines++
-	if v.text != nil {
-		v.settle(&l)
+	switch isTorn := l.Kind() == KindLog && l.Activity == actionTorn; {
+	case v.text != nil:
+		v.settle(&l, isTorn)
+	case isTorn:
+		v.wrong(at, here.sequence, "the torn text before it, of which it tells, was removed")
 	}
 	v.follows(at, here)
 	if err != nil {
@@ -215,16 +216,16 @@ func (v *verifier) line(at Place, raw []byte, _ bool) bool {
 		v.KeptAt = here.sequence
 	}
 	if l.Kind() == KindLog {
-		v.befell(at, &l)
+		v.befell(at, here, &l)
 	}
 	v.last, v.started = here, true
 	return true
 }
 
 // settle decides on the text before a line.
-func (v *verifier) settle(l *Line) {
+func (v *verifier) settle(l *Line, isTorn bool) {
 	sum, _ := l.Unmapped["sha256"].(string)
-	if l.Kind() == KindLog && l.Activity == actionTorn && sum == sumOf(v.text) && !json.Valid(v.text) {
+	if isTorn && sum == sumOf(v.text) && !json.Valid(v.text) {
 		v.Torn = append(v.Torn, v.at)
 	} else {
 		v.wrong(v.at, 0, "it is no line of the log: it was changed or inserted")
@@ -262,13 +263,13 @@ func lines(n int64) string {
 	return fmt.Sprintf("%d lines", n)
 }
 
-func (v *verifier) befell(at Place, l *Line) {
+func (v *verifier) befell(at Place, here link, l *Line) {
 	switch l.Activity {
 	case actionLost:
 		n, _ := l.Unmapped["events"].(float64)
 		v.Lost += int64(n)
 	case actionGone:
-		v.Gone = append(v.Gone, at)
+		v.wrong(at, here.sequence, "lines before it were removed while a server ran")
 	}
 }
 

@@ -3,6 +3,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -95,9 +96,6 @@ func (v auditVerdict) WriteTable(w io.Writer) error {
 	}
 	for _, at := range v.Torn {
 		fmt.Fprintf(&b, "%s: a torn line, as a killed server leaves it; the chain goes over it\n", at)
-	}
-	for _, at := range v.Gone {
-		fmt.Fprintf(&b, "%s: lines before this one were removed while a server ran\n", at)
 	}
 	if v.Unfinished {
 		b.WriteString("the last line is unfinished: it is being written, or its server was killed\n")
@@ -244,6 +242,9 @@ func showAudit(ctx context.Context, w io.Writer, path string, filter *auditFilte
 	return errors.Join(err, table.Flush())
 }
 
+// maxDetails is how many characters of a line's details are shown.
+const maxDetails = 300
+
 // auditColumns is a line for a terminal, with nothing in it that a terminal would act upon.
 func auditColumns(l *audit.Line) []string {
 	orDash := func(s string) string {
@@ -275,8 +276,22 @@ func auditColumns(l *audit.Line) []string {
 			details = append(details, l.Request.URL.Path)
 		}
 	}
+	if l.Response != nil {
+		details = append(details, fmt.Sprintf("status %d", l.Response.Code))
+	}
+	if l.Traffic != nil {
+		details = append(details, fmt.Sprintf("%d bytes out, %d in", l.Traffic.Out, l.Traffic.In))
+	}
 	if l.File != nil {
 		details = append(details, l.File.Path)
+		if l.File.Size != nil {
+			details = append(details, fmt.Sprintf("(%d bytes)", *l.File.Size))
+		}
+	}
+	if l.Process != nil && l.Process.File != nil {
+		for _, hash := range l.Process.File.Hashes {
+			details = append(details, hash.Algorithm+" "+hash.Value)
+		}
 	}
 	if l.Duration != nil {
 		details = append(details, fmt.Sprintf("%d ms", *l.Duration))
@@ -289,6 +304,6 @@ func auditColumns(l *audit.Line) []string {
 	}
 	return []string{
 		l.When().Local().Format("2006-01-02 15:04:05.000"), orDash(l.Actor.User.Name), orDash(l.Kind()), orDash(what), orDash(l.Session()), orDash(run), orDash(outcome),
-		orDash(strings.Join(details, " ")),
+		cmp.Or(printableTo(strings.Join(details, " "), maxDetails), "-"),
 	}
 }

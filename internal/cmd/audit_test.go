@@ -86,6 +86,26 @@ func TestTheAuditLogsHeadIsKeptAndAskedFor(t *testing.T) {
 	}
 }
 
+func TestDetailsOfTheAuditLogAreShown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	l, err := audit.Open(audit.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Record(audit.Event{Kind: audit.KindRun, Run: "run-1", Code: "1"})
+	l.Record(audit.Event{Kind: audit.KindNetwork, Detail: map[string]any{"http_status": 418, "sent": 5, "received": 7}})
+	l.Record(audit.Event{Kind: audit.KindFile, Detail: map[string]any{"file": "output/a", "size": 9}})
+	if err := l.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t, "audit", "show", path)
+	for _, want := range []string{"SHA-256 " + audit.HashOf("1"), "status 418", "5 bytes out, 7 in", "output/a (9 bytes)"} {
+		if err != nil || !strings.Contains(out, want) {
+			t.Errorf("%q is not in\n%s, %v", want, out, err)
+		}
+	}
+}
+
 func TestWrongUseOfTheAuditLog(t *testing.T) {
 	path := auditLog(t)
 	for _, args := range [][]string{

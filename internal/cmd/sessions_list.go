@@ -233,8 +233,9 @@ func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry
 }
 
 // printable is a text's beginning in one line, with nothing in it that a terminal would act upon.
-func printable(text string) string {
-	const most = 60
+func printable(text string) string { return printableTo(text, 60) }
+
+func printableTo(text string, most int) string {
 	var b strings.Builder
 	for i, r := range []rune(strings.Join(strings.Fields(text), " ")) {
 		if i == most {
