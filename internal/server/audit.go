@@ -108,6 +108,14 @@ func (a *audited) record(e audit.Event) {
 	}
 }
 
+// err reports why the log cannot be written.
+func (a *audited) err() error {
+	if a == nil {
+		return nil
+	}
+	return a.log.Err()
+}
+
 // recorder is what others tell; nil: nobody listens.
 func (a *audited) recorder() audit.Recorder {
 	if a == nil {

@@ -181,6 +181,7 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 		r.drainer = newDrainer(s.StateFolder(), r.web.listener.Addr().String(), r.tenants.managers, log)
 		r.web.watch(r.watched, telemetry.NewNow(telemetry.NowOptions{
 			Tenants: r.tenants.watched, Draining: r.drainer.draining.Load, StartWait: r.shared.pool.StartWait, StateDir: s.StateFolder(), Logger: log,
+			Audit: r.audited.err, AuditRequired: s.Audit.Required,
 		}))
 		r.web.options.Around = r.audited.around(r.web.options.Around)
 		r.web.prepare(r)

@@ -39,6 +39,10 @@ type NowOptions struct {
 	Draining func() bool
 	// StartWait returns how long the container has waited that waits longest for its turn to be started. Nil: none does.
 	StartWait func() time.Duration
+	// Audit reports why the audit log cannot be written. Nil: there is none.
+	Audit func() error
+	// AuditRequired says that no code runs then.
+	AuditRequired bool
 	// StateDir is where the server writes.
 	StateDir string
 	Logger   *slog.Logger
@@ -145,10 +149,11 @@ func (n *Now) gauges(ctx context.Context, label func(principal.Principal) string
 		container("", float64(count), string(language))
 	}
 	state := n.state(engine)
-	ready := gauge("ready", "1 where the server can be sent new sessions, as /readyz says: the engine answers, the images are there, and it neither drains nor has too little of something.")
+	ready := gauge("ready", "1 where the server can be sent new sessions, as /readyz says: the engine answers, the images are there, an audit log that is required can be written, and it neither drains nor has too little of something.")
 	gauge("draining", "1 where the server takes no new sessions.")("", oneIf(state.State == draining))
 	gauge("overloaded", "1 where containers wait long to be started, or little memory or disk is left.")("", oneIf(state.State == overloaded))
 	ready("", oneIf(state.State == isReady))
+	gauge("audit_log_failing", "1 where the audit log cannot be written; 0 also where there is none.")("", oneIf(n.o.Audit != nil && n.o.Audit() != nil))
 	gauge("start_wait_seconds", "How long the container waits that waits longest for its turn to be started.")("", state.StartWait)
 	for _, machine := range []struct {
 		name, help string
@@ -184,7 +189,7 @@ const longWait = 10 * time.Second
 // load is what operators are told of a server.
 type load struct {
 	State   string   `json:"state"`
-	Reasons []string `json:"reasons,omitempty"` // why it is overloaded
+	Reasons []string `json:"reasons,omitempty"` // why it is overloaded, or not ready where the log does not say it
 	sandbox.Load
 	StartWait float64 `json:"start_wait_seconds"`
 	Memory    room    `json:"memory"`
@@ -207,9 +212,13 @@ func (n *Now) state(engine engineState) load {
 			reasons = append(reasons, fmt.Sprintf("a container has waited %v for its turn to be started", wait.Round(time.Second)))
 		}
 	}
+	noAudit := n.o.AuditRequired && n.o.Audit != nil && n.o.Audit() != nil
+	if noAudit {
+		reasons = append(reasons, "the audit log cannot be written")
+	}
 	l.Reasons = slices.DeleteFunc(reasons, func(reason string) bool { return reason == "" })
 	switch {
-	case engine.err != nil:
+	case engine.err != nil || noAudit:
 		l.State = notReady
 	case n.o.Draining != nil && n.o.Draining():
 		l.State = draining

@@ -133,7 +133,7 @@ func TestFiguresMove(t *testing.T) {
 		"network_bytes_total packages sent": 0, "network_bytes_total packages received": 0,
 		"containers python": 2, "containers javascript": 0,
 		"kernels python idle": 0, "kernels python running": 0, "kernels javascript idle": 0, "kernels javascript running": 0,
-		"memory_limit_bytes": 0, "draining": 0, "overloaded": 0, "start_wait_seconds": 0,
+		"memory_limit_bytes": 0, "draining": 0, "overloaded": 0, "audit_log_failing": 0, "start_wait_seconds": 0,
 		"machine_memory_bytes": 8 << 30, "machine_memory_available_bytes": 4 << 30, "state_disk_bytes": 100 << 30, "state_disk_available_bytes": 2 << 30,
 	}
 	for series, value := range want {
@@ -207,6 +207,11 @@ func TestReady(t *testing.T) {
 			},
 			overloaded, "msg=ready", `["memory: 100 MB of 8192 MB are left","the disk of the state directory: 900 MB of 102400 MB are left"]`,
 		},
+		"no audit log": {
+			standIn{}, func(n *Now) { n.o.Audit, n.o.AuditRequired = func() error { return errors.New("disk full") }, true }, notReady, "msg=ready",
+			`["the audit log cannot be written"]`,
+		},
+		"an audit log that is not required": {standIn{}, func(n *Now) { n.o.Audit = func() error { return errors.New("disk full") } }, isReady, "msg=ready", "null"},
 		"a small machine": {
 			standIn{}, func(n *Now) { n.machine = func() (memory, disk room) { return room{1 << 30, 100 << 20}, room{} } }, isReady, "msg=ready", "null",
 		},
