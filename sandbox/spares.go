@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,8 @@ const (
 	quietTime = time.Second
 	// spareTakeOver is how long one that waits has to answer: a new container comes up in less.
 	spareTakeOver = 5 * time.Second
+	// sweepLook is how long a sweep may look at one that waits.
+	sweepLook = time.Second
 )
 
 func isSpare(id string) bool { return strings.HasPrefix(id, sparePrefix) }
@@ -310,6 +313,10 @@ func DropSpares(stateDir string) {
 // error says that it did not in time.
 func (p *spares) takeOver(id string, language Language, key string) (*spare, error) {
 	lock, err := state.Take(p.config.StateDir, id)
+	for began := time.Now(); errors.Is(err, state.ErrLocked) && state.Waits(p.config.StateDir, id) && time.Since(began) < sweepLook; {
+		time.Sleep(sweepLook / 100) // a sweep looks at it; another server would have marked it as its own
+		lock, err = state.Take(p.config.StateDir, id)
+	}
 	if err != nil {
 		return nil, nil
 	}

@@ -193,6 +193,11 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 		t.Errorf("%+v are listed", list)
 	}
 	made := len(e.specs())
+	look, err := state.Take(config.StateDir, id) // as a sweep does for a moment
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(sweepLook/10, look.Release)
 	wantValue(t, mustRun(t, later, RunOptions{Code: "1", SessionID: "mine"}), "1")
 	if place := placeOf(config, "mine"); place != id || len(e.specs()) != made {
 		t.Errorf("the session is at %q, and %q waited", place, id)
