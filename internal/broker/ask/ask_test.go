@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -316,6 +317,20 @@ func TestWhatIsAllowedForGoodCanBeListedAndRemoved(t *testing.T) {
 		<-c
 		if answer, err := d.Ask(context.Background(), question("s", "r", "b.example:443")); answer != ForGood || err != nil {
 			t.Error(answer, err)
+		}
+	}
+	if runtime.GOOS != "windows" { // where others could have written it
+		if err := os.Chmod(path, 0o660); err != nil {
+			t.Fatal(err)
+		}
+		if d.file.have("b.example:443") {
+			t.Error("a file that others can write allows")
+		}
+		if _, err := ReadGrants(path); err == nil {
+			t.Error("a file that others can write is listed")
+		}
+		if err := os.Chmod(path, 0o600); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {

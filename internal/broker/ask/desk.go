@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/ownfile"
 )
 
 const (
@@ -91,7 +92,11 @@ type Open struct {
 func New(o Options) *Desk {
 	o.Wait, o.PerMinute = cmp.Or(o.Wait, defaultWait), cmp.Or(o.PerMinute, defaultPerMinute)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
-	return &Desk{o: o, file: grants{path: o.File}, sessions: make(map[string]*session), changed: make(chan struct{})}
+	d := &Desk{o: o, sessions: make(map[string]*session), changed: make(chan struct{})}
+	if o.File != "" {
+		d.file.file = ownfile.Open[[]Grant](o.File)
+	}
+	return d
 }
 
 // Ask implements Asker: it answers from memory, or puts the question and waits. Requests that ask the same at the same time get the
