@@ -49,7 +49,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBound
 	control := http.NewResponseController(w)
 	// The connection is watched for its end from now on, which is no reading that has a time.
 	defer func() {
-		web.Keep(r.Context())
+		web.Keep(r.Context(), ownerOf(r))
 		_ = control.SetReadDeadline(time.Time{})
 		_ = control.SetWriteDeadline(time.Now().Add(web.WriteTime))
 	}()

@@ -169,13 +169,13 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 		}
 		if own := given != "" && g.token.Is(given); errors.Is(err, principal.ErrNone) && (own || g.isOpen()) {
 			if own || r.ContentLength == 0 { // or a message keeps its place once it has come
-				web.Keep(r.Context())
+				web.Keep(r.Context(), "")
 			}
 			next.ServeHTTP(w, enter(r, principal.Principal{}, g.own))
 			return
 		}
 		if err == nil {
-			web.Keep(r.Context())
+			web.Keep(r.Context(), p.Key())
 			site, err := g.of(p)
 			if err != nil {
 				g.log.Error("a principal cannot be served", "principal", p.Name, "error", err)

@@ -1,6 +1,9 @@
 package httpserver
 
 import (
+	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -151,6 +154,70 @@ func TestStreamsEndWithWhatWasShown(t *testing.T) {
 		case <-ended:
 		default:
 			t.Error("it goes on")
+		}
+	})
+}
+
+// authenticate is an Authenticator.
+type authenticate func(r *http.Request) (principal.Principal, error)
+
+func (a authenticate) Authenticate(r *http.Request) (principal.Principal, error) { return a(r) }
+
+// Principals that open all the connections they can, with requests that last, keep out neither probes, nor the user, nor another.
+func TestPrincipalsLeaveConnectionsForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		site := Site{Routes: map[string]http.Handler{"GET /v1/x": http.NotFoundHandler(), "GET /v1/wait": http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		})}}
+		fine := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+		f := serveInBubble(t, Options{
+			Token: token, Site: site, Open: map[string]http.Handler{"GET /healthz": fine, "GET /readyz": fine},
+			Authenticate: authenticate(func(r *http.Request) (principal.Principal, error) {
+				name, is := strings.CutPrefix(principal.Bearer(r), "token-of-")
+				if !is {
+					return principal.Principal{}, principal.ErrNone
+				}
+				return principal.Principal{Name: name}, nil
+			}),
+			Of: func(principal.Principal) (*Site, error) { return &site, nil },
+		})
+		begin := func(path, shown string) net.Conn {
+			conn := f.conn(t)
+			go func() {
+				_, _ = fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nConnection: close\r\n\r\n", path, shown)
+			}()
+			return conn
+		}
+		status := func(conn net.Conn) string {
+			got, _ := io.ReadAll(conn)
+			return string(got[:min(len(got), len("HTTP/1.1 200"))])
+		}
+		for _, name := range []string{"bob", "carol", "dave", "eve"} {
+			for range maxConnections/4 + 50 {
+				begin("/v1/wait", "token-of-"+name)
+			}
+			synctest.Wait()
+		}
+		own := begin("/v1/wait", token)
+		synctest.Wait()
+		for range maxConnections {
+			begin("/v1/wait", "token-of-bob")
+		}
+		synctest.Wait()
+		for _, test := range []struct{ path, shown, want string }{
+			{"/healthz", "", "HTTP/1.1 200"}, {"/readyz", "", "HTTP/1.1 200"}, {"/v1/x", token, "HTTP/1.1 404"}, {"/v1/x", "token-of-alice", "HTTP/1.1 404"},
+		} {
+			if got := status(begin(test.path, test.shown)); got != test.want {
+				t.Errorf("%s with %q: %q", test.path, test.shown, got)
+			}
+		}
+		close(release)
+		if got := status(own); got != "HTTP/1.1 200" {
+			t.Errorf("what the user has begun: %q", got)
 		}
 	})
 }

@@ -9,17 +9,23 @@ import (
 )
 
 // connections bounds how many there are: of those that are not kept, the one that has done nothing for longest gives way to a new
-// one.
+// one. A principal with a name keeps a quarter at most, and its others give way first. Spare ones are kept by nobody, so that whatever
+// comes is read, and as many by the user whose server it is alone.
 type connections struct {
-	most int
+	most, each, spare int
 
 	mu      sync.Mutex
-	waiting *list.List                 // of net.Conn, the longest first
+	waiting *list.List                 // of net.Conn, the first to give way first
 	all     map[net.Conn]*list.Element // nil for one that is kept
+	kept    map[net.Conn]string        // by whom
+	held    map[string]int             // how many, of each
 }
 
 func newConnections(most int) *connections {
-	return &connections{most: most, waiting: list.New(), all: make(map[net.Conn]*list.Element)}
+	return &connections{
+		most: most, each: most / 4, spare: max(most/16, 1),
+		waiting: list.New(), all: make(map[net.Conn]*list.Element), kept: make(map[net.Conn]string), held: make(map[string]int),
+	}
 }
 
 // changed is http.Server's ConnState.
@@ -34,13 +40,32 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	_ = extra.Close()
 }
 
-// keep has a connection keep its place until its state changes.
-func (c *connections) keep(conn net.Conn) {
+// keep has a connection keep its place until its state changes, as one of an owner's.
+func (c *connections) keep(conn net.Conn, owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.all[conn]; e != nil {
+	e, room := c.all[conn], c.most-c.spare
+	if owner != "" {
+		room -= c.spare
+	}
+	switch {
+	case e == nil: // it is kept, or closed
+	case owner != "" && c.held[owner] >= c.each:
+		c.waiting.MoveToFront(e)
+	case len(c.kept) < room:
 		c.waiting.Remove(e)
-		c.all[conn] = nil
+		c.all[conn], c.kept[conn] = nil, owner
+		c.held[owner]++
+	}
+}
+
+// release ends what keep began. c.mu is held.
+func (c *connections) release(conn net.Conn) {
+	if owner, kept := c.kept[conn]; kept {
+		delete(c.kept, conn)
+		if c.held[owner]--; c.held[owner] == 0 {
+			delete(c.held, owner)
+		}
 	}
 }
 
@@ -52,6 +77,7 @@ func (c *connections) note(conn net.Conn, state http.ConnState) (extra net.Conn)
 	if e != nil {
 		c.waiting.Remove(e)
 	}
+	c.release(conn)
 	switch {
 	case state == http.StateHijacked || state == http.StateClosed:
 		delete(c.all, conn)

@@ -55,11 +55,12 @@ func timed(next http.Handler) http.Handler {
 	})
 }
 
-// Keep has the connection of a request keep its place until the request has ended. It does nothing where the context is of no
-// request to a Server.
-func Keep(ctx context.Context) {
+// Keep has the connection of a request keep its place until the request has ended, as one of those of a principal with this Key, of
+// which a quarter of all is kept at most; empty: of the user whose server it is. It does nothing where there are too many, or where the
+// context is of no request to a Server.
+func Keep(ctx context.Context, key string) {
 	if k, is := ctx.Value(connectionKey{}).(keeper); is {
-		k.of.keep(k.conn)
+		k.of.keep(k.conn, key)
 	}
 }
 

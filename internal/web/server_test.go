@@ -34,7 +34,7 @@ func serve(t *testing.T, test func(t *testing.T, dial func(text string) net.Conn
 		p, release := make(pipes), make(chan struct{})
 		mux := http.NewServeMux()
 		mux.HandleFunc("/kept", func(_ http.ResponseWriter, r *http.Request) {
-			Keep(r.Context())
+			Keep(r.Context(), "")
 			<-release
 		})
 		mux.HandleFunc("/refused", func(w http.ResponseWriter, _ *http.Request) {
@@ -157,10 +157,11 @@ func TestRefusedClientsReadWhy(t *testing.T) {
 // Who has no request that is kept gives way, in the order in which they last did something.
 func TestWhichConnectionGivesWay(t *testing.T) {
 	c := newConnections(2)
+	c.spare = 0
 	kept, idle, fresh := &net.TCPConn{}, &net.UnixConn{}, &net.UDPConn{}
 	c.note(kept, http.StateNew)
 	c.note(kept, http.StateActive)
-	c.keep(kept)
+	c.keep(kept, "")
 	c.note(idle, http.StateNew)
 	c.note(idle, http.StateActive)
 	if extra := c.note(fresh, http.StateNew); extra != net.Conn(idle) {
@@ -168,7 +169,7 @@ func TestWhichConnectionGivesWay(t *testing.T) {
 	}
 	c.note(idle, http.StateIdle) // which it was, just before it was closed
 	c.note(fresh, http.StateActive)
-	c.keep(fresh)
+	c.keep(fresh, "")
 	if extra := c.note(idle, http.StateNew); extra != net.Conn(idle) {
 		t.Errorf("%T was closed", extra)
 	}
@@ -179,5 +180,59 @@ func TestWhichConnectionGivesWay(t *testing.T) {
 	c.note(fresh, http.StateIdle)
 	if extra := c.note(kept, http.StateNew); extra != net.Conn(idle) {
 		t.Errorf("%T was closed", extra)
+	}
+}
+
+// Whoever has requests kept, and however many: what comes after them is let in and stays until it is known, the user's is kept then, and who has
+// kept a quarter drives nobody out but itself.
+func TestNobodyKeepsAllConnections(t *testing.T) {
+	const most = 64
+	c := newConnections(most)
+	closed := make(map[net.Conn]bool)
+	come := func() net.Conn {
+		conn := &net.TCPConn{}
+		for _, state := range []http.ConnState{http.StateNew, http.StateActive} {
+			if extra := c.note(conn, state); extra != nil {
+				closed[extra] = true
+			}
+		}
+		return conn
+	}
+	flood := func(name string) {
+		for range 2 * most {
+			c.keep(come(), name)
+		}
+	}
+	flood("bob")
+	if len(c.kept) != most/4 {
+		t.Errorf("one has kept %d of %d", len(c.kept), most)
+	}
+	stays := come()
+	flood("bob")
+	c.keep(stays, "alice")
+	if closed[stays] || c.kept[stays] != "alice" {
+		t.Error("another's was closed, or is not kept")
+	}
+	for _, name := range []string{"carol", "dave", "eve"} {
+		flood(name)
+	}
+	named := len(c.kept)
+	own := come()
+	if c.keep(own, ""); named == len(c.kept) {
+		t.Errorf("the user's is not kept, where others have kept %d of %d", named, most)
+	}
+	flood("")
+	flood("bob")
+	if closed[own] || len(c.kept) >= most {
+		t.Errorf("%d of %d are kept", len(c.kept), most)
+	}
+	for conn := range c.kept {
+		if closed[conn] {
+			t.Error("one that was kept was closed")
+		}
+		c.note(conn, http.StateIdle)
+	}
+	if len(c.kept) != 0 || len(c.held) != 0 {
+		t.Errorf("after the requests, %d are kept, by %v", len(c.kept), c.held)
 	}
 }

@@ -8,7 +8,8 @@
 //     answer in JSON or of an event moves that of the answer on.
 //   - The number of connections is bounded. A new one takes the place of the one that has waited longest without a request that was
 //     kept, however far that has come.
-//   - A connection with a request that was kept loses its place to none.
+//   - A connection with a request that was kept loses its place to none. Nobody keeps so many that no others are served, and no
+//     principal with a name more than a quarter.
 package web
 
 import (

@@ -220,11 +220,12 @@ func (h *Handler) known(inFrame bool, serve http.HandlerFunc) http.HandlerFunc {
 		case !slices.Contains(dests, dest) && (!inFrame || dest != "iframe"):
 			http.Error(w, "this is no part of the page", http.StatusForbidden)
 		default:
-			if _, known := h.visitors.whose(r); !known {
+			whose, known := h.visitors.whose(r)
+			if !known {
 				http.Error(w, "open / first", http.StatusUnauthorized)
 				return
 			}
-			web.Keep(r.Context())
+			web.Keep(r.Context(), whose.Key())
 			serve(w, r)
 		}
 	}

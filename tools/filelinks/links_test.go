@@ -568,12 +568,19 @@ func TestClientsThatStandStill(t *testing.T) {
 	})
 }
 
-// Connections without a link keep no client from a file, however many there are.
+// Connections without a link, and those that wait for their session's turn, keep no client from a file, however many there are.
 func TestConnectionsWithoutLinksMakeRoom(t *testing.T) {
 	s := serve(t)
 	link := s.write(id, "a.txt", []byte("content"))
 	forged := strings.Replace(target(s.grant(id, "b.txt", false)), "signature=", "signature=x", 1)
-	for _, sent := range []string{"", fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", forged)} {
+	waits := target(s.write("busy", "a.txt", nil))
+	for range sessionTransfers {
+		leave, _ := s.enter(t.Context(), "busy")
+		defer leave()
+	}
+	for _, sent := range []string{
+		"", fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n", forged), fmt.Sprintf("GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", waits),
+	} {
 		for range 2 * maxConnections {
 			conn, err := net.Dial("tcp", s.address)
 			if err != nil {

@@ -130,13 +130,13 @@ type transfer func(w *pacedWriter, r *http.Request, file request) error
 
 // inTurn moves a file when it is its session's turn.
 func (l *Links) inTurn(w *pacedWriter, r *http.Request, file request, serve transfer) error {
-	web.Keep(r.Context())
 	leave, ok := l.enter(r.Context(), file.session)
 	if !ok {
 		w.Header().Set("Retry-After", "5")
 		return web.NewRefusal(http.StatusServiceUnavailable, fault.SessionBusy, "Try again when another transfer has ended.", "Too many files of this session are transferred at once.")
 	}
 	defer leave()
+	web.Keep(r.Context(), l.o.Manager.Config().Tenant)
 	err := serve(w, r, file)
 	var own *web.Refusal
 	if err == nil || errors.As(err, &own) {
