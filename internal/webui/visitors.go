@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
@@ -122,35 +123,36 @@ func (v *visitors) login(r *http.Request) func() (principal.Principal, bool) {
 		if v.everybody {
 			return principal.Principal{}, true
 		}
-		if p, ok := v.logins.get(key); ok {
-			return p.as, p.token == "" || v.isStill(p)
+		// A proxy that says whose a request is means that, whatever cookie the browser has from before.
+		if p, err := v.authenticate(shown); !errors.Is(err, principal.ErrNone) {
+			return p, err == nil
 		}
-		if v.others != nil { // a proxy has let it in
-			if p, err := v.others.Authenticate(shown); err == nil && !p.IsUser() {
-				return p, true
-			}
+		p, ok := v.logins.get(key)
+		if !ok || p.token == "" {
+			return p.as, ok
 		}
-		return principal.Principal{}, false
+		now, err := v.signIn(p.token) // which groups it has may have changed
+		return now, err == nil && now.Name == p.as.Name
 	}
 }
 
-// isStill reports whether the token is good by which somebody has signed in.
-func (v *visitors) isStill(p pass) bool {
-	now, err := v.signIn(p.token)
-	return err == nil && now.Name == p.as.Name
-}
-
-// signIn returns whose a token is.
-func (v *visitors) signIn(token string) (principal.Principal, error) {
+// authenticate returns whose a request is by what it shows itself, which is never the user's whose server it is.
+func (v *visitors) authenticate(r *http.Request) (principal.Principal, error) {
 	if v.others == nil {
 		return principal.Principal{}, principal.ErrNone
 	}
-	r := &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{"Authorization": {"Bearer " + token}}}
 	p, err := v.others.Authenticate(r)
 	if err == nil && p.IsUser() {
-		err = principal.ErrNone
+		err = errNameless
 	}
 	return p, err
+}
+
+var errNameless = errors.New("the principal has no name")
+
+// signIn returns whose a token is.
+func (v *visitors) signIn(token string) (principal.Principal, error) {
+	return v.authenticate(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{"Authorization": {"Bearer " + token}}})
 }
 
 // letIn makes the browser one that is known. Its next page is one that it asks for from here: to a request that another
@@ -226,7 +228,7 @@ func (h *Handler) known(inFrame bool, serve http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 			web.Keep(r.Context(), whose.Key())
-			serve(w, r)
+			serve(w, r.WithContext(principal.With(r.Context(), whose)))
 		}
 	}
 }

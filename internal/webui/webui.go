@@ -136,9 +136,8 @@ func New(o Options) *Handler {
 
 // questions returns what a request's principal is asked; nil: nothing, which is answered.
 func (h *Handler) questions(w http.ResponseWriter, r *http.Request) Questions {
-	whose, _ := h.visitors.whose(r)
 	if h.o.Questions != nil {
-		if q := h.o.Questions(whose); q != nil {
+		if q := h.o.Questions(principal.Of(r.Context())); q != nil {
 			return q
 		}
 	}
@@ -175,7 +174,7 @@ func (h *Handler) answerQuestion(w http.ResponseWriter, r *http.Request) {
 
 // ask has the API answer a request, for as long as its login lasts.
 func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
-	whose, _ := h.visitors.whose(r)
+	whose := principal.Of(r.Context())
 	api, err := h.o.API(whose)
 	if err != nil {
 		h.o.Logger.Error("a principal cannot be served", "principal", whose.Name, "error", err)
@@ -192,7 +191,7 @@ func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		h.o.Logger.Info("asked for on the page", "principal", whose.Name, "request", r.Pattern, "session", text.Shorten(r.PathValue("session_id"), 80), "run", text.Shorten(r.PathValue("run_id"), 80))
 	}
-	ctx, cancel := context.WithCancel(principal.With(r.Context(), whose))
+	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	tick := time.NewTicker(h.o.Every)
 	defer tick.Stop()

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -284,6 +285,85 @@ func TestALoginIsKnownWithoutItsRequest(t *testing.T) {
 	v.logins.take(key)
 	if _, good := isGood(); good {
 		t.Error("it is good after the end")
+	}
+}
+
+// authenticate is an Authenticator.
+type authenticate func(r *http.Request) (principal.Principal, error)
+
+func (a authenticate) Authenticate(r *http.Request) (principal.Principal, error) { return a(r) }
+
+// Who has signed in by a token is who the token says now, and a proxy's word goes before the browser's cookie.
+func TestWhoseALoginIsNow(t *testing.T) {
+	group, revoked := "trusted", false
+	v := newVisitors(Options{Token: token, Authenticate: authenticate(func(r *http.Request) (principal.Principal, error) {
+		switch user, shown := r.Header.Get("X-User"), principal.Bearer(r); {
+		case user == "bad" || shown != "" && revoked:
+			return principal.Principal{}, errors.New("not good")
+		case user != "" || shown != "":
+			return principal.Principal{Name: user + shown, Groups: []string{group}}, nil
+		}
+		return principal.Principal{}, principal.ErrNone
+	})})
+	ends := time.Now().Add(time.Hour)
+	user, alice := v.logins.add(pass{ends: ends}), v.logins.add(pass{ends: ends, as: principal.Principal{Name: "alice", Groups: []string{"trusted"}}, token: "alice"})
+	group = "held"
+	const nobody = "nobody"
+	check := func(cookie, header, want string) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.AddCookie(&http.Cookie{Name: cookieName(r), Value: cookie})
+		if header != "" {
+			r.Header.Set("X-User", header)
+		}
+		p, ok := v.whose(r)
+		got := nobody
+		if ok {
+			got = strings.Join(append(p.Groups, p.Name), " ")
+		}
+		if got != want {
+			t.Errorf("the cookie %.5q and the header %q: %q, want %q", cookie, header, got, want)
+		}
+	}
+	check("none", "", nobody)
+	check(user, "", "")
+	check(alice, "", "held alice")
+	for _, cookie := range []string{"none", user, alice} {
+		check(cookie, "bob", "held bob")
+		check(cookie, "bad", nobody)
+	}
+	revoked = true
+	check(alice, "", nobody)
+	check(user, "", "")
+}
+
+// Who is not known any more while a request is served is not taken for the user whose server it is.
+func TestARequestIsOfWhoWasLetIn(t *testing.T) {
+	asked := false
+	var of []string
+	h := New(Options{
+		Token: token, Authenticate: authenticate(func(*http.Request) (principal.Principal, error) {
+			if asked {
+				return principal.Principal{}, principal.ErrNone
+			}
+			asked = true
+			return principal.Principal{Name: "alice"}, nil
+		}),
+		API: func(p principal.Principal) (API, error) {
+			of = append(of, p.Name)
+			return nil, errors.New("none")
+		},
+		Questions: func(p principal.Principal) Questions {
+			of = append(of, p.Name)
+			return nil
+		},
+	})
+	for _, path := range []string{"v1/events", "questions"} {
+		asked = false
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, Prefix+path, nil))
+	}
+	if !slices.Equal(of, []string{"alice", "alice"}) {
+		t.Errorf("served as %q", of)
 	}
 }
 
