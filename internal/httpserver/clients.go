@@ -29,7 +29,7 @@ const (
 type client struct {
 	name    string
 	owner   string       // the Key of its principal
-	site    *Site        // that it came to first
+	site    *Site        // that it came to last, under clients.mu: its principal may be served anew meanwhile
 	session *rpc.Session // what its handshake told
 	// requests are those that the server has sent it.
 	requests rpc.Requests
@@ -109,7 +109,7 @@ func (c *clients) enter(r *http.Request, session string) *client {
 		return nil
 	}
 	n.using++
-	n.hungUp = false
+	n.hungUp, n.site = false, siteOf(r)
 	return n
 }
 
@@ -119,6 +119,7 @@ func (c *clients) stateless(r *http.Request, name string) *client {
 	defer c.mu.Unlock()
 	if n := c.list[name]; n != nil {
 		n.using++
+		n.site = siteOf(r)
 		return n
 	}
 	return c.add(r, name, false)

@@ -159,15 +159,20 @@ func enter(r *http.Request, p principal.Principal, site *Site) *http.Request {
 func (g *guard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given := principal.Bearer(r)
-		// A proxy that says whose a request is may show the server's own token as well.
+		own, shown := given != "" && g.token.Is(given), r
+		if own {
+			// A proxy that says whose a request is may show the server's own token as well. Others need not look at that, whatever it looks like.
+			shown = r.Clone(r.Context())
+			shown.Header.Del("Authorization")
+		}
 		p, err := principal.Principal{}, principal.ErrNone
 		if g.others != nil {
-			p, err = g.others.Authenticate(r)
+			p, err = g.others.Authenticate(shown)
 		}
 		if err == nil && p.IsUser() {
 			err = errNameless
 		}
-		if own := given != "" && g.token.Is(given); errors.Is(err, principal.ErrNone) && (own || g.isOpen()) {
+		if errors.Is(err, principal.ErrNone) && (own || g.isOpen()) {
 			if own || r.ContentLength == 0 { // or a message keeps its place once it has come
 				web.Keep(r.Context(), "")
 			}

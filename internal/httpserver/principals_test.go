@@ -1,8 +1,10 @@
 package httpserver
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -218,6 +220,60 @@ func TestPrincipalsLeaveConnectionsForOthers(t *testing.T) {
 		close(release)
 		if got := status(own); got != "HTTP/1.1 200" {
 			t.Errorf("what the user has begun: %q", got)
+		}
+	})
+}
+
+// The server's own token is the user's, whatever other tokens look like. A proxy may show it for a person.
+func TestTheOwnTokenIsLookedAtByNobodyElse(t *testing.T) {
+	const own = "csm_that-nobody-guesses"
+	var got principal.Principal
+	g := newGuard(&Options{
+		Token: own, Logger: slog.New(slog.DiscardHandler), Of: func(principal.Principal) (*Site, error) { return &Site{}, nil },
+		Authenticate: authenticate(func(r *http.Request) (principal.Principal, error) {
+			switch name := r.Header.Get("X-User"); {
+			case name == "bad":
+				return principal.Principal{}, errors.New("no name")
+			case name != "":
+				return principal.Principal{Name: name}, nil
+			case strings.HasPrefix(principal.Bearer(r), "csm_"):
+				return principal.Principal{}, errors.New("not known")
+			}
+			return principal.Principal{}, principal.ErrNone
+		}),
+	}, func(w http.ResponseWriter, _ *http.Request, status int, _, _ string) { w.WriteHeader(status) })
+	h := g.authenticated(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = principal.Of(r.Context()) }))
+	for _, test := range []struct {
+		shown, user string
+		status      int
+	}{
+		{own, "", 200}, {own, "alice", 200}, {own, "bad", 401}, {"csm_of-another", "", 401},
+	} {
+		r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
+		r.Header.Set("Authorization", "Bearer "+test.shown)
+		if test.user != "" {
+			r.Header.Set("X-User", test.user)
+		}
+		if h.ServeHTTP(w, r); w.Code != test.status || w.Code == http.StatusOK && got.Name != test.user {
+			t.Errorf("%q for %q: %d, as %q", test.shown, test.user, w.Code, got.Name)
+		}
+	}
+}
+
+// The end of a client is told to what serves its principal now, which may be another than when it came.
+func TestAClientEndsWhereItIsServed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, ended := newClients(), make(chan string, 10)
+		before, now := anyRequest(func(string) { ended <- "before" }), anyRequest(func(string) { ended <- "now" })
+		session := c.begin(before)
+		c.enter(now, session.name)
+		alone := c.stateless(before, "alone")
+		c.stateless(now, "alone")
+		for _, n := range []*client{session, alone} {
+			c.remove(n)
+			if where := <-ended; where != "now" {
+				t.Errorf("%s has ended where it was served %s", n.name, where)
+			}
 		}
 	})
 }
