@@ -3,6 +3,7 @@ package httpserver
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -50,6 +51,7 @@ func TestAClientIsAsked(t *testing.T) {
 		if text, err = next(); err != nil || !strings.Contains(text, `"text":"`+test.want+`"`) {
 			t.Errorf("%s: %s, %v", name, text, err)
 		}
+		_, _ = io.Copy(io.Discard, response.Body) // to its end, before which the id is in use
 		response.Body.Close()
 	}
 	if a := f.post(call(2, "ask", ""), other); a.text(t) != "nobody can be asked" {
