@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // Paths of what watches a server, whose own requests are in no trace.
@@ -21,17 +23,17 @@ func (rec *Recorder) Requests(next http.Handler) http.Handler {
 			ctx, span = rec.tracer.start(under(ctx, r.Header.Get("Traceparent")), methodOf(r), kindServer)
 		}
 		r = r.WithContext(ctx)
-		answer := &response{ResponseWriter: w, status: http.StatusOK}
+		answer := web.NoteStatus(w)
 		defer func() { // also where the handler gives the connection up by a panic
 			method, route := methodOf(r), routeOf(r)
-			status := strconv.Itoa(answer.status)
+			status := strconv.Itoa(answer.Status)
 			rec.metrics.requests.add("", 1, route, method, status)
-			if answer.status >= http.StatusBadRequest {
+			if answer.Status >= http.StatusBadRequest {
 				rec.metrics.refusals.add("", 1, "http", status)
 			}
 			span.name(method + " " + route)
-			span.with("http.request.method", method).with("http.route", route).with("http.response.status_code", answer.status)
-			if answer.status >= http.StatusInternalServerError {
+			span.with("http.request.method", method).with("http.route", route).with("http.response.status_code", answer.Status)
+			if answer.Status >= http.StatusInternalServerError {
 				span.fail()
 			}
 			span.end()
@@ -60,25 +62,3 @@ func routeOf(r *http.Request) string {
 	}
 	return r.Pattern
 }
-
-// response notes the status.
-type response struct {
-	http.ResponseWriter
-	status int
-	sent   bool
-}
-
-func (r *response) WriteHeader(status int) {
-	if !r.sent && status >= http.StatusOK {
-		r.status, r.sent = status, true
-	}
-	r.ResponseWriter.WriteHeader(status)
-}
-
-func (r *response) Write(b []byte) (int, error) {
-	r.sent = true
-	return r.ResponseWriter.Write(b)
-}
-
-// Unwrap is for http.ResponseController.
-func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
@@ -247,13 +248,13 @@ func (w *Witness) Requests(next http.Handler) http.Handler {
 				w.log.Record(audit.Event{Kind: audit.KindSignIn, Principal: p.Name, Source: p.Source, Address: n.address, Outcome: audit.Success})
 			}
 		})
-		answer := &response{ResponseWriter: to}
+		answer := web.NoteStatus(to)
 		defer func() {
-			if answer.status != http.StatusUnauthorized && answer.status != http.StatusForbidden && answer.status != http.StatusTooManyRequests {
+			if answer.Status != http.StatusUnauthorized && answer.Status != http.StatusForbidden && answer.Status != http.StatusTooManyRequests {
 				return
 			}
 			e := audit.Event{
-				Kind: audit.KindRefusal, Address: n.address, Tool: n.by, Outcome: http.StatusText(answer.status), Detail: map[string]any{"http_status": answer.status},
+				Kind: audit.KindRefusal, Address: n.address, Tool: n.by, Outcome: http.StatusText(answer.Status), Detail: map[string]any{"http_status": answer.Status},
 			}
 			if p := who.Load(); p != nil {
 				e.Principal, e.Source = p.Name, p.Source
@@ -274,29 +275,6 @@ func (w *Witness) Requests(next http.Handler) http.Handler {
 		next.ServeHTTP(answer, r.WithContext(ctx))
 	})
 }
-
-// response notes the status.
-type response struct {
-	http.ResponseWriter
-	status int
-}
-
-func (r *response) WriteHeader(status int) {
-	if r.status == 0 && status >= http.StatusOK {
-		r.status = status
-	}
-	r.ResponseWriter.WriteHeader(status)
-}
-
-func (r *response) Write(b []byte) (int, error) {
-	if r.status == 0 {
-		r.status = http.StatusOK
-	}
-	return r.ResponseWriter.Write(b)
-}
-
-// Unwrap is for http.ResponseController.
-func (r *response) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
 // Close tells of the refused requests that were only counted.
 func (w *Witness) Close() {
