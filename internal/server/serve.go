@@ -284,7 +284,7 @@ func (s *Settings) NewSandbox(engine *podman.Engine, gcArgs []string, log *slog.
 
 // newSandbox calls prepare with all but the manager, and makes that of the configuration as it is then.
 func (s *Settings) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, error) {
-	box, config, err := s.sandboxParts(with, network, asks, log, prepare)
+	box, config, err := s.sandboxParts(with, nil, network, asks, log, prepare)
 	if err != nil {
 		return nil, err
 	}
@@ -296,9 +296,10 @@ func (s *Settings) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk,
 	return box, nil
 }
 
-// sandboxParts is newSandbox without the manager, which is to have the configuration.
-func (s *Settings) sandboxParts(with *shared, network *netlog.Log, asks *ask.Desk, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, sandbox.Config, error) {
-	box := &Sandbox{shared: with, connections: s.connections(s.env.environ(), log)}
+// sandboxParts is newSandbox without the manager, which is to have the configuration. What code reaches is that of another sandbox where
+// there is one; nil: it is made.
+func (s *Settings) sandboxParts(with *shared, reach *Sandbox, network *netlog.Log, asks *ask.Desk, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, sandbox.Config, error) {
+	box := &Sandbox{shared: with}
 	config := s.sandboxConfig(with.keeper, s.passThrough(log), log)
 	for language, kernel := range config.Kernels {
 		if of := with.kernels[language]; of.Image == kernel.Image {
@@ -306,12 +307,17 @@ func (s *Settings) sandboxParts(with *shared, network *netlog.Log, asks *ask.Des
 			config.Kernels[language] = kernel
 		}
 	}
-	box.databases = s.databases(box.connections)
-	way, err := s.wayOut(box.databases, network, asks, log)
-	if err != nil {
-		return nil, config, err
+	if reach != nil {
+		box.way, box.connections, box.databases = reach.way, reach.connections, reach.databases
+	} else {
+		box.connections = s.connections(s.env.environ(), log)
+		box.databases = s.databases(box.connections)
+		var err error
+		if box.way, err = s.wayOut(box.databases, network, asks, log); err != nil {
+			return nil, config, err
+		}
 	}
-	box.way, config.WayOut = way, way
+	config.WayOut = box.way
 	if config.Tenant = s.tenant; s.tenant != "" {
 		config.Quota = s.quota()
 	}

@@ -142,9 +142,10 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 	f, before := &front{values: v, settings: s, box: box}, t.now.Load()
 	ending, end := context.WithCancel(r.ending)
 	f.end = end
-	f.links = r.linksOf(t, s)
 	if before != nil && before.settings.Links == s.Links && before.settings.Tools.PageScripts == s.Tools.PageScripts {
 		f.links = before.links // with the uploads that it has allowed
+	} else {
+		f.links = r.linksOf(t, s)
 	}
 	f.mcp, f.deps = s.mcpServer(box, f.links, log)
 	if before.storesAlike(s) {
@@ -179,12 +180,12 @@ func (t *tenants) apply(known *tenant, groups []string) (changed bool, err error
 		return false, nil
 	}
 	log := r.logOf(who)
-	box, config, err := s.sandboxParts(r.shared, known.network, known.asks, log, func(box *Sandbox, config *sandbox.Config) {
-		if before.reachesAlike(s) {
-			unused := *box
-			t.closing.Go(func() { unused.endWayOut(context.WithoutCancel(r.ending)) })
-			box.way, box.connections, box.databases = before.box.way, before.box.connections, before.box.databases // which code may be using
-		} else {
+	var reach *Sandbox
+	if before.reachesAlike(s) {
+		reach = before.box // which code may be using
+	}
+	box, config, err := s.sandboxParts(r.shared, reach, known.network, known.asks, log, func(box *Sandbox, config *sandbox.Config) {
+		if reach == nil {
 			box.way.proxy.TakeOver(before.box.way.proxy)
 		}
 		known.prepare(r, s, box, config)
@@ -195,8 +196,9 @@ func (t *tenants) apply(known *tenant, groups []string) (changed bool, err error
 	box.Manager, known.of.Groups = known.manager, groups
 	known.calls.Set(int64(s.Tools.CallsPerMinute))
 	known.manager.Reconfigure(config)
-	known.now.Store(r.newFront(known, s, v, box, log))
-	t.closing.Go(func() { before.close(context.WithoutCancel(r.ending), known.now.Load()) })
+	next := r.newFront(known, s, v, box, log)
+	known.now.Store(next)
+	t.closing.Go(func() { before.close(context.WithoutCancel(r.ending), next) })
 	return true, nil
 }
 
