@@ -34,7 +34,8 @@ func selftestCommand(stateDir string, args ...string) *exec.Cmd {
 func wantSwept(t *testing.T, stateDir string) {
 	t.Helper()
 	out, err := exec.Command(binary, "gc", "--state-dir", stateDir).CombinedOutput()
-	if err != nil || string(out) != "nothing to remove\n" {
+	// Volumes that sessions share belong to no state directory: another test may leave one at this moment.
+	if err != nil || strings.Contains(string(out), "of session") {
 		t.Errorf("gc: %v: %s", err, out)
 	}
 }
