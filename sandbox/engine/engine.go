@@ -34,6 +34,20 @@ type Spec struct {
 	Limits  Limits
 	Mounts  []Mount
 	Skills  *Files // at SkillsDir; nil: there are none
+
+	// Lasts: the volume is to outlive the machine that its containers are on, where the engine can have that. It is a session's with a name.
+	Lasts bool
+	// Ends is when the engine may end the container by itself, should everybody have forgotten it; zero: never.
+	Ends time.Duration
+	// Beside are the containers that may come to be started on the same volume, for an engine that makes them together.
+	Beside []Spec
+}
+
+// Traits are what callers have to know of an engine.
+type Traits struct {
+	Name string // in messages
+	// Together: it makes all containers of a volume together, and they share one loopback.
+	Together bool
 }
 
 // Mount is a folder of this machine that a container sees as Name below MountsDir. An engine that is on another machine
@@ -130,6 +144,8 @@ type Engine interface {
 	Remove(ctx context.Context, containers, volumes []string) error
 	// List returns what carries the label key with this value, or with any value when it is empty.
 	List(ctx context.Context, key, value string) (Inventory, error)
+	// Traits returns what is different about this engine. It asks nobody.
+	Traits() Traits
 	// Close releases the engine, and ends a service that it started itself.
 	Close() error
 }

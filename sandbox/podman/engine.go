@@ -116,6 +116,9 @@ func Open(opts Options) *Engine {
 	return e
 }
 
+// Traits implements engine.Engine.
+func (e *Engine) Traits() engine.Traits { return engine.Traits{Name: "Podman"} }
+
 // Close implements engine.Engine. Containers go on; stopping them is Remove's. Calls
 // after it fail with ErrEngineUnavailable. It may be called more than once.
 func (e *Engine) Close() error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"io"
 	"math"
 	"os"
@@ -125,7 +126,7 @@ func runMachine(ctx context.Context, program string, output io.Writer, args ...s
 	if args[0] == "init" {
 		cmd.Env = append(cmd.Env, machineProvider(runtime.GOOS, os.Getenv, lookProgram)...)
 	}
-	kept := &tail{limit: machineLogBytes}
+	kept := &engine.Tail{Limit: machineLogBytes}
 	if output != nil {
 		both := io.MultiWriter(kept, output)
 		cmd.Stdout, cmd.Stderr = both, both

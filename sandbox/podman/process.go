@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/containers/podman/v5/pkg/bindings"
 	"github.com/containers/podman/v5/version"
 )
@@ -33,7 +34,7 @@ const (
 // is given, under the feet of every other call on it, and leaves a goroutine behind.
 type process struct {
 	conn   net.Conn
-	stderr tail
+	stderr engine.Tail
 
 	reading sync.Mutex
 	from    *bufio.Reader
@@ -66,7 +67,7 @@ func hijack(ctx context.Context, path, query, body string) (*process, error) {
 		_ = conn.Close()
 		return nil, err
 	}
-	return &process{conn: conn, stderr: tail{limit: stderrBytes}, from: from}, nil
+	return &process{conn: conn, stderr: engine.Tail{Limit: stderrBytes}, from: from}, nil
 }
 
 func hijackRequest(ctx context.Context, base *url.URL, path, query, body string) *http.Request {

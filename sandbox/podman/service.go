@@ -22,6 +22,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 const (
@@ -43,7 +44,7 @@ const (
 type service struct {
 	address string
 	dir     *serviceDir
-	stderr  *tail
+	stderr  *engine.Tail
 	started chan error    // one value: whether the process could be started
 	done    chan struct{} // closed when it has been waited for
 	cmd     *exec.Cmd
@@ -110,7 +111,7 @@ func startService(ctx context.Context, program, ociRuntime string) (*service, er
 	s := &service{
 		address: (&url.URL{Scheme: "unix", Path: socket}).String(),
 		dir:     dir,
-		stderr:  &tail{limit: serviceLogBytes},
+		stderr:  &engine.Tail{Limit: serviceLogBytes},
 		started: make(chan error, 1),
 		done:    make(chan struct{}),
 		cmd:     serviceCommand(program, ociRuntime, socket),

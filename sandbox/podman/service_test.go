@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/containers/podman/v5/pkg/bindings"
 )
 
@@ -247,7 +248,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 		{[]string{"1234567", "é"}, "234567é"},
 		{[]string{"é1234567"}, "\uFFFD1234567"},
 	} {
-		kept := tail{limit: 8}
+		kept := engine.Tail{Limit: 8}
 		for _, w := range test.writes {
 			if n, err := kept.Write([]byte(w)); n != len(w) || err != nil {
 				t.Errorf("Write gave %d, %v", n, err)

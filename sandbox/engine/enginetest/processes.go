@@ -251,6 +251,9 @@ func (p *Processes) List(ctx context.Context, key, value string) (engine.Invento
 	return found, nil
 }
 
+// Traits implements engine.Engine.
+func (p *Processes) Traits() engine.Traits { return engine.Traits{Name: "Podman"} }
+
 // Close implements engine.Engine.
 func (p *Processes) Close() error {
 	p.closed.Store(true)

@@ -1,0 +1,4 @@
+//go:build nokubernetes
+
+// Package kube is left out of this build.
+package kube

@@ -1,0 +1,82 @@
+//go:build !nokubernetes
+
+package kube
+
+import (
+	"context"
+	"io"
+	"net/http"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/remotecommand"
+	"k8s.io/streaming/pkg/httpstream"
+)
+
+// Stream is the stdio of a program in a pod. Close ends the connection: the program's stdin ends then.
+type Stream struct {
+	in     *io.PipeWriter
+	out    *io.PipeReader
+	cancel context.CancelFunc
+
+	ended chan struct{} // closed when err is set
+	err   error
+}
+
+// Exec starts a program in a container of a pod, over a WebSocket, or over SPDY where something on the way refuses that. It returns at
+// once: that the program could not be started shows as the error that reading ends with. stderr gets what the program writes
+// there.
+func (c *Client) Exec(pod, container string, command []string, stderr io.Writer) (*Stream, error) {
+	address := c.on(&core.Pod{}, http.MethodPost).Name(pod).SubResource("exec").VersionedParams(&core.PodExecOptions{
+		Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true,
+	}, parameters()).URL()
+	socket, err := remotecommand.NewWebSocketExecutor(c.config, http.MethodGet, address.String())
+	if err != nil {
+		return nil, err
+	}
+	spdy, err := remotecommand.NewSPDYExecutor(c.config, http.MethodPost, address)
+	if err != nil {
+		return nil, err
+	}
+	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	stdin, in := io.Pipe()
+	out, stdout := io.Pipe()
+	s := &Stream{in: in, out: out, cancel: cancel, ended: make(chan struct{})}
+	go func() {
+		s.err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: stderr})
+		_ = stdout.CloseWithError(io.EOF)
+		_ = stdin.CloseWithError(io.ErrClosedPipe)
+		cancel()
+		close(s.ended)
+	}()
+	return s, nil
+}
+
+// Read ends with io.EOF when the program has ended, or the connection.
+func (s *Stream) Read(b []byte) (int, error) { return s.out.Read(b) }
+
+// Write writes to the program's stdin.
+func (s *Stream) Write(b []byte) (int, error) { return s.in.Write(b) }
+
+// Close ends the connection.
+func (s *Stream) Close() error {
+	s.cancel()
+	_ = s.in.Close()
+	return s.out.Close()
+}
+
+// Err waits until the program or the connection has ended, and returns why: nil where the program ended with status 0.
+func (s *Stream) Err() error {
+	<-s.ended
+	return s.err
+}
+
+// CloseWrite ends the program's stdin alone.
+func (s *Stream) CloseWrite() error { return s.in.Close() }
+
+var _ io.ReadWriteCloser = (*Stream)(nil)

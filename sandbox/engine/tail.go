@@ -1,0 +1,40 @@
+package engine
+
+import (
+	"cmp"
+	"strings"
+	"sync"
+)
+
+const tailBytes = 4 << 10
+
+// Tail is a writer that keeps the last bytes it was given, for a Process's Stderr: of Limit, or 4 KiB where that is zero. It is safe for
+// use by several goroutines.
+type Tail struct {
+	Limit int
+
+	mu   sync.Mutex
+	kept []byte
+}
+
+func (t *Tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n, limit := len(p), cmp.Or(t.Limit, tailBytes)
+	if n > limit {
+		p = p[n-limit:]
+	}
+	if over := len(t.kept) + len(p) - limit; over > 0 {
+		t.kept = append(t.kept[:0], t.kept[over:]...)
+	}
+	t.kept = append(t.kept, p...)
+	return n, nil
+}
+
+// String is what was kept, with what is not UTF-8, such as a character that the limit
+// split, replaced.
+func (t *Tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.ToValidUTF8(string(t.kept), "\uFFFD")
+}
