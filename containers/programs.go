@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"path"
@@ -140,7 +141,12 @@ func kernelFiles() (files []File) {
 // Archive is files as a tar archive, which an engine unpacks.
 func Archive(files []File) (*bytes.Buffer, error) {
 	var buffer bytes.Buffer
-	w := tar.NewWriter(&buffer)
+	return &buffer, writeArchive(&buffer, files, 0)
+}
+
+// writeArchive writes files as a tar archive. Those that others may not read, their group may, unless it is 0.
+func writeArchive(to io.Writer, files []File, group int) error {
+	w := tar.NewWriter(to)
 	folders := map[string]bool{".": true}
 	for _, f := range files {
 		for _, dir := range above(f.Path) {
@@ -149,18 +155,22 @@ func Archive(files []File) (*bytes.Buffer, error) {
 			}
 			folders[dir] = true
 			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: time.Unix(0, 0)}); err != nil {
-				return nil, err
+				return err
 			}
 		}
 		header := &tar.Header{Name: f.Path, Mode: int64(f.Mode), Size: int64(len(f.Content)), ModTime: time.Unix(0, 0)}
+		if f.Mode&0o004 == 0 && group != 0 {
+			header.Gid = group
+			header.Mode |= 0o040
+		}
 		if err := w.WriteHeader(header); err != nil {
-			return nil, err
+			return err
 		}
 		if _, err := w.Write(f.Content); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return &buffer, w.Close()
+	return w.Close()
 }
 
 // above lists the folders that a path leads through, the outermost first.

@@ -29,7 +29,7 @@ import (
 var registryName = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:\d+|localhost:\d+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
 func setupCommand(settings *server.Settings) *cobra.Command {
-	var base, registry string
+	var base, registry, programs string
 	var build, rebuild, yes bool
 	cmd := &cobra.Command{
 		Use: "setup", Short: "Make everything ready that code runs in", Args: noArgs,
@@ -48,10 +48,17 @@ that is named by --python-image or --js-image is pulled when it is not there;
 
 What is ready already is left as it is: a call after one that was interrupted
 goes on where that was, and one after one that succeeded takes no time. On
-stdout there is a line for each image, for scripts.`,
+stdout there is a line for each image, for scripts.
+
+For Kubernetes, --programs-archive writes the image of this program's parts that
+run in a pod, for clusters that do not reach the registry that it is published
+in; nothing else is done then.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if registry != "" && !registryName.MatchString(registry) {
 				return usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))
+			}
+			if programs != "" {
+				return writePrograms(programs)
 			}
 			return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
 				options := setup.Options{Base: base, Rebuild: rebuild}
@@ -72,11 +79,27 @@ stdout there is a line for each image, for scripts.`,
 		},
 	}
 	cmd.Flags().StringVar(&registry, "registry", "", "`registry` that has copies of the published images, such as registry.example.com/team (default: where they are published)")
+	cmd.Flags().StringVar(&programs, "programs-archive", "", "write the programs image for Kubernetes to this `file`, for podman load, ctr images import or kind load image-archive")
 	cmd.Flags().BoolVar(&build, "build", false, "build the images here, and pull none that is published; so do --base and --rebuild")
 	cmd.Flags().StringVar(&base, "base", "", "`image` to build on, Debian 13 or newer")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "make and start Podman's virtual machine without a question")
 	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "build again what is there, without the build cache")
 	return cmd
+}
+
+// writePrograms writes the programs image into a file, and prints what it is called where it is loaded.
+func writePrograms(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	ref := containers.ProgramsRef()
+	if err := errors.Join(containers.ProgramsImage(w, ref), w.Flush(), f.Close()); err != nil {
+		return fmt.Errorf("write the programs image: %w", err)
+	}
+	fmt.Println(ref)
+	return nil
 }
 
 // printImages makes the images of the languages that are on, and prints what became of each.
