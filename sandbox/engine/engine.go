@@ -35,6 +35,8 @@ type Spec struct {
 	Mounts  []Mount
 	Skills  *Files // at SkillsDir; nil: there are none
 
+	// VolumeBytes is what the volume is to hold; the engine may end containers that write much more. Zero: there is no limit.
+	VolumeBytes int64
 	// Lasts: the volume is to outlive the machine that its containers are on, where the engine can have that. It is a session's with a name.
 	Lasts bool
 	// Ends is when the engine may end the container by itself, should everybody have forgotten it; zero: never.

@@ -1,0 +1,210 @@
+//go:build !nokubernetes
+
+// Package kubernetes is the engine.Engine over Kubernetes: a pod for each session, with a container for each language.
+//
+// Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager. What a pod may do is in pod.go, one line a
+// promise. Process 1 of a container is the keeper of containers/supervisor, and all that is said to it goes by pods/exec: a pod
+// has no network, no account and no output of its own.
+package kubernetes
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	core "k8s.io/api/core/v1"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+// Options says where pods are made and what they are like.
+type Options struct {
+	Cluster kube.Options
+	// StorageClass is that of the claims for volumes that last. Empty: files are in their pod, and end with it.
+	StorageClass string
+	// RuntimeClass is that of the pods, such as one for gVisor, Kata, or a network of loopback alone. Empty: the cluster's default.
+	RuntimeClass string
+	// ProgramsImage is the image that has our programs, for every kind of processor that nodes have.
+	ProgramsImage string
+	// Users is a range of numbers, "FIRST-LAST", of which each session has one as its user and group. "none": the cluster
+	// chooses, as OpenShift does. Empty: one that neither distributions nor directory services use.
+	Users string
+	// SeccompProfile is one that nodes have, by its path below the kubelet's folder. Empty: the container runtime's default.
+	SeccompProfile string
+	// UserNamespaces gives each pod a user namespace of its own.
+	UserNamespaces bool
+	// CallTimeout bounds a call whose caller set no deadline. Zero: 60 s.
+	CallTimeout time.Duration
+	// Logger gets what helps to debug. Nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+const defaultCallTimeout = time.Minute
+
+// Engine is an engine.Engine. It is safe for use by several goroutines.
+type Engine struct {
+	opts  Options
+	users users
+	log   *slog.Logger
+
+	closing context.Context
+	close   context.CancelFunc
+
+	mu      sync.Mutex // guards what follows, and is held while the cluster is met
+	cluster *cluster
+
+	network network
+
+	placesMu sync.Mutex
+	places   map[string]*place // by the names of containers
+}
+
+// cluster is a client of one that was found fit for use.
+type cluster struct {
+	*kube.Client
+	imageVolumes bool // a pod can mount an image
+}
+
+// place is where a container is.
+type place struct {
+	pod, container string
+	node           string
+}
+
+var _ engine.Engine = (*Engine)(nil)
+
+// Open prepares an engine. It neither reads the configuration nor connects; the first call that needs the cluster does.
+func Open(opts Options) *Engine {
+	if opts.CallTimeout == 0 {
+		opts.CallTimeout = defaultCallTimeout
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{opts: opts, log: opts.Logger, places: make(map[string]*place)}
+	e.users, _ = parseUsers(opts.Users) // who opens it has checked that
+	e.closing, e.close = context.WithCancel(context.Background())
+	return e
+}
+
+// Traits implements engine.Engine.
+func (e *Engine) Traits() engine.Traits { return engine.Traits{Name: "Kubernetes", Together: true} }
+
+// Image implements engine.Engine. The nodes have the images, so nothing is known of one before a pod has it.
+func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
+	if err := e.usable(ctx); err != nil {
+		return engine.ImageInfo{}, err
+	}
+	return engine.ImageInfo{ID: ref}, nil
+}
+
+// usable reports a context that has ended, and an engine that was closed.
+func (e *Engine) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if e.closing.Err() != nil {
+		return errClosed
+	}
+	return nil
+}
+
+// Close implements engine.Engine. Pods go on; removing them is Remove's. It may be called more than once.
+func (e *Engine) Close() error {
+	e.dropCanary()
+	e.close()
+	return nil
+}
+
+// limit gives a call without a deadline one, and ends it with the engine.
+func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(e.closing, cancel)
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() { stop(); cancel() }
+	}
+	limited, cancelLimit := context.WithTimeout(ctx, e.opts.CallTimeout)
+	return limited, func() { stop(); cancelLimit(); cancel() }
+}
+
+// rights are what this engine needs in its namespace.
+var rights = []kube.Right{
+	{Verb: "create", Resource: "pods"}, {Verb: "get", Resource: "pods"}, {Verb: "list", Resource: "pods"}, {Verb: "watch", Resource: "pods"},
+	{Verb: "patch", Resource: "pods"}, {Verb: "delete", Resource: "pods"}, {Verb: "create", Resource: "pods", Subresource: "exec"},
+	{Verb: "get", Group: "networking.k8s.io", Resource: "networkpolicies"}, {Verb: "create", Group: "networking.k8s.io", Resource: "networkpolicies"},
+}
+
+// claimRights are what it needs beside them where volumes are claims.
+var claimRights = []kube.Right{
+	{Verb: "create", Resource: "persistentvolumeclaims"}, {Verb: "get", Resource: "persistentvolumeclaims"},
+	{Verb: "list", Resource: "persistentvolumeclaims"}, {Verb: "delete", Resource: "persistentvolumeclaims"},
+}
+
+// Rights returns what this engine needs in its namespace.
+func (e *Engine) Rights() []kube.Right {
+	if e.opts.StorageClass == "" {
+		return rights
+	}
+	return append(append([]kube.Right{}, rights...), claimRights...)
+}
+
+// connect returns the cluster, which is met once: its version, this program's rights, and the policy that shuts pods off.
+func (e *Engine) connect(ctx context.Context) (*cluster, error) {
+	if err := e.usable(ctx); err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cluster != nil {
+		return e.cluster, nil
+	}
+	client, err := kube.Open(e.opts.Cluster)
+	if err != nil {
+		return nil, configError(err)
+	}
+	version, err := client.Version(ctx)
+	if err != nil {
+		return nil, e.apiError(client, err)
+	}
+	missing, err := client.Missing(ctx, e.Rights())
+	if err != nil {
+		return nil, e.apiError(client, err)
+	}
+	if len(missing) > 0 {
+		return nil, missingRights(client.Namespace, missing)
+	}
+	if err := ensurePolicy(ctx, client); err != nil {
+		return nil, e.apiError(client, err)
+	}
+	e.cluster = &cluster{Client: client, imageVolumes: hasImageVolumes(version)}
+	return e.cluster, nil
+}
+
+// Where reports on which node and in which pod a container is, where this engine has come across it; empty: not known.
+func (e *Engine) Where(_ context.Context, container string) (node, pod string) {
+	e.placesMu.Lock()
+	defer e.placesMu.Unlock()
+	if p := e.places[container]; p != nil {
+		return p.node, p.pod
+	}
+	return "", ""
+}
+
+// remember notes the containers of a pod.
+func (e *Engine) remember(pod *core.Pod) {
+	e.placesMu.Lock()
+	defer e.placesMu.Unlock()
+	for name, container := range containersOf(pod) {
+		e.places[name] = &place{pod.Name, container, pod.Spec.NodeName}
+	}
+}
+
+func (e *Engine) forget(pod *core.Pod) {
+	e.placesMu.Lock()
+	defer e.placesMu.Unlock()
+	for name := range containersOf(pod) {
+		delete(e.places, name)
+	}
+}

@@ -1,0 +1,221 @@
+//go:build !nokubernetes
+
+// What the cluster says, in words for a person and in the errors of package engine.
+
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"syscall"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+var (
+	errClosed   = fmt.Errorf("%w: the engine was closed", engine.ErrEngineUnavailable)
+	errNoReach  = errors.New("a pod did not say what it reaches")
+	errNoCanary = errors.New("the pod that others must not reach does not listen")
+)
+
+// Error is what a person can do something about. It matches the error of package engine that it stands for.
+type Error struct {
+	Reason string // a sentence without a final stop, with nothing secret in it
+	Fix    string // a command, or a sentence that names one
+	Is     error  // of package engine; nil: none
+	Err    error  // for the log; may be nil
+}
+
+// Error returns the reason and, for the log, what lies behind it.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Reason
+	}
+	return e.Reason + ": " + e.Err.Error()
+}
+
+// Explain returns the words for a person: what is wrong, and what mends it.
+func (e *Error) Explain() (reason, fix string) { return e.Reason + ".", e.Fix }
+
+// Unwrap lets errors.Is find the error of package engine and the cause.
+func (e *Error) Unwrap() []error {
+	var all []error
+	for _, err := range []error{e.Is, e.Err} {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	return all
+}
+
+const doctor = "run `code-sandbox-mcp doctor --engine kubernetes`"
+
+// configError is for a configuration that names no cluster.
+func configError(err error) error {
+	e := &Error{
+		Reason: "No Kubernetes cluster is configured here", Fix: "name one by --kubeconfig or KUBECONFIG, or run the server in a pod with an account; `kubectl config view` shows what there is",
+		Is: engine.ErrEngineUnavailable, Err: err,
+	}
+	if !clientcmd.IsEmptyConfig(err) {
+		e.Reason, e.Fix = "The kubeconfig cannot be used: "+firstLine(err.Error()), "run `kubectl config get-contexts`, and name one that is there by --context"
+	}
+	return e
+}
+
+// missingRights names what an account may not do.
+func missingRights(namespace string, missing []kube.Right) error {
+	names := make([]string, len(missing))
+	for i, r := range missing {
+		names[i] = r.String()
+	}
+	return &Error{
+		Reason: fmt.Sprintf("This account may not %s in namespace %s", strings.Join(names, ", "), namespace),
+		Fix:    "bind the Role of docs/kubernetes.md to it, or choose another --namespace or --context",
+		Is:     engine.ErrEngineUnavailable,
+	}
+}
+
+// apiError says what an answer of the API server means, or that there was none.
+func (e *Engine) apiError(c *kube.Client, err error) error {
+	text := firstLine(err.Error())
+	made := &Error{Err: err}
+	switch {
+	case err == nil:
+		return nil
+	case e.closing.Err() != nil:
+		return errClosed
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return err
+	case apierrors.IsUnauthorized(err):
+		made.Reason, made.Fix, made.Is = "The API server does not accept this account's token or certificate, which may have expired", "sign in again (`kubectl get pods` does so where the kubeconfig can), then try again", engine.ErrEngineUnavailable
+	case strings.Contains(text, "exceeded quota"):
+		made.Reason, made.Fix = "The namespace's quota is used up: "+after(text, "forbidden: "), "close sessions, or have the ResourceQuota of namespace "+c.Namespace+" raised"
+	case strings.Contains(text, "violates PodSecurity"):
+		made.Reason, made.Fix = "Pod Security does not admit the pod: "+after(text, "forbidden: "), "the pod passes `restricted`; look for a webhook or policy that changes it"
+	case strings.Contains(text, "security context constraint"):
+		made.Reason, made.Fix = "OpenShift does not admit the pod's user", "start the server with --pod-users none, so that the cluster chooses the user"
+	case strings.Contains(text, "denied the request"):
+		made.Reason, made.Fix = "An admission webhook does not admit the pod: "+text, "ask who runs the cluster what the webhook asks for"
+	case apierrors.IsForbidden(err) && strings.Contains(text, "being terminated"), apierrors.IsNotFound(err) && strings.Contains(text, "namespaces "):
+		made.Reason, made.Fix, made.Is = "Namespace "+c.Namespace+" is not there, or is being removed", "make it (`kubectl create namespace "+c.Namespace+"`), or name another by --namespace", engine.ErrEngineUnavailable
+	case apierrors.IsForbidden(err):
+		made.Reason, made.Fix = "This account is not allowed to: "+text, "bind the Role of docs/kubernetes.md to it"
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
+		made.Reason, made.Fix = "The cluster does not accept what was asked for: "+text, doctor
+	case isLost(err), apierrors.IsServiceUnavailable(err), apierrors.IsServerTimeout(err), apierrors.IsTooManyRequests(err), apierrors.IsInternalError(err):
+		made.Reason, made.Fix, made.Is = "The Kubernetes API server does not answer", "check it by `kubectl get pods`, then try again", engine.ErrEngineUnavailable
+	default:
+		return err
+	}
+	return made
+}
+
+// isLost reports whether err means that there was no answer.
+func isLost(err error) bool {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		return false
+	}
+	var dial *net.OpError
+	var request *url.Error
+	return errors.As(err, &dial) || errors.As(err, &request) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPIPE)
+}
+
+// waitingError returns the error of a container that waits for what does not come by itself; nil: it may yet run.
+func waitingError(image string, w *core.ContainerStateWaiting) error {
+	message := w.Reason
+	if w.Message != "" {
+		message += ": " + firstLine(w.Message)
+	}
+	switch w.Reason {
+	case "ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError", "SignatureValidationFailed":
+		return &Error{
+			Reason: fmt.Sprintf("The cluster does not get image %s (%s)", image, message),
+			Fix:    "make it known to the nodes, or name one that they can pull; a private registry's secret belongs to the namespace's default account", Is: engine.ErrImageMissing,
+		}
+	case "CreateContainerConfigError", "CreateContainerError", "RunContainerError", "StartError", "CreateContainerDeadlineExceeded", "CrashLoopBackOff":
+		e := &Error{Reason: "The container does not start (" + message + ")", Fix: doctor}
+		if strings.Contains(message, "executable file") || strings.Contains(message, "no such file") || strings.Contains(message, "exec format") {
+			e.Is = engine.ErrNoInterpreter
+			if strings.Contains(message, "exec format") {
+				e.Is = engine.ErrArchitecture
+			}
+			if strings.Contains(message, supervisor) {
+				e.Reason, e.Fix = "The image of --programs-image has not this program's supervisor ("+message+")", "leave --programs-image out, or make the image by `code-sandbox-mcp setup --programs-archive FILE`"
+			}
+		}
+		return e
+	}
+	return nil
+}
+
+// terminatedError is of a container that has ended before it was entered.
+func terminatedError(t *core.ContainerStateTerminated) error {
+	if t.Reason == "StartError" || t.Reason == "ContainerCannotRun" {
+		return waitingError("", &core.ContainerStateWaiting{Reason: "StartError", Message: t.Message})
+	}
+	return fmt.Errorf("%w: %s, exit status %d %s", engine.ErrContainerGone, t.Reason, t.ExitCode, firstLine(t.Message))
+}
+
+// unscheduled is for a pod that no node has room for.
+func unscheduled(pod, why string) error {
+	return &Error{
+		Reason: "No node takes the pod: " + firstLine(why), Fix: "close sessions, lower --memory-limit or --cpu-limit, or add a node; a claim that is not bound needs a --storage-class that makes volumes",
+		Err: fmt.Errorf("pod %s is not scheduled", pod),
+	}
+}
+
+// notShut refuses a pod that reaches something.
+func notShut(reached []string) error {
+	return &Error{
+		Reason: "Pods of this cluster are not shut off from its network: one reached " + strings.Join(reached, ", ") + " although a NetworkPolicy forbids it",
+		Fix:    "use a network plugin that enforces NetworkPolicy for egress, such as Calico or Cilium, or a --runtime-class whose pods have loopback alone",
+	}
+}
+
+// notShown is for a node that is different from those before it.
+func notShown(node string) error {
+	return &Error{Reason: "It is not known yet what pods on node " + node + " reach", Fix: "try again"}
+}
+
+// execError says what a program that did not start means.
+func execError(err error, stderr string) error {
+	text := err.Error() + " " + stderr
+	switch {
+	case apierrors.IsNotFound(err), strings.Contains(text, "container not found"), strings.Contains(text, "cannot exec in a stopped"), strings.Contains(text, "not running"),
+		strings.Contains(text, "pods \"") && strings.Contains(text, "not found"), strings.Contains(text, "does not have a host assigned"), strings.Contains(text, "container is not created or running"),
+		strings.Contains(text, "completed pod"):
+		return fmt.Errorf("%w: %s", engine.ErrContainerGone, firstLine(text))
+	case isLost(err):
+		return &Error{Reason: "The connection through the API server was lost", Fix: "try again", Is: engine.ErrEngineUnavailable, Err: err}
+	case strings.Contains(text, "executable file"), strings.Contains(text, "no such file or directory"):
+		return fmt.Errorf("%w: %s", engine.ErrNoInterpreter, firstLine(text))
+	}
+	return fmt.Errorf("%w: %s", err, firstLine(stderr))
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return line[:min(len(line), 500)]
+}
+
+func after(text, mark string) string {
+	if _, rest, found := strings.Cut(text, mark); found {
+		return rest
+	}
+	return text
+}

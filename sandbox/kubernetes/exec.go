@@ -1,0 +1,133 @@
+//go:build !nokubernetes
+
+// Programs in a pod, and their stdio.
+
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	core "k8s.io/api/core/v1"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+var errNoCommand = errors.New("a program in a container needs a command")
+
+// process is an engine.Process over pods/exec.
+type process struct {
+	*kube.Stream
+	stderr engine.Tail
+
+	first sync.Mutex // held while the answers of process 1 are read
+}
+
+// Stderr implements engine.Process.
+func (p *process) Stderr() string { return p.stderr.String() }
+
+// exec starts a program. That it could not be started shows when its answer is read.
+func (e *Engine) exec(_ context.Context, c *cluster, pod, container string, command []string) (*process, error) {
+	p := &process{}
+	var err error
+	p.Stream, err = c.Exec(pod, container, command, &p.stderr)
+	return p, err
+}
+
+// answer reads one byte, which process 1's programs say before anything else.
+func (p *process) answer(ctx context.Context) (byte, error) {
+	p.first.Lock()
+	defer p.first.Unlock()
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	defer stop()
+	var b [1]byte
+	_, err := io.ReadFull(p, b[:])
+	if err == nil {
+		return b[0], nil
+	}
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	err = p.Err()
+	if err == nil {
+		err = io.ErrUnexpectedEOF
+	}
+	return 0, execError(err, p.Stderr())
+}
+
+// Exec implements engine.Engine. The program has the container's user and limits, and no capabilities, as process 1 has.
+func (e *Engine) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
+	if len(command) == 0 {
+		return nil, errNoCommand
+	}
+	ctx, cancel := e.limit(ctx)
+	defer cancel()
+	c, err := e.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	at, err := e.find(ctx, c, container)
+	if err != nil {
+		return nil, fmt.Errorf("exec in container %s: %w", container, err)
+	}
+	p, err := e.exec(ctx, c, at.pod, at.container, append([]string{supervisor, "within"}, command...))
+	if err != nil {
+		return nil, fmt.Errorf("exec in container %s: %w", container, err)
+	}
+	answer, err := p.answer(ctx)
+	switch {
+	case err == nil && answer == answerYours:
+		return p, nil
+	case err == nil:
+		err = fmt.Errorf("%w: its program has ended", engine.ErrContainerGone)
+	case errors.Is(err, engine.ErrContainerGone):
+		e.forgetContainer(container)
+	}
+	_ = p.Close()
+	return nil, fmt.Errorf("exec in container %s: %w", container, err)
+}
+
+// find returns where a container is: engine.ErrContainerGone where it is nowhere.
+func (e *Engine) find(ctx context.Context, c *cluster, container string) (*place, error) {
+	e.placesMu.Lock()
+	at := e.places[container]
+	e.placesMu.Unlock()
+	if at != nil {
+		return at, nil
+	}
+	pod, err := e.podWith(ctx, c, container)
+	if err != nil {
+		return nil, err
+	}
+	if pod == nil || isOver(pod) {
+		return nil, engine.ErrContainerGone
+	}
+	e.remember(pod)
+	e.placesMu.Lock()
+	defer e.placesMu.Unlock()
+	return e.places[container], nil
+}
+
+func (e *Engine) forgetContainer(name string) {
+	e.placesMu.Lock()
+	defer e.placesMu.Unlock()
+	delete(e.places, name)
+}
+
+// podWith returns the pod that has a container of a name, and is not being removed; nil: there is none.
+func (e *Engine) podWith(ctx context.Context, c *cluster, container string) (*core.Pod, error) {
+	list := &core.PodList{}
+	if err := c.List(ctx, managedBy+"="+us+","+labelHas+hash(container), list); err != nil {
+		return nil, e.apiError(c.Client, err)
+	}
+	for i := range list.Items {
+		if pod := &list.Items[i]; !isLeaving(pod) && containersOf(pod)[container] != "" {
+			return pod, nil
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,4 @@
+//go:build nokubernetes
+
+// Package kubernetes is left out of this build.
+package kubernetes

@@ -1,0 +1,334 @@
+//go:build !nokubernetes
+
+package kubernetes
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+const (
+	defaultTmpBytes = 64 << 20
+	shmBytes        = 64 << 20
+	runBytes        = 1 << 20
+	varTmpBytes     = 16 << 20
+
+	// requestCPU and requestMemory are what the scheduler keeps for a container: most wait for their session's next call.
+	requestCPU    = "20m"
+	requestMemory = 48 << 20
+
+	// endSeconds is how long kernels may write their variables when a pod is told to end.
+	endSeconds = 30
+
+	// taskReserve is what the programs of ours have of a user's processes and threads, in each container.
+	taskReserve = 48
+	// sharedTasks is how many times a container's the limit is of a user whom other sessions have too.
+	sharedTasks = 16
+
+	// beyondVolume is how much more than the limit of the files the kubelet lets a pod write, before it ends it: ours acts earlier.
+	beyondVolume = 256 << 20
+)
+
+// users are what sessions get their users from.
+type users struct {
+	first, count int64 // no count: the cluster chooses
+}
+
+// defaultUsers are numbers that neither distributions nor systemd nor directory services give to anybody (systemd.io/UIDS-GIDS).
+var defaultUsers = users{1_900_000_000, 100_000_000}
+
+var errUsers = errors.New(`a range of users is FIRST-LAST, of numbers from 1000 to 2147483647, or "none"`)
+
+func parseUsers(text string) (users, error) {
+	switch text {
+	case "":
+		return defaultUsers, nil
+	case "none":
+		return users{}, nil
+	}
+	from, to, _ := strings.Cut(text, "-")
+	first, err1 := strconv.ParseInt(from, 10, 32)
+	last, err2 := strconv.ParseInt(to, 10, 32)
+	if err1 != nil || err2 != nil || first < 1000 || last < first {
+		return users{}, errUsers
+	}
+	return users{first, last - first + 1}, nil
+}
+
+// CheckUsers reports what is wrong with a range for Options.Users.
+func CheckUsers(text string) error {
+	_, err := parseUsers(text)
+	return err
+}
+
+// of returns the user of a volume's containers; nil: the cluster chooses.
+func (u users) of(volume string) *int64 {
+	if u.count == 0 {
+		return nil
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(volume))
+	return new(u.first + int64(h.Sum64()%uint64(u.count)))
+}
+
+// hasImageVolumes reports whether pods of a cluster can mount images, as they can since 1.36.
+func hasImageVolumes(v *version.Info) bool {
+	major, _ := strconv.Atoi(v.Major)
+	minor, _ := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
+	return major > 1 || major == 1 && minor >= 36
+}
+
+// podOf is the whole of what the cluster is asked for. It is pure: the same input returns the same pod, and a golden file holds it.
+func (o *Options) podOf(spec engine.Spec, u users, imageVolumes bool) *core.Pod {
+	specs := group(spec)
+	pod := &core.Pod{ObjectMeta: metadata(podName(spec), spec.Volume, commonLabels(specs))}
+	names := make(map[string]string)
+	for _, s := range specs {
+		names[s.Name] = containerName(s)
+		pod.Labels[labelHas+hash(s.Name)] = ""
+	}
+	pod.Annotations[noteContainers] = toJSON(names)
+	pod.Annotations[noteUsed+containerName(spec)] = "true"
+	user := u.of(spec.Volume)
+	pod.Spec = core.PodSpec{
+		// Which container ended, and why, is seen in the pod; what comes after it is the server's.
+		RestartPolicy: core.RestartPolicyNever,
+		// Nothing of the cluster's is in a pod: no account, no addresses of services, no name servers, no names of hosts.
+		AutomountServiceAccountToken: new(false),
+		EnableServiceLinks:           new(false),
+		Hostname:                     "sandbox",
+		DNSPolicy:                    core.DNSNone,
+		DNSConfig:                    &core.PodDNSConfig{Nameservers: []string{"127.0.0.1"}},
+		// An eviction, a drain and a preemption leave kernels this long to write their variables.
+		TerminationGracePeriodSeconds: new(int64(endSeconds)),
+		SecurityContext: &core.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: user, RunAsGroup: user, FSGroup: user,
+			SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
+		},
+		Volumes: o.volumes(spec, imageVolumes),
+	}
+	if o.SeccompProfile != "" {
+		pod.Spec.SecurityContext.SeccompProfile = &core.SeccompProfile{Type: core.SeccompProfileTypeLocalhost, LocalhostProfile: &o.SeccompProfile}
+	}
+	if o.RuntimeClass != "" {
+		pod.Spec.RuntimeClassName = &o.RuntimeClass
+	}
+	if o.UserNamespaces {
+		pod.Spec.HostUsers = new(false)
+	}
+	if spec.Ends > 0 {
+		pod.Spec.ActiveDeadlineSeconds = new(int64(spec.Ends.Seconds()))
+	}
+	if !imageVolumes {
+		pod.Spec.InitContainers = []core.Container{o.copyPrograms(user)}
+	}
+	for i, s := range specs {
+		pod.Spec.Containers = append(pod.Spec.Containers, o.container(s, len(specs), i == 0, user != nil))
+	}
+	pod.Annotations[noteShape] = shapeOf(pod.Spec)
+	return pod
+}
+
+// shapeOf returns a key that is the same for pods that do the same for a session, whichever language it began with.
+func shapeOf(spec core.PodSpec) string {
+	same := spec.DeepCopy()
+	slices.SortFunc(same.Containers, func(a, b core.Container) int { return strings.Compare(a.Name, b.Name) })
+	for i, c := range same.Containers {
+		same.Containers[i].Command = slices.DeleteFunc(slices.Clone(c.Command), func(arg string) bool { return arg == nowFlag })
+	}
+	text, err := json.Marshal(same)
+	if err != nil {
+		panic(err) // a type of the API
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+const nowFlag = "--now"
+
+var supervisor = path.Join(containers.ProgramsDir, "supervisor")
+
+// clean are the folders that a container has for itself, besides the session's volume.
+var clean = []string{"/tmp", "/var/tmp", "/run", "/dev/shm"}
+
+func (o *Options) container(spec engine.Spec, together int, first, ownUser bool) core.Container {
+	keeper := []string{supervisor, "pod"}
+	if first {
+		keeper = append(keeper, nowFlag)
+	}
+	tasks := spec.Limits.PIDs * sharedTasks
+	if ownUser {
+		tasks = (spec.Limits.PIDs + taskReserve) * int64(together)
+	}
+	for _, limit := range []struct {
+		name  string
+		value int64
+	}{{"fsize", spec.Limits.FileBytes}, {"nofile", spec.Limits.OpenFiles}, {"nproc", tasks}} {
+		if limit.value > 0 {
+			keeper = append(keeper, "--"+limit.name, strconv.FormatInt(limit.value, 10))
+		}
+	}
+	keeper = append(keeper, "--core", "0") // a core dump would fill the volume with a copy of the memory
+	for _, folder := range clean {
+		keeper = append(keeper, "--clean", folder)
+	}
+	return core.Container{
+		Name: containerName(spec), Image: spec.Image, ImagePullPolicy: core.PullIfNotPresent,
+		Command:    append(append(keeper, "--"), spec.Command...),
+		WorkingDir: "/", // not where code can write: interpreters import from the folder that they start in
+		Env:        environment(spec.Env),
+		Resources:  resources(spec),
+		SecurityContext: &core.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &core.Capabilities{Drop: []core.Capability{"ALL"}},
+		},
+		VolumeMounts: []core.VolumeMount{
+			{Name: "data", MountPath: engine.WorkDir},
+			{Name: "programs", MountPath: containers.ProgramsDir, ReadOnly: true},
+			{Name: containerName(spec), MountPath: "/tmp", SubPath: "tmp"},
+			{Name: containerName(spec), MountPath: "/var/tmp", SubPath: "var-tmp"},
+			{Name: containerName(spec), MountPath: "/run", SubPath: "run"},
+			{Name: containerName(spec), MountPath: "/dev/shm", SubPath: "shm"},
+		},
+	}
+}
+
+// environment has no address of the cluster, which a pod gets even without links to services.
+func environment(env map[string]string) []core.EnvVar {
+	all := map[string]string{"USER": "sandbox", "LOGNAME": "sandbox"}
+	for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTPS", "PORT", "PORT_443_TCP", "PORT_443_TCP_PROTO", "PORT_443_TCP_PORT", "PORT_443_TCP_ADDR"} {
+		all["KUBERNETES_"+name] = ""
+	}
+	for name, value := range env {
+		all[name] = strings.ReplaceAll(value, "$", "$$") // Kubernetes would put other variables in
+	}
+	list := make([]core.EnvVar, 0, len(all))
+	for name, value := range all {
+		list = append(list, core.EnvVar{Name: name, Value: value})
+	}
+	slices.SortFunc(list, func(a, b core.EnvVar) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func resources(spec engine.Spec) core.ResourceRequirements {
+	r := core.ResourceRequirements{
+		Requests: core.ResourceList{core.ResourceCPU: resource.MustParse(requestCPU), core.ResourceMemory: bytes(requestMemory)},
+		Limits:   core.ResourceList{},
+	}
+	if n := spec.Limits.MemoryBytes; n > 0 {
+		r.Limits[core.ResourceMemory] = bytes(n)
+		r.Requests[core.ResourceMemory] = bytes(min(n, requestMemory))
+	}
+	if cpus := spec.Limits.CPUs; cpus > 0 {
+		limit := *resource.NewMilliQuantity(int64(math.Ceil(cpus*1000)), resource.DecimalSI)
+		r.Limits[core.ResourceCPU] = limit
+		if limit.Cmp(r.Requests[core.ResourceCPU]) < 0 {
+			r.Requests[core.ResourceCPU] = limit
+		}
+	}
+	if spec.VolumeBytes > 0 {
+		r.Limits[core.ResourceEphemeralStorage] = bytes(spec.VolumeBytes + 2*beyondVolume)
+		r.Requests[core.ResourceEphemeralStorage] = bytes(16 << 20)
+	}
+	return r
+}
+
+func bytes(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
+
+// volumes are the places that can be written, each with its size, and our programs, which cannot.
+func (o *Options) volumes(spec engine.Spec, imageVolumes bool) []core.Volume {
+	data := core.Volume{Name: "data"}
+	if o.isClaim(spec) {
+		data.PersistentVolumeClaim = &core.PersistentVolumeClaimVolumeSource{ClaimName: objectName(spec.Volume)}
+	} else {
+		data.EmptyDir = &core.EmptyDirVolumeSource{}
+		if spec.VolumeBytes > 0 {
+			data.EmptyDir.SizeLimit = new(bytes(spec.VolumeBytes + beyondVolume))
+		}
+	}
+	programs := core.Volume{Name: "programs"}
+	if imageVolumes {
+		programs.Image = &core.ImageVolumeSource{Reference: o.ProgramsImage, PullPolicy: core.PullIfNotPresent}
+	} else {
+		programs.EmptyDir = &core.EmptyDirVolumeSource{SizeLimit: new(bytes(64 << 20))}
+	}
+	all := []core.Volume{data, programs}
+	var own []core.Volume
+	for _, s := range group(spec) {
+		size := s.Limits.TmpBytes
+		if size == 0 {
+			size = defaultTmpBytes
+		}
+		size += shmBytes + runBytes + varTmpBytes
+		own = append(own, core.Volume{Name: containerName(s), VolumeSource: core.VolumeSource{
+			EmptyDir: &core.EmptyDirVolumeSource{Medium: core.StorageMediumMemory, SizeLimit: new(bytes(size))},
+		}})
+	}
+	slices.SortFunc(own, func(a, b core.Volume) int { return strings.Compare(a.Name, b.Name) })
+	return append(all, own...)
+}
+
+// copyPrograms is for clusters whose pods cannot mount an image. It has another user than the session's code, which owns nothing of
+// what it copies.
+func (o *Options) copyPrograms(user *int64) core.Container {
+	c := core.Container{
+		Name: "programs", Image: o.ProgramsImage, ImagePullPolicy: core.PullIfNotPresent,
+		Command: []string{"/supervisor", "copy", "/programs"}, WorkingDir: "/",
+		SecurityContext: &core.SecurityContext{
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+			Capabilities: &core.Capabilities{Drop: []core.Capability{"ALL"}},
+		},
+		Resources: core.ResourceRequirements{
+			Requests: core.ResourceList{core.ResourceCPU: resource.MustParse(requestCPU), core.ResourceMemory: bytes(16 << 20)},
+			Limits:   core.ResourceList{core.ResourceCPU: resource.MustParse("1"), core.ResourceMemory: bytes(128 << 20)},
+		},
+		VolumeMounts: []core.VolumeMount{{Name: "programs", MountPath: "/programs"}},
+	}
+	if user != nil {
+		c.SecurityContext.RunAsUser = new(*user - 1)
+	}
+	return c
+}
+
+// isClaim reports whether a volume is a claim.
+func (o *Options) isClaim(spec engine.Spec) bool { return o.StorageClass != "" && spec.Lasts }
+
+// claimOf is the claim of a volume that lasts.
+func (o *Options) claimOf(spec engine.Spec) *core.PersistentVolumeClaim {
+	claim := &core.PersistentVolumeClaim{ObjectMeta: metadata(objectName(spec.Volume), spec.Volume, commonLabels(group(spec)))}
+	size := spec.VolumeBytes
+	if size == 0 {
+		size = 1 << 30
+	}
+	claim.Spec = core.PersistentVolumeClaimSpec{
+		AccessModes:      []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
+		StorageClassName: &o.StorageClass,
+		Resources:        core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: bytes(size)}},
+	}
+	return claim
+}
+
+// String names the range, for reports.
+func (u users) String() string {
+	if u.count == 0 {
+		return "chosen by the cluster"
+	}
+	return fmt.Sprintf("one for each session, from %d to %d", u.first, u.first+u.count-1)
+}

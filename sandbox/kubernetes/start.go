@@ -1,0 +1,332 @@
+//go:build !nokubernetes
+
+// A pod made, or found, and a container in it entered; what a failed start made is removed.
+
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+var (
+	errIncomplete = errors.New("a container needs a name, a volume and a command")
+	errNameInUse  = errors.New("a container of that name runs")
+	errForeign    = errors.New("another controller has a pod of that name")
+)
+
+// cleanupTimeout bounds the removal of what a failed Start made, after its own time.
+const cleanupTimeout = 5 * time.Second
+
+// Start implements engine.Engine. A pod that has the container already, and waits, is used as it is.
+func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
+	if spec.Name == "" || spec.Volume == "" || len(spec.Command) == 0 {
+		return nil, errIncomplete
+	}
+	if len(spec.Mounts) > 0 {
+		return nil, engine.ErrNotOnHost
+	}
+	ctx, cancel := e.limit(ctx)
+	defer cancel()
+	c, err := e.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pod, made, err := e.ensure(ctx, c, spec)
+	if err != nil {
+		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+	}
+	p, err := e.startIn(ctx, c, pod, spec)
+	if err != nil {
+		if made {
+			e.clean(ctx, c, pod)
+		}
+		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+	}
+	return p, nil
+}
+
+// startIn waits for the container of a pod and enters it.
+func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec engine.Spec) (engine.Process, error) {
+	container := containerName(spec)
+	pod, err := e.await(ctx, c, pod, container)
+	if err != nil {
+		return nil, err
+	}
+	e.remember(pod)
+	p, err := e.enter(ctx, c, pod, container)
+	if err != nil {
+		return nil, err
+	}
+	if !isUsed(pod, container) {
+		if err := c.note(ctx, pod.Name, noteUsed+container, "true"); err != nil {
+			_ = p.Close()
+			return nil, e.apiError(c.Client, err)
+		}
+	}
+	return p, nil
+}
+
+// note sets an annotation of a pod; nil removes it.
+func (c *cluster) note(ctx context.Context, pod, key string, value any) error {
+	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}
+	return c.Patch(ctx, pod, types.MergePatchType, patch, &core.Pod{})
+}
+
+// ensure returns the pod that a container is to be in, and whether it made it.
+func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod *core.Pod, made bool, err error) {
+	if e.opts.isClaim(spec) {
+		if err := c.Create(ctx, e.opts.claimOf(spec)); err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, false, e.apiError(c.Client, err)
+		}
+	}
+	for {
+		wanted := e.opts.podOf(spec, e.users, c.imageVolumes)
+		pod := wanted.DeepCopy()
+		err := c.Create(ctx, pod)
+		if err == nil {
+			return pod, true, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, false, e.apiError(c.Client, err)
+		}
+		pod = &core.Pod{}
+		err = c.Get(ctx, wanted.Name, pod)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return nil, false, e.apiError(c.Client, err)
+		case pod.Annotations[noteVolume] != spec.Volume || pod.Labels[managedBy] != us:
+			return nil, false, errForeign
+		case isLeaving(pod):
+		case isOver(pod) || pod.Annotations[noteShape] != wanted.Annotations[noteShape] && !e.inUse(pod, spec):
+			if err := e.delete(ctx, c, pod); err != nil {
+				return nil, false, err
+			}
+		case pod.Annotations[noteShape] != wanted.Annotations[noteShape]:
+			return nil, false, errNameInUse
+		default:
+			return pod, false, nil
+		}
+		if err := e.awaitGone(ctx, c, pod); err != nil {
+			return nil, false, err
+		}
+	}
+}
+
+// inUse reports whether a container that is to be started is in use already: the pod of others is replaced, and not its own.
+func (e *Engine) inUse(pod *core.Pod, spec engine.Spec) bool { return isUsed(pod, containerName(spec)) }
+
+// delete has a pod removed, whose containers have a second left.
+func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod) error {
+	e.forget(pod)
+	if err := c.Delete(ctx, pod.Name, pod, 1); err != nil && !apierrors.IsNotFound(err) {
+		return e.apiError(c.Client, err)
+	}
+	return nil
+}
+
+// clean removes a pod that a failed start made, also when its context is over.
+func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if err := e.delete(ctx, c, pod); err != nil {
+		e.log.Warn("a pod that failed to start could not be removed", "pod", pod.Name, "error", err)
+	}
+}
+
+// await waits until a container of a pod runs. What cannot become better is an error at once, and what may, such as a node that has
+// no room yet, when ctx ends.
+func (e *Engine) await(ctx context.Context, c *cluster, pod *core.Pod, container string) (*core.Pod, error) {
+	last := pod
+	for {
+		state, err := stateOf(last, container)
+		if state == running || err != nil {
+			return last, err
+		}
+		next, err := follow(ctx, c, last, func(p *core.Pod) bool {
+			last = p
+			state, err := stateOf(p, container)
+			return state == running || err != nil
+		})
+		switch {
+		case ctx.Err() != nil:
+			return nil, e.late(ctx, last, container)
+		case err != nil:
+			return nil, e.apiError(c.Client, err)
+		case next == nil:
+			return nil, fmt.Errorf("%w: the pod was removed while it started", engine.ErrContainerGone)
+		}
+		last = next
+	}
+}
+
+// awaitGone waits until a pod that is being removed is no longer there.
+func (e *Engine) awaitGone(ctx context.Context, c *cluster, pod *core.Pod) error {
+	err := c.Get(ctx, pod.Name, &core.Pod{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	next, err := follow(ctx, c, pod, func(p *core.Pod) bool { return p.UID != pod.UID })
+	if next == nil && err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("%w: pod %s is not removed yet", ctx.Err(), pod.Name)
+	}
+	return e.apiError(c.Client, err)
+}
+
+// pollPause is between looks at a pod where a watch broke off.
+const pollPause = 200 * time.Millisecond
+
+// follow watches a pod until found reports that it has what is waited for, and returns it; nil: it is gone. A watch that ends is begun
+// anew.
+func follow(ctx context.Context, c *cluster, pod *core.Pod, found func(*core.Pod) bool) (*core.Pod, error) {
+	version := pod.ResourceVersion
+	for {
+		w, err := c.Watch(ctx, &core.PodList{}, pod.Name, "", version)
+		if err == nil {
+			for event := range w.ResultChan() {
+				p, isPod := event.Object.(*core.Pod)
+				if !isPod {
+					break // an error, such as a version that is too old
+				}
+				version = p.ResourceVersion
+				if gone := string(event.Type) == "DELETED"; gone || found(p) {
+					w.Stop()
+					if gone {
+						return nil, nil
+					}
+					return p, nil
+				}
+			}
+			w.Stop()
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		now := &core.Pod{}
+		err = c.Get(ctx, pod.Name, now)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil && !isLost(err):
+			return nil, err
+		case err == nil && found(now):
+			return now, nil
+		case err == nil:
+			version = now.ResourceVersion
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pollPause):
+		}
+	}
+}
+
+type state int
+
+const (
+	waiting state = iota
+	running
+)
+
+// stateOf returns how far a container of a pod is, and the error of one that will not run.
+func stateOf(pod *core.Pod, container string) (state, error) {
+	if isLeaving(pod) || isOver(pod) {
+		return waiting, fmt.Errorf("%w: %s", engine.ErrContainerGone, orText(pod.Status.Reason, "the pod has ended"))
+	}
+	all := append(append([]core.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
+	for _, s := range all {
+		if s.Name != container && s.Name != "programs" {
+			continue
+		}
+		switch {
+		case s.State.Running != nil && s.Name == container:
+			return running, nil
+		case s.State.Waiting != nil:
+			if err := waitingError(s.Image, s.State.Waiting); err != nil {
+				return waiting, err
+			}
+		case s.State.Terminated != nil && (s.Name == container || s.State.Terminated.ExitCode != 0):
+			return waiting, terminatedError(s.State.Terminated)
+		}
+	}
+	return waiting, nil
+}
+
+// condition returns what the scheduler says of a pod that it has no node for.
+func condition(pod *core.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// enter takes the stdio of a container's program, when the pod has shown that it reaches nothing.
+func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod, container string) (engine.Process, error) {
+	targets, err := e.network.targets(ctx, e, c, pod, container)
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.exec(ctx, c, pod.Name, container, []string{supervisor, "enter", "--reach", strings.Join(targets, ",")})
+	if err != nil {
+		return nil, err
+	}
+	if err := e.network.judge(ctx, p, pod); err != nil {
+		_ = p.Close()
+		return nil, err
+	}
+	answer, err := p.answer(ctx)
+	switch {
+	case err == nil && answer == answerYours:
+		return p, nil
+	case err == nil && answer == answerBusy:
+		err = errNameInUse
+	case err == nil:
+		err = fmt.Errorf("process 1 answered %q", answer)
+	}
+	_ = p.Close()
+	return nil, err
+}
+
+// The answers of process 1, the first byte of its programs' output.
+const (
+	answerYours = 'K'
+	answerBusy  = 'B'
+	answerGone  = 'G'
+)
+
+// late says why a container did not run in time.
+func (e *Engine) late(ctx context.Context, pod *core.Pod, container string) error {
+	if why := condition(pod); why != "" {
+		return unscheduled(pod.Name, why)
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if w := s.State.Waiting; s.Name == container && w != nil {
+			return fmt.Errorf("%w: the pod waits: %s %s", ctx.Err(), w.Reason, w.Message)
+		}
+	}
+	return fmt.Errorf("%w: the pod does not run yet", ctx.Err())
+}
+
+func orText(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
