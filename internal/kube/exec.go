@@ -4,6 +4,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 
@@ -58,7 +59,13 @@ func (c *Client) Exec(pod, container string, command []string, stderr io.Writer)
 }
 
 // Read ends with io.EOF when the program has ended, or the connection.
-func (s *Stream) Read(b []byte) (int, error) { return s.out.Read(b) }
+func (s *Stream) Read(b []byte) (int, error) {
+	n, err := s.out.Read(b)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = io.EOF // by Close
+	}
+	return n, err
+}
 
 // Write writes to the program's stdin.
 func (s *Stream) Write(b []byte) (int, error) { return s.in.Write(b) }

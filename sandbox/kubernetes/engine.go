@@ -9,10 +9,12 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"go.podman.io/image/v5/docker/reference"
 	core "k8s.io/api/core/v1"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
@@ -96,6 +98,9 @@ func (e *Engine) Traits() engine.Traits { return engine.Traits{Name: "Kubernetes
 func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
 	if err := e.usable(ctx); err != nil {
 		return engine.ImageInfo{}, err
+	}
+	if _, err := reference.ParseNormalizedNamed(ref); err != nil {
+		return engine.ImageInfo{}, fmt.Errorf("%w: %w", engine.ErrImageMissing, err)
 	}
 	return engine.ImageInfo{ID: ref}, nil
 }

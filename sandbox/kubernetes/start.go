@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,11 +16,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 var (
 	errIncomplete = errors.New("a container needs a name, a volume and a command")
+	errBadName    = errors.New("a name has no slash and no space")
 	errNameInUse  = errors.New("a container of that name runs")
 	errForeign    = errors.New("another controller has a pod of that name")
 )
@@ -32,8 +35,13 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 	if spec.Name == "" || spec.Volume == "" || len(spec.Command) == 0 {
 		return nil, errIncomplete
 	}
-	if len(spec.Mounts) > 0 {
+	switch {
+	case strings.ContainsAny(spec.Name+spec.Volume, "/ \t\n"):
+		return nil, errBadName
+	case len(spec.Mounts) > 0:
 		return nil, engine.ErrNotOnHost
+	case spec.Arch != "" && !slices.Contains(containers.Architectures(), spec.Arch):
+		return nil, engine.ErrArchitecture
 	}
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
