@@ -109,9 +109,20 @@ func RecipeFor(language string) (Recipe, bool) {
 
 // RecipeOf returns the recipe that an image has its name from, and whether there is one.
 func RecipeOf(ref string) (Recipe, bool) {
+	return recipeWhere(func(r Recipe) bool { return r.Ref() == ref })
+}
+
+// IsPublished reports whether an image is one that a release publishes of a recipe.
+func IsPublished(ref string) bool {
+	published := PublishedImages()
+	_, is := recipeWhere(func(r Recipe) bool { return published.Pull(r) == ref })
+	return is
+}
+
+func recipeWhere(is func(Recipe) bool) (Recipe, bool) {
 	for _, r := range recipes {
 		for _, r := range r.Images() {
-			if r.Ref() == ref {
+			if is(r) {
 				return r, true
 			}
 		}

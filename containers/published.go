@@ -3,6 +3,7 @@ package containers
 import (
 	_ "embed"
 	"encoding/json"
+	"strings"
 )
 
 //go:embed published.json
@@ -31,4 +32,14 @@ func (p Published) Ref(r Recipe) string {
 		return ""
 	}
 	return p.Registry + "/" + r.repository() + "@" + digest
+}
+
+// Pull names the image of a recipe for an engine that pulls by itself: by its digest where one is known, and else by the tag that a
+// release gives it, which stands for the recipe.
+func (p Published) Pull(r Recipe) string {
+	if ref := p.Ref(r); ref != "" {
+		return ref
+	}
+	_, tag, _ := strings.Cut(r.Ref(), ":")
+	return p.Registry + "/" + r.repository() + ":" + tag
 }

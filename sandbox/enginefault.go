@@ -17,8 +17,8 @@ type Explainer interface {
 	Explain() (reason, fix string)
 }
 
-// ExplainUnavailable finds such words in err's chain.
-func ExplainUnavailable(err error) (reason, fix string, ok bool) {
+// Explain finds such words in err's chain.
+func Explain(err error) (reason, fix string, ok bool) {
 	var e Explainer
 	if !errors.As(err, &e) {
 		return "", "", false
@@ -64,7 +64,7 @@ func errNotDone(err error, what string, args ...any) *fault.Error {
 	case errors.As(err, &f):
 		return f
 	case errors.Is(err, engine.ErrEngineUnavailable):
-		reason, fix, ok := ExplainUnavailable(err)
+		reason, fix, ok := Explain(err)
 		if !ok {
 			reason, fix = "Podman cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
 		}

@@ -11,20 +11,20 @@ import (
 	"syscall"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // withEngine runs a shell command's work with an engine, under a context that ends with a signal.
-func withEngine(ctx context.Context, s *server.Settings, work func(context.Context, *podman.Engine, *slog.Logger) error) error {
+func withEngine(ctx context.Context, s *server.Settings, work func(context.Context, engine.Engine, *slog.Logger) error) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	log, err := s.Logger(os.Stderr)
 	if err != nil {
 		return err
 	}
-	engine := s.Engine(log)
-	defer func() { _ = engine.Close() }()
-	return explain(work(ctx, engine, log))
+	on := s.Engine(log)
+	defer func() { _ = on.Close() }()
+	return explain(work(ctx, on, log))
 }
 
 // verdict is what checks or attacks came to.

@@ -19,7 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 func doctorCommand(settings *server.Settings) *cobra.Command {
@@ -83,8 +83,8 @@ func withBareConfig(args []string) []string {
 
 // examine returns what a doctor finds, by a connection of its own: what was mended may have started another service.
 func examine(ctx context.Context, s *server.Settings) (report doctor.Report, err error) {
-	err = withEngine(ctx, s, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
-		report = s.Examine(ctx, engine, log)
+	err = withEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+		report = s.Examine(ctx, on, log)
 		return nil
 	})
 	return report, err

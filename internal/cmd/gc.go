@@ -13,7 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // lateRequest is how long Podman may go on with a request whose client has gone.
@@ -40,8 +40,8 @@ but for containers that wait, so this is only needed where that process was
 killed too and no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			once := func() error {
-				return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
-					return sweep(ctx, settings, engine, log)
+				return withEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+					return sweep(ctx, settings, on, log)
 				})
 			}
 			if !afterParent {
@@ -69,10 +69,10 @@ killed too and no server will be started again.`,
 const afterParentFlag = "after-parent"
 
 // sweep removes what dead servers left, and prints of which sessions.
-func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine, log *slog.Logger) error {
+func sweep(ctx context.Context, s *server.Settings, on engine.Engine, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	config := s.SweepConfig(engine, log)
+	config := s.SweepConfig(on, log)
 	swept, err := sandbox.Sweep(ctx, &config)
 	for _, left := range swept {
 		whose := ""
@@ -81,7 +81,7 @@ func sweep(ctx context.Context, s *server.Settings, engine *podman.Engine, log *
 		}
 		fmt.Printf("removed what was left of session %s%s: %s\n", left.ID, whose, left.Why)
 	}
-	volumes, err2 := engine.RemoveOldVolumes(ctx)
+	volumes, err2 := server.Tidy(ctx, on)
 	for _, name := range volumes {
 		fmt.Println("removed a volume of programs or skills that no container uses:", name)
 	}

@@ -89,12 +89,12 @@ func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session
 	if err != nil {
 		return err
 	}
-	engine := s.Engine(log)
-	defer func() { _ = engine.Close() }()
-	if err := engine.Awaken(ctx); err != nil {
+	on := s.Engine(log)
+	defer func() { _ = on.Close() }()
+	if err := server.Reach(ctx, on, true); err != nil {
 		return notRun(engineFault(err))
 	}
-	box, err := s.NewSandbox(engine, gcArgs(cmd), log)
+	box, err := s.NewSandbox(on, gcArgs(cmd), log)
 	if err != nil {
 		return err
 	}

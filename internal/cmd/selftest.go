@@ -13,7 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 func selftestCommand(settings *server.Settings) *cobra.Command {
@@ -39,8 +39,8 @@ in an image of this program's own.`,
 			if err := settings.AddCanaries(); err != nil {
 				return err
 			}
-			return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
-				report, err := settings.SelfTest(ctx, engine, gcArgs(cmd), progressTo(os.Stderr), log)
+			return withEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+				report, err := settings.SelfTest(ctx, on, gcArgs(cmd), progressTo(os.Stderr), log)
 				if err != nil {
 					return err
 				}

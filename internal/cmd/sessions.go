@@ -18,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -105,11 +105,11 @@ func withTenant(ctx context.Context, own sandbox.Config, tenant string, work fun
 
 // withPool runs a shell command's work with what its managers need.
 func withPool(ctx context.Context, s *server.Settings, work func(context.Context, sandbox.Config) error) error {
-	return withEngine(ctx, s, func(ctx context.Context, engine *podman.Engine, log *slog.Logger) error {
-		if _, err := engine.Connection(ctx); err != nil {
+	return withEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+		if err := server.Reach(ctx, on, false); err != nil {
 			return report(engineFault(err))
 		}
-		config := s.VisitConfig(engine, log)
+		config := s.VisitConfig(on, log)
 		config.Pool = sandbox.NewPool(config)
 		defer config.Pool.Close(context.WithoutCancel(ctx))
 		return report(work(ctx, config))
@@ -118,7 +118,7 @@ func withPool(ctx context.Context, s *server.Settings, work func(context.Context
 
 // engineFault gives an engine that is not in reach the code that a tool would have for it.
 func engineFault(err error) error {
-	reason, fix, ok := sandbox.ExplainUnavailable(err)
+	reason, fix, ok := sandbox.Explain(err)
 	if !ok {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setup"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // registryName is a host, which cannot be taken for a part of a path, and a path.
@@ -60,7 +60,7 @@ in; nothing else is done then.`,
 			if programs != "" {
 				return writePrograms(programs)
 			}
-			return withEngine(cmd.Context(), settings, func(ctx context.Context, engine *podman.Engine, _ *slog.Logger) error {
+			return withEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, _ *slog.Logger) error {
 				options := setup.Options{Base: base, Rebuild: rebuild}
 				if !build && !rebuild && base == "" {
 					options.Published = containers.PublishedImages()
@@ -68,10 +68,12 @@ in; nothing else is done then.`,
 				}
 				report := setup.NewReporter(os.Stderr)
 				consent := func(what string) error { return consentTo(ctx, what, yes, os.Stdin, os.Stderr) }
-				if err := setup.Machine(ctx, engine, consent, report); err != nil {
-					return err
+				if machines, has := on.(setup.Engine); has {
+					if err := setup.Machine(ctx, machines, consent, report); err != nil {
+						return err
+					}
 				}
-				if err := printImages(ctx, settings, engine, options, report); err != nil {
+				if err := printImages(ctx, settings, on, options, report); err != nil {
 					return err
 				}
 				return printReady(os.Stderr, changedFlags(cmd.InheritedFlags(), masked))
@@ -103,7 +105,7 @@ func writePrograms(name string) error {
 }
 
 // printImages makes the images of the languages that are on, and prints what became of each.
-func printImages(ctx context.Context, s *server.Settings, engine *podman.Engine, options setup.Options, report setup.Reporter) error {
+func printImages(ctx context.Context, s *server.Settings, on engine.Engine, options setup.Options, report setup.Reporter) error {
 	options.Pull = make(map[string]string)
 	for _, l := range sandbox.Languages {
 		image, on := s.Image(l.Language)
@@ -120,7 +122,7 @@ func printImages(ctx context.Context, s *server.Settings, engine *podman.Engine,
 	if len(options.Languages) == 0 {
 		return usage(fmt.Errorf("all languages are switched off, so there is no image to make"))
 	}
-	results, err := server.MakeImages(ctx, engine, options, report)
+	results, err := server.MakeImages(ctx, on, options, report)
 	for _, r := range results {
 		how := "was ready"
 		switch {
@@ -199,7 +201,7 @@ func printReady(w io.Writer, flags []string) error {
 
 // explain puts an engine's error into a reason and what mends it, one line each.
 func explain(err error) error {
-	if reason, fix, ok := sandbox.ExplainUnavailable(err); ok {
+	if reason, fix, ok := sandbox.Explain(err); ok {
 		return fmt.Errorf("%s\n  fix: %s", reason, fix)
 	}
 	return err

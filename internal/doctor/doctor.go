@@ -11,7 +11,6 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // Status is the outcome of a check.
@@ -36,9 +35,8 @@ type Check struct {
 	FixRuns bool   `json:"fix_runs,omitempty"`
 }
 
-// Engine is what a doctor needs of *podman.Engine.
+// Engine is what a doctor needs of an engine.Engine.
 type Engine interface {
-	Info(ctx context.Context) (podman.Info, error)
 	Image(ctx context.Context, ref string) (engine.ImageInfo, error)
 	Start(ctx context.Context, spec engine.Spec) (engine.Process, error)
 	Remove(ctx context.Context, containers, volumes []string) error
@@ -56,6 +54,8 @@ type Image struct {
 // Options sets what to look at.
 type Options struct {
 	Engine Engine // required
+	// Look makes the checks of the engine itself and of what its containers run on, and reports whether it answers. Required.
+	Look   func(context.Context) (checks []Check, answers bool)
 	Images []Image
 	Limits engine.Limits  // of the containers that are tried; zero: none
 	Mounts []engine.Mount // that those containers see
@@ -75,16 +75,9 @@ func Run(ctx context.Context, opts Options) Report {
 	if opts.ProbeTimeout == 0 {
 		opts.ProbeTimeout = defaultProbeTimeout
 	}
-	info, err := opts.Engine.Info(ctx)
-	if err != nil {
-		return Report{append([]Check{unreachable(err)}, hostChecks(thisHost())...)}
-	}
-	checks := engineChecks(info)
-	if info.OnHost && info.Rootless {
-		checks = append(checks, hostChecks(thisHost())...)
-	}
-	if info.OnHost && info.Isolation == podman.VirtualMachine {
-		checks = append(checks, virtualizationCheck(thisHost()))
+	checks, answers := opts.Look(ctx)
+	if !answers {
+		return Report{checks}
 	}
 	for _, image := range opts.Images {
 		check := imageCheck(ctx, opts.Engine, image)

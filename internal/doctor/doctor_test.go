@@ -109,7 +109,7 @@ func check(t *testing.T, r Report, name string) Check {
 
 func TestHealthyMachine(t *testing.T) {
 	e := &standIn{info: healthy(), says: "ready\n"}
-	r := Run(t.Context(), Options{Engine: e, Images: []Image{{Language: sandbox.Python, Ref: "a"}, {Language: sandbox.JavaScript, Ref: "b"}}})
+	r := Run(t.Context(), Options{Engine: e, Look: Podman(e), Images: []Image{{Language: sandbox.Python, Ref: "a"}, {Language: sandbox.JavaScript, Ref: "b"}}})
 	for _, c := range r.Checks {
 		if slices.ContainsFunc(hostChecks(thisHost()), func(h Check) bool { return h.Name == c.Name }) {
 			continue // this machine's own
@@ -156,7 +156,7 @@ func TestWhatIsWrong(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			e := &standIn{info: healthy(), says: "ready\n"}
 			test.change(e)
-			r := Run(t.Context(), Options{Engine: e, Images: []Image{{Language: sandbox.Python, Ref: "a", Setup: setupCommand}}, ProbeTimeout: 20 * time.Millisecond})
+			r := Run(t.Context(), Options{Engine: e, Look: Podman(e), Images: []Image{{Language: sandbox.Python, Ref: "a", Setup: setupCommand}}, ProbeTimeout: 20 * time.Millisecond})
 			c := check(t, r, test.check)
 			if c.Status != test.want || !strings.Contains(c.Fix, test.says) || c.Found == "" {
 				t.Errorf("%+v", c)
@@ -218,13 +218,13 @@ func TestVirtualMachinesNeedKVM(t *testing.T) {
 	}
 	e := &standIn{info: healthy(), says: "ready\n"}
 	e.info.Isolation = podman.VirtualMachine
-	check(t, Run(t.Context(), Options{Engine: e}), "/dev/kvm")
+	check(t, Run(t.Context(), Options{Engine: e, Look: Podman(e)}), "/dev/kvm")
 }
 
 func TestRuntimeIsNamedWithWhatItIsolatesBy(t *testing.T) {
 	e := &standIn{info: healthy()}
 	e.info.Isolation, e.info.RuntimeVersion, e.info.RuntimeReason = podman.GVisor, "runsc version 1", "asked for"
-	if c := check(t, Run(t.Context(), Options{Engine: e}), "OCI runtime"); c.Found != "runsc version 1 (asked for); isolates by "+string(podman.GVisor) {
+	if c := check(t, Run(t.Context(), Options{Engine: e, Look: Podman(e)}), "OCI runtime"); c.Found != "runsc version 1 (asked for); isolates by "+string(podman.GVisor) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -294,7 +294,7 @@ func TestRealMachine(t *testing.T) {
 	t.Setenv("PATH", "/usr/bin:/bin")
 	e := podman.Open(podman.Options{})
 	defer e.Close()
-	r := Run(t.Context(), Options{Engine: e, Images: []Image{
+	r := Run(t.Context(), Options{Engine: e, Look: Podman(e), Images: []Image{
 		{Language: sandbox.Python, Ref: image}, {Language: sandbox.JavaScript, Ref: image},
 		{Language: sandbox.Python, Ref: "localhost/no-such-image:1", Setup: "make it so"},
 	}})
@@ -317,7 +317,7 @@ func TestRealMachine(t *testing.T) {
 func TestNoPodman(t *testing.T) {
 	e := podman.Open(podman.Options{Sockets: []string{}, Program: "/no/such/podman"})
 	defer e.Close()
-	r := Run(t.Context(), Options{Engine: e, Images: []Image{{Language: sandbox.Python, Ref: "x"}}})
+	r := Run(t.Context(), Options{Engine: e, Look: Podman(e), Images: []Image{{Language: sandbox.Python, Ref: "x"}}})
 	if c := check(t, r, "Podman"); r.OK() || c.Status != Fail || !strings.Contains(c.Fix, "install") {
 		t.Errorf("%+v", c)
 	}

@@ -23,6 +23,26 @@ const (
 	maxAnswer = 4 << 10
 )
 
+// Podman makes the checks of an engine that is Podman, for Options.Look.
+func Podman(on interface {
+	Info(ctx context.Context) (podman.Info, error)
+}) func(context.Context) (checks []Check, answers bool) {
+	return func(ctx context.Context) ([]Check, bool) {
+		info, err := on.Info(ctx)
+		if err != nil {
+			return append([]Check{unreachable(err)}, hostChecks(thisHost())...), false
+		}
+		checks := engineChecks(info)
+		if info.OnHost && info.Rootless {
+			checks = append(checks, hostChecks(thisHost())...)
+		}
+		if info.OnHost && info.Isolation == podman.VirtualMachine {
+			checks = append(checks, virtualizationCheck(thisHost()))
+		}
+		return checks, true
+	}
+}
+
 // unreachable is the one check that is left when no engine answers.
 func unreachable(err error) Check {
 	check := Check{

@@ -9,7 +9,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // keeping is an engine that may not remove what it is asked to.
@@ -17,8 +16,6 @@ type keeping struct {
 	*enginetest.Processes
 	keeps bool
 }
-
-func (keeping) Info(context.Context) (podman.Info, error) { return podman.Info{}, nil }
 
 func (k keeping) Remove(ctx context.Context, names, volumes []string) error {
 	if k.keeps {

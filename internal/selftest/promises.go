@@ -5,9 +5,7 @@ import (
 	"fmt"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // promise is what the sandbox promises, and how that is attacked.
@@ -16,8 +14,8 @@ type promise struct {
 	each bool // in every language, because its kernel has a process, descriptors, frames and values of its own
 	// session reports that the attack is one of those that need a session.
 	session bool
-	// host reports what doctor knows of this host's ability to hold the promise. Nil: every host can.
-	host func(podman.Info) doctor.Check
+	// host is doctor's check of whether this host can hold the promise. Empty: every host can.
+	host string
 	// needs reports whether there is anything to promise under these settings. Nil: there always is.
 	needs func(*tester) bool
 	// judge tries the attack. Nil: the attack is judged by its own verdict.
@@ -26,13 +24,13 @@ type promise struct {
 
 // promises are in the order to try them.
 var promises = []promise{
-	{name: "rootless", session: true, host: doctor.Rootless},
+	{name: "rootless", session: true, host: "rootless"},
 	{name: "user"},
-	{name: "own_user", session: true, host: doctor.SessionUsers, judge: judgeOwnUser},
+	{name: "own_user", session: true, host: "session users", judge: judgeOwnUser},
 	{name: "capabilities"},
 	{name: "setuid"},
-	{name: "seccomp", host: doctor.Seccomp},
-	{name: "sockets", host: doctor.Seccomp},
+	{name: "seccomp", host: "seccomp"},
+	{name: "sockets", host: "seccomp"},
 	{name: "readonly"},
 	{name: "network"},
 	{name: "mounts"},
@@ -42,9 +40,9 @@ var promises = []promise{
 	{name: "kernel_files"},
 	{name: "identity"},
 	{name: "processes"},
-	{name: "memory", host: limit(podman.LimitMemory), judge: judgeExhaustion},
-	{name: "cpu", host: limit(podman.LimitCPU)},
-	{name: "pids", host: limit(podman.LimitPIDs), judge: judgeExhaustion},
+	{name: "memory", host: "memory limit", judge: judgeExhaustion},
+	{name: "cpu", host: "cpu limit"},
+	{name: "pids", host: "pids limit", judge: judgeExhaustion},
 	{name: "files"},
 	{name: "core"},
 	{name: "tmpfs"},
@@ -61,10 +59,6 @@ var promises = []promise{
 	{name: "process_one", each: true, session: true, judge: judgeInKernel},
 	{name: "signals", session: true, judge: judgeSignals},
 	{name: "frames", each: true, session: true, judge: judgeFrames},
-}
-
-func limit(l podman.Limit) func(podman.Info) doctor.Check {
-	return func(info podman.Info) doctor.Check { return doctor.Limit(info, l) }
 }
 
 // load returns the attack in a language. What the machine, the engine or the supervisor refuses is attacked in Python alone.
@@ -88,7 +82,7 @@ func (t *tester) judge(ctx context.Context, row *Row, p planned, source attacks.
 	if err := try(ctx, t, row, source); err != nil {
 		row.Status, row.Why = NotTried, err.Error()
 	}
-	p.unenforceable(t.info, row)
+	p.unenforceable(t.o.Host, row)
 	if row.Status == Unenforced && row.Fix == "" && t.facts.GVisor {
 		row.Fix = "leave --oci-runtime out, where this weighs more than a wall before the host's kernel"
 	}

@@ -145,12 +145,12 @@ func TestWhoseFaultItIs(t *testing.T) {
 					continue
 				}
 				row := Row{Status: Broken, Why: "it came through"}
-				p.unenforceable(test.info, &row)
+				p.unenforceable(Podman(test.info), &row)
 				if row.Status != test.want || (row.Fix != "") != (test.want == Unenforced) {
 					t.Errorf("%+v", row)
 				}
 				held := Row{Status: Proven}
-				if p.unenforceable(test.info, &held); held.Status != Proven {
+				if p.unenforceable(Podman(test.info), &held); held.Status != Proven {
 					t.Errorf("what held is %s", held.Status)
 				}
 			}

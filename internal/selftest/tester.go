@@ -18,14 +18,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // tester has two managers, so that both the session that is attacked and its neighbour are without a
 // name: what a killed self-test leaves is removed like any dead server's.
 type tester struct {
 	o        Options
-	info     podman.Info
 	attacked *sandbox.Manager
 	other    *sandbox.Manager
 	answer   Answer
@@ -42,20 +40,20 @@ const mostFiles = 10_000
 // patiencePart of the time of a run is what an attack may wait to be stopped.
 const patiencePart = 2
 
-func newTester(o Options, info podman.Info) (*tester, error) {
+func newTester(o Options) (*tester, error) {
 	c := &o.Config
 	c.RunTimeout, c.StartTimeout = max(c.RunTimeout, attackTimeout), max(c.StartTimeout, attackTimeout)
 	c.MaxRunTimeout = max(c.MaxRunTimeout, c.RunTimeout)
 	c.IdleTimeout, c.Lifetime = max(c.IdleTimeout, time.Hour), max(c.Lifetime, time.Hour)
 	c.CodeBytes, c.OutputBytes, c.MaxSessions, c.Prewarm, c.Spares = max(c.CodeBytes, 256<<10), max(c.OutputBytes, 30_000), 1000, nil, 0
 	c.VolumeFiles = min(c.VolumeFiles, mostFiles)
-	t := &tester{o: o, info: info}
+	t := &tester{o: o}
 	t.facts = attacks.Facts{
 		Limits: attacks.Limits{
 			MemoryBytes: c.Limits.MemoryBytes, CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, TmpBytes: c.Limits.TmpBytes,
 			FileBytes: c.Limits.FileBytes, OpenFiles: c.Limits.OpenFiles, VolumeBytes: c.VolumeBytes, VolumeFiles: c.VolumeFiles,
 		},
-		GVisor: info.Isolation == podman.GVisor, Rootless: info.Rootless,
+		GVisor: o.Host.GVisor, Rootless: o.Host.Rootless,
 		PatienceSeconds: c.RunTimeout.Seconds() / patiencePart,
 		Token:           "selftest-" + strings.ToLower(rand.Text()),
 		Given:           digests(c.Env),
@@ -189,12 +187,12 @@ func withheld(environ, known []string) map[string]string {
 
 // layBait puts on this host what must not be reached, where the engine is on it.
 func (t *tester) layBait() error {
-	if !t.info.OnHost {
+	if !t.o.Host.OnHost {
 		return nil
 	}
 	t.facts.Namespaces = make(map[string]string)
 	kinds := []string{"net", "pid", "mnt", "uts", "ipc", "cgroup"}
-	if t.info.Rootless {
+	if t.o.Host.Rootless {
 		kinds = append(kinds, "user")
 	}
 	for _, kind := range kinds {
@@ -202,8 +200,8 @@ func (t *tester) layBait() error {
 			t.facts.Namespaces[kind] = own
 		}
 	}
-	if path, isPath := strings.CutPrefix(t.info.Address, "unix://"); isPath {
-		t.facts.Sockets = append(t.facts.Sockets, path)
+	if t.o.Host.Socket != "" {
+		t.facts.Sockets = append(t.facts.Sockets, t.o.Host.Socket)
 	}
 	for _, network := range [][2]string{{"tcp4", "127.0.0.1"}, {"tcp6", "::1"}} {
 		if err := t.listen(network[0], net.JoinHostPort(network[1], "0")); err != nil && network[0] == "tcp4" {

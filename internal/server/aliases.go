@@ -52,7 +52,7 @@ var aliases = []alias{
 	{name: "CONTAINER_IMAGE", of: philschmid, taken: true, answer: "`python-image`, or `js-image` where `CONTAINER_LANGUAGE` says so"},
 	{name: "CONTAINER_LANGUAGE", of: philschmid, taken: true, with: "CONTAINER_IMAGE", answer: "the language of `CONTAINER_IMAGE`: `python` (default) or `javascript`, also written `js`, `node`, `typescript`"},
 	{name: "PASSTHROUGH_ENV", of: philschmid, setting: "pass-through-env"},
-	{name: "BACKEND", of: philschmid, common: true, fine: []string{"podman"}, answer: "`podman` is the one that there is; `engine-url` says where"},
+	{name: "BACKEND", of: philschmid, common: true, fine: []string{"podman"}, answer: "`podman` is the `engine` unless that says `kubernetes`; `engine-url` says where"},
 	{name: "VERBOSE", of: philschmid, common: true, fine: []string{"0", "false", "no", "off"}, answer: "`log-level` debug tells more"},
 
 	{name: "SANDBOX_IMAGE", of: gaiar, setting: "python-image"},
@@ -223,6 +223,9 @@ func (s aliased) takeFileServer() {
 
 // takeEngine takes over the names that Podman's and Docker's own programs have for the address of a service.
 func (s aliased) takeEngine() {
+	if s.OnKubernetes() {
+		return // they are Podman's
+	}
 	s.DockerHost, _ = s.env.lookup("DOCKER_HOST")
 	value, file, _ := s.env.find("CONTAINER_HOST")
 	if value != "" && (s.EngineURL == "" || !s.origins["engine-url"].beatsFile()) {

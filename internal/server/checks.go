@@ -12,15 +12,15 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // Examine reports what this machine has and can enforce, and what of the settings has no effect on it.
-func (s *Settings) Examine(ctx context.Context, engine *podman.Engine, log *slog.Logger) doctor.Report {
+func (s *Settings) Examine(ctx context.Context, on engine.Engine, log *slog.Logger) doctor.Report {
 	skills := s.skillChecks() // first, so that the log does not say it too
-	config := s.sandboxConfig(engine, nil, log)
+	config := s.sandboxConfig(on, nil, log)
 	options := doctor.Options{
-		Engine: engine, Limits: config.Limits, Mounts: config.Mounts,
+		Engine: on, Look: look(on), Limits: config.Limits, Mounts: config.Mounts,
 		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
 	}
 	for _, l := range sandbox.Languages {

@@ -10,14 +10,18 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setup"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // makeMissing has the images that setup makes made by the first call that misses one, until ctx ends. An image of the
 // user's own is left alone: what it is and where it comes from is for the user to say. settled waits for the end of what
 // goes on when ctx ends.
-func (s *Settings) makeMissing(ctx context.Context, engine *podman.Engine, kernels map[sandbox.Language]sandbox.KernelConfig, log *slog.Logger) (settled func(context.Context)) {
+func (s *Settings) makeMissing(ctx context.Context, on engine.Engine, kernels map[sandbox.Language]sandbox.KernelConfig, log *slog.Logger) (settled func(context.Context)) {
 	var all []*setup.Background
+	if s.OnKubernetes() {
+		kernels = nil // its nodes pull
+	}
 	for language, kernel := range kernels {
 		recipe, ours := containers.RecipeOf(kernel.Image)
 		if !ours {
@@ -29,7 +33,7 @@ func (s *Settings) makeMissing(ctx context.Context, engine *podman.Engine, kerne
 			if recipe.Full {
 				options.Full = options.Languages
 			}
-			_, err := MakeImages(ctx, engine, options, report)
+			_, err := MakeImages(ctx, on, options, report)
 			if err != nil {
 				log.Error("make the image", "language", language, "error", err)
 			}
@@ -74,7 +78,11 @@ func imageFault(language sandbox.Language, command, status string, err error) er
 }
 
 // MakeImages makes images ready for containers, and returns those that are.
-func MakeImages(ctx context.Context, engine *podman.Engine, options setup.Options, report setup.Reporter) ([]setup.Result, error) {
+func MakeImages(ctx context.Context, on engine.Engine, options setup.Options, report setup.Reporter) ([]setup.Result, error) {
+	engine, is := on.(*podman.Engine)
+	if !is {
+		return nil, errors.New("images are made for Podman alone")
+	}
 	connection, err := engine.Connection(ctx)
 	if err != nil {
 		return nil, err

@@ -13,12 +13,11 @@ import (
 
 	"github.com/mark3labs/mcp-go/server"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // The canaries are variables that a self-test looks for: one that code must have, and one that it must not.
@@ -34,8 +33,12 @@ func (s *Settings) AddCanaries() error {
 }
 
 // SelfTest attacks sessions with these settings from inside, after AddCanaries. gcArgs are as those of Serve.
-func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs []string, progress func(name string, language sandbox.Language, done, total int), log *slog.Logger) (report selftest.Report, err error) {
-	with := newShared(engine, gcArgs, log)
+func (s *Settings) SelfTest(ctx context.Context, on engine.Engine, gcArgs []string, progress func(name string, language sandbox.Language, done, total int), log *slog.Logger) (report selftest.Report, err error) {
+	host, err := engineHost(ctx, on)
+	if err != nil {
+		return report, err
+	}
+	with := newShared(on, gcArgs, log)
 	keeper := with.keeper
 	defer func() {
 		if !report.Unclosed {
@@ -56,10 +59,10 @@ func (s *Settings) SelfTest(ctx context.Context, engine *podman.Engine, gcArgs [
 	}
 	standard := make(map[sandbox.Language]bool)
 	for language, kernel := range config.Kernels {
-		_, standard[language] = containers.RecipeOf(kernel.Image)
+		standard[language] = isOurs(kernel.Image)
 	}
 	return selftest.Run(ctx, selftest.Options{
-		Config: config, Engine: engine, Environ: s.env.environ(), Progress: progress,
+		Config: config, Engine: on, Host: host, Environ: s.env.environ(), Progress: progress,
 		Standard: standard, WayOut: way.reach(),
 		Server: func(m *sandbox.Manager) selftest.Answer {
 			mcpServer, _ := s.mcpServer(&Sandbox{Manager: m, shared: with, way: way}, nil, log)

@@ -21,7 +21,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
@@ -33,7 +32,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
@@ -238,7 +236,7 @@ func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Log
 	deps.ToolServers = way.toolServers()
 	deps.Can = tools.Capabilities{CodeSQL: s.codeQueries(box.databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()}
 	for language, kernel := range config.Kernels {
-		if _, ours := containers.RecipeOf(kernel.Image); ours {
+		if isOurs(kernel.Image) {
 			deps.Standard = append(deps.Standard, language)
 		}
 	}
@@ -254,7 +252,7 @@ func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Log
 
 // shared is what all sandboxes of a server work with.
 type shared struct {
-	engine *podman.Engine
+	engine engine.Engine
 	keeper *keeper
 	// kernels are the server's, some of which make their images where those are missing; nil: none does.
 	kernels map[sandbox.Language]sandbox.KernelConfig
@@ -262,8 +260,8 @@ type shared struct {
 	pool *sandbox.Pool
 }
 
-func newShared(engine *podman.Engine, gcArgs []string, log *slog.Logger) *shared {
-	return &shared{engine: engine, keeper: keepEngine(engine, gcArgs, log)}
+func newShared(on engine.Engine, gcArgs []string, log *slog.Logger) *shared {
+	return &shared{engine: on, keeper: keepEngine(on, gcArgs, log)}
 }
 
 // Sandbox is a manager with what it works with.
@@ -276,8 +274,8 @@ type Sandbox struct {
 }
 
 // NewSandbox opens one for a command that runs code. gcArgs are as those of Serve.
-func (s *Settings) NewSandbox(engine *podman.Engine, gcArgs []string, log *slog.Logger) (*Sandbox, error) {
-	return s.newSandbox(newShared(engine, gcArgs, log), &netlog.Log{}, nil, log, func(_ *Sandbox, config *sandbox.Config) {
+func (s *Settings) NewSandbox(on engine.Engine, gcArgs []string, log *slog.Logger) (*Sandbox, error) {
+	return s.newSandbox(newShared(on, gcArgs, log), &netlog.Log{}, nil, log, func(_ *Sandbox, config *sandbox.Config) {
 		config.Spares = 0 // a command leaves nothing behind
 	})
 }
@@ -349,24 +347,16 @@ func (b *Sandbox) endWayOut(ctx context.Context) {
 }
 
 // VisitConfig is for the managers of a command that looks after sessions and runs nothing.
-func (s *Settings) VisitConfig(engine *podman.Engine, log *slog.Logger) sandbox.Config {
-	config := s.sandboxConfig(engine, s.passThrough(log), log)
+func (s *Settings) VisitConfig(on engine.Engine, log *slog.Logger) sandbox.Config {
+	config := s.sandboxConfig(on, s.passThrough(log), log)
 	config.Visit = true
 	config.Lifetime = math.MaxInt64 // a session does not end of age under somebody's hands
 	return config
 }
 
 // SweepConfig is what a sweep goes by that no server does.
-func (s *Settings) SweepConfig(engine *podman.Engine, log *slog.Logger) sandbox.Config {
-	return s.sandboxConfig(engine, nil, log)
-}
-
-// Engine returns the Podman that the settings name, which is looked for when it is needed.
-func (s *Settings) Engine(log *slog.Logger) *podman.Engine {
-	return podman.Open(podman.Options{
-		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime,
-		ConnectTimeout: s.Sandbox.StartTimeout, Logger: log,
-	})
+func (s *Settings) SweepConfig(on engine.Engine, log *slog.Logger) sandbox.Config {
+	return s.sandboxConfig(on, nil, log)
 }
 
 func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *slog.Logger) sandbox.Config {
@@ -402,10 +392,13 @@ func (s *Settings) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 		if !on {
 			continue
 		}
-		kernel := podman.Kernel(l.Language, image)
-		kernel.Setup = s.setupFor("--"+l.ImageFlag(), *s.LanguageImages[l.Language])
-		if l.ImageOf != "" && *s.LanguageImages[l.Language] == "" {
+		kernel := s.kernel(l.Language, image)
+		switch {
+		case s.OnKubernetes():
+		case l.ImageOf != "" && *s.LanguageImages[l.Language] == "":
 			kernel.Setup = s.setupFor("--"+l.ImageOf.Info().ImageFlag(), *s.LanguageImages[l.ImageOf])
+		default:
+			kernel.Setup = s.setupFor("--"+l.ImageFlag(), *s.LanguageImages[l.Language])
 		}
 		if l.Language == sandbox.Python {
 			kernel.Preload = s.Preload
@@ -438,7 +431,10 @@ func (s *Settings) setupFor(flag, image string) string {
 // SessionDir keeps the locks of one engine's sessions: the same name on two engines is two sessions.
 func (s *Settings) SessionDir() string {
 	name := "sessions"
-	if s.EngineURL != "" {
+	switch {
+	case s.OnKubernetes():
+		name += "-" + shortHash(s.Kubernetes.where)
+	case s.EngineURL != "":
 		name += "-" + shortHash(s.EngineURL)
 	}
 	return filepath.Join(s.StateFolder(), name)

@@ -38,10 +38,13 @@ type Settings struct {
 	Config   string
 	EnvFiles fileList
 
+	EngineName string
 	EngineURL  string
 	DockerHost string
 	OCIRuntime string
 	StateDir   string
+
+	Kubernetes KubernetesSettings
 
 	// LanguageImages are the images that are set, by language; empty: the one that setup makes.
 	LanguageImages map[sandbox.Language]*string
@@ -187,6 +190,9 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	}
 	aliased{s}.takeStore(fs.Lookup("artifact-store"))
 	aliased{s}.takeAliases(fs)
+	if s.OnKubernetes() {
+		s.Kubernetes.where = s.Kubernetes.place()
+	}
 	return nil
 }
 
@@ -279,8 +285,9 @@ func (s *Settings) check() error {
 			found = append(found, r.check())
 		}
 	}
+	found = append(found, s.checkEngine())
 	found.wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service that --engine-url or CONTAINER_HOST names, which has a runtime of its own; leave one of the two out", s.OCIRuntime)
-	found.wrong(s.OCIRuntime != "" && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
+	found.wrong(s.OCIRuntime != "" && !s.OnKubernetes() && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
 	found = append(found, s.Network.check(s.PassThroughEnv))
 	_, _, wrongStore := artifacts{s}.address()
 	found = append(found, wrongStore)
@@ -310,7 +317,7 @@ func (s *Settings) check() error {
 }
 
 // Image returns the image of a language: the one that is set, for it or for the language whose image it shares, or the one that
-// setup makes; and whether the language is on at all.
+// setup makes or, for Kubernetes, a release publishes; and whether the language is on at all.
 func (s *Settings) Image(language sandbox.Language) (string, bool) {
 	set := *s.LanguageImages[language]
 	if other := language.Info().ImageOf; set == "" && other != "" && *s.LanguageImages[other] != imageOff {
@@ -323,6 +330,9 @@ func (s *Settings) Image(language sandbox.Language) (string, bool) {
 		recipe, _ := containers.RecipeFor(string(language))
 		if set == imageFull {
 			recipe = recipe.WithCompiler()
+		}
+		if s.OnKubernetes() {
+			return containers.PublishedImages().Pull(recipe), true
 		}
 		return recipe.Ref(), true
 	default:

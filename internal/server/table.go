@@ -48,6 +48,7 @@ func (s *Settings) table() []settingGroup {
 	engine := settingGroup{"Sandbox", []setting{
 		{"config", "FILE", &s.Config, 0, 0, "YAML file with settings, named as the flags are; variables are also read from a .env beside it"},
 		{"env-file", "FILES", &s.EnvFiles, 0, 0, "files of variables, NAME=value, weaker than those of the environment; of several the last is the strongest"},
+		{"engine", "NAME", set(&s.EngineName, enginePodman), 0, 0, "what code runs in: podman, or kubernetes for pods of a cluster"},
 		{"engine-url", "ADDRESS", &s.EngineURL, 0, 0, "address of a Podman service, unix:///… or ssh://… (also CONTAINER_HOST; default: the user's own, or one that is started)"},
 		{"oci-runtime", "NAME", &s.OCIRuntime, 0, 0, "OCI runtime to start containers with, a name or a path; not beside --engine-url (default: Podman's own, or one that works)"},
 		{"state-dir", "FOLDER", &s.StateDir, 0, 0, "folder for locks and histories (default: $XDG_STATE_HOME/code-sandbox-mcp, else ~/.local/state/code-sandbox-mcp)"},
@@ -72,7 +73,19 @@ func (s *Settings) table() []settingGroup {
 		setting{"skills", "FOLDERS", &s.Skills, 0, 0, "folders with skills (SKILL.md) that code may read in /mnt/skills; also agents, claude, codex, copilot, cursor, gemini, opencode for theirs, and project"},
 		setting{"pass-through-env", "NAMES", &s.PassThroughEnv, 0, 0, "names of environment variables for the code; their values are masked in answers"},
 	)
-	return []settingGroup{engine, {"Sessions and answers", []setting{
+	k := &s.Kubernetes
+	kubernetes := settingGroup{"Kubernetes", []setting{
+		{"kubeconfig", "FILE", &k.Kubeconfig, 0, 0, "file that says how to reach the cluster (also KUBECONFIG; default: ~/.kube/config, and in a pod its own account)"},
+		{"context", "NAME", &k.Context, 0, 0, "context of that file (default: its current one)"},
+		{"namespace", "NAME", &k.Namespace, 0, 0, "namespace for the pods (default: that of the context, or of this program's own pod)"},
+		{"storage-class", "NAME", &k.StorageClass, 0, 0, "class of the volumes of named sessions, which outlive their pods (default: none, files end with their pod)"},
+		{"runtime-class", "NAME", &k.RuntimeClass, 0, 0, "RuntimeClass of the pods, such as one for gVisor or Kata (default: the cluster's)"},
+		{"programs-image", "REF", &k.ProgramsImage, 0, 0, "image with this program's parts that run in pods (default: the one that was published with it)"},
+		{"pod-users", "RANGE", &k.Users, 0, 0, "user numbers, FIRST-LAST, of which each session has one; none: the cluster chooses, as OpenShift does (default: a range that nobody else uses)"},
+		{"pod-seccomp", "PROFILE", &k.SeccompProfile, 0, 0, "seccomp profile of the pods, by its path below the kubelet's folder on the nodes (default: RuntimeDefault)"},
+		{"pod-user-namespaces", "", &k.UserNamespaces, 0, 0, "give each pod a user namespace of its own"},
+	}}
+	return []settingGroup{engine, kubernetes, {"Sessions and answers", []setting{
 		{"run-timeout", "DURATION", duration(&c.RunTimeout), above0, 0, "how long a run may take that does not name its own timeout"},
 		{"max-run-timeout", "DURATION", duration(&c.MaxRunTimeout), above0, 0, "the longest timeout that a run may name"},
 		{"linger", "DURATION", duration(&c.Linger), 0, 0, "how long a run waits for what it has started and what looks endless"},

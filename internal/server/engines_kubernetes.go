@@ -1,0 +1,72 @@
+//go:build !nokubernetes
+
+package server
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kubernetes"
+)
+
+// hasKubernetes is false in a program that was built without it.
+const hasKubernetes = true
+
+func (s *Settings) openKubernetes(log *slog.Logger) engine.Engine {
+	k := &s.Kubernetes
+	return kubernetes.Open(kubernetes.Options{
+		Cluster: k.cluster(), StorageClass: k.StorageClass, RuntimeClass: k.RuntimeClass,
+		ProgramsImage: cmp.Or(k.ProgramsImage, containers.ProgramsRef()),
+		Users:         k.Users, SeccompProfile: k.SeccompProfile, UserNamespaces: k.UserNamespaces, Logger: log,
+	})
+}
+
+func kubernetesKernel(language sandbox.Language, image string) sandbox.KernelConfig {
+	return kubernetes.Kernel(language, image)
+}
+
+func checkPodUsers(text string) error { return kubernetes.CheckUsers(text) }
+
+func (k *KubernetesSettings) cluster() kube.Options {
+	return kube.Options{Kubeconfig: k.Kubeconfig, Context: k.Context, Namespace: k.Namespace}
+}
+
+// place names the cluster and the namespace as the kubeconfig has them, or, where that cannot be read, as the settings do.
+func (k *KubernetesSettings) place() string {
+	client, err := kube.Open(k.cluster())
+	if err != nil {
+		return k.Kubeconfig + " " + k.Context + " " + k.Namespace
+	}
+	return client.Host + " " + client.Namespace
+}
+
+// reachKubernetes lists nothing in particular: the first call meets the cluster, and says what is missing.
+func reachKubernetes(ctx context.Context, on engine.Engine) error {
+	_, err := on.List(ctx, sandbox.LabelHost, "none")
+	return err
+}
+
+func lookAtKubernetes(on engine.Engine) func(context.Context) (checks []doctor.Check, answers bool) {
+	return func(ctx context.Context) ([]doctor.Check, bool) {
+		check := doctor.Check{Name: on.Traits().Name, Status: doctor.OK, Found: "answers"}
+		err := reachKubernetes(ctx, on)
+		if err != nil {
+			check.Status, check.Found, check.Why = doctor.Fail, "not reachable", err.Error()
+			if reason, fix, ok := sandbox.Explain(err); ok {
+				check.Found, check.Fix = reason, fix
+			}
+		}
+		return []doctor.Check{check}, err == nil
+	}
+}
+
+func kubernetesHost(context.Context, engine.Engine) (selftest.Host, error) {
+	return selftest.Host{Rootless: true}, nil
+}

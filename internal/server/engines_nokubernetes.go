@@ -1,0 +1,37 @@
+//go:build nokubernetes
+
+// What stands for Kubernetes in a program that was built without it: no settings that name it pass their check, so none of this is called.
+
+package server
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+const hasKubernetes = false
+
+func (s *Settings) openKubernetes(*slog.Logger) engine.Engine { panic("built without Kubernetes") }
+
+func kubernetesKernel(language sandbox.Language, image string) sandbox.KernelConfig {
+	return sandbox.KernelConfig{Image: image, Interpreter: language.Info().Interpreter}
+}
+
+func checkPodUsers(string) error { return nil }
+
+func (k *KubernetesSettings) place() string { return "" }
+
+func reachKubernetes(context.Context, engine.Engine) error { return nil }
+
+func lookAtKubernetes(engine.Engine) func(context.Context) ([]doctor.Check, bool) {
+	return func(context.Context) ([]doctor.Check, bool) { return nil, true }
+}
+
+func kubernetesHost(context.Context, engine.Engine) (selftest.Host, error) {
+	return selftest.Host{}, nil
+}
