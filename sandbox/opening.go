@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -195,7 +194,7 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 				return err
 			}
 		}
-		if err := os.RemoveAll(s.folder()); err != nil {
+		if err := state.Forget(s.config.StateDir, s.id); err != nil {
 			return err
 		}
 	}
