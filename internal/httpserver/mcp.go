@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // errDisconnected ends a request of a session whose client went away, which cancels nothing in that era.
@@ -211,7 +213,11 @@ func (x *post) statelessName() string {
 	var info mcp.Implementation
 	_ = json.Unmarshal(x.e.ClientInfo, &info) // mcp-go says what is wrong with it
 	whose := cmp.Or(ownerOf(x.r), x.r.Header.Get("Authorization"))
-	sum := sha256.Sum256([]byte(info.Name + "\x00" + addressOf(x.r) + "\x00" + whose))
+	from := addressOf(x.r)
+	if first, _, err := net.SplitHostPort(x.r.Header.Get(web.HandedOn)); err == nil {
+		from = first
+	}
+	sum := sha256.Sum256([]byte(info.Name + "\x00" + from + "\x00" + whose))
 	return "stateless-" + hex.EncodeToString(sum[:16])
 }
 
