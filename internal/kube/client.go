@@ -193,6 +193,12 @@ func (c *Client) Delete(ctx context.Context, name string, of Object, grace int64
 	return c.on(of, http.MethodDelete).Name(name).Body(options).Do(ctx).Error()
 }
 
+// DeleteIf removes the object of a name, of the kind of of, where it is in a version still. It fails with a conflict otherwise.
+func (c *Client) DeleteIf(ctx context.Context, name string, of Object, version string) error {
+	options := &meta.DeleteOptions{Preconditions: &meta.Preconditions{ResourceVersion: &version}}
+	return c.on(of, http.MethodDelete).Name(name).Body(options).Do(ctx).Error()
+}
+
 // Watch follows changes, of one object or of those that a label selector names, from a version of the list or the object on.
 func (c *Client) Watch(ctx context.Context, of runtime.Object, name, selector, version string) (watch.Interface, error) {
 	options := &meta.ListOptions{LabelSelector: selector, ResourceVersion: version, Watch: true}
