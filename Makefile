@@ -96,6 +96,19 @@ release-snapshot: deps-test
 lint: deps-test $(NODE_LINT)/node_modules
 	scripts/lint
 
+# The plain manifests, as the Helm chart makes them, and a look at both: their API is that of three versions of Kubernetes.
+.PHONY: manifests lint-chart
+DEPLOY := docs/deploy/kubernetes
+manifests:
+	helm=$$(scripts/go-tool helm.sh/helm/v3/cmd/helm v3.18.6) && \
+	{ sed -n '/^#/!q;p' $(DEPLOY)/manifests.yaml; \
+	  $$helm template code-sandbox-mcp $(DEPLOY)/chart --namespace code-sandbox-mcp --kube-version 1.35.4 \
+	    --set token.existingSecret=code-sandbox-mcp-token; } >$(DEPLOY)/manifests.new
+	mv $(DEPLOY)/manifests.new $(DEPLOY)/manifests.yaml
+
+lint-chart:
+	CODE_SANDBOX_SCHEMAS=1 go test -count=1 ./internal/test/chart
+
 clean:
 	rm -rf bin output dist
 

@@ -301,7 +301,7 @@ func TestVersionsAreStampedEverywhere(t *testing.T) {
 		if err := writeFile(filepath.Join(copied, file), text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if !json.Valid(text) {
+		if filepath.Ext(file) == ".json" && !json.Valid(text) {
 			t.Errorf("%s is not JSON", file)
 		}
 	}

@@ -14,13 +14,15 @@ var stamped = []string{
 	"plugins/code-sandbox/.claude-plugin/plugin.json",
 	"plugins/code-sandbox/.codex-plugin/plugin.json",
 	"plugins/code-sandbox/.mcp.json",
+	"docs/deploy/kubernetes/chart/Chart.yaml",
+	"docs/deploy/kubernetes/manifests.yaml",
 }
 
 var (
 	// semantic is a version as npm, the registries and the clients take it.
 	semantic = regexp.MustCompile(`^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
-	// mention is where a file names the version: as its own, or as that of the npm package.
-	mention = regexp.MustCompile(`("version": "|` + regexp.QuoteMeta(npmName) + `@)[0-9][0-9A-Za-z.-]*`)
+	// mention is where a file names the version: as its own, as that of the npm package, or as that of the server's image.
+	mention = regexp.MustCompile(`(?m)("version": "|` + regexp.QuoteMeta(npmName) + `@|^(?:appV|v)ersion: |app\.kubernetes\.io/version: "|image: \S+:)[0-9][0-9A-Za-z.-]*`)
 )
 
 // stamp writes version wherever a file names it.

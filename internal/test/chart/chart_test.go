@@ -1,0 +1,147 @@
+//go:build linux
+
+// Package chart has the tests of the Helm chart.
+package chart
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+const (
+	root      = "../../.."
+	folder    = root + "/docs/deploy/kubernetes"
+	chart     = folder + "/chart"
+	manifests = folder + "/manifests.yaml"
+
+	helmVersion        = "v3.18.6"
+	kubeconformVersion = "v0.8.0"
+)
+
+// versions are those of Kubernetes whose API the chart is held to. Each is a download of 50 MB, once.
+var versions = []string{"v1.35.4", "v1.36.3", "v1.37.2"}
+
+// run runs a program and returns what it prints.
+func run(t *testing.T, env []string, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Env = append(os.Environ(), env...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s %s: %v\n%s%s", name, strings.Join(args, " "), err, out, stderr.String())
+	}
+	return string(out)
+}
+
+func helm(t *testing.T, args ...string) string {
+	t.Helper()
+	program := strings.TrimSpace(run(t, nil, root+"/scripts/go-tool", "helm.sh/helm/v3/cmd/helm", helmVersion))
+	return run(t, nil, program, append(args, "--kube-version", strings.TrimPrefix(versions[0], "v"))...)
+}
+
+func render(t *testing.T, args ...string) string {
+	t.Helper()
+	return helm(t, append([]string{"template", "code-sandbox-mcp", chart, "--namespace", "code-sandbox-mcp"}, args...)...)
+}
+
+// everything are the values of all that the chart has.
+const everything = "testdata/all.yaml"
+
+// `make manifests` writes them.
+func TestTheManifestsAreWhatTheChartMakes(t *testing.T) {
+	text, err := os.ReadFile(manifests)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, want, _ := strings.Cut(string(text), "---\n")
+	_, got, _ := strings.Cut(render(t, "--set", "token.existingSecret=code-sandbox-mcp-token"), "---\n")
+	if got != want {
+		t.Error("docs/deploy/kubernetes/manifests.yaml is of another chart; run make manifests")
+	}
+}
+
+func TestTheChartIsLinted(t *testing.T) {
+	for _, args := range [][]string{nil, {"--values", everything}} {
+		helm(t, append([]string{"lint", "--strict", "--quiet", chart}, args...)...)
+	}
+}
+
+func TestSettingsOfTheChart(t *testing.T) {
+	all := render(t, "--values", everything)
+	for _, want := range []string{
+		"http: '[::]:8000'", "namespace: sandboxes", "js-image: \"off\"", "pod-users: none", "- here.example.com", "- sandbox.example.com",
+		"max-sessions: 50", "tls-key: /etc/code-sandbox-mcp-tls/tls.key", "policy: /etc/code-sandbox-mcp/policy.yaml", "scheme: HTTPS",
+		"credentials: {name: own, key: http}", "programs-image: registry.example.com/programs:1",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("it has no %s", want)
+		}
+	}
+	if t.Failed() {
+		t.Log(all)
+	}
+	if strings.Contains(all, "kind: Secret\n") {
+		t.Error("it makes a token beside the one that there is")
+	}
+	one := render(t, "--set", "replicas=1")
+	if strings.Contains(one, "replicas: true") || strings.Contains(one, "PodDisruptionBudget") || !strings.Contains(one, "kind: Secret\n") {
+		t.Error("one server is made as one of several, or has no token")
+	}
+}
+
+// CODE_SANDBOX_SCHEMAS is what make lint-chart sets.
+func TestTheChartFitsTheAPI(t *testing.T) {
+	if os.Getenv("CODE_SANDBOX_SCHEMAS") == "" {
+		t.Skip("the API of three versions of Kubernetes is a download of 150 MB; make lint-chart does it")
+	}
+	files := t.TempDir()
+	kinds := make(map[string]bool)
+	for name, text := range map[string]string{"plain": render(t), "all": render(t, "--values", everything)} {
+		for _, match := range regexp.MustCompile(`(?m)^kind: (\w+)$`).FindAllStringSubmatch(text, -1) {
+			kinds[match[1]] = true
+		}
+		if err := os.WriteFile(filepath.Join(files, name+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kubeconform := strings.TrimSpace(run(t, nil, root+"/scripts/go-tool", "github.com/yannh/kubeconform/cmd/kubeconform", kubeconformVersion))
+	for _, version := range versions {
+		t.Run(version, func(t *testing.T) {
+			cmd := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "k8s.io/kubernetes@"+version)
+			cmd.Dir = files // in no module
+			cmd.Env = append(os.Environ(), "GOFLAGS=")
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			var module struct{ Dir string }
+			if err := json.Unmarshal(out, &module); err != nil {
+				t.Fatal(err)
+			}
+			schemas := t.TempDir()
+			if err := writeSchemas(filepath.Join(module.Dir, "api/openapi-spec/swagger.json"), schemas, kinds); err != nil {
+				t.Fatal(err)
+			}
+			// The Prometheus operator's kind has no schema there.
+			t.Log(run(t, nil, kubeconform, "-strict", "-summary", "-skip", "ServiceMonitor", "-schema-location",
+				schemas+"/{{.ResourceKind}}{{.KindSuffix}}.json", filepath.Join(files, "plain.yaml"), filepath.Join(files, "all.yaml")))
+
+			// That it would find something.
+			wrong := strings.Replace(render(t), "maxUnavailable: 0}", "maxUnavailable: 0, maxPods: 1}", 1)
+			if err := os.WriteFile(filepath.Join(schemas, "wrong.yaml"), []byte(wrong), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			said, err := exec.CommandContext(t.Context(), kubeconform, "-schema-location", schemas+"/{{.ResourceKind}}{{.KindSuffix}}.json", filepath.Join(schemas, "wrong.yaml")).CombinedOutput()
+			if err == nil || !strings.Contains(string(said), "maxPods") {
+				t.Errorf("what is wrong is not found: %v, %s", err, said)
+			}
+		})
+	}
+}
