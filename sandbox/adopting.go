@@ -3,6 +3,8 @@
 package sandbox
 
 import (
+	"context"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -13,7 +15,7 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	key, err := e.spareKey(setting, image)
+	key, err := e.spareKey(l.language, setting, image)
 	if err != nil || e.ctx.Err() != nil {
 		return nil
 	}
@@ -29,7 +31,7 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	if delete(e.ready, l.language); k == nil || !k.alive() || e.readyAs[string(l.language)] != key {
 		return nil
 	}
-	bind := e.init(setting, warm)
+	bind := e.init(l.language, setting, warm)
 	bind.Type = "bind"
 	k.serveOut, k.out = e.outlet(), e.out
 	k.bind(bind)
@@ -58,7 +60,28 @@ func (e *engineSide) moveTo(sp *spare, takeSettings func()) bool {
 	}
 	e.place, e.ready, e.readyAs = sp.id, sp.kernels, sp.record.Settings
 	e.tried.Store(true)
+	e.filled = true
 	sp.forget()
 	sp.lock.Remove()
+	e.claim()
 	return true
+}
+
+// claim has the engine show people whose the containers of a spare are now, where it can. Nothing waits for that, and nothing goes
+// by it: the record says it to servers.
+func (e *engineSide) claim() {
+	claimer, ok := e.config.Engine.(engine.Claimer)
+	if !ok {
+		return
+	}
+	for language := range e.ready {
+		name := e.name(language)
+		go func() {
+			ctx, cancel := context.WithTimeout(e.ctx, listTimeout)
+			defer cancel()
+			if err := claimer.Claim(ctx, name, map[string]string{LabelOwner: labelOf(e.config.Tenant, e.id)}); err != nil {
+				e.config.Logger.Debug("claim container", "session", e.id, "container", name, "error", err)
+			}
+		}()
+	}
 }

@@ -155,4 +155,5 @@ const (
 	LabelHost     = "code-sandbox-mcp.host"
 	LabelTenant   = "code-sandbox-mcp.tenant" // none: the server's own
 	LabelNamed    = "code-sandbox-mcp.named"  // "true" where the session outlives its server
+	LabelOwner    = "code-sandbox-mcp.owner"  // the LabelSession that a container would have that was kept ready, for people
 )

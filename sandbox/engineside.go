@@ -28,6 +28,7 @@ type engineSide struct {
 	limits *limits
 	ctx    context.Context   // the session's
 	note   func(text string) // for the next run of each language
+	lost   func()            // notes so that the files are gone
 	out    *outConns         // of all containers
 
 	certificates string      // that the code trusts beside those of the image, in PEM; set before the session is open
@@ -40,6 +41,8 @@ type engineSide struct {
 	left   string        // the place of that, where it had one
 	looked bool          // for the volume that an earlier server left, which filesThere is about
 	files  string        // what filesThere says
+	token  string        // that supervisors are shown when a connection to them was lost; empty: they end with it
+	filled bool          // the session has had a volume, and may expect its files
 
 	ready   map[Language]*kernel // of the spare that became this session's place, which were not used yet
 	readyAs map[string]string    // by language, what they were made with
@@ -89,9 +92,12 @@ func (e *engineSide) names() []string {
 func (e *engineSide) begin(resumed bool) *state.Record {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.named {
+	switch {
+	case e.named:
 		e.record = e.loadRecord(resumed)
-		e.place = e.record.Place
+		e.place, e.token, e.filled = e.record.Place, e.record.Token, len(e.record.Settings) > 0
+	case e.config.Engine.Traits().Remote:
+		e.token = state.NewRecord().Token
 	}
 	e.trust()
 	if e.named {
@@ -165,7 +171,7 @@ func (e *engineSide) noteSettings(language Language, setting KernelConfig, image
 
 // takeSettings is noteSettings that writes nothing yet, and reports whether there is something to be written.
 func (e *engineSide) takeSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) bool {
-	key, err := e.settingsKey(setting, image)
+	key, err := e.settingsKey(language, setting, image)
 	if err != nil {
 		e.config.Logger.Warn("session record", "session", e.id, "error", err)
 		return false
@@ -176,24 +182,24 @@ func (e *engineSide) takeSettings(language Language, setting KernelConfig, image
 
 // settingsKey returns a key that is the same for containers that were made with the same image, limits, folders and secrets. It is
 // for the user's eyes alone, as the token in the same file is: a reader of it could try guesses at a secret.
-func (e *engineSide) settingsKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
+func (e *engineSide) settingsKey(language Language, setting KernelConfig, image engine.ImageInfo) (string, error) {
 	more := []any{e.certificates, e.config.Env, e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), e.limits.ends().IdleTimeout}
-	return keyOf(append(append([]any{e.record.Token}, e.shape(setting, image)...), more...))
+	return keyOf(append(append([]any{e.record.Token}, e.shape(language, setting, image)...), more...))
 }
 
 // spareKey is settingsKey without what comes when a container that was kept ready is bound to a session, and with what matters
 // before there are variables.
-func (e *engineSide) spareKey(setting KernelConfig, image engine.ImageInfo) (string, error) {
+func (e *engineSide) spareKey(language Language, setting KernelConfig, image engine.ImageInfo) (string, error) {
 	version := ""
 	if setting.Version != nil {
 		version = setting.Version()
 	}
-	return keyOf(append(e.shape(setting, image), e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), setting.Preload, version))
+	return keyOf(append(e.shape(language, setting, image), e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), setting.Preload, version))
 }
 
 // shape is what a container is made with.
-func (e *engineSide) shape(setting KernelConfig, image engine.ImageInfo) []any {
-	return []any{image.ID, setting.Image, setting.Command, e.limits.container(), e.config.Mounts, setting.skills.Key(), e.outEnvironment()}
+func (e *engineSide) shape(language Language, setting KernelConfig, image engine.ImageInfo) []any {
+	return []any{image.ID, setting.Image, setting.Command, e.limits.container(), e.config.Mounts, setting.skills.Key(), e.environment(language)}
 }
 
 func keyOf(parts []any) (string, error) {
@@ -213,7 +219,7 @@ func (e *engineSide) fits(ctx context.Context, language Language, key string) er
 	if err != nil {
 		return err
 	}
-	own, err := e.settingsKey(setting, image)
+	own, err := e.settingsKey(language, setting, image)
 	switch {
 	case err != nil:
 		return err
@@ -248,8 +254,34 @@ func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 	return look()
 }
 
-// spec returns what a container is made with.
+// spec returns what a container is made with, and what those are made with that an engine makes together with it.
 func (e *engineSide) spec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
+	spec := e.ownSpec(language, setting, image)
+	if !e.config.Engine.Traits().Together {
+		return spec
+	}
+	for _, other := range Languages {
+		if _, on := e.config.Kernels[other.Language]; on && other.Language != language {
+			spec.Beside = append(spec.Beside, e.ownSpec(other.Language, e.config.kernel(other.Language), image))
+		}
+	}
+	return spec
+}
+
+// endsMargin is how much longer than its kernels an engine keeps what everybody seems to have forgotten.
+const endsMargin = time.Hour
+
+// ownSpec is spec of the one container. Of the image it needs no more than the kind of processor, which those of one volume share.
+func (e *engineSide) ownSpec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
+	_, id := e.at()
+	// A spare may become a named session's, and at any time: its kernels count from then on.
+	lasts, ends, grace := e.named || isSpare(id), time.Duration(0), time.Duration(0)
+	if most := e.limits.ends(); !isSpare(id) {
+		ends = most.Lifetime + most.IdleTimeout + endsMargin
+	}
+	if lasts {
+		grace = e.config.retireTime()
+	}
 	labels := map[string]string{
 		LabelSession: labelOf(e.at()), LabelHost: e.config.Host, LabelLanguage: string(language),
 		LabelNamed: fmt.Sprint(e.named && e.place == ""), // of a place the owner's record says it
@@ -264,19 +296,22 @@ func (e *engineSide) spec(language Language, setting KernelConfig, image engine.
 		Image:   setting.Image,
 		Arch:    image.Arch,
 		Command: setting.Command,
-		Env:     e.outEnvironment(),
+		Env:     e.environment(language),
 		Limits:  e.limits.container(),
 		Mounts:  e.config.Mounts,
 		Skills:  setting.skills,
+		Lasts:   lasts,
+		Ends:    ends,
+		Grace:   grace,
 	}
 }
 
 // init returns the first message to the supervisor of a new container.
-func (e *engineSide) init(setting KernelConfig, warm bool) protocol.Init {
+func (e *engineSide) init(language Language, setting KernelConfig, warm bool) protocol.Init {
 	limits := e.config.wireLimits()
-	onEOF, token, freezeBytes := "exit", "", int64(0)
-	if e.record != nil {
-		onEOF, token = "wait", e.record.Token
+	onEOF, freezeBytes := "exit", int64(0)
+	if e.token != "" {
+		onEOF = "wait"
 	}
 	if e.named {
 		freezeBytes = e.config.FreezeBytes
@@ -285,9 +320,9 @@ func (e *engineSide) init(setting KernelConfig, warm bool) protocol.Init {
 	return protocol.Init{
 		MemoryBytes: memory, FreezeBytes: freezeBytes, FreezeSeconds: int(e.config.FreezeTime.Seconds()),
 		Twins: mostTwins, TwinBytes: memory / twinShare,
-		WayOut: e.outPort(), Trust: e.certificates,
+		WayOut: e.outPort(language), Trust: e.certificates,
 		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, Env: e.config.Env, Preload: setting.Preload, Warm: warm,
-		IdleSeconds: int64(e.limits.ends().IdleTimeout.Seconds()), OnEOF: onEOF, Token: token,
+		IdleSeconds: int64(e.limits.ends().IdleTimeout.Seconds()), OnEOF: onEOF, Token: e.token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
 		VolumeBytes: e.config.VolumeBytes, VolumeFiles: e.config.VolumeFiles,
@@ -306,7 +341,7 @@ func (e *engineSide) makeRoom(ctx context.Context, language Language, mayBeThere
 		}
 		e.stale = false
 	}
-	if !mayBeThere && !e.resumed.Load() && e.place == "" {
+	if _, ready := e.readyAs[string(language)]; !mayBeThere && !e.resumed.Load() && !ready {
 		return nil
 	}
 	return e.config.Engine.Remove(ctx, []string{e.name(language)}, nil)
@@ -337,8 +372,8 @@ func (e *engineSide) exec(ctx context.Context, language Language, command []stri
 	return e.config.Engine.Exec(ctx, e.name(language), command)
 }
 
-// filesThere says of a session that was used before that its files are there, in a sentence with a space before it; empty: they are
-// not, or it is not known. Its volume can have been removed, or a state folder restored without it: the next run of each language is
+// filesThere says of a session that was used before that its files are there, behind a sentence; empty: they are not, or it is not
+// known. Its volume can have been removed, or a state folder restored without it: the next run of each language is
 // told that. It looks once, and has to be called before anything makes the volume anew.
 func (e *engineSide) filesThere() string {
 	e.mu.Lock()
@@ -355,11 +390,20 @@ func (e *engineSide) filesThere() string {
 	}
 	e.looked = true
 	if slices.ContainsFunc(inventory.Volumes, func(v engine.Volume) bool { return v.Name == e.volumeName() }) {
-		e.files = " The session's files are there."
+		e.files = ". The session's files are there"
 	} else {
-		e.note("The session's files are gone: its volume is no longer on the engine.")
+		e.lost()
 	}
 	return e.files
+}
+
+// noteVolume notes that a container has come up, whose start made the session's volume where it says so: the files that the
+// session had are gone then.
+func (e *engineSide) noteVolume(proc engine.Process) {
+	if made, ok := proc.(engine.Maker); ok && made.MadeVolume() && e.filled {
+		e.lost()
+	}
+	e.filled = true
 }
 
 // used reports whether anything of this session can be on the engine.

@@ -72,12 +72,12 @@ const maxExpired = 1000
 
 // ended is what there is to say of a session that has ended.
 type ended struct {
-	note string
+	note string     // without its full stop
 	of   []Language // whose variables it says are gone, where the files are there
 }
 
 // noteExpired keeps a note for the next session of that id, whose user may expect this one.
-func (x *index) noteExpired(s *session, now time.Time, filesKept bool) {
+func (x *index) noteExpired(s *session, now time.Time, keepFiles bool) {
 	most := s.limits.ends()
 	why := fmt.Sprintf("it was %v old, and may not become older", most.Lifetime)
 	if s.uses.age(now) < most.Lifetime {
@@ -85,17 +85,17 @@ func (x *index) noteExpired(s *session, now time.Time, filesKept bool) {
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.noteEnded(s, why, filesKept)
+	x.noteEnded(s, why, keepFiles)
 }
 
 // noteEnded keeps that note. The caller holds x.mu.
-func (x *index) noteEnded(s *session, why string, filesKept bool) {
+func (x *index) noteEnded(s *session, why string, keepFiles bool) {
 	lost := "its variables and files are gone"
-	if filesKept {
-		lost = "its variables are gone, the files are there"
+	if keepFiles {
+		lost = "its variables are gone"
 	}
-	note := ended{note: fmt.Sprintf("The session before this one has ended, as %s: %s.", why, lost)}
-	if filesKept {
+	note := ended{note: fmt.Sprintf("The session before this one has ended, as %s: %s", why, lost)}
+	if keepFiles {
 		for language, l := range s.links {
 			if l.had.Load() {
 				note.of = append(note.of, language)
@@ -126,9 +126,9 @@ func (x *index) noteExpiry(s *session) {
 	}
 	delete(x.expired, id)
 	for _, language := range note.of {
-		s.links[language].lose(note.note)
+		s.links[language].lose(note.note, filesKept)
 	}
 	if len(note.of) == 0 {
-		s.noteLater(note.note)
+		s.noteLater(note.note + ".")
 	}
 }

@@ -38,6 +38,8 @@ type link struct {
 	noted sync.Mutex
 	notes []string // for the next run's result
 	lost  string   // for the next one that would see the variables, if they have not come back; see lose
+	files string   // what lost says of the files
+	gone  bool     // the files are, as notes say
 }
 
 func newLink(language Language, on *engineSide, uses *usage) *link {
@@ -55,7 +57,7 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 			note(text)
 		}
 	}()
-	k, err := l.standing()
+	k, err := l.standing(ctx)
 	switch {
 	case k != nil:
 		l.noteLost(k)
@@ -63,11 +65,11 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 	case err != nil && !isFinal(err):
 		return nil, err
 	case l.had.Load():
-		l.lose(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone, the files are there.", l.language))
+		l.lose(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone", l.language), filesKept)
 	case errors.Is(err, errOtherSettings):
 		files := l.engine.filesThere()
 		l.replaceEarlier(ctx)
-		l.lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone.%s", l.language, files))
+		l.lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone", l.language), files)
 	}
 	admitted, err := l.config.quotas.admit(ctx, l)
 	if err != nil {
@@ -86,11 +88,11 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 
 // standing returns the kernel that there is, or that runs without a server. nil: there is none, or it is not reached, which
 // the error says then, a fault unless isFinal. The caller holds l.starting.
-func (l *link) standing() (*kernel, error) {
+func (l *link) standing(ctx context.Context) (*kernel, error) {
 	if k := l.kernel.Load(); k != nil && k.alive() {
 		return k, nil
 	}
-	if k, err := l.retake(); k != nil || err != nil {
+	if k, err := l.retake(ctx); k != nil || err != nil {
 		return k, err
 	}
 	k, err := l.reachEarlier()
@@ -131,10 +133,21 @@ func (l *link) noteLater(text string) {
 	}
 }
 
+// filesKept is what a note says behind lost variables.
+const filesKept = ", the files are there"
+
+// loseFiles has the next run tell that the files are gone, and no note that they are there.
+func (l *link) loseFiles() {
+	l.noteLater("The session's files are gone: its volume is no longer on the engine.")
+	l.noted.Lock()
+	defer l.noted.Unlock()
+	l.gone = true
+}
+
 // noteLost notes once that the kernel had died before a run came to it.
 func (l *link) noteLost(k *kernel) {
 	if cause := k.lost.Swap(nil); cause != nil && *cause != "" {
-		l.lose(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone, the files are there.", l.language, *cause))
+		l.lose(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone", l.language, *cause), filesKept)
 	}
 }
 

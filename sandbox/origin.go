@@ -17,12 +17,12 @@ const (
 )
 
 // lose keeps a note that the variables are gone, and why, until a run that would see them has ended: only then is it known
-// whether they have come back.
-func (l *link) lose(note string) {
+// whether they have come back. files is what follows it unless the files are gone by then.
+func (l *link) lose(note, files string) {
 	l.noted.Lock()
 	defer l.noted.Unlock()
 	if l.lost == "" {
-		l.lost = note
+		l.lost, l.files = note, files
 	}
 }
 
@@ -40,11 +40,14 @@ func (l *link) tellOrigin(run *Run, done protocol.Done) {
 	}
 	l.noted.Lock()
 	lost := l.lost
-	l.lost = ""
+	if lost != "" && !l.gone {
+		lost += l.files
+	}
+	l.lost, l.gone = "", false
 	l.noted.Unlock()
 	restored := done.Kernel == "restored"
 	if lost != "" && (done.Origin == nil || restored) {
-		run.note(lost)
+		run.note(lost + ".")
 	}
 	if o := done.Origin; o != nil {
 		note := originNote(o, restored, l.uses.between(o.Run, run), time.Now())

@@ -54,8 +54,14 @@ func (l *link) execute(run *Run) (*Result, error) {
 	}
 	noTwin := k.whyNoTwin()
 	done, err := k.run(run)
-	if errors.Is(err, errKernelGone) {
-		k, done, err = l.rejoin(run, k)
+	for cuts := 0; errors.Is(err, errKernelGone) && cuts < mostCuts; cuts++ {
+		lost := k
+		if k, done, err = l.rejoin(run, lost); k == lost {
+			break
+		}
+	}
+	if err == nil && refusedAtEnd(done) && k.ends(run.ctx, l.config.retireTime()+interruptGrace) {
+		return l.execute(run) // in another container
 	}
 	res, err := l.outcome(run, k, done, err)
 	switch {
@@ -66,6 +72,27 @@ func (l *link) execute(run *Run) (*Result, error) {
 		res.Notes = append(res.Notes, "No newer copy of them was kept: "+noTwin+".")
 	}
 	return res, err
+}
+
+// mostCuts is how often the connection may be lost under one run.
+const mostCuts = 8
+
+// refusedAtEnd reports whether a supervisor refused to begin a run because its container is about to end.
+func refusedAtEnd(done protocol.Done) bool {
+	return done.Error != nil && *done.Error == protocol.Error{Name: "SessionBusy", Message: "the container is ending"}
+}
+
+// ends waits for the end of a kernel that is about to come, and reports whether it did.
+func (k *kernel) ends(ctx context.Context, most time.Duration) bool {
+	limit := time.NewTimer(most)
+	defer limit.Stop()
+	select {
+	case <-k.dead:
+		return true
+	case <-limit.C:
+	case <-ctx.Done():
+	}
+	return false
 }
 
 // outcome turns what a kernel said of a run, or why it said nothing, into the run's result.
@@ -90,8 +117,14 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 	if done.Kernel == "restored" {
 		l.uses.mark(map[string]bool{run.ID: true})
 	}
-	if errors.Is(context.Cause(run.ctx), errClosing) {
+	switch {
+	case errors.Is(context.Cause(run.ctx), errClosing):
 		res.VariablesLost, res.Cause = true, causeClosed
+	case res.Status == Cancelled && run.ctx.Err() == nil && !run.earlier: // by nobody here
+		res.Status, res.ExitCode, res.VariablesLost, res.Cause = Killed, 137, !res.Fresh, "its container was told to end"
+		if l.engine.named && l.config.freezes() && !res.Fresh {
+			res.Notes = append(res.Notes, "The next call has the variables as far as they could be written before the container's end.")
+		}
 	}
 	return res, nil
 }

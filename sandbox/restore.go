@@ -113,7 +113,7 @@ func (l *link) goBack(ctx context.Context, turn turn, runID string) (protocol.Re
 	err := turn.wait(ctx, restoreTime)
 	var k *kernel
 	if err == nil {
-		if k, err = l.reachStanding(); err != nil {
+		if k, err = l.reachStanding(ctx); err != nil {
 			return none, err
 		}
 		err = l.waitAdopted(ctx, restoreTime)
@@ -141,10 +141,10 @@ func (l *link) goBack(ctx context.Context, turn turn, runID string) (protocol.Re
 }
 
 // reachStanding returns the kernel that has variables, also one that an earlier server has left; nil: there is none.
-func (l *link) reachStanding() (*kernel, error) {
+func (l *link) reachStanding(ctx context.Context) (*kernel, error) {
 	l.starting.Lock()
 	defer l.starting.Unlock()
-	k, err := l.standing()
+	k, err := l.standing(ctx)
 	if isFinal(err) {
 		err = nil
 	}

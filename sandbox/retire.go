@@ -89,13 +89,8 @@ func (k *kernel) retire(ctx context.Context, most time.Duration) {
 	if k.send(protocol.Request{Type: "stop"}) != nil {
 		return
 	}
-	limit := time.NewTimer(most)
-	defer limit.Stop()
-	select {
-	case <-k.dead:
-	case <-limit.C:
+	if !k.ends(ctx, most) && ctx.Err() == nil {
 		k.log.Warn("kernel did not end in time")
-	case <-ctx.Done():
 	}
 }
 

@@ -48,7 +48,7 @@ func newSession(id string, named bool, before *session, config *Config) *session
 		limits: limits{config: config}, links: make(map[Language]*link),
 	}
 	s.uses = newUsage(id, config, &s.limits, s.isOpen)
-	s.engine = &engineSide{id: id, named: named, config: config, limits: &s.limits, ctx: ctx, note: s.noteLater, out: newOutConns(maxOut, outIdle)}
+	s.engine = &engineSide{id: id, named: named, config: config, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.loseFiles, out: newOutConns(maxOut, outIdle)}
 	s.files = newSessionFiles(s)
 	for language := range config.Kernels {
 		s.links[language] = newLink(language, s.engine, s.uses)
@@ -60,6 +60,13 @@ func newSession(id string, named bool, before *session, config *Config) *session
 func (s *session) noteLater(text string) {
 	for _, l := range s.links {
 		l.noteLater(text)
+	}
+}
+
+// loseFiles has the next run of each language tell that the files are gone.
+func (s *session) loseFiles() {
+	for _, l := range s.links {
+		l.loseFiles()
 	}
 }
 

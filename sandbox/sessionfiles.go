@@ -189,7 +189,7 @@ func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone 
 		}
 		gone = false
 		conn := channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer})
-		body, err := encodeMessage(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.engine.record.Token, FilesOnly: true})
+		body, err := encodeMessage(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.engine.token, FilesOnly: true})
 		if err == nil && conn.Send(body) == nil {
 			go func() { // streams get what comes for them while messages are received
 				for err == nil {

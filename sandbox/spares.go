@@ -195,6 +195,7 @@ func (p *spares) open() (*spare, error) {
 	}
 	sp := p.newSpare(id, lock)
 	sp.record = state.NewRecord()
+	sp.token = sp.record.Token
 	sp.trust()
 	sp.growing = true
 	p.ready = append(p.ready, sp)
@@ -241,7 +242,7 @@ func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key 
 	if err != nil {
 		return nil, "", err
 	}
-	if key, err = sp.spareKey(setting, image); err != nil {
+	if key, err = sp.spareKey(language, setting, image); err != nil {
 		return nil, "", err
 	}
 	leave, err := sp.config.Pool.starts.Take(sp.ctx, sparePrefix)
@@ -255,7 +256,7 @@ func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key 
 	if err != nil {
 		return nil, "", err
 	}
-	first := sp.init(setting, slices.Contains(sp.config.Prewarm, language))
+	first := sp.init(language, setting, slices.Contains(sp.config.Prewarm, language))
 	first.Spare, first.Env, first.Trust, first.WayOut = true, nil, "", 0
 	return sp.speak(proc, language, first), key, nil
 }

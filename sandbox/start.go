@@ -110,7 +110,8 @@ func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool)
 	l.engine.limits.settle(l.engine.record)
 	k := newKernel(proc, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "language", l.language))
 	k.serveOut, k.out = l.engine.outlet(), l.engine.out
-	k.begin(l.engine.init(setting, warm))
+	k.begin(l.engine.init(l.language, setting, warm))
+	l.engine.noteVolume(proc)
 	l.engine.noteSettings(l.language, setting, image, l.uses.wake()) // while the supervisor comes up
 	return k, nil
 }

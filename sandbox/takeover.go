@@ -55,7 +55,7 @@ func (l *link) attach(ctx context.Context) (*kernel, error) {
 	k := newKernel(proc, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "language", l.language))
 	k.onReady = func(m protocol.Ready) { l.adopt(k, m) }
 	k.serveOut, k.out = l.engine.outlet(), l.engine.out
-	k.begin(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: l.engine.record.Token})
+	k.begin(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: l.engine.token})
 	if err := k.awaitReady(ctx); err != nil {
 		k.close()
 		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(proc.Stderr(), 500))
@@ -123,48 +123,76 @@ func (l *link) reachEarlier() (*kernel, error) {
 		l.loseUnfinished(false)
 		files := l.engine.filesThere()
 		if !errors.Is(err, errNeverStarted) || l.engine.slept(l.language) {
-			l.lose(fmt.Sprintf("This session was used before: the variables of its %s kernel are gone.%s", l.language, files))
+			l.lose(fmt.Sprintf("This session was used before: the variables of its %s kernel are gone", l.language), files)
 		}
 	}
 	l.config.Logger.Debug("take over", "session", l.engine.id, "language", l.language, "error", err)
 	return nil, err
 }
 
+// How long a container is tried to be reached again whose connection was lost, and the times between.
+const (
+	againFor   = time.Minute
+	againFirst = 100 * time.Millisecond
+	againMost  = 5 * time.Second
+)
+
+// attachAgain is attach where the connection was lost. Where that may be for a while, it is tried until ctx ends.
+func (l *link) attachAgain(ctx context.Context) (*kernel, error) {
+	began := time.Now()
+	for pause := againFirst; ; pause = min(2*pause, againMost) {
+		k, err := l.attach(ctx)
+		if err == nil || errors.Is(err, engine.ErrContainerGone) || !l.config.Engine.Traits().Remote || time.Since(began)+pause > againFor {
+			return k, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-l.engine.ctx.Done():
+			return nil, context.Cause(l.engine.ctx)
+		}
+	}
+}
+
 // retake takes over the own container where only the connection to it may be lost, as it is when
 // Podman's service ends. nil, nil: there is nothing to be had. The error is a fault: the engine is not
-// there, so that is not known. The caller holds l.starting.
-func (l *link) retake() (*kernel, error) {
+// there, or ctx has ended, so that is not known. The caller holds l.starting.
+func (l *link) retake(ctx context.Context) (*kernel, error) {
 	lost := l.kernel.Load()
-	if !l.engine.named || lost == nil || !lost.wasCut() {
+	if l.engine.token == "" || lost == nil || !lost.wasCut() {
 		return nil, nil
 	}
-	k, err := l.takeOver()
+	k, err := l.attachAgain(ctx)
 	if err == nil {
 		k.instead, lost.instead = lost, nil
 		l.setKernel(k)
 		return k, nil
 	}
 	l.config.Logger.Debug("take over again", "session", l.engine.id, "language", l.language, "error", err)
-	if isAny(err, engine.ErrEngineUnavailable, context.DeadlineExceeded) {
+	if ctx.Err() != nil || isAny(err, engine.ErrEngineUnavailable, context.DeadlineExceeded) {
 		return nil, engineFault(err, l.language, l.config.Kernels[l.language])
 	}
 	return nil, nil
 }
 
 // rejoin goes on with a run whose connection was lost under it: its code may go on meanwhile, be over, or
-// not have begun. It returns what kernel.run does, and the kernel that the run has then.
+// not have begun. It returns what kernel.run does, and the kernel that the run has then; the lost one where there is no other.
 func (l *link) rejoin(run *Run, lost *kernel) (*kernel, protocol.Done, error) {
 	if l.engine.ctx.Err() != nil {
 		return lost, protocol.Done{}, errKernelGone // this server ends it
 	}
 	l.starting.Lock()
-	k, _ := l.retake()
+	k, _ := l.retake(run.ctx)
 	if k == nil {
 		k = l.kernel.Load() // another call was quicker, or there is none
 	}
 	follows := k != nil && k.instead == lost
 	l.starting.Unlock()
-	if !follows {
+	switch {
+	case !follows && run.ctx.Err() != nil: // nobody waits for it any more
+		return lost, protocol.Done{}, errUnresponsive
+	case !follows:
 		return lost, protocol.Done{}, errKernelGone
 	}
 	if answer := k.answerTo(run); answer != nil {

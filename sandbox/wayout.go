@@ -9,15 +9,16 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// WayOutPort is the port of loopback, in every container, that leads to Config.WayOut.
+// WayOutPort is the port of loopback, in every container, that leads to Config.WayOut. Where containers share one loopback it is
+// the first language's, and those after it are the others'.
 const WayOutPort = 9797
 
-// WayOut serves the connections that code makes to WayOutPort of its container, which has no network otherwise. Its
+// WayOut serves the connections that code makes to a port of its container, which has no network otherwise. Its
 // methods may be called by several goroutines at once. Package broker has the one in use.
 type WayOut interface {
-	// Environment returns the variables that lead programs to WayOutPort. They are in the containers' configuration, so
+	// Environment returns the variables that lead programs to that port. They are in the containers' configuration, so
 	// there is no secret among them.
-	Environment() map[string]string
+	Environment(port int) map[string]string
 	// Trust returns the certificates in PEM that a session's code trusts beside those of the image, and what is to be kept
 	// for the session and is given to the next call, which a later server may make. Empty: none.
 	Trust(session string, kept []byte) (certificates string, keep []byte, err error)
@@ -48,25 +49,37 @@ func (e *engineSide) trust() {
 	}
 }
 
-// outEnvironment returns the variables that a container is made with.
-func (e *engineSide) outEnvironment() map[string]string {
-	if e.config.WayOut == nil {
-		return nil
-	}
-	env := maps.Clone(e.config.WayOut.Environment())
-	env[protocol.WayOutVariable] = strconv.Itoa(WayOutPort)
-	if e.certificates != "" {
-		for _, name := range trustVariables {
-			env[name] = protocol.TrustFile
+// environment returns the variables that a language's container is made with.
+func (e *engineSide) environment(language Language) map[string]string {
+	var env map[string]string
+	if port := e.outPort(language); port > 0 {
+		env = maps.Clone(e.config.WayOut.Environment(port))
+		env[protocol.WayOutVariable] = strconv.Itoa(port)
+		if e.certificates != "" {
+			for _, name := range trustVariables {
+				env[name] = protocol.TrustFile
+			}
 		}
+	}
+	if e.config.Engine.Traits().Together {
+		if env == nil {
+			env = make(map[string]string)
+		}
+		env[socketVariable] = "@code-sandbox-mcp-" + string(language)
 	}
 	return env
 }
 
-// outPort returns the port that a supervisor listens to; 0: none.
-func (e *engineSide) outPort() int {
-	if e.config.WayOut == nil {
+// socketVariable names the abstract socket that a supervisor listens on for later servers, where it is not alone on its loopback.
+const socketVariable = "CODE_SANDBOX_SOCKET"
+
+// outPort returns the port that the supervisor of a language listens to; 0: none.
+func (e *engineSide) outPort(language Language) int {
+	switch {
+	case e.config.WayOut == nil:
 		return 0
+	case e.config.Engine.Traits().Together:
+		return WayOutPort + language.place()
 	}
 	return WayOutPort
 }

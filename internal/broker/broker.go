@@ -9,7 +9,6 @@ import (
 	"context"
 	"io"
 	"log"
-	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -120,30 +118,32 @@ func (b *Broker) Forget(session string) {
 	}
 }
 
+// ownAddress is where the code of a container reaches the broker.
+func ownAddress(port int) string { return "http://127.0.0.1:" + strconv.Itoa(port) }
+
 // Environment implements sandbox.WayOut.
-func (b *Broker) Environment() map[string]string { return maps.Clone(environment) }
-
-var ownAddress = "http://127.0.0.1:" + strconv.Itoa(sandbox.WayOutPort)
-
-var environment = map[string]string{
-	// What a session installs is in its volume.
-	"PYTHONUSERBASE": engine.WorkDir + "/.local", "npm_config_prefix": engine.WorkDir + "/.local",
-	"PIP_INDEX_URL": ownAddress + PyPI + "simple/", "UV_DEFAULT_INDEX": ownAddress + PyPI + "simple/",
-	// One answer is enough from an index that is this near; it retries by itself.
-	"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0",
-	// A file is sent once the server has all of it; uv would wait 30 seconds for that, and --package-timeout is 5 minutes.
-	"UV_HTTP_TIMEOUT": "330",
-	// The broker's cache serves every session; one in the container would only fill its /tmp.
-	"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1",
-	"npm_config_registry": ownAddress + NPM, "npm_config_audit": "false", "npm_config_fund": "false",
+func (b *Broker) Environment(port int) map[string]string {
+	address := ownAddress(port)
+	return map[string]string{
+		// What a session installs is in its volume.
+		"PYTHONUSERBASE": engine.WorkDir + "/.local", "npm_config_prefix": engine.WorkDir + "/.local",
+		"PIP_INDEX_URL": address + PyPI + "simple/", "UV_DEFAULT_INDEX": address + PyPI + "simple/",
+		// One answer is enough from an index that is this near; it retries by itself.
+		"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0",
+		// A file is sent once the server has all of it; uv would wait 30 seconds for that, and --package-timeout is 5 minutes.
+		"UV_HTTP_TIMEOUT": "330",
+		// The broker's cache serves every session; one in the container would only fill its /tmp.
+		"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1",
+		"npm_config_registry": address + NPM, "npm_config_audit": "false", "npm_config_fund": "false",
+	}
 }
 
 // ProxyEnvironment returns the variables that lead requests to the hosts of the internet through the broker. Without
 // them they fail as they do where there is no network, in the way that each program has for that.
-func ProxyEnvironment() map[string]string {
+func ProxyEnvironment(port int) map[string]string {
 	env := map[string]string{"NODE_USE_ENV_PROXY": "1"}
 	for _, name := range []string{"http_proxy", "https_proxy"} {
-		env[name], env[strings.ToUpper(name)] = ownAddress, ownAddress
+		env[name], env[strings.ToUpper(name)] = ownAddress(port), ownAddress(port)
 	}
 	for _, name := range []string{"no_proxy", "NO_PROXY"} {
 		env[name] = "127.0.0.1,localhost,::1"

@@ -109,7 +109,9 @@ func (t *tester) known(ctx context.Context) ([]string, error) {
 	c := t.o.Config
 	values := slices.Collect(maps.Values(c.Env))
 	if c.WayOut != nil {
-		values = slices.AppendSeq(values, maps.Values(c.WayOut.Environment()))
+		for place := range sandbox.Languages {
+			values = slices.AppendSeq(values, maps.Values(c.WayOut.Environment(sandbox.WayOutPort+place)))
+		}
 	}
 	for _, setting := range c.Kernels {
 		image, err := t.o.Engine.Image(ctx, setting.Image)

@@ -37,6 +37,14 @@ func (k *keeper) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 	return k.Engine.Start(ctx, spec)
 }
 
+// Claim implements engine.Claimer, where the engine does.
+func (k *keeper) Claim(ctx context.Context, container string, labels map[string]string) error {
+	if claimer, ok := k.Engine.(engine.Claimer); ok {
+		return claimer.Claim(ctx, container, labels)
+	}
+	return nil
+}
+
 // dismiss ends the process that waits, where nothing is left to be removed.
 func (k *keeper) dismiss() {
 	k.once.Do(func() {}) // whatever still wants a container comes too late

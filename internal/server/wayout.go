@@ -89,10 +89,10 @@ func (w *wayOut) reach() attacks.WayOut {
 }
 
 // Environment adds what leads to the proxy, where that lets anything through, and the placeholders of secrets.
-func (w *wayOut) Environment() map[string]string {
-	env := w.Broker.Environment()
+func (w *wayOut) Environment(port int) map[string]string {
+	env := w.Broker.Environment(port)
 	if w.network.Mode != proxy.None {
-		maps.Copy(env, broker.ProxyEnvironment())
+		maps.Copy(env, broker.ProxyEnvironment(port))
 	}
 	maps.Copy(env, w.proxy.Environment())
 	return env
@@ -108,9 +108,9 @@ type wayOutNow struct{ now atomic.Pointer[wayOut] }
 
 var _ sandbox.WayOut = (*wayOutNow)(nil)
 
-func (w *wayOutNow) put(now *wayOut)                { w.now.Store(now) }
-func (w *wayOutNow) Environment() map[string]string { return w.now.Load().Environment() }
-func (w *wayOutNow) Forget(session string)          { w.now.Load().Forget(session) }
+func (w *wayOutNow) put(now *wayOut)                        { w.now.Store(now) }
+func (w *wayOutNow) Environment(port int) map[string]string { return w.now.Load().Environment(port) }
+func (w *wayOutNow) Forget(session string)                  { w.now.Load().Forget(session) }
 func (w *wayOutNow) Trust(session string, kept []byte) (string, []byte, error) {
 	return w.now.Load().Trust(session, kept)
 }

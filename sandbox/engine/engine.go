@@ -39,8 +39,11 @@ type Spec struct {
 	VolumeBytes int64
 	// Lasts: the volume is to outlive the machine that its containers are on, where the engine can have that. It is a session's with a name.
 	Lasts bool
-	// Ends is when the engine may end the container by itself, should everybody have forgotten it; zero: never.
+	// Ends is when the engine may end the container by itself, should everybody have forgotten it; zero: never. Where the volume
+	// would end with it, one that is to last is not ended.
 	Ends time.Duration
+	// Grace is how long process 1 may take to end after a SIGTERM, where something else than Remove ends the container.
+	Grace time.Duration
 	// Beside are the containers that may come to be started on the same volume, for an engine that makes them together.
 	Beside []Spec
 }
@@ -50,6 +53,13 @@ type Traits struct {
 	Name string // in messages
 	// Together: it makes all containers of a volume together, and they share one loopback.
 	Together bool
+	// Remote: connections to containers are lost while those go on, so it is worth it to connect again for a while.
+	Remote bool
+}
+
+// Claimer is what an Engine may be that shows people whose a container is which was made for no session: Claim adds labels.
+type Claimer interface {
+	Claim(ctx context.Context, container string, labels map[string]string) error
 }
 
 // Mount is a folder of this machine that a container sees as Name below MountsDir. An engine that is on another machine
@@ -115,6 +125,10 @@ type Process interface {
 	// Stderr is the tail of what the program wrote to its stderr so far, at most 4 KiB.
 	Stderr() string
 }
+
+// Maker is what a Process may be that Start returns: MadeVolume reports whether the volume was made with this start, empty,
+// where there was none or its containers had to be made anew and took it along.
+type Maker interface{ MadeVolume() bool }
 
 // ImageInfo describes an image that an engine holds.
 type ImageInfo struct {

@@ -8,7 +8,7 @@ const { randomUUID } = require('node:crypto');
 const http = require('node:http');
 const { tools, ToolError } = require('./sandbox_tools.js');
 
-const PORT = 9797;
+const PORT = Number(process.env.CODE_SANDBOX_WAY_OUT ?? 9797);
 const NO_DATABASES =
   "Its user can add some, see docs/sql.md. Files are queried by paths, select … from 'a.csv', that end in .csv, .tsv, .json, .jsonl or .parquet; " +
   "lists of objects with { tables: { orders } } as the third argument, anything else of DuckDB's with { connection: 'files' }.";

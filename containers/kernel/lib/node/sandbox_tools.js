@@ -11,7 +11,7 @@ const http = require('node:http');
 const path = require('node:path');
 const { inspect } = require('node:util');
 
-const PORT = 9797;
+const PORT = Number(process.env.CODE_SANDBOX_WAY_OUT ?? 9797);
 const FOLDER = '/mnt/data/output/tools';
 
 // In a cell the kernel ends what is pending when the run is interrupted. Another program's calls end with it.

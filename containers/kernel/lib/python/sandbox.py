@@ -15,7 +15,7 @@ import os as _os
 
 __all__ = ["sql", "SQLError"]
 
-_PORT = 9797
+_PORT = int(_os.environ.get("CODE_SANDBOX_WAY_OUT", 9797))
 _NO_DATABASES = (
     "Its user can add some, see docs/sql.md. Files and variables are queried with connection=\"files\": "
     "select … from 'a.csv' join orders using (id); paths end in .csv, .tsv, .json, .jsonl or .parquet."

@@ -18,7 +18,7 @@ import time as _time
 
 __all__ = ["tools", "ToolError"]
 
-_PORT = 9797
+_PORT = int(_os.environ.get("CODE_SANDBOX_WAY_OUT", 9797))
 _FOLDER = "/mnt/data/output/tools"
 _AGE = 60.0  # seconds that what a server has is used without asking again
 
