@@ -38,6 +38,8 @@ type Processes struct {
 type machine struct {
 	tb  testing.TB
 	dir string
+	// Pods has it be as an engine whose containers of one volume are a pod.
+	Pods bool
 	// Play plays process 1 of a container in this process, where it returns something for that. May be nil.
 	Play func(engine.Spec) func(stdio io.ReadWriteCloser)
 
@@ -131,16 +133,18 @@ func (p *Processes) Start(ctx context.Context, spec engine.Spec) (engine.Process
 		return nil, err
 	}
 	now := time.Now()
-	if _, ok := p.volumes[spec.Volume]; !ok {
+	_, ok := p.volumes[spec.Volume]
+	if !ok {
 		p.volumes[spec.Volume] = engine.Volume{Name: spec.Volume, Labels: maps.Clone(spec.Labels), Created: now}
 	}
 	c := &container{
 		Container: engine.Container{Name: spec.Name, Labels: maps.Clone(spec.Labels), Created: now}, spec: spec,
-		environ: append(os.Environ(), "CODE_SANDBOX_SOCKET=@csm-test-"+rand.Text(), "HOME="+p.dir),
+		environ: append(os.Environ(), "HOME="+p.dir),
 	}
 	for name, value := range spec.Env {
 		c.environ = append(c.environ, name+"="+value)
 	}
+	c.environ = append(c.environ, "CODE_SANDBOX_SOCKET=@csm-test-"+rand.Text()) // all sessions share this machine's sockets
 	if p.Play != nil {
 		if play := p.Play(spec); play != nil {
 			c.main = played(play)
@@ -153,6 +157,7 @@ func (p *Processes) Start(ctx context.Context, spec engine.Spec) (engine.Process
 		}
 	}
 	p.containers[spec.Name] = c
+	c.main.madeVolume = !ok
 	return c.main, nil
 }
 
@@ -252,7 +257,21 @@ func (p *Processes) List(ctx context.Context, key, value string) (engine.Invento
 }
 
 // Traits implements engine.Engine.
-func (p *Processes) Traits() engine.Traits { return engine.Traits{Name: "Podman"} }
+func (p *Processes) Traits() engine.Traits {
+	return engine.Traits{Name: "Podman", Together: p.Pods, Remote: p.Pods}
+}
+
+// Claim implements engine.Claimer.
+func (p *Processes) Claim(_ context.Context, name string, labels map[string]string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.containers[name]
+	if c == nil {
+		return fmt.Errorf("%w: %s", engine.ErrContainerGone, name)
+	}
+	maps.Copy(c.Labels, labels)
+	return nil
+}
 
 // Close implements engine.Engine.
 func (p *Processes) Close() error {
@@ -266,8 +285,43 @@ func (m *machine) Folder(volume string) string { return filepath.Join(m.dir, "vo
 // Cut ends the connection that Start returned to a container, as the end of an engine's service does. The container goes on.
 func (m *machine) Cut(name string) { _ = m.find(name).main.Close() }
 
+// CutAll is Cut of everything: containers, and what was started in them.
+func (m *machine) CutAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.containers {
+		for _, p := range append(c.execs, c.main) {
+			_ = p.Close()
+		}
+	}
+}
+
 // Kill ends a container, which stays, as a crash of it does.
 func (m *machine) Kill(name string) { m.end(m.find(name)) }
+
+// Drain ends the containers of a volume in order, as the end of their node does, and takes the files along unless they last.
+func (m *machine) Drain(volume string, last bool) {
+	m.mu.Lock()
+	var all []*container
+	for name, c := range m.containers {
+		if c.spec.Volume == volume {
+			all = append(all, c)
+			delete(m.containers, name)
+		}
+	}
+	m.mu.Unlock()
+	for _, c := range all {
+		m.end(c)
+	}
+	if !last {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.volumes, volume)
+		if err := os.RemoveAll(m.Folder(volume)); err != nil {
+			m.tb.Error(err)
+		}
+	}
+}
 
 func (m *machine) find(name string) *container {
 	m.mu.Lock()

@@ -1,0 +1,311 @@
+//go:build unix
+
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+)
+
+// Engines that make the containers of a session together, as a pod, and that are reached over a network.
+
+func newPods(t *testing.T) *testEngine {
+	e := newEngine(t)
+	e.Pods = true
+	return e
+}
+
+// podConfig has sessions of two languages whose variables are kept.
+func podConfig(t *testing.T, e *testEngine) Config {
+	config := testConfig(t, e)
+	config.Kernels[JavaScript] = config.Kernels[Python]
+	config.FreezeBytes, config.FreezeTime, config.Keep = 1<<20, 10*time.Second, 24*time.Hour
+	return config
+}
+
+// portOnly is a way out that leads nowhere.
+type portOnly struct{}
+
+func (portOnly) Environment(port int) map[string]string {
+	return map[string]string{"INDEX": fmt.Sprint("http://127.0.0.1:", port)}
+}
+func (portOnly) Trust(string, []byte) (string, []byte, error)        { return "", nil, nil }
+func (portOnly) Serve(_ context.Context, _, _ string, conn net.Conn) { _ = conn.Close() }
+func (portOnly) Forget(string)                                       {}
+
+func TestWhatContainersAreMadeWith(t *testing.T) {
+	const idle, life, freeze = 30 * time.Minute, 24 * time.Hour, 10*time.Second + retireMargin
+	for name, test := range map[string]struct {
+		pods  bool
+		id    string // of the session; that of a spare otherwise
+		lasts bool
+		ends  time.Duration
+		grace time.Duration
+	}{
+		"alone, of a named session":       {id: "mine", lasts: true, ends: life + idle + endsMargin, grace: freeze},
+		"together, of a named session":    {pods: true, id: "mine", lasts: true, ends: life + idle + endsMargin, grace: freeze},
+		"together, of one without a name": {pods: true, id: DefaultOf("a"), ends: life + idle + endsMargin},
+		"together, kept ready":            {pods: true, lasts: true, grace: freeze},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				e := newEngine(t)
+				e.Pods = test.pods
+				e.play(completing)
+				config := podConfig(t, e)
+				config.WayOut = portOnly{}
+				if test.id == "" {
+					config.Spares, config.Prewarm = 1, []Language{JavaScript}
+				}
+				m := newTestManager(t, config)
+				if test.id == "" {
+					m.Prewarm()
+					readySpare(t, m)
+				} else {
+					mustRun(t, m, RunOptions{Code: "1", SessionID: test.id, Language: JavaScript})
+				}
+				spec := e.specs()[0]
+				if spec.Lasts != test.lasts || spec.Ends != test.ends || spec.Grace != test.grace {
+					t.Errorf("it lasts: %v, ends after %v, has %v to end", spec.Lasts, spec.Ends, spec.Grace)
+				}
+				if !test.pods {
+					want := map[string]string{"INDEX": "http://127.0.0.1:9797", "CODE_SANDBOX_WAY_OUT": "9797"}
+					if !maps.Equal(spec.Env, want) || spec.Beside != nil {
+						t.Errorf("it is made with %q, beside %+v", spec.Env, spec.Beside)
+					}
+					return
+				}
+				if len(spec.Beside) != 1 {
+					t.Fatalf("beside it are %+v", spec.Beside)
+				}
+				for port, s := range map[string]engine.Spec{"9797": spec.Beside[0], "9798": spec} {
+					language := s.Labels[LabelLanguage]
+					want := map[string]string{
+						"INDEX": "http://127.0.0.1:" + port, "CODE_SANDBOX_WAY_OUT": port, "CODE_SANDBOX_SOCKET": "@code-sandbox-mcp-" + language,
+					}
+					if !maps.Equal(s.Env, want) {
+						t.Errorf("%s is made with %q", language, s.Env)
+					}
+					if s.Volume != spec.Volume || !strings.HasSuffix(s.Name, "-"+language) || s.Image != enginetest.Image ||
+						s.Labels[LabelSession] != spec.Labels[LabelSession] || s.Lasts != spec.Lasts || s.Ends != spec.Ends || s.Grace != spec.Grace {
+						t.Errorf("%s is made of %+v", language, s)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A node is drained, or somebody deletes a pod: what it has frozen comes back, and what is gone is said.
+func TestAPodThatEndsElsewhere(t *testing.T) {
+	const volume = "csm-host-mine"
+	const ended = "The python kernel's container had ended since the last run: its variables are gone"
+	for name, test := range map[string]struct {
+		id   string
+		last bool // the files
+		want []string
+	}{
+		"with files that last":    {"mine", true, []string{"1 variable is back as it was "}},
+		"with its files":          {"mine", false, []string{"The session's files are gone: ", ended + "."}},
+		"of one without a name":   {"", false, []string{"The session's files are gone: ", ended + "."}},
+		"of which the files last": {"", true, []string{ended + ", the files are there."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newPods(t)
+			m := newTestManager(t, podConfig(t, e))
+			mustRun(t, m, RunOptions{Code: "x = 41", SessionID: test.id})
+			e.Drain(e.specs()[0].Volume, test.last)
+			res := mustRun(t, m, RunOptions{Code: "globals().get('x')", SessionID: test.id})
+			told := len(res.Notes) == len(test.want)
+			for i := range min(len(res.Notes), len(test.want)) {
+				told = told && strings.HasPrefix(res.Notes[i], test.want[i])
+			}
+			if !told || (res.Value != nil && *res.Value == "41") != (len(test.want) == 1 && test.id != "") {
+				t.Errorf("x is %v, the notes are %q, want %q", res.Value, res.Notes, test.want)
+			}
+			other := mustRun(t, m, RunOptions{Code: "1", SessionID: test.id, Language: JavaScript}).Notes
+			if gone := slices.ContainsFunc(other, func(n string) bool { return strings.HasPrefix(n, "The session's files are gone: ") }); gone == test.last {
+				t.Errorf("the other language tells %q", other)
+			}
+			wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: test.id}), "")
+		})
+	}
+	t.Run("under a run", func(t *testing.T) {
+		e := newPods(t)
+		m := newTestManager(t, podConfig(t, e))
+		mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
+		run := mustHang(t, m, RunOptions{SessionID: "mine"})
+		began := time.Now()
+		e.Drain(volume, true)
+		<-run.Done()
+		res, err := run.Result()
+		if err != nil || res.Status != Killed || res.ExitCode != 137 || res.Stdout.Head != "so far\n" || !strings.Contains(res.Cause, "told to end") {
+			t.Errorf("it came to %+v, %v", res, err)
+		}
+		drained := time.Now()
+		awaitCut(t, m, "mine")
+		after := mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"})
+		if wantNote(t, after, " back as "); after.Value == nil || *after.Value != "42" {
+			t.Errorf("x + 1 came to %v", after.Value)
+		}
+		t.Logf("drained in %v, the variables were back %v later", drained.Sub(began), time.Since(drained))
+	})
+	t.Run("while it still writes variables", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			e := newPods(t)
+			var ended atomic.Bool
+			e.play(func(p peer) {
+				if p.ready(nil); ended.Load() {
+					completingRuns(p)
+					return
+				}
+				for run, ok := p.hear("run"); ok; run, ok = p.hear("run") {
+					p.say(map[string]any{
+						"type": "done", "id": run.ID, "status": "failed", "kernel": "alive",
+						"error": map[string]any{"name": "SessionBusy", "message": "the container is ending"},
+					})
+					time.Sleep(5 * time.Second)
+					ended.Store(true)
+					return
+				}
+			})
+			m := newTestManager(t, podConfig(t, e))
+			began := time.Now()
+			res := mustRun(t, m, RunOptions{Code: "6", SessionID: "mine"})
+			if res.Status != Completed || *res.Value != "6" || time.Since(began) < 5*time.Second || len(e.specs()) != 2 {
+				t.Errorf("it came to %+v after %v in %d containers", res, time.Since(began), len(e.specs()))
+			}
+		})
+	})
+}
+
+// unreachable has an engine not reach its containers for a number of times.
+func (e *testEngine) unreachable(times int32) {
+	var asked atomic.Int32
+	e.fails(faults{exec: func(container string) (engine.Process, error) {
+		if asked.Add(1) <= times {
+			return nil, fmt.Errorf("%w: the API server is restarted", engine.ErrEngineUnavailable)
+		}
+		return e.Processes.Exec(context.Background(), container, containers.Join())
+	}})
+}
+
+// cut ends the connections to a session's containers, and waits until that is known.
+func cut(t *testing.T, e *testEngine, m *Manager, id string) {
+	t.Helper()
+	e.CutAll()
+	awaitCut(t, m, id)
+}
+
+// awaitCut waits until it is known that the connection to a container has ended.
+func awaitCut(t *testing.T, m *Manager, id string) {
+	t.Helper()
+	s, err := m.get(id, toFind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is known to be lost", func() bool { k := s.links[Python].kernel.Load(); return k == nil || !k.alive() })
+}
+
+func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
+	for name, id := range map[string]string{"named": "mine", "unnamed": DefaultOf("a"), "of a spare": DefaultOf("b")} {
+		t.Run(name, func(t *testing.T) {
+			e := newPods(t)
+			config := podConfig(t, e)
+			if name == "of a spare" {
+				config.Spares, config.Prewarm = 1, []Language{Python}
+			}
+			m := newTestManager(t, config)
+			if m.Prewarm(); config.Spares > 0 {
+				readySpare(t, m)
+			}
+			mustRun(t, m, RunOptions{Code: "x = 41", SessionID: id})
+			made := len(e.specs())
+			e.unreachable(3)
+			cut(t, e, m, id)
+			wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: id}), "42")
+			for range 2 { // also more than once under a run
+				run := mustHang(t, m, RunOptions{SessionID: id})
+				for range 2 {
+					e.unreachable(2)
+					joined := e.joined()
+					e.CutAll()
+					eventually(t, "it goes on", func() bool {
+						return run.over() || e.joined() >= joined+3 && run.SoFar(t.Context()).Stdout.Head == "so far\n"
+					})
+				}
+				mustCancel(t, run)
+			}
+			wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: id}), "42")
+			if config.Spares == 0 && len(e.specs()) != made {
+				t.Errorf("%d containers were started", len(e.specs()))
+			}
+		})
+	}
+	t.Run("or tried for a minute", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			e := newPods(t)
+			e.play(completing)
+			m := newTestManager(t, podConfig(t, e))
+			mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+			e.unreachable(1 << 20)
+			cut(t, e, m, "mine")
+			began := time.Now()
+			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
+			if wantCode(t, err, fault.EngineUnavailable); time.Since(began) < againFor-againMost || time.Since(began) > againFor {
+				t.Errorf("it took %v", time.Since(began))
+			}
+			if len(e.specs()) != 1 {
+				t.Errorf("%d containers were started", len(e.specs()))
+			}
+		})
+	})
+	t.Run("unless that is cancelled", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			e := newPods(t)
+			e.play(completing)
+			m := newTestManager(t, podConfig(t, e))
+			mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+			e.unreachable(1 << 20)
+			cut(t, e, m, "mine")
+			run, err := m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(10 * time.Second)
+			run.Interrupt()
+			began := time.Now()
+			<-run.Done()
+			if res, err := run.Result(); err != nil || res.Status != Cancelled || time.Since(began) > time.Second {
+				t.Errorf("it came to %+v, %v, after %v", res, err, time.Since(began))
+			}
+		})
+	})
+}
+
+// A pod is made for a session to come, and shows people later whose it is.
+func TestASpareIsClaimed(t *testing.T) {
+	e := newPods(t)
+	config := podConfig(t, e)
+	config.Spares, config.Prewarm = 1, []Language{Python}
+	m := newTestManager(t, config)
+	m.Prewarm()
+	id := readySpare(t, m)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
+	eventually(t, "it has the session's name", func() bool {
+		inventory, err := e.Processes.List(t.Context(), LabelOwner, "mine")
+		return err == nil && len(inventory.Containers) == 1 && inventory.Containers[0].Labels[LabelSession] == labelOf("", id)
+	})
+}
