@@ -39,7 +39,7 @@ type door struct {
 }
 
 // takePlace begins to listen before the first interpreter starts. What cannot be had now is tried for again by serve.
-func (d *door) takePlace() { d.listener, _ = listen() }
+func (d *door) takePlace() { d.listener, _ = listen(doorAddress) }
 
 // serve hands each connection over that shows the token in its first frame: none, where that is empty. What was served
 // with another token is from now on with this one.
@@ -52,7 +52,7 @@ func (d *door) serve(token string, adopt func(conn net.Conn, filesOnly bool)) (e
 		return nil
 	}
 	if d.listener == nil {
-		if d.listener, err = listen(); err != nil {
+		if d.listener, err = listen(doorAddress); err != nil {
 			return err
 		}
 	}
@@ -125,14 +125,24 @@ func readAttach(conn net.Conn, token string) *protocol.Attach {
 
 // Package net's own ways to listen and to dial would bring its resolver of names along.
 
-func listen() (net.Listener, error) {
+func listen(address *unix.SockaddrUnix) (net.Listener, error) {
 	return onSocket(unix.AF_UNIX, net.FileListener, func(fd int) error {
-		return errors.Join(unix.Bind(fd, doorAddress), unix.Listen(fd, doorQueue))
+		return errors.Join(unix.Bind(fd, address), unix.Listen(fd, doorQueue))
 	})
 }
 
-func dial() (net.Conn, error) {
-	return onSocket(unix.AF_UNIX, net.FileConn, func(fd int) error { return unix.Connect(fd, doorAddress) })
+// dial takes no answer from another container, which may share the network and then sees the same names.
+func dial(address *unix.SockaddrUnix) (net.Conn, error) {
+	return onSocket(unix.AF_UNIX, net.FileConn, func(fd int) error {
+		if err := unix.Connect(fd, address); err != nil {
+			return err
+		}
+		peer, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
+		if err == nil && peer.Pid == 0 {
+			err = errors.New("what listens is not in this container")
+		}
+		return err
+	})
 }
 
 func onSocket[T any](family int, become func(*os.File) (T, error), prepare func(fd int) error) (made T, err error) {
@@ -151,7 +161,7 @@ func onSocket[T any](family int, become func(*os.File) (T, error), prepare func(
 // join is the other side of the door: it joins its own stdio to the supervisor's socket, for a server that
 // has started it in the container.
 func join() error {
-	conn, err := dial()
+	conn, err := dial(doorAddress)
 	if err != nil {
 		return errors.New("no supervisor listens: " + err.Error())
 	}

@@ -6,6 +6,17 @@
 //
 //	supervisor LANGUAGE PROGRAM   is process 1; PROGRAM is the kernel's source, a file
 //	supervisor join               joins its stdio to the socket of process 1, for a later server
+//
+// In a pod, process 1 is a keeper that starts it, or any other command:
+//
+//	supervisor pod [--now] [--clean FOLDER]... [--core N] [--fsize N] [--nofile N] [--nproc N] -- COMMAND...
+//	supervisor enter [--reach HOST:PORT,...]
+//	                              takes the command's stdio, until that ends; not where one of these can be reached
+//	supervisor within COMMAND...  becomes COMMAND, where the keeper's command runs
+//	supervisor reset              ends all that runs, and empties the folders
+//	supervisor reach HOST:PORT... prints which of these can be reached
+//	supervisor copy FOLDER        copies the folder that this program is in
+//	supervisor listen PORT        accepts connections, for reach
 package main
 
 import (
@@ -31,6 +42,9 @@ func main() {
 }
 
 func run1(args []string) error {
+	if len(args) > 0 && inPod[args[0]] != nil {
+		return inPod[args[0]](args[1:])
+	}
 	switch {
 	case len(args) == 1 && args[0] == "join":
 		return join()

@@ -55,7 +55,7 @@ func (ks *kernels) strays(table procs.Table) map[int]bool {
 }
 
 func killAll(choose func(procs.Table) map[int]bool) {
-	if !procs.KillAll(choose) && os.Getpid() == 1 {
+	if !procs.KillAll(choose) && isContainer {
 		shutDown() // the end of the container is the end of everything
 	}
 }

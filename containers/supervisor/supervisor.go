@@ -75,10 +75,7 @@ func (s *Supervisor) serve() {
 	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, syscall.SIGCHLD)
-	// What code may send, and Go would end over. Nothing reads it. They are not ignored, as programs would inherit that.
-	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT, syscall.SIGABRT,
-		syscall.SIGALRM, syscall.SIGXFSZ, syscall.SIGXCPU, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGBUS, syscall.SIGFPE,
-		syscall.SIGSEGV, syscall.SIGILL, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGSTKFLT, syscall.SIGIO, syscall.SIGPWR)
+	outliveSignals()
 	s.door.takePlace()
 	s.out.takePlace()
 	// An interpreter takes some tens of milliseconds to start, so it does not wait for init where it need not.
@@ -102,6 +99,14 @@ func (s *Supervisor) serve() {
 	}
 }
 
+// outliveSignals takes what code may send, and Go would end over. Nothing reads it. They are not ignored, as programs would
+// inherit that.
+func outliveSignals() {
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT, syscall.SIGABRT,
+		syscall.SIGALRM, syscall.SIGXFSZ, syscall.SIGXCPU, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGBUS, syscall.SIGFPE,
+		syscall.SIGSEGV, syscall.SIGILL, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGSTKFLT, syscall.SIGIO, syscall.SIGPWR)
+}
+
 // awaitsTrust reports whether the interpreter reads, as it starts, the certificates that init brings.
 func (s *Supervisor) awaitsTrust() bool {
 	return os.Getenv(s.language.TrustVariable) == protocol.TrustFile
@@ -115,9 +120,12 @@ func (s *Supervisor) startMain() {
 	s.kernels.main = main // where it cannot start, the first run says so
 }
 
-// shutDown ends the container: as process 1 by ending itself, and else what it has started.
+// isContainer says whether all else in the container ends with this process: with process 1, or with what a keeper has started.
+var isContainer = os.Getpid() == 1 || os.Getppid() == 1
+
+// shutDown ends the container, or else what this process has started.
 func shutDown() {
-	if os.Getpid() != 1 {
+	if !isContainer {
 		procs.KillAll(func(t procs.Table) map[int]bool { return t.Family(os.Getpid()) })
 	}
 	os.Exit(0)

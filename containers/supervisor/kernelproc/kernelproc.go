@@ -261,7 +261,7 @@ type Spawned struct {
 // Spawn starts the language's interpreter in a role, with these as its stdout and stderr. Its link is descriptor 3, and its
 // watcher's 4.
 func Spawn(l *Language, program, role string, stdout, stderr *os.File) (*Spawned, error) {
-	path, err := find(l.Interpreter)
+	path, err := Find(l.Interpreter)
 	if err != nil {
 		return nil, err
 	}
@@ -335,8 +335,8 @@ func environ(without []string) (variables []string) {
 	return variables
 }
 
-// find looks for a program on the container's own PATH.
-func find(name string) (string, error) {
+// Find looks for a program on the container's own PATH.
+func Find(name string) (string, error) {
 	for _, folder := range strings.Split(os.Getenv("PATH"), ":") {
 		path := folder + "/" + name
 		if strings.HasPrefix(path, "/") && unix.Access(path, unix.X_OK) == nil {

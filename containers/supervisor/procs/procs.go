@@ -45,6 +45,12 @@ func Read() Table {
 	return table
 }
 
+// Of looks at one process, and reports whether it lives.
+func Of(pid int) (Process, bool) {
+	stat, ok := readStat("/proc/"+strconv.Itoa(pid)+"/stat", make([]byte, 1024))
+	return Process{Parent: stat.parent, Session: stat.session, Start: stat.start}, ok && stat.alive()
+}
+
 type stat struct {
 	state   byte
 	parent  int

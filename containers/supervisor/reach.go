@@ -1,0 +1,189 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// reachWithin is what all the addresses have to answer.
+const reachWithin = 500 * time.Millisecond
+
+func reach(args []string) error {
+	_, err := tryToReach(args)
+	return err
+}
+
+// tryToReach prints whether there is more than loopback, and which addresses can be reached, in one line, and returns whether there
+// were any. One that refuses can.
+func tryToReach(args []string) (some bool, err error) {
+	if !hasNetwork() {
+		_, err := io.WriteString(os.Stdout, "lo\n")
+		return false, err
+	}
+	var waiting []unix.PollFd
+	at := map[int32]string{}
+	reached := map[string]bool{}
+	for _, text := range args {
+		address, err := netip.ParseAddrPort(text)
+		if err != nil {
+			return false, err
+		}
+		fd, err := connectTo(address)
+		switch {
+		case errors.Is(err, unix.EINPROGRESS):
+			waiting, at[int32(fd)] = append(waiting, unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}), text
+		default:
+			reached[text] = answered(err)
+		}
+	}
+	deadline := time.Now().Add(reachWithin)
+	for len(waiting) > 0 && time.Until(deadline) > 0 {
+		if _, err := unix.Poll(waiting, int(time.Until(deadline).Milliseconds())+1); err != nil && !errors.Is(err, unix.EINTR) {
+			return false, err
+		}
+		var still []unix.PollFd
+		for _, p := range waiting {
+			if p.Revents == 0 {
+				still = append(still, p)
+				continue
+			}
+			code, err := unix.GetsockoptInt(int(p.Fd), unix.SOL_SOCKET, unix.SO_ERROR)
+			if err == nil && code != 0 {
+				err = syscall.Errno(code)
+			}
+			reached[at[p.Fd]] = answered(err)
+		}
+		waiting = still
+	}
+	text := "net"
+	for _, a := range args {
+		if reached[a] {
+			some, text = true, text+" "+a
+		}
+	}
+	_, err = io.WriteString(os.Stdout, text+"\n")
+	return some, err
+}
+
+func answered(err error) bool {
+	return err == nil || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET)
+}
+
+// hasNetwork reports whether there is an interface that is up, beside loopback; what cannot be told is as if there was one.
+func hasNetwork() bool {
+	interfaces, err := net.Interfaces()
+	for _, i := range interfaces {
+		if i.Flags&net.FlagUp != 0 && i.Flags&net.FlagLoopback == 0 {
+			return true
+		}
+	}
+	return err != nil
+}
+
+// connectTo begins to connect. The socket is open until the process ends.
+func connectTo(address netip.AddrPort) (int, error) {
+	family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(address.Port()), Addr: address.Addr().As16()})
+	if address.Addr().Is4() {
+		family, to = unix.AF_INET, &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return 0, err
+	}
+	return fd, unix.Connect(fd, to)
+}
+
+// listenOn accepts connections at a port, and closes them.
+func listenOn(args []string) error {
+	port := 0
+	if len(args) == 1 {
+		port, _ = strconv.Atoi(args[0])
+	}
+	if port < 1 || port > 1<<16-1 {
+		return errors.New("usage: supervisor listen PORT")
+	}
+	begin := func(family int, address unix.Sockaddr) (net.Listener, error) {
+		return onSocket(family, net.FileListener, func(fd int) error {
+			return errors.Join(
+				unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, address), unix.Listen(fd, outQueue))
+		})
+	}
+	listener, err := begin(unix.AF_INET6, &unix.SockaddrInet6{Port: port}) // both, where a system has both
+	if err != nil {
+		if listener, err = begin(unix.AF_INET, &unix.SockaddrInet4{Port: port}); err != nil {
+			return err
+		}
+	}
+	ended := make(chan os.Signal, 1)
+	signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
+	go acceptAll(listener, mostAsking, outAgain, func(conn net.Conn) { _ = conn.Close() })
+	<-ended
+	os.Exit(endedByTerm)
+	return nil
+}
+
+// copyPrograms copies the folder that this program is in, but for what is mounted there. The owner alone gets the rights that not all have:
+// a volume gives its files the group of all who use it.
+func copyPrograms(args []string) error {
+	if len(args) != 1 {
+		return errors.New("usage: supervisor copy FOLDER")
+	}
+	own, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	from, to := filepath.Dir(own), args[0]
+	var root unix.Stat_t
+	if err := unix.Stat(from, &root); err != nil {
+		return err
+	}
+	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		var s unix.Stat_t
+		if err := unix.Lstat(path, &s); err != nil {
+			return err
+		}
+		into := filepath.Join(to, strings.TrimPrefix(path, from))
+		switch {
+		case entry.IsDir() && (s.Dev != root.Dev || path == filepath.Clean(to)):
+			return fs.SkipDir
+		case entry.IsDir():
+			return os.MkdirAll(into, 0o755)
+		case s.Dev != root.Dev || !entry.Type().IsRegular():
+			return nil
+		}
+		others := fs.FileMode(s.Mode & 7)
+		return copyFile(path, into, fs.FileMode(s.Mode&0o700)|others<<3|others)
+	})
+}
+
+func copyFile(from, to string, mode fs.FileMode) error {
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	_ = os.Remove(to) // what an earlier try has left
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Chmod(mode), out.Close())
+}
