@@ -86,11 +86,15 @@ func pod(args []string) error {
 			now = true
 			continue
 		}
+		if len(args) < 2 {
+			return errPodUsage
+		}
 		_, isLimit := rlimits[args[0]]
+		_, err := strconv.ParseUint(args[1], 10, 64)
 		switch {
-		case len(args) > 1 && args[0] == "--clean":
+		case args[0] == "--clean":
 			k.clean = append(k.clean, args[1])
-		case len(args) > 1 && isLimit:
+		case isLimit && err == nil:
 			k.command = append(k.command, args[:2]...)
 		default:
 			return errPodUsage

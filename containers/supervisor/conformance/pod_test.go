@@ -184,6 +184,56 @@ func TestWhatAKeeperAnswers(t *testing.T) {
 	check(t, "enter after it", p.do("x", "enter"), "Kx||0")
 }
 
+// Containers of a pod have a network in common, and processes of their own.
+func TestAKeeperIsOfOneContainer(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Skip("only root may have a process without a number in another's view")
+	}
+	apart := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	p := keep(t, "cat")
+	other := p.command("enter")
+	other.SysProcAttr = apart
+	out, _ := other.CombinedOutput()
+	check(t, "enter", string(out), "supervisor: no keeper listens: what listens is not in this container\n")
+
+	q := &pod{t: t, door: p.door + "-apart"}
+	keeper := q.command("pod", "--clean", t.TempDir(), "--", "true")
+	keeper.SysProcAttr = apart
+	if err := keeper.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = keeper.Process.Kill()
+		_ = keeper.Wait()
+	})
+	var conn net.Conn
+	await(t, func() (listens bool) {
+		var err error
+		conn, err = net.Dial("unix", q.door+"-keeper")
+		return err == nil
+	})
+	defer func() { _ = conn.Close() }()
+	_, _ = conn.Write([]byte("w"))
+	if n, err := conn.Read(make([]byte, 1)); n != 0 || err == nil {
+		t.Error("a process of another container was answered")
+	}
+
+	second := p.command("pod", "--", "true")
+	out, _ = second.CombinedOutput()
+	check(t, "a keeper whose place is taken", strings.Contains(string(out), "address already in use"), true)
+}
+
+func TestHowAKeeperIsStarted(t *testing.T) {
+	t.Parallel()
+	p := &pod{t: t, door: "@conformance-usage"}
+	for _, args := range []string{"", "--", "true", "--now true", "--core -- true", "--core 1", "--clean", "--memory 1 -- true", "--core x -- true", "--nproc -1 -- true"} {
+		if said := p.do("", append([]string{"pod"}, strings.Fields(args)...)...); !strings.HasPrefix(said, "|supervisor: usage: ") || !strings.HasSuffix(said, "|1") {
+			t.Errorf("pod %s: %s", args, said)
+		}
+	}
+}
+
 func TestACommandThatStartsBeforeItIsEntered(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
