@@ -81,7 +81,7 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 
 // runs reports whether a container of a pod does.
 func runs(pod *core.Pod, container string) bool {
-	return !isOver(pod) && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+	return !isOver(pod) && pod.Annotations[noteUsed+container] == inUse && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
 		return s.Name == container && s.State.Running != nil
 	})
 }

@@ -35,7 +35,7 @@ const (
 	noteLabels     = prefix + "labels"     // the true ones, in JSON
 	noteVolume     = prefix + "volume"     // its true name
 	noteContainers = prefix + "containers" // by their true names what they are called in the pod, in JSON
-	noteUsed       = prefix + "used."      // with a container's name in the pod: it was started
+	noteUsed       = prefix + "used."      // with a container's name in the pod
 	noteShape      = prefix + "shape"      // of the pod's spec
 )
 
@@ -108,6 +108,12 @@ func fromJSON(text string) map[string]string {
 
 // containersOf returns by their true names what the containers of a pod are called in it.
 func containersOf(pod *core.Pod) map[string]string { return fromJSON(pod.Annotations[noteContainers]) }
+
+// What noteUsed says of a container.
+const (
+	inUse    = "true"
+	hasEnded = "ended" // its program, by itself
+)
 
 // isUsed reports whether a container of a pod was started and not removed since.
 func isUsed(pod *core.Pod, container string) bool { return pod.Annotations[noteUsed+container] != "" }

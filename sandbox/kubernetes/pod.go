@@ -104,7 +104,7 @@ func (o *Options) podOf(spec engine.Spec, u users, imageVolumes bool) *core.Pod 
 		pod.Labels[labelHas+hash(s.Name)] = ""
 	}
 	pod.Annotations[noteContainers] = toJSON(names)
-	pod.Annotations[noteUsed+containerName(spec)] = "true"
+	pod.Annotations[noteUsed+containerName(spec)] = inUse
 	user := u.of(spec.Volume)
 	pod.Spec = core.PodSpec{
 		// Which container ended, and why, is seen in the pod; what comes after it is the server's.
@@ -190,10 +190,12 @@ func (o *Options) container(spec engine.Spec, together int, first, ownUser bool)
 	}
 	return core.Container{
 		Name: containerName(spec), Image: spec.Image, ImagePullPolicy: core.PullIfNotPresent,
-		Command:    append(append(keeper, "--"), spec.Command...),
-		WorkingDir: "/", // not where code can write: interpreters import from the folder that they start in
-		Env:        environment(spec.Env),
-		Resources:  resources(spec),
+		Command: append(append(keeper, "--"), spec.Command...),
+		// What the keeper says where it cannot start is in the pod's status then; nothing else of a session is ever in a log.
+		TerminationMessagePolicy: core.TerminationMessageFallbackToLogsOnError,
+		WorkingDir:               "/", // not where code can write: interpreters import from the folder that they start in
+		Env:                      environment(spec.Env),
+		Resources:                resources(spec),
 		SecurityContext: &core.SecurityContext{
 			AllowPrivilegeEscalation: new(false),
 			ReadOnlyRootFilesystem:   new(true),

@@ -15,6 +15,7 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/exec"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -64,7 +65,7 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 }
 
 // startIn waits for the container of a pod and enters it.
-func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec engine.Spec) (engine.Process, error) {
+func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec engine.Spec) (*process, error) {
 	container := containerName(spec)
 	pod, err := e.await(ctx, c, pod, container)
 	if err != nil {
@@ -75,13 +76,28 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec en
 	if err != nil {
 		return nil, err
 	}
-	if !isUsed(pod, container) {
-		if err := c.note(ctx, pod.Name, noteUsed+container, "true"); err != nil {
+	if pod.Annotations[noteUsed+container] != inUse {
+		if err := c.note(ctx, pod.Name, noteUsed+container, inUse); err != nil {
 			_ = p.Close()
 			return nil, e.apiError(c.Client, err)
 		}
 	}
+	go e.noteEnd(c, pod, container, p)
 	return p, nil
+}
+
+// noteEnd notes that the program of a container has ended by itself: the container goes on, with the files.
+func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container string, p *process) {
+	err := p.Err()
+	var status exec.CodeExitError
+	if err != nil && !errors.As(err, &status) {
+		return // the connection ended, and it may go on
+	}
+	ctx, cancel := context.WithTimeout(e.closing, e.opts.CallTimeout)
+	defer cancel()
+	if err := c.note(ctx, pod.Name, noteUsed+container, hasEnded); err != nil && !apierrors.IsNotFound(err) {
+		e.log.Debug("note that a program has ended", "pod", pod.Name, "error", err)
+	}
 }
 
 // note sets an annotation of a pod; nil removes it.
@@ -117,7 +133,7 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 		case pod.Annotations[noteVolume] != spec.Volume || pod.Labels[managedBy] != us:
 			return nil, false, errForeign
 		case isLeaving(pod):
-		case isOver(pod) || pod.Annotations[noteShape] != wanted.Annotations[noteShape] && !e.inUse(pod, spec):
+		case isOver(pod) || pod.Annotations[noteShape] != wanted.Annotations[noteShape] && !isUsed(pod, containerName(spec)):
 			if err := e.delete(ctx, c, pod); err != nil {
 				return nil, false, err
 			}
@@ -131,9 +147,6 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 		}
 	}
 }
-
-// inUse reports whether a container that is to be started is in use already: the pod of others is replaced, and not its own.
-func (e *Engine) inUse(pod *core.Pod, spec engine.Spec) bool { return isUsed(pod, containerName(spec)) }
 
 // delete has a pod removed, whose containers have a second left.
 func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod) error {
@@ -253,8 +266,8 @@ const (
 
 // stateOf returns how far a container of a pod is, and the error of one that will not run.
 func stateOf(pod *core.Pod, container string) (state, error) {
-	if isLeaving(pod) || isOver(pod) {
-		return waiting, fmt.Errorf("%w: %s", engine.ErrContainerGone, orText(pod.Status.Reason, "the pod has ended"))
+	if isLeaving(pod) {
+		return waiting, fmt.Errorf("%w: the pod is being removed", engine.ErrContainerGone)
 	}
 	all := append(append([]core.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
 	for _, s := range all {
@@ -272,6 +285,9 @@ func stateOf(pod *core.Pod, container string) (state, error) {
 			return waiting, terminatedError(s.State.Terminated)
 		}
 	}
+	if isOver(pod) {
+		return waiting, fmt.Errorf("%w: %s", engine.ErrContainerGone, orText(pod.Status.Reason, "the pod has ended"))
+	}
 	return waiting, nil
 }
 
@@ -286,7 +302,7 @@ func condition(pod *core.Pod) string {
 }
 
 // enter takes the stdio of a container's program, when the pod has shown that it reaches nothing.
-func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod, container string) (engine.Process, error) {
+func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod, container string) (*process, error) {
 	targets, err := e.network.targets(ctx, e, c, pod, container)
 	if err != nil {
 		return nil, err
