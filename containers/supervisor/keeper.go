@@ -104,11 +104,30 @@ func pod(args []string) error {
 	if len(args) < 2 {
 		return errPodUsage
 	}
+	if err := isProgram(args[1]); err != nil {
+		return err // now, where whoever made the pod sees it
+	}
 	k.command = append(k.command, args...)
 	if os.Getpid() == 1 && k.clean == nil {
 		k.clean = []string{"/tmp", "/var/tmp", "/run", "/dev/shm"}
 	}
 	return k.serve(now)
+}
+
+// isProgram reports why a command cannot be started.
+func isProgram(name string) error {
+	if !strings.Contains(name, "/") {
+		_, err := kernelproc.Find(name)
+		return err
+	}
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return errors.New(name + " is no program")
+	}
+	return os.NewSyscallError("execute "+name, unix.Access(name, unix.X_OK))
 }
 
 func (k *keeper) serve(now bool) error {
