@@ -53,6 +53,7 @@ const (
 type keeper struct {
 	loop
 	command  []string
+	limits   string // as limited has them
 	clean    []string
 	running  *command // nil: none
 	stopping bool
@@ -79,7 +80,8 @@ func pod(args []string) error {
 	if err != nil {
 		return err
 	}
-	k := &keeper{loop: make(loop), command: []string{own, "limited"}}
+	k := &keeper{loop: make(loop)}
+	limits := []string{}
 	now := false
 	for ; len(args) > 0 && args[0] != "--"; args = args[1:] {
 		if args[0] == "--now" {
@@ -95,7 +97,7 @@ func pod(args []string) error {
 		case args[0] == "--clean":
 			k.clean = append(k.clean, args[1])
 		case isLimit && err == nil:
-			k.command = append(k.command, args[:2]...)
+			limits = append(limits, args[:2]...)
 		default:
 			return errPodUsage
 		}
@@ -107,7 +109,8 @@ func pod(args []string) error {
 	if err := isProgram(args[1]); err != nil {
 		return err // now, where whoever made the pod sees it
 	}
-	k.command = append(k.command, args...)
+	k.command = slices.Concat([]string{own, "limited"}, limits, args)
+	k.limits = strings.Join(limits, " ")
 	if os.Getpid() == 1 && k.clean == nil {
 		k.clean = []string{"/tmp", "/var/tmp", "/run", "/dev/shm"}
 	}
@@ -262,7 +265,7 @@ func ofRuntime(conn int) int {
 
 // answer reports whether the connection goes on.
 func (k *keeper) answer(question byte, conn *net.UnixConn, pid int) bool {
-	word := byte(gone)
+	word := string(gone)
 	switch question {
 	case askEnter:
 		if k.running == nil && !k.stopping {
@@ -275,17 +278,17 @@ func (k *keeper) answer(question byte, conn *net.UnixConn, pid int) bool {
 			return c.give(conn, pid)
 		}
 		if c != nil {
-			word = busy
+			word = string(busy)
 		}
 	case askWithin:
 		if k.running != nil && k.running.stdio == nil {
-			word = yes
+			word = string(yes) + k.limits
 		}
 	case askReset:
 		k.clear(0)
-		word = yes
+		word = string(yes)
 	}
-	_, _ = conn.Write([]byte{word})
+	_, _ = io.WriteString(conn, word)
 	return false
 }
 
@@ -499,8 +502,11 @@ func within(args []string) error {
 	if answer != yes {
 		os.Exit(1)
 	}
-	_ = conn.Close()
-	return become(slices.Clone(args))
+	limits, err := io.ReadAll(conn) // the command's are those of all else in the container
+	if err != nil {
+		return err
+	}
+	return limited(slices.Concat(strings.Fields(string(limits)), []string{"--"}, args))
 }
 
 func reset([]string) error {

@@ -283,12 +283,15 @@ func TestWhatIsLeftBetweenTwoCommands(t *testing.T) {
 
 func TestLimitsOfAKeepersCommand(t *testing.T) {
 	t.Parallel()
-	show := "ulimit -S -c; ulimit -H -c; ulimit -S -n; ulimit -H -n; ulimit -S -f; ulimit -H -f; ulimit -S -p 2>/dev/null || ulimit -S -u; true"
+	show := "ulimit -S -c; ulimit -H -c; ulimit -S -n; ulimit -H -n; ulimit -S -f; ulimit -H -f; ulimit -S -p 2>/dev/null || ulimit -S -u; read line"
 	p := keep(t, show, "--core", "0", "--nofile", "77", "--fsize", "1048576", "--nproc", "4321")
-	check(t, "limits", p.do("", "enter"), "K0\n0\n77\n77\n2048\n2048\n4321\n||0")
-	limits, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.keeper.Process.Pid))
-	if err != nil || strings.Contains(string(limits), "4321") {
-		t.Errorf("the keeper's own: %s %v", limits, err)
+	const limits = "0\n0\n77\n77\n2048\n2048\n4321\n"
+	e := p.enter()
+	check(t, "limits", e.read(len(limits)), limits)
+	check(t, "limits within", p.do("\n", "within", "sh", "-c", show), "K"+limits+"||0")
+	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/limits", p.keeper.Process.Pid))
+	if err != nil || strings.Contains(string(own), "4321") {
+		t.Errorf("the keeper's own: %s %v", own, err)
 	}
 }
 
