@@ -194,7 +194,12 @@ func (e *engineSide) spareKey(language Language, setting KernelConfig, image eng
 	if setting.Version != nil {
 		version = setting.Version()
 	}
-	return keyOf(append(e.shape(language, setting, image), e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), setting.Preload, version))
+	parts := append(e.shape(language, setting, image), e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), setting.Preload, version)
+	for _, other := range e.beside(language) {
+		setting := e.config.kernel(other)
+		parts = append(parts, other, setting.Image, setting.Command, e.environment(other))
+	}
+	return keyOf(parts)
 }
 
 // shape is what a container is made with.
@@ -257,15 +262,23 @@ func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 // spec returns what a container is made with, and what those are made with that an engine makes together with it.
 func (e *engineSide) spec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
 	spec := e.ownSpec(language, setting, image)
+	for _, other := range e.beside(language) {
+		spec.Beside = append(spec.Beside, e.ownSpec(other, e.config.kernel(other), image))
+	}
+	return spec
+}
+
+// beside returns the languages whose containers are made together with one.
+func (e *engineSide) beside(language Language) (others []Language) {
 	if !e.config.Engine.Traits().Together {
-		return spec
+		return nil
 	}
 	for _, other := range Languages {
 		if _, on := e.config.Kernels[other.Language]; on && other.Language != language {
-			spec.Beside = append(spec.Beside, e.ownSpec(other.Language, e.config.kernel(other.Language), image))
+			others = append(others, other.Language)
 		}
 	}
-	return spec
+	return others
 }
 
 // endsMargin is how much longer than its kernels an engine keeps what everybody seems to have forgotten.
@@ -300,9 +313,8 @@ func (e *engineSide) ownSpec(language Language, setting KernelConfig, image engi
 		Limits:  e.limits.container(),
 		Mounts:  e.config.Mounts,
 		Skills:  setting.skills,
-		Lasts:   lasts,
-		Ends:    ends,
-		Grace:   grace,
+
+		VolumeBytes: e.config.VolumeBytes, Lasts: lasts, Ends: ends, Grace: grace,
 	}
 }
 

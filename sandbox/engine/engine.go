@@ -51,7 +51,8 @@ type Spec struct {
 // Traits are what callers have to know of an engine.
 type Traits struct {
 	Name string // in messages
-	// Together: it makes all containers of a volume together, and they share one loopback.
+	// Together: it makes all containers of a volume together, and they share one loopback. Start begins one of them, in the place
+	// of all where those that there are were made otherwise; Remove ends one; and List has those that were begun.
 	Together bool
 	// Remote: connections to containers are lost while those go on, so it is worth it to connect again for a while.
 	Remote bool

@@ -92,7 +92,9 @@ func Open(opts Options) *Engine {
 }
 
 // Traits implements engine.Engine.
-func (e *Engine) Traits() engine.Traits { return engine.Traits{Name: "Kubernetes", Together: true} }
+func (e *Engine) Traits() engine.Traits {
+	return engine.Traits{Name: "Kubernetes", Together: true, Remote: true}
+}
 
 // Image implements engine.Engine. The nodes have the images, so nothing is known of one before a pod has it.
 func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {

@@ -24,11 +24,16 @@ type process struct {
 	*kube.Stream
 	stderr engine.Tail
 
+	madeVolume bool // with its start
+
 	first sync.Mutex // held while the answers of process 1 are read
 }
 
 // Stderr implements engine.Process.
 func (p *process) Stderr() string { return p.stderr.String() }
+
+// MadeVolume implements engine.Maker.
+func (p *process) MadeVolume() bool { return p.madeVolume }
 
 // exec starts a program. That it could not be started shows when its answer is read.
 func (e *Engine) exec(_ context.Context, c *cluster, pod, container string, command []string) (*process, error) {

@@ -33,9 +33,6 @@ const (
 	requestCPU    = "20m"
 	requestMemory = 48 << 20
 
-	// endSeconds is how long kernels may write their variables when a pod is told to end.
-	endSeconds = 30
-
 	// taskReserve is what the programs of ours have of a user's processes and threads, in each container.
 	taskReserve = 48
 	// sharedTasks is how many times a container's the limit is of a user whom other sessions have too.
@@ -116,7 +113,7 @@ func (o *Options) podOf(spec engine.Spec, u users, imageVolumes bool) *core.Pod 
 		DNSPolicy:                    core.DNSNone,
 		DNSConfig:                    &core.PodDNSConfig{Nameservers: []string{"127.0.0.1"}},
 		// An eviction, a drain and a preemption leave kernels this long to write their variables.
-		TerminationGracePeriodSeconds: new(int64(endSeconds)),
+		TerminationGracePeriodSeconds: new(max(1, int64(math.Ceil(spec.Grace.Seconds())))),
 		SecurityContext: &core.PodSecurityContext{
 			RunAsNonRoot: new(true), RunAsUser: user, RunAsGroup: user, FSGroup: user,
 			SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
@@ -132,7 +129,7 @@ func (o *Options) podOf(spec engine.Spec, u users, imageVolumes bool) *core.Pod 
 	if o.UserNamespaces {
 		pod.Spec.HostUsers = new(false)
 	}
-	if spec.Ends > 0 {
+	if spec.Ends > 0 && (!spec.Lasts || o.isClaim(spec)) {
 		pod.Spec.ActiveDeadlineSeconds = new(int64(spec.Ends.Seconds()))
 	}
 	if !imageVolumes {

@@ -50,6 +50,10 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 	if err != nil {
 		return nil, err
 	}
+	claimed, err := e.ensureClaim(ctx, c, spec)
+	if err != nil {
+		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+	}
 	pod, made, err := e.ensure(ctx, c, spec)
 	if err != nil {
 		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
@@ -61,7 +65,31 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 		}
 		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
+	p.madeVolume = claimed || made && !e.opts.isClaim(spec)
 	return p, nil
+}
+
+// Claim implements engine.Claimer.
+func (e *Engine) Claim(ctx context.Context, container string, labels map[string]string) error {
+	ctx, cancel := e.limit(ctx)
+	defer cancel()
+	c, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	at, err := e.find(ctx, c, container)
+	if err != nil {
+		return err
+	}
+	values := make(map[string]string)
+	for key, value := range labels {
+		values[key] = valueOf(value)
+	}
+	patch := map[string]any{"metadata": map[string]any{"labels": values}}
+	if err := c.Patch(ctx, at.pod, types.MergePatchType, patch, &core.Pod{}); err != nil {
+		return e.apiError(c.Client, err)
+	}
+	return nil
 }
 
 // startIn waits for the container of a pod and enters it.
@@ -106,13 +134,20 @@ func (c *cluster) note(ctx context.Context, pod, key string, value any) error {
 	return c.Patch(ctx, pod, types.MergePatchType, patch, &core.Pod{})
 }
 
+// ensureClaim makes the claim of a volume that lasts, and reports whether it was not there.
+func (e *Engine) ensureClaim(ctx context.Context, c *cluster, spec engine.Spec) (made bool, err error) {
+	if !e.opts.isClaim(spec) {
+		return false, nil
+	}
+	err = c.Create(ctx, e.opts.claimOf(spec))
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return false, e.apiError(c.Client, err)
+	}
+	return err == nil, nil
+}
+
 // ensure returns the pod that a container is to be in, and whether it made it.
 func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod *core.Pod, made bool, err error) {
-	if e.opts.isClaim(spec) {
-		if err := c.Create(ctx, e.opts.claimOf(spec)); err != nil && !apierrors.IsAlreadyExists(err) {
-			return nil, false, e.apiError(c.Client, err)
-		}
-	}
 	for {
 		wanted := e.opts.podOf(spec, e.users, c.imageVolumes)
 		pod := wanted.DeepCopy()
