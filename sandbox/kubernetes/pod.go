@@ -293,6 +293,7 @@ func (o *Options) copyPrograms(user *int64) core.Container {
 		SecurityContext: &core.SecurityContext{
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &core.Capabilities{Drop: []core.Capability{"ALL"}},
+			RunAsGroup:   new(int64(containers.ProgramsGroup)), // which may read the supervisor there
 		},
 		Resources: core.ResourceRequirements{
 			Requests: core.ResourceList{core.ResourceCPU: resource.MustParse(requestCPU), core.ResourceMemory: bytes(16 << 20)},
