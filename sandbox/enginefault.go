@@ -27,12 +27,15 @@ func Explain(err error) (reason, fix string, ok bool) {
 	return reason, fix, true
 }
 
-// engineFault puts the error of an engine that was to start a container into words for a model.
-func engineFault(err error, language Language, setting KernelConfig) *fault.Error {
+// engineFault puts the error of an engine that was to start a container into words for a model: the engine's own, where it has some.
+func (c *Config) engineFault(err error, language Language, setting KernelConfig) *fault.Error {
 	var f *fault.Error
+	reason, fix, explained := Explain(err)
 	switch {
 	case errors.As(err, &f):
 		return f
+	case explained && isAny(err, engine.ErrImageMissing, engine.ErrArchitecture, engine.ErrNoInterpreter):
+		f = fault.New(fault.ImageMissing, fix, "%s", reason)
 	case errors.Is(err, engine.ErrImageMissing):
 		f = fault.New(fault.ImageMissing, "Run `"+setting.Setup+"` in a terminal to make the image ready, then try again.",
 			"Image %q for %s is not on this machine.", setting.Image, language)
@@ -44,37 +47,42 @@ func engineFault(err error, language Language, setting KernelConfig) *fault.Erro
 			"Image %q has no %s, which %s needs.", setting.Image, setting.Interpreter, language)
 	case errors.Is(err, engine.ErrNotOnHost):
 		f = fault.New(fault.EngineError, "Ask the user to start the server without --mount, or with Podman on this machine.",
-			"Podman runs on another machine, which does not have the folders of --mount.")
+			"%s runs on another machine, which does not have the folders of --mount.", c.engineName())
 	case errors.Is(err, engine.ErrNoPlaceForMounts):
 		f = fault.New(fault.EngineError,
 			"Use another session_id, or close this session. To save its files, ask the user to rename `mounts` in it with code under `code-sandbox-mcp run --session NAME` without --mount.",
 			"This session does not start: its %s is not a folder, or has something else where the folders of --mount belong. Other sessions start.", engine.MountsDir)
 	default:
-		return errNotDone(err, "start a %s container", language)
+		return c.notDone(err, "start a %s container", language)
 	}
 	return f.Because(err)
 }
 
-// errNotDone puts the error of an engine that was to do something into words for a model; what is formatted,
+// engineName is what the engine is called in messages.
+func (c *Config) engineName() string { return c.Engine.Traits().Name }
+
+// notDone puts the error of an engine that was to do something into words for a model; what is formatted,
 // such as "list the sessions".
-func errNotDone(err error, what string, args ...any) *fault.Error {
+func (c *Config) notDone(err error, what string, args ...any) *fault.Error {
 	what = fmt.Sprintf(what, args...)
 	var f *fault.Error
+	reason, fix, explained := Explain(err)
 	switch {
 	case errors.As(err, &f):
 		return f
 	case errors.Is(err, engine.ErrEngineUnavailable):
-		reason, fix, ok := Explain(err)
-		if !ok {
-			reason, fix = "Podman cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
+		if !explained {
+			reason, fix = c.engineName()+" cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
 		}
 		f = fault.New(fault.EngineUnavailable, fix, "%s", reason)
+	case explained:
+		f = fault.New(fault.EngineError, fix, "%s", reason)
 	case errors.Is(err, context.DeadlineExceeded):
 		f = fault.New(fault.EngineUnavailable, "Try again; if it stays so, run `code-sandbox-mcp doctor` in a terminal.",
-			"Podman did not %s in time.", what)
+			"%s did not %s in time.", c.engineName(), what)
 	default:
 		f = fault.New(fault.EngineError, "Run `code-sandbox-mcp doctor` in a terminal; it tries a container and says what is wrong.",
-			"Podman could not %s.", what)
+			"%s could not %s.", c.engineName(), what)
 	}
 	return f.Because(err)
 }

@@ -203,7 +203,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	case state.IsKept(m.conf().StateDir, id):
 		left = &leftover{named: true}
 	case err != nil:
-		return SessionInfo{}, errNotDone(err, "look for session %q", id)
+		return SessionInfo{}, m.conf().notDone(err, "look for session %q", id)
 	default:
 		return SessionInfo{}, notFound(id)
 	}
@@ -274,7 +274,7 @@ func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
 	defer cancel()
 	inventory, err := m.conf().Engine.List(asking, LabelHost, m.conf().Host)
 	if err != nil {
-		err = errNotDone(err, "list the sessions")
+		err = m.conf().notDone(err, "list the sessions")
 	}
 	others := group(inventory, m.conf())
 	var list []SessionInfo

@@ -2,7 +2,7 @@
 // container engine that it is handed.
 //
 // Start with NewManager and Manager.Run; a Run has its Result when it is Done. The package knows
-// nothing of MCP and nothing of Podman. Whatever comes out of a container is bounded and
+// nothing of MCP, and of no engine more than of another. Whatever comes out of a container is bounded and
 // checked, but it remains the word of hostile code.
 package sandbox
 
@@ -184,7 +184,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
 	left, err := leftoverOf(ctx, m.conf(), id)
 	if err != nil {
-		return errNotDone(err, "look for session %q", id)
+		return m.conf().notDone(err, "look for session %q", id)
 	}
 	if left == nil && !state.IsKept(m.conf().StateDir, id) {
 		return notFound(id)
@@ -213,7 +213,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		}
 		if err := m.conf().Engine.Remove(ctx, left.containers, volumes); err != nil {
 			lock.Release()
-			return errNotDone(err, "remove all of session %q", id)
+			return m.conf().notDone(err, "remove all of session %q", id)
 		}
 	}
 	if keepFiles {
@@ -249,7 +249,7 @@ func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool)
 	m.forget(s)
 	if err != nil {
 		return fault.New(fault.EngineError, "Nothing else is needed: what is left over is removed later by itself.",
-			"Session %q is closed, but Podman did not remove all of it.", s.id).Because(err)
+			"Session %q is closed, but %s did not remove all of it.", s.id, m.conf().engineName()).Because(err)
 	}
 	return nil
 }

@@ -425,6 +425,12 @@ func TestAMissingImageIsMadeForTheRunThatNeedsIt(t *testing.T) {
 	}
 }
 
+// explained is an engine's error with words for a person.
+type explained struct{ error }
+
+func (explained) Explain() (reason, fix string) { return "It says why.", "mend it" }
+func (e explained) Unwrap() error               { return e.error }
+
 func TestEngineErrorsHaveTheirCodes(t *testing.T) {
 	for name, test := range map[string]struct {
 		image, start error
@@ -438,6 +444,9 @@ func TestEngineErrorsHaveTheirCodes(t *testing.T) {
 		"too slow":          {nil, context.DeadlineExceeded, fault.EngineUnavailable, "in time"},
 		"a file for mounts": {nil, fmt.Errorf("start: %w: not a directory", engine.ErrNoPlaceForMounts), fault.EngineError, "/mnt/data/mounts"},
 		"anything else":     {nil, context.Canceled, fault.EngineError, "start a python container"},
+
+		"an image in the engine's own words": {nil, explained{engine.ErrImageMissing}, fault.ImageMissing, "It says why."},
+		"its own words and no more":          {nil, explained{context.DeadlineExceeded}, fault.EngineError, "It says why."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t)

@@ -257,12 +257,12 @@ func (s *sessionFiles) fault(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, files.ErrSilent) && s.engineHangs():
-		return engineFault(fmt.Errorf("%w: %w", context.DeadlineExceeded, err), "files", KernelConfig{})
+		return s.config.engineFault(fmt.Errorf("%w: %w", context.DeadlineExceeded, err), "files", KernelConfig{})
 	case isAny(err, files.ErrSilent, files.ErrFrame, engine.ErrContainerGone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET):
 		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
 			"The sandbox of session %q did not answer.", s.id).Because(err)
 	}
-	return engineFault(err, "files", KernelConfig{})
+	return s.config.engineFault(err, "files", KernelConfig{})
 }
 
 // hangTimeout is how long an engine may take to show that it lives.

@@ -33,7 +33,7 @@ func (l *link) start(waiting context.Context, note func(string), warm bool) (k *
 		return err
 	})
 	if err != nil {
-		return nil, engineFault(err, l.language, setting)
+		return nil, l.config.engineFault(err, l.language, setting)
 	}
 	defer func() {
 		if err == nil {
@@ -94,7 +94,7 @@ func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool)
 	l.engine.tried.Store(true)
 	if err := l.engine.makeRoom(ctx, l.language, l.tried || l.had.Load()); err != nil {
 		l.config.Pool.images.forget(setting.Image) // to look for it starts the engine's machine, where that has been stopped
-		return nil, engineFault(err, l.language, setting)
+		return nil, l.config.engineFault(err, l.language, setting)
 	}
 	tried := l.tried
 	l.tried = true
@@ -105,7 +105,7 @@ func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool)
 		} else {
 			l.config.Pool.images.forget(setting.Image)
 		}
-		return nil, engineFault(err, l.language, setting)
+		return nil, l.config.engineFault(err, l.language, setting)
 	}
 	l.engine.limits.settle(l.engine.record)
 	k := newKernel(proc, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "language", l.language))
@@ -121,7 +121,7 @@ func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool)
 func (l *link) neverReady(k *kernel) *fault.Error {
 	setting := l.config.Kernels[l.language]
 	if k.missing.Load() {
-		return engineFault(engine.ErrNoInterpreter, l.language, setting)
+		return l.config.engineFault(engine.ErrNoInterpreter, l.language, setting)
 	}
 	f := fault.New(fault.ExecutionFailed,
 		fmt.Sprintf("Use an image with a working %s, or leave the image setting out to use the standard one.", setting.Interpreter),

@@ -156,7 +156,7 @@ func (l *link) attachAgain(ctx context.Context) (*kernel, error) {
 }
 
 // retake takes over the own container where only the connection to it may be lost, as it is when
-// Podman's service ends. nil, nil: there is nothing to be had. The error is a fault: the engine is not
+// the engine's service ends. nil, nil: there is nothing to be had. The error is a fault: the engine is not
 // there, or ctx has ended, so that is not known. The caller holds l.starting.
 func (l *link) retake(ctx context.Context) (*kernel, error) {
 	lost := l.kernel.Load()
@@ -171,7 +171,7 @@ func (l *link) retake(ctx context.Context) (*kernel, error) {
 	}
 	l.config.Logger.Debug("take over again", "session", l.engine.id, "language", l.language, "error", err)
 	if ctx.Err() != nil || isAny(err, engine.ErrEngineUnavailable, context.DeadlineExceeded) {
-		return nil, engineFault(err, l.language, l.config.Kernels[l.language])
+		return nil, l.config.engineFault(err, l.language, l.config.Kernels[l.language])
 	}
 	return nil, nil
 }

@@ -45,10 +45,10 @@ func environment(ctx context.Context, on engine.Engine, language sandbox.Languag
 	info, err := on.Image(ctx, kernel.Image)
 	switch {
 	case errors.Is(err, engine.ErrImageMissing):
-		e.Problem = "the image is not on this machine; run `" + kernel.Setup + "`"
+		e.Problem = "the image is not there; run `" + kernel.Setup + "`"
 		return e
 	case err != nil:
-		e.Problem = "Podman does not answer; run `code-sandbox-mcp doctor`"
+		e.Problem = on.Traits().Name + " does not answer; run `code-sandbox-mcp doctor`"
 		return e
 	}
 	if language.Info().ImageOf != "" {
