@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -63,6 +64,8 @@ type SessionInfo struct {
 	// KeptUntil is when a session is removed that nobody uses and that outlives its server; zero: it is Pinned, or does not.
 	KeptUntil time.Time
 	Pinned    bool
+	// Place is where its containers are, on an engine of several machines.
+	Place engine.Place
 }
 
 // info describes the session; kept are the languages whose kernels wait to be taken over.
@@ -75,6 +78,9 @@ func (s *session) info(kept []Language) SessionInfo {
 	}
 	for _, l := range s.links {
 		kernel := l.info(slices.Contains(kept, l.language))
+		if info.Place == (engine.Place{}) && l.kernel.Load() != nil { // which leaves the name of its container as it is
+			info.Place = s.config.placeOf(s.engine.name(l.language))
+		}
 		if run := l.holder(); run != nil && kernel.State != "ended" {
 			kernel.Run = run.info()
 			if kernel.State == "idle" { // of an earlier server's run
@@ -86,6 +92,14 @@ func (s *session) info(kept []Language) SessionInfo {
 	}
 	sortKernels(info.Kernels)
 	return info
+}
+
+// placeOf returns where a container is.
+func (c *Config) placeOf(container string) (p engine.Place) {
+	if on, is := c.Engine.(engine.Locator); is {
+		p.Node, p.Pod = on.Where(context.Background(), container)
+	}
+	return p
 }
 
 func (l *link) info(kept bool) KernelInfo {
@@ -335,7 +349,7 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 	if _, err := state.LastUsed(config.StateDir, id); l.spare && err == nil && !state.IsKept(config.StateDir, id) {
 		return SessionInfo{}, false // it waits for a session
 	}
-	info := SessionInfo{ID: id, Named: l.named || l.spare, Owner: OwnerOther, State: StateOpen, Created: l.newest, LastUsed: l.newest}
+	info := SessionInfo{ID: id, Named: l.named || l.spare, Owner: OwnerOther, State: StateOpen, Created: l.newest, LastUsed: l.newest, Place: l.place}
 	own, r := limits{config: config}, state.LoadRecord(config.StateDir, id)
 	if r != nil {
 		info.Created = r.Created

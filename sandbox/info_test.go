@@ -3,6 +3,7 @@
 package sandbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -118,5 +119,37 @@ func TestAnEngineThatDoesNotAnswerIsToldOf(t *testing.T) {
 		wantCode(t, err, code)
 		_, err = m.CloseSession(t.Context(), "left", false)
 		wantCode(t, err, code)
+	}
+}
+
+// located is an engine of several machines.
+type located struct{ *testEngine }
+
+func (located) Where(_ context.Context, container string) (node, pod string) {
+	return "n1", "pod-of-" + container
+}
+
+func (e located) List(ctx context.Context, key, value string) (engine.Inventory, error) {
+	inventory, err := e.testEngine.List(ctx, key, value)
+	for i := range inventory.Containers {
+		inventory.Containers[i].Place = engine.Place{Pod: "listed", Node: "n2"}
+	}
+	return inventory, err
+}
+
+func TestASessionSaysOnWhichNodeItIs(t *testing.T) {
+	e := newEngine(t)
+	config := testConfig(t, e)
+	config.Engine = located{e}
+	m, other := newTestManager(t, config), newTestManager(t, config)
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "named"})
+	want := "pod pod-of-csm-" + m.conf().Host[:min(6, len(m.conf().Host))] + "-named-python on node n1"
+	for name, list := range map[string][]SessionInfo{"known": m.Known(), "listed": listed(t, m)} {
+		if len(list) != 1 || list[0].Place.String() != want {
+			t.Errorf("%s: %+v", name, list)
+		}
+	}
+	if list := listed(t, other); len(list) != 1 || list[0].Place.String() != "pod listed on node n2" {
+		t.Errorf("another server's: %+v", list)
 	}
 }

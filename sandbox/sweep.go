@@ -24,6 +24,7 @@ type leftover struct {
 	named      bool
 	spare      bool // it was kept ready, and no record says whose it is
 	newest     time.Time
+	place      engine.Place // of one that runs
 }
 
 // sweeper sweeps for a server, one sweep at a time.
@@ -181,6 +182,7 @@ func group(inventory engine.Inventory, config *Config) map[string]*leftover {
 		l.containers = append(l.containers, c.Name)
 		if c.Running {
 			l.running = append(l.running, Language(c.Labels[LabelLanguage]))
+			l.place = c.Place
 		} else {
 			l.ended = append(l.ended, c.Name)
 		}

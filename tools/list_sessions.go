@@ -27,6 +27,8 @@ type sessionMeta struct {
 	// KeptUntil is when the session is removed if nobody uses it.
 	KeptUntil time.Time `json:"kept_until,omitzero"`
 	Pinned    bool      `json:"pinned,omitempty"`
+	// Place is the pod that the session's containers are in, and its node.
+	Place string `json:"place,omitempty"`
 }
 
 // SessionFields is a session in JSON.
@@ -126,6 +128,9 @@ func (s SessionFields) String() string {
 	} else if s.State == sandbox.StateAsleep && !s.KeptUntil.IsZero() {
 		text += ", kept until " + s.KeptUntil.Format(time.DateOnly)
 	}
+	if s.Place != "" {
+		text += "; place: " + s.Place
+	}
 	if l := s.OwnLimits; l != nil {
 		text += fmt.Sprintf("; limits %d MiB, %v CPUs, runs of %v s", l.MemoryMB, l.CPUs, l.TimeoutSeconds)
 	}
@@ -154,7 +159,7 @@ func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
 func FieldsOf(ctx context.Context, info sandbox.SessionInfo) SessionFields {
 	f := SessionFields{Kernels: info.Kernels, sessionMeta: sessionMeta{
 		SessionID: info.ID, Default: info.Default && info.DefaultOf == ownSession(ctx), Owner: info.Owner, State: info.State, SizeBytes: info.SizeBytes,
-		KeptUntil: info.KeptUntil.UTC().Truncate(time.Second), Pinned: info.Pinned,
+		KeptUntil: info.KeptUntil.UTC().Truncate(time.Second), Pinned: info.Pinned, Place: info.Place.String(),
 		AgeSeconds: int(max(0, time.Since(info.Created)).Seconds()), IdleSeconds: int(max(0, time.Since(info.LastUsed)).Seconds()),
 	}}
 	if info.Limited {

@@ -216,8 +216,11 @@ func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry
 	for _, line := range [][2]string{
 		{"session", info.ID}, {"state", info.State}, {"open in", info.Owner}, {"kernels", kernelsOf(info)},
 		{"created", info.Created.Local().Format(time.DateTime)}, {"idle for", units.HumanDuration(since(info.LastUsed))},
-		{"files", sizeOf(info, "not known here")}, {"kept", keptOf(info)}, {"runs", humanize.Comma(int64(len(runs)))},
+		{"files", sizeOf(info, "not known here")}, {"kept", keptOf(info)}, {"runs", humanize.Comma(int64(len(runs)))}, {"place", info.Place.String()},
 	} {
+		if line[1] == "" {
+			continue
+		}
 		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
 	}
 	if err := table.Flush(); err != nil || len(runs) == 0 {

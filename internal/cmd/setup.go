@@ -50,6 +50,8 @@ What is ready already is left as it is: a call after one that was interrupted
 goes on where that was, and one after one that succeeded takes no time. On
 stdout there is a line for each image, for scripts.
 
+With --engine kubernetes there is nothing to build: the nodes of the cluster pull
+the images. It then makes doctor's checks, and says which images those are.
 For Kubernetes, --programs-archive writes the image of this program's parts that
 run in a pod, for clusters that do not reach the registry that it is published
 in; nothing else is done then.`,
@@ -59,6 +61,9 @@ in; nothing else is done then.`,
 			}
 			if programs != "" {
 				return writePrograms(programs)
+			}
+			if settings.OnKubernetes() {
+				return setupKubernetes(cmd, settings)
 			}
 			return withEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, _ *slog.Logger) error {
 				options := setup.Options{Base: base, Rebuild: rebuild}
@@ -87,6 +92,30 @@ in; nothing else is done then.`,
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "make and start Podman's virtual machine without a question")
 	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "build again what is there, without the build cache")
 	return cmd
+}
+
+// setupKubernetes makes nothing: it looks whether all is there, and says what the nodes of the cluster have to reach.
+func setupKubernetes(cmd *cobra.Command, s *server.Settings) error {
+	for _, name := range []string{"build", "base", "rebuild", "registry"} {
+		if cmd.Flags().Changed(name) {
+			return usage(fmt.Errorf("--%s has no effect with --engine kubernetes, whose nodes pull the images that --python-image and --js-image name, or the published ones", name))
+		}
+	}
+	fmt.Fprintln(os.Stderr, "There is nothing to build: the nodes of the cluster pull these images.")
+	for _, ref := range s.ClusterImages() {
+		fmt.Println(ref)
+	}
+	report, err := examine(cmd.Context(), s)
+	if err != nil {
+		return err
+	}
+	if err := report.WriteTable(os.Stderr); err != nil {
+		return err
+	}
+	if !report.OK() {
+		return server.ErrReported
+	}
+	return printReady(os.Stderr, changedFlags(cmd.InheritedFlags(), masked))
 }
 
 // writePrograms writes the programs image into a file, and prints what it is called where it is loaded.

@@ -56,6 +56,7 @@ type sessionFields struct {
 	SizeBytes *int64         `json:"size_bytes"` // null where only its server could tell
 	KeptUntil time.Time      `json:"kept_until,omitzero"`
 	Pinned    bool           `json:"pinned,omitempty"`
+	Place     string         `json:"place,omitempty"`
 }
 
 type kernelFields struct {
@@ -118,7 +119,7 @@ func (t *stream) tell(ctx context.Context) {
 			shown = &infos[i]
 		}
 		f := sessionFields{
-			SessionID: info.ID, Owner: info.Owner, State: info.State, KeptUntil: info.KeptUntil.Truncate(time.Second), Pinned: info.Pinned, Named: info.Named, Kernels: []kernelFields{},
+			SessionID: info.ID, Owner: info.Owner, State: info.State, KeptUntil: info.KeptUntil.Truncate(time.Second), Pinned: info.Pinned, Place: info.Place.String(), Named: info.Named, Kernels: []kernelFields{},
 			Created: info.Created, LastUsed: info.LastUsed.Truncate(time.Second), SizeBytes: info.SizeBytes,
 		}
 		for _, k := range info.Kernels {

@@ -3,11 +3,9 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
@@ -23,7 +21,7 @@ func (s *Settings) openKubernetes(log *slog.Logger) engine.Engine {
 	k := &s.Kubernetes
 	return kubernetes.Open(kubernetes.Options{
 		Cluster: k.cluster(), StorageClass: k.StorageClass, RuntimeClass: k.RuntimeClass,
-		ProgramsImage: cmp.Or(k.ProgramsImage, containers.ProgramsRef()),
+		ProgramsImage: k.programsImage(),
 		Users:         k.Users, SeccompProfile: k.SeccompProfile, UserNamespaces: k.UserNamespaces, Logger: log,
 	})
 }

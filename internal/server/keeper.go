@@ -45,6 +45,14 @@ func (k *keeper) Claim(ctx context.Context, container string, labels map[string]
 	return nil
 }
 
+// Where implements engine.Locator for an engine that is one.
+func (k *keeper) Where(ctx context.Context, container string) (node, pod string) {
+	if l, is := k.Engine.(engine.Locator); is {
+		return l.Where(ctx, container)
+	}
+	return "", ""
+}
+
 // dismiss ends the process that waits, where nothing is left to be removed.
 func (k *keeper) dismiss() {
 	k.once.Do(func() {}) // whatever still wants a container comes too late

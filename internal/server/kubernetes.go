@@ -7,9 +7,13 @@ import (
 	"errors"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.podman.io/image/v5/docker/reference"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // KubernetesSettings say where pods are made, and what they are like.
@@ -23,6 +27,21 @@ type KubernetesSettings struct {
 	UserNamespaces             bool
 
 	where string // the cluster and the namespace, by their addresses
+}
+
+func (k *KubernetesSettings) programsImage() string {
+	return cmp.Or(k.ProgramsImage, containers.ProgramsRef())
+}
+
+// ClusterImages returns the images that the nodes of the cluster have to have, or to pull.
+func (s *Settings) ClusterImages() []string {
+	images := []string{s.Kubernetes.programsImage()}
+	for _, l := range sandbox.Languages {
+		if image, on := s.Image(l.Language); on && !slices.Contains(images, image) {
+			images = append(images, image)
+		}
+	}
+	return images
 }
 
 // How objects of Kubernetes may be called, and namespaces.

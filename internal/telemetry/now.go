@@ -124,10 +124,14 @@ func (n *Now) gauges(ctx context.Context, label func(principal.Principal) string
 	}
 	sessions := gauge("sessions", "Sessions that this server has open and that were used.")
 	kernel := gauge("kernels", "Interpreters of those sessions that keep variables.", "language", "state")
+	onNode := gauge("sessions_on_node", "Of those sessions, where their pods are; absent on an engine of one machine.", "node")
 	most := gauge("memory_limit_bytes", "What the containers of those sessions may take together.")
 	for _, tenant := range n.o.Tenants() {
 		who, known, memory := label(tenant.Of), tenant.Manager.Known(), int64(0)
 		for _, session := range known {
+			if session.Place.Node != "" {
+				onNode(who, 1, session.Place.Node)
+			}
 			for _, k := range session.Kernels {
 				kernel(who, 1, string(k.Language), k.State)
 				if k.State == "idle" || k.State == "running" {

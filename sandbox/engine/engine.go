@@ -101,6 +101,25 @@ type Container struct {
 	Labels  map[string]string
 	Running bool
 	Created time.Time
+	Place   Place
+}
+
+// Place is where a container is, on an engine of several machines; the zero value: not known, or this machine.
+type Place struct{ Pod, Node string }
+
+func (p Place) String() string {
+	switch {
+	case p.Pod == "":
+		return ""
+	case p.Node == "":
+		return "pod " + p.Pod
+	}
+	return "pod " + p.Pod + " on node " + p.Node
+}
+
+// Locator is an engine of several machines. Where asks nobody; both are empty where that is not known.
+type Locator interface {
+	Where(ctx context.Context, container string) (node, pod string)
 }
 
 // Volume is what List returns of a volume.

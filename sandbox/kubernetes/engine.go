@@ -75,7 +75,10 @@ type place struct {
 	node           string
 }
 
-var _ engine.Engine = (*Engine)(nil)
+var (
+	_ engine.Engine  = (*Engine)(nil)
+	_ engine.Locator = (*Engine)(nil)
+)
 
 // Open prepares an engine. It neither reads the configuration nor connects; the first call that needs the cluster does.
 func Open(opts Options) *Engine {
@@ -102,7 +105,7 @@ func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error
 		return engine.ImageInfo{}, err
 	}
 	if _, err := reference.ParseNormalizedNamed(ref); err != nil {
-		return engine.ImageInfo{}, fmt.Errorf("%w: %w", engine.ErrImageMissing, err)
+		return engine.ImageInfo{}, &Error{Reason: fmt.Sprintf("%q is not an image's name", ref), Fix: "correct the image setting, or leave it out to use the standard one", Is: engine.ErrImageMissing, Err: err}
 	}
 	return engine.ImageInfo{ID: ref}, nil
 }

@@ -51,6 +51,7 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 			own := withLanguage(labels, container)
 			inventory.Containers = append(inventory.Containers, engine.Container{
 				Name: name, Labels: own, Running: runs(pod, container), Created: pod.CreationTimestamp.Time,
+				Place: engine.Place{Pod: pod.Name, Node: pod.Spec.NodeName},
 			})
 		}
 		if !hasClaim(pod) && !isOver(pod) {

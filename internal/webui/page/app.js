@@ -60,7 +60,7 @@ const describe = s => {
 	const kernels = s.kernels.filter(k => k.state !== "not started").map(k => `${k.language} ${k.state}`).join(", ");
 	const stay = s.pinned ? "; pinned" : s.state === "asleep" && s.kept_until ? `; kept until ${new Date(s.kept_until).toLocaleDateString()}` : "";
 	const open = s.state === "asleep" ? "asleep" : s.owner === "none" ? "open in no server" : `open in ${s.owner}`;
-	return open + (kernels ? `; ${kernels}` : "") + stay;
+	return open + (kernels ? `; ${kernels}` : "") + stay + (s.place ? `; place: ${s.place}` : "");
 };
 
 function showFacts() {
