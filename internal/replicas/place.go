@@ -35,7 +35,7 @@ func (r *Replicas) place(tenant string) *peer {
 	}
 	var best *peer
 	for _, p := range r.peers {
-		if p.address != "" && (best == nil || cmp.Or(cmp.Compare(has[p.name], has[best.name]), slices.Compare(score(p, tenant), score(best, tenant))) > 0) {
+		if p.address != "" && (best == nil || p.rank(best, has, tenant) > 0) {
 			best = p
 		}
 	}
@@ -43,6 +43,17 @@ func (r *Replicas) place(tenant string) *peer {
 		return nil
 	}
 	return best
+}
+
+// rank compares two replicas for a tenant.
+func (p *peer) rank(other *peer, has map[string]int, tenant string) int {
+	stays := func(p *peer) int {
+		if p.drains {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(has[p.name], has[other.name]), cmp.Compare(stays(p), stays(other)), slices.Compare(score(p, tenant), score(other, tenant)))
 }
 
 // score ranks replicas for a tenant, for each another way.

@@ -55,6 +55,7 @@ const (
 	ofReplica   = "replica"
 	ofSession   = "session"
 	noteAddress = prefix + "address"
+	noteDrains  = prefix + "drains"
 	noteGroup   = prefix + "group"
 	noteTenant  = prefix + "tenant"
 	noteID      = prefix + "session"
@@ -105,7 +106,8 @@ type Options struct {
 	Group string
 	// Name tells this process from all others; see NewName.
 	Name string
-	// Address is where other replicas reach this one, as host:port; empty: it serves nothing.
+	// Address is where other replicas reach this one, as host:port; empty: it is a command, which serves nothing, and beside which a
+	// replica may use the same folder.
 	Address string
 	// StateDir is the server's own state directory, whose sessions are shared. It must be on no disk that another replica uses.
 	StateDir string
@@ -124,6 +126,7 @@ type Replicas struct {
 	o       Options
 	began   time.Time
 	renewed atomic.Int64 // when the last renewal that was done had begun, after began
+	drains  atomic.Bool
 	ctx     context.Context
 	stop    context.CancelFunc
 	working sync.WaitGroup
@@ -143,6 +146,7 @@ type Replicas struct {
 // peer is a replica that lives.
 type peer struct {
 	name, address string
+	drains        bool
 	version       string
 	changed       time.Time     // when this was seen
 	gone          chan struct{} // closed when it is dead, or has ended
@@ -180,6 +184,9 @@ func Join(ctx context.Context, o Options) (*Replicas, error) {
 	// What an earlier process of this folder knew, and nobody does any more.
 	old := make(map[string][]string)
 	for _, tenant := range append(state.Tenants(o.StateDir), "") {
+		if r.isCommand() {
+			break
+		}
 		old[tenant] = state.IDs(state.TenantDir(o.StateDir, tenant))
 	}
 	version, err := r.list(asked)
@@ -204,6 +211,8 @@ func Join(ctx context.Context, o Options) (*Replicas, error) {
 	state.Share(o.StateDir, r)
 	return r, nil
 }
+
+func (r *Replicas) isCommand() bool { return r.o.Address == "" }
 
 func (r *Replicas) labels(of string) map[string]string {
 	return map[string]string{LabelGroup: hash(r.o.Group), labelLease: of}
@@ -237,13 +246,29 @@ func (r *Replicas) Leave(ctx context.Context) {
 	}
 }
 
-// Withdraw has nobody served here any longer who has no session here.
-func (r *Replicas) Withdraw() {
+// Withdraw has nobody served here any longer.
+func (r *Replicas) Withdraw() { _ = r.say(noteAddress, "") }
+
+// Drain has nobody served here any longer who has no session here, or everybody again.
+func (r *Replicas) Drain(on bool) {
+	text := ""
+	if on {
+		text = "true"
+	}
+	if on != r.drains.Load() && r.say(noteDrains, text) == nil {
+		r.drains.Store(on)
+	}
+}
+
+// say has this replica's own Lease say something.
+func (r *Replicas) say(note, text string) error {
 	ctx, cancel := context.WithTimeout(r.ctx, requestTime)
 	defer cancel()
-	if l, err := r.o.Leases.Change(ctx, leaseOf(r.o.Group, r.o.Name), Change{Annotations: map[string]string{noteAddress: ""}}); err == nil {
+	l, err := r.o.Leases.Change(ctx, leaseOf(r.o.Group, r.o.Name), Change{If: &r.o.Name, Annotations: map[string]string{note: text}})
+	if err == nil {
 		r.note(*l, false)
 	}
+	return err
 }
 
 // Staying alive ----------------------------------------------------------------------
@@ -451,7 +476,7 @@ func (r *Replicas) note(l Lease, deleted bool) {
 		if p.version != l.Version {
 			p.version, p.changed = l.Version, time.Now()
 		}
-		p.address = l.Annotations[noteAddress]
+		p.address, p.drains = l.Annotations[noteAddress], l.Annotations[noteDrains] != ""
 	case l.Labels[labelLease] != ofSession:
 	case deleted:
 		if w := r.wrote[l.Name]; w.uid == l.UID {
@@ -466,6 +491,9 @@ func (r *Replicas) note(l Lease, deleted bool) {
 			return // it is not one of ours, whatever its labels are
 		}
 		r.sessions[l.Name] = s
+		if r.isCommand() {
+			return
+		}
 		if err := state.Show(r.o.StateDir, s.tenant, s.id, kept(&l)); err != nil {
 			r.o.Logger.Warn("session of another replica", "session", s.id, "error", err)
 		}
@@ -475,6 +503,9 @@ func (r *Replicas) note(l Lease, deleted bool) {
 // forget drops a session that has ended. The caller holds r.mu.
 func (r *Replicas) forget(name string, s session) {
 	delete(r.sessions, name)
+	if r.isCommand() {
+		return
+	}
 	if err := state.Hide(r.o.StateDir, s.tenant, s.id); err != nil {
 		r.o.Logger.Warn("session of another replica", "session", s.id, "error", err)
 	}

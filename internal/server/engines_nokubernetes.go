@@ -9,6 +9,7 @@ import (
 	"log/slog"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/replicas"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -25,6 +26,10 @@ func kubernetesKernel(language sandbox.Language, image string) sandbox.KernelCon
 func checkPodUsers(string) error { return nil }
 
 func (k *KubernetesSettings) place() string { return "" }
+
+func (s *Settings) leases(context.Context) (replicas.Leases, error) {
+	panic("built without Kubernetes")
+}
 
 func reachKubernetes(context.Context, engine.Engine) error { return nil }
 

@@ -331,6 +331,7 @@ func (w *web) prepare(r *running) {
 	api := own.api()
 	maps.Copy(w.options.Open, api.Open())
 	w.options.Refuse, w.options.Translate = api.Refuse, rest.AcceptKey
+	w.options.Place = r.place
 	w.options.Of = func(p principal.Principal) (*httpserver.Site, error) {
 		t, err := r.tenants.get(p)
 		if err != nil {

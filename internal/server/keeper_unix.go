@@ -12,6 +12,9 @@ import (
 const waitForEnd = `{ read -r line || exec "$@"; } <&3 3<&- &`
 
 func (k *keeper) begin() error {
+	if len(k.args) == 0 {
+		return nil // other replicas do it
+	}
 	self, err := os.Executable()
 	if err != nil {
 		return err

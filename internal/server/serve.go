@@ -11,6 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -26,6 +27,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/replicas"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
@@ -99,6 +101,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	}
 	if r.web != nil {
 		go r.drainer.watch(ctx)
+		go r.yield(ctx)
 		err = r.web.server.Serve(ctx, r.web.listener)
 	} else {
 		own := r.own.now.Load()
@@ -135,6 +138,10 @@ type running struct {
 	watched  *telemetry.Recorder
 	audited  *audited
 	drainer  *drainer // nil, as web is
+	// replicas are nil where there is one server. They have a principal's requests, or those for its Key, served where they are to be.
+	replicas *replicas.Replicas
+	place    placer // nil: here
+	placeKey func(w http.ResponseWriter, r *http.Request, key string, here http.HandlerFunc)
 	// own is what the user has whose server it is, and tenants what others have.
 	own     *tenant
 	tenants *tenants
@@ -147,6 +154,7 @@ type running struct {
 // begin opens the addresses, and then puts together what is served there.
 func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*running, error) {
 	r := &running{settings: s, log: log, ending: ctx, stopLinks: func() {}}
+	r.placeKey = func(w http.ResponseWriter, r *http.Request, _ string, here http.HandlerFunc) { here(w, r) }
 	var err error
 	if r.audited, err = s.audit(log); err != nil {
 		return nil, err
@@ -169,6 +177,10 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	kernels := s.Kernels()
 	r.imagesSettled = s.makeMissing(making, r.shared.engine, kernels, log)
 	r.shared.kernels = kernels
+	if err := r.joinReplicas(ctx); err != nil {
+		stopMaking()
+		return nil, err
+	}
 	r.tenants = newTenants(r)
 	if r.own, err = r.newTenant(principal.Principal{}); err != nil {
 		stopMaking()
@@ -197,6 +209,7 @@ func (r *running) end(ctx context.Context) {
 	go func() { nothingReady <- r.shared.pool.Close(ctx) }()
 	nothingLeft := r.tenants.close(ctx)
 	nothingLeft = <-nothingReady && nothingLeft
+	r.leaveReplicas(ctx)
 	r.audited.end(ctx)
 	r.stopMaking()
 	r.imagesSettled(ctx)
@@ -433,7 +446,7 @@ func (s *Settings) SessionDir() string {
 	name := "sessions"
 	switch {
 	case s.OnKubernetes():
-		name += "-" + shortHash(s.Kubernetes.where)
+		name += "-" + shortHash(s.Kubernetes.where+s.Replicas)
 	case s.EngineURL != "":
 		name += "-" + shortHash(s.EngineURL)
 	}

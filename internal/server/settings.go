@@ -45,6 +45,8 @@ type Settings struct {
 	StateDir   string
 
 	Kubernetes KubernetesSettings
+	// Replicas is what several servers that work as one are called together; empty: there is one.
+	Replicas string
 
 	// LanguageImages are the images that are set, by language; empty: the one that setup makes.
 	LanguageImages map[sandbox.Language]*string
@@ -285,7 +287,7 @@ func (s *Settings) check() error {
 			found = append(found, r.check())
 		}
 	}
-	found = append(found, s.checkEngine())
+	found = append(found, s.checkEngine(), s.checkReplicas())
 	found.wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service that --engine-url or CONTAINER_HOST names, which has a runtime of its own; leave one of the two out", s.OCIRuntime)
 	found.wrong(s.OCIRuntime != "" && !s.OnKubernetes() && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
 	found = append(found, s.Network.check(s.PassThroughEnv))

@@ -91,7 +91,7 @@ func TestSettingsOfTheChart(t *testing.T) {
 		t.Error("it makes a token beside the one that there is")
 	}
 	one := render(t, "--set", "replicas=1")
-	if strings.Contains(one, "replicas: true") || strings.Contains(one, "PodDisruptionBudget") || !strings.Contains(one, "kind: Secret\n") {
+	if strings.Contains(one, "replicas: code-sandbox-mcp.code-sandbox-mcp") || strings.Contains(one, "PodDisruptionBudget") || !strings.Contains(one, "kind: Secret\n") {
 		t.Error("one server is made as one of several, or has no token")
 	}
 }
