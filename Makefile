@@ -74,6 +74,17 @@ $(NODE_LINT)/node_modules: $(NODE_LINT)/package-lock.json
 	cd $(@D) && npm ci --no-audit --no-fund
 	touch $@
 
+# What needs a Kubernetes cluster: that of KUBECONFIG, for somebody who may make namespaces. LOAD_IMAGES is a command that brings
+# images of Podman's to its nodes, STORAGE_CLASS makes volumes, and RUNTIME_CLASS has pods with loopback alone.
+KUBERNETES_TESTS ?= ./sandbox/kubernetes
+.PHONY: test-kubernetes
+test-kubernetes: build
+	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG is not set: name the file of a cluster's administrator"; exit 1; }
+	@test -n "$$LOAD_IMAGES" || { echo "LOAD_IMAGES is not set: name a command that brings images from Podman to the cluster's nodes"; exit 1; }
+	@command -v kubectl >/dev/null || { echo "kubectl is not installed"; exit 1; }
+	@kubectl version >/dev/null || { echo "the cluster does not answer"; exit 1; }
+	CODE_SANDBOX_KUBERNETES=1 go test -count=1 -p 1 -timeout $(TIMEOUT) $(KUBERNETES_TESTS)
+
 bench: deps-test build
 	$(BIN) setup
 	go run ./internal/test/bench --server $(BIN)

@@ -143,6 +143,7 @@ func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc
 var rights = []kube.Right{
 	{Verb: "create", Resource: "pods"}, {Verb: "get", Resource: "pods"}, {Verb: "list", Resource: "pods"}, {Verb: "watch", Resource: "pods"},
 	{Verb: "patch", Resource: "pods"}, {Verb: "delete", Resource: "pods"}, {Verb: "create", Resource: "pods", Subresource: "exec"},
+	{Verb: "get", Resource: "pods", Subresource: "exec"}, // a WebSocket begins by a GET; without it each exec is refused once, and SPDY is used
 	{Verb: "get", Group: "networking.k8s.io", Resource: "networkpolicies"}, {Verb: "create", Group: "networking.k8s.io", Resource: "networkpolicies"},
 }
 

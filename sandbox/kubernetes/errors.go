@@ -17,6 +17,7 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/util/exec"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -26,6 +27,7 @@ var (
 	errClosed   = fmt.Errorf("%w: the engine was closed", engine.ErrEngineUnavailable)
 	errNoReach  = errors.New("a pod did not say what it reaches")
 	errNoCanary = errors.New("the pod that others must not reach does not listen")
+	errKilled   = errors.New("killed with what ran in the container")
 )
 
 // Error is what a person can do something about. It matches the error of package engine that it stands for.
@@ -195,7 +197,10 @@ func notShown(node string) error {
 // execError says what a program that did not start means.
 func execError(err error, stderr string) error {
 	text := err.Error() + " " + stderr
+	var exit exec.ExitError
 	switch {
+	case errors.As(err, &exit) && exit.ExitStatus() == 128+int(syscall.SIGKILL):
+		return fmt.Errorf("%w: %w", engine.ErrContainerGone, errKilled)
 	case apierrors.IsNotFound(err), strings.Contains(text, "container not found"), strings.Contains(text, "cannot exec in a stopped"), strings.Contains(text, "not running"),
 		strings.Contains(text, "pods \"") && strings.Contains(text, "not found"), strings.Contains(text, "does not have a host assigned"), strings.Contains(text, "container is not created or running"),
 		strings.Contains(text, "completed pod"):

@@ -1,6 +1,6 @@
 //go:build !nokubernetes
 
-package kubernetes
+package kubernetes_test
 
 import (
 	"context"
@@ -13,85 +13,88 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/cluster"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kubernetes"
 )
 
 const testLabel = "code-sandbox-mcp.kubernetes-test"
 
-var (
-	testRun    = rand.Text()[:8]
-	testEngine *Engine
-)
-
-// What needs a cluster runs where make test-kubernetes says which.
-var (
-	onCluster = os.Getenv("CODE_SANDBOX_KUBERNETES") != ""
-	namespace = os.Getenv("CODE_SANDBOX_KUBERNETES_NAMESPACE")
-	testImage = os.Getenv("CODE_SANDBOX_KUBERNETES_IMAGE") // any with Python
-)
-
-func needCluster(tb testing.TB) {
-	tb.Helper()
-	if !onCluster {
-		tb.Skip("no cluster: make test-kubernetes runs this")
-	}
-}
-
-func own(o Options) *Engine {
-	o.Cluster.Namespace = namespace
-	if o.ProgramsImage == "" {
-		o.ProgramsImage = containers.ProgramsRef()
-	}
-	return Open(o)
-}
-
-// shut is a class of pods that have loopback alone.
-var shut = Options{Cluster: kube.Options{}, StorageClass: "standard", RuntimeClass: "no-network"}
-
-func TestMain(m *testing.M) { os.Exit(run(m)) }
-
-func run(m *testing.M) int {
-	testEngine = own(shut)
-	defer testEngine.Close()
+func TestMain(m *testing.M) {
 	code := m.Run()
-	if !onCluster {
-		return code
+	if err := cluster.End(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	left, err := testEngine.List(ctx, testLabel, testRun)
-	if err != nil || len(left.Containers)+len(left.Volumes) > 0 {
-		fmt.Fprintln(os.Stderr, "left behind:", left, err)
-		return 1
+	os.Exit(code)
+}
+
+// target is an engine on the cluster. It leaves nothing behind.
+type target struct {
+	*kubernetes.Engine
+	cluster *cluster.Cluster
+	options kubernetes.Options
+	image   string
+	mark    string // the value of testLabel on all that is its own
+}
+
+// onCluster returns an engine whose pods have loopback alone, and claims for volumes that last, unless it is changed.
+func onCluster(tb testing.TB, change func(*kubernetes.Options)) *target {
+	tb.Helper()
+	c := cluster.Need(tb)
+	t := &target{cluster: c, image: image.BarePython(tb), mark: rand.Text()[:8], options: kubernetes.Options{
+		Cluster: kube.Options{Kubeconfig: c.Kubeconfig}, StorageClass: c.StorageClass, RuntimeClass: c.RuntimeClass,
+		ProgramsImage: containers.ProgramsRef(),
+	}}
+	c.Load(tb, t.image)
+	if change != nil {
+		change(&t.options)
 	}
-	return code
+	t.Engine = kubernetes.Open(t.options)
+	tb.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		left, err := t.List(ctx, testLabel, t.mark)
+		if len(left.Containers)+len(left.Volumes) > 0 || err != nil {
+			tb.Errorf("left behind: %+v, %v", left, err)
+		}
+		_ = t.Close()
+	})
+	return t
 }
 
 var testLimits = engine.Limits{MemoryBytes: 128 << 20, CPUs: 0.5, PIDs: 48, TmpBytes: 64 << 20, FileBytes: 32 << 20, OpenFiles: 128}
 
-func testSpec(tb testing.TB, command ...string) engine.Spec {
+// spec is a container that goes with the test.
+func (t *target) spec(tb testing.TB, command ...string) engine.Spec {
 	tb.Helper()
 	name := "csm-test-" + strings.ToLower(rand.Text()[:12])
 	tb.Cleanup(func() {
-		if err := testEngine.Remove(context.Background(), []string{name}, []string{name}); err != nil {
+		if err := t.Remove(context.Background(), []string{name}, []string{name}); err != nil {
 			tb.Error(err)
 		}
 	})
 	return engine.Spec{
-		Name: name, Volume: name, Labels: map[string]string{testLabel: testRun}, Image: testImage, Command: command,
+		Name: name, Volume: name, Labels: map[string]string{testLabel: t.mark}, Image: t.image, Command: command,
 		Env: map[string]string{"GIVEN": "value"}, Limits: testLimits, Lasts: true, VolumeBytes: 64 << 20, Ends: time.Hour,
 	}
 }
 
+// Claims for volumes, and volumes that are their pods'.
 func TestConformance(t *testing.T) {
-	needCluster(t)
-	enginetest.Run(t, enginetest.Target{
-		Engine: testEngine, Spec: testSpec, Label: testLabel, Nodes: true,
-		Open: func(testing.TB) engine.Engine {
-			e := own(shut)
-			t.Cleanup(func() { e.Close() })
-			return e
-		},
-	})
+	for name, change := range map[string]func(*kubernetes.Options){"claims": nil, "pods": func(o *kubernetes.Options) { o.StorageClass = "" }} {
+		t.Run(name, func(t *testing.T) {
+			on := onCluster(t, change)
+			enginetest.Run(t, enginetest.Target{
+				Engine: on, Spec: on.spec, Label: testLabel, Nodes: true, Apart: on.options.StorageClass == "",
+				Open: func(tb testing.TB) engine.Engine {
+					e := kubernetes.Open(on.options)
+					tb.Cleanup(func() { _ = e.Close() })
+					return e
+				},
+			})
+		})
+	}
 }

@@ -92,6 +92,8 @@ func (e *Engine) Claim(ctx context.Context, container string, labels map[string]
 	return nil
 }
 
+const mostKilled = 3
+
 // startIn waits for the container of a pod and enters it.
 func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec engine.Spec) (*process, error) {
 	container := containerName(spec)
@@ -101,6 +103,11 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec en
 	}
 	e.remember(pod)
 	p, err := e.enter(ctx, c, pod, container)
+	for range mostKilled {
+		if errors.Is(err, errKilled) { // a program that ends before it is entered takes along what is on its way to it
+			p, err = e.enter(ctx, c, pod, container)
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,6 @@
 //go:build !nokubernetes
 
-package kubernetes
+package kubernetes_test
 
 import (
 	"io"
@@ -8,9 +8,9 @@ import (
 )
 
 // output runs a container to its end and returns what it wrote to stdout.
-func output(t *testing.T, e *Engine, code string) string {
+func (on *target) output(t *testing.T, code string) string {
 	t.Helper()
-	p, err := e.Start(t.Context(), testSpec(t, "python3", "-c", code))
+	p, err := on.Start(t.Context(), on.spec(t, "python3", "-c", code))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,14 +24,11 @@ func output(t *testing.T, e *Engine, code string) string {
 
 // Where pods cannot mount images, code owns nothing of our programs, and cannot read the supervisor.
 func TestProgramsAreCopiedWhereImagesAreNoVolumes(t *testing.T) {
-	needCluster(t)
-	e := own(shut)
-	t.Cleanup(func() { e.Close() })
-	if _, err := e.connect(t.Context()); err != nil {
+	on := onCluster(t, nil)
+	if err := on.WithoutImageVolumes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	e.cluster.imageVolumes = false
-	got := output(t, e, `import os
+	got := on.output(t, `import os
 s = os.stat("/opt/code-sandbox-mcp/supervisor")
 print(oct(s.st_mode & 0o777), s.st_uid == os.getuid(), os.access("/opt/code-sandbox-mcp/supervisor", os.R_OK), os.access("/opt/code-sandbox-mcp/python/main.py", os.R_OK))
 try: open("/opt/code-sandbox-mcp/x", "w")

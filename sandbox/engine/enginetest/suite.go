@@ -34,6 +34,8 @@ type Target struct {
 	Label string
 	// Nodes have the images: nothing is known of one before a container has it.
 	Nodes bool
+	// Apart: containers have a volume together only where they were made together.
+	Apart bool
 }
 
 const (
@@ -216,6 +218,9 @@ func (g Target) ending(t *testing.T) {
 type readOnly struct{ io.Reader }
 
 func (g Target) volume(t *testing.T) {
+	if g.Apart {
+		t.Skip("a volume ends with its containers")
+	}
 	first := g.python(t, "open('/mnt/data/kept', 'w').write('text')")
 	g.output(t, first)
 	beside, second := g.python(t, lasting), g.python(t, "print(open('/mnt/data/kept').read())")
