@@ -53,6 +53,8 @@ type kernel struct {
 	restoreds chan protocol.Restored
 
 	dead chan struct{} // closed when no more frames come
+	// ending reports that the container was told to end, and does so soon.
+	ending atomic.Bool
 	// missing reports that the image does not have the interpreter.
 	missing atomic.Bool
 	// cut reports that the connection ended, and not by a frame that breaks the protocol. Set before dead is closed.

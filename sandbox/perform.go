@@ -60,12 +60,12 @@ func (l *link) execute(run *Run) (*Result, error) {
 			break
 		}
 	}
-	if err == nil && refusedAtEnd(done) && k.ends(run.ctx, l.config.retireTime()+interruptGrace) {
+	if err == nil && refusedAtEnd(done) && k.ends(run.ctx, l.endTime()) {
 		return l.execute(run) // in another container
 	}
 	res, err := l.outcome(run, k, done, err)
 	switch {
-	case res == nil || noTwin == "":
+	case res == nil || noTwin == "" || !k.alive() || k.ending.Load(): // copies end with the container
 	case res.VariablesLost:
 		res.Notes = append(res.Notes, "No copy of the variables was kept: "+noTwin+".")
 	case res.Restored && l.uses.between(originRun(done), run) > 0:
@@ -81,6 +81,9 @@ const mostCuts = 8
 func refusedAtEnd(done protocol.Done) bool {
 	return done.Error != nil && *done.Error == protocol.Error{Name: "SessionBusy", Message: "the container is ending"}
 }
+
+// endTime is how long a container that was told to end may take.
+func (l *link) endTime() time.Duration { return l.config.retireTime() + interruptGrace }
 
 // ends waits for the end of a kernel that is about to come, and reports whether it did.
 func (k *kernel) ends(ctx context.Context, most time.Duration) bool {
@@ -121,8 +124,9 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 	case errors.Is(context.Cause(run.ctx), errClosing):
 		res.VariablesLost, res.Cause = true, causeClosed
 	case res.Status == Cancelled && run.ctx.Err() == nil && !run.earlier: // by nobody here
-		res.Status, res.ExitCode, res.VariablesLost, res.Cause = Killed, 137, !res.Fresh, "its container was told to end"
-		if l.engine.named && l.config.freezes() && !res.Fresh {
+		k.ending.Store(true)
+		res.Status, res.ExitCode, res.VariablesLost, res.Cause = Killed, 137, true, "its container was told to end"
+		if l.engine.named && l.config.freezes() {
 			res.Notes = append(res.Notes, "The next call has the variables as far as they could be written before the container's end.")
 		}
 	}

@@ -127,6 +127,7 @@ func TestAPodThatEndsElsewhere(t *testing.T) {
 			m := newTestManager(t, podConfig(t, e))
 			mustRun(t, m, RunOptions{Code: "x = 41", SessionID: test.id})
 			e.Drain(e.specs()[0].Volume, test.last)
+			awaitCut(t, m, test.id)
 			res := mustRun(t, m, RunOptions{Code: "globals().get('x')", SessionID: test.id})
 			told := len(res.Notes) == len(test.want)
 			for i := range min(len(res.Notes), len(test.want)) {
@@ -148,15 +149,17 @@ func TestAPodThatEndsElsewhere(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
 		run := mustHang(t, m, RunOptions{SessionID: "mine"})
 		began := time.Now()
-		e.Drain(volume, true)
+		go e.Drain(volume, true)
 		<-run.Done()
 		res, err := run.Result()
 		if err != nil || res.Status != Killed || res.ExitCode != 137 || res.Stdout.Head != "so far\n" || !strings.Contains(res.Cause, "told to end") {
 			t.Errorf("it came to %+v, %v", res, err)
 		}
 		drained := time.Now()
-		awaitCut(t, m, "mine")
 		after := mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"})
+		if len(res.Notes) != 1 {
+			t.Errorf("it has the notes %q", res.Notes)
+		}
 		if wantNote(t, after, " back as "); after.Value == nil || *after.Value != "42" {
 			t.Errorf("x + 1 came to %v", after.Value)
 		}
