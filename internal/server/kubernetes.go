@@ -66,7 +66,7 @@ func (s *Settings) checkEngine() error {
 		found.wrong(k.UserNamespaces, "--pod-user-namespaces has no effect without --engine %s", engineKubernetes)
 		return errors.Join(found...)
 	}
-	found.wrong(!hasKubernetes, "--engine %s: this build of the program has no Kubernetes; `go install`, as the README has it, makes one that has", engineKubernetes)
+	found.wrong(!hasKubernetes, "--engine %s: this build of the program has no Kubernetes; the archive code-sandbox-mcp-kubernetes of a release has one that has, and `go install` makes one", engineKubernetes)
 	found.wrong(s.EngineURL != "", "--engine-url %s has no effect with --engine %s, which --kubeconfig leads to; leave one of the two out", s.EngineURL, engineKubernetes)
 	found.wrong(s.OCIRuntime != "", "--oci-runtime %s has no effect with --engine %s, where --runtime-class says what pods run in; leave one of the two out", s.OCIRuntime, engineKubernetes)
 	found.wrong(k.Namespace != "" && !namespaceName.MatchString(k.Namespace), "--namespace %q is not a namespace's name: 1 to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit", k.Namespace)

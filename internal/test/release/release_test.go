@@ -24,8 +24,9 @@ const (
 	root   = "../../.."
 	golden = "testdata/contents.txt"
 
-	// maxProgram is what a stripped program may take, in bytes.
-	maxProgram = 34_000_000
+	// maxProgram is what a stripped program may take, in bytes, and maxWithKubernetes one with Kubernetes in it.
+	maxProgram        = 34_000_000
+	maxWithKubernetes = 46_000_000
 )
 
 // distFolder is a folder that a release was made in, and whether it has all kinds of machines. RELEASE_DIST names one, as
@@ -57,8 +58,10 @@ func forThisMachine(t *testing.T, dist string) []byte {
 		t.Fatal(err)
 	}
 	config["dist"] = dist
-	build := config["builds"].([]any)[0].(map[string]any)
-	build["goos"], build["goarch"] = []string{runtime.GOOS}, []string{runtime.GOARCH}
+	for _, b := range config["builds"].([]any) {
+		build := b.(map[string]any)
+		build["goos"], build["goarch"] = []string{runtime.GOOS}, []string{runtime.GOARCH}
+	}
 	for _, of := range []string{"universal_binaries", "homebrew_casks", "winget"} {
 		delete(config, of)
 	}
@@ -83,7 +86,13 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-type artifact struct{ Name, Path, Type, Goos, Goarch string }
+type artifact struct {
+	Name, Path, Type, Goos, Goarch string
+	Extra                          struct{ ID string }
+}
+
+// withKubernetes reports whether a program is one that has Kubernetes in it, or a file has such a program.
+func (a artifact) withKubernetes() bool { return strings.HasSuffix(a.Extra.ID, "-kubernetes") }
 
 // made lists what was made, by kind, with paths from anywhere.
 func made(t *testing.T, dist string) (binaries, packed []artifact) {
@@ -181,7 +190,11 @@ func TestARelease(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if a.Goarch != "all" && info.Size() > maxProgram { // that is two programs
+			most := int64(maxProgram)
+			if a.withKubernetes() {
+				most = maxWithKubernetes
+			}
+			if a.Goarch != "all" && info.Size() > most { // that is two programs
 				t.Errorf("the one for %s/%s takes %d bytes", a.Goos, a.Goarch, info.Size())
 			}
 		}
@@ -190,7 +203,7 @@ func TestARelease(t *testing.T) {
 		if a.Goos != runtime.GOOS || a.Goarch != runtime.GOARCH || strings.HasSuffix(a.Name, ".deb") {
 			continue
 		}
-		t.Run("runs from "+filepath.Ext(a.Name), func(t *testing.T) {
+		t.Run("runs from "+strings.TrimPrefix(a.Name, "code-sandbox-mcp"), func(t *testing.T) {
 			folder := t.TempDir()
 			command(t, "bsdtar", "-xf", a.Path, "-C", folder)
 			program := filepath.Join(folder, "code-sandbox-mcp")
@@ -198,6 +211,10 @@ func TestARelease(t *testing.T) {
 				program = filepath.Join(folder, "usr/bin/code-sandbox-mcp")
 			}
 			runs(t, program, version)
+			// What is left out says so.
+			if out, _ := exec.CommandContext(t.Context(), program, "doctor", "--engine", "kubernetes", "--kubeconfig", "/none").CombinedOutput(); strings.Contains(string(out), "has no Kubernetes") == a.withKubernetes() {
+				t.Errorf("with --engine kubernetes it says %s", out)
+			}
 		})
 	}
 	for _, a := range packed {
