@@ -77,7 +77,7 @@ func describeMounts(mounts []engine.Mount) string {
 }
 
 // ofImage picks what is true of the language's image: the one that setup makes, or one of the user's own, of which
-// nothing is known before Podman is asked.
+// nothing is known before the engine is asked.
 func (d *Deps) ofImage(language sandbox.Language, standard, own string) string {
 	if slices.Contains(d.Standard, language) {
 		return standard

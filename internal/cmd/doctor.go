@@ -28,7 +28,8 @@ func doctorCommand(settings *server.Settings) *cobra.Command {
 		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: noArgs,
 		Long: `doctor looks for Podman, its service, the OCI runtime, the limits that the
 machine can hold and the images, starts one container of each language, and says
-of everything that is missing what it costs and what mends it.
+of everything that is missing what it costs and what mends it. With --engine
+kubernetes it looks at the cluster instead of Podman.
 
 With --fix it then offers to run the commands that mend what is missing, one by
 one, and looks again: they install Podman, start its virtual machine, give you

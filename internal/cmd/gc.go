@@ -16,10 +16,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// lateRequest is how long Podman may go on with a request whose client has gone.
+// lateRequest is how long an engine may go on with a request whose client has gone.
 const lateRequest = 10 * time.Second
 
-// lateSweeps is how often what waited for a server's end sweeps again while a busy Podman refuses a removal.
+// lateSweeps is how often what waited for a server's end sweeps again while a busy engine refuses a removal.
 const lateSweeps = 6
 
 // gcTimeout bounds a sweep; an engine that needs longer is broken.
@@ -52,7 +52,7 @@ killed too and no server will be started again.`,
 				return err
 			}
 			for range lateSweeps {
-				// Podman may still be at work on our parent's last request, and make something yet.
+				// The engine may still be at work on our parent's last request, and make something yet.
 				time.Sleep(lateRequest)
 				if err = once(); err == nil {
 					break

@@ -32,8 +32,8 @@ session that a running server has open. Where a server works for several, list
 tells of the sessions of all, and --principal says whose another command means;
 without it they are the user's own.
 
-Settings that say where sessions are (--state-dir, --engine-url) must be the
-server's.`,
+Settings that say where sessions are (--state-dir, --engine-url, --engine and
+--namespace with what leads there) must be the server's.`,
 		Args: noArgs,
 		RunE: func(*cobra.Command, []string) error {
 			return usage(errors.New("say what to do: sessions list, show, close, pin, unpin, export, import or notebook"))

@@ -50,11 +50,11 @@ What is ready already is left as it is: a call after one that was interrupted
 goes on where that was, and one after one that succeeded takes no time. On
 stdout there is a line for each image, for scripts.
 
-With --engine kubernetes there is nothing to build: the nodes of the cluster pull
-the images. It then makes doctor's checks, and says which images those are.
-For Kubernetes, --programs-archive writes the image of this program's parts that
-run in a pod, for clusters that do not reach the registry that it is published
-in; nothing else is done then.`,
+With --engine kubernetes there is nothing to build: the nodes of the cluster
+pull the images. setup then says which ones, and makes doctor's checks. With
+--programs-archive it writes the image of this program's parts that run in pods,
+for clusters that do not reach the registry that it is published in, and does
+nothing else.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if registry != "" && !registryName.MatchString(registry) {
 				return usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))

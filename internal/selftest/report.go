@@ -14,7 +14,7 @@ import (
 // Report is the outcome of all attacks, in the order in which they were made.
 type Report struct {
 	Rows []Row
-	// Unclosed reports that Podman did not remove all of the sessions in time. A sweep takes what is left.
+	// Unclosed reports that the engine did not remove all of the sessions in time. A sweep takes what is left.
 	Unclosed bool
 }
 

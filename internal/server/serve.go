@@ -220,7 +220,7 @@ func (r *running) end(ctx context.Context) {
 	}
 }
 
-// mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither Podman nor the disk.
+// mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither the engine nor the disk.
 func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
 	config, way := box.Manager.Config(), box.way
 	extensions := make(map[string]any)

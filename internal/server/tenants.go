@@ -68,7 +68,7 @@ type front struct {
 	end      context.CancelFunc // of its streams
 }
 
-// newTenant puts together what a principal has. It touches neither Podman nor, for the user whose server it is, the disk.
+// newTenant puts together what a principal has. It touches neither the engine nor, for the user whose server it is, the disk.
 func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 	s, v, err := r.settings.of(p)
 	if err != nil {

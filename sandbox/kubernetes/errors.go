@@ -11,6 +11,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -69,10 +70,15 @@ func configError(err error) error {
 		Is: engine.ErrEngineUnavailable, Err: err,
 	}
 	if !clientcmd.IsEmptyConfig(err) {
-		e.Reason, e.Fix = "The kubeconfig cannot be used: "+firstLine(err.Error()), "run `kubectl config get-contexts`, and name one that is there by --context"
+		e.Reason, e.Fix = "The kubeconfig cannot be used: "+withoutPaths(firstLine(err.Error())), "run `kubectl config get-contexts`, and name one that is there by --context"
 	}
 	return e
 }
+
+var hostPath = regexp.MustCompile(`(^|[\s"'\[])(/|[A-Za-z]:\\)[^\s"':,\]]+`)
+
+// withoutPaths leaves out where files of this machine are, which is in the log.
+func withoutPaths(text string) string { return hostPath.ReplaceAllString(text, "${1}FILE") }
 
 // missingRights names what an account may not do.
 func missingRights(namespace string, missing []kube.Right) error {
