@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/remotecommand"
@@ -39,7 +40,7 @@ func (c *Client) Exec(pod, container string, command []string, stderr io.Writer)
 		return nil, err
 	}
 	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		return (httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)) && !strings.Contains(err.Error(), "not found")
 	})
 	if err != nil {
 		return nil, err

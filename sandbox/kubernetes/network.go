@@ -199,7 +199,7 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 			}
 			continue
 		}
-		if n.canary, err = e.await(ctx, c, canary, containerName(engine.Spec{})); err != nil {
+		if n.canary, err = e.await(ctx, c, canary, containerName(engine.Spec{}), running); err != nil {
 			n.canary = nil
 			return err
 		}

@@ -81,36 +81,26 @@ func (e *Engine) Claim(ctx context.Context, container string, labels map[string]
 	if err != nil {
 		return err
 	}
-	values := make(map[string]string)
+	var patch []map[string]any
 	for key, value := range labels {
-		values[key] = valueOf(value)
+		patch = append(patch,
+			map[string]any{"op": "test", "path": "/metadata/labels/" + key, "value": nil}, // nobody has it
+			map[string]any{"op": "add", "path": "/metadata/labels/" + key, "value": valueOf(value)})
 	}
-	patch := map[string]any{"metadata": map[string]any{"labels": values}}
-	if err := c.Patch(ctx, at.pod, types.MergePatchType, patch, &core.Pod{}); err != nil {
+	if err := c.Patch(ctx, at.pod, types.JSONPatchType, patch, &core.Pod{}); err != nil {
 		return e.apiError(c.Client, err)
 	}
 	return nil
 }
 
-const mostKilled = 3
-
 // startIn waits for the container of a pod and enters it.
 func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec engine.Spec) (*process, error) {
 	container := containerName(spec)
-	pod, err := e.await(ctx, c, pod, container)
+	pod, p, err := e.enterSoon(ctx, c, pod, container)
 	if err != nil {
 		return nil, err
 	}
 	e.remember(pod)
-	p, err := e.enter(ctx, c, pod, container)
-	for range mostKilled {
-		if errors.Is(err, errKilled) { // a program that ends before it is entered takes along what is on its way to it
-			p, err = e.enter(ctx, c, pod, container)
-		}
-	}
-	if err != nil {
-		return nil, err
-	}
 	if pod.Annotations[noteUsed+container] != inUse {
 		if err := c.note(ctx, pod.Name, noteUsed+container, inUse); err != nil {
 			_ = p.Close()
@@ -119,6 +109,44 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec en
 	}
 	go e.noteEnd(c, pod, container, p)
 	return p, nil
+}
+
+// How long, and how often, a container is tried to be entered that is coming up: the pod's status says that it runs only when all
+// of its containers do, and a moment later.
+const (
+	eagerTime  = 2 * time.Second
+	eagerPause = 25 * time.Millisecond
+	mostKilled = 3
+)
+
+// enterSoon enters a container as soon as that can be done, and returns its pod as it is then.
+func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, container string) (*core.Pod, *process, error) {
+	pod, err := e.await(ctx, c, pod, container, comingUp)
+	if err != nil {
+		return nil, nil, err
+	}
+	for began := time.Now(); time.Since(began) < eagerTime; time.Sleep(eagerPause) {
+		p, err := e.enter(ctx, c, pod, container)
+		if !errors.Is(err, engine.ErrContainerGone) {
+			return pod, p, err
+		}
+		now := &core.Pod{}
+		if err := c.Get(ctx, pod.Name, now); err != nil {
+			break // await says what that means
+		}
+		if state, err := stateOf(now, container); state == running || err != nil {
+			break
+		}
+	}
+	if pod, err = e.await(ctx, c, pod, container, running); err != nil {
+		return nil, nil, err
+	}
+	for try := 0; ; try++ {
+		p, err := e.enter(ctx, c, pod, container)
+		if !errors.Is(err, errKilled) || try == mostKilled { // a program that ends before it is entered takes along what is on its way to it
+			return pod, p, err
+		}
+	}
 }
 
 // noteEnd notes that the program of a container has ended by itself: the container goes on, with the files.
@@ -208,19 +236,19 @@ func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod) {
 	}
 }
 
-// await waits until a container of a pod runs. What cannot become better is an error at once, and what may, such as a node that has
+// await waits until a container of a pod is so far. What cannot become better is an error at once, and what may, such as a node that has
 // no room yet, when ctx ends.
-func (e *Engine) await(ctx context.Context, c *cluster, pod *core.Pod, container string) (*core.Pod, error) {
+func (e *Engine) await(ctx context.Context, c *cluster, pod *core.Pod, container string, wanted state) (*core.Pod, error) {
 	last := pod
 	for {
 		state, err := stateOf(last, container)
-		if state == running || err != nil {
+		if state >= wanted || err != nil {
 			return last, err
 		}
 		next, err := follow(ctx, c, last, func(p *core.Pod) bool {
 			last = p
 			state, err := stateOf(p, container)
-			return state == running || err != nil
+			return state >= wanted || err != nil
 		})
 		switch {
 		case ctx.Err() != nil:
@@ -302,7 +330,8 @@ func follow(ctx context.Context, c *cluster, pod *core.Pod, found func(*core.Pod
 type state int
 
 const (
-	waiting state = iota
+	waiting  state = iota
+	comingUp       // its pod is on a node, and has its network
 	running
 )
 
@@ -329,6 +358,11 @@ func stateOf(pod *core.Pod, container string) (state, error) {
 	}
 	if isOver(pod) {
 		return waiting, fmt.Errorf("%w: %s", engine.ErrContainerGone, orText(pod.Status.Reason, "the pod has ended"))
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == core.PodReadyToStartContainers && c.Status == core.ConditionTrue {
+			return comingUp, nil
+		}
 	}
 	return waiting, nil
 }
