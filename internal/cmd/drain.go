@@ -29,7 +29,7 @@ const (
 // drainOptions are the flags of `drain`.
 type drainOptions struct {
 	wait, clients, undo bool
-	timeout             time.Duration
+	timeout, atLeast    time.Duration
 }
 
 // drainCommand returns the command `drain`.
@@ -54,6 +54,8 @@ more, and fails where that takes longer than --timeout.`,
 				return usage(errors.New("drain: --undo and --wait exclude each other; leave one of the two out"))
 			case o.clients && !o.wait:
 				return usage(errors.New("drain: --clients says what --wait waits for; give --wait as well"))
+			case o.atLeast > 0 && !o.wait:
+				return usage(errors.New("drain: --at-least says how long --wait waits; give --wait as well"))
 			case o.timeout <= 0:
 				return usage(fmt.Errorf("drain: --timeout %v is no time that can be waited for; give one such as 5m", o.timeout))
 			}
@@ -68,6 +70,7 @@ more, and fails where that takes longer than --timeout.`,
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "return when nothing runs in its sessions")
 	cmd.Flags().BoolVar(&o.clients, "clients", false, "with --wait: also when the clients are gone whose sessions have no name")
 	cmd.Flags().BoolVar(&o.undo, "undo", false, "have it take new sessions again")
+	cmd.Flags().DurationVar(&o.atLeast, "at-least", 0, "with --wait: return no sooner, so that a load balancer learns of it before the server ends")
 	cmd.Flags().DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long --wait waits")
 	return cmd
 }
@@ -102,10 +105,10 @@ func drain(ctx context.Context, stateDir, name string, o drainOptions) error {
 	}
 	waiting, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
-	last := now
+	last, earliest := now, time.Now().Add(o.atLeast)
 	now, err = awaitServer(waiting, stateDir, s.ID, func(now *roster.Server) bool {
 		last = now
-		return !now.Draining || now.Busy == 0 && (!o.clients || now.Clients == 0)
+		return !now.Draining || now.Busy == 0 && (!o.clients || now.Clients == 0) && time.Now().After(earliest)
 	})
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):

@@ -79,6 +79,7 @@ func TestExitCodes(t *testing.T) {
 		"two to drain":    {[]string{"drain", "a", "b"}, 2},
 		"undo and wait":   {[]string{"drain", "--undo", "--wait"}, 2},
 		"clients alone":   {[]string{"drain", "--clients"}, 2},
+		"at least alone":  {[]string{"drain", "--at-least=5s"}, 2},
 		"no time to wait": {[]string{"drain", "--wait", "--timeout=0s"}, 2},
 		"none to drain":   {[]string{"drain", "--state-dir", t.TempDir()}, 1},
 		"bad setting":     {[]string{"version", "--max-sessions=0"}, 2},

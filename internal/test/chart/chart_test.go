@@ -91,8 +91,8 @@ func TestSettingsOfTheChart(t *testing.T) {
 		t.Error("it makes a token beside the one that there is")
 	}
 	one := render(t, "--set", "replicas=1")
-	if strings.Contains(one, "replicas: code-sandbox-mcp.code-sandbox-mcp") || strings.Contains(one, "PodDisruptionBudget") || !strings.Contains(one, "kind: Secret\n") {
-		t.Error("one server is made as one of several, or has no token")
+	if !strings.Contains(one, "replicas: code-sandbox-mcp.code-sandbox-mcp") || strings.Contains(one, "PodDisruptionBudget") || !strings.Contains(one, "kind: Secret\n") {
+		t.Error("one server shares nothing with the one that comes after it, keeps nodes from being drained, or has no token")
 	}
 }
 
