@@ -188,7 +188,7 @@ func (e *Engine) removeFrom(ctx context.Context, c *cluster, pod *core.Pod, cont
 	case withVolume && staying > 0 && !isOver(pod):
 		return fmt.Errorf("remove volume %s: a container uses it", pod.Annotations[noteVolume])
 	case withVolume || isOver(pod) || pod.Status.Phase == core.PodPending && staying == 0 || hasClaim(pod) && staying == 0:
-		return e.delete(ctx, c, pod)
+		return e.delete(ctx, c, pod, now)
 	}
 	for _, container := range resets {
 		if err := e.reset(ctx, c, pod, container); err != nil {

@@ -191,7 +191,7 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 			return e.apiError(c.Client, err)
 		}
 		if isLeaving(canary) || isOver(canary) {
-			if err := e.delete(ctx, c, canary); err != nil {
+			if err := e.delete(ctx, c, canary, now); err != nil {
 				return err
 			}
 			if err := e.awaitGone(ctx, c, canary); err != nil {
@@ -229,7 +229,7 @@ func (e *Engine) dropCanary() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if c, err := e.connect(ctx); err == nil {
-		_ = e.delete(ctx, c, e.network.canary)
+		_ = e.delete(ctx, c, e.network.canary, now)
 	}
 	e.network.canary = nil
 }

@@ -204,7 +204,7 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 			return nil, false, errForeign
 		case isLeaving(pod):
 		case isOver(pod) || pod.Annotations[noteShape] != wanted.Annotations[noteShape] && !isUsed(pod, containerName(spec)):
-			if err := e.delete(ctx, c, pod); err != nil {
+			if err := e.delete(ctx, c, pod, inOrder); err != nil { // kernels of other languages write their variables
 				return nil, false, err
 			}
 		case pod.Annotations[noteShape] != wanted.Annotations[noteShape]:
@@ -218,10 +218,16 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 	}
 }
 
-// delete has a pod removed, whose containers have a second left.
-func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod) error {
+// How many seconds the containers of a pod have left: one, or what their pod says.
+const (
+	now     = 1
+	inOrder = -1
+)
+
+// delete has a pod removed.
+func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod, seconds int64) error {
 	e.forget(pod)
-	if err := c.Delete(ctx, pod.Name, pod, 1); err != nil && !apierrors.IsNotFound(err) {
+	if err := c.Delete(ctx, pod.Name, pod, seconds); err != nil && !apierrors.IsNotFound(err) {
 		return e.apiError(c.Client, err)
 	}
 	return nil
@@ -231,7 +237,7 @@ func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod) error {
 func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if err := e.delete(ctx, c, pod); err != nil {
+	if err := e.delete(ctx, c, pod, now); err != nil {
 		e.log.Warn("a pod that failed to start could not be removed", "pod", pod.Name, "error", err)
 	}
 }
