@@ -4,6 +4,7 @@
 package chart
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -143,5 +144,31 @@ func TestTheChartFitsTheAPI(t *testing.T) {
 				t.Errorf("what is wrong is not found: %v, %s", err, said)
 			}
 		})
+	}
+}
+
+// A dry run goes through all that an API server has to say, and Pod Security judges the pods of a Deployment by a warning alone.
+func TestAClusterTakesTheChart(t *testing.T) {
+	if os.Getenv("CODE_SANDBOX_KUBERNETES") == "" {
+		t.Skip("it needs a cluster; make test-kubernetes has one")
+	}
+	kubectl := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command("kubectl", args...).CombinedOutput() //nolint:noctx // the namespace goes at the end too
+		if err != nil {
+			t.Errorf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	namespace := "chart-" + strings.ToLower(rand.Text()[:8])
+	kubectl("create", "namespace", namespace)
+	t.Cleanup(func() { kubectl("delete", "namespace", namespace, "--wait=false") })
+	kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted", "pod-security.kubernetes.io/warn=restricted")
+	file := filepath.Join(t.TempDir(), "chart.yaml")
+	if err := os.WriteFile(file, []byte(helm(t, "template", "x", chart, "--namespace", namespace)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if said := kubectl("apply", "--dry-run=server", "-f", file); strings.Contains(said, "Warning") || strings.Count(said, "created") != 10 {
+		t.Errorf("it says %s", said)
 	}
 }
