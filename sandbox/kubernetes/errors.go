@@ -112,8 +112,8 @@ func (e *Engine) apiError(c *kube.Client, err error) error {
 		made.Reason, made.Fix = "Pod Security does not admit the pod: "+after(text, "forbidden: "), "the pod passes `restricted`; look for a webhook or policy that changes it"
 	case strings.Contains(text, "security context constraint"):
 		made.Reason, made.Fix = "OpenShift does not admit the pod's user", "start the server with --pod-users none, so that the cluster chooses the user"
-	case strings.Contains(text, "denied the request"):
-		made.Reason, made.Fix = "An admission webhook does not admit the pod: "+text, "ask who runs the cluster what the webhook asks for"
+	case strings.Contains(text, "denied the request"), strings.Contains(text, "denied request"):
+		made.Reason, made.Fix = "A rule of the cluster does not admit the pod: "+after(text, "forbidden: "), "ask who runs the cluster for what it asks"
 	case apierrors.IsForbidden(err) && strings.Contains(text, "being terminated"), apierrors.IsNotFound(err) && strings.Contains(text, "namespaces "):
 		made.Reason, made.Fix, made.Is = "Namespace "+c.Namespace+" is not there, or is being removed", "make it (`kubectl create namespace "+c.Namespace+"`), or name another by --namespace", engine.ErrEngineUnavailable
 	case apierrors.IsForbidden(err):
@@ -209,7 +209,7 @@ func execError(err error, stderr string) error {
 		return fmt.Errorf("%w: %w", engine.ErrContainerGone, errKilled)
 	case apierrors.IsNotFound(err), strings.Contains(text, "container not found"), strings.Contains(text, "cannot exec in a stopped"), strings.Contains(text, "not running"),
 		strings.Contains(text, "pods \"") && strings.Contains(text, "not found"), strings.Contains(text, "does not have a host assigned"), strings.Contains(text, "container is not created or running"),
-		strings.Contains(text, "completed pod"):
+		strings.Contains(text, "completed pod"), strings.Contains(text, "ttrpc: closed"): // the last is of a container that ends meanwhile
 		return fmt.Errorf("%w: %s", engine.ErrContainerGone, firstLine(text))
 	case isLost(err):
 		return &Error{Reason: "The connection through the API server was lost", Fix: "try again", Is: engine.ErrEngineUnavailable, Err: err}
