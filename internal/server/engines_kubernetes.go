@@ -1,5 +1,7 @@
 //go:build !nokubernetes
 
+// Kubernetes as the engine: how it is opened by the settings, and what is asked of it beyond engine.Engine.
+
 package server
 
 import (
