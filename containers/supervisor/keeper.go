@@ -155,14 +155,15 @@ func (k *keeper) serve(now bool) error {
 			f()
 		case <-children:
 			k.reap()
-			if c := k.running; c != nil && c.over {
-				k.clear(c.by)
-			}
 		case <-ended:
 			k.stopping = true
 			if k.running != nil {
 				procs.Signal(k.running.pid, syscall.SIGTERM)
 			}
+		}
+		// What has ended before anybody entered waits with what it has said.
+		if c := k.running; c != nil && c.over && (c.stdio == nil || k.stopping) {
+			k.clear(c.by)
 		}
 		if k.stopping && k.running == nil {
 			os.Exit(endedByTerm)

@@ -251,6 +251,20 @@ func TestACommandThatStartsBeforeItIsEntered(t *testing.T) {
 	check(t, "starts", starts(), "x\nx\n")
 }
 
+func TestACommandThatEndsBeforeItIsEntered(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "pid")
+	p := keep(t, "echo $$ > "+file+"; echo over; exit 3", "--now")
+	await(t, func() bool {
+		text, _ := os.ReadFile(file)
+		_, err := os.Stat("/proc/" + strings.TrimSpace(string(text)))
+		return len(text) > 1 && err != nil
+	})
+	for range 2 { // the second is started by who enters
+		check(t, "enter", p.do("", "enter"), "Kover\n||3")
+	}
+}
+
 func TestWhatIsLeftBetweenTwoCommands(t *testing.T) {
 	t.Parallel()
 	kept, folder := t.TempDir(), t.TempDir()
