@@ -55,7 +55,7 @@ type Image struct {
 type Options struct {
 	Engine Engine // required
 	// Look makes the checks of the engine itself and of what its containers run on, and reports whether it answers. Required.
-	Look   func(context.Context) (checks []Check, answers bool)
+	Look   func(context.Context, Options) (checks []Check, answers bool)
 	Images []Image
 	Limits engine.Limits  // of the containers that are tried; zero: none
 	Mounts []engine.Mount // that those containers see
@@ -75,14 +75,14 @@ func Run(ctx context.Context, opts Options) Report {
 	if opts.ProbeTimeout == 0 {
 		opts.ProbeTimeout = defaultProbeTimeout
 	}
-	checks, answers := opts.Look(ctx)
+	checks, answers := opts.Look(ctx, opts)
 	if !answers {
 		return Report{checks}
 	}
 	for _, image := range opts.Images {
 		check := imageCheck(ctx, opts.Engine, image)
 		checks = append(checks, check)
-		if check.Status == OK {
+		if check.Status != Fail {
 			checks = append(checks, probe(ctx, opts, image))
 		}
 	}

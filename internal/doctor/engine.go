@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
@@ -26,8 +27,8 @@ const (
 // Podman makes the checks of an engine that is Podman, for Options.Look.
 func Podman(on interface {
 	Info(ctx context.Context) (podman.Info, error)
-}) func(context.Context) (checks []Check, answers bool) {
-	return func(ctx context.Context) ([]Check, bool) {
+}) func(context.Context, Options) (checks []Check, answers bool) {
+	return func(ctx context.Context, _ Options) ([]Check, bool) {
 		info, err := on.Info(ctx)
 		if err != nil {
 			return append([]Check{unreachable(err)}, hostChecks(thisHost())...), false
@@ -203,8 +204,10 @@ func Seccomp(info podman.Info) Check {
 
 func imageCheck(ctx context.Context, on Engine, image Image) Check {
 	check := Check{Name: string(image.Language) + " image", Status: OK, Found: image.Ref}
-	_, err := on.Image(ctx, image.Ref)
+	info, err := on.Image(ctx, image.Ref)
 	switch {
+	case err == nil && info.ID == image.Ref:
+		check.Status, check.Found = Info, image.Ref+", which shows when it is started: nodes have it or get it"
 	case errors.Is(err, engine.ErrImageMissing):
 		check.Status, check.Found, check.Fix, check.FixRuns = Fail, image.Ref+" is not there", image.Setup, image.SetupRuns
 		check.Why = "code in " + string(image.Language) + " cannot run"
@@ -221,10 +224,21 @@ const probeAnswer = "ready"
 // probe starts a container as a session would, with everything that hardens it.
 func probe(ctx context.Context, opts Options, image Image) Check {
 	check := Check{Name: string(image.Language) + " container", Status: OK}
-	name := "code-sandbox-mcp-doctor-" + strings.ToLower(rand.Text()[:12])
 	began := time.Now()
+	err := tryContainer(ctx, opts, image, false)
+	check.Found = fmt.Sprintf("started and answered in %d ms", time.Since(began).Milliseconds())
+	if err != nil {
+		check.Status, check.Found, check.Why = Fail, "did not start", err.Error()
+		check.Fix = probeFix(err)
+	}
+	return check
+}
+
+// tryContainer starts one, with a volume that lasts or not, hears its answer, and removes both.
+func tryContainer(ctx context.Context, opts Options, image Image, lasts bool) error {
+	name := "code-sandbox-mcp-doctor-" + strings.ToLower(rand.Text()[:12])
 	spec := engine.Spec{
-		Name: name, Volume: name, Labels: opts.Labels, Image: image.Ref,
+		Name: name, Volume: name, Labels: opts.Labels, Image: image.Ref, Lasts: lasts,
 		Command: image.Language.Info().Hello, Limits: opts.Limits, Mounts: opts.Mounts,
 	}
 	attempt := func() error {
@@ -236,17 +250,12 @@ func probe(ctx context.Context, opts Options, image Image) Check {
 	for ctx.Err() == nil && errors.Is(err, engine.ErrPreparing) {
 		err = attempt()
 	}
-	check.Found = fmt.Sprintf("started and answered in %d ms", time.Since(began).Milliseconds())
 	cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), opts.ProbeTimeout)
 	defer cancel()
 	if removed := opts.Engine.Remove(cleaning, []string{name}, []string{name}); err == nil && removed != nil {
 		err = fmt.Errorf("it could not be removed: %w", removed)
 	}
-	if err != nil {
-		check.Status, check.Found, check.Why = Fail, "did not start", err.Error()
-		check.Fix = probeFix(err)
-	}
-	return check
+	return err
 }
 
 // try runs the spec and reads its answer, no longer than ctx allows.
@@ -270,10 +279,10 @@ func try(ctx context.Context, on Engine, spec engine.Spec) error {
 }
 
 func probeFix(err error) string {
-	var unavailable *podman.UnavailableError
+	_, fix, explained := sandbox.Explain(err)
 	switch {
-	case errors.As(err, &unavailable):
-		return unavailable.Fix
+	case explained:
+		return fix
 	case errors.Is(err, engine.ErrNoInterpreter):
 		return "name an image that has the interpreter, or leave the image setting out"
 	case runtime.GOOS == "linux":

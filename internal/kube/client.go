@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"net/http"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-logr/logr"
 	authorization "k8s.io/api/authorization/v1"
@@ -47,8 +48,11 @@ type Options struct {
 type Client struct {
 	Namespace string
 	Host      string // the API server's address, as the configuration has it
+	Source    string // where the configuration is from, for a person
 
 	config  *rest.Config
+	http    *http.Client
+	spdy    atomic.Bool // what is on the way refused a WebSocket
 	clients map[schema.GroupVersion]*rest.RESTClient
 }
 
@@ -114,7 +118,12 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(config, cmp.Or(o.Namespace, namespace))
+	c, err := New(config, cmp.Or(o.Namespace, namespace))
+	if err != nil {
+		return nil, err
+	}
+	c.Source = source(loaded, o)
+	return c, nil
 }
 
 // New returns a client of a configuration that is there already.
@@ -128,6 +137,7 @@ func New(config *rest.Config, namespace string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.http = shared
 	codecs := serializer.NewCodecFactory(scheme()).WithoutConversion()
 	for _, version := range resources {
 		if c.clients[version] != nil {

@@ -40,7 +40,11 @@ func (c *Client) Exec(pod, container string, command []string, stderr io.Writer)
 		return nil, err
 	}
 	executor, err := remotecommand.NewFallbackExecutor(socket, spdy, func(err error) bool {
-		return (httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)) && !strings.Contains(err.Error(), "not found")
+		refused := (httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)) && !strings.Contains(err.Error(), "not found")
+		if refused {
+			c.spdy.Store(true)
+		}
+		return refused
 	})
 	if err != nil {
 		return nil, err

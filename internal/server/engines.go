@@ -70,7 +70,7 @@ func Tidy(ctx context.Context, on engine.Engine) ([]string, error) {
 }
 
 // look makes doctor's checks of an engine itself.
-func look(on engine.Engine) func(context.Context) (checks []doctor.Check, answers bool) {
+func look(on engine.Engine) func(context.Context, doctor.Options) (checks []doctor.Check, answers bool) {
 	if p, is := on.(*podman.Engine); is {
 		return doctor.Podman(p)
 	}

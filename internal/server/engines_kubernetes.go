@@ -68,18 +68,8 @@ func reachKubernetes(ctx context.Context, on engine.Engine) error {
 	return err
 }
 
-func lookAtKubernetes(on engine.Engine) func(context.Context) (checks []doctor.Check, answers bool) {
-	return func(ctx context.Context) ([]doctor.Check, bool) {
-		check := doctor.Check{Name: on.Traits().Name, Status: doctor.OK, Found: "answers"}
-		err := reachKubernetes(ctx, on)
-		if err != nil {
-			check.Status, check.Found, check.Why = doctor.Fail, "not reachable", err.Error()
-			if reason, fix, ok := sandbox.Explain(err); ok {
-				check.Found, check.Fix = reason, fix
-			}
-		}
-		return []doctor.Check{check}, err == nil
-	}
+func lookAtKubernetes(on engine.Engine) func(context.Context, doctor.Options) (checks []doctor.Check, answers bool) {
+	return doctor.Kubernetes(on.(*kubernetes.Engine))
 }
 
 func kubernetesHost(context.Context, engine.Engine) (selftest.Host, error) {

@@ -33,8 +33,8 @@ func (s *Settings) leases(context.Context) (replicas.Leases, error) {
 
 func reachKubernetes(context.Context, engine.Engine) error { return nil }
 
-func lookAtKubernetes(engine.Engine) func(context.Context) ([]doctor.Check, bool) {
-	return func(context.Context) ([]doctor.Check, bool) { return nil, true }
+func lookAtKubernetes(engine.Engine) func(context.Context, doctor.Options) ([]doctor.Check, bool) {
+	return func(context.Context, doctor.Options) ([]doctor.Check, bool) { return nil, true }
 }
 
 func kubernetesHost(context.Context, engine.Engine) (selftest.Host, error) {

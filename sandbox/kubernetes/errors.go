@@ -25,8 +25,10 @@ import (
 )
 
 var (
-	errClosed   = fmt.Errorf("%w: the engine was closed", engine.ErrEngineUnavailable)
-	errNoReach  = errors.New("a pod did not say what it reaches")
+	errClosed  = fmt.Errorf("%w: the engine was closed", engine.ErrEngineUnavailable)
+	errNoReach = errors.New("a pod did not say what it reaches")
+	// ErrReaches is in the error of a pod that reaches what it must not.
+	ErrReaches  = errors.New("a pod reaches the network")
 	errNoCanary = errors.New("the pod that others must not reach does not listen")
 	errKilled   = errors.New("killed with what ran in the container")
 )
@@ -35,7 +37,7 @@ var (
 type Error struct {
 	Reason string // a sentence without a final stop, with nothing secret in it
 	Fix    string // a command, or a sentence that names one
-	Is     error  // of package engine; nil: none
+	Is     error  // of package engine, or ErrReaches; nil: none
 	Err    error  // for the log; may be nil
 }
 
@@ -112,6 +114,8 @@ func (e *Engine) apiError(c *kube.Client, err error) error {
 		made.Reason, made.Fix = "Pod Security does not admit the pod: "+after(text, "forbidden: "), "the pod passes `restricted`; look for a webhook or policy that changes it"
 	case strings.Contains(text, "security context constraint"):
 		made.Reason, made.Fix = "OpenShift does not admit the pod's user", "start the server with --pod-users none, so that the cluster chooses the user"
+	case strings.Contains(text, "pod rejected: RuntimeClass"):
+		return noClass(e.opts.RuntimeClass)
 	case strings.Contains(text, "denied the request"), strings.Contains(text, "denied request"):
 		made.Reason, made.Fix = "A rule of the cluster does not admit the pod: "+after(text, "forbidden: "), "ask who runs the cluster for what it asks"
 	case apierrors.IsForbidden(err) && strings.Contains(text, "being terminated"), apierrors.IsNotFound(err) && strings.Contains(text, "namespaces "):
@@ -187,11 +191,17 @@ func unscheduled(pod, why string) error {
 	}
 }
 
+// noClass is for a RuntimeClass that the cluster does not have.
+func noClass(name string) error {
+	return &Error{Reason: "There is no RuntimeClass " + name, Fix: "`kubectl get runtimeclasses` lists those that there are; name one by --runtime-class, or leave it out"}
+}
+
 // notShut refuses a pod that reaches something.
 func notShut(reached []string) error {
 	return &Error{
 		Reason: "Pods of this cluster are not shut off from its network: one reached " + strings.Join(reached, ", ") + " although a NetworkPolicy forbids it",
 		Fix:    "use a network plugin that enforces NetworkPolicy for egress, such as Calico or Cilium, or a --runtime-class whose pods have loopback alone",
+		Is:     ErrReaches,
 	}
 }
 

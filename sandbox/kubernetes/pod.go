@@ -169,10 +169,7 @@ func (o *Options) container(spec engine.Spec, together int, first, ownUser bool)
 	if first {
 		keeper = append(keeper, nowFlag)
 	}
-	tasks := spec.Limits.PIDs * sharedTasks
-	if ownUser {
-		tasks = (spec.Limits.PIDs + taskReserve) * int64(together)
-	}
+	tasks := tasksOf(spec.Limits, together, ownUser)
 	for _, limit := range []struct {
 		name  string
 		value int64
@@ -207,6 +204,14 @@ func (o *Options) container(spec engine.Spec, together int, first, ownUser bool)
 			{Name: containerName(spec), MountPath: "/dev/shm", SubPath: "shm"},
 		},
 	}
+}
+
+// tasksOf returns how many processes and threads a user may have whose session has so many containers.
+func tasksOf(limits engine.Limits, together int, ownUser bool) int64 {
+	if !ownUser {
+		return limits.PIDs * sharedTasks
+	}
+	return (limits.PIDs + taskReserve) * int64(together)
 }
 
 // environment has no address of the cluster, which a pod gets even without links to services.
@@ -271,17 +276,21 @@ func (o *Options) volumes(spec engine.Spec, imageVolumes bool) []core.Volume {
 	all := []core.Volume{data, programs}
 	var own []core.Volume
 	for _, s := range group(spec) {
-		size := s.Limits.TmpBytes
-		if size == 0 {
-			size = defaultTmpBytes
-		}
-		size += shmBytes + runBytes + varTmpBytes
 		own = append(own, core.Volume{Name: containerName(s), VolumeSource: core.VolumeSource{
-			EmptyDir: &core.EmptyDirVolumeSource{Medium: core.StorageMediumMemory, SizeLimit: new(bytes(size))},
+			EmptyDir: &core.EmptyDirVolumeSource{Medium: core.StorageMediumMemory, SizeLimit: new(bytes(ownBytes(s.Limits)))},
 		}})
 	}
 	slices.SortFunc(own, func(a, b core.Volume) int { return strings.Compare(a.Name, b.Name) })
 	return append(all, own...)
+}
+
+// ownBytes is the size of what a container has for itself in memory: all its temporary folders.
+func ownBytes(limits engine.Limits) int64 {
+	size := limits.TmpBytes
+	if size == 0 {
+		size = defaultTmpBytes
+	}
+	return size + shmBytes + runBytes + varTmpBytes
 }
 
 // copyPrograms is for clusters whose pods cannot mount an image. It has another user than the session's code, which owns nothing of

@@ -1,0 +1,214 @@
+//go:build !nokubernetes
+
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kubernetes"
+)
+
+// Kubernetes makes the checks of an engine that is Kubernetes, for Options.Look. They start one pod of the first image.
+func Kubernetes(on *kubernetes.Engine) func(context.Context, Options) (checks []Check, answers bool) {
+	return func(ctx context.Context, o Options) ([]Check, bool) {
+		info, err := on.Info(ctx)
+		checks := clusterChecks(info, err)
+		if err != nil || len(info.Missing) > 0 {
+			return checks, false
+		}
+		checks = append(checks, PodChecks(info)...)
+		if len(o.Images) == 0 {
+			return checks, true
+		}
+		seen, goesOn := podSeen(ctx, on, o, info)
+		return append(checks, seen...), goesOn
+	}
+}
+
+// clusterChecks judge what the cluster says about itself and this program. err says what it could not be asked.
+func clusterChecks(info kubernetes.Info, err error) []Check {
+	check := Check{Name: "Kubernetes", Status: OK, Found: fmt.Sprintf("version %s at %s, by %s", info.Version, info.Server, info.Source)}
+	var checks []Check
+	if info.Version != "" {
+		if info.Account != "" {
+			check.Found += ", as " + info.Account
+		}
+		checks = append(checks, check, clockCheck(info), imageVolumes(info), rightsCheck(info))
+	}
+	if err == nil {
+		return append(checks, namespaceCheck(info))
+	}
+	failed := Check{Name: "namespace", Status: Fail, Found: "not usable", Why: err.Error(), Fix: "run `kubectl get pods` and mend what it says"}
+	switch {
+	case info.Version == "":
+		failed.Name, failed.Found = "Kubernetes", "not reachable"
+	case strings.Contains(err.Error(), "RuntimeClass"):
+		failed.Name = "RuntimeClass"
+	}
+	explain(&failed, err)
+	return append(checks, failed)
+}
+
+// explain takes the words that an engine's error has for a person, and keeps in Why what else is known.
+func explain(check *Check, err error) {
+	reason, fix, ok := sandbox.Explain(err)
+	if !ok {
+		return
+	}
+	check.Found, check.Fix, check.Why = strings.TrimSuffix(reason, "."), strings.TrimSuffix(fix, "."), ""
+	var e *kubernetes.Error
+	if errors.As(err, &e) && e.Err != nil {
+		check.Why = e.Err.Error()
+	}
+}
+
+// noticeable is how far clocks may be apart before it is worth a word: tokens and certificates begin and end by them.
+const noticeable = 5 * time.Second
+
+func clockCheck(info kubernetes.Info) Check {
+	check := Check{Name: "connection", Status: Info, Found: fmt.Sprintf("an answer takes %.1f ms; the clocks agree", float64(info.RoundTrip.Microseconds())/1000)}
+	if ahead := info.Ahead.Round(time.Second); ahead.Abs() > noticeable {
+		check.Found = strings.Replace(check.Found, "the clocks agree", fmt.Sprintf("the API server's clock is %v ahead of this machine's", ahead), 1)
+	}
+	return check
+}
+
+func imageVolumes(info kubernetes.Info) Check {
+	check := Check{Name: "programs", Status: OK, Found: "mounted as an image"}
+	if !info.ImageVolumes {
+		check.Status, check.Found = Info, "copied by an init container, about a second for each pod: pods mount images since 1.36"
+	}
+	return check
+}
+
+func rightsCheck(info kubernetes.Info) Check {
+	check := Check{Name: "rights", Status: OK, Found: "all that are needed in namespace " + info.Namespace}
+	if len(info.Missing) == 0 {
+		return check
+	}
+	check.Status, check.Why = Fail, "sessions are made of these"
+	var names, fixes, order []string
+	verbs := make(map[string][]string)
+	for _, right := range info.Missing {
+		names = append(names, right.String())
+		resource := resourceOf(right)
+		if verbs[resource] == nil {
+			order = append(order, resource)
+		}
+		verbs[resource] = append(verbs[resource], right.Verb)
+	}
+	check.Found = "missing in namespace " + info.Namespace + ": " + strings.Join(names, ", ")
+	for _, resource := range order {
+		name := "code-sandbox-mcp-" + strings.NewReplacer("/", "-", ".", "-").Replace(resource)
+		fixes = append(fixes,
+			fmt.Sprintf("kubectl create role %s --namespace %s --verb=%s --resource=%s", name, info.Namespace, strings.Join(verbs[resource], ","), resource),
+			fmt.Sprintf("kubectl create rolebinding %s --namespace %s --role=%s %s", name, info.Namespace, name, subject(info.Account)))
+	}
+	check.Fix = "as an administrator: " + strings.Join(fixes, " && ") + "; or the Role of docs/kubernetes.md"
+	return check
+}
+
+// resourceOf names a resource as kubectl does.
+func resourceOf(r kube.Right) string {
+	_, name, _ := strings.Cut(r.String(), " ")
+	return name
+}
+
+// subject is kubectl's option for whom a role is bound to.
+func subject(account string) string {
+	if of, is := strings.CutPrefix(account, "system:serviceaccount:"); is {
+		return "--serviceaccount=" + of
+	}
+	return "--user=" + cmp.Or(account, "ACCOUNT")
+}
+
+func namespaceCheck(info kubernetes.Info) Check {
+	check := Check{Name: "namespace", Status: OK, Found: info.Namespace + ", which enforces Pod Security " + info.PodSecurity}
+	switch {
+	case !info.LabelsKnown:
+		check.Status, check.Found = Info, info.Namespace+"; this account may not see what Pod Security it enforces"
+	case info.PodSecurity == "":
+		check.Status, check.Found = Info, info.Namespace+", which enforces no Pod Security; our pods pass restricted"
+	}
+	return check
+}
+
+// PodChecks judge what pods of these settings can hold, by what is known without one.
+func PodChecks(info kubernetes.Info) []Check {
+	class := Check{Name: "RuntimeClass", Status: OK, Found: info.RuntimeClass}
+	switch {
+	case info.RuntimeClass == "":
+		class.Found = "the cluster's default"
+	case info.Handler != "":
+		class.Found += ", which nodes know as " + info.Handler
+	}
+	namespaces := Check{Name: "user namespaces", Status: OK, Found: "one for each pod"}
+	if !info.UserNamespaces {
+		namespaces = Check{
+			Name: "user namespaces", Status: Warn, Found: "none: pods have the nodes' users",
+			Why: "code that broke out of its container would be an ordinary user of the node, if one whom nobody else is",
+			Fix: "--pod-user-namespaces, where nodes have Linux 6.3, containerd 2.0 or CRI-O 1.31, and runc 1.2 or crun 1.9",
+		}
+	}
+	users := Check{Name: "session users", Status: OK, Found: info.Users}
+	if info.OneUser {
+		users.Status, users.Why = Warn, "pods of a namespace may have one user then, whose processes count together, and whose files are each other's for code that broke out"
+		users.Fix = "leave --pod-users out, or name a range, where the cluster admits that"
+	}
+	seccomp := Check{Name: "seccomp", Status: OK, Found: info.SeccompProfile}
+	if info.SeccompProfile == "" {
+		seccomp = Check{
+			Name: "seccomp", Status: Warn, Found: "the container runtime's default list of system calls",
+			Why: "it allows more of the kernel than this program's own: among others MPTCP, and limits and priorities of a session's other processes",
+			Fix: "put docs/deploy/kubernetes/seccomp.json into the kubelet's seccomp folder of each node, and name it by --pod-seccomp",
+		}
+	}
+	return []Check{class, namespaces, users, seccomp, {
+		Name: "pids limit", Status: Warn, Found: "by the limit of the session's user, which its containers share",
+		Why: "a pod has no limit of processes of its own, and the kubelet's cannot be seen from here",
+		Fix: "podPidsLimit: 1024 in the kubelet's configuration, which many managed clusters have",
+	}}
+}
+
+// podSeen starts a pod as a session's, and reports what it shows. goesOn: what is wrong with it, if anything, is its image alone.
+func podSeen(ctx context.Context, on *kubernetes.Engine, o Options, info kubernetes.Info) (checks []Check, goesOn bool) {
+	began := time.Now()
+	err := tryContainer(ctx, o, o.Images[0], info.StorageClass != "")
+	took := time.Since(began).Round(time.Millisecond)
+	shown, met := on.Shown()
+	network := Check{Name: "network", Status: OK, Found: "pods have nothing but loopback"}
+	if !shown.Loopback {
+		network.Found = "a NetworkPolicy is enforced: a pod reached neither its node, nor the API server, nor another pod"
+	}
+	switch {
+	case errors.Is(err, engine.ErrImageMissing), errors.Is(err, engine.ErrNoInterpreter), errors.Is(err, engine.ErrArchitecture):
+		return nil, true // its own check says so
+	case errors.Is(err, kubernetes.ErrReaches):
+		network.Status, network.Found, network.Why = Fail, "not shut off", err.Error()
+		explain(&network, err)
+		return []Check{network}, false
+	case err != nil:
+		check := Check{Name: "pod", Status: Fail, Found: "did not start", Why: err.Error(), Fix: "`kubectl get events --namespace " + info.Namespace + "` shows more"}
+		if info.StorageClass != "" {
+			check.Name = "pod with a claim of storage class " + info.StorageClass
+		}
+		explain(&check, err)
+		return []Check{check}, false
+	}
+	if met {
+		checks = append(checks, network, Check{Name: "exec", Status: OK, Found: "over " + shown.Transport})
+	}
+	storage := Check{Name: "storage class", Status: Info, Found: "none: files are in their session's pod, and end with it"}
+	if info.StorageClass != "" {
+		storage.Status, storage.Found = OK, fmt.Sprintf("%s: a claim was bound, and its pod started, in %v", info.StorageClass, took)
+	}
+	return append(checks, storage), true
+}
