@@ -48,6 +48,8 @@ type Facts struct {
 	Limits Limits `json:"limits"`
 	// GVisor reports that the kernel in here is gVisor's and not the host's.
 	GVisor bool `json:"gvisor"`
+	// Pod is what is different in one of Kubernetes; nil: it is none.
+	Pod *Pod `json:"pod"`
 	// Rootless reports that Podman runs as an ordinary user, where that cannot be seen from inside.
 	Rootless bool `json:"rootless"`
 	// PatienceSeconds is how long an attack goes on before it holds that nothing stops it.
@@ -68,6 +70,14 @@ type Facts struct {
 	Writable   []string          `json:"writable"`  // those of them that code may write to
 	Forgery    string            `json:"forgery"`   // what is to be made of the session's frozen file
 	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them
+}
+
+// Pod is what an attack is told of a pod of Kubernetes.
+type Pod struct {
+	Seccomp  bool     `json:"seccomp"`   // the profile is this program's own
+	Tasks    int64    `json:"tasks"`     // processes and threads that its user may have, in all its containers
+	OwnBytes int64    `json:"own_bytes"` // of all temporary folders together
+	Near     [][2]any `json:"near"`      // address and port of what listens in the cluster
 }
 
 // WayOut is what code can reach by the port of loopback that leads to the server.
@@ -192,6 +202,10 @@ func (f Facts) filled() Facts {
 	if f.Listeners == nil {
 		f.Listeners = [][2]any{}
 	}
+	if f.Pod != nil && f.Pod.Near == nil {
+		pod := *f.Pod
+		pod.Near, f.Pod = [][2]any{}, &pod
+	}
 	if f.WayOut.Secrets == nil {
 		f.WayOut.Secrets = []Secret{}
 	}
@@ -214,6 +228,7 @@ const (
 type Verdict struct {
 	Outcome  Outcome        `json:"outcome"`
 	Why      string         `json:"why"`
+	Fix      string         `json:"fix"`      // of what is not enforced, where there is one
 	Refusals map[string]int `json:"refusals"` // how often each error was met
 	Notes    []string       `json:"notes"`
 }

@@ -39,6 +39,7 @@ NUMBERS = {
 MACHINE = {"x86_64": 0, "aarch64": 1}.get(platform.machine())
 
 FACTS = {}
+POD = {}  # of FACTS, and empty where this is no pod
 refusals = collections.Counter()
 notes = []
 
@@ -48,7 +49,7 @@ class NotTried(Exception):
 
 
 class Unenforced(Exception):
-    """The machine itself is a tighter bound than what was to be attacked; says how."""
+    """The machine itself is a tighter bound than what was to be attacked, or cannot hold it; says how, and perhaps what mends it."""
 
 
 def syscall(name, *args):
@@ -129,16 +130,17 @@ def in_child(attempt):
 def attack(source, facts):
     """Runs the attack and prints its verdict. The last line of what it prints is that."""
     FACTS.update(facts)
-    outcome, why = "held", ""
+    POD.update(facts["pod"] or {})
+    outcome, why, fix = "held", "", ""
     try:
         exec(compile(source, "<attack>", "exec"), dict(globals()))
     except AssertionError as err:
         line = [f.lineno for f in traceback.extract_tb(err.__traceback__) if f.filename == "<attack>"][-1]
         outcome, why = "gave way", f"{source.splitlines()[line - 1].strip()}: {err}"
     except Unenforced as err:
-        outcome, why = "not enforced", str(err)
+        outcome, why, fix = "not enforced", err.args[0], "".join(err.args[1:])
     except NotTried as err:
         outcome, why = "not tried", str(err)
     except Exception as err:
         outcome, why = "not tried", f"{type(err).__name__}: {err}"
-    print("\n" + json.dumps({"outcome": outcome, "why": why[:2000], "refusals": refusals, "notes": notes}))
+    print("\n" + json.dumps({"outcome": outcome, "why": why[:2000], "fix": fix, "refusals": refusals, "notes": notes}))

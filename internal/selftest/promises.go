@@ -14,8 +14,8 @@ type promise struct {
 	each bool // in every language, because its kernel has a process, descriptors, frames and values of its own
 	// session reports that the attack is one of those that need a session.
 	session bool
-	// host is doctor's check of whether this host can hold the promise. Empty: every host can.
-	host string
+	// hosts are doctor's checks of whether a host can hold the promise. None: every host can.
+	hosts []string
 	// needs reports whether there is anything to promise under these settings. Nil: there always is.
 	needs func(*tester) bool
 	// judge tries the attack. Nil: the attack is judged by its own verdict.
@@ -24,15 +24,16 @@ type promise struct {
 
 // promises are in the order to try them.
 var promises = []promise{
-	{name: "rootless", session: true, host: "rootless"},
+	{name: "rootless", session: true, hosts: []string{"rootless", "user namespaces"}},
 	{name: "user"},
-	{name: "own_user", session: true, host: "session users", judge: judgeOwnUser},
+	{name: "own_user", session: true, hosts: []string{"session users"}, judge: judgeOwnUser},
 	{name: "capabilities"},
 	{name: "setuid"},
-	{name: "seccomp", host: "seccomp"},
-	{name: "sockets", host: "seccomp"},
+	{name: "seccomp", hosts: []string{"seccomp"}},
+	{name: "sockets", hosts: []string{"seccomp"}},
 	{name: "readonly"},
 	{name: "network"},
+	{name: "pod", session: true, needs: func(t *tester) bool { return t.facts.Pod != nil }},
 	{name: "mounts"},
 	{name: "folders", session: true, needs: func(t *tester) bool { return len(t.facts.Mounts) > 0 }},
 	{name: "host_files"},
@@ -40,9 +41,9 @@ var promises = []promise{
 	{name: "kernel_files"},
 	{name: "identity"},
 	{name: "processes"},
-	{name: "memory", host: "memory limit", judge: judgeExhaustion},
-	{name: "cpu", host: "cpu limit"},
-	{name: "pids", host: "pids limit", judge: judgeExhaustion},
+	{name: "memory", hosts: []string{"memory limit"}, judge: judgeExhaustion},
+	{name: "cpu", hosts: []string{"cpu limit"}},
+	{name: "pids", hosts: []string{"pids limit"}, judge: judgeExhaustion},
 	{name: "files"},
 	{name: "core"},
 	{name: "tmpfs"},
@@ -83,6 +84,9 @@ func (t *tester) judge(ctx context.Context, row *Row, p planned, source attacks.
 		row.Status, row.Why = NotTried, err.Error()
 	}
 	p.unenforceable(t.o.Host, row)
+	if row.Status == Unenforced && row.Fix == "" {
+		row.Fix = t.o.Host.Fixes[row.Name]
+	}
 	if row.Status == Unenforced && row.Fix == "" && t.facts.GVisor {
 		row.Fix = "leave --oci-runtime out, where this weighs more than a wall before the host's kernel"
 	}
@@ -125,7 +129,7 @@ func (r *Row) take(v attacks.Verdict) {
 	r.Status = map[attacks.Outcome]Status{
 		attacks.Held: Proven, attacks.GaveWay: Broken, attacks.Unenforced: Unenforced, attacks.NotTried: NotTried,
 	}[v.Outcome]
-	r.Why = v.Why
+	r.Why, r.Fix = v.Why, v.Fix
 	for name, n := range v.Refusals {
 		r.Refusals[name] += n
 	}

@@ -26,6 +26,13 @@ type Host struct {
 	Checks []doctor.Check
 	OnHost bool   // containers run on this machine
 	Socket string // that the engine listens on, if it is one of this machine's
+	// Pod is what attacks are told where containers are in pods. Near, if it is there, returns what listens about one that runs.
+	Pod  *attacks.Pod
+	Near func() [][2]any
+	// Files are of the machines that containers run on, where this may be none of them.
+	Files []string
+	// Fixes are for what a row itself finds not to be enforced, by its name.
+	Fixes map[string]string
 	// Rootless: the engine is no root. GVisor: a kernel of its own is between the code and the host's.
 	Rootless, GVisor bool
 }
@@ -171,7 +178,7 @@ func (t *tester) try(ctx context.Context, p planned) Row {
 // unenforceable moves the blame for a broken promise to the host, where doctor knows that it cannot
 // hold it.
 func (p promise) unenforceable(host Host, row *Row) {
-	i := slices.IndexFunc(host.Checks, func(c doctor.Check) bool { return c.Name == p.host })
+	i := slices.IndexFunc(host.Checks, func(c doctor.Check) bool { return slices.Contains(p.hosts, c.Name) })
 	if i < 0 || row.Status != Broken {
 		return
 	}

@@ -53,7 +53,7 @@ func newTester(o Options) (*tester, error) {
 			MemoryBytes: c.Limits.MemoryBytes, CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, TmpBytes: c.Limits.TmpBytes,
 			FileBytes: c.Limits.FileBytes, OpenFiles: c.Limits.OpenFiles, VolumeBytes: c.VolumeBytes, VolumeFiles: c.VolumeFiles,
 		},
-		GVisor: o.Host.GVisor, Rootless: o.Host.Rootless,
+		GVisor: o.Host.GVisor, Rootless: o.Host.Rootless, Pod: o.Host.Pod, Files: o.Host.Files,
 		PatienceSeconds: c.RunTimeout.Seconds() / patiencePart,
 		Token:           "selftest-" + strings.ToLower(rand.Text()),
 		Given:           digests(c.Env),
@@ -85,6 +85,9 @@ func (t *tester) begin(ctx context.Context) error {
 		} else if !isSum(res) {
 			return fmt.Errorf("the %s kernel does not work: %s%s", language, res.Status, errorOf(res))
 		}
+	}
+	if t.facts.Pod != nil && t.o.Host.Near != nil {
+		t.facts.Pod.Near = t.o.Host.Near()
 	}
 	known, err := t.known(ctx)
 	t.facts.Withheld = withheld(t.o.Environ, known)
@@ -189,6 +192,9 @@ func withheld(environ, known []string) map[string]string {
 
 // layBait puts on this host what must not be reached, where the engine is on it.
 func (t *tester) layBait() error {
+	if t.o.Host.Pod != nil { // which may be on this machine
+		return t.putFiles()
+	}
 	if !t.o.Host.OnHost {
 		return nil
 	}
@@ -213,7 +219,11 @@ func (t *tester) layBait() error {
 	if err := t.listen("unix", "@"+t.facts.Token); err == nil {
 		t.facts.Abstract = append(t.facts.Abstract, t.facts.Token)
 	}
-	// Beside the sessions, not among them.
+	return t.putFiles()
+}
+
+// putFiles puts files beside the sessions, not among them.
+func (t *tester) putFiles() error {
 	for _, dir := range []string{filepath.Dir(t.o.Config.StateDir), os.TempDir()} {
 		if err := t.putFile(dir); err != nil {
 			return err

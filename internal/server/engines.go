@@ -78,10 +78,10 @@ func look(on engine.Engine) func(context.Context, doctor.Options) (checks []doct
 }
 
 // engineHost returns what a self-test has to know of what an engine's containers run on.
-func engineHost(ctx context.Context, on engine.Engine) (selftest.Host, error) {
+func (s *Settings) engineHost(ctx context.Context, on engine.Engine, languages int) (selftest.Host, error) {
 	p, is := on.(*podman.Engine)
 	if !is {
-		return kubernetesHost(ctx, on)
+		return s.kubernetesHost(ctx, on, languages)
 	}
 	info, err := p.Info(ctx)
 	return selftest.Podman(info), err

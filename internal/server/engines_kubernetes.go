@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/replicas"
@@ -72,6 +73,38 @@ func lookAtKubernetes(on engine.Engine) func(context.Context, doctor.Options) (c
 	return doctor.Kubernetes(on.(*kubernetes.Engine))
 }
 
-func kubernetesHost(context.Context, engine.Engine) (selftest.Host, error) {
-	return selftest.Host{Rootless: true}, nil
+// nodeFiles are those of nodes that code would most like to have.
+var nodeFiles = []string{
+	"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/pki/kubelet-client-current.pem", "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/admin.conf",
+	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/etc/rancher/k3s/k3s.yaml", "/run/k3s/containerd/containerd.sock",
+}
+
+// kubernetesHost returns what a self-test has to know of pods with these settings.
+func (s *Settings) kubernetesHost(ctx context.Context, on engine.Engine, languages int) (selftest.Host, error) {
+	e := on.(*kubernetes.Engine)
+	info, err := e.Info(ctx)
+	if err != nil {
+		return selftest.Host{}, err
+	}
+	limits := s.Sandbox.Limits
+	host := selftest.Host{
+		Rootless: info.UserNamespaces, GVisor: info.IsGVisor(), Files: nodeFiles, Fixes: make(map[string]string),
+		Pod: &attacks.Pod{Seccomp: info.SeccompProfile != "", Tasks: e.Tasks(limits, languages), OwnBytes: kubernetes.OwnBytes(limits)},
+		Near: func() (near [][2]any) {
+			shown, _ := e.Shown()
+			for _, at := range shown.Tried {
+				near = append(near, [2]any{at.Addr().String(), at.Port()})
+			}
+			return near
+		},
+	}
+	for _, check := range doctor.PodChecks(info) {
+		switch check.Name {
+		case "seccomp":
+			host.Fixes["seccomp"], host.Fixes["sockets"], host.Fixes["process_one"] = check.Fix, check.Fix, check.Fix
+		case "user namespaces", "session users":
+			host.Checks = append(host.Checks, check)
+		}
+	}
+	return host, nil
 }

@@ -37,6 +37,6 @@ func lookAtKubernetes(engine.Engine) func(context.Context, doctor.Options) ([]do
 	return func(context.Context, doctor.Options) ([]doctor.Check, bool) { return nil, true }
 }
 
-func kubernetesHost(context.Context, engine.Engine) (selftest.Host, error) {
+func (s *Settings) kubernetesHost(context.Context, engine.Engine, int) (selftest.Host, error) {
 	return selftest.Host{}, nil
 }

@@ -34,10 +34,6 @@ func (s *Settings) AddCanaries() error {
 
 // SelfTest attacks sessions with these settings from inside, after AddCanaries. gcArgs are as those of Serve.
 func (s *Settings) SelfTest(ctx context.Context, on engine.Engine, gcArgs []string, progress func(name string, language sandbox.Language, done, total int), log *slog.Logger) (report selftest.Report, err error) {
-	host, err := engineHost(ctx, on)
-	if err != nil {
-		return report, err
-	}
 	with := newShared(on, gcArgs, log)
 	keeper := with.keeper
 	defer func() {
@@ -48,6 +44,10 @@ func (s *Settings) SelfTest(ctx context.Context, on engine.Engine, gcArgs []stri
 	s.ToolServers = ToolServerSettings{} // attacks are to start nothing on this machine
 	s.ArtifactStore = ""                 // the files of attacks are of no use there
 	config := s.sandboxConfig(keeper, s.passThrough(log), log)
+	host, err := s.engineHost(ctx, on, len(config.Kernels))
+	if err != nil {
+		return report, err
+	}
 	way, err := s.wayOut(nil, &netlog.Log{}, nil, log)
 	if err != nil {
 		return report, err

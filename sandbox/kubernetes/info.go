@@ -6,6 +6,7 @@ package kubernetes
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -79,6 +80,8 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 type Shown struct {
 	Loopback  bool   // they have nothing but that; else, a policy keeps them from the network
 	Transport string // what programs in them are reached by
+	// Tried is what they must not reach, and have not.
+	Tried []netip.AddrPort
 }
 
 // Shown returns what the pods that this engine has started have shown; false: it has started none.
@@ -91,7 +94,13 @@ func (e *Engine) Shown() (Shown, bool) {
 	if c == nil || !e.network.met {
 		return Shown{}, false
 	}
-	return Shown{e.network.only, c.Transport()}, true
+	shown := Shown{Loopback: e.network.only, Transport: c.Transport()}
+	for _, target := range e.network.tried {
+		if at, err := netip.ParseAddrPort(target); err == nil {
+			shown.Tried = append(shown.Tried, at)
+		}
+	}
+	return shown, true
 }
 
 // IsGVisor reports whether a RuntimeClass is one of gVisor's, as far as its name or its handler tell.

@@ -56,6 +56,7 @@ type network struct {
 	mu     sync.Mutex
 	met    bool      // a pod was looked at
 	only   bool      // that had loopback alone
+	tried  []string  // by the last
 	canary *core.Pod // nil: there is none
 	looked time.Time
 }
@@ -72,6 +73,7 @@ func (n *network) targets(ctx context.Context, e *Engine, c *cluster, pod *core.
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	targets := targetsOf(c, pod)
+	n.tried = targets
 	if !n.met {
 		only, reached, err := e.reach(ctx, c, pod, container, targets)
 		if err != nil {
@@ -88,7 +90,8 @@ func (n *network) targets(ctx context.Context, e *Engine, c *cluster, pod *core.
 	if err := n.keepCanary(ctx, e, c, pod, container); err != nil {
 		return nil, err
 	}
-	return append(targets, net.JoinHostPort(n.canary.Status.PodIP, strconv.Itoa(canaryPort))), nil
+	n.tried = append(targets, net.JoinHostPort(n.canary.Status.PodIP, strconv.Itoa(canaryPort)))
+	return n.tried, nil
 }
 
 // targetsOf returns what is known to listen, by its address.

@@ -12,6 +12,27 @@ func TestSeccompProfile(t *testing.T) {
 	golden(t, "testdata/seccomp.json", SeccompProfile())
 }
 
+// Nodes of Kubernetes read profiles as the OCI has them, which names no architectures for others.
+func TestSeccompProfileForKubernetes(t *testing.T) {
+	var profile seccompProfile
+	if err := json.Unmarshal(SeccompProfile(), &profile); err != nil {
+		t.Fatal(err)
+	}
+	var architectures []string
+	for _, a := range profile.ArchMap {
+		architectures = append(architectures, a.Architecture)
+	}
+	text, err := json.MarshalIndent(struct {
+		seccompProfile
+		ArchMap       any      `json:"archMap,omitempty"`
+		Architectures []string `json:"architectures"`
+	}{profile, nil, architectures}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "../../docs/deploy/kubernetes/seccomp.json", append(text, '\n'))
+}
+
 // A call in two lists would do what the library that reads the profile makes of it.
 func TestEveryCallIsDecidedOnce(t *testing.T) {
 	var profile seccompProfile

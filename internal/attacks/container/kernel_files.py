@@ -16,7 +16,8 @@ for path in ("/proc/kcore", "/proc/keys", "/proc/timer_list", "/proc/interrupts"
         pass
 shown = [folder for folder in ("/sys/firmware", "/sys/class/dmi", "/proc/acpi", "/proc/scsi")
          if os.path.isdir(folder) and any(os.path.exists(os.path.join(folder, entry)) for entry in os.listdir(folder))]
-namespace("cgroup")
+if not POD:  # where runtimes make one for cgroup version 2 alone
+    namespace("cgroup")
 if FACTS["gvisor"] and shown == ["/sys/class/dmi"]:
     raise Unenforced("gVisor shows the machine's product name, and passes over what is masked")
 assert shown == [], shown

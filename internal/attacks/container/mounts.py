@@ -4,6 +4,9 @@ Tried: every mount, the sockets of Podman, Docker and systemd.
 """
 # These three Podman writes for the container; they name its own user and host name.
 OWN = {"/etc/passwd", "/etc/group", "/etc/hostname", "/run/.containerenv"}
+# These are the kubelet's, made for the pod, of the node's own file system.
+KUBELET = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"} if POD else set()
+MESSAGE = "/dev/termination-log"
 VIRTUAL = {"proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"}
 volume = None
 for line in read("/proc/self/mounts").splitlines():
@@ -19,6 +22,10 @@ for line in read("/proc/self/mounts").splitlines():
         refused(lambda: open(place + "/own", "w"))
     elif place in FACTS["mounts"]:
         pass  # what may be done there is told elsewhere
+    elif place in KUBELET:
+        refused(lambda: open(place, "a"))
+    elif POD and place == MESSAGE:
+        pass  # it comes below
     elif place in OWN:
         assert "ro" in options, line
     elif kind == "devtmpfs" and place.startswith(("/proc/", "/sys/")):
@@ -31,7 +38,11 @@ for line in read("/proc/self/mounts").splitlines():
         assert kind in VIRTUAL, line
 assert volume and "rw" in volume, volume
 # gVisor does not show the two; that no device can be made is tried elsewhere.
-assert FACTS["gvisor"] or {"nosuid", "nodev"} <= set(volume), volume
+assert FACTS["gvisor"] or POD or {"nosuid", "nodev"} <= set(volume), volume
 for sock in ("/run/podman/podman.sock", "/var/run/docker.sock", "/run/user/1000/podman/podman.sock", "/run/systemd/private", *FACTS["sockets"]):
     refused(lambda: os.stat(sock))
 namespace("mnt")
+if POD and os.access(MESSAGE, os.W_OK):
+    raise Unenforced(
+        f"the kubelet gives each container a file of the node for its last words, {MESSAGE}, which code can write to, up to the limit of one file, until the pod is removed",
+        "a smaller --file-limit, or nodes whose disk for pods is their own")

@@ -18,4 +18,6 @@ with open("/proc/self/cgroup") as f:
         path = line.rstrip().rpartition(":")[2]
         # gVisor has cgroups of its own making, which it names by the random number of the container.
         own = FACTS["gvisor"] and path[:1] == "/" and len(path) == 65 and set(path[1:]) <= set("0123456789abcdef")
+        if POD and path != "/" and not os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
+            raise Unenforced("the nodes' container runtime hides the names of cgroups where they have version 2 alone: code sees its pod's own", "nodes with cgroup version 2")
         assert path == "/" or own, line

@@ -5,6 +5,7 @@ Tried: raw and packet sockets, vsock, crypto, SCTP, DCCP, MPTCP, Bluetooth, netl
 import socket
 
 RAW, PACKET, SEQPACKET = socket.SOCK_RAW, 17, socket.SOCK_SEQPACKET
+had = []
 for family, kind, protocol in [
     (socket.AF_INET, RAW, 1), (socket.AF_INET, RAW, 255), (socket.AF_INET6, RAW, 58),
     (PACKET, RAW, 0), (PACKET, socket.SOCK_DGRAM, 0),
@@ -15,7 +16,16 @@ for family, kind, protocol in [
     (15, RAW, 2), (21, SEQPACKET, 0), (29, RAW, 1), (31, RAW, 1), (41, socket.SOCK_DGRAM, 0), (44, RAW, 0),
     (16, RAW, 9), (16, RAW, 4), (16, RAW, 12), (16, RAW, 16),  # netlink: audit, diag, netfilter, generic
 ]:
+    if POD and not POD["seccomp"] and (kind != RAW or family == 16):
+        try:
+            socket.socket(family, kind, protocol).close()
+            had.append((family, int(kind), protocol))
+        except OSError as err:
+            refusals[errno.errorcode[err.errno]] += 1
+        continue
     refused(lambda: socket.socket(family, kind, protocol))
+if had:
+    raise Unenforced(f"the container runtime's default list lets sockets be made of family, type and protocol {', '.join(map(str, had))}")
 
 # A comparison of all 64 bits would take this for another family.
 libc.socket.argtypes = [ctypes.c_long] * 3

@@ -6,7 +6,7 @@ theirs = FACTS["neighbour"]
 assert str(os.getuid()) != theirs[0], f"user {os.getuid()} has another session too"
 notes.append("another session is another user")
 if not FACTS["rootless"]:
-    notes.append("Podman runs as root, so that there is no user namespace")
+    notes.append("containers have no user namespace of their own")
 elif FACTS["gvisor"]:
     notes.append("gVisor knows no users of the host")
 else:

@@ -11,7 +11,7 @@ def connect():
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     client.settimeout(FACTS["patience_seconds"])
     try:
-        client.connect("\0code-sandbox-mcp")
+        client.connect("\0" + os.environ.get("CODE_SANDBOX_SOCKET", "@code-sandbox-mcp")[1:])
     except OSError:
         client.close()
         raise NotTried("the session has no such socket")

@@ -1,4 +1,5 @@
 """What a run that passed the limit left can be removed."""
 import shutil
 
+os.chmod("/mnt/data/.volume", 0o700)
 shutil.rmtree("/mnt/data/.volume")
