@@ -51,7 +51,7 @@ func (s *Settings) checkReplicas() error {
 
 // join makes this process one of the replicas; nil: there are none. A command has no address.
 func (s *Settings) join(ctx context.Context, address string, log *slog.Logger) (*replicas.Replicas, error) {
-	if s.Replicas == "" {
+	if s.Replicas == "" || !hasKubernetes { // and the linker leaves it out
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, joinTime)
@@ -84,7 +84,7 @@ const lostGrace = 50 * time.Millisecond
 // Visit has a command take its sessions where replicas do, until leave is called.
 func (s *Settings) Visit(ctx context.Context, log *slog.Logger) (leave func(), err error) {
 	r, err := s.join(ctx, "", log)
-	if r == nil {
+	if r == nil || !hasKubernetes {
 		return func() {}, err
 	}
 	return func() { r.Leave(context.WithoutCancel(ctx)) }, nil
@@ -101,7 +101,7 @@ func (w *web) replicaAddress() string {
 
 // joinReplicas joins the others, and has requests served where their principals' sessions are.
 func (r *running) joinReplicas(ctx context.Context) error {
-	if r.web == nil {
+	if r.web == nil || !hasKubernetes {
 		return nil
 	}
 	var err error
@@ -128,7 +128,7 @@ func (r *running) joinReplicas(ctx context.Context) error {
 
 // yield lets go of sessions that other replicas are to have, until ctx ends.
 func (r *running) yield(ctx context.Context) {
-	if r.replicas == nil {
+	if r.replicas == nil || !hasKubernetes {
 		return
 	}
 	tick := time.NewTicker(yieldEvery)
@@ -151,7 +151,7 @@ func (r *running) yield(ctx context.Context) {
 
 // leaveReplicas lets others have at once what this replica has not ended.
 func (r *running) leaveReplicas(ctx context.Context) {
-	if r.replicas != nil {
+	if r.replicas != nil && hasKubernetes {
 		r.replicas.Leave(ctx)
 	}
 }
