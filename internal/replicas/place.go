@@ -173,6 +173,12 @@ func (h *Hands) handOn(w http.ResponseWriter, r *http.Request, to *peer) bool {
 			}
 			p.Out.Header.Set(web.HandedOn, r.RemoteAddr)
 		},
+		ModifyResponse: func(answer *http.Response) error {
+			for name := range answer.Header {
+				w.Header().Del(name) // this replica has said the same
+			}
+			return nil
+		},
 		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, err error) {
 			var dialed *net.OpError
 			if errors.As(err, &dialed) && dialed.Op == "dial" {

@@ -67,7 +67,7 @@ func serve(t *testing.T, m *memory, name string) *served {
 	}}
 	site.Prepare()
 	s := httpserver.New(httpserver.Options{
-		Token: "the server's own token, which is long", Authenticate: bearers{}, Site: *site, Logger: slog.New(slog.DiscardHandler),
+		AllowOrigins: []string{"https://example.com"}, Token: "the server's own token, which is long", Authenticate: bearers{}, Site: *site, Logger: slog.New(slog.DiscardHandler),
 		Of: func(principal.Principal) (*httpserver.Site, error) { return site, nil },
 		Place: func(w http.ResponseWriter, r *http.Request, p principal.Principal, here http.Handler) bool {
 			return hands.Serve(w, r, p.Key(), here)
@@ -94,6 +94,7 @@ func (s *served) ask(t *testing.T, who string, more ...string) string {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+who)
+	r.Header.Set("Origin", "https://example.com")
 	for i := 0; i < len(more); i += 2 {
 		r.Header.Set(more[i], more[i+1])
 	}
@@ -102,6 +103,11 @@ func (s *served) ask(t *testing.T, who string, more ...string) string {
 		t.Fatal(err)
 	}
 	defer func() { _ = answer.Body.Close() }()
+	for name, values := range answer.Header {
+		if len(values) > 1 {
+			t.Errorf("the header %s is there twice: %q", name, values)
+		}
+	}
 	body, err := io.ReadAll(answer.Body)
 	if err != nil || answer.StatusCode != http.StatusOK {
 		t.Errorf("%d %s, %v", answer.StatusCode, body, err)

@@ -339,7 +339,12 @@ func (w *web) prepare(r *running) {
 		}
 		return t.site, nil
 	}
+	shared := ""
+	if r.replicas != nil {
+		shared = w.options.Token
+	}
 	page := webui.New(webui.Options{
+		Shared: shared, Place: r.place,
 		Token: w.options.Token, Authenticate: w.options.Authenticate, NoAuth: w.options.Token == "", Logger: r.log,
 		API: func(p principal.Principal) (webui.API, error) {
 			t, err := r.tenants.get(p)

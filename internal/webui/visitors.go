@@ -2,8 +2,12 @@ package webui
 
 import (
 	"context"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -27,8 +31,11 @@ const (
 	maxForm = 8 << 10
 )
 
-// keys are secrets that are good for a time, by their sums, so that looking one up tells nothing of the others.
+// keys are secrets that are good for a time, by their sums, so that looking one up tells nothing of the others; or, where several
+// servers have to know them, what they are good for, sealed.
 type keys struct {
+	seal cipher.AEAD // nil: they are known here alone
+
 	mu   sync.Mutex
 	good map[[sha256.Size]byte]pass
 }
@@ -43,8 +50,43 @@ type pass struct {
 
 func (p pass) isGood() bool { return time.Now().Before(p.ends) }
 
+// sealed is what a key says where it is sealed.
+type sealed struct {
+	Ends        time.Time
+	Name, Token string
+}
+
+// newSeal makes what servers with the same secret have in common; nil where there is none.
+func newSeal(secret string) cipher.AEAD {
+	if secret == "" {
+		return nil
+	}
+	sum := sha256.Sum256([]byte("code-sandbox-mcp login " + secret))
+	block, _ := aes.NewCipher(sum[:]) // of the length of a key
+	aead, _ := cipher.NewGCMWithRandomNonce(block)
+	return aead
+}
+
+// open returns what a sealed key is good for.
+func (k *keys) open(key string) (p pass, ok bool) {
+	var s sealed
+	text, err := base64.RawURLEncoding.DecodeString(key)
+	if err == nil {
+		text, err = k.seal.Open(nil, nil, text, nil)
+	}
+	if err != nil || json.Unmarshal(text, &s) != nil {
+		return pass{}, false
+	}
+	p = pass{ends: s.Ends, as: principal.Principal{Name: s.Name}, token: s.Token}
+	return p, p.isGood()
+}
+
 // add makes a key.
 func (k *keys) add(p pass) string {
+	if k.seal != nil {
+		text, _ := json.Marshal(sealed{p.ends, p.as.Name, p.token}) // of types that can be
+		return base64.RawURLEncoding.EncodeToString(k.seal.Seal(nil, nil, text, nil))
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.good == nil {
@@ -69,6 +111,9 @@ func (k *keys) add(p pass) string {
 }
 
 func (k *keys) get(key string) (p pass, ok bool) {
+	if k.seal != nil {
+		return k.open(key)
+	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p = k.good[sha256.Sum256([]byte(key))]
@@ -94,7 +139,7 @@ type visitors struct {
 }
 
 func newVisitors(o Options) visitors {
-	return visitors{everybody: o.NoAuth, token: web.NewToken(o.Token), others: o.Authenticate, links: &keys{}, logins: &keys{}}
+	return visitors{everybody: o.NoAuth, token: web.NewToken(o.Token), others: o.Authenticate, links: &keys{}, logins: &keys{seal: newSeal(o.Shared)}}
 }
 
 // cookieName is another for each port: browsers send a machine's cookies to all of its ports, where others would
@@ -202,6 +247,7 @@ func (h *Handler) login(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
 	h.visitors.logins.take(cookieOf(r))
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode}) //nolint:gosec // it is empty
 	http.Redirect(w, r, "/", http.StatusSeeOther)
 }
 
@@ -228,7 +274,14 @@ func (h *Handler) known(inFrame bool, serve http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 			web.Keep(r.Context(), whose.Key())
-			serve(w, r.WithContext(principal.With(r.Context(), whose)))
+			here := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				serve(w, r.WithContext(principal.With(r.Context(), whose)))
+			})
+			if h.o.Place == nil {
+				here(w, r)
+			} else if !h.o.Place(w, r, whose, here) {
+				http.Error(w, "no server can serve you at the moment; try again", http.StatusServiceUnavailable)
+			}
 		}
 	}
 }
