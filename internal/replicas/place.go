@@ -76,8 +76,8 @@ type Hands struct {
 func (r *Replicas) NewHands(certificate *tls.Certificate) *Hands {
 	h := &Hands{r: r, scheme: "http", transport: &http.Transport{
 		DialContext:        (&net.Dialer{Timeout: time.Second}).DialContext,
+		DisableKeepAlives:  true, // only where nothing could be connected it is known that nothing was done
 		DisableCompression: true, // the answer is the client's
-		MaxIdleConns:       256, IdleConnTimeout: time.Minute,
 	}}
 	if certificate != nil {
 		h.scheme = "https"
@@ -196,6 +196,3 @@ func (h *Hands) handOn(w http.ResponseWriter, r *http.Request, to *peer) bool {
 	proxy.ServeHTTP(newPatient(w), out)
 	return answered
 }
-
-// Close ends the connections to others that are idle.
-func (h *Hands) Close() { h.transport.CloseIdleConnections() }

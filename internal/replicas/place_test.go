@@ -79,7 +79,6 @@ func serve(t *testing.T, m *memory, name string) *served {
 	stop := func() {
 		cancel()
 		<-ended
-		hands.Close()
 		ended <- nil
 	}
 	t.Cleanup(stop)

@@ -43,6 +43,8 @@ const (
 	blindAfter = 2 * time.Second
 	// requestTime is what one request to the API may take.
 	requestTime = 2500 * time.Millisecond
+	// closeTime is what a request may take that a server's end waits for.
+	closeTime = 500 * time.Millisecond
 	// againAfter is when what could not be had of the API is asked for again.
 	againAfter = 200 * time.Millisecond
 )
@@ -238,7 +240,7 @@ func (r *Replicas) Leave(ctx context.Context) {
 	state.Share(r.o.StateDir, nil)
 	r.stop()
 	r.working.Wait()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	r.catchUp(ctx)
 	if err := r.delete(ctx, leaseOf(r.o.Group, r.o.Name), r.o.Name); err != nil {
@@ -247,7 +249,7 @@ func (r *Replicas) Leave(ctx context.Context) {
 }
 
 // Withdraw has nobody served here any longer.
-func (r *Replicas) Withdraw() { _ = r.say(noteAddress, "") }
+func (r *Replicas) Withdraw() { _ = r.say(noteAddress, "", closeTime) }
 
 // Drain has nobody served here any longer who has no session here, or everybody again.
 func (r *Replicas) Drain(on bool) {
@@ -255,14 +257,14 @@ func (r *Replicas) Drain(on bool) {
 	if on {
 		text = "true"
 	}
-	if on != r.drains.Load() && r.say(noteDrains, text) == nil {
+	if on != r.drains.Load() && r.say(noteDrains, text, requestTime) == nil {
 		r.drains.Store(on)
 	}
 }
 
 // say has this replica's own Lease say something.
-func (r *Replicas) say(note, text string) error {
-	ctx, cancel := context.WithTimeout(r.ctx, requestTime)
+func (r *Replicas) say(note, text string, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(r.ctx, within)
 	defer cancel()
 	l, err := r.o.Leases.Change(ctx, leaseOf(r.o.Group, r.o.Name), Change{If: &r.o.Name, Annotations: map[string]string{note: text}})
 	if err == nil {

@@ -122,8 +122,24 @@ func (r *running) joinReplicas(ctx context.Context) error {
 			http.Error(w, "no replica can serve you at the moment; try again", http.StatusServiceUnavailable)
 		}
 	}
-	context.AfterFunc(ctx, r.replicas.Withdraw)
 	return nil
+}
+
+// withdrawTime is how long others have to see that a replica serves nobody any longer.
+const withdrawTime = 100 * time.Millisecond
+
+// serving returns a context that ends when ctx has, and the other replicas hand nothing on to this one any longer.
+func (r *running) serving(ctx context.Context) context.Context {
+	if r.replicas == nil {
+		return ctx
+	}
+	serving, end := context.WithCancel(context.WithoutCancel(ctx))
+	context.AfterFunc(ctx, func() {
+		r.replicas.Withdraw()
+		time.Sleep(withdrawTime)
+		end()
+	})
+	return serving
 }
 
 // yield lets go of sessions that other replicas are to have, until ctx ends.

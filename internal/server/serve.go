@@ -102,7 +102,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	if r.web != nil {
 		go r.drainer.watch(ctx)
 		go r.yield(ctx)
-		err = r.web.server.Serve(ctx, r.web.listener)
+		err = r.web.server.Serve(r.serving(ctx), r.web.listener)
 	} else {
 		own := r.own.now.Load()
 		err = stdio.Serve(rpc.WithMethods(ctx, own.deps.Methods(self())), own.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
