@@ -228,10 +228,12 @@ func TestAReplicaThatEndsIsFollowedAtOnce(t *testing.T) {
 	has, other := pair(t)
 	has.signal(t, syscall.SIGTERM)
 	ended := time.Now()
-	want(t, "afterwards", other.run(t, "mine", "x + 1"), "42")
+	want(t, "meanwhile", other.run(t, "mine", "x + 1"), "42")
+	has.ended <- <-has.ended
+	want(t, "afterwards", other.run(t, "mine", "x + 2"), "43")
 	took := time.Since(ended)
 	t.Logf("answered after %v", took)
-	if took > 3*time.Second {
+	if took > 4*time.Second {
 		t.Errorf("it took %v", took)
 	}
 	// A session that has ended is gone in all, and one of its name has nothing of it.
