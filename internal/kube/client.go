@@ -193,12 +193,15 @@ func (c *Client) Patch(ctx context.Context, name string, as types.PatchType, pat
 	return c.on(into, http.MethodPatch).SetHeader("Content-Type", string(as)).Name(name).Body(body).Do(ctx).Into(into)
 }
 
-// Delete removes the object of a name, of the kind of of, and gives a pod so many seconds to end; below zero: its own. It does
-// not wait until the object is gone.
+// Delete removes the object of a name, of the kind of of, and gives a pod so many seconds to end; below zero: its own. Where of
+// has a UID, another object of that name is left alone: that is a conflict. It does not wait until the object is gone.
 func (c *Client) Delete(ctx context.Context, name string, of Object, grace int64) error {
 	options := &meta.DeleteOptions{}
 	if grace >= 0 {
 		options.GracePeriodSeconds = &grace
+	}
+	if uid := of.GetUID(); uid != "" {
+		options.Preconditions = &meta.Preconditions{UID: &uid}
 	}
 	return c.on(of, http.MethodDelete).Name(name).Body(options).Do(ctx).Error()
 }

@@ -80,10 +80,10 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 	return inventory, nil
 }
 
-// runs reports whether a container of a pod does.
+// runs reports whether a container of a pod does. Its status may not say that yet: it is entered before.
 func runs(pod *core.Pod, container string) bool {
-	return !isOver(pod) && pod.Annotations[noteUsed+container] == inUse && slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
-		return s.Name == container && s.State.Running != nil
+	return !isOver(pod) && pod.Annotations[noteUsed+container] == inUse && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+		return s.Name == container && s.State.Terminated != nil
 	})
 }
 
@@ -211,7 +211,7 @@ func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod, container
 		}
 		return fmt.Errorf("empty container %s of pod %s: %w", container, pod.Name, err)
 	}
-	if err := c.note(ctx, pod.Name, noteUsed+container, nil); err != nil && !apierrors.IsNotFound(err) {
+	if err := c.note(ctx, pod, noteUsed+container, nil); err != nil {
 		return e.apiError(c.Client, err)
 	}
 	return nil

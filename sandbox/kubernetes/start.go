@@ -102,7 +102,7 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec en
 	}
 	e.remember(pod)
 	if pod.Annotations[noteUsed+container] != inUse {
-		if err := c.note(ctx, pod.Name, noteUsed+container, inUse); err != nil {
+		if err := c.note(ctx, pod, noteUsed+container, inUse); err != nil {
 			_ = p.Close()
 			return nil, e.apiError(c.Client, err)
 		}
@@ -158,15 +158,19 @@ func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container string, p *process
 	}
 	ctx, cancel := context.WithTimeout(e.closing, e.opts.CallTimeout)
 	defer cancel()
-	if err := c.note(ctx, pod.Name, noteUsed+container, hasEnded); err != nil && !apierrors.IsNotFound(err) {
+	if err := c.note(ctx, pod, noteUsed+container, hasEnded); err != nil {
 		e.log.Debug("note that a program has ended", "pod", pod.Name, "error", err)
 	}
 }
 
-// note sets an annotation of a pod; nil removes it.
-func (c *cluster) note(ctx context.Context, pod, key string, value any) error {
-	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}}
-	return c.Patch(ctx, pod, types.MergePatchType, patch, &core.Pod{})
+// note sets an annotation of a pod; nil removes it. A pod that is gone, or has a follower of its name, is left alone.
+func (c *cluster) note(ctx context.Context, pod *core.Pod, key string, value any) error {
+	patch := map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{key: value}}}
+	err := c.Patch(ctx, pod.Name, types.MergePatchType, patch, &core.Pod{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
 }
 
 // ensureClaim makes the claim of a volume that lasts, and reports whether it was not there.
@@ -174,11 +178,27 @@ func (e *Engine) ensureClaim(ctx context.Context, c *cluster, spec engine.Spec) 
 	if !e.opts.isClaim(spec) {
 		return false, nil
 	}
-	err = c.Create(ctx, e.opts.claimOf(spec))
-	if err != nil && !apierrors.IsAlreadyExists(err) {
-		return false, e.apiError(c.Client, err)
+	for {
+		claim := e.opts.claimOf(spec)
+		err = c.Create(ctx, claim)
+		if err == nil {
+			return true, nil
+		}
+		if apierrors.IsAlreadyExists(err) {
+			err = c.Get(ctx, claim.Name, claim)
+		}
+		switch {
+		case err != nil && !apierrors.IsNotFound(err):
+			return false, e.apiError(c.Client, err)
+		case err == nil && !isLeaving(claim):
+			return false, nil
+		}
+		select { // a pod that is ending has one of that name yet
+		case <-ctx.Done():
+			return false, fmt.Errorf("%w: claim %s is not removed yet", ctx.Err(), claim.Name)
+		case <-time.After(pollPause):
+		}
 	}
-	return err == nil, nil
 }
 
 // ensure returns the pod that a container is to be in, and whether it made it.
