@@ -50,7 +50,7 @@ func Need(tb testing.TB) *Cluster {
 	mu.Lock()
 	defer mu.Unlock()
 	if only == nil {
-		c, err := open()
+		c, err := Open()
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -68,11 +68,17 @@ func End() error {
 	}
 	c := only
 	only = nil
+	return c.Close()
+}
+
+// Close removes the namespace, with all that is in it.
+func (c *Cluster) Close() error {
 	_, err := c.run(nil, "delete", "namespace", c.Namespace, "--timeout=2m")
 	return errors.Join(err, os.RemoveAll(c.folder))
 }
 
-func open() (*Cluster, error) {
+// Open makes a namespace in the cluster of KUBECONFIG.
+func Open() (*Cluster, error) {
 	folder, err := os.MkdirTemp("", "code-sandbox-mcp-cluster-")
 	if err != nil {
 		return nil, err
@@ -216,12 +222,13 @@ func (c *Cluster) run(stdin *strings.Reader, args ...string) (string, error) {
 // Load has the nodes know images of Podman's, by the command that LOAD_IMAGES names.
 func (c *Cluster) Load(tb testing.TB, refs ...string) {
 	tb.Helper()
-	if err := c.load(refs...); err != nil {
+	if err := c.LoadImages(refs...); err != nil {
 		tb.Fatal(err)
 	}
 }
 
-func (c *Cluster) load(refs ...string) error {
+// LoadImages is Load outside of a test.
+func (*Cluster) LoadImages(refs ...string) error {
 	command := strings.Fields(os.Getenv("LOAD_IMAGES"))
 	if len(command) == 0 {
 		return errors.New("LOAD_IMAGES names no command that brings images from Podman to the nodes, such as one around `kind load image-archive`")
@@ -246,5 +253,5 @@ func (c *Cluster) loadPrograms() error {
 			return fmt.Errorf("load the programs: %w\n%s", err, out)
 		}
 	}
-	return c.load(ref)
+	return c.LoadImages(ref)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/cluster"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/internet"
 )
 
@@ -64,7 +65,11 @@ func run(m *testing.M) int {
 		return failed(err)
 	}
 	defer stopPodman()
-	return m.Run()
+	code := m.Run()
+	if err := cluster.End(); err != nil {
+		return failed(err)
+	}
+	return code
 }
 
 func failed(err error) int {

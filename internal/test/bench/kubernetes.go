@@ -1,0 +1,218 @@
+//go:build unix && !nokubernetes
+
+// Sessions in pods, beside pods that are made by the plain API.
+
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/cluster"
+)
+
+// pods are plain ones in a namespace of the cluster.
+type pods struct {
+	*kube.Client
+	of *cluster.Cluster
+}
+
+// kubernetes measures what sessions in pods take, where KUBECONFIG names a cluster.
+func (b *bench) kubernetes(ctx context.Context) {
+	if os.Getenv("KUBECONFIG") == "" {
+		b.row("sessions in pods", "not measured: KUBECONFIG is not set", "", "")
+		return
+	}
+	of := must(cluster.Open())
+	defer func() { check(of.Close()) }()
+	check(of.LoadImages(containers.ImageRef("python"), containers.ImageRef("javascript")))
+	p := &pods{must(kube.Open(kube.Options{Kubeconfig: of.Kubeconfig})), of}
+	settings := []string{
+		"--engine=kubernetes", "--kubeconfig", of.Kubeconfig, "--runtime-class", of.RuntimeClass, "--storage-class", of.StorageClass,
+		"--python-image", containers.ImageRef("python"), "--js-image", containers.ImageRef("javascript"), "--bash-image=off",
+		"--max-sessions=100",
+	}
+	b.podStarts(ctx, p, settings)
+	b.podCalls(ctx, p, settings)
+	b.podFiles(ctx, p, settings)
+	b.podCrowd(ctx, p, settings)
+}
+
+// podStarts measures the starts of sessions, by turns with those of pods, because a machine changes.
+func (b *bench) podStarts(ctx context.Context, p *pods, settings []string) {
+	c := b.start(ctx, settings...)
+	defer c.close()
+	c.call("run_python_code", "print(1)", nil)
+	var plain, cold series
+	for i := range 2 * b.rounds {
+		plain = append(plain, p.up(ctx, fmt.Sprintf("bench-%d", i)))
+		id := fmt.Sprintf("bench-%d", i)
+		cold = append(cold, c.call("run_python_code", "print(1)", object{"session_id": id}))
+		c.closeSession(id)
+	}
+	b.row("pod: first call of a further session", cold.String(), "1.3 x the floor", "plain pod running "+plain.String())
+	warmed := b.start(ctx, append(settings, "--spares=1")...)
+	defer warmed.close()
+	warmed.call("run_python_code", "print(1)", nil)
+	var spare series
+	for i := range 2 * b.rounds {
+		time.Sleep(settle) // the next one is made ready
+		id := fmt.Sprintf("spare-%d", i)
+		spare = append(spare, warmed.call("run_python_code", "print(1)", object{"session_id": id}))
+		warmed.closeSession(id)
+	}
+	b.row("pod: the same from a spare", spare.String(), "100 ms", "")
+}
+
+func (b *bench) podCalls(ctx context.Context, p *pods, settings []string) {
+	p.up(ctx, "bench-exec")
+	defer p.end(ctx, "bench-exec")
+	first, trips, _, _ := p.echo("bench-exec", b.calls)
+	c := b.start(ctx, settings...)
+	defer c.close()
+	c.call("run_python_code", "x = 1", nil)
+	time.Sleep(settle)
+	b.row("pod: warm call in Python", calls(c, b.calls, 0, "run_python_code", "x = 1").String(), "the floor + 1.5 ms", "exec round trip "+trips.String()+", to its first byte "+short(first))
+}
+
+const podFileBytes = 100_000_000
+
+func (b *bench) podFiles(ctx context.Context, p *pods, settings []string) {
+	p.up(ctx, "bench-files")
+	defer p.end(ctx, "bench-files")
+	_, _, in, out := p.echo("bench-files", 1)
+	speed := func(d time.Duration) string { return fmt.Sprintf("%.0f MB/s", podFileBytes/1e6/d.Seconds()) }
+	dir := must(os.MkdirTemp("", "bench-pods-"))
+	defer func() { _ = os.RemoveAll(dir) }()
+	large := filepath.Join(dir, "large.bin")
+	check(os.WriteFile(large, nil, 0o600))
+	check(os.Truncate(large, podFileBytes))
+	c := b.start(ctx, append(settings, "--allow-host-dir", dir, "--download-limit", "600MiB", "--files-http", "127.0.0.1:0")...)
+	defer c.close()
+	c.tool("upload_file", object{"filename": "small.txt", "text": "x"})
+	b.row("pod: 100 MB to a session", speed(c.tool("upload_file", object{"filename": "large.bin", "host_path": large})), "half of the floor", "exec's stdin "+speed(in))
+	var made struct {
+		Artifacts []struct {
+			URL string `json:"download_url"`
+		}
+	}
+	c.fields("run_python_code", object{"code": "import shutil; shutil.copy('input/large.bin', 'output/large.bin')"}, &made)
+	if len(made.Artifacts) != 1 {
+		check(errors.New("the file was not made"))
+	}
+	began := time.Now()
+	answer := must(http.Get(made.Artifacts[0].URL)) //nolint:gosec // the server's own link
+	defer func() { _ = answer.Body.Close() }()
+	must(io.CopyN(io.Discard, answer.Body, podFileBytes))
+	b.row("pod: 100 MB from a session", speed(time.Since(began)), "half of the floor", "exec's stdout "+speed(out))
+}
+
+// podCrowd measures many sessions at once.
+func (b *bench) podCrowd(ctx context.Context, p *pods, settings []string) {
+	began := time.Now()
+	done := make(chan error)
+	for i := range 20 {
+		go func() { done <- try(func() { p.running(ctx, fmt.Sprintf("bench-together-%d", i)) }) }()
+	}
+	var failed []error
+	for range 20 {
+		failed = append(failed, <-done)
+	}
+	plain := time.Since(began)
+	for i := range 20 {
+		p.end(ctx, fmt.Sprintf("bench-together-%d", i))
+	}
+	check(errors.Join(failed...))
+	c := b.start(ctx, settings...)
+	defer c.close()
+	sessions := names(50)
+	b.row("pod: 20 sessions created and run at once", c.together("print(1)", sessions[:20]...).String(), "1.3 x the floor", "20 plain pods running "+short(plain))
+	began = time.Now()
+	for i := 20; i < len(sessions); i += 10 {
+		c.together("print(1)", sessions[i:i+10]...)
+	}
+	b.row("pod: 30 more, 10 at once", time.Since(began).Round(time.Millisecond).String(), "", "")
+	b.row("pod: a call in each of the 50 at once", c.together("print(1)", sessions...).String(), "none lost", "")
+	b.row("pod: server RSS with 50 sessions", c.rss(), "90 MB with 200", "")
+	for _, id := range sessions {
+		c.closeSession(id)
+	}
+}
+
+// up returns how long a pod takes to run, and leaves it where it is wanted.
+func (p *pods) up(ctx context.Context, name string) time.Duration {
+	began := time.Now()
+	p.running(ctx, name)
+	took := time.Since(began)
+	if name != "bench-exec" && name != "bench-files" {
+		p.end(ctx, name)
+	}
+	return took
+}
+
+func (p *pods) end(ctx context.Context, name string) {
+	check(p.Delete(ctx, name, &core.Pod{}, 1))
+}
+
+// running makes a pod and waits until its container runs.
+func (p *pods) running(ctx context.Context, name string) {
+	user := int64(10_000)
+	pod := &core.Pod{ObjectMeta: meta.ObjectMeta{Name: name}, Spec: core.PodSpec{
+		RestartPolicy: core.RestartPolicyNever, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false), RuntimeClassName: &p.of.RuntimeClass,
+		SecurityContext: &core.PodSecurityContext{RunAsNonRoot: new(true), RunAsUser: &user, RunAsGroup: &user, FSGroup: &user, SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault}},
+		Containers: []core.Container{{
+			Name: "main", Image: containers.ImageRef("python"), Command: []string{"sleep", "600"}, ImagePullPolicy: core.PullIfNotPresent,
+			SecurityContext: &core.SecurityContext{AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true), Capabilities: &core.Capabilities{Drop: []core.Capability{"ALL"}}},
+			VolumeMounts:    []core.VolumeMount{{Name: "data", MountPath: "/mnt/data"}},
+		}},
+		Volumes: []core.Volume{{Name: "data", VolumeSource: core.VolumeSource{EmptyDir: &core.EmptyDirVolumeSource{}}}},
+	}}
+	check(p.Create(ctx, pod))
+	w := must(p.Watch(ctx, &core.PodList{}, name, "", pod.ResourceVersion))
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		if now, is := event.Object.(*core.Pod); is && now.Status.Phase == core.PodRunning {
+			return
+		}
+	}
+	check(fmt.Errorf("pod %s does not run", name))
+}
+
+// echo starts the least program in a pod: to its first byte, lines there and back, and many bytes each way.
+func (p *pods) echo(pod string, times int) (first time.Duration, trips series, in, out time.Duration) {
+	began := time.Now()
+	s := must(p.Exec(pod, "main", []string{"python3", "-Sc", echo}, io.Discard))
+	defer func() { _ = s.Close() }()
+	lines := bufio.NewReader(s)
+	must(lines.ReadString('\n'))
+	first = time.Since(began)
+	for range times {
+		began = time.Now()
+		must(io.WriteString(s, "x\n"))
+		must(lines.ReadString('\n'))
+		trips = append(trips, time.Since(began))
+	}
+	began = time.Now()
+	must(fmt.Fprintln(s, podFileBytes))
+	must(io.CopyN(io.Discard, lines, podFileBytes))
+	out = time.Since(began)
+	took := must(p.Exec(pod, "main", []string{"python3", "-Sc", "import sys\nwhile sys.stdin.buffer.read(1 << 16): pass\nprint()"}, io.Discard))
+	defer func() { _ = took.Close() }()
+	began = time.Now()
+	must(io.CopyN(took, zeros{}, podFileBytes))
+	check(took.CloseWrite())
+	must(bufio.NewReader(took).ReadString('\n'))
+	return first, trips, time.Since(began), out
+}

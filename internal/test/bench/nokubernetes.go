@@ -1,0 +1,7 @@
+//go:build unix && nokubernetes
+
+package main
+
+import "context"
+
+func (*bench) kubernetes(context.Context) {}
