@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -85,6 +86,18 @@ func runs(pod *core.Pod, container string) bool {
 	return !isOver(pod) && pod.Annotations[noteUsed+container] == inUse && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
 		return s.Name == container && s.State.Terminated != nil
 	})
+}
+
+// hasRun reports whether any container of a pod has, and may have left files. The pod's status says so later than they are entered.
+func (e *Engine) hasRun(pod *core.Pod) bool {
+	if pod.Status.Phase != core.PodPending || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+		return s.State.Running != nil || s.State.Terminated != nil
+	}) {
+		return true
+	}
+	e.placesMu.Lock()
+	defer e.placesMu.Unlock()
+	return slices.ContainsFunc(slices.Collect(maps.Keys(containersOf(pod))), func(name string) bool { return e.places[name] != nil })
 }
 
 // Remove implements engine.Engine. A container whose pod has the files, or others that are in use, is emptied and waits in it; else the
@@ -187,7 +200,7 @@ func (e *Engine) removeFrom(ctx context.Context, c *cluster, pod *core.Pod, cont
 	switch {
 	case withVolume && staying > 0 && !isOver(pod):
 		return fmt.Errorf("remove volume %s: a container uses it", pod.Annotations[noteVolume])
-	case withVolume || isOver(pod) || pod.Status.Phase == core.PodPending && staying == 0 || hasClaim(pod) && staying == 0:
+	case withVolume || isOver(pod) || staying == 0 && (hasClaim(pod) || !e.hasRun(pod)):
 		return e.delete(ctx, c, pod, now)
 	}
 	for _, container := range resets {
