@@ -69,6 +69,7 @@ func (s *Settings) checkEngine() error {
 	found.wrong(!hasKubernetes, "--engine %s: this build of the program has no Kubernetes; the archive code-sandbox-mcp-kubernetes of a release has one that has, and `go install` makes one", engineKubernetes)
 	found.wrong(s.EngineURL != "", "--engine-url %s has no effect with --engine %s, which --kubeconfig leads to; leave one of the two out", s.EngineURL, engineKubernetes)
 	found.wrong(s.OCIRuntime != "", "--oci-runtime %s has no effect with --engine %s, where --runtime-class says what pods run in; leave one of the two out", s.OCIRuntime, engineKubernetes)
+	found.wrong(len(s.Skills) > 0, "--skills %s has no effect with --engine %s, whose nodes do not see this machine's folders; put the skills into an image, or leave one of the two out", strings.Join(s.Skills, ","), engineKubernetes)
 	found.wrong(k.Namespace != "" && !namespaceName.MatchString(k.Namespace), "--namespace %q is not a namespace's name: 1 to 63 of a-z, 0-9 and -, beginning and ending with a letter or digit", k.Namespace)
 	for _, set := range []struct{ flag, value string }{{"storage-class", k.StorageClass}, {"runtime-class", k.RuntimeClass}} {
 		found.wrong(set.value != "" && !objectName.MatchString(set.value), "--%s %q is not the name of a class: 1 to 253 of a-z, 0-9, - and ., beginning and ending with a letter or digit", set.flag, set.value)

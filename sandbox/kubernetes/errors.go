@@ -119,7 +119,7 @@ func (e *Engine) apiError(c *kube.Client, err error) error {
 	case strings.Contains(text, "denied the request"), strings.Contains(text, "denied request"):
 		made.Reason, made.Fix = "A rule of the cluster does not admit the pod: "+after(text, "forbidden: "), "ask who runs the cluster for what it asks"
 	case apierrors.IsForbidden(err) && strings.Contains(text, "being terminated"), apierrors.IsNotFound(err) && strings.Contains(text, "namespaces "):
-		made.Reason, made.Fix, made.Is = "Namespace "+c.Namespace+" is not there, or is being removed", "make it (`kubectl create namespace "+c.Namespace+"`), or name another by --namespace", engine.ErrEngineUnavailable
+		return noNamespace(c.Namespace, err)
 	case apierrors.IsForbidden(err):
 		made.Reason, made.Fix = "This account is not allowed to: "+text, "bind the Role of docs/kubernetes.md to it"
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
@@ -188,6 +188,13 @@ func unscheduled(pod, why string) error {
 	return &Error{
 		Reason: "No node takes the pod: " + firstLine(why), Fix: "close sessions, lower --memory-limit or --cpu-limit, or add a node; a claim that is not bound needs a --storage-class that makes volumes",
 		Err: fmt.Errorf("pod %s is not scheduled", pod),
+	}
+}
+
+func noNamespace(name string, err error) error {
+	return &Error{
+		Reason: "Namespace " + name + " is not there, or is being removed", Fix: "make it (`kubectl create namespace " + name + "`), or name another by --namespace",
+		Is: engine.ErrEngineUnavailable, Err: err,
 	}
 }
 

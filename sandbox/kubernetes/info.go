@@ -64,7 +64,7 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 	}
 	labels, err := client.Labels(ctx)
 	if apierrors.IsNotFound(err) {
-		return info, e.apiError(client, err)
+		return info, noNamespace(client.Namespace, err)
 	}
 	info.LabelsKnown, info.PodSecurity = err == nil, labels[podSecurity]
 	if info.RuntimeClass != "" {
