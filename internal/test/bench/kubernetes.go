@@ -29,25 +29,22 @@ type pods struct {
 	of *cluster.Cluster
 }
 
-// kubernetes measures what sessions in pods take, where KUBECONFIG names a cluster.
-func (b *bench) kubernetes(ctx context.Context) {
-	if os.Getenv("KUBECONFIG") == "" {
-		b.row("sessions in pods", "not measured: KUBECONFIG is not set", "", "")
-		return
+// inCluster measures what sessions in pods take, where KUBECONFIG names a cluster. settings are the server's.
+func (b *bench) inCluster(measure func(ctx context.Context, p *pods, settings []string)) func(context.Context) {
+	return func(ctx context.Context) {
+		if os.Getenv("KUBECONFIG") == "" {
+			b.row("sessions in pods", "not measured: KUBECONFIG is not set", "", "")
+			return
+		}
+		of := must(cluster.Open())
+		defer func() { check(of.Close()) }()
+		python, javascript := containers.ImageRef("python"), containers.ImageRef("javascript")
+		check(of.LoadImages(python, javascript))
+		measure(ctx, &pods{must(kube.Open(kube.Options{Kubeconfig: of.Kubeconfig})), of}, []string{
+			"--engine=kubernetes", "--kubeconfig", of.Kubeconfig, "--runtime-class", of.RuntimeClass, "--storage-class", of.StorageClass,
+			"--python-image", python, "--js-image", javascript, "--bash-image=off", "--max-sessions=100",
+		})
 	}
-	of := must(cluster.Open())
-	defer func() { check(of.Close()) }()
-	check(of.LoadImages(containers.ImageRef("python"), containers.ImageRef("javascript")))
-	p := &pods{must(kube.Open(kube.Options{Kubeconfig: of.Kubeconfig})), of}
-	settings := []string{
-		"--engine=kubernetes", "--kubeconfig", of.Kubeconfig, "--runtime-class", of.RuntimeClass, "--storage-class", of.StorageClass,
-		"--python-image", containers.ImageRef("python"), "--js-image", containers.ImageRef("javascript"), "--bash-image=off",
-		"--max-sessions=100",
-	}
-	b.podStarts(ctx, p, settings)
-	b.podCalls(ctx, p, settings)
-	b.podFiles(ctx, p, settings)
-	b.podCrowd(ctx, p, settings)
 }
 
 // podStarts measures the starts of sessions, by turns with those of pods, because a machine changes.

@@ -57,7 +57,7 @@ func (b *bench) run(ctx context.Context) error {
 		{"spares", b.spares}, {"copies", b.copies}, {"frozen", b.frozen}, {"many", b.many},
 		{"packages", b.packages}, {"proxy", b.proxy}, {"crowd", b.crowd},
 		{"authentication", b.authentication}, {"people", b.people}, {"neighbour", b.neighbour},
-		{"kubernetes", b.kubernetes},
+		{"pod-starts", b.inCluster(b.podStarts)}, {"pod-calls", b.inCluster(b.podCalls)}, {"pod-files", b.inCluster(b.podFiles)}, {"pod-crowd", b.inCluster(b.podCrowd)},
 	} {
 		if m.name != "" && !b.only.MatchString(m.name) {
 			continue
