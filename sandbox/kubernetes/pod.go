@@ -30,7 +30,7 @@ const (
 	varTmpBytes     = 16 << 20
 
 	// requestCPU and requestMemory are what the scheduler keeps for a container: most wait for their session's next call.
-	requestCPU    = "20m"
+	requestCPU    = "10m"
 	requestMemory = 48 << 20
 
 	// taskReserve is what the programs of ours have of a user's processes and threads, in each container.

@@ -1,0 +1,233 @@
+//go:build !nokubernetes
+
+package kubernetes_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kubernetes"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// apiServer plays one as far as a start needs it.
+type apiServer struct {
+	minor   string
+	refuse  *meta.Status   // how it answers to a pod; nil: it makes it
+	status  core.PodStatus // of a pod that was made
+	mu      sync.Mutex
+	pod     *core.Pod // that was made
+	deleted bool
+	asked   []byte // the pod that was asked for
+}
+
+func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	answer := func(code int, value any) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		_ = json.NewEncoder(w).Encode(value)
+	}
+	gone := meta.Status{TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 404, Reason: meta.StatusReasonNotFound, Message: "not found"}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch path := r.URL.Path; {
+	case path == "/version":
+		answer(200, map[string]string{"major": "1", "minor": a.minor})
+	case strings.HasSuffix(path, "/selfsubjectaccessreviews"):
+		answer(201, json.RawMessage(bytes.Replace(body, []byte(`"status":{"allowed":false}`), []byte(`"status":{"allowed":true}`), 1)))
+	case strings.Contains(path, "/networkpolicies/"):
+		answer(200, json.RawMessage(`{"kind":"NetworkPolicy","apiVersion":"networking.k8s.io/v1"}`))
+	case r.Method == http.MethodPost && strings.HasSuffix(path, "/pods"):
+		a.asked = body
+		if a.refuse != nil {
+			answer(int(a.refuse.Code), a.refuse)
+			return
+		}
+		a.pod = &core.Pod{}
+		_ = json.Unmarshal(body, a.pod)
+		a.pod.Status, a.pod.ResourceVersion, a.pod.UID = a.status, "1", "1"
+		answer(201, a.pod)
+	case r.Method == http.MethodDelete:
+		a.deleted = true
+		answer(200, meta.Status{TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Success"})
+	case r.Method == http.MethodGet && strings.Contains(path, "/pods/") && a.pod != nil:
+		answer(200, a.pod)
+	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
+		answer(200, map[string]any{"type": "MODIFIED", "object": a.pod})
+	case r.Method == http.MethodPost:
+		answer(201, json.RawMessage(body))
+	default:
+		answer(404, gone)
+	}
+}
+
+// on returns an engine that has this server for a cluster.
+func (a *apiServer) on(t *testing.T, o kubernetes.Options) *kubernetes.Engine {
+	t.Helper()
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	o.Cluster.Kubeconfig, o.Cluster.Namespace = filepath.Join(t.TempDir(), "kubeconfig"), "sandboxes"
+	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL)
+	if err := os.WriteFile(o.Cluster.Kubeconfig, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e := kubernetes.Open(o)
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+func goldenSpec() engine.Spec {
+	return engine.Spec{
+		Name: "csm-demo-python", Volume: "csm-demo", Image: "images.example/python:1", Command: []string{"/opt/code-sandbox-mcp/supervisor", "python"},
+		Labels: map[string]string{sandbox.LabelLanguage: "python", sandbox.LabelHost: "host", "of": "é, which no label has"},
+		Env:    map[string]string{"PRICE": "$5"}, Limits: testLimits, VolumeBytes: 64 << 20, Ends: time.Hour,
+	}
+}
+
+// The whole of what a cluster is asked for.
+func TestThePod(t *testing.T) {
+	for name, test := range map[string]struct {
+		minor   string
+		options kubernetes.Options
+		change  func(*engine.Spec)
+	}{
+		"pod": {"36", kubernetes.Options{}, nil},
+		"pod-of-two-languages-with-a-claim": {"37+", kubernetes.Options{StorageClass: "fast", Users: "5000-5000"}, func(s *engine.Spec) {
+			s.Lasts = true
+			beside := *s
+			beside.Name, beside.Image, beside.Labels = "csm-demo-javascript", "images.example/node:1", map[string]string{sandbox.LabelLanguage: "javascript", sandbox.LabelHost: "host"}
+			s.Beside = []engine.Spec{beside}
+		}},
+		"pod-of-an-older-cluster": {"35", kubernetes.Options{
+			Users: "none", RuntimeClass: "gvisor", SeccompProfile: "profiles/sandbox.json", UserNamespaces: true,
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &apiServer{minor: test.minor, refuse: failure(http.StatusForbidden, meta.StatusReasonForbidden, "exceeded quota")}
+			test.options.ProgramsImage = "images.example/programs:1"
+			spec := goldenSpec()
+			if test.change != nil {
+				test.change(&spec)
+			}
+			if _, err := a.on(t, test.options).Start(t.Context(), spec); err == nil {
+				t.Fatal("it started")
+			}
+			var got bytes.Buffer
+			if err := json.Indent(&got, a.asked, "", "  "); err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join("testdata", name+".json")
+			if *update {
+				if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil || !bytes.Equal(bytes.TrimSpace(want), bytes.TrimSpace(got.Bytes())) {
+				t.Errorf("%s is not the pod, %v; -update writes it anew:\n%s", path, err, got.Bytes())
+			}
+		})
+	}
+}
+
+func failure(code int32, reason meta.StatusReason, message string) *meta.Status {
+	return &meta.Status{TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Reason: reason, Message: message}
+}
+
+func TestWhatAClusterSaysIsExplained(t *testing.T) {
+	forbidden := func(message string) *meta.Status {
+		return failure(http.StatusForbidden, meta.StatusReasonForbidden, `pods "x" is forbidden: `+message)
+	}
+	for name, test := range map[string]struct {
+		status *meta.Status
+		is     error
+		words  []string
+	}{
+		"a quota":      {forbidden(`exceeded quota: q, requested: pods=1, used: pods=9, limited: pods=9`), nil, []string{"quota is used up", "limited: pods=9", "ResourceQuota"}},
+		"Pod Security": {forbidden(`violates PodSecurity "restricted:latest": seccompProfile`), nil, []string{"Pod Security", "seccompProfile"}},
+		"OpenShift":    {forbidden(`unable to validate against any security context constraint: 1000 is not in range`), nil, []string{"--pod-users none"}},
+		"a webhook":    {failure(http.StatusBadRequest, meta.StatusReasonBadRequest, `admission webhook "policy.example" denied the request: no team`), nil, []string{"policy.example", "no team"}},
+		"a policy":     {failure(http.StatusUnprocessableEntity, meta.StatusReasonInvalid, `pods "x" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no team`), nil, []string{"no team"}},
+		"unauthorized": {failure(http.StatusUnauthorized, meta.StatusReasonUnauthorized, "Unauthorized"), engine.ErrEngineUnavailable, []string{"token", "expired"}},
+		"a right":      {forbidden(`User "u" cannot create resource "pods"`), nil, []string{"not allowed", `cannot create resource "pods"`}},
+		"no namespace": {failure(http.StatusNotFound, meta.StatusReasonNotFound, `namespaces "sandboxes" not found`), engine.ErrEngineUnavailable, []string{"sandboxes", "--namespace"}},
+		"one that ends": {
+			forbidden(`unable to create new content in namespace sandboxes because it is being terminated`), engine.ErrEngineUnavailable, []string{"being removed"},
+		},
+		"a shape":  {failure(http.StatusUnprocessableEntity, meta.StatusReasonInvalid, `Pod "x" is invalid: spec.hostUsers`), nil, []string{"spec.hostUsers", "doctor"}},
+		"overload": {failure(http.StatusServiceUnavailable, meta.StatusReasonServiceUnavailable, "busy"), engine.ErrEngineUnavailable, []string{"does not answer"}},
+		"a fault":  {failure(http.StatusInternalServerError, meta.StatusReasonInternalError, "etcd: no leader"), engine.ErrEngineUnavailable, []string{"does not answer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &apiServer{minor: "37", refuse: test.status}
+			_, err := a.on(t, kubernetes.Options{}).Start(t.Context(), goldenSpec())
+			said(t, err, test.is, test.words...)
+		})
+	}
+}
+
+// A pod that waits for what does not come by itself is an error at once, and removed.
+func TestWhatAPodWaitsForIsExplained(t *testing.T) {
+	waits := func(reason, message string) core.PodStatus {
+		return core.PodStatus{Phase: core.PodPending, ContainerStatuses: []core.ContainerStatus{{
+			Name: "python", Image: "images.example/python:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason, Message: message}},
+		}}}
+	}
+	late := core.PodStatus{Phase: core.PodPending, Conditions: []core.PodCondition{{
+		Type: core.PodScheduled, Status: core.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes are available: 3 Insufficient memory.",
+	}}}
+	for name, test := range map[string]struct {
+		status core.PodStatus
+		is     error
+		words  []string
+	}{
+		"ErrImagePull":           {waits("ErrImagePull", "not found"), engine.ErrImageMissing, []string{"images.example/python:1", "nodes"}},
+		"ImagePullBackOff":       {waits("ImagePullBackOff", "Back-off"), engine.ErrImageMissing, []string{"images.example/python:1"}},
+		"InvalidImageName":       {waits("InvalidImageName", "couldn't parse"), engine.ErrImageMissing, []string{"couldn't parse"}},
+		"an image's root":        {waits("CreateContainerConfigError", "container has runAsNonRoot and image will run as root"), nil, []string{"runAsNonRoot"}},
+		"no program":             {waits("RunContainerError", `exec: "/no/such": no such file or directory`), engine.ErrNoInterpreter, []string{"/no/such"}},
+		"another processor":      {waits("StartError", "exec format error"), engine.ErrArchitecture, nil},
+		"not our programs":       {waits("RunContainerError", `exec: "/opt/code-sandbox-mcp/supervisor": no such file or directory`), engine.ErrNoInterpreter, []string{"--programs-image"}},
+		"no room on any node":    {late, nil, []string{"No node takes the pod", "Insufficient memory"}},
+		"a pod that was evicted": {core.PodStatus{Phase: core.PodFailed, Reason: "Evicted"}, engine.ErrContainerGone, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &apiServer{minor: "37", status: test.status}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := a.on(t, kubernetes.Options{}).Start(ctx, goldenSpec())
+			if test.words == nil {
+				if !errors.Is(err, test.is) {
+					t.Errorf("the error is %v", err)
+				}
+			} else {
+				said(t, err, test.is, test.words...)
+			}
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if !a.deleted {
+				t.Error("the pod was left behind")
+			}
+		})
+	}
+}
