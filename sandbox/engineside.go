@@ -268,6 +268,20 @@ func (e *engineSide) spec(language Language, setting KernelConfig, image engine.
 	return spec
 }
 
+// Spec returns what an engine is asked for for a session without a name, by a configuration.
+func Spec(config *Config) (engine.Spec, error) {
+	e := newSession("template", false, nil, config).engine
+	e.trust()
+	for _, l := range Languages {
+		if _, on := config.Kernels[l.Language]; on {
+			return e.spec(l.Language, config.kernel(l.Language), engine.ImageInfo{}), nil
+		}
+	}
+	return engine.Spec{}, errNoLanguage
+}
+
+var errNoLanguage = errors.New("all languages are switched off")
+
 // beside returns the languages whose containers are made together with one.
 func (e *engineSide) beside(language Language) (others []Language) {
 	if !e.config.Engine.Traits().Together {

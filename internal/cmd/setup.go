@@ -30,7 +30,7 @@ var registryName = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+
 
 func setupCommand(settings *server.Settings) *cobra.Command {
 	var base, registry, programs string
-	var build, rebuild, yes bool
+	var build, rebuild, yes, template bool
 	cmd := &cobra.Command{
 		Use: "setup", Short: "Make everything ready that code runs in", Args: noArgs,
 		Long: `setup makes everything ready that code runs in, and says how the server gets
@@ -62,6 +62,9 @@ nothing else.`,
 			if programs != "" {
 				return writePrograms(programs)
 			}
+			if template {
+				return printTemplate(cmd.Context(), settings)
+			}
 			if settings.OnKubernetes() {
 				return setupKubernetes(cmd, settings)
 			}
@@ -87,6 +90,7 @@ nothing else.`,
 	}
 	cmd.Flags().StringVar(&registry, "registry", "", "`registry` that has copies of the published images, such as registry.example.com/team (default: where they are published)")
 	cmd.Flags().StringVar(&programs, "programs-archive", "", "write the programs image for Kubernetes to this `file`, for podman load, ctr images import or kind load image-archive")
+	cmd.Flags().BoolVar(&template, "sandbox-template", false, "print the SandboxTemplate and the SandboxWarmPool of --warm-pool, for kubectl apply, and do nothing else")
 	cmd.Flags().BoolVar(&build, "build", false, "build the images here, and pull none that is published; so do --base and --rebuild")
 	cmd.Flags().StringVar(&base, "base", "", "`image` to build on, Debian 13 or newer")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "make and start Podman's virtual machine without a question")
@@ -116,6 +120,20 @@ func setupKubernetes(cmd *cobra.Command, s *server.Settings) error {
 		return server.ErrReported
 	}
 	return printReady(os.Stderr, changedFlags(cmd.InheritedFlags(), masked))
+}
+
+// printTemplate prints what an operator of agent-sandbox applies.
+func printTemplate(ctx context.Context, s *server.Settings) error {
+	if !s.OnKubernetes() || s.Kubernetes.WarmPool == "" {
+		return usage(errors.New("--sandbox-template needs --engine kubernetes and --warm-pool NAME"))
+	}
+	return withEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+		objects, err := s.SandboxTemplate(ctx, on, log)
+		if err == nil {
+			fmt.Printf("%s\n", objects)
+		}
+		return err
+	})
 }
 
 // writePrograms writes the programs image into a file, and prints what it is called where it is loaded.

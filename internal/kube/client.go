@@ -221,6 +221,23 @@ func (c *Client) Watch(ctx context.Context, of runtime.Object, name, selector, v
 	return c.on(of, http.MethodGet).VersionedParams(options, parameters()).Watch(ctx)
 }
 
+// Custom calls the API for an object of a kind that this package has no type of. body and into are anything that JSON is made of; nil: nothing.
+func (c *Client) Custom(ctx context.Context, verb, version, resource, name string, body, into any) error {
+	r := c.clients[core.SchemeGroupVersion].Verb(verb).AbsPath("/apis", version, "namespaces", c.Namespace, resource, name)
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return err
+		}
+		r.Body(text).SetHeader("Content-Type", "application/json")
+	}
+	answer, err := r.Do(ctx).Raw()
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal(answer, into)
+}
+
 // Version returns the API server's.
 func (c *Client) Version(ctx context.Context) (*version.Info, error) {
 	body, err := c.clients[core.SchemeGroupVersion].Get().AbsPath("/version").DoRaw(ctx)

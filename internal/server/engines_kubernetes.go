@@ -10,6 +10,7 @@ import (
 	"log/slog"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/replicas"
@@ -25,7 +26,7 @@ const hasKubernetes = true
 func (s *Settings) openKubernetes(log *slog.Logger) engine.Engine {
 	k := &s.Kubernetes
 	return kubernetes.Open(kubernetes.Options{
-		Cluster: k.cluster(), StorageClass: k.StorageClass, RuntimeClass: k.RuntimeClass,
+		Cluster: k.cluster(), StorageClass: k.StorageClass, RuntimeClass: k.RuntimeClass, WarmPool: k.WarmPool,
 		ProgramsImage: k.programsImage(),
 		Users:         k.Users, SeccompProfile: k.SeccompProfile, UserNamespaces: k.UserNamespaces, Logger: log,
 	})
@@ -71,6 +72,22 @@ func reachKubernetes(ctx context.Context, on engine.Engine) error {
 
 func lookAtKubernetes(on engine.Engine) func(context.Context, doctor.Options) (checks []doctor.Check, answers bool) {
 	return doctor.Kubernetes(on.(*kubernetes.Engine))
+}
+
+// SandboxTemplate returns the objects of agent-sandbox that keep pods warm for sessions with these settings.
+func (s *Settings) SandboxTemplate(ctx context.Context, on engine.Engine, log *slog.Logger) ([]byte, error) {
+	config := s.sandboxConfig(on, s.passThrough(log), log)
+	way, err := s.wayOut(nil, &netlog.Log{}, nil, log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = way.Close() }()
+	config.WayOut = way
+	spec, err := sandbox.Spec(&config)
+	if err != nil {
+		return nil, err
+	}
+	return on.(*kubernetes.Engine).Template(ctx, spec)
 }
 
 // nodeFiles are those of nodes that code would most like to have.

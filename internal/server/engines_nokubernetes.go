@@ -37,6 +37,11 @@ func lookAtKubernetes(engine.Engine) func(context.Context, doctor.Options) ([]do
 	return func(context.Context, doctor.Options) ([]doctor.Check, bool) { return nil, true }
 }
 
+// SandboxTemplate is not called.
+func (s *Settings) SandboxTemplate(context.Context, engine.Engine, *slog.Logger) ([]byte, error) {
+	panic("built without Kubernetes")
+}
+
 func (s *Settings) kubernetesHost(context.Context, engine.Engine, int) (selftest.Host, error) {
 	return selftest.Host{}, nil
 }

@@ -21,6 +21,7 @@ type KubernetesSettings struct {
 	Kubeconfig, Context, Namespace string
 
 	StorageClass, RuntimeClass string
+	WarmPool                   string
 	ProgramsImage              string
 	Users                      string
 	SeccompProfile             string
@@ -59,7 +60,7 @@ func (s *Settings) checkEngine() error {
 		for _, set := range []struct{ flag, value string }{
 			{"kubeconfig", k.Kubeconfig}, {"context", k.Context}, {"namespace", k.Namespace},
 			{"storage-class", k.StorageClass}, {"runtime-class", k.RuntimeClass}, {"programs-image", k.ProgramsImage},
-			{"pod-users", k.Users}, {"pod-seccomp", k.SeccompProfile},
+			{"pod-users", k.Users}, {"pod-seccomp", k.SeccompProfile}, {"warm-pool", k.WarmPool},
 		} {
 			found.wrong(set.value != "", "--%s %s has no effect without --engine %s", set.flag, set.value, engineKubernetes)
 		}
@@ -74,6 +75,7 @@ func (s *Settings) checkEngine() error {
 	for _, set := range []struct{ flag, value string }{{"storage-class", k.StorageClass}, {"runtime-class", k.RuntimeClass}} {
 		found.wrong(set.value != "" && !objectName.MatchString(set.value), "--%s %q is not the name of a class: 1 to 253 of a-z, 0-9, - and ., beginning and ending with a letter or digit", set.flag, set.value)
 	}
+	found.wrong(k.WarmPool != "" && !objectName.MatchString(k.WarmPool), "--warm-pool %q is not the name of a SandboxWarmPool: 1 to 253 of a-z, 0-9, - and ., beginning and ending with a letter or digit", k.WarmPool)
 	_, err := reference.ParseNormalizedNamed(cmp.Or(k.ProgramsImage, "any"))
 	found.wrong(err != nil, "--programs-image %q is not an image's name: %w", k.ProgramsImage, err)
 	err = checkPodUsers(k.Users)

@@ -28,6 +28,7 @@ func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
 		"--programs-image=i":    "--programs-image i has no effect without --engine kubernetes",
 		"--pod-users=none":      "--pod-users none has no effect without --engine kubernetes",
 		"--pod-seccomp=p":       "--pod-seccomp p has no effect without --engine kubernetes",
+		"--warm-pool=p":         "--warm-pool p has no effect without --engine kubernetes",
 		"--pod-user-namespaces": "--pod-user-namespaces has no effect without --engine kubernetes",
 
 		"--engine=kubernetes --engine-url=unix:///p":   "--engine-url unix:///p has no effect with --engine kubernetes",
@@ -41,6 +42,7 @@ func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
 		"--engine=kubernetes --programs-image=A:b:c":   "--programs-image \"A:b:c\" is not an image's name",
 		"--engine=kubernetes --pod-seccomp=../p.json":  "is not a path below the kubelet's folder",
 		"--engine=kubernetes --pod-seccomp=/etc/p":     "is not a path below the kubelet's folder",
+		"--engine=kubernetes --warm-pool=A":            "--warm-pool \"A\" is not the name of a SandboxWarmPool",
 		"--engine=kubernetes --pod-users=0-65535":      "--pod-users \"0-65535\"",
 		"--engine=kubernetes --pod-users=70000-60000":  "--pod-users \"70000-60000\"",
 		"--engine=kubernetes --namespace=a.b":          "is not a namespace's name",

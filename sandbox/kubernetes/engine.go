@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,8 @@ type Options struct {
 	RuntimeClass string
 	// ProgramsImage is the image that has our programs, for every kind of processor that nodes have.
 	ProgramsImage string
+	// WarmPool is a SandboxWarmPool of agent-sandbox that pods are taken from whose volumes are in them. Empty: pods are made.
+	WarmPool string
 	// Users is a range of numbers, "FIRST-LAST", of which each session has one as its user and group. "none": the cluster
 	// chooses, as OpenShift does. Empty: one that neither distributions nor directory services use.
 	Users string
@@ -155,10 +158,14 @@ var claimRights = []kube.Right{
 
 // Rights returns what this engine needs in its namespace.
 func (e *Engine) Rights() []kube.Right {
-	if e.opts.StorageClass == "" {
-		return rights
+	all := slices.Clone(rights)
+	if e.opts.StorageClass != "" {
+		all = append(all, claimRights...)
 	}
-	return append(append([]kube.Right{}, rights...), claimRights...)
+	if e.opts.WarmPool != "" {
+		all = append(all, poolRights...)
+	}
+	return all
 }
 
 // connect returns the cluster, which is met once: its version, this program's rights, and the policy that shuts pods off.

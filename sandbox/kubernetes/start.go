@@ -203,6 +203,11 @@ func (e *Engine) ensureClaim(ctx context.Context, c *cluster, spec engine.Spec) 
 
 // ensure returns the pod that a container is to be in, and whether it made it.
 func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod *core.Pod, made bool, err error) {
+	if e.opts.WarmPool != "" && !e.opts.isClaim(spec) {
+		if pod, taken, err := e.fromPool(ctx, c, spec); pod != nil || err != nil {
+			return pod, taken, err
+		}
+	}
 	for {
 		wanted := e.opts.podOf(spec, e.users, c.imageVolumes)
 		pod := wanted.DeepCopy()
@@ -247,6 +252,11 @@ const (
 // delete has a pod removed.
 func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod, seconds int64) error {
 	e.forget(pod)
+	if claim := pod.Annotations[noteClaim]; claim != "" {
+		if err := e.unclaim(ctx, c, claim); err != nil {
+			return err
+		}
+	}
 	if err := c.Delete(ctx, pod.Name, pod, seconds); err != nil && !apierrors.IsNotFound(err) {
 		return e.apiError(c.Client, err)
 	}
