@@ -169,7 +169,7 @@ func copyPrograms(args []string) error {
 			return nil
 		}
 		others := fs.FileMode(s.Mode & 7)
-		return copyFile(path, into, fs.FileMode(s.Mode&0o700)|others<<3|others)
+		return copyFile(path, into, others<<6|others<<3|others) // nor may the owner read it, where that is the session's user
 	})
 }
 

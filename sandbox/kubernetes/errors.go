@@ -33,6 +33,9 @@ var (
 	errKilled   = errors.New("killed with what ran in the container")
 )
 
+// killed is the exit status of what was.
+const killed = 128 + int(syscall.SIGKILL)
+
 // Error is what a person can do something about. It matches the error of package engine that it stands for.
 type Error struct {
 	Reason string // a sentence without a final stop, with nothing secret in it
@@ -97,11 +100,12 @@ func missingRights(namespace string, missing []kube.Right) error {
 
 // apiError says what an answer of the API server means, or that there was none.
 func (e *Engine) apiError(c *kube.Client, err error) error {
+	if err == nil {
+		return nil
+	}
 	text := firstLine(err.Error())
 	made := &Error{Err: err}
 	switch {
-	case err == nil:
-		return nil
 	case e.closing.Err() != nil:
 		return errClosed
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
@@ -222,7 +226,7 @@ func execError(err error, stderr string) error {
 	text := err.Error() + " " + stderr
 	var exit exec.ExitError
 	switch {
-	case errors.As(err, &exit) && exit.ExitStatus() == 128+int(syscall.SIGKILL):
+	case errors.As(err, &exit) && exit.ExitStatus() == killed:
 		return fmt.Errorf("%w: %w", engine.ErrContainerGone, errKilled)
 	case apierrors.IsNotFound(err), strings.Contains(text, "container not found"), strings.Contains(text, "cannot exec in a stopped"), strings.Contains(text, "not running"),
 		strings.Contains(text, "pods \"") && strings.Contains(text, "not found"), strings.Contains(text, "does not have a host assigned"), strings.Contains(text, "container is not created or running"),

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
@@ -88,18 +87,6 @@ func runs(pod *core.Pod, container string) bool {
 	})
 }
 
-// hasRun reports whether any container of a pod has, and may have left files. The pod's status says so later than they are entered.
-func (e *Engine) hasRun(pod *core.Pod) bool {
-	if pod.Status.Phase != core.PodPending || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
-		return s.State.Running != nil || s.State.Terminated != nil
-	}) {
-		return true
-	}
-	e.placesMu.Lock()
-	defer e.placesMu.Unlock()
-	return slices.ContainsFunc(slices.Collect(maps.Keys(containersOf(pod))), func(name string) bool { return e.places[name] != nil })
-}
-
 // Remove implements engine.Engine. A container whose pod has the files, or others that are in use, is emptied and waits in it; else the
 // pod goes. What has been asked to go counts as gone: its name is waited for by the next start.
 func (e *Engine) Remove(ctx context.Context, containers, volumes []string) error {
@@ -126,7 +113,12 @@ func (e *Engine) Remove(ctx context.Context, containers, volumes []string) error
 		return nil
 	}
 	for _, volume := range volumes {
-		if err := c.Delete(ctx, objectName(volume), &core.PersistentVolumeClaim{}, -1); err != nil && !apierrors.IsNotFound(err) {
+		claim := &core.PersistentVolumeClaim{}
+		err := c.Get(ctx, objectName(volume), claim)
+		if err == nil && isOurs(claim, volume) {
+			err = c.Delete(ctx, claim.Name, claim, -1)
+		}
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("remove volume %s: %w", volume, e.apiError(c.Client, err))
 		}
 	}
@@ -200,7 +192,7 @@ func (e *Engine) removeFrom(ctx context.Context, c *cluster, pod *core.Pod, cont
 	switch {
 	case withVolume && staying > 0 && !isOver(pod):
 		return fmt.Errorf("remove volume %s: a container uses it", pod.Annotations[noteVolume])
-	case withVolume || isOver(pod) || staying == 0 && (hasClaim(pod) || !e.hasRun(pod)):
+	case withVolume || isOver(pod) || hasClaim(pod) && staying == 0:
 		return e.delete(ctx, c, pod, now)
 	}
 	for _, container := range resets {
@@ -211,21 +203,39 @@ func (e *Engine) removeFrom(ctx context.Context, c *cluster, pod *core.Pod, cont
 	return nil
 }
 
-// reset ends all in a container, which then waits to be entered.
+// reset ends all in a container, which then waits to be entered. Code can kill what is started to do that, but not for ever: then
+// the pod goes, with the files that are in it.
 func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
-	p, err := e.exec(ctx, c, pod.Name, container, []string{supervisor, "reset"})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = p.Close() }()
-	if answer, err := p.answer(ctx); err != nil || answer != answerYours {
-		if errors.Is(err, engine.ErrContainerGone) {
-			return nil
+	var err error
+	for range mostKilled {
+		if err = e.tryReset(ctx, c, pod, container); !errors.Is(err, errKilled) {
+			break
 		}
+	}
+	switch {
+	case errors.Is(err, errKilled):
+		e.log.Warn("code keeps its container from being emptied: the pod is removed", "pod", pod.Name)
+		return e.delete(ctx, c, pod, 1)
+	case errors.Is(err, engine.ErrContainerGone):
+		return nil
+	case err != nil:
 		return fmt.Errorf("empty container %s of pod %s: %w", container, pod.Name, err)
 	}
 	if err := c.note(ctx, pod, noteUsed+container, nil); err != nil {
 		return e.apiError(c.Client, err)
 	}
 	return nil
+}
+
+func (e *Engine) tryReset(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
+	p, err := e.exec(ctx, c, pod.Name, container, []string{supervisor, "reset"})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Close() }()
+	answer, err := p.answer(ctx)
+	if err == nil && answer != answerYours {
+		err = fmt.Errorf("process 1 answered %q", answer)
+	}
+	return err
 }

@@ -63,7 +63,7 @@ func objectName(name string) string {
 	if !strings.HasPrefix(readable, "csm-") {
 		readable = "csm-" + readable
 	}
-	return strings.TrimRight(readable[:min(len(readable), 40)], "-") + "-" + hash(name)[:10]
+	return strings.TrimRight(readable[:min(len(readable), 40)], "-") + "-" + hash(name)
 }
 
 // podName returns the name of the pod that a container is in: of its volume where others are made beside it.
@@ -138,6 +138,11 @@ func hasClaim(pod *core.Pod) bool {
 // isOver reports whether all containers of a pod have ended for good.
 func isOver(pod *core.Pod) bool {
 	return pod.Status.Phase == core.PodSucceeded || pod.Status.Phase == core.PodFailed
+}
+
+// isOurs reports whether what has the name of a volume's pod or claim is that.
+func isOurs(o meta.Object, volume string) bool {
+	return o.GetLabels()[managedBy] == us && o.GetAnnotations()[noteVolume] == volume
 }
 
 func isLeaving(o meta.Object) bool { return o.GetDeletionTimestamp() != nil }

@@ -104,8 +104,8 @@ func (o *Options) podOf(spec engine.Spec, u users, imageVolumes bool) *core.Pod 
 	pod.Annotations[noteUsed+containerName(spec)] = inUse
 	user := u.of(spec.Volume)
 	pod.Spec = core.PodSpec{
-		// Which container ended, and why, is seen in the pod; what comes after it is the server's.
-		RestartPolicy: core.RestartPolicyNever,
+		// A container that was killed for its memory comes back, with the files that its pod has.
+		RestartPolicy: core.RestartPolicyAlways,
 		// Nothing of the cluster's is in a pod: no account, no addresses of services, no name servers, no names of hosts.
 		AutomountServiceAccountToken: new(false),
 		EnableServiceLinks:           new(false),
@@ -187,9 +187,11 @@ func (o *Options) container(spec engine.Spec, together int, first, ownUser bool)
 		Command: append(append(keeper, "--"), spec.Command...),
 		// What the keeper says where it cannot start is in the pod's status then; nothing else of a session is ever in a log.
 		TerminationMessagePolicy: core.TerminationMessageFallbackToLogsOnError,
-		WorkingDir:               "/", // not where code can write: interpreters import from the folder that they start in
-		Env:                      environment(spec.Env),
-		Resources:                resources(spec),
+		// It is a file of the node's that everybody may write to, so it is where code does not get.
+		TerminationMessagePath: "/root/termination-log",
+		WorkingDir:             "/", // not where code can write: interpreters import from the folder that they start in
+		Env:                    environment(spec.Env),
+		Resources:              resources(spec),
 		SecurityContext: &core.SecurityContext{
 			AllowPrivilegeEscalation: new(false),
 			ReadOnlyRootFilesystem:   new(true),

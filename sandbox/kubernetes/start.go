@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -153,8 +154,8 @@ func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, conta
 func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container string, p *process) {
 	err := p.Err()
 	var status exec.CodeExitError
-	if err != nil && !errors.As(err, &status) {
-		return // the connection ended, and it may go on
+	if err != nil && (!errors.As(err, &status) || status.ExitStatus() == killed) {
+		return // the connection ended, or code has killed what held it, and it may go on
 	}
 	ctx, cancel := context.WithTimeout(e.closing, e.opts.CallTimeout)
 	defer cancel()
@@ -190,6 +191,8 @@ func (e *Engine) ensureClaim(ctx context.Context, c *cluster, spec engine.Spec) 
 		switch {
 		case err != nil && !apierrors.IsNotFound(err):
 			return false, e.apiError(c.Client, err)
+		case err == nil && !isOurs(claim, spec.Volume):
+			return false, errForeign
 		case err == nil && !isLeaving(claim):
 			return false, nil
 		}
@@ -225,7 +228,7 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 			continue
 		case err != nil:
 			return nil, false, e.apiError(c.Client, err)
-		case pod.Annotations[noteVolume] != spec.Volume || pod.Labels[managedBy] != us:
+		case !isOurs(pod, spec.Volume):
 			return nil, false, errForeign
 		case isLeaving(pod):
 		case isOver(pod) || pod.Annotations[noteShape] != wanted.Annotations[noteShape] && !isUsed(pod, containerName(spec)):
@@ -257,7 +260,7 @@ func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod, seconds 
 			return err
 		}
 	}
-	if err := c.Delete(ctx, pod.Name, pod, seconds); err != nil && !apierrors.IsNotFound(err) {
+	if err := c.Delete(ctx, pod.Name, pod, seconds); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return e.apiError(c.Client, err)
 	}
 	return nil
@@ -304,9 +307,9 @@ func (e *Engine) awaitGone(ctx context.Context, c *cluster, pod *core.Pod) error
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	next, err := follow(ctx, c, pod, func(p *core.Pod) bool { return p.UID != pod.UID })
-	if next == nil && err == nil {
-		return nil
+	_, err = follow(ctx, c, pod, func(p *core.Pod) bool { return p.UID != pod.UID })
+	if err == nil {
+		return nil // or there is another by now
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%w: pod %s is not removed yet", ctx.Err(), pod.Name)
@@ -384,11 +387,15 @@ func stateOf(pod *core.Pod, container string) (state, error) {
 		switch {
 		case s.State.Running != nil && s.Name == container:
 			return running, nil
+		case s.State.Waiting != nil && s.LastTerminationState.Terminated != nil:
+			if t := s.LastTerminationState.Terminated; !wasKilled(t) {
+				return waiting, terminatedError(t)
+			}
 		case s.State.Waiting != nil:
 			if err := waitingError(s.Image, s.State.Waiting); err != nil {
 				return waiting, err
 			}
-		case s.State.Terminated != nil && (s.Name == container || s.State.Terminated.ExitCode != 0):
+		case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && !wasKilled(s.State.Terminated):
 			return waiting, terminatedError(s.State.Terminated)
 		}
 	}
@@ -401,6 +408,11 @@ func stateOf(pod *core.Pod, container string) (state, error) {
 		}
 	}
 	return waiting, nil
+}
+
+// wasKilled reports whether a container was ended from outside or for its memory: the kubelet starts it again.
+func wasKilled(t *core.ContainerStateTerminated) bool {
+	return t.ExitCode == int32(killed) || t.ExitCode == 128+int32(syscall.SIGTERM)
 }
 
 // condition returns what the scheduler says of a pod that it has no node for.

@@ -33,7 +33,7 @@ s = os.stat("/opt/code-sandbox-mcp/supervisor")
 print(oct(s.st_mode & 0o777), s.st_uid == os.getuid(), os.access("/opt/code-sandbox-mcp/supervisor", os.R_OK), os.access("/opt/code-sandbox-mcp/python/main.py", os.R_OK))
 try: open("/opt/code-sandbox-mcp/x", "w")
 except OSError as e: print(e.strerror)`)
-	if want := "0o711 False False True\nRead-only file system\n"; got != want {
+	if want := "0o111 False False True\nRead-only file system\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -471,7 +471,7 @@ func TestProgramsAreCopied(t *testing.T) {
 			found = append(found, fmt.Sprintf("%s %o", strings.TrimPrefix(path, from+"/to"), info.Mode().Perm()))
 			return nil
 		})
-		check(t, "what is there", strings.Join(found, ", "), " 755, /python 755, /python/main.py 644, /python/sub 755, /python/sub/program 755, /supervisor 711")
+		check(t, "what is there", strings.Join(found, ", "), " 755, /python 755, /python/main.py 444, /python/sub 755, /python/sub/program 555, /supervisor 111")
 	}
 	copied, err := os.ReadFile(from + "/to/supervisor")
 	check(t, "the copy", fmt.Sprint(bytes.Equal(copied, own), err), "true <nil>")
