@@ -217,7 +217,7 @@ func TestNoClusterIsSaid(t *testing.T) {
 		at    kube.Options
 		words []string
 	}{
-		"no such file":    {kube.Options{Kubeconfig: "/no/such/file"}, []string{"/no/such/file"}},
+		"no such file":    {kube.Options{Kubeconfig: "/no/such/file"}, []string{"no such file", "--context"}},
 		"an empty file":   {kube.Options{Kubeconfig: empty}, []string{"No Kubernetes cluster is configured", "--kubeconfig"}},
 		"a wrong context": {kube.Options{Kubeconfig: on.options.Cluster.Kubeconfig, Context: "elsewhere"}, []string{"elsewhere", "get-contexts"}},
 		"no namespace":    {kube.Options{Namespace: "csm-test-no-such"}, []string{"csm-test-no-such", "--namespace"}},
