@@ -88,7 +88,7 @@ func sweep(ctx context.Context, s *server.Settings, on engine.Engine, log *slog.
 	}
 	volumes, err2 := server.Tidy(ctx, on)
 	for _, name := range volumes {
-		fmt.Println("removed a volume of programs or skills that no container uses:", name)
+		fmt.Println("removed what this program made for itself and no container uses:", name)
 	}
 	err = errors.Join(err, err2)
 	if err == nil && len(swept)+len(volumes) == 0 {

@@ -61,10 +61,15 @@ func Reach(ctx context.Context, on engine.Engine, wake bool) error {
 	return reachKubernetes(ctx, on)
 }
 
-// Tidy removes what earlier versions of this program made on an engine for themselves, and returns the names of it.
+// Tidy removes what earlier versions and runs of this program made on an engine for themselves, and returns the names of it.
 func Tidy(ctx context.Context, on engine.Engine) ([]string, error) {
 	if p, is := on.(*podman.Engine); is {
 		return p.RemoveOldVolumes(ctx)
+	}
+	if k, is := on.(interface {
+		RemoveEnded(context.Context) ([]string, error)
+	}); is {
+		return k.RemoveEnded(ctx)
 	}
 	return nil, nil
 }

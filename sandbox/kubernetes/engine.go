@@ -76,6 +76,7 @@ type cluster struct {
 type place struct {
 	pod, container string
 	node           string
+	shut           bool // its pod has shown this engine that it reaches nothing
 }
 
 var (
@@ -91,7 +92,7 @@ func Open(opts Options) *Engine {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{opts: opts, log: opts.Logger, places: make(map[string]*place)}
+	e := &Engine{opts: opts, log: opts.Logger, places: make(map[string]*place), network: network{turn: make(chan struct{}, 1)}}
 	e.users, _ = parseUsers(opts.Users) // who opens it has checked that
 	e.closing, e.close = context.WithCancel(context.Background())
 	return e
@@ -126,8 +127,8 @@ func (e *Engine) usable(ctx context.Context) error {
 
 // Close implements engine.Engine. Pods go on; removing them is Remove's. It may be called more than once.
 func (e *Engine) Close() error {
-	e.dropCanary()
 	e.close()
+	e.dropCanary()
 	return nil
 }
 
@@ -193,7 +194,7 @@ func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 	if len(missing) > 0 {
 		return nil, missingRights(client.Namespace, missing)
 	}
-	if err := ensurePolicy(ctx, client); err != nil {
+	if err := ensurePolicies(ctx, client); err != nil {
 		return nil, e.apiError(client, err)
 	}
 	e.cluster = &cluster{Client: client, imageVolumes: hasImageVolumes(version)}
@@ -211,11 +212,11 @@ func (e *Engine) Where(_ context.Context, container string) (node, pod string) {
 }
 
 // remember notes the containers of a pod.
-func (e *Engine) remember(pod *core.Pod) {
+func (e *Engine) remember(pod *core.Pod, shut bool) {
 	e.placesMu.Lock()
 	defer e.placesMu.Unlock()
 	for name, container := range containersOf(pod) {
-		e.places[name] = &place{pod.Name, container, pod.Spec.NodeName}
+		e.places[name] = &place{pod.Name, container, pod.Spec.NodeName, shut}
 	}
 }
 

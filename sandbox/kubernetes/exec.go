@@ -79,6 +79,15 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 	if err != nil {
 		return nil, fmt.Errorf("exec in container %s: %w", container, err)
 	}
+	if !at.shut {
+		if err := e.lookAt(ctx, c, at); err != nil {
+			if errors.Is(err, engine.ErrContainerGone) {
+				e.forgetContainer(container)
+			}
+			return nil, fmt.Errorf("exec in container %s: %w", container, err)
+		}
+		e.noteShut(container)
+	}
 	p, err := e.exec(ctx, c, at.pod, at.container, append([]string{supervisor, "within"}, command...))
 	if err != nil {
 		return nil, fmt.Errorf("exec in container %s: %w", container, err)
@@ -111,10 +120,21 @@ func (e *Engine) find(ctx context.Context, c *cluster, container string) (*place
 	if pod == nil || isOver(pod) {
 		return nil, engine.ErrContainerGone
 	}
-	e.remember(pod)
+	e.remember(pod, false)
 	e.placesMu.Lock()
 	defer e.placesMu.Unlock()
 	return e.places[container], nil
+}
+
+// noteShut notes that the pod of a container reaches nothing.
+func (e *Engine) noteShut(name string) {
+	e.placesMu.Lock()
+	defer e.placesMu.Unlock()
+	if at := e.places[name]; at != nil {
+		shut := *at
+		shut.shut = true
+		e.places[name] = &shut
+	}
 }
 
 func (e *Engine) forgetContainer(name string) {

@@ -93,12 +93,14 @@ func ends(t *testing.T, p engine.Process) {
 func TestAPodThatReachesSomethingIsRefused(t *testing.T) {
 	on := onCluster(t, func(o *kubernetes.Options) { o.RuntimeClass = "" })
 	spec := on.spec(t, "python3", "-c", lasting)
+	began := time.Now()
 	p, err := on.Start(t.Context(), spec)
 	if err == nil {
 		p.Close()
 		t.Skip("this cluster enforces policies")
 	}
-	said(t, err, nil, "although a NetworkPolicy forbids it", "10250", "--runtime-class")
+	t.Logf("refused after %v: %v", time.Since(began), err)
+	said(t, err, kubernetes.ErrReaches, "although a NetworkPolicy forbids it", "10250", "--runtime-class")
 	o := on.options
 	on.Engine.Close()
 	on.Engine = kubernetes.Open(o) // for what looks whether anything is left

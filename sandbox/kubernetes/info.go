@@ -89,8 +89,8 @@ func (e *Engine) Shown() (Shown, bool) {
 	e.mu.Lock()
 	c := e.cluster
 	e.mu.Unlock()
-	e.network.mu.Lock()
-	defer e.network.mu.Unlock()
+	_ = e.network.lock(context.Background())
+	defer e.network.unlock()
 	if c == nil || !e.network.met {
 		return Shown{}, false
 	}

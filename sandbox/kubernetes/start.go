@@ -101,7 +101,7 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec en
 	if err != nil {
 		return nil, err
 	}
-	e.remember(pod)
+	e.remember(pod, true)
 	if pod.Annotations[noteUsed+container] != inUse {
 		if err := c.note(ctx, pod, noteUsed+container, inUse); err != nil {
 			_ = p.Close()
@@ -425,8 +425,8 @@ func condition(pod *core.Pod) string {
 	return ""
 }
 
-// enter takes the stdio of a container's program, when the pod has shown that it reaches nothing.
-func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod, container string) (*process, error) {
+// tryToEnter takes the stdio of a container's program, when the pod has shown that it reaches nothing.
+func (e *Engine) tryToEnter(ctx context.Context, c *cluster, pod *core.Pod, container string) (*process, error) {
 	targets, err := e.network.targets(ctx, e, c, pod, container)
 	if err != nil {
 		return nil, err
