@@ -49,18 +49,22 @@ func (b *bench) inCluster(measure func(ctx context.Context, p *pods, settings []
 
 // podStarts measures the starts of sessions, by turns with those of pods, because a machine changes.
 func (b *bench) podStarts(ctx context.Context, p *pods, settings []string) {
-	c := b.start(ctx, settings...)
-	defer c.close()
-	c.call("run_python_code", "print(1)", nil)
-	var plain, cold series
+	alone := append(settings, "--storage-class=")
+	with, without := b.start(ctx, settings...), b.start(ctx, alone...)
+	defer with.close()
+	defer without.close()
+	var plain, claim, cold series
 	for i := range 2 * b.rounds {
-		plain = append(plain, p.up(ctx, fmt.Sprintf("bench-%d", i)))
 		id := fmt.Sprintf("bench-%d", i)
-		cold = append(cold, c.call("run_python_code", "print(1)", object{"session_id": id}))
-		c.closeSession(id)
+		plain = append(plain, p.up(ctx, id))
+		cold = append(cold, without.call("run_python_code", "print(1)", object{"session_id": id + "-pod"}))
+		without.closeSession(id + "-pod")
+		claim = append(claim, with.call("run_python_code", "print(1)", object{"session_id": id}))
+		with.closeSession(id)
 	}
-	b.row("pod: first call of a further session", cold.String(), "1.3 x the floor", "plain pod running "+plain.String())
-	warmed := b.start(ctx, append(settings, "--spares=1")...)
+	b.row("pod: first call of a session", cold.String(), "1.3 x the floor", "plain pod running "+plain.String())
+	b.row("pod: the same with a claim", claim.String(), "", "")
+	warmed := b.start(ctx, append(alone, "--spares=1")...)
 	defer warmed.close()
 	warmed.call("run_python_code", "print(1)", nil)
 	var spare series
@@ -70,7 +74,7 @@ func (b *bench) podStarts(ctx context.Context, p *pods, settings []string) {
 		spare = append(spare, warmed.call("run_python_code", "print(1)", object{"session_id": id}))
 		warmed.closeSession(id)
 	}
-	b.row("pod: the same from a spare", spare.String(), "100 ms", "")
+	b.row("pod: the same without a claim, from a spare", spare.String(), "100 ms", "")
 }
 
 func (b *bench) podCalls(ctx context.Context, p *pods, settings []string) {
