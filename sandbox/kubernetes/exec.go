@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -98,11 +100,23 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 		return p, nil
 	case err == nil:
 		err = fmt.Errorf("%w: its program has ended", engine.ErrContainerGone)
-	case errors.Is(err, engine.ErrContainerGone):
+	case errors.Is(err, engine.ErrContainerGone) || ctx.Err() == nil && isGone(ctx, c, at):
 		e.forgetContainer(container)
+		err = fmt.Errorf("%w: %w", engine.ErrContainerGone, err)
 	}
 	_ = p.Close()
 	return nil, fmt.Errorf("exec in container %s: %w", container, err)
+}
+
+// isGone reports whether a container does not run, of which container runtimes say in many words that nothing starts in it.
+func isGone(ctx context.Context, c *cluster, at *place) bool {
+	pod := &core.Pod{}
+	if err := c.Get(ctx, at.pod, pod); err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	return isLeaving(pod) || isOver(pod) || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+		return s.Name == at.container && s.State.Running == nil
+	})
 }
 
 // find returns where a container is: engine.ErrContainerGone where it is nowhere.
