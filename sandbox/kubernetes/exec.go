@@ -114,7 +114,7 @@ func isGone(ctx context.Context, c *cluster, at *place) bool {
 	if err := c.Get(ctx, at.pod, pod); err != nil {
 		return apierrors.IsNotFound(err)
 	}
-	return isLeaving(pod) || isOver(pod) || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+	return isLeaving(pod) || !runs(pod, at.container) || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
 		return s.Name == at.container && s.State.Running == nil
 	})
 }
