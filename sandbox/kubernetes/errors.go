@@ -230,7 +230,7 @@ func execError(err error, stderr string) error {
 		return fmt.Errorf("%w: %w", engine.ErrContainerGone, errKilled)
 	case apierrors.IsNotFound(err), strings.Contains(text, "container not found"), strings.Contains(text, "cannot exec in a stopped"), strings.Contains(text, "not running"),
 		strings.Contains(text, "pods \"") && strings.Contains(text, "not found"), strings.Contains(text, "does not have a host assigned"), strings.Contains(text, "container is not created or running"),
-		strings.Contains(text, "completed pod"), strings.Contains(text, "ttrpc: closed"): // the last is of a container that ends meanwhile
+		strings.Contains(text, "completed pod"), strings.Contains(text, "no running task"), strings.Contains(text, "CONTAINER_EXITED"), strings.Contains(text, "ttrpc: closed"): // the last is of a container that ends meanwhile
 		return fmt.Errorf("%w: %s", engine.ErrContainerGone, firstLine(text))
 	case isLost(err):
 		return &Error{Reason: "The connection through the API server was lost", Fix: "try again", Is: engine.ErrEngineUnavailable, Err: err}

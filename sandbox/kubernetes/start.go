@@ -117,7 +117,7 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec en
 const (
 	eagerTime  = 2 * time.Second
 	eagerPause = 25 * time.Millisecond
-	mostKilled = 3
+	mostKilled = 3 // times that code can kill what is to empty its container
 )
 
 // enterSoon enters a container as soon as that can be done, and returns its pod as it is then.
@@ -126,26 +126,33 @@ func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, conta
 	if err != nil {
 		return nil, nil, err
 	}
-	for began := time.Now(); time.Since(began) < eagerTime; time.Sleep(eagerPause) {
+	for began := time.Now(); ; {
 		p, err := e.enter(ctx, c, pod, container)
-		if !errors.Is(err, engine.ErrContainerGone) {
+		if !errors.Is(err, engine.ErrContainerGone) || ctx.Err() != nil {
 			return pod, p, err
 		}
+		// It is coming up, or coming back, or a program that ended before it was entered took along what was on its way to it.
 		now := &core.Pod{}
-		if err := c.Get(ctx, pod.Name, now); err != nil {
-			break // await says what that means
+		if getErr := c.Get(ctx, pod.Name, now); getErr != nil {
+			return nil, nil, err
 		}
-		if state, err := stateOf(now, container); state == running || err != nil {
-			break
+		pause := eagerPause
+		state, err := stateOf(now, container)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case time.Since(began) < eagerTime:
+		case state == running: // so it was, and its status does not tell yet that it is not
+			pause = pollPause
+		default:
+			if pod, err = e.await(ctx, c, now, container, running); err != nil {
+				return nil, nil, err
+			}
 		}
-	}
-	if pod, err = e.await(ctx, c, pod, container, running); err != nil {
-		return nil, nil, err
-	}
-	for try := 0; ; try++ {
-		p, err := e.enter(ctx, c, pod, container)
-		if !errors.Is(err, errKilled) || try == mostKilled { // a program that ends before it is entered takes along what is on its way to it
-			return pod, p, err
+		select {
+		case <-ctx.Done():
+			return nil, nil, e.late(ctx, now, container)
+		case <-time.After(pause):
 		}
 	}
 }
