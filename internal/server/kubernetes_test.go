@@ -1,12 +1,15 @@
 package server
 
 import (
+	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -109,5 +112,26 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 	}
 	if images := s.ClusterImages(); len(images) != 3 || images[0] != containers.ProgramsRef() {
 		t.Errorf("the cluster has to have %q", images)
+	}
+}
+
+// A pod that a shell command makes for a session's files is the server's that runs code in it later.
+func TestVisitsMakePodsAsServersDo(t *testing.T) {
+	if !hasKubernetes {
+		t.Skip("this build has no Kubernetes")
+	}
+	s, err := loadSettings(t, []string{"--engine=kubernetes", "--network=open", "--state-dir", t.TempDir()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := s.openKubernetes(slog.New(slog.DiscardHandler))
+	way, err := s.wayOut(nil, &netlog.Log{}, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer way.Close()
+	visit := s.VisitConfig(on, slog.New(slog.DiscardHandler))
+	if visit.WayOut == nil || !maps.Equal(visit.WayOut.Environment(9797), way.Environment(9797)) {
+		t.Errorf("the way out is %v", visit.WayOut)
 	}
 }

@@ -364,6 +364,14 @@ func (s *Settings) VisitConfig(on engine.Engine, log *slog.Logger) sandbox.Confi
 	config := s.sandboxConfig(on, s.passThrough(log), log)
 	config.Visit = true
 	config.Lifetime = math.MaxInt64 // a session does not end of age under somebody's hands
+	if on.Traits().Together {       // the pod that this makes is the session's for as long as it has files
+		way, err := s.wayOut(s.databases(s.connections(s.env.environ(), log)), &netlog.Log{}, nil, log)
+		if err != nil {
+			log.Warn("a pod that is made now has no way out", "error", err)
+		} else {
+			config.WayOut = closedWayOut{way}
+		}
+	}
 	return config
 }
 

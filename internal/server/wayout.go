@@ -103,6 +103,11 @@ func (s *Settings) codeQueries(databases *tools.Databases) bool {
 	return s.SQLFromCode && databases != nil && len(databases.Connections.Sources()) > 0
 }
 
+// closedWayOut has containers made for a way out, and serves nothing.
+type closedWayOut struct{ *wayOut }
+
+func (closedWayOut) Serve(_ context.Context, _, _ string, conn net.Conn) { _ = conn.Close() }
+
 // wayOutNow is the way out of a manager, which may be changed for another one.
 type wayOutNow struct{ now atomic.Pointer[wayOut] }
 

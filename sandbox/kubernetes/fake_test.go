@@ -63,12 +63,16 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			answer(int(a.refuse.Code), a.refuse)
 			return
 		}
+		if a.pod != nil {
+			answer(409, failure(409, meta.StatusReasonAlreadyExists, "it is there"))
+			return
+		}
 		a.pod = &core.Pod{}
 		_ = json.Unmarshal(body, a.pod)
 		a.pod.Status, a.pod.ResourceVersion, a.pod.UID = a.status, "1", "1"
 		answer(201, a.pod)
 	case r.Method == http.MethodDelete:
-		a.deleted = true
+		a.deleted, a.pod = true, nil
 		answer(200, meta.Status{TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Success"})
 	case r.Method == http.MethodGet && strings.Contains(path, "/pods/") && a.pod != nil:
 		answer(200, a.pod)
@@ -227,6 +231,52 @@ func TestWhatAPodWaitsForIsExplained(t *testing.T) {
 			defer a.mu.Unlock()
 			if !a.deleted {
 				t.Error("the pod was left behind")
+			}
+		})
+	}
+}
+
+// A named session's files are in its pod where there are no claims: a change of settings costs them only where a limit would not hold.
+func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
+	for name, test := range map[string]struct {
+		stays  bool
+		claims string
+		change func(*engine.Spec)
+	}{
+		"other variables":      {true, "", func(s *engine.Spec) { s.Env = map[string]string{"CODE_SANDBOX_WAY_OUT": "9797"} }},
+		"more memory":          {true, "", func(s *engine.Spec) { s.Limits.MemoryBytes *= 2 }},
+		"larger files":         {true, "", func(s *engine.Spec) { s.Limits.FileBytes *= 2; s.VolumeBytes *= 2 }},
+		"more time at the end": {true, "", func(s *engine.Spec) { s.Grace = time.Minute }},
+		"less memory":          {false, "", func(s *engine.Spec) { s.Limits.MemoryBytes /= 2 }},
+		"fewer processors":     {false, "", func(s *engine.Spec) { s.Limits.CPUs = 0.1 }},
+		"fewer processes":      {false, "", func(s *engine.Spec) { s.Limits.PIDs-- }},
+		"less for files":       {false, "", func(s *engine.Spec) { s.VolumeBytes /= 2 }},
+		"another image":        {false, "", func(s *engine.Spec) { s.Image = "images.example/python:2" }},
+		"files in a claim":     {false, "fast", func(s *engine.Spec) { s.Env = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &apiServer{minor: "37", refuse: failure(http.StatusForbidden, meta.StatusReasonForbidden, "exceeded quota")}
+			e := a.on(t, kubernetes.Options{StorageClass: test.claims})
+			spec := goldenSpec()
+			spec.Lasts = true
+			_, _ = e.Start(t.Context(), spec)
+			var was core.Pod
+			if err := json.Unmarshal(a.asked, &was); err != nil {
+				t.Fatal(err)
+			}
+			delete(was.Annotations, "code-sandbox-mcp.used.python") // its container was removed
+			was.UID = "0"
+			a.refuse, a.pod = nil, &was
+			a.status = core.PodStatus{Phase: core.PodRunning, ContainerStatuses: []core.ContainerStatus{{ // an end of the start, in either pod
+				Name: "python", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull"}},
+			}}}
+			was.Status = a.status
+			test.change(&spec)
+			if _, err := e.Start(t.Context(), spec); !errors.Is(err, engine.ErrImageMissing) {
+				t.Errorf("the error is %v", err)
+			}
+			if stays := !a.deleted; stays != test.stays {
+				t.Errorf("the pod stays: %v", stays)
 			}
 		})
 	}

@@ -37,6 +37,7 @@ const (
 	noteContainers = prefix + "containers" // by their true names what they are called in the pod, in JSON
 	noteUsed       = prefix + "used."      // with a container's name in the pod
 	noteShape      = prefix + "shape"      // of the pod's spec
+	noteFrame      = prefix + "frame"      // the same of what no setting of a server changes while files are in the pod
 )
 
 var (

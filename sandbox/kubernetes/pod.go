@@ -138,7 +138,7 @@ func (o *Options) podOf(spec engine.Spec, u users, imageVolumes bool) *core.Pod 
 	for i, s := range specs {
 		pod.Spec.Containers = append(pod.Spec.Containers, o.container(s, len(specs), i == 0, user != nil))
 	}
-	pod.Annotations[noteShape] = shapeOf(pod.Spec)
+	pod.Annotations[noteShape], pod.Annotations[noteFrame] = shapeOf(pod.Spec), frameOf(pod.Spec)
 	return pod
 }
 
@@ -155,6 +155,77 @@ func shapeOf(spec core.PodSpec) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
+}
+
+// frameOf is shapeOf without the environment, the limits and the times.
+func frameOf(spec core.PodSpec) string {
+	frame := spec.DeepCopy()
+	frame.ActiveDeadlineSeconds, frame.TerminationGracePeriodSeconds = nil, nil
+	for i := range frame.Containers {
+		c := &frame.Containers[i]
+		c.Env, c.Resources = nil, core.ResourceRequirements{}
+		for at, arg := range ownArgs(c.Command) {
+			if _, err := strconv.ParseInt(arg, 10, 64); err == nil {
+				c.Command[at] = "N"
+			}
+		}
+	}
+	for _, v := range frame.Volumes {
+		if v.EmptyDir != nil {
+			v.EmptyDir.SizeLimit = nil
+		}
+	}
+	return shapeOf(*frame)
+}
+
+// ownArgs returns what of a container's command is the keeper's.
+func ownArgs(command []string) []string { return command[:max(0, slices.Index(command, "--"))] }
+
+// isWithin reports whether a pod of the same frame has no limit that is larger than that of another. It has what the cluster has added.
+func isWithin(pod, limits *core.PodSpec) bool {
+	for _, wanted := range limits.Containers {
+		i := slices.IndexFunc(pod.Containers, func(c core.Container) bool { return c.Name == wanted.Name })
+		if i < 0 {
+			return false
+		}
+		for name, most := range wanted.Resources.Limits {
+			if has, ok := pod.Containers[i].Resources.Limits[name]; !ok || has.Cmp(most) > 0 {
+				return false
+			}
+		}
+		has, most := keeperLimits(pod.Containers[i].Command), keeperLimits(wanted.Command)
+		if len(has) != len(most) {
+			return false
+		}
+		for i := range has {
+			if has[i] > most[i] {
+				return false
+			}
+		}
+	}
+	for _, wanted := range limits.Volumes {
+		i := slices.IndexFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == wanted.Name })
+		if i < 0 {
+			return false
+		}
+		if wanted.EmptyDir == nil || wanted.EmptyDir.SizeLimit == nil {
+			continue
+		}
+		if has := pod.Volumes[i].EmptyDir; has == nil || has.SizeLimit == nil || has.SizeLimit.Cmp(*wanted.EmptyDir.SizeLimit) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// keeperLimits are in the order that container has them in.
+func keeperLimits(command []string) (limits []int64) {
+	for _, arg := range ownArgs(command) {
+		if n, err := strconv.ParseInt(arg, 10, 64); err == nil {
+			limits = append(limits, n)
+		}
+	}
+	return limits
 }
 
 const nowFlag = "--now"

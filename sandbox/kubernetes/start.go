@@ -238,19 +238,28 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 		case !isOurs(pod, spec.Volume):
 			return nil, false, errForeign
 		case isLeaving(pod):
-		case isOver(pod) || pod.Annotations[noteShape] != wanted.Annotations[noteShape] && !isUsed(pod, containerName(spec)):
+		case !isOver(pod) && pod.Annotations[noteShape] == wanted.Annotations[noteShape]:
+			return pod, false, nil
+		case !isOver(pod) && isUsed(pod, containerName(spec)):
+			return nil, false, errNameInUse
+		case !isOver(pod) && e.keepsFiles(pod, wanted):
+			e.log.Warn("a pod was made with other settings, and stays as it is, because files are in it", "pod", pod.Name)
+			return pod, false, nil
+		default:
 			if err := e.delete(ctx, c, pod, inOrder); err != nil { // kernels of other languages write their variables
 				return nil, false, err
 			}
-		case pod.Annotations[noteShape] != wanted.Annotations[noteShape]:
-			return nil, false, errNameInUse
-		default:
-			return pod, false, nil
 		}
 		if err := e.awaitGone(ctx, c, pod); err != nil {
 			return nil, false, err
 		}
 	}
+}
+
+// keepsFiles reports whether a pod that was made with other settings is to stay, because files would go with it: where these are the
+// environment, or limits that were smaller.
+func (e *Engine) keepsFiles(pod, wanted *core.Pod) bool {
+	return !hasClaim(pod) && e.hasRun(pod) && pod.Annotations[noteFrame] == wanted.Annotations[noteFrame] && isWithin(&pod.Spec, &wanted.Spec)
 }
 
 // How many seconds the containers of a pod have left: one, or what their pod says.
