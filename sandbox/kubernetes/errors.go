@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -221,6 +222,12 @@ func notShown(node string) error {
 	return &Error{Reason: "It is not known yet what pods on node " + node + " reach", Fix: "try again"}
 }
 
+// gonePhrases are how API servers, kubelets and runtimes say that there is no such container, or that it does not run.
+var gonePhrases = []string{
+	"not found", "not running", "not created", "in a stopped", "no running task", "CONTAINER_EXITED", "ttrpc: closed",
+	"does not have a host assigned", "completed pod",
+}
+
 // execError says what a program that did not start means.
 func execError(err error, stderr string) error {
 	text := err.Error() + " " + stderr
@@ -228,14 +235,12 @@ func execError(err error, stderr string) error {
 	switch {
 	case errors.As(err, &exit) && exit.ExitStatus() == killed:
 		return fmt.Errorf("%w: %w", engine.ErrContainerGone, errKilled)
-	case apierrors.IsNotFound(err), strings.Contains(text, "container not found"), strings.Contains(text, "cannot exec in a stopped"), strings.Contains(text, "not running"),
-		strings.Contains(text, "pods \"") && strings.Contains(text, "not found"), strings.Contains(text, "does not have a host assigned"), strings.Contains(text, "container is not created or running"),
-		strings.Contains(text, "completed pod"), strings.Contains(text, "no running task"), strings.Contains(text, "CONTAINER_EXITED"), strings.Contains(text, "ttrpc: closed"): // the last is of a container that ends meanwhile
+	case strings.Contains(text, "executable file"), strings.Contains(text, "no such file or directory"):
+		return fmt.Errorf("%w: %s", engine.ErrNoInterpreter, firstLine(text))
+	case slices.ContainsFunc(gonePhrases, func(phrase string) bool { return strings.Contains(text, phrase) }):
 		return fmt.Errorf("%w: %s", engine.ErrContainerGone, firstLine(text))
 	case isLost(err):
 		return &Error{Reason: "The connection through the API server was lost", Fix: "try again", Is: engine.ErrEngineUnavailable, Err: err}
-	case strings.Contains(text, "executable file"), strings.Contains(text, "no such file or directory"):
-		return fmt.Errorf("%w: %s", engine.ErrNoInterpreter, firstLine(text))
 	}
 	return fmt.Errorf("%w: %s", err, firstLine(stderr))
 }

@@ -242,7 +242,7 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 			return pod, false, nil
 		case !isOver(pod) && isUsed(pod, containerName(spec)):
 			return nil, false, errNameInUse
-		case !isOver(pod) && e.keepsFiles(pod, wanted):
+		case !isOver(pod) && keepsFiles(pod, wanted):
 			e.log.Warn("a pod was made with other settings, and stays as it is, because files are in it", "pod", pod.Name)
 			return pod, false, nil
 		default:
@@ -258,8 +258,8 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 
 // keepsFiles reports whether a pod that was made with other settings is to stay, because files would go with it: where these are the
 // environment, or limits that were smaller.
-func (e *Engine) keepsFiles(pod, wanted *core.Pod) bool {
-	return !hasClaim(pod) && e.hasRun(pod) && pod.Annotations[noteFrame] == wanted.Annotations[noteFrame] && isWithin(&pod.Spec, &wanted.Spec)
+func keepsFiles(pod, wanted *core.Pod) bool {
+	return !hasClaim(pod) && pod.Annotations[noteFrame] == wanted.Annotations[noteFrame] && isWithin(&pod.Spec, &wanted.Spec)
 }
 
 // How many seconds the containers of a pod have left: one, or what their pod says.
