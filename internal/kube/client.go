@@ -105,6 +105,7 @@ var scheme = sync.OnceValue(func() *runtime.Scheme {
 
 // Open reads the configuration. It does not connect.
 func Open(o Options) (*Client, error) {
+	_ = scheme() // before client-go logs anything
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
 	overrides := &clientcmd.ConfigOverrides{CurrentContext: o.Context}
