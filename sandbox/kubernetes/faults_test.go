@@ -1,4 +1,4 @@
-//go:build !nokubernetes
+//go:build unix && !nokubernetes
 
 package kubernetes_test
 
