@@ -89,7 +89,7 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 // standing returns the kernel that there is, or that runs without a server. nil: there is none, or it is not reached, which
 // the error says then, a fault unless isFinal. The caller holds l.starting.
 func (l *link) standing(ctx context.Context) (*kernel, error) {
-	if k := l.kernel.Load(); k != nil && k.alive() && !(k.ending.Load() && k.ends(ctx, l.endTime())) {
+	if k := l.kernel.Load(); k != nil && k.alive() && (!k.ending.Load() || !k.ends(ctx, l.endTime())) {
 		return k, nil
 	}
 	if k, err := l.retake(ctx); k != nil || err != nil {

@@ -53,7 +53,9 @@ func (p *Pool) StartWait() time.Duration { return p.starts.Waited() }
 // Close leaves what is kept ready to later servers, or removes it. It reports whether that was done when ctx ended; what was
 // not is left to a sweep after this process.
 func (p *Pool) Close(ctx context.Context) bool {
+	p.mu.Lock() // nothing begins any more
 	p.stop()
+	p.mu.Unlock()
 	gone := make(chan bool, 1)
 	go func() {
 		done := p.spares.close(ctx)
@@ -65,6 +67,15 @@ func (p *Pool) Close(ctx context.Context) bool {
 		return done
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// begin starts background work, unless the pool is closed.
+func (p *Pool) begin(work func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ctx.Err() == nil {
+		p.working.Go(work)
 	}
 }
 

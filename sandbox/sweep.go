@@ -39,7 +39,7 @@ type sweeper struct {
 // that is out closes after; nil: now.
 func (w *sweeper) once(after <-chan struct{}) {
 	w.swept.Do(func() {
-		w.p.working.Go(func() {
+		w.p.begin(func() {
 			if after != nil {
 				select {
 				case <-after:

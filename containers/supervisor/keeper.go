@@ -73,7 +73,7 @@ var rlimits = map[string]int{
 	"--core": unix.RLIMIT_CORE, "--fsize": unix.RLIMIT_FSIZE, "--nofile": unix.RLIMIT_NOFILE, "--nproc": unix.RLIMIT_NPROC,
 }
 
-var errPodUsage = errors.New("usage: supervisor pod [--now] [--clean FOLDER]... [--core N] [--fsize N] [--nofile N] [--nproc N] -- COMMAND...")
+var errPodUsage = errors.New("usage: supervisor pod [--now] [--clean FOLDER]... [--core N] [--fsize N] [--nofile N] [--nproc N] -- COMMAND ARGUMENTS")
 
 func pod(args []string) error {
 	own, err := os.Executable()
@@ -494,7 +494,7 @@ func enter(args []string) error {
 
 func within(args []string) error {
 	if len(args) == 0 {
-		return errors.New("usage: supervisor within COMMAND...")
+		return errors.New("usage: supervisor within COMMAND ARGUMENTS")
 	}
 	answer, conn, _, err := ask(askWithin)
 	if err != nil {

@@ -95,7 +95,7 @@ func (c cluster) Watch(ctx context.Context, label, value, version string, each f
 	for event := range w.ResultChan() {
 		l, is := event.Object.(*coordination.Lease)
 		if !is {
-			return fmt.Errorf("the watch ended: %v", apierrors.FromObject(event.Object))
+			return fmt.Errorf("the watch ended: %w", apierrors.FromObject(event.Object))
 		}
 		each(*leaseFrom(l), event.Type == watch.Deleted)
 	}

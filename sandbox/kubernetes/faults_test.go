@@ -20,7 +20,7 @@ import (
 const lasting = "import time; print('up', flush=True); time.sleep(600)"
 
 // refused starts a container, which must fail for a reason that a person can do something about, and leave no pod behind.
-func (on *target) refused(t *testing.T, ctx context.Context, spec engine.Spec, want error, words ...string) {
+func (on *target) refused(ctx context.Context, t *testing.T, spec engine.Spec, want error, words ...string) {
 	t.Helper()
 	p, err := on.Start(ctx, spec)
 	if err == nil {
@@ -102,7 +102,7 @@ func TestAPodThatReachesSomethingIsRefused(t *testing.T) {
 	t.Logf("refused after %v: %v", time.Since(began), err)
 	said(t, err, kubernetes.ErrReaches, "although a NetworkPolicy forbids it", "10250", "--runtime-class")
 	o := on.options
-	on.Engine.Close()
+	on.Close()
 	on.Engine = kubernetes.Open(o) // for what looks whether anything is left
 	if pods := on.pods(t) + on.cluster.Kubectl(t, "get", "pods", "--selector", "app.kubernetes.io/component=canary", "-o",
 		`go-template={{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}}{{end}}{{end}}`); pods != "" {
@@ -114,7 +114,7 @@ func TestAQuotaIsSaid(t *testing.T) {
 	on := onCluster(t, nil)
 	on.cluster.Apply(t, "apiVersion: v1\nkind: ResourceQuota\nmetadata: {name: none}\nspec: {hard: {pods: \"0\"}}\n")
 	on.cluster.Kubectl(t, "wait", "resourcequota/none", "--for=jsonpath={.status.used.pods}", "--timeout=30s")
-	on.refused(t, t.Context(), on.spec(t, "python3", "-c", lasting), nil, "quota is used up", "pods=1", on.cluster.Namespace)
+	on.refused(t.Context(), t, on.spec(t, "python3", "-c", lasting), nil, "quota is used up", "pods=1", on.cluster.Namespace)
 }
 
 func TestAnAdmissionPolicyIsSaid(t *testing.T) {
@@ -147,14 +147,14 @@ spec: {policyName: `+name+`, validationActions: [Deny]}
 			t.Fatal(err)
 		}
 	}
-	on.refused(t, t.Context(), spec, nil, "does not admit the pod", "a pod needs a team")
+	on.refused(t.Context(), t, spec, nil, "does not admit the pod", "a pod needs a team")
 }
 
 func TestAnImageThatIsMissingIsSaid(t *testing.T) {
 	on := onCluster(t, nil)
 	spec := on.spec(t, "python3", "-c", lasting)
 	spec.Image = "localhost/no-such-image:1"
-	on.refused(t, t.Context(), spec, engine.ErrImageMissing, "localhost/no-such-image:1", "nodes")
+	on.refused(t.Context(), t, spec, engine.ErrImageMissing, "localhost/no-such-image:1", "nodes")
 }
 
 // A claim that no volume comes for.
@@ -162,7 +162,7 @@ func TestAClaimThatIsNotBoundIsSaid(t *testing.T) {
 	on := onCluster(t, func(o *kubernetes.Options) { o.StorageClass = "no-such-class" })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	on.refused(t, ctx, on.spec(t, "python3", "-c", lasting), nil, "No node takes the pod", "--storage-class")
+	on.refused(ctx, t, on.spec(t, "python3", "-c", lasting), nil, "No node takes the pod", "--storage-class")
 }
 
 func TestAnAccountIsSaid(t *testing.T) {

@@ -178,7 +178,7 @@ func (n *network) targets(ctx context.Context, e *Engine, c *cluster, pod *core.
 	if err := n.keepCanary(ctx, e, c, pod, container); err != nil {
 		return nil, err
 	}
-	n.tried = append(targets, canaryAt(n.canary)...)
+	n.tried = slices.Concat(targets, canaryAt(n.canary))
 	return n.tried, nil
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"io"
 	"math"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 const (

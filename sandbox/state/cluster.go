@@ -30,6 +30,7 @@ type Cluster interface {
 // Parts are what is kept of a session, by the names below. One that is empty is not there.
 type Parts map[string]string
 
+// The names of the parts.
 const (
 	PartMark   = "mark"   // the content of the lock file
 	PartUsed   = "used"   // the last use

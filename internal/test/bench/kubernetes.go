@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"path/filepath"
 	"time"
 
@@ -49,7 +50,7 @@ func (b *bench) inCluster(measure func(ctx context.Context, p *pods, settings []
 
 // podStarts measures the starts of sessions, by turns with those of pods, because a machine changes.
 func (b *bench) podStarts(ctx context.Context, p *pods, settings []string) {
-	alone := append(settings, "--storage-class=")
+	alone := append(slices.Clone(settings), "--storage-class=")
 	with, without := b.start(ctx, settings...), b.start(ctx, alone...)
 	defer with.close()
 	defer without.close()
@@ -114,7 +115,7 @@ func (b *bench) podFiles(ctx context.Context, p *pods, settings []string) {
 		check(errors.New("the file was not made"))
 	}
 	began := time.Now()
-	answer := must(http.Get(made.Artifacts[0].URL)) //nolint:gosec // the server's own link
+	answer := must(http.Get(made.Artifacts[0].URL)) //nolint:gosec,bodyclose // the server's own link; it is closed below
 	defer func() { _ = answer.Body.Close() }()
 	must(io.CopyN(io.Discard, answer.Body, podFileBytes))
 	b.row("pod: 100 MB from a session", speed(time.Since(began)), "half of the floor", "exec's stdout "+speed(out))
