@@ -12,8 +12,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"slices"
 	"path/filepath"
+	"slices"
 	"time"
 
 	core "k8s.io/api/core/v1"
