@@ -164,7 +164,7 @@ func copyPrograms(args []string) error {
 		case entry.IsDir() && (s.Dev != root.Dev || path == filepath.Clean(to)):
 			return fs.SkipDir
 		case entry.IsDir():
-			return os.MkdirAll(into, 0o755)
+			return os.MkdirAll(into, 0o755) //nolint:gosec // what is copied is our own
 		case s.Dev != root.Dev || !entry.Type().IsRegular():
 			return nil
 		}
@@ -179,8 +179,8 @@ func copyFile(from, to string, mode fs.FileMode) error {
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	_ = os.Remove(to) // what an earlier try has left
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	_ = os.Remove(to) //nolint:gosec // what an earlier try has left
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // likewise
 	if err != nil {
 		return err
 	}
