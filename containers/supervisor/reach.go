@@ -179,7 +179,7 @@ func copyFile(from, to string, mode fs.FileMode) error {
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	_ = os.Remove(to) //nolint:gosec // what an earlier try has left
+	_ = os.Remove(to)                                                     //nolint:gosec // what an earlier try has left
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // likewise
 	if err != nil {
 		return err
