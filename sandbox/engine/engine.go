@@ -22,6 +22,14 @@ type Limits struct {
 	OpenFiles   int64   // descriptors of one process (RLIMIT_NOFILE)
 }
 
+// Sizes of a container's own places beside its volume, which it loses with itself.
+const (
+	DefaultTmpBytes = 64 << 20 // of /tmp, for a caller that sets no Limits.TmpBytes: a tmpfs without a size has no end
+	ShmBytes        = 64 << 20 // of /dev/shm, what multiprocessing shares memory through
+	RunBytes        = 1 << 20  // of /run, for a pid file; with older Podman it is root's
+	VarTmpBytes     = 16 << 20 // of /var/tmp, for programs that insist on it
+)
+
 // Spec describes one kernel's container in the sandbox's own terms.
 type Spec struct {
 	Name    string            // unique on the engine

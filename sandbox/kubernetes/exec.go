@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,8 +26,6 @@ type process struct {
 	stderr engine.Tail
 
 	madeVolume bool // with its start
-
-	first sync.Mutex // held while the answers of process 1 are read
 }
 
 // Stderr implements engine.Process.
@@ -38,7 +35,7 @@ func (p *process) Stderr() string { return p.stderr.String() }
 func (p *process) MadeVolume() bool { return p.madeVolume }
 
 // exec starts a program. That it could not be started shows when its answer is read.
-func (e *Engine) exec(_ context.Context, c *cluster, pod, container string, command []string) (*process, error) {
+func (c *cluster) exec(pod, container string, command []string) (*process, error) {
 	p := &process{}
 	var err error
 	p.Stream, err = c.Exec(pod, container, command, &p.stderr)
@@ -47,8 +44,6 @@ func (e *Engine) exec(_ context.Context, c *cluster, pod, container string, comm
 
 // answer reads one byte, which process 1's programs say before anything else.
 func (p *process) answer(ctx context.Context) (byte, error) {
-	p.first.Lock()
-	defer p.first.Unlock()
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
 	defer stop()
 	var b [1]byte
@@ -90,7 +85,7 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 		}
 		e.noteShut(container)
 	}
-	p, err := e.exec(ctx, c, at.pod, at.container, append([]string{supervisor, "within"}, command...))
+	p, err := c.exec(at.pod, at.container, append([]string{supervisor, "within"}, command...))
 	if err != nil {
 		return nil, fmt.Errorf("exec in container %s: %w", container, err)
 	}

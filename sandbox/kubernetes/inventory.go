@@ -228,7 +228,7 @@ func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod, container
 }
 
 func (e *Engine) tryReset(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
-	p, err := e.exec(ctx, c, pod.Name, container, []string{supervisor, "reset"})
+	p, err := c.exec(pod.Name, container, []string{supervisor, "reset"})
 	if err != nil {
 		return err
 	}

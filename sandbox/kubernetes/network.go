@@ -253,7 +253,7 @@ func canaryAt(canary *core.Pod) []string {
 
 // reach has a pod try to reach some addresses. only reports that it has nothing but loopback.
 func (e *Engine) reach(ctx context.Context, c *cluster, pod *core.Pod, container string, targets []string) (only bool, reached []string, err error) {
-	p, err := e.exec(ctx, c, pod.Name, container, append([]string{supervisor, "reach"}, targets...))
+	p, err := c.exec(pod.Name, container, append([]string{supervisor, "reach"}, targets...))
 	if err != nil {
 		return false, nil, err
 	}

@@ -24,11 +24,6 @@ import (
 )
 
 const (
-	defaultTmpBytes = 64 << 20
-	shmBytes        = 64 << 20
-	runBytes        = 1 << 20
-	varTmpBytes     = 16 << 20
-
 	// requestCPU and requestMemory are what the scheduler keeps for a container: most wait for their session's next call.
 	requestCPU    = "10m"
 	requestMemory = 48 << 20
@@ -361,9 +356,9 @@ func (o *Options) volumes(spec engine.Spec, imageVolumes bool) []core.Volume {
 func ownBytes(limits engine.Limits) int64 {
 	size := limits.TmpBytes
 	if size == 0 {
-		size = defaultTmpBytes
+		size = engine.DefaultTmpBytes
 	}
-	return size + shmBytes + runBytes + varTmpBytes
+	return size + engine.ShmBytes + engine.RunBytes + engine.VarTmpBytes
 }
 
 // copyPrograms is for clusters whose pods cannot mount an image. It has another user than the session's code, which owns nothing of

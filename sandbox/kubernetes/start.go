@@ -447,7 +447,7 @@ func (e *Engine) tryToEnter(ctx context.Context, c *cluster, pod *core.Pod, cont
 	if err != nil {
 		return nil, err
 	}
-	p, err := e.exec(ctx, c, pod.Name, container, []string{supervisor, "enter", "--reach", strings.Join(targets, ",")})
+	p, err := c.exec(pod.Name, container, []string{supervisor, "enter", "--reach", strings.Join(targets, ",")})
 	if err != nil {
 		return nil, err
 	}

@@ -21,13 +21,6 @@ const (
 
 	sandboxHostname = "sandbox"
 
-	// defaultTmpBytes is for a caller that sets no size: a tmpfs without one has no end.
-	defaultTmpBytes = 64 << 20
-
-	shmBytes    = 64 << 20 // what multiprocessing shares memory through
-	runBytes    = 1 << 20  // for a pid file; with older Podman it is root's
-	varTmpBytes = 16 << 20 // for programs that insist on it
-
 	cpuPeriod = 100_000 // microseconds, the kernel's default
 
 	// nprocPerPIDs makes the limit on the user's processes a distant second line behind
@@ -119,10 +112,10 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 		// Every other place that can be written, each with its size. They count against
 		// the memory limit as well.
 		Mounts: append([]runtimespec.Mount{
-			tmpfs("/tmp", cmp.Or(spec.Limits.TmpBytes, defaultTmpBytes), "mode=1777", "exec"),
-			tmpfs("/var/tmp", varTmpBytes, "mode=1777", "noexec"),
-			tmpfs("/dev/shm", shmBytes, "mode=1777", "noexec"),
-			tmpfs("/run", runBytes, "mode=0755", "noexec"),
+			tmpfs("/tmp", cmp.Or(spec.Limits.TmpBytes, engine.DefaultTmpBytes), "mode=1777", "exec"),
+			tmpfs("/var/tmp", engine.VarTmpBytes, "mode=1777", "noexec"),
+			tmpfs("/dev/shm", engine.ShmBytes, "mode=1777", "noexec"),
+			tmpfs("/run", engine.RunBytes, "mode=0755", "noexec"),
 		}, hostFolders(spec.Mounts)...),
 		IpcNS: private(),
 		// Not where code can write: interpreters import from the folder that they start in. Kernels
