@@ -254,8 +254,12 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 		wayOut, reach.Port = careless, sandbox.WayOutPort
 		reach.Secrets = []attacks.Secret{attacks.NewSecret("TOKEN", theToken.value, "api.invalid")}
 	}
+	info, err := weak.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
 	report, err := selftest.Run(t.Context(), selftest.Options{
-		WayOut: reach,
+		WayOut: reach, Host: selftest.Podman(info),
 		Engine: weak, Environ: append(os.Environ(), "CODE_SANDBOX_CANARY="+canary),
 		Config: sandbox.Config{
 			Engine: weak, Env: passed, WayOut: wayOut, Host: strings.ToLower(rand.Text()), StateDir: filepath.Join(t.TempDir(), "sessions"),
