@@ -33,6 +33,11 @@ const (
 	headBytes = 5
 	// bulkBytes is how much of the streams' bytes is in one frame: a control frame waits for one at the most.
 	bulkBytes = 32 << 10
+	// writtenBytes is how much of a stream is written at once, with the frame's head: what carries it on copies so much at a time.
+	writtenBytes = 32<<10 - 64
+	// trustedWindow is how many bytes of a stream a server may send that the supervisor has not read: what is far away does
+	// not wait for each piece.
+	trustedWindow = 1 << 20
 	// maxPending bounds the streams' bytes that have come and that the multiplexer has not taken. It takes
 	// them as soon as it runs, unless it waits for an end that breaks the rules and does not read. More waits in the pipe.
 	maxPending = 1 << 20
@@ -88,6 +93,7 @@ func New(raw io.ReadWriteCloser, o Options) *Conn {
 	start := yamux.Client
 	if o.Supervisor {
 		start = yamux.Server
+		config.MaxStreamWindowSize = trustedWindow
 	}
 	mux, err := start(c.pipe, config)
 	if err != nil {

@@ -26,7 +26,7 @@ type pipe struct {
 }
 
 func newPipe(s *sender) *pipe {
-	p := &pipe{sender: s, frame: make([]byte, headBytes, headBytes+bulkBytes)}
+	p := &pipe{sender: s, frame: make([]byte, headBytes, writtenBytes)}
 	p.changed.L = &p.mu
 	return p
 }
@@ -116,12 +116,17 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// Write is called by one goroutine at a time.
+// Write is called by one goroutine at a time, with a header, and then with the bytes behind it: they go into one frame.
 func (p *pipe) Write(b []byte) (int, error) {
+	if len(p.frame) == headBytes && len(b) == muxHeadBytes && b[1] == muxData && binary.BigEndian.Uint32(b[8:]) > 0 {
+		p.frame = append(p.frame, b...)
+		return len(b), nil
+	}
 	for done := 0; done < len(b); {
-		n := min(len(b)-done, bulkBytes)
-		p.frame = append(p.frame[:headBytes], b[done:done+n]...)
-		if err := p.sender.bulk(p.frame); err != nil {
+		n := min(len(b)-done, cap(p.frame)-len(p.frame))
+		err := p.sender.bulk(append(p.frame, b[done:done+n]...))
+		p.frame = p.frame[:headBytes]
+		if err != nil {
 			return done, err
 		}
 		done += n

@@ -256,7 +256,7 @@ func TestWhatIsShownIsReplacedAndTakenBack(t *testing.T) {
 				code = append(code, send(fmt.Sprintf(`{"type": "display", "id": %q, "mime": "text/html", "alt": %q, "key": %q, "again": %v}`, id, step[len(key):], key, shown[key])))
 				shown[key] = key != ""
 			}
-			d := c.run(lines(append(code, "1")...), request{ID: id})
+			d := c.completed(lines(append(code, "1")...), request{ID: id})
 			check(t, steps, fmt.Sprintf("%s, %d in all", c.shown(id), d.DisplaysTotal), want)
 			ended[id] = c.shown(id)
 		}
