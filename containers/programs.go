@@ -65,52 +65,54 @@ type File struct {
 	Content []byte
 }
 
-// Programs returns what belongs below ProgramsDir on a machine with an architecture as Go names it, and a hash of it.
+// Programs returns what belongs below ProgramsDir on a machine with an architecture as Go names it.
 // Only root may read the supervisor, so that code of the session can look into no process of it.
-func Programs(arch string) (files []File, hash string, err error) {
-	build, ok := builtPrograms[arch]
-	if !ok {
-		return nil, "", fmt.Errorf("%w: %s", ErrArchitecture, arch)
+func Programs(arch string) ([]File, error) {
+	packed, err := supervisors.ReadFile("supervisor/build/linux-" + arch + ".zst")
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrArchitecture, arch)
 	}
-	p := build()
-	return p.files, p.hash, nil
+	return append([]File{{"supervisor", 0o711, unpack(packed)}}, kernelFiles()...), nil
+}
+
+// ProgramsHash returns a hash of Programs. They are unpacked for it once, which takes ten milliseconds, and not kept: they are
+// megabytes.
+func ProgramsHash(arch string) (string, error) {
+	hash, ok := programHashes[arch]
+	if !ok {
+		return "", fmt.Errorf("%w: %s", ErrArchitecture, arch)
+	}
+	return hash(), nil
 }
 
 // Architectures lists the kinds of processors that there is a supervisor for.
-func Architectures() []string { return slices.Sorted(maps.Keys(builtPrograms)) }
+func Architectures() []string { return slices.Sorted(maps.Keys(programHashes)) }
 
-type programs struct {
-	files []File
-	hash  string
-}
-
-// builtPrograms unpacks the programs of a kind of processor when they are first asked for: that takes ten milliseconds.
-var builtPrograms = func() map[string]func() programs {
-	built := make(map[string]func() programs)
+var programHashes = func() map[string]func() string {
+	hashes := make(map[string]func() string)
 	entries, err := supervisors.ReadDir("supervisor/build")
 	if err != nil {
 		panic(err) // it is embedded
 	}
 	for _, entry := range entries {
 		arch := strings.TrimSuffix(strings.TrimPrefix(entry.Name(), "linux-"), ".zst")
-		built[arch] = sync.OnceValue(func() programs {
-			files := append([]File{{"supervisor", 0o711, readSupervisor(entry.Name())}}, kernelFiles()...)
+		hashes[arch] = sync.OnceValue(func() string {
+			files, err := Programs(arch)
+			if err != nil {
+				panic(err)
+			}
 			sum := sha256.New()
 			for _, f := range files {
 				fmt.Fprintf(sum, "%s %o %d ", f.Path, f.Mode, len(f.Content))
 				sum.Write(f.Content)
 			}
-			return programs{files, hex.EncodeToString(sum.Sum(nil))}
+			return hex.EncodeToString(sum.Sum(nil))
 		})
 	}
-	return built
+	return hashes
 }()
 
-func readSupervisor(name string) []byte {
-	packed, err := supervisors.ReadFile("supervisor/build/" + name)
-	if err != nil {
-		panic(err)
-	}
+func unpack(packed []byte) []byte {
 	r, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1))
 	if err != nil {
 		panic(err)

@@ -34,7 +34,7 @@ const (
 func ProgramsRef() string {
 	sum := sha256.New()
 	for _, arch := range Architectures() {
-		_, hash, err := Programs(arch)
+		hash, err := ProgramsHash(arch)
 		if err != nil {
 			panic(err) // the architectures are those that there are programs for
 		}
@@ -82,7 +82,7 @@ type ociArchive struct {
 
 // image writes the image for one kind of processor.
 func (a *ociArchive) image(arch string) descriptor {
-	files, _, err := Programs(arch)
+	files, err := Programs(arch)
 	if err != nil {
 		a.err = err
 		return descriptor{}

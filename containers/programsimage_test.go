@@ -53,7 +53,7 @@ func TestTheProgramsImageIsLoaded(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", exported, "-C", folder, "--exclude=export.tar").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	files, _, err := Programs(runtime.GOARCH)
+	files, err := Programs(runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
 	}

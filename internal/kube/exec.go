@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	core "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/remotecommand"
@@ -17,7 +18,7 @@ import (
 // Stream is the stdio of a program in a pod. Close ends the connection: the program's stdin ends then.
 type Stream struct {
 	in     *io.PipeWriter
-	out    *io.PipeReader
+	out    output
 	cancel context.CancelFunc
 
 	ended chan struct{} // closed when err is set
@@ -51,11 +52,9 @@ func (c *Client) Exec(pod, container string, command []string, stderr io.Writer)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	stdin, in := io.Pipe()
-	out, stdout := io.Pipe()
-	s := &Stream{in: in, out: out, cancel: cancel, ended: make(chan struct{})}
+	s := &Stream{in: in, out: output{there: make(chan struct{}), over: make(chan struct{})}, cancel: cancel, ended: make(chan struct{})}
 	go func() {
-		s.err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: stdout, Stderr: stderr})
-		_ = stdout.CloseWithError(io.EOF)
+		s.err = executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdin: stdin, Stdout: &s.out, Stderr: stderr})
 		_ = stdin.CloseWithError(io.ErrClosedPipe)
 		cancel()
 		close(s.ended)
@@ -63,11 +62,40 @@ func (c *Client) Exec(pod, container string, command []string, stderr io.Writer)
 	return s, nil
 }
 
+// output has a program's stdout read where it is wanted: client-go would copy it, through a buffer and a goroutine of its own.
+type output struct {
+	from  io.Reader
+	there chan struct{} // closed when from is set
+	end   sync.Once
+	over  chan struct{} // closed when nothing more is read
+}
+
+// ReadFrom implements io.ReaderFrom, for client-go's io.Copy.
+func (o *output) ReadFrom(r io.Reader) (int64, error) {
+	o.from = r
+	close(o.there)
+	<-o.over
+	return 0, nil
+}
+
+// Write is never called: io.Copy prefers ReadFrom.
+func (*output) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
+
+func (o *output) close() { o.end.Do(func() { close(o.over) }) }
+
 // Read ends with io.EOF when the program has ended, or the connection.
 func (s *Stream) Read(b []byte) (int, error) {
-	n, err := s.out.Read(b)
-	if errors.Is(err, io.ErrClosedPipe) {
-		err = io.EOF // by Close
+	select {
+	case <-s.out.over:
+		return 0, io.EOF
+	case <-s.ended: // before there was an output
+		return 0, io.EOF
+	case <-s.out.there:
+	}
+	n, err := s.out.from.Read(b)
+	if err != nil {
+		s.out.close()
+		err = io.EOF
 	}
 	return n, err
 }
@@ -78,8 +106,8 @@ func (s *Stream) Write(b []byte) (int, error) { return s.in.Write(b) }
 // Close ends the connection.
 func (s *Stream) Close() error {
 	s.cancel()
-	_ = s.in.Close()
-	return s.out.Close()
+	s.out.close()
+	return s.in.Close()
 }
 
 // Err waits until the program or the connection has ended, and returns why: nil where the program ended with status 0.

@@ -79,7 +79,7 @@ type Options struct {
 
 // New begins a connection over raw, which it owns from now on.
 func New(raw io.ReadWriteCloser, o Options) *Conn {
-	c := &Conn{raw: raw, in: bufio.NewReaderSize(raw, 64<<10), most: o.MaxControl, trusts: o.Supervisor}
+	c := &Conn{raw: raw, in: bufio.NewReaderSize(raw, 8<<10), most: o.MaxControl, trusts: o.Supervisor}
 	c.sender.raw = raw
 	c.sender.free.L = &c.sender.mu
 	c.pipe = newPipe(&c.sender)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"io"
 	"strings"
 	"sync"
 )
@@ -15,6 +16,11 @@ type Tail struct {
 
 	mu   sync.Mutex
 	kept []byte
+}
+
+// ReadFrom implements io.ReaderFrom: what rarely comes needs no large buffer.
+func (t *Tail) ReadFrom(r io.Reader) (n int64, err error) {
+	return io.CopyBuffer(struct{ io.Writer }{t}, struct{ io.Reader }{r}, make([]byte, 1<<10))
 }
 
 func (t *Tail) Write(p []byte) (int, error) {

@@ -16,7 +16,7 @@ func Kernel(language sandbox.Language, image string) sandbox.KernelConfig {
 		Command: containers.Program(string(language)), Join: containers.Join(), Install: containers.Install(string(language)), Setup: "code-sandbox-mcp setup",
 	}
 	kernel.Version = func() string {
-		_, hash, _ := containers.Programs(runtime.GOARCH)
+		hash, _ := containers.ProgramsHash(runtime.GOARCH)
 		return hash
 	}
 	if language == sandbox.Python {

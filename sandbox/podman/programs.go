@@ -1,6 +1,7 @@
 package podman
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -37,40 +38,46 @@ type filledVolumes struct {
 	ready  map[string]libpod.Volume // by name
 }
 
-// programFiles returns what belongs into the volume for a kind of processor, and what its name ends with.
-func programFiles(arch string, gVisor bool) (files []containers.File, hash string, err error) {
-	files, hash, err = containers.Programs(arch)
+// programsHash is what the name of the volume for a kind of processor ends with.
+func programsHash(arch string, gVisor bool) (string, error) {
+	hash, err := containers.ProgramsHash(arch)
 	if err != nil {
-		return nil, "", err
+		return "", err
 	}
-	profile := containers.File{Path: profileName, Mode: 0o644, Content: SeccompProfile()}
-	if gVisor {
-		profile.Content = gVisorProfile()
-	}
-	files = append(slices.Clone(files), profile)
+	sum := sha256.Sum256(append([]byte(hash), profileOf(gVisor)...))
+	return hex.EncodeToString(sum[:])[:hashLen], nil
+}
+
+// programFiles returns what belongs into it.
+func programFiles(arch string, gVisor bool) ([]containers.File, error) {
+	files, err := containers.Programs(arch)
+	files = append(files, containers.File{Path: profileName, Mode: 0o644, Content: profileOf(gVisor)})
 	if gVisor {
 		for i := range files {
 			files[i].Mode |= 0o044 // it reads a program as the container's user to start it
 		}
 	}
-	sum := sha256.Sum256(append([]byte(hash), profile.Content...))
-	return files, hex.EncodeToString(sum[:])[:hashLen], nil
+	return files, err
+}
+
+func profileOf(gVisor bool) []byte {
+	if gVisor {
+		return gVisorProfile()
+	}
+	return SeccompProfile()
 }
 
 // programs makes sure that the engine has the volume for a kind of processor, and that it holds what it should. With
 // again it is looked at once more. filled says that it did not.
 func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again bool) (at libpod.Volume, filled bool, err error) {
-	arch := spec.Arch
-	if arch == "" {
-		arch = runtime.GOARCH
-	}
-	files, hash, err := programFiles(arch, e.asksForGVisor())
+	arch, gVisor := cmp.Or(spec.Arch, runtime.GOARCH), e.asksForGVisor()
+	hash, err := programsHash(arch, gVisor)
 	if err != nil {
 		return at, false, fmt.Errorf("%w: %w", engine.ErrArchitecture, err)
 	}
 	e.volumes.mu.Lock()
 	defer e.volumes.mu.Unlock()
-	at, filled, err = e.filled(ctx, l, spec.Image, e.volumes.prefix+hash, again, func() ([]containers.File, error) { return files, nil })
+	at, filled, err = e.filled(ctx, l, spec.Image, e.volumes.prefix+hash, again, func() ([]containers.File, error) { return programFiles(arch, gVisor) })
 	if err != nil {
 		return at, false, fmt.Errorf("hand the supervisor to the engine: %w", err)
 	}
@@ -176,7 +183,7 @@ func (e *Engine) RemoveOldVolumes(ctx context.Context) ([]string, error) {
 	var current []string
 	for _, arch := range containers.Architectures() {
 		for _, gVisor := range []bool{false, true} {
-			_, hash, err := programFiles(arch, gVisor)
+			hash, err := programsHash(arch, gVisor)
 			if err != nil {
 				return nil, err
 			}

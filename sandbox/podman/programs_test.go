@@ -123,7 +123,7 @@ func TestAVolumeOfProgramsIsMended(t *testing.T) {
 // whole, it stays so.
 func TestAVolumeIsFilledByManyAtOnce(t *testing.T) {
 	t.Parallel()
-	files, _, err := containers.Programs(runtime.GOARCH)
+	files, err := containers.Programs(runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 // Volumes are pruned, or spoilt, under a server that knows that they were whole.
 func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 	e := own(t, Options{})
-	_, hash, err := programFiles(runtime.GOARCH, false)
+	hash, err := programsHash(runtime.GOARCH, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +242,7 @@ func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
 			t.Errorf("%s was removed: %v", name, gone)
 		}
 	}
-	_, hash, err := programFiles(runtime.GOARCH, false)
+	hash, err := programsHash(runtime.GOARCH, false)
 	if current := programsVolume + hash; err != nil || !slices.Contains(after, current) {
 		t.Errorf("%s, of this version, is not there: %v", current, err)
 	}

@@ -161,7 +161,7 @@ func (e *edit) build(t *testing.T) []byte {
 // give has the engine's containers started with the weaker supervisor.
 func (e *edit) give(t *testing.T, engine *podman.Engine) {
 	t.Helper()
-	files, _, err := containers.Programs(runtime.GOARCH)
+	files, err := containers.Programs(runtime.GOARCH)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func startService(ctx context.Context, program, ociRuntime string) (*service, er
 	}
 	s.cmd.Stderr = s.stderr
 	go s.run()
-	go func() { _, _, _ = containers.Programs(runtime.GOARCH) }() // the first container wants them as soon as the service is up
+	go func() { _, _ = containers.ProgramsHash(runtime.GOARCH) }() // the first container wants it as soon as the service is up
 	if err := s.accepts(ctx); err != nil {
 		s.stop()
 		return nil, err

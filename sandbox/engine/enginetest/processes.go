@@ -75,7 +75,7 @@ func (p *Processes) Open() *Processes { return &Processes{machine: p.machine} }
 
 // writePrograms makes the folder that stands for containers.ProgramsDir.
 func (m *machine) writePrograms() (string, error) {
-	files, _, err := containers.Programs(runtime.GOARCH)
+	files, err := containers.Programs(runtime.GOARCH)
 	if err != nil {
 		return "", err
 	}
