@@ -78,6 +78,7 @@ type Pod struct {
 	Tasks    int64    `json:"tasks"`     // processes and threads that its user may have, in all its containers
 	OwnBytes int64    `json:"own_bytes"` // of all temporary folders together
 	Near     [][2]any `json:"near"`      // address and port of what listens in the cluster
+	Policy   bool     `json:"policy"`    // it has more than loopback, and is kept from it
 }
 
 // WayOut is what code can reach by the port of loopback that leads to the server.

@@ -26,9 +26,9 @@ type Host struct {
 	Checks []doctor.Check
 	OnHost bool   // containers run on this machine
 	Socket string // that the engine listens on, if it is one of this machine's
-	// Pod is what attacks are told where containers are in pods. Near, if it is there, returns what listens about one that runs.
-	Pod  *attacks.Pod
-	Near func() [][2]any
+	// Pod is what attacks are told where containers are in pods. Shown, if it is there, adds what one that runs has shown.
+	Pod   *attacks.Pod
+	Shown func(*attacks.Pod)
 	// Files are of the machines that containers run on, where this may be none of them.
 	Files []string
 	// Fixes are for what a row itself finds not to be enforced, by its name.

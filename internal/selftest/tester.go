@@ -86,8 +86,8 @@ func (t *tester) begin(ctx context.Context) error {
 			return fmt.Errorf("the %s kernel does not work: %s%s", language, res.Status, errorOf(res))
 		}
 	}
-	if t.facts.Pod != nil && t.o.Host.Near != nil {
-		t.facts.Pod.Near = t.o.Host.Near()
+	if t.o.Host.Shown != nil {
+		t.o.Host.Shown(t.facts.Pod)
 	}
 	known, err := t.known(ctx)
 	t.facts.Withheld = withheld(t.o.Environ, known)

@@ -107,12 +107,12 @@ func (s *Settings) kubernetesHost(ctx context.Context, on engine.Engine, languag
 	host := selftest.Host{
 		Rootless: info.UserNamespaces, GVisor: info.IsGVisor(), Files: nodeFiles, Fixes: make(map[string]string),
 		Pod: &attacks.Pod{Seccomp: info.SeccompProfile != "", Tasks: e.Tasks(limits, languages), OwnBytes: kubernetes.OwnBytes(limits)},
-		Near: func() (near [][2]any) {
-			shown, _ := e.Shown()
+		Shown: func(pod *attacks.Pod) {
+			shown, met := e.Shown()
+			pod.Policy = met && !shown.Loopback
 			for _, at := range shown.Tried {
-				near = append(near, [2]any{at.Addr().String(), at.Port()})
+				pod.Near = append(pod.Near, [2]any{at.Addr().String(), at.Port()})
 			}
-			return near
 		},
 	}
 	for _, check := range doctor.PodChecks(info) {

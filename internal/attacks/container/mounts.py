@@ -6,7 +6,7 @@ Tried: every mount, the sockets of Podman, Docker and systemd.
 OWN = {"/etc/passwd", "/etc/group", "/etc/hostname", "/run/.containerenv"}
 # These are the kubelet's, made for the pod, of the node's own file system.
 KUBELET = {"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"} if POD else set()
-MESSAGE = "/dev/termination-log"
+MESSAGE = "/root/termination-log"
 VIRTUAL = {"proc", "sysfs", "tmpfs", "devpts", "mqueue", "cgroup", "cgroup2"}
 volume = None
 for line in read("/proc/self/mounts").splitlines():
@@ -44,5 +44,5 @@ for sock in ("/run/podman/podman.sock", "/var/run/docker.sock", "/run/user/1000/
 namespace("mnt")
 if POD and os.access(MESSAGE, os.W_OK):
     raise Unenforced(
-        f"the kubelet gives each container a file of the node for its last words, {MESSAGE}, which code can write to, up to the limit of one file, until the pod is removed",
-        "a smaller --file-limit, or nodes whose disk for pods is their own")
+        f"the kubelet gives each container a file of the node for its last words, {MESSAGE}, which code can write to, up to the limit of one file, until the pod is removed: the image's /root is open",
+        "an image whose /root is its owner's alone, or a smaller --file-limit")
