@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"strconv"
 	"strings"
 	"sync"
@@ -18,6 +17,7 @@ import (
 	"go.podman.io/storage/pkg/idtools"
 	storagetypes "go.podman.io/storage/types"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
@@ -25,22 +25,13 @@ import (
 // could read and signal whatever has the same user. So each session's containers have a user of
 // their own, which their volume keeps.
 
-const (
-	// plainUser is for an engine that has too few ids to give each session its own, and what
-	// every volume belonged to before sessions had one.
-	plainUser = 1000
+// plainUser is for an engine that has too few ids to give each session its own, and what every volume
+// belonged to before sessions had one.
+const plainUser = 1000
 
-	// firstUser and users are where a rootless engine's sessions have theirs. Images know
-	// nobody there.
-	firstUser = 10_000
-	users     = 50_000
-
-	// A rootful engine's containers have the host's own numbers: firstHostUser and hostUsers are
-	// where neither distributions nor systemd nor directory services give any
-	// (systemd.io/UIDS-GIDS).
-	firstHostUser = 1_900_000_000
-	hostUsers     = 100_000_000
-)
+// rootlessUsers are where a rootless engine's sessions have theirs. Images know nobody there. A rootful
+// engine's containers have the host's own numbers.
+var rootlessUsers = engine.Users{First: 10_000, Count: 50_000}
 
 // MinIDs is how many ids an engine needs to give each session a user of its own, and each container a
 // user namespace: those that images use, and as many again.
@@ -55,18 +46,15 @@ type idSpace struct {
 // suffices reports whether a session can have its own.
 func (s idSpace) suffices() bool { return !s.rootless || s.count >= MinIDs }
 
-// userOf is the number of the user, and of the group, that a new volume is for. It depends on the name
-// alone, so that one that was removed under a running session comes back with the same.
+// userOf is the number of the user, and of the group, that a new volume is for.
 func (s idSpace) userOf(volume string) int64 {
-	if !s.suffices() {
+	switch {
+	case !s.suffices():
 		return plainUser
+	case s.rootless:
+		return rootlessUsers.Of(volume)
 	}
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(volume))
-	if s.rootless {
-		return firstUser + int64(hash.Sum64()%users)
-	}
-	return firstHostUser + int64(hash.Sum64()%hostUsers)
+	return engine.HostUsers.Of(volume)
 }
 
 // userNamespace is a namespace of the container's own, where the engine is rootless: without it all its
