@@ -73,7 +73,7 @@ var rlimits = map[string]int{
 	"--core": unix.RLIMIT_CORE, "--fsize": unix.RLIMIT_FSIZE, "--nofile": unix.RLIMIT_NOFILE, "--nproc": unix.RLIMIT_NPROC,
 }
 
-var errPodUsage = errors.New("usage: supervisor pod [--now] [--clean FOLDER]... [--core N] [--fsize N] [--nofile N] [--nproc N] -- COMMAND ARGUMENTS")
+var errPodUsage = errors.New("usage: supervisor pod [--now FOLDER] [--clean FOLDER]... [--core N] [--fsize N] [--nofile N] [--nproc N] -- COMMAND ARGUMENTS")
 
 func pod(args []string) error {
 	own, err := os.Executable()
@@ -83,17 +83,16 @@ func pod(args []string) error {
 	k := &keeper{loop: make(loop)}
 	limits := []string{}
 	now := false
-	for ; len(args) > 0 && args[0] != "--"; args = args[1:] {
-		if args[0] == "--now" {
-			now = true
-			continue
-		}
+	for ; len(args) > 0 && args[0] != "--"; args = args[2:] {
 		if len(args) < 2 {
 			return errPodUsage
 		}
 		_, isLimit := rlimits[args[0]]
 		_, err := strconv.ParseUint(args[1], 10, 64)
 		switch {
+		case args[0] == "--now": // what is there may be code
+			entries, err := os.ReadDir(args[1])
+			now = err == nil && len(entries) == 0
 		case args[0] == "--clean":
 			k.clean = append(k.clean, args[1])
 		case isLimit && err == nil:
@@ -101,7 +100,6 @@ func pod(args []string) error {
 		default:
 			return errPodUsage
 		}
-		args = args[1:]
 	}
 	if len(args) < 2 {
 		return errPodUsage
@@ -143,6 +141,7 @@ func (k *keeper) serve(now bool) error {
 	if err != nil {
 		return err
 	}
+	k.empty() // a container that comes back in its pod has what was there before
 	if now {
 		if err := k.start(); err != nil {
 			return err
@@ -351,9 +350,7 @@ func (k *keeper) clear(spared int) {
 		k.reap()
 	}
 	k.reap()
-	for _, folder := range k.clean {
-		empty(folder)
-	}
+	k.empty()
 	if c := k.running; c != nil {
 		k.running = nil
 		c.closeStdio()
@@ -376,6 +373,12 @@ func (c *command) tell(last bool) {
 		_, _ = c.holder.Read(make([]byte, 1))
 	}
 	_ = c.holder.Close()
+}
+
+func (k *keeper) empty() {
+	for _, folder := range k.clean {
+		empty(folder)
+	}
 }
 
 // empty removes what is in a folder, as far as that can be had, and follows no link.

@@ -9,7 +9,7 @@
 //
 // In a pod, process 1 is a keeper that starts it, or any other command:
 //
-//	supervisor pod [--now] [--clean FOLDER]... [--core N] [--fsize N] [--nofile N] [--nproc N] -- COMMAND...
+//	supervisor pod [--now FOLDER] [--clean FOLDER]... [--core N] [--fsize N] [--nofile N] [--nproc N] -- COMMAND...
 //	supervisor enter [--reach HOST:PORT,...]
 //	                              takes the command's stdio, until that ends; not where one of these can be reached
 //	supervisor within COMMAND...  becomes COMMAND, where the keeper's command runs

@@ -159,9 +159,9 @@ func PodChecks(info kubernetes.Info) []Check {
 		}
 	}
 	users := Check{Name: "session users", Status: OK, Found: info.Users}
-	if info.OneUser {
-		users.Status, users.Why = Warn, "pods of a namespace may have one user then, whose processes count together, and whose files are each other's for code that broke out"
-		users.Fix = "leave --pod-users out, or name a range, where the cluster admits that"
+	if info.FewUsers {
+		users.Status, users.Why = Warn, "two sessions may have one user then, whose processes count together, and whose files are each other's for code that broke out"
+		users.Fix = "leave --pod-users out, or name a range of 65536 numbers or more, where the cluster admits that"
 	}
 	seccomp := Check{Name: "seccomp", Status: OK, Found: info.SeccompProfile}
 	if info.SeccompProfile == "" {

@@ -92,6 +92,7 @@ func TestWhatAClusterLacks(t *testing.T) {
 		"our system calls":           {check: "seccomp", status: Warn, found: "default", fix: "--pod-seccomp", answers: true},
 		"their list":                 {options: kubernetes.Options{SeccompProfile: "ours.json"}, check: "seccomp", status: OK, found: "ours.json", answers: true},
 		"users":                      {options: kubernetes.Options{Users: "none"}, check: "session users", status: Warn, found: "chosen by the cluster", fix: "--pod-users", answers: true},
+		"few users":                  {options: kubernetes.Options{Users: "5000-5999"}, check: "session users", status: Warn, found: "5000 to 5999", fix: "--pod-users", answers: true},
 		"user namespaces":            {check: "user namespaces", status: Warn, fix: "--pod-user-namespaces", answers: true},
 		"their use":                  {options: kubernetes.Options{UserNamespaces: true}, check: "user namespaces", status: OK, answers: true},
 		"a limit of processes":       {check: "pids limit", status: Warn, fix: "podPidsLimit", answers: true},

@@ -82,7 +82,7 @@ func (s *Settings) table() []settingGroup {
 		{"runtime-class", "NAME", &k.RuntimeClass, 0, 0, "RuntimeClass of the pods, such as one for gVisor or Kata (default: the cluster's)"},
 		{"warm-pool", "NAME", &k.WarmPool, 0, 0, "SandboxWarmPool of agent-sandbox to take pods from, where one is kept (default: none, pods are made); see setup --sandbox-template"},
 		{"programs-image", "REF", &k.ProgramsImage, 0, 0, "image with this program's parts that run in pods (default: the one that was published with it)"},
-		{"pod-users", "RANGE", &k.Users, 0, 0, "user numbers, FIRST-LAST, of which each session has one; none: the cluster chooses, as OpenShift does (default: a range that nobody else uses)"},
+		{"pod-users", "RANGE", &k.Users, 0, 0, "user numbers, FIRST-LAST, of which each session has one by its name; none: the cluster chooses, as OpenShift does (default: a range that nobody else uses)"},
 		{"pod-seccomp", "PROFILE", &k.SeccompProfile, 0, 0, "seccomp profile of the pods, by its path below the kubelet's folder on the nodes (default: RuntimeDefault)"},
 		{"replicas", "NAME", &s.Replicas, 0, 0, "work as one server with all that have this name, as the pods of a Deployment: a session is one replica's, and goes on in another when that dies (with --http)"},
 		{"pod-user-namespaces", "", &k.UserNamespaces, 0, 0, "give each pod a user namespace of its own"},

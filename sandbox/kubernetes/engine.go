@@ -33,7 +33,7 @@ type Options struct {
 	ProgramsImage string
 	// WarmPool is a SandboxWarmPool of agent-sandbox that pods are taken from whose volumes are in them. Empty: pods are made.
 	WarmPool string
-	// Users is a range of numbers, "FIRST-LAST", of which each session has one as its user and group. "none": the cluster
+	// Users is a range of numbers, "FIRST-LAST", of which each session has one, by its name, as its user and group. "none": the cluster
 	// chooses, as OpenShift does. Empty: one that neither distributions nor directory services use.
 	Users string
 	// SeccompProfile is one that nodes have, by its path below the kubelet's folder. Empty: the container runtime's default.
@@ -51,7 +51,7 @@ const defaultCallTimeout = time.Minute
 // Engine is an engine.Engine. It is safe for use by several goroutines.
 type Engine struct {
 	opts  Options
-	users users
+	users engine.Users
 	log   *slog.Logger
 
 	closing context.Context

@@ -89,10 +89,33 @@ func ends(t *testing.T, p engine.Process) {
 	}
 }
 
-// Where a network plugin does not enforce policies, nothing runs.
+// Where a network plugin does not enforce policies, nothing runs, nor does what a session has left in its claim.
 func TestAPodThatReachesSomethingIsRefused(t *testing.T) {
 	on := onCluster(t, func(o *kubernetes.Options) { o.RuntimeClass = "" })
 	spec := on.spec(t, "python3", "-c", lasting)
+	spec.Env["PYTHONUSERBASE"] = engine.WorkDir
+	shut := *on
+	shut.options.RuntimeClass = on.cluster.RuntimeClass
+	shut.Engine = kubernetes.Open(shut.options)
+	t.Cleanup(func() { shut.Close() })
+	do := func(code string) string {
+		t.Helper()
+		up(t, &shut, spec)
+		program, err := shut.Exec(t.Context(), spec.Name, []string{"python3", "-Ic", code})
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, _ := io.ReadAll(program)
+		if err := shut.Remove(t.Context(), []string{spec.Name}, nil); err != nil || program.Stderr() != "" {
+			t.Fatal(err, program.Stderr())
+		}
+		return string(said)
+	}
+	do(`import os, site
+site.ENABLE_USER_SITE = True
+folder = site.getusersitepackages()
+os.makedirs(folder)
+open(folder + "/any.pth", "w").write("import sys; open('/mnt/data/ran', 'a').write('x')")`)
 	began := time.Now()
 	p, err := on.Start(t.Context(), spec)
 	if err == nil {
@@ -107,6 +130,9 @@ func TestAPodThatReachesSomethingIsRefused(t *testing.T) {
 	if pods := on.pods(t) + on.cluster.Kubectl(t, "get", "pods", "--selector", "app.kubernetes.io/component=canary", "-o",
 		`go-template={{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}}{{end}}{{end}}`); pods != "" {
 		t.Errorf("left behind: %s", pods)
+	}
+	if ran := do("print(open('/mnt/data/ran').read())"); ran != "x\n" {
+		t.Errorf("code of the session has run %d times, where once is right", len(ran)-1)
 	}
 }
 

@@ -6,6 +6,7 @@ package kubernetes
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"strings"
 	"time"
@@ -31,7 +32,14 @@ type Info struct {
 	StorageClass, RuntimeClass, SeccompProfile string
 	UserNamespaces                             bool
 	Users                                      string // in words
-	OneUser                                    bool   // the cluster chooses it, and may give one to all pods
+	FewUsers                                   bool   // sessions are likely to have one together
+}
+
+func inWords(u engine.Users) string {
+	if u.Count == 0 {
+		return "chosen by the cluster"
+	}
+	return fmt.Sprintf("one for each session, from %d to %d", u.First, u.First+u.Count-1)
 }
 
 // podSecurity is the label of a namespace that says what it admits.
@@ -43,7 +51,7 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 	defer cancel()
 	info := Info{
 		StorageClass: e.opts.StorageClass, RuntimeClass: e.opts.RuntimeClass, SeccompProfile: e.opts.SeccompProfile,
-		UserNamespaces: e.opts.UserNamespaces, Users: e.users.String(), OneUser: e.users.count == 0,
+		UserNamespaces: e.opts.UserNamespaces, Users: inWords(e.users), FewUsers: fewUsers(e.users),
 	}
 	client, err := kube.Open(e.opts.Cluster)
 	if err != nil {
@@ -110,7 +118,7 @@ func (i Info) IsGVisor() bool {
 
 // Tasks returns how many processes and threads the user of a session's containers may have, where so many languages are on.
 func (e *Engine) Tasks(limits engine.Limits, languages int) int64 {
-	return tasksOf(limits, languages, e.users.count > 0)
+	return tasksOf(limits, languages, e.users)
 }
 
 // OwnBytes returns how much a container may write besides its volume, all of it in memory.

@@ -38,6 +38,7 @@ const (
 	noteUsed       = prefix + "used."      // with a container's name in the pod
 	noteShape      = prefix + "shape"      // of the pod's spec
 	noteFrame      = prefix + "frame"      // the same of what no setting of a server changes while files are in the pod
+	noteLimits     = prefix + "limits"     // those that its shape was made of, in JSON
 )
 
 var (
@@ -96,7 +97,7 @@ func metadata(name, volume string, labels map[string]string) meta.ObjectMeta {
 func toJSON(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // maps of texts
+		panic(err) // a type of the API, or one that has its types
 	}
 	return string(text)
 }

@@ -3,12 +3,8 @@
 package kubernetes
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"hash/fnv"
 	"math"
 	"path"
 	"slices"
@@ -30,37 +26,29 @@ const (
 
 	// taskReserve is what the programs of ours have of a user's processes and threads, in each container.
 	taskReserve = 48
-	// sharedTasks is how many times a container's the limit is of a user whom other sessions have too.
+	// sharedTasks is how many times a container's the limit is of a user whom other sessions may have too.
 	sharedTasks = 16
 
 	// beyondVolume is how much more than the limit of the files the kubelet lets a pod write, before it ends it: ours acts earlier.
 	beyondVolume = 256 << 20
 )
 
-// users are what sessions get their users from.
-type users struct {
-	first, count int64 // no count: the cluster chooses
-}
-
-// defaultUsers are numbers that neither distributions nor systemd nor directory services give to anybody (systemd.io/UIDS-GIDS).
-var defaultUsers = users{1_900_000_000, 100_000_000}
-
 var errUsers = errors.New(`a range of users is FIRST-LAST, of numbers from 1000 to 2147483647, or "none"`)
 
-func parseUsers(text string) (users, error) {
+func parseUsers(text string) (engine.Users, error) {
 	switch text {
 	case "":
-		return defaultUsers, nil
+		return engine.HostUsers, nil
 	case "none":
-		return users{}, nil
+		return engine.Users{}, nil // the cluster chooses
 	}
 	from, to, _ := strings.Cut(text, "-")
 	first, err1 := strconv.ParseInt(from, 10, 32)
 	last, err2 := strconv.ParseInt(to, 10, 32)
 	if err1 != nil || err2 != nil || first < 1000 || last < first {
-		return users{}, errUsers
+		return engine.Users{}, errUsers
 	}
-	return users{first, last - first + 1}, nil
+	return engine.Users{First: first, Count: last - first + 1}, nil
 }
 
 // CheckUsers reports what is wrong with a range for Options.Users.
@@ -69,15 +57,8 @@ func CheckUsers(text string) error {
 	return err
 }
 
-// of returns the user of a volume's containers; nil: the cluster chooses.
-func (u users) of(volume string) *int64 {
-	if u.count == 0 {
-		return nil
-	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(volume))
-	return new(u.first + int64(h.Sum64()%uint64(u.count)))
-}
+// fewUsers reports whether sessions are likely to have one user together.
+func fewUsers(u engine.Users) bool { return u.Count < 1<<16 }
 
 // hasImageVolumes reports whether pods of a cluster can mount images, as they can since 1.36.
 func hasImageVolumes(v *version.Info) bool {
@@ -87,7 +68,7 @@ func hasImageVolumes(v *version.Info) bool {
 }
 
 // podOf is the whole of what the cluster is asked for. It is pure: the same input returns the same pod, and a golden file holds it.
-func (o *Options) podOf(spec engine.Spec, u users, imageVolumes bool) *core.Pod {
+func (o *Options) podOf(spec engine.Spec, u engine.Users, imageVolumes bool) *core.Pod {
 	specs := group(spec)
 	pod := &core.Pod{ObjectMeta: metadata(podName(spec), spec.Volume, commonLabels(specs))}
 	names := make(map[string]string)
@@ -97,8 +78,22 @@ func (o *Options) podOf(spec engine.Spec, u users, imageVolumes bool) *core.Pod 
 	}
 	pod.Annotations[noteContainers] = toJSON(names)
 	pod.Annotations[noteUsed+containerName(spec)] = inUse
-	user := u.of(spec.Volume)
-	pod.Spec = core.PodSpec{
+	pod.Annotations[noteLimits] = toJSON(limitsOf(specs))
+	pod.Spec = o.podSpec(spec, u, imageVolumes)
+	pod.Annotations[noteShape], pod.Annotations[noteFrame] = shapeOf(pod.Spec), shapeOf(o.podSpec(frameOf(spec), u, imageVolumes))
+	if !o.isClaim(spec) { // what is in one may be code of the session, which is not to run before its pod has shown what it reaches
+		first := &pod.Spec.Containers[0]
+		first.Command = slices.Insert(first.Command, 2, "--now", engine.WorkDir)
+	}
+	return pod
+}
+
+func (o *Options) podSpec(spec engine.Spec, u engine.Users, imageVolumes bool) core.PodSpec {
+	var user *int64
+	if u.Count > 0 {
+		user = new(u.Of(spec.Volume))
+	}
+	pod := core.PodSpec{
 		// A container that was killed for its memory comes back, with the files that its pod has.
 		RestartPolicy: core.RestartPolicyAlways,
 		// Nothing of the cluster's is in a pod: no account, no addresses of services, no name servers, no names of hosts.
@@ -116,24 +111,24 @@ func (o *Options) podOf(spec engine.Spec, u users, imageVolumes bool) *core.Pod 
 		Volumes: o.volumes(spec, imageVolumes),
 	}
 	if o.SeccompProfile != "" {
-		pod.Spec.SecurityContext.SeccompProfile = &core.SeccompProfile{Type: core.SeccompProfileTypeLocalhost, LocalhostProfile: &o.SeccompProfile}
+		pod.SecurityContext.SeccompProfile = &core.SeccompProfile{Type: core.SeccompProfileTypeLocalhost, LocalhostProfile: &o.SeccompProfile}
 	}
 	if o.RuntimeClass != "" {
-		pod.Spec.RuntimeClassName = &o.RuntimeClass
+		pod.RuntimeClassName = &o.RuntimeClass
 	}
 	if o.UserNamespaces {
-		pod.Spec.HostUsers = new(false)
+		pod.HostUsers = new(false)
 	}
 	if spec.Ends > 0 && (!spec.Lasts || o.isClaim(spec)) {
-		pod.Spec.ActiveDeadlineSeconds = new(int64(spec.Ends.Seconds()))
+		pod.ActiveDeadlineSeconds = new(int64(spec.Ends.Seconds()))
 	}
 	if !imageVolumes {
-		pod.Spec.InitContainers = []core.Container{o.copyPrograms(user)}
+		pod.InitContainers = []core.Container{o.copyPrograms(user)}
 	}
-	for i, s := range specs {
-		pod.Spec.Containers = append(pod.Spec.Containers, o.container(s, len(specs), i == 0, user != nil))
+	specs := group(spec)
+	for _, s := range specs {
+		pod.Containers = append(pod.Containers, container(s, tasksOf(s.Limits, len(specs), u)))
 	}
-	pod.Annotations[noteShape], pod.Annotations[noteFrame] = shapeOf(pod.Spec), frameOf(pod.Spec)
 	return pod
 }
 
@@ -141,101 +136,57 @@ func (o *Options) podOf(spec engine.Spec, u users, imageVolumes bool) *core.Pod 
 func shapeOf(spec core.PodSpec) string {
 	same := spec.DeepCopy()
 	slices.SortFunc(same.Containers, func(a, b core.Container) int { return strings.Compare(a.Name, b.Name) })
-	for i, c := range same.Containers {
-		same.Containers[i].Command = slices.DeleteFunc(slices.Clone(c.Command), func(arg string) bool { return arg == nowFlag })
-	}
-	text, err := json.Marshal(same)
-	if err != nil {
-		panic(err) // a type of the API
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:])
+	return hash(toJSON(same))
 }
 
-// frameOf is shapeOf without the environment, the limits and the times.
-func frameOf(spec core.PodSpec) string {
-	frame := spec.DeepCopy()
-	frame.ActiveDeadlineSeconds, frame.TerminationGracePeriodSeconds = nil, nil
-	for i := range frame.Containers {
-		c := &frame.Containers[i]
-		c.Env, c.Resources = nil, core.ResourceRequirements{}
-		for at, arg := range ownArgs(c.Command) {
-			if _, err := strconv.ParseInt(arg, 10, 64); err == nil {
-				c.Command[at] = "N"
-			}
-		}
+// frameOf returns what stays of a spec without the environment, the limits and the times.
+func frameOf(spec engine.Spec) engine.Spec {
+	spec.Beside = slices.Clone(spec.Beside)
+	for i := range spec.Beside {
+		spec.Beside[i] = frameOf(spec.Beside[i])
 	}
-	for _, v := range frame.Volumes {
-		if v.EmptyDir != nil {
-			v.EmptyDir.SizeLimit = nil
-		}
-	}
-	return shapeOf(*frame)
+	spec.Env, spec.Limits, spec.VolumeBytes, spec.Ends, spec.Grace = nil, engine.Limits{}, 0, 0, 0
+	return spec
 }
 
-// ownArgs returns what of a container's command is the keeper's.
-func ownArgs(command []string) []string { return command[:max(0, slices.Index(command, "--"))] }
-
-// isWithin reports whether a pod of the same frame has no limit that is larger than that of another. It has what the cluster has added.
-func isWithin(pod, limits *core.PodSpec) bool {
-	for _, wanted := range limits.Containers {
-		i := slices.IndexFunc(pod.Containers, func(c core.Container) bool { return c.Name == wanted.Name })
-		if i < 0 {
-			return false
-		}
-		for name, most := range wanted.Resources.Limits {
-			if has, ok := pod.Containers[i].Resources.Limits[name]; !ok || has.Cmp(most) > 0 {
-				return false
-			}
-		}
-		has, most := keeperLimits(pod.Containers[i].Command), keeperLimits(wanted.Command)
-		if len(has) != len(most) {
-			return false
-		}
-		for i := range has {
-			if has[i] > most[i] {
-				return false
-			}
+// limitsOf returns the limits of a pod by the names of its containers, and that of its volume by none. Zero: there is none.
+func limitsOf(specs []engine.Spec) map[string][]float64 {
+	all := map[string][]float64{"": {float64(specs[0].VolumeBytes)}}
+	for _, s := range specs {
+		l := s.Limits
+		all[containerName(s)] = []float64{
+			float64(l.MemoryBytes), l.CPUs, float64(l.PIDs), float64(l.TmpBytes), float64(l.FileBytes), float64(l.OpenFiles),
 		}
 	}
-	for _, wanted := range limits.Volumes {
-		i := slices.IndexFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == wanted.Name })
-		if i < 0 {
+	return all
+}
+
+// isWithin reports whether of two notes of limits the first has none that is larger than that of the second.
+func isWithin(pod, wanted string) bool {
+	var has, most map[string][]float64
+	if json.Unmarshal([]byte(pod), &has) != nil || json.Unmarshal([]byte(wanted), &most) != nil {
+		return false // it is not ours
+	}
+	for name, limits := range most {
+		if len(has[name]) != len(limits) {
 			return false
 		}
-		if wanted.EmptyDir == nil || wanted.EmptyDir.SizeLimit == nil {
-			continue
-		}
-		if has := pod.Volumes[i].EmptyDir; has == nil || has.SizeLimit == nil || has.SizeLimit.Cmp(*wanted.EmptyDir.SizeLimit) > 0 {
-			return false
+		for i, limit := range limits {
+			if has := has[name][i]; limit > 0 && (has == 0 || has > limit) {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// keeperLimits are in the order that container has them in.
-func keeperLimits(command []string) (limits []int64) {
-	for _, arg := range ownArgs(command) {
-		if n, err := strconv.ParseInt(arg, 10, 64); err == nil {
-			limits = append(limits, n)
-		}
-	}
-	return limits
-}
-
-const nowFlag = "--now"
-
 var supervisor = path.Join(containers.ProgramsDir, "supervisor")
 
-// clean are the folders that a container has for itself, besides the session's volume.
-var clean = []string{"/tmp", "/var/tmp", "/run", "/dev/shm"}
+// ownFolders are what a container has for itself, besides the session's volume: what its keeper empties.
+var ownFolders = []string{"/tmp", "/var/tmp", "/run", "/dev/shm"}
 
-func (o *Options) container(spec engine.Spec, together int, first, ownUser bool) core.Container {
+func container(spec engine.Spec, tasks int64) core.Container {
 	keeper := []string{supervisor, "pod"}
-	if first {
-		keeper = append(keeper, nowFlag)
-	}
-	tasks := tasksOf(spec.Limits, together, ownUser)
 	for _, limit := range []struct {
 		name  string
 		value int64
@@ -245,8 +196,12 @@ func (o *Options) container(spec engine.Spec, together int, first, ownUser bool)
 		}
 	}
 	keeper = append(keeper, "--core", "0") // a core dump would fill the volume with a copy of the memory
-	for _, folder := range clean {
-		keeper = append(keeper, "--clean", folder)
+	mounts := []core.VolumeMount{
+		{Name: "data", MountPath: engine.WorkDir},
+		{Name: "programs", MountPath: containers.ProgramsDir, ReadOnly: true},
+	}
+	for _, folder := range ownFolders {
+		mounts = append(mounts, core.VolumeMount{Name: containerName(spec), MountPath: folder, SubPath: strings.ReplaceAll(folder[1:], "/", "-")})
 	}
 	return core.Container{
 		Name: containerName(spec), Image: spec.Image, ImagePullPolicy: core.PullIfNotPresent,
@@ -263,20 +218,13 @@ func (o *Options) container(spec engine.Spec, together int, first, ownUser bool)
 			ReadOnlyRootFilesystem:   new(true),
 			Capabilities:             &core.Capabilities{Drop: []core.Capability{"ALL"}},
 		},
-		VolumeMounts: []core.VolumeMount{
-			{Name: "data", MountPath: engine.WorkDir},
-			{Name: "programs", MountPath: containers.ProgramsDir, ReadOnly: true},
-			{Name: containerName(spec), MountPath: "/tmp", SubPath: "tmp"},
-			{Name: containerName(spec), MountPath: "/var/tmp", SubPath: "var-tmp"},
-			{Name: containerName(spec), MountPath: "/run", SubPath: "run"},
-			{Name: containerName(spec), MountPath: "/dev/shm", SubPath: "shm"},
-		},
+		VolumeMounts: mounts,
 	}
 }
 
 // tasksOf returns how many processes and threads a user may have whose session has so many containers.
-func tasksOf(limits engine.Limits, together int, ownUser bool) int64 {
-	if !ownUser {
+func tasksOf(limits engine.Limits, together int, u engine.Users) int64 {
+	if fewUsers(u) {
 		return limits.PIDs * sharedTasks
 	}
 	return (limits.PIDs + taskReserve) * int64(together)
@@ -400,12 +348,4 @@ func (o *Options) claimOf(spec engine.Spec) *core.PersistentVolumeClaim {
 		Resources:        core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: bytes(size)}},
 	}
 	return claim
-}
-
-// String names the range, for reports.
-func (u users) String() string {
-	if u.count == 0 {
-		return "chosen by the cluster"
-	}
-	return fmt.Sprintf("one for each session, from %d to %d", u.first, u.first+u.count-1)
 }

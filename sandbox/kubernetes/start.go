@@ -259,7 +259,7 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 // keepsFiles reports whether a pod that was made with other settings is to stay, because files would go with it: where these are the
 // environment, or limits that were smaller.
 func keepsFiles(pod, wanted *core.Pod) bool {
-	return !hasClaim(pod) && pod.Annotations[noteFrame] == wanted.Annotations[noteFrame] && isWithin(&pod.Spec, &wanted.Spec)
+	return !hasClaim(pod) && pod.Annotations[noteFrame] == wanted.Annotations[noteFrame] && isWithin(pod.Annotations[noteLimits], wanted.Annotations[noteLimits])
 }
 
 // How many seconds the containers of a pod have left: one, or what their pod says.

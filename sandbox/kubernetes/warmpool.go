@@ -45,17 +45,12 @@ type sandboxObject struct {
 }
 
 // poolPod is podOf for a pod of the pool, which is made before anybody knows for which session: they all have one user, and no end.
-func (o *Options) poolPod(spec engine.Spec, u users, imageVolumes bool) *core.Pod {
+func (o *Options) poolPod(spec engine.Spec, u engine.Users, imageVolumes bool) *core.Pod {
 	spec.Ends, spec.Grace = 0, 0
-	pod := o.podOf(spec, users{}, imageVolumes)
-	if user := u.of(o.WarmPool); user != nil {
-		pod.Spec.SecurityContext.RunAsUser, pod.Spec.SecurityContext.RunAsGroup, pod.Spec.SecurityContext.FSGroup = user, user, user
-		for i := range pod.Spec.InitContainers {
-			pod.Spec.InitContainers[i].SecurityContext.RunAsUser = new(*user - 1)
-		}
+	if u.Count > 0 {
+		u = engine.Users{First: u.Of(o.WarmPool), Count: 1}
 	}
-	pod.Annotations[noteShape] = shapeOf(pod.Spec)
-	return pod
+	return o.podOf(spec, u, imageVolumes)
 }
 
 // Template returns, in JSON, the SandboxTemplate and the SandboxWarmPool of pods that this engine takes for sessions like spec.

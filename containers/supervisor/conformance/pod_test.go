@@ -227,7 +227,7 @@ func TestAKeeperIsOfOneContainer(t *testing.T) {
 func TestHowAKeeperIsStarted(t *testing.T) {
 	t.Parallel()
 	p := &pod{t: t, door: "@conformance-usage"}
-	for _, args := range []string{"", "--", "true", "--now true", "--core -- true", "--core 1", "--clean", "--memory 1 -- true", "--core x -- true", "--nproc -1 -- true"} {
+	for _, args := range []string{"", "--", "true", "--now -- true", "--core -- true", "--core 1", "--clean", "--memory 1 -- true", "--core x -- true", "--nproc -1 -- true"} {
 		if said := p.do("", append([]string{"pod"}, strings.Fields(args)...)...); !strings.HasPrefix(said, "|supervisor: usage: ") || !strings.HasSuffix(said, "|1") {
 			t.Errorf("pod %s: %s", args, said)
 		}
@@ -236,25 +236,35 @@ func TestHowAKeeperIsStarted(t *testing.T) {
 
 func TestACommandThatStartsBeforeItIsEntered(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	p := keep(t, fmt.Sprintf("echo x >> %s/starts; cat", dir), "--now")
+	dir, own := t.TempDir(), t.TempDir()
+	left := filepath.Join(own, "left")
+	if err := os.WriteFile(left, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := keep(t, fmt.Sprintf("echo x >> %s/starts; cat", dir), "--now", dir, "--clean", own)
 	starts := func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "starts"))
 		return string(text)
 	}
 	await(t, func() bool { return starts() == "x\n" })
+	_, err := os.Stat(left)
+	check(t, "what a keeper before has left", errors.Is(err, os.ErrNotExist), true)
 	check(t, "within", p.do("", "within", "true"), "G||1")
 	check(t, "enter", p.do("text", "enter"), "Ktext||0")
 	check(t, "reset", p.do("", "reset"), "K||0")
 	check(t, "starts", starts(), "x\n")
 	check(t, "enter", p.do("text", "enter"), "Ktext||0")
 	check(t, "starts", starts(), "x\nx\n")
+	again := keep(t, fmt.Sprintf("echo x >> %s/starts; cat", dir), "--now", dir) // which has a file by now
+	check(t, "within", again.do("", "within", "true"), "G||1")
+	check(t, "enter", again.do("text", "enter"), "Ktext||0")
+	check(t, "starts", starts(), "x\nx\nx\n")
 }
 
 func TestACommandThatEndsBeforeItIsEntered(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
-	p := keep(t, "echo $$ > "+file+"; echo over; exit 3", "--now")
+	p := keep(t, "echo $$ > "+file+"; echo over; exit 3", "--now", t.TempDir())
 	await(t, func() bool {
 		text, _ := os.ReadFile(file)
 		_, err := os.Stat("/proc/" + strings.TrimSpace(string(text)))
@@ -340,7 +350,7 @@ func TestAKeeperThatIsToEnd(t *testing.T) {
 
 func TestAKernelInAPod(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		p := keep(t, fmt.Sprintf("exec %s %s %s", program, l.name, l.program), "--now")
+		p := keep(t, fmt.Sprintf("exec %s %s %s", program, l.name, l.program), "--now", t.TempDir())
 		dir := t.TempDir()
 		for _, again := range []bool{false, true} {
 			e := p.enter()
