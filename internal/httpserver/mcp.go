@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"mime"
-	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
 // errDisconnected ends a request of a session whose client went away, which cancels nothing in that era.
@@ -213,11 +211,7 @@ func (x *post) statelessName() string {
 	var info mcp.Implementation
 	_ = json.Unmarshal(x.e.ClientInfo, &info) // mcp-go says what is wrong with it
 	whose := cmp.Or(ownerOf(x.r), x.r.Header.Get("Authorization"))
-	from := addressOf(x.r)
-	if first, _, err := net.SplitHostPort(x.r.Header.Get(web.HandedOn)); err == nil {
-		from = first
-	}
-	sum := sha256.Sum256([]byte(info.Name + "\x00" + from + "\x00" + whose))
+	sum := sha256.Sum256([]byte(info.Name + "\x00" + addressOf(x.r) + "\x00" + whose))
 	return "stateless-" + hex.EncodeToString(sum[:16])
 }
 

@@ -31,6 +31,18 @@ func newMemory() *memory {
 	return &memory{leases: make(map[string]replicas.Lease), changed: make(chan struct{})}
 }
 
+// keyOf returns the key of a replica.
+func (m *memory) keyOf(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, l := range m.leases {
+		if key := l.Annotations["code-sandbox-mcp.key"]; l.Holder == name && key != "" {
+			return key
+		}
+	}
+	panic("no replica " + name)
+}
+
 // view is how one replica reaches them.
 type view struct {
 	*memory

@@ -99,24 +99,30 @@ func (r *Replicas) NewHands(certificate *tls.Certificate) *Hands {
 func (h *Hands) Serve(w http.ResponseWriter, r *http.Request, tenant string, here http.Handler) bool {
 	ctx, cancel := context.WithTimeout(r.Context(), placeTime)
 	defer cancel()
+	as, handed := handedOnAs(r)
+	if handed && as != tenant {
+		h.r.o.Logger.Error("another replica has let a request in as somebody else than this one would: do all have the same settings?", "path", r.URL.Path)
+		return false
+	}
 	for {
 		if err := h.r.Ready(ctx); err != nil {
 			return false
 		}
 		var to *peer
-		if r.Header.Get(web.HandedOn) == "" {
+		if !handed {
 			to = h.r.place(tenant)
 		}
 		if to == nil {
 			here.ServeHTTP(w, r)
 			return true
 		}
-		if h.handOn(w, r, to) {
+		if h.handOn(w, r, tenant, to) {
 			return true
 		}
 		select {
 		case <-time.After(againAfter):
 		case <-ctx.Done():
+			return false
 		}
 	}
 }
@@ -149,7 +155,7 @@ var errDied = errors.New("the replica that served this has ended")
 
 // handOn hands a request on, and reports whether it was answered: one that has not reached the other replica can be served by
 // another.
-func (h *Hands) handOn(w http.ResponseWriter, r *http.Request, to *peer) bool {
+func (h *Hands) handOn(w http.ResponseWriter, r *http.Request, tenant string, to *peer) bool {
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
 	go func() {
@@ -171,7 +177,7 @@ func (h *Hands) handOn(w http.ResponseWriter, r *http.Request, to *peer) bool {
 					p.Out.Header[name] = values
 				}
 			}
-			p.Out.Header.Set(web.HandedOn, r.RemoteAddr)
+			p.Out.Header.Set(handedOnHeader, to.handedOn(tenant, r.RemoteAddr))
 		},
 		ModifyResponse: func(answer *http.Response) error {
 			for name := range answer.Header {

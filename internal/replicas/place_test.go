@@ -9,14 +9,16 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/proxyheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/replicas"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -31,10 +33,17 @@ func (bearers) Authenticate(r *http.Request) (principal.Principal, error) {
 	return principal.Principal{Name: name}, nil
 }
 
+// What the operator shows, and what a proxy that names persons does.
+const (
+	token       = "the-server's-own-token"
+	proxySecret = "the-secret-of-a-proxy"
+)
+
 // served is a replica that serves HTTP, and says who it is.
 type served struct {
 	*one
 
+	hands   *replicas.Hands
 	address string
 	stop    func()
 }
@@ -57,7 +66,7 @@ func serve(t *testing.T, m *memory, name string) *served {
 	site := &httpserver.Site{Routes: map[string]http.Handler{
 		"/v1/": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
-			_, _ = fmt.Fprintf(w, "%s serves %s %s from %s: %s", name, principal.Of(r.Context()).Name, r.Host, r.Header.Get("X-Forwarded-For"), body)
+			_, _ = fmt.Fprintf(w, "%s serves %s %s from %s at %s: %s", name, principal.Of(r.Context()).Name, r.Host, r.Header.Get("X-Forwarded-For"), r.RemoteAddr, body)
 		}),
 		"GET /events": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, "%s begins\n", name)
@@ -66,8 +75,13 @@ func serve(t *testing.T, m *memory, name string) *served {
 		}),
 	}}
 	site.Prepare()
+	header, err := proxyheader.New(proxyheader.Options{Headers: []string{"X-User"}, Secret: proxySecret, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := httpserver.New(httpserver.Options{
-		AllowOrigins: []string{"https://example.com"}, Token: "the server's own token, which is long", Authenticate: bearers{}, Site: *site, Logger: slog.New(slog.DiscardHandler),
+		AllowOrigins: []string{"https://example.com"}, Token: token, Authenticate: principal.Chain{header, bearers{}}, Around: o.Receive,
+		Site: *site, Logger: slog.New(slog.DiscardHandler),
 		Of: func(principal.Principal) (*httpserver.Site, error) { return site, nil },
 		Place: func(w http.ResponseWriter, r *http.Request, p principal.Principal, here http.Handler) bool {
 			return hands.Serve(w, r, p.Key(), here)
@@ -82,11 +96,20 @@ func serve(t *testing.T, m *memory, name string) *served {
 		ended <- nil
 	}
 	t.Cleanup(stop)
-	return &served{o, l.Addr().String(), stop}
+	return &served{o, hands, l.Addr().String(), stop}
 }
 
 // ask sends a request of a principal's, and returns the answer.
 func (s *served) ask(t *testing.T, who string, more ...string) string {
+	t.Helper()
+	status, body := s.send(t, who, more...)
+	if status != http.StatusOK {
+		t.Errorf("%d %s", status, body)
+	}
+	return body
+}
+
+func (s *served) send(t *testing.T, who string, more ...string) (status int, answered string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.address+"/v1/x", strings.NewReader("a body"))
 	if err != nil {
@@ -108,10 +131,10 @@ func (s *served) ask(t *testing.T, who string, more ...string) string {
 		}
 	}
 	body, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Errorf("%d %s, %v", answer.StatusCode, body, err)
+	if err != nil {
+		t.Error(err)
 	}
-	return string(body)
+	return answer.StatusCode, string(body)
 }
 
 func key(who string) string { return principal.Principal{Name: who}.Key() }
@@ -133,14 +156,17 @@ func TestAPrincipalIsServedByOneReplica(t *testing.T) {
 	await(t, "both", func() bool { return a.IsPlaced(key("p")) != b.IsPlaced(key("p")) })
 	by := make(map[string]int)
 	var atB string // whom b serves
+	local := regexp.MustCompile(` at 127\.0\.0\.1:[0-9]+`)
 	for i := range 20 {
 		who := fmt.Sprint("p", i)
-		one, other := a.ask(t, who, "X-Forwarded-For", "192.0.2.1"), b.ask(t, who, "X-Forwarded-For", "192.0.2.1")
-		name, said, _ := strings.Cut(one, " ")
+		from := []string{"X-Forwarded-For", "192.0.2.1"}
+		one, other := a.ask(t, who, from...), b.ask(t, who, from...)
+		name, _, _ := strings.Cut(one, " ")
 		by[name]++
-		if _, others, _ := strings.Cut(other, " "); !strings.HasPrefix(other, name) ||
-			said != "serves "+who+" "+a.address+" from 192.0.2.1: a body" || strings.Replace(others, b.address, a.address, 1) != said {
-			t.Errorf("asked at one: %s; at the other: %s", one, other)
+		for at, said := range map[*served]string{a: one, b: other} {
+			if want := name + " serves " + who + " " + at.address + " from 192.0.2.1: a body"; local.ReplaceAllString(said, "") != want {
+				t.Errorf("%q, want %q", said, want)
+			}
 		}
 		if name == "b" {
 			atB = who
@@ -148,10 +174,6 @@ func TestAPrincipalIsServedByOneReplica(t *testing.T) {
 	}
 	if by["a"] == 0 || by["b"] == 0 {
 		t.Fatalf("they serve %v", by)
-	}
-	// What is handed on is not handed on again.
-	if got := a.ask(t, atB, web.HandedOn, "192.0.2.1:1"); !strings.HasPrefix(got, "a serves") {
-		t.Error(got)
 	}
 	// Who has sessions stays with them.
 	lock, err := state.Take(state.TenantDir(a.dir, key(atB)), "mine")
@@ -185,6 +207,70 @@ func TestAPrincipalIsServedByOneReplica(t *testing.T) {
 	}
 	if got := a.ask(t, atB); !strings.HasPrefix(got, "a serves") {
 		t.Error(got)
+	}
+}
+
+// atAnother returns a principal whom another replica serves.
+func (s *served) atAnother() (who string) {
+	for i := 0; ; i++ {
+		if who = fmt.Sprint("p", i); !s.IsPlaced(key(who)) {
+			return who
+		}
+	}
+}
+
+// What a replica says of a request that it hands on counts, and what anybody else says does not.
+func TestOnlyAReplicaHandsOn(t *testing.T) {
+	const header = "Code-Sandbox-Replica"
+	m := newMemory()
+	a, b := serve(t, m, "a"), serve(t, m, "b")
+	defer a.leave()
+	defer b.leave()
+	await(t, "both", func() bool { return a.IsPlaced(key("p")) != b.IsPlaced(key("p")) })
+	who := a.atAnother()
+	isLocal := regexp.MustCompile(` at 127\.0\.0\.1:[0-9]+: `)
+	for _, claims := range []string{"192.0.2.1:1", " " + key(who) + " 192.0.2.1:1", "key " + key(who) + " 192.0.2.1:1", m.keyOf("b") + " " + key(who) + " 192.0.2.1:1"} {
+		if got := a.ask(t, who, header, claims); !strings.HasPrefix(got, "b serves") || !isLocal.MatchString(got) {
+			t.Errorf("a client says %q: %s", claims, got)
+		}
+	}
+	// It is not handed on again, and its client is who it was.
+	if got := a.ask(t, who, header, m.keyOf("a")+" "+key(who)+" 192.0.2.1:1"); !strings.HasPrefix(got, "a serves "+who) || !strings.Contains(got, " at 192.0.2.1:1: ") {
+		t.Error(got)
+	}
+}
+
+// A person whom a proxy names stays who it is, also where the proxy shows the server's own token beside.
+func TestWhatIsHandedOnKeepsItsPrincipal(t *testing.T) {
+	m := newMemory()
+	a, b := serve(t, m, "a"), serve(t, m, "b")
+	defer a.leave()
+	defer b.leave()
+	await(t, "both", func() bool { return a.IsPlaced(key("p")) != b.IsPlaced(key("p")) })
+	who := a.atAnother()
+	named := []string{"X-User", who, proxyheader.SecretHeader, proxySecret}
+	if got := a.ask(t, token, named...); !strings.HasPrefix(got, "b serves "+who+" ") {
+		t.Error(got)
+	}
+	// The other replica does not see who it is, because the client had the name taken out on the way.
+	if status, got := a.send(t, token, append(named, "Connection", "X-User")...); status != http.StatusServiceUnavailable {
+		t.Errorf("%d %s", status, got)
+	}
+}
+
+// A replica that lives and cannot be reached answers nobody, and those who ask it are told so.
+func TestARequestThatCannotBeHandedOnIsRefused(t *testing.T) {
+	m := newMemory()
+	a, b := serve(t, m, "a"), serve(t, m, "b")
+	defer a.leave()
+	defer b.leave()
+	await(t, "both", func() bool { return a.IsPlaced(key("p")) != b.IsPlaced(key("p")) })
+	b.stop()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/v1/x", strings.NewReader("a body"))
+	if a.hands.Serve(httptest.NewRecorder(), r, key(a.atAnother()), http.NotFoundHandler()) {
+		t.Error("it was served")
 	}
 }
 

@@ -18,6 +18,7 @@ package replicas
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -58,6 +59,7 @@ const (
 	ofSession   = "session"
 	noteAddress = prefix + "address"
 	noteDrains  = prefix + "drains"
+	noteKey     = prefix + "key"
 	noteGroup   = prefix + "group"
 	noteTenant  = prefix + "tenant"
 	noteID      = prefix + "session"
@@ -126,6 +128,7 @@ func NewName(pod string) string { return state.NewID(pod + "_") }
 // Replicas are those of a group, as one of them sees them. Its methods may be called from any goroutine.
 type Replicas struct {
 	o       Options
+	key     string // that other replicas show with what they hand on to this one
 	began   time.Time
 	renewed atomic.Int64 // when the last renewal that was done had begun, after began
 	drains  atomic.Bool
@@ -147,11 +150,11 @@ type Replicas struct {
 
 // peer is a replica that lives.
 type peer struct {
-	name, address string
-	drains        bool
-	version       string
-	changed       time.Time     // when this was seen
-	gone          chan struct{} // closed when it is dead, or has ended
+	name, address, key string
+	drains             bool
+	version            string
+	changed            time.Time     // when this was seen
+	gone               chan struct{} // closed when it is dead, or has ended
 }
 
 // session is one that has a Lease.
@@ -170,7 +173,7 @@ type written struct {
 // Join makes this process one of a group's replicas, and has the sessions of its state directory taken there.
 func Join(ctx context.Context, o Options) (*Replicas, error) {
 	r := &Replicas{
-		o: o, began: time.Now(), peers: make(map[string]*peer), sessions: make(map[string]session),
+		o: o, key: rand.Text(), began: time.Now(), peers: make(map[string]*peer), sessions: make(map[string]session),
 		wrote: make(map[string]written), undone: make(map[string]func(context.Context) error),
 	}
 	r.seen = sync.NewCond(&r.mu)
@@ -178,7 +181,7 @@ func Join(ctx context.Context, o Options) (*Replicas, error) {
 	defer cancel()
 	if _, err := o.Leases.Create(asked, &Lease{
 		Name: leaseOf(o.Group, o.Name), Holder: o.Name,
-		Labels: r.labels(ofReplica), Annotations: map[string]string{noteGroup: o.Group, noteAddress: o.Address},
+		Labels: r.labels(ofReplica), Annotations: map[string]string{noteGroup: o.Group, noteAddress: o.Address, noteKey: r.key},
 	}, deadAfter); err != nil {
 		return nil, err
 	}
@@ -478,7 +481,7 @@ func (r *Replicas) note(l Lease, deleted bool) {
 		if p.version != l.Version {
 			p.version, p.changed = l.Version, time.Now()
 		}
-		p.address, p.drains = l.Annotations[noteAddress], l.Annotations[noteDrains] != ""
+		p.address, p.key, p.drains = l.Annotations[noteAddress], l.Annotations[noteKey], l.Annotations[noteDrains] != ""
 	case l.Labels[labelLease] != ofSession:
 	case deleted:
 		if w := r.wrote[l.Name]; w.uid == l.UID {

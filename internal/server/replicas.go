@@ -16,7 +16,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/replicas"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // Variables that a pod has of itself, by its manifest.
@@ -45,7 +44,7 @@ func (s *Settings) checkReplicas() error {
 	found.wrong(s.HTTP.Address != "" && err == nil && network != "tcp", "--replicas %s: other replicas do not reach %s; name an address and a port with --http", s.Replicas, s.HTTP.Address)
 	found.wrong(s.HTTP.Address != "" && !s.HTTP.NoAuth && s.HTTP.TokenFile == "" && s.HTTP.tokenVariable == "", "--replicas %s needs one token for all: set %s or --http-token-file", s.Replicas, tokenVariable)
 	found.wrong(s.OAuth.On, "--oauth and --replicas exclude each other: whom OAuth has let in is known on one machine; --oidc-issuer lets people in everywhere")
-	found.wrong(len(s.Principals.Proxies) > 0 && s.Principals.headerSecret == "", "--trusted-proxy with --replicas needs a secret in %s: requests also come from other replicas", headerSecretVariable)
+	found.wrong(len(s.Principals.Proxies) > 0, "--trusted-proxy and --replicas exclude each other: a request may reach a replica by another one, whose address says nothing of the proxy; a secret alone says who sets --trusted-header, in %s", headerSecretVariable)
 	return errors.Join(found...)
 }
 
@@ -108,7 +107,7 @@ func (r *running) joinReplicas(ctx context.Context) error {
 	if r.replicas, err = r.settings.join(ctx, r.web.replicaAddress(), r.log); r.replicas == nil {
 		return err
 	}
-	r.shared.keeper.Engine, r.shared.keeper.args = fenced{r.shared.engine, r.replicas.Ready}, nil
+	r.shared.keeper.ready, r.shared.keeper.args = r.replicas.Ready, nil
 	hands := r.replicas.NewHands(r.web.options.Certificate)
 	r.place = func(w http.ResponseWriter, q *http.Request, p principal.Principal, here http.Handler) bool {
 		if q.URL.Path == telemetry.MetricsPath { // each has its own
@@ -123,6 +122,14 @@ func (r *running) joinReplicas(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// received is what comes around all that is served, after requests of other replicas are told from clients'.
+func (r *running) received(around func(http.Handler) http.Handler) func(http.Handler) http.Handler {
+	if r.replicas == nil || !hasKubernetes {
+		return around
+	}
+	return func(next http.Handler) http.Handler { return r.replicas.Receive(around(next)) }
 }
 
 // withdrawTime is how long others have to see that a replica serves nobody any longer.
@@ -170,54 +177,4 @@ func (r *running) leaveReplicas(ctx context.Context) {
 	if r.replicas != nil && hasKubernetes {
 		r.replicas.Leave(ctx)
 	}
-}
-
-// fenced is an engine that does nothing while another replica could have this one's sessions.
-type fenced struct {
-	engine.Engine
-
-	ready func(context.Context) error
-}
-
-func (f fenced) check(ctx context.Context) error {
-	if err := f.ready(ctx); err != nil {
-		return errors.Join(engine.ErrEngineUnavailable, err)
-	}
-	return nil
-}
-
-// Start starts a container, as engine.Engine has it, and so on.
-func (f fenced) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
-	if err := f.check(ctx); err != nil {
-		return nil, err
-	}
-	return f.Engine.Start(ctx, spec)
-}
-
-// Exec starts a program in a container.
-func (f fenced) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
-	if err := f.check(ctx); err != nil {
-		return nil, err
-	}
-	return f.Engine.Exec(ctx, container, command)
-}
-
-// Remove removes containers and volumes.
-func (f fenced) Remove(ctx context.Context, containers, volumes []string) error {
-	if err := f.check(ctx); err != nil {
-		return err
-	}
-	return f.Engine.Remove(ctx, containers, volumes)
-}
-
-// Claim implements engine.Claimer, where the engine does.
-func (f fenced) Claim(ctx context.Context, container string, labels map[string]string) error {
-	claimer, ok := f.Engine.(engine.Claimer)
-	if !ok {
-		return nil
-	}
-	if err := f.check(ctx); err != nil {
-		return err
-	}
-	return claimer.Claim(ctx, container, labels)
 }

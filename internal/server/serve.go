@@ -193,7 +193,7 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 			Tenants: r.tenants.watched, Draining: r.drainer.draining.Load, StartWait: r.shared.pool.StartWait, StateDir: s.StateFolder(), Logger: log,
 			Audit: r.audited.err, AuditRequired: s.Audit.Required,
 		}))
-		r.web.options.Around = r.audited.around(r.web.options.Around)
+		r.web.options.Around = r.received(r.audited.around(r.web.options.Around))
 		r.web.prepare(r)
 	}
 	return r, nil
