@@ -83,7 +83,7 @@ test-kubernetes: build
 	@test -n "$$LOAD_IMAGES" || { echo "LOAD_IMAGES is not set: name a command that brings images from Podman to the cluster's nodes"; exit 1; }
 	@command -v kubectl >/dev/null || { echo "kubectl is not installed"; exit 1; }
 	@kubectl version >/dev/null || { echo "the cluster does not answer"; exit 1; }
-	CODE_SANDBOX_KUBERNETES=1 go test -count=1 -timeout $(TIMEOUT) ./sandbox/kubernetes
+	CODE_SANDBOX_KUBERNETES=1 go test -p 1 -count=1 -timeout $(TIMEOUT) $(KUBERNETES_TESTS)
 	CODE_SANDBOX_KUBERNETES=1 go test -count=1 -timeout $(TIMEOUT) -run '^TestPods' ./internal/test/e2e
 
 bench: deps-test build

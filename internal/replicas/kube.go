@@ -26,10 +26,15 @@ var Rights = []kube.Right{
 }
 
 // cluster implements Leases.
-type cluster struct{ client *kube.Client }
+type cluster struct {
+	client   *kube.Client
+	selector string // of the group's
+}
 
-// Of returns the Leases of a client's namespace.
-func Of(client *kube.Client) Leases { return cluster{client} }
+// Of returns a group's Leases in a client's namespace.
+func Of(client *kube.Client, group string) Leases {
+	return cluster{client, labelGroup + "=" + hash(group)}
+}
 
 func (c cluster) Get(ctx context.Context, name string) (*Lease, error) {
 	l := &coordination.Lease{}
@@ -74,9 +79,9 @@ func (c cluster) Delete(ctx context.Context, name, version string) error {
 	return err
 }
 
-func (c cluster) List(ctx context.Context, label, value string) ([]Lease, string, error) {
+func (c cluster) List(ctx context.Context) ([]Lease, string, error) {
 	list := &coordination.LeaseList{}
-	if err := c.client.List(ctx, label+"="+value, list); err != nil {
+	if err := c.client.List(ctx, c.selector, list); err != nil {
 		return nil, "", err
 	}
 	all := make([]Lease, len(list.Items))
@@ -86,8 +91,8 @@ func (c cluster) List(ctx context.Context, label, value string) ([]Lease, string
 	return all, list.ResourceVersion, nil
 }
 
-func (c cluster) Watch(ctx context.Context, label, value, version string, each func(Lease, bool)) error {
-	w, err := c.client.Watch(ctx, &coordination.LeaseList{}, "", label+"="+value, version)
+func (c cluster) Watch(ctx context.Context, version string, each func(Lease, bool)) error {
+	w, err := c.client.Watch(ctx, &coordination.LeaseList{}, "", c.selector, version)
 	if err != nil {
 		return err
 	}
@@ -109,20 +114,12 @@ func known(l *coordination.Lease, err error) (*Lease, error) {
 		return nil, errors.Join(ErrNotFound, err)
 	case apierrors.IsAlreadyExists(err):
 		return nil, errors.Join(ErrExists, err)
-	case apierrors.IsConflict(err), apierrors.IsInvalid(err), apierrors.ReasonForError(err) == "" && statusOf(err) == 422:
+	case apierrors.IsConflict(err), apierrors.IsInvalid(err): // the latter of a patch's test
 		return nil, errors.Join(ErrChanged, err)
 	case err != nil || l == nil:
 		return nil, err
 	}
 	return leaseFrom(l), nil
-}
-
-func statusOf(err error) int32 {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) {
-		return status.Status().Code
-	}
-	return 0
 }
 
 func leaseFrom(l *coordination.Lease) *Lease {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -47,7 +48,9 @@ func (m *memory) keyOf(name string) string {
 type view struct {
 	*memory
 
-	cut chan struct{} // nil: it reaches them
+	cut     chan struct{} // nil: it reaches them
+	stalled int           // watches that began before so many stalls tell of nothing
+	noLists bool
 }
 
 func (v *view) reach(ctx context.Context) error {
@@ -159,32 +162,44 @@ func (v *view) Delete(ctx context.Context, name, version string) error {
 	return nil
 }
 
-func (v *view) List(ctx context.Context, label, value string) ([]replicas.Lease, string, error) {
+func (v *view) List(ctx context.Context) ([]replicas.Lease, string, error) {
 	if err := v.reach(ctx); err != nil {
 		return nil, "", err
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	var all []replicas.Lease
-	for _, l := range v.leases {
-		if l.Labels[label] == value {
-			all = append(all, l)
-		}
+	if v.noLists {
+		return nil, "", errors.New("there are no lists")
 	}
-	return all, strconv.Itoa(v.version), nil
+	return slices.Collect(maps.Values(v.leases)), strconv.Itoa(v.version), nil
 }
 
-func (v *view) Watch(ctx context.Context, label, value, version string, each func(replicas.Lease, bool)) error {
+// stall has what is watched by now tell of nothing more, as if nothing happened.
+func (v *view) stall(noLists bool) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.stalled++
+	v.noLists = noLists
+}
+
+func (v *view) Watch(ctx context.Context, version string, each func(replicas.Lease, bool)) error {
 	seen, _ := strconv.Atoi(version)
+	v.mu.Lock()
+	began := v.stalled
+	v.mu.Unlock()
 	for {
 		v.mu.Lock()
-		cut, changed, events := v.cut, v.changed, v.events
+		cut, changed, events, stalled := v.cut, v.changed, v.events, v.stalled > began
 		v.mu.Unlock()
+		if stalled {
+			<-ctx.Done()
+			return ctx.Err()
+		}
 		if cut != nil {
 			return errors.New("cut off")
 		}
 		for _, e := range events {
-			if n, _ := strconv.Atoi(e.Version); n > seen && e.Labels[label] == value {
+			if n, _ := strconv.Atoi(e.Version); n > seen {
 				seen = n
 				each(e.Lease, e.deleted)
 			}

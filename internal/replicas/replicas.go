@@ -53,7 +53,7 @@ const (
 // Labels and annotations of our Leases. What is in labels is hashed: they take 63 characters of few kinds.
 const (
 	prefix      = "code-sandbox-mcp."
-	LabelGroup  = prefix + "replicas"
+	labelGroup  = prefix + "replicas"
 	labelLease  = prefix + "lease" // which of the two it is
 	ofReplica   = "replica"
 	ofSession   = "session"
@@ -89,7 +89,7 @@ var (
 	ErrChanged  = errors.New("the Lease is not as it was") // a Change's If, or a version
 )
 
-// Leases are those of a namespace, at the API server. Its methods may be called from any goroutine.
+// Leases are a group's in a namespace, at the API server. Its methods may be called from any goroutine.
 type Leases interface {
 	Get(ctx context.Context, name string) (*Lease, error)
 	Create(ctx context.Context, l *Lease, lasts time.Duration) (*Lease, error)
@@ -97,10 +97,10 @@ type Leases interface {
 	Change(ctx context.Context, name string, c Change) (*Lease, error)
 	// Delete removes a Lease in this version.
 	Delete(ctx context.Context, name, version string) error
-	// List returns those with a label, and the version that Watch goes on from.
-	List(ctx context.Context, label, value string) (all []Lease, version string, err error)
-	// Watch tells of what changes until ctx ends or it breaks.
-	Watch(ctx context.Context, label, value, version string, each func(l Lease, deleted bool)) error
+	// List returns all, and the version that Watch goes on from.
+	List(ctx context.Context) (all []Lease, version string, err error)
+	// Watch reports changes until ctx ends, or the API server ends it, and returns why it ended.
+	Watch(ctx context.Context, version string, each func(l Lease, deleted bool)) error
 }
 
 // Options say who a replica is.
@@ -139,6 +139,7 @@ type Replicas struct {
 	mu       sync.Mutex
 	seen     *sync.Cond // an event has come
 	version  uint64     // of the newest event
+	endWatch func()     // has all listed again
 	peers    map[string]*peer
 	sessions map[string]session // by their Leases' names
 	wrote    map[string]written // by the same
@@ -174,7 +175,7 @@ type written struct {
 func Join(ctx context.Context, o Options) (*Replicas, error) {
 	r := &Replicas{
 		o: o, key: rand.Text(), began: time.Now(), peers: make(map[string]*peer), sessions: make(map[string]session),
-		wrote: make(map[string]written), undone: make(map[string]func(context.Context) error),
+		wrote: make(map[string]written), endWatch: func() {}, undone: make(map[string]func(context.Context) error),
 	}
 	r.seen = sync.NewCond(&r.mu)
 	asked, cancel := context.WithTimeout(ctx, requestTime)
@@ -220,7 +221,7 @@ func Join(ctx context.Context, o Options) (*Replicas, error) {
 func (r *Replicas) isCommand() bool { return r.o.Address == "" }
 
 func (r *Replicas) labels(of string) map[string]string {
-	return map[string]string{LabelGroup: hash(r.o.Group), labelLease: of}
+	return map[string]string{labelGroup: hash(r.o.Group), labelLease: of}
 }
 
 func hash(texts ...string) string {
@@ -246,15 +247,15 @@ func (r *Replicas) Leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	r.catchUp(ctx)
-	if err := r.delete(ctx, leaseOf(r.o.Group, r.o.Name), r.o.Name); err != nil {
+	if err := r.delete(ctx, leaseOf(r.o.Group, r.o.Name)); err != nil {
 		r.o.Logger.Warn("leave the other replicas", "error", err)
 	}
 }
 
-// Withdraw has nobody served here any longer.
+// Withdraw removes this replica's address, so other replicas route no requests here.
 func (r *Replicas) Withdraw() { _ = r.say(noteAddress, "", closeTime) }
 
-// Drain has nobody served here any longer who has no session here, or everybody again.
+// Drain stops (or resumes) accepting tenants without a session here.
 func (r *Replicas) Drain(on bool) {
 	text := ""
 	if on {
@@ -332,7 +333,7 @@ func (r *Replicas) renew() {
 func (r *Replicas) judge() {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	blind := false
+	blind, looked := false, time.Time{}
 	for {
 		select {
 		case <-tick.C:
@@ -343,6 +344,10 @@ func (r *Replicas) judge() {
 		now := time.Now()
 		var dead []peer
 		if own := r.peers[r.o.Name]; own == nil || now.Sub(own.changed) > blindAfter {
+			if now.Sub(looked) > blindAfter {
+				looked = now
+				r.endWatch() // it may have stalled; all are listed again
+			}
 			blind = true
 		} else if blind {
 			blind = false
@@ -395,7 +400,12 @@ func (r *Replicas) drop(name string) {
 // follow keeps what is known of the others current until this replica leaves.
 func (r *Replicas) follow(version string) {
 	for {
-		err := r.o.Leases.Watch(r.ctx, LabelGroup, hash(r.o.Group), version, r.note)
+		ctx, cancel := context.WithCancel(r.ctx)
+		r.mu.Lock()
+		r.endWatch = cancel
+		r.mu.Unlock()
+		err := r.o.Leases.Watch(ctx, version, r.note)
+		cancel()
 		for {
 			if r.ctx.Err() != nil {
 				return
@@ -421,7 +431,7 @@ func (r *Replicas) list(ctx context.Context) (version string, err error) {
 	before := slices.Collect(maps.Keys(r.sessions))
 	was := slices.Collect(maps.Keys(r.peers))
 	r.mu.Unlock()
-	all, version, err := r.o.Leases.List(ctx, LabelGroup, hash(r.o.Group))
+	all, version, err := r.o.Leases.List(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -554,7 +564,14 @@ func (r *Replicas) Take(tenant, id string) (state.Parts, bool, error) {
 		return nil, false, err
 	}
 	r.own(l)
-	r.awaitVersion(ctx, versionOf(l.Version))
+	if err := r.awaitVersion(ctx, versionOf(l.Version)); err != nil {
+		if found {
+			r.Release(tenant, id, nil)
+		} else {
+			r.Remove(tenant, id)
+		}
+		return nil, false, err
+	}
 	return kept(l), found, nil
 }
 
@@ -579,7 +596,7 @@ func (r *Replicas) isFree(ctx context.Context, holder string) error {
 }
 
 // awaitVersion waits until all that was written before a version has been seen.
-func (r *Replicas) awaitVersion(ctx context.Context, version uint64) {
+func (r *Replicas) awaitVersion(ctx context.Context, version uint64) error {
 	defer context.AfterFunc(ctx, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -587,9 +604,13 @@ func (r *Replicas) awaitVersion(ctx context.Context, version uint64) {
 	})()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for r.version < version && ctx.Err() == nil {
+	for r.version < version {
+		if ctx.Err() != nil {
+			return errors.New("what other replicas have written is not known: " + ctx.Err().Error())
+		}
 		r.seen.Wait()
 	}
+	return nil
 }
 
 // own notes a Lease that this replica has written.
@@ -641,29 +662,30 @@ func (r *Replicas) Release(tenant, id string, last state.Parts) {
 // Remove implements state.Cluster, as Release is.
 func (r *Replicas) Remove(tenant, id string) {
 	name := r.leaseOf(tenant, id)
-	r.do(name, func(ctx context.Context) error { return r.delete(ctx, name, r.o.Name) })
+	r.do(name, func(ctx context.Context) error { return r.delete(ctx, name) })
 }
 
-// delete removes a Lease whose holder is as given; it is no error where there is none, or another has it.
-func (r *Replicas) delete(ctx context.Context, name, holder string) error {
+// delete removes a Lease that this replica holds; it is no error where there is none, or another has it.
+func (r *Replicas) delete(ctx context.Context, name string) error {
 	for {
 		l, err := r.o.Leases.Get(ctx, name)
-		if err == nil && l.Holder == holder {
+		switch {
+		case errors.Is(err, ErrNotFound), err == nil && l.Holder != r.o.Name:
+			return nil
+		case err == nil:
 			err = r.o.Leases.Delete(ctx, name, l.Version)
 		}
 		if errors.Is(err, ErrChanged) {
 			continue // a renewal, or a pin
 		}
-		if errors.Is(err, ErrNotFound) {
-			err = nil
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
 		}
-		if err == nil && l != nil {
-			r.mu.Lock()
-			r.wrote[name] = written{uid: l.UID, removed: true}
-			delete(r.sessions, name)
-			r.mu.Unlock()
-		}
-		return err
+		r.mu.Lock()
+		r.wrote[name] = written{uid: l.UID, removed: true}
+		delete(r.sessions, name)
+		r.mu.Unlock()
+		return nil
 	}
 }
 

@@ -201,6 +201,57 @@ func TestWhereNobodyReachesTheServerAllGoOnAfterwards(t *testing.T) {
 	})
 }
 
+func TestAWatchThatStallsIsBegunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		a, b := join(t, m, "a"), join(t, m, "b")
+		defer a.leave()
+		defer b.leave()
+		time.Sleep(renewals)
+		b.view.stall(false)
+		if err := take(t, a.dir, "theirs").Keep(); err != nil {
+			t.Fatal(err)
+		}
+		take(t, b.dir, "mine").Release()
+		if kept := state.Kept(b.dir); kept["theirs"].IsZero() {
+			t.Errorf("what is known when a session is taken: %v", kept)
+		}
+		// Who cannot find out has nothing.
+		b.view.stall(true)
+		time.Sleep(time.Second)
+		if err := take(t, a.dir, "theirs too").Keep(); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"mine", "new"} {
+			if _, err := state.Take(b.dir, id); err == nil || errors.Is(err, state.ErrLocked) {
+				t.Errorf("%s is taken by who knows of nothing: %v", id, err)
+			}
+			take(t, a.dir, id).Remove()
+		}
+		b.view.stall(false)
+		take(t, b.dir, "new").Remove()
+	})
+}
+
+// What another replica has is not this one's to remove, and what becomes of it is seen.
+func TestAnothersSessionIsNotRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory()
+		a, b := join(t, m, "a"), join(t, m, "b")
+		defer a.leave()
+		defer b.leave()
+		lock := take(t, b.dir, "theirs")
+		a.Remove("", "theirs")
+		if err := lock.Keep(); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if kept := state.Kept(a.dir); kept["theirs"].IsZero() {
+			t.Errorf("another replica sees %v", kept)
+		}
+	})
+}
+
 func TestAReplicaThatLeavesIsFollowedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

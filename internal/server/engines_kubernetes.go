@@ -51,7 +51,7 @@ func (k *KubernetesSettings) place() string {
 	return client.Host + " " + client.Namespace
 }
 
-// leases returns those of the namespace, where this program may use them.
+// leases returns those of the replicas, where this program may use them.
 func (s *Settings) leases(ctx context.Context) (replicas.Leases, error) {
 	client, err := kube.Open(s.Kubernetes.cluster())
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Settings) leases(ctx context.Context) (replicas.Leases, error) {
 	if err == nil && len(missing) > 0 {
 		err = fmt.Errorf("the account of this program may not %s in the namespace %s, which its Role has to say", missing[0], client.Namespace)
 	}
-	return replicas.Of(client), err
+	return replicas.Of(client, s.Replicas), err
 }
 
 // reachKubernetes lists nothing in particular: the first call meets the cluster, and says what is missing.

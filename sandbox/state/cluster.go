@@ -200,7 +200,7 @@ func (p *part) put(parts Parts) error {
 	return p.cluster.Put(p.tenant, p.id, parts)
 }
 
-// touch tells others of a use, now and then, and has nobody wait for that.
+// touch publishes the last use at most every touchEvery, asynchronously.
 func (p *part) touch(until time.Time) {
 	if p == nil {
 		return
