@@ -43,6 +43,7 @@ func (s *Settings) checkReplicas() error {
 	network, _, err := s.HTTP.listenAddress()
 	found.wrong(s.HTTP.Address != "" && err == nil && network != "tcp", "--replicas %s: other replicas do not reach %s; name an address and a port with --http", s.Replicas, s.HTTP.Address)
 	found.wrong(s.HTTP.Address != "" && !s.HTTP.NoAuth && s.HTTP.TokenFile == "" && s.HTTP.tokenVariable == "", "--replicas %s needs one token for all: set %s or --http-token-file", s.Replicas, tokenVariable)
+	found.wrong(s.Links.Address != "", "--files-http and --replicas exclude each other: what comes there is not handed on to the replica that has the file; without it links are served with --http")
 	found.wrong(s.OAuth.On, "--oauth and --replicas exclude each other: whom OAuth has let in is known on one machine; --oidc-issuer lets people in everywhere")
 	found.wrong(len(s.Principals.Proxies) > 0, "--trusted-proxy and --replicas exclude each other: a request may reach a replica by another one, whose address says nothing of the proxy; a secret alone says who sets --trusted-header, in %s", headerSecretVariable)
 	return errors.Join(found...)

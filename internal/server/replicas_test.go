@@ -13,6 +13,7 @@ func TestWhatReplicasCannotHaveInCommon(t *testing.T) {
 		"a proxy's secret":  {"--runtime-class=x", ""},
 		"a proxy's address": {"--trusted-proxy=10.0.0.7", "--trusted-proxy and --replicas exclude each other"},
 		"OAuth":             {"--oauth", "--oauth and --replicas exclude each other"},
+		"links elsewhere":   {"--files-http=127.0.0.1:0", "--files-http and --replicas exclude each other"},
 		"a socket":          {"--http=unix:///run/x", "other replicas do not reach unix:///run/x"},
 		"Podman":            {"--engine=podman", "has no effect without --engine kubernetes"},
 	} {
