@@ -11,7 +11,7 @@ import (
 // comes in those waits here until it reads. Only the methods that a multiplexer uses do anything.
 type pipe struct {
 	sender *sender
-	frame  []byte // of the writer, with room for the head
+	frame  []byte // of the writer, with room for the head; made when it first writes
 	// arriving is what fill reads into, made when the first stream frame comes.
 	arriving []byte
 	head     [muxHeadBytes]byte // of the multiplexer's frame that is arriving
@@ -26,7 +26,7 @@ type pipe struct {
 }
 
 func newPipe(s *sender) *pipe {
-	p := &pipe{sender: s, frame: make([]byte, headBytes, writtenBytes)}
+	p := &pipe{sender: s}
 	p.changed.L = &p.mu
 	return p
 }
@@ -118,6 +118,9 @@ func (p *pipe) Read(b []byte) (int, error) {
 
 // Write is called by one goroutine at a time, with a header, and then with the bytes behind it: they go into one frame.
 func (p *pipe) Write(b []byte) (int, error) {
+	if p.frame == nil {
+		p.frame = make([]byte, headBytes, writtenBytes)
+	}
 	if len(p.frame) == headBytes && len(b) == muxHeadBytes && b[1] == muxData && binary.BigEndian.Uint32(b[8:]) > 0 {
 		p.frame = append(p.frame, b...)
 		return len(b), nil

@@ -22,10 +22,11 @@ const (
 // Writer writes a session's history. Begin and End only queue: encoding and writing happen in a goroutine of the
 // writer's own. Its methods may be called from any goroutine.
 type Writer struct {
-	queue chan item
-	done  chan struct{} // closed when nothing is written any more
+	done chan struct{} // closed when nothing is written any more
 
 	mu     sync.Mutex
+	queue  []item
+	more   sync.Cond // there is something in the queue, or the end
 	opened bool
 	closed bool
 	held   int   // bytes that the queue keeps alive
@@ -42,7 +43,9 @@ var errFull = errors.New("history: runs come faster than they can be written")
 
 // NewWriter returns a writer that keeps what it is given until Open says where it belongs.
 func NewWriter() *Writer {
-	return &Writer{queue: make(chan item, queueLength), done: make(chan struct{})}
+	w := &Writer{done: make(chan struct{})}
+	w.more.L = &w.mu
+	return w
 }
 
 // Open has the writer go on with the history in a session's folder, which it makes where it is absent. The caller holds
@@ -84,15 +87,12 @@ func (w *Writer) enqueue(i item) {
 	if w.closed {
 		return
 	}
-	if w.held+i.bytes <= queueBytes {
-		select {
-		case w.queue <- i:
-			w.held += i.bytes
-			return
-		default:
-		}
+	if w.held+i.bytes > queueBytes || len(w.queue) == queueLength {
+		w.fail(errFull)
+		return
 	}
-	w.fail(errFull)
+	w.queue, w.held = append(w.queue, i), w.held+i.bytes
+	w.more.Signal()
 }
 
 // fail keeps the first error. The caller holds w.mu.
@@ -107,7 +107,7 @@ func (w *Writer) Close() error {
 	w.mu.Lock()
 	if !w.closed {
 		w.closed = true
-		close(w.queue)
+		w.more.Signal()
 		if !w.opened {
 			close(w.done)
 		}
@@ -122,7 +122,18 @@ func (w *Writer) Close() error {
 // write is the writer's goroutine. It ends with Close.
 func (w *Writer) write(s *store) {
 	defer close(w.done)
-	for i := range w.queue {
+	for {
+		w.mu.Lock()
+		for len(w.queue) == 0 && !w.closed {
+			w.more.Wait()
+		}
+		if len(w.queue) == 0 {
+			w.mu.Unlock()
+			return
+		}
+		i := w.queue[0]
+		w.queue[0], w.queue = item{}, w.queue[1:]
+		w.mu.Unlock()
 		r, err := i.encode(s.size <= imageBytes)
 		if err == nil {
 			err = s.put(r)
