@@ -27,8 +27,14 @@ func reach(args []string) error {
 	return err
 }
 
+// udp follows an address that is asked as a name server over UDP, instead of connected to.
+const udp = "/udp"
+
+// nameQuery asks for version.bind (TXT, class CHAOS), which name servers answer or refuse themselves.
+const nameQuery = "\x00\x01\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x07version\x04bind\x00\x00\x10\x00\x03"
+
 // tryToReach prints whether there is more than loopback, and which addresses can be reached, in one line, and returns whether there
-// were any. One that refuses can.
+// were any. A refusal is none: policies that reject look the same as a port that nothing listens on.
 func tryToReach(args []string) (some bool, err error) {
 	if !hasNetwork() {
 		_, err := io.WriteString(os.Stdout, "lo\n")
@@ -38,16 +44,24 @@ func tryToReach(args []string) (some bool, err error) {
 	at := map[int32]string{}
 	reached := map[string]bool{}
 	for _, text := range args {
-		address, err := netip.ParseAddrPort(text)
+		host, asked := strings.CutSuffix(text, udp)
+		address, err := netip.ParseAddrPort(host)
 		if err != nil {
 			return false, err
 		}
-		fd, err := connectTo(address)
+		kind, event := unix.SOCK_STREAM, int16(unix.POLLOUT)
+		if asked {
+			kind, event = unix.SOCK_DGRAM, unix.POLLIN
+		}
+		fd, err := connectTo(address, kind)
+		if asked && err == nil {
+			_, err = unix.Write(fd, []byte(nameQuery))
+		}
 		switch {
-		case errors.Is(err, unix.EINPROGRESS):
-			waiting, at[int32(fd)] = append(waiting, unix.PollFd{Fd: int32(fd), Events: unix.POLLOUT}), text
+		case asked && err == nil, errors.Is(err, unix.EINPROGRESS):
+			waiting, at[int32(fd)] = append(waiting, unix.PollFd{Fd: int32(fd), Events: event}), text
 		default:
-			reached[text] = answered(err)
+			reached[text] = err == nil
 		}
 	}
 	deadline := time.Now().Add(reachWithin)
@@ -62,10 +76,7 @@ func tryToReach(args []string) (some bool, err error) {
 				continue
 			}
 			code, err := unix.GetsockoptInt(int(p.Fd), unix.SOL_SOCKET, unix.SO_ERROR)
-			if err == nil && code != 0 {
-				err = syscall.Errno(code)
-			}
-			reached[at[p.Fd]] = answered(err)
+			reached[at[p.Fd]] = err == nil && code == 0
 		}
 		waiting = still
 	}
@@ -79,11 +90,7 @@ func tryToReach(args []string) (some bool, err error) {
 	return some, err
 }
 
-func answered(err error) bool {
-	return err == nil || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET)
-}
-
-// hasNetwork reports whether there is an interface that is up, beside loopback; what cannot be told is as if there was one.
+// hasNetwork reports whether there is an interface that is up, beside loopback; an error counts as one.
 func hasNetwork() bool {
 	interfaces, err := net.Interfaces()
 	for _, i := range interfaces {
@@ -95,12 +102,12 @@ func hasNetwork() bool {
 }
 
 // connectTo begins to connect. The socket is open until the process ends.
-func connectTo(address netip.AddrPort) (int, error) {
+func connectTo(address netip.AddrPort, kind int) (int, error) {
 	family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(address.Port()), Addr: address.Addr().As16()})
 	if address.Addr().Is4() {
 		family, to = unix.AF_INET, &unix.SockaddrInet4{Port: int(address.Port()), Addr: address.Addr().As4()}
 	}
-	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	fd, err := unix.Socket(family, kind|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
 		return 0, err
 	}

@@ -412,18 +412,30 @@ func TestReach(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = open.Close() }()
+	names, err := net.ListenPacket("udp4", "127.0.0.1:0") // as a name server
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = names.Close() }()
+	go func() {
+		query := make([]byte, 512)
+		for n, from, err := names.ReadFrom(query); err == nil; n, from, err = names.ReadFrom(query) {
+			_, _ = names.WriteTo(query[:n], from)
+		}
+	}()
+	answers, deaf := names.LocalAddr().String()+"/udp", "127.0.0.1:"+strconv.Itoa(freePort(t))+"/udp"
 	listens, refused, silent := open.Addr().String(), "127.0.0.1:"+strconv.Itoa(freePort(t)), full(t)
 	p := keep(t, "cat")
 	for name, test := range map[string]struct {
 		args []string
 		want string
 	}{
-		"some":             {[]string{"reach", listens, silent, refused}, "net " + listens + " " + refused + "\n||0"},
-		"none":             {[]string{"reach", silent}, "net\n||0"},
+		"some":             {[]string{"reach", listens, silent, refused, answers, deaf}, "net " + listens + " " + answers + "\n||0"},
+		"none":             {[]string{"reach", silent, refused, deaf}, "net\n||0"},
 		"nothing":          {[]string{"reach"}, "net\n||0"},
 		"no address":       {[]string{"reach", "localhost:1"}, `|supervisor: ParseAddr("localhost"): unable to parse IP` + "\n|1"},
-		"enter, some":      {[]string{"enter", "--reach", silent + "," + refused}, "net " + refused + "\n|supervisor: what must not be reached is\n|1"},
-		"enter, none":      {[]string{"enter", "--reach", silent}, "net\nKtext||0"},
+		"enter, some":      {[]string{"enter", "--reach", silent + "," + listens}, "net " + listens + "\n|supervisor: what must not be reached is\n|1"},
+		"enter, none":      {[]string{"enter", "--reach", silent + "," + refused}, "net\nKtext||0"},
 		"enter, not asked": {[]string{"enter", "--reach", ""}, "net\nKtext||0"},
 	} {
 		began := time.Now()
