@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
@@ -54,6 +55,17 @@ type Spec struct {
 	Grace time.Duration
 	// Beside are the containers that may come to be started on the same volume, for an engine that makes them together.
 	Beside []Spec
+}
+
+// Check reports what no engine can start.
+func (s *Spec) Check() error {
+	switch {
+	case s.Name == "" || s.Volume == "" || len(s.Command) == 0:
+		return errIncomplete // an engine would make up a name, or run what the image says
+	case strings.ContainsAny(s.Name+s.Volume, "/ \t\n"):
+		return errBadName
+	}
+	return nil
 }
 
 // Traits are what callers have to know of an engine.
@@ -178,7 +190,7 @@ type Engine interface {
 	// Image looks an image up. It never pulls.
 	Image(ctx context.Context, ref string) (ImageInfo, error)
 	// Start makes the volume and the container, attaches to its stdio and starts it. When it
-	// fails, the container is gone again; a volume that it made stays.
+	// fails, the container is gone again; a volume that it made may stay.
 	Start(ctx context.Context, spec Spec) (Process, error)
 	// Exec starts a program in a running container, with the rights of process 1 and no more, and
 	// hands out its stdio; closing that ends its stdin. ErrContainerGone (wrapped) says that there is
@@ -194,6 +206,11 @@ type Engine interface {
 	Close() error
 }
 
+var (
+	errIncomplete = errors.New("a container needs a name, a volume and a command")
+	errBadName    = errors.New("a name has no slash and no space")
+)
+
 // Errors that an Engine returns, wrapped with the details for the log.
 var (
 	ErrEngineUnavailable = errors.New("container engine unavailable")
@@ -203,5 +220,6 @@ var (
 	ErrNoInterpreter     = errors.New("image has no such interpreter")
 	ErrArchitecture      = errors.New("no supervisor for this kind of processor")
 	ErrNotOnHost         = errors.New("the engine does not see this machine's folders")
+	ErrNoCommand         = errors.New("a program in a container needs a command")
 	ErrNoPlaceForMounts  = errors.New("the volume has something else where this machine's folders belong")
 )

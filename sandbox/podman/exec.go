@@ -4,7 +4,6 @@ package podman
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -12,8 +11,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
-
-var errNoCommand = errors.New("a program in a container needs a command")
 
 // execProcess is a program's stdio that takes the engine's record of it along when it is
 // closed: Podman keeps one for each, and a process of its own beside it, for minutes.
@@ -34,7 +31,7 @@ func (p *execProcess) Close() error {
 // profile and no capabilities, as process 1 has.
 func (e *Engine) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
 	if len(command) == 0 {
-		return nil, errNoCommand
+		return nil, engine.ErrNoCommand
 	}
 	var p *process
 	var id string

@@ -24,16 +24,12 @@ import (
 // cleanupTimeout bounds the removal of what a failed Start made, after its own time.
 const cleanupTimeout = 5 * time.Second
 
-var (
-	errNameInUse  = errors.New("a container of that name exists")
-	errIncomplete = errors.New("a container needs a name, a volume and a command")
-)
+var errNameInUse = errors.New("a container of that name exists")
 
 // Start implements engine.Engine.
 func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
-	if spec.Name == "" || spec.Volume == "" || len(spec.Command) == 0 {
-		// Podman would make up a name, or run what the image says.
-		return nil, errIncomplete
+	if err := spec.Check(); err != nil {
+		return nil, err
 	}
 	p, l, err := e.startOn(ctx, spec)
 	switch {

@@ -112,8 +112,8 @@ func (p *Processes) Image(ctx context.Context, ref string) (engine.ImageInfo, er
 
 // Start implements engine.Engine.
 func (p *Processes) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
-	if spec.Name == "" || spec.Volume == "" || len(spec.Command) == 0 || strings.Contains(spec.Name+spec.Volume, "/") {
-		return nil, errors.New("a container needs a command, and a name and a volume that are no paths")
+	if err := spec.Check(); err != nil {
+		return nil, err
 	}
 	if len(spec.Mounts) > 0 {
 		return nil, engine.ErrNotOnHost
