@@ -13,10 +13,12 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.podman.io/image/v5/docker/reference"
 	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -57,26 +59,42 @@ type Engine struct {
 	closing context.Context
 	close   context.CancelFunc
 
-	mu      sync.Mutex // guards what follows, and is held while the cluster is met
-	cluster *cluster
+	meeting turn // held while the cluster is met
+	cluster atomic.Pointer[cluster]
 
 	network network
 
-	placesMu sync.Mutex
-	places   map[string]*place // by the names of containers
+	places sync.Map // of place, by the names of containers
 }
+
+// turn is a lock that is waited for no longer than a context lasts. It has room for one.
+type turn chan struct{}
+
+func (t turn) lock(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turn) unlock() { <-t }
 
 // cluster is a client of one that was found fit for use.
 type cluster struct {
 	*kube.Client
+	engine       *Engine
 	imageVolumes bool // a pod can mount an image
 }
 
-// place is where a container is.
+// place is where this engine has come across a container.
 type place struct {
-	pod, container string
-	node           string
-	shut           bool // its pod has shown this engine that it reaches nothing
+	pod, node string
+	uid       types.UID // of the pod: another may have its name since
+	labels    map[string]string
+	noted     time.Time
+	shut      bool // the pod has shown this engine that it reaches nothing
 }
 
 var (
@@ -92,7 +110,7 @@ func Open(opts Options) *Engine {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{opts: opts, log: opts.Logger, places: make(map[string]*place), network: network{turn: make(chan struct{}, 1)}}
+	e := &Engine{opts: opts, log: opts.Logger, meeting: make(turn, 1), network: network{turn: make(turn, 1)}}
 	e.users, _ = parseUsers(opts.Users) // who opens it has checked that
 	e.closing, e.close = context.WithCancel(context.Background())
 	return e
@@ -174,10 +192,15 @@ func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 	if err := e.usable(ctx); err != nil {
 		return nil, err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.cluster != nil {
-		return e.cluster, nil
+	if c := e.cluster.Load(); c != nil {
+		return c, nil
+	}
+	if err := e.meeting.lock(ctx); err != nil {
+		return nil, e.apiError(nil, err)
+	}
+	defer e.meeting.unlock()
+	if c := e.cluster.Load(); c != nil {
+		return c, nil
 	}
 	client, err := kube.Open(e.opts.Cluster)
 	if err != nil {
@@ -197,33 +220,32 @@ func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 	if err := ensurePolicies(ctx, client); err != nil {
 		return nil, e.apiError(client, err)
 	}
-	e.cluster = &cluster{Client: client, imageVolumes: hasImageVolumes(version)}
-	return e.cluster, nil
+	e.cluster.Store(&cluster{Client: client, engine: e, imageVolumes: hasImageVolumes(version)})
+	return e.cluster.Load(), nil
 }
 
 // Where reports on which node and in which pod a container is, where this engine has come across it; empty: not known.
 func (e *Engine) Where(_ context.Context, container string) (node, pod string) {
-	e.placesMu.Lock()
-	defer e.placesMu.Unlock()
-	if p := e.places[container]; p != nil {
-		return p.node, p.pod
-	}
-	return "", ""
+	at := e.at(container)
+	return at.node, at.pod
+}
+
+// at returns the place of a container; the zero value: it is not known.
+func (e *Engine) at(container string) place {
+	at, _ := e.places.Load(container)
+	known, _ := at.(place)
+	return known
 }
 
 // remember notes the containers of a pod.
 func (e *Engine) remember(pod *core.Pod, shut bool) {
-	e.placesMu.Lock()
-	defer e.placesMu.Unlock()
-	for name, container := range containersOf(pod) {
-		e.places[name] = &place{pod.Name, container, pod.Spec.NodeName, shut}
+	for name := range containersOf(pod) {
+		e.places.Store(name, place{pod.Name, pod.Spec.NodeName, pod.UID, fromJSON(pod.Annotations[noteLabels]), time.Now(), shut})
 	}
 }
 
 func (e *Engine) forget(pod *core.Pod) {
-	e.placesMu.Lock()
-	defer e.placesMu.Unlock()
 	for name := range containersOf(pod) {
-		delete(e.places, name)
+		e.places.Delete(name)
 	}
 }

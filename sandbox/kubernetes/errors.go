@@ -18,6 +18,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/util/exec"
 
@@ -76,7 +77,10 @@ func configError(err error) error {
 		Is: engine.ErrEngineUnavailable, Err: err,
 	}
 	if !clientcmd.IsEmptyConfig(err) {
-		e.Reason, e.Fix = "The kubeconfig cannot be used: "+withoutPaths(firstLine(err.Error())), "run `kubectl config get-contexts`, and name one that is there by --context"
+		e.Reason, e.Fix = "The kubeconfig cannot be used: "+withoutPaths(firstLine(err.Error())), "name a file that is there, and can be read, by --kubeconfig or KUBECONFIG"
+		if strings.Contains(e.Reason, "context") {
+			e.Fix = "run `kubectl config get-contexts`, and name one that is there by --context"
+		}
 	}
 	return e
 }
@@ -188,11 +192,28 @@ func terminatedError(t *core.ContainerStateTerminated) error {
 	return fmt.Errorf("%w: %s, exit status %d %s", engine.ErrContainerGone, t.Reason, t.ExitCode, firstLine(t.Message))
 }
 
-// unscheduled is for a pod that no node has room for.
-func unscheduled(pod, why string) error {
+// unscheduled is for a pod that no node takes. claim is its own where no volume has come for that; nil: it has one, or needs none.
+func unscheduled(pod *core.Pod, why string, claim *core.PersistentVolumeClaim) error {
+	e := &Error{
+		Reason: "No node takes the pod: " + firstLine(why), Fix: "close sessions, lower --memory-limit or --cpu-limit, or add a node",
+		Err: fmt.Errorf("pod %s is not scheduled", pod.Name),
+	}
+	if claim != nil {
+		e.Reason = fmt.Sprintf("No node takes the pod: claim %s has no volume of storage class %s yet", claim.Name, *claim.Spec.StorageClassName)
+		if why != "" {
+			e.Reason += ": " + firstLine(why)
+		}
+		e.Fix = fmt.Sprintf("name a class that makes volumes by --storage-class (`kubectl get storageclasses`); `kubectl get events --namespace %s --field-selector involvedObject.name=%s` says what the claim has waited for. Where nodes are full, %s",
+			claim.Namespace, claim.Name, e.Fix)
+	}
+	return e
+}
+
+// foreign is for a pod or claim that has the name of one of ours.
+func foreign(kind string, o meta.Object) error {
 	return &Error{
-		Reason: "No node takes the pod: " + firstLine(why), Fix: "close sessions, lower --memory-limit or --cpu-limit, or add a node; a claim that is not bound needs a --storage-class that makes volumes",
-		Err: fmt.Errorf("pod %s is not scheduled", pod),
+		Reason: fmt.Sprintf("The cluster has another %s of the session's name, %s, which this program has not made", kind, o.GetName()),
+		Fix:    fmt.Sprintf("use another session_id, or remove it: `kubectl delete %s %s --namespace %s`", kind, o.GetName(), o.GetNamespace()),
 	}
 }
 
@@ -228,11 +249,25 @@ var gonePhrases = []string{
 	"does not have a host assigned", "completed pod",
 }
 
+// refusal returns the error of an API server that refuses an exec, of which client-go returns the text alone; nil: err is another.
+func refusal(err error) error {
+	_, text, _ := strings.Cut(err.Error(), "unable to upgrade connection: ")
+	switch {
+	case strings.HasPrefix(text, "Unauthorized"):
+		return apierrors.NewUnauthorized(text)
+	case strings.Contains(text, "is forbidden: "), strings.Contains(text, "denied the request"):
+		return &apierrors.StatusError{ErrStatus: meta.Status{Reason: meta.StatusReasonForbidden, Message: text}}
+	}
+	return nil
+}
+
 // execError says what a program that did not start means.
-func execError(err error, stderr string) error {
+func (c *cluster) execError(err error, stderr string) error {
 	text := err.Error() + " " + stderr
 	var exit exec.ExitError
-	switch {
+	switch refused := refusal(err); {
+	case refused != nil:
+		return c.engine.apiError(c.Client, refused)
 	case errors.As(err, &exit) && exit.ExitStatus() == killed:
 		return fmt.Errorf("%w: %w", engine.ErrContainerGone, errKilled)
 	case strings.Contains(text, "executable file"), strings.Contains(text, "no such file or directory"):

@@ -5,6 +5,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,12 +19,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-var errNoCommand = errors.New("a program in a container needs a command")
-
 // process is an engine.Process over pods/exec.
 type process struct {
 	*kube.Stream
-	stderr engine.Tail
+	cluster *cluster
+	stderr  engine.Tail
 
 	madeVolume bool // with its start
 }
@@ -36,7 +36,7 @@ func (p *process) MadeVolume() bool { return p.madeVolume }
 
 // exec starts a program. That it could not be started shows when its answer is read.
 func (c *cluster) exec(pod, container string, command []string) (*process, error) {
-	p := &process{}
+	p := &process{cluster: c}
 	var err error
 	p.Stream, err = c.Exec(pod, container, command, &p.stderr)
 	return p, err
@@ -45,26 +45,21 @@ func (c *cluster) exec(pod, container string, command []string) (*process, error
 // answer reads one byte, which process 1's programs say before anything else.
 func (p *process) answer(ctx context.Context) (byte, error) {
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
-	defer stop()
 	var b [1]byte
 	_, err := io.ReadFull(p, b[:])
-	if err == nil {
+	switch {
+	case !stop(): // it is closed by now, also where it has answered
+		return 0, ctx.Err()
+	case err == nil:
 		return b[0], nil
 	}
-	if ctx.Err() != nil {
-		return 0, ctx.Err()
-	}
-	err = p.Err()
-	if err == nil {
-		err = io.ErrUnexpectedEOF
-	}
-	return 0, execError(err, p.Stderr())
+	return 0, p.cluster.execError(cmp.Or(p.Err(), io.ErrUnexpectedEOF), p.Stderr())
 }
 
 // Exec implements engine.Engine. The program has the container's user and limits, and no capabilities, as process 1 has.
 func (e *Engine) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
 	if len(command) == 0 {
-		return nil, errNoCommand
+		return nil, engine.ErrNoCommand
 	}
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
@@ -72,22 +67,29 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 	if err != nil {
 		return nil, err
 	}
-	at, err := e.find(ctx, c, container)
+	p, err := e.within(ctx, c, container, command)
 	if err != nil {
 		return nil, fmt.Errorf("exec in container %s: %w", container, err)
 	}
-	if !at.shut {
-		if err := e.lookAt(ctx, c, at); err != nil {
-			if errors.Is(err, engine.ErrContainerGone) {
-				e.forgetContainer(container)
-			}
-			return nil, fmt.Errorf("exec in container %s: %w", container, err)
+	return p, nil
+}
+
+// within starts a program in a container whose pod has shown that it reaches nothing.
+func (e *Engine) within(ctx context.Context, c *cluster, name string, command []string) (*process, error) {
+	pod, err := e.podWith(ctx, c, name)
+	if err != nil {
+		return nil, err
+	}
+	container := containersOf(pod)[name]
+	if at := e.at(name); !at.shut || at.uid != pod.UID {
+		if err := e.lookAt(ctx, c, pod, container); err != nil {
+			return nil, err
 		}
-		e.noteShut(container)
+		e.remember(pod, true)
 	}
-	p, err := c.exec(at.pod, at.container, append([]string{supervisor, "within"}, command...))
+	p, err := c.exec(pod.Name, container, append([]string{supervisor, "within"}, command...))
 	if err != nil {
-		return nil, fmt.Errorf("exec in container %s: %w", container, err)
+		return nil, err
 	}
 	answer, err := p.answer(ctx)
 	switch {
@@ -95,73 +97,34 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 		return p, nil
 	case err == nil:
 		err = fmt.Errorf("%w: its program has ended", engine.ErrContainerGone)
-	case errors.Is(err, engine.ErrContainerGone) || ctx.Err() == nil && isGone(ctx, c, at):
-		e.forgetContainer(container)
+	case !errors.Is(err, engine.ErrContainerGone) && ctx.Err() == nil && isGone(ctx, c, pod.Name, container):
 		err = fmt.Errorf("%w: %w", engine.ErrContainerGone, err)
 	}
 	_ = p.Close()
-	return nil, fmt.Errorf("exec in container %s: %w", container, err)
+	return nil, err
 }
 
 // isGone reports whether a container does not run, of which container runtimes say in many words that nothing starts in it.
-func isGone(ctx context.Context, c *cluster, at *place) bool {
+func isGone(ctx context.Context, c *cluster, name, container string) bool {
 	pod := &core.Pod{}
-	if err := c.Get(ctx, at.pod, pod); err != nil {
+	if err := c.Get(ctx, name, pod); err != nil {
 		return apierrors.IsNotFound(err)
 	}
-	return isLeaving(pod) || !runs(pod, at.container) || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
-		return s.Name == at.container && s.State.Running == nil
+	return isLeaving(pod) || !runs(pod, container) || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+		return s.Name == container && s.State.Running == nil
 	})
 }
 
-// find returns where a container is: engine.ErrContainerGone where it is nowhere.
-func (e *Engine) find(ctx context.Context, c *cluster, container string) (*place, error) {
-	e.placesMu.Lock()
-	at := e.places[container]
-	e.placesMu.Unlock()
-	if at != nil {
-		return at, nil
-	}
-	pod, err := e.podWith(ctx, c, container)
-	if err != nil {
-		return nil, err
-	}
-	if pod == nil || isOver(pod) {
-		return nil, engine.ErrContainerGone
-	}
-	e.remember(pod, false)
-	e.placesMu.Lock()
-	defer e.placesMu.Unlock()
-	return e.places[container], nil
-}
-
-// noteShut notes that the pod of a container reaches nothing.
-func (e *Engine) noteShut(name string) {
-	e.placesMu.Lock()
-	defer e.placesMu.Unlock()
-	if at := e.places[name]; at != nil {
-		shut := *at
-		shut.shut = true
-		e.places[name] = &shut
-	}
-}
-
-func (e *Engine) forgetContainer(name string) {
-	e.placesMu.Lock()
-	defer e.placesMu.Unlock()
-	delete(e.places, name)
-}
-
-// podWith returns the pod that has a container of a name, and is not being removed; nil: there is none.
+// podWith returns the pod that has a container of a name, and goes on: engine.ErrContainerGone where there is none.
 func (e *Engine) podWith(ctx context.Context, c *cluster, container string) (*core.Pod, error) {
 	list := &core.PodList{}
 	if err := c.List(ctx, managedBy+"="+us+","+labelHas+hash(container), list); err != nil {
 		return nil, e.apiError(c.Client, err)
 	}
 	for i := range list.Items {
-		if pod := &list.Items[i]; !isLeaving(pod) && containersOf(pod)[container] != "" {
+		if pod := &list.Items[i]; !isLeaving(pod) && !isOver(pod) && containersOf(pod)[container] != "" {
 			return pod, nil
 		}
 	}
-	return nil, nil
+	return nil, engine.ErrContainerGone
 }

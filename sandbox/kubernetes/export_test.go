@@ -28,11 +28,27 @@ func (e *Engine) Canary(ctx context.Context, image string) (name string, at []st
 		return "", nil, err
 	}
 	defer n.unlock()
-	pod := &core.Pod{Spec: core.PodSpec{Containers: []core.Container{{Name: "main", Image: image}}}}
-	if err := n.keepCanary(ctx, e, c, pod, "main"); err != nil {
+	pod := &core.Pod{Spec: core.PodSpec{Containers: []core.Container{{Image: image}}}}
+	if err := n.keepCanary(ctx, e, c, pod); err != nil {
 		return "", nil, err
 	}
 	return n.canary.Name, canaryAt(n.canary), nil
+}
+
+// PodUID returns that of the pod in which the engine knows a container; empty: in none.
+func (e *Engine) PodUID(container string) string { return string(e.at(container).uid) }
+
+// NoteEnd notes that the first start has ended of a container whose pod was made with it.
+func (e *Engine) NoteEnd(ctx context.Context, container string) error {
+	c, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	pod, err := e.podWith(ctx, c, container)
+	if err != nil {
+		return err
+	}
+	return c.noteEnded(ctx, pod, containersOf(pod)[container], inUse)
 }
 
 // WithoutImageVolumes has an engine take its cluster for one that is too old for them.

@@ -21,6 +21,7 @@ import (
 
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -38,6 +39,13 @@ type apiServer struct {
 	pod     *core.Pod // that was made
 	deleted bool
 	asked   []byte // the pod that was asked for
+
+	claim       *core.PersistentVolumeClaim // that was made
+	refuseClaim *meta.Status                // as refuse, of claims
+	exec        *meta.Status                // how it refuses programs
+	thenGet     *meta.Status                // how it answers to who asks for the pod after that
+	getPod      *meta.Status
+	hangs       chan struct{} // says that it was asked for its version, and is what it waits for then
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -51,6 +59,11 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch path := r.URL.Path; {
+	case path == "/version" && a.hangs != nil:
+		a.mu.Unlock()
+		a.hangs <- struct{}{}
+		<-a.hangs
+		a.mu.Lock()
 	case path == "/version":
 		answer(200, map[string]string{"major": "1", "minor": a.minor})
 	case strings.HasSuffix(path, "/selfsubjectaccessreviews"):
@@ -71,13 +84,49 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = json.Unmarshal(body, a.pod)
 		a.pod.Status, a.pod.ResourceVersion, a.pod.UID = a.status, "1", "1"
 		answer(201, a.pod)
+	case strings.HasSuffix(path, "/exec"):
+		if answer(int(a.exec.Code), a.exec); a.thenGet != nil {
+			a.getPod = a.thenGet
+		}
+	case r.Method == http.MethodPost && strings.HasSuffix(path, "/persistentvolumeclaims"):
+		switch {
+		case a.refuseClaim != nil:
+			answer(int(a.refuseClaim.Code), a.refuseClaim)
+		case a.claim != nil:
+			answer(409, failure(409, meta.StatusReasonAlreadyExists, "it is there"))
+		default:
+			a.claim = &core.PersistentVolumeClaim{}
+			_ = json.Unmarshal(body, a.claim)
+			a.claim.Status.Phase, a.claim.Namespace = core.ClaimPending, "sandboxes"
+			answer(201, a.claim)
+		}
+	case strings.Contains(path, "/persistentvolumeclaims/") && a.claim != nil:
+		answer(200, a.claim)
+		if r.Method == http.MethodDelete {
+			a.claim = nil
+		}
 	case r.Method == http.MethodDelete:
 		a.deleted, a.pod = true, nil
 		answer(200, meta.Status{TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Success"})
+	case r.Method == http.MethodGet && strings.Contains(path, "/pods/") && a.getPod != nil:
+		answer(int(a.getPod.Code), a.getPod)
+	case r.Method == http.MethodPatch && a.pod != nil:
+		var patch struct {
+			Metadata struct{ Annotations map[string]*string }
+		}
+		_ = json.Unmarshal(body, &patch)
+		for key, value := range patch.Metadata.Annotations {
+			if delete(a.pod.Annotations, key); value != nil {
+				a.pod.Annotations[key] = *value
+			}
+		}
+		answer(200, a.pod)
 	case r.Method == http.MethodGet && strings.Contains(path, "/pods/") && a.pod != nil:
 		answer(200, a.pod)
 	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
 		answer(200, map[string]any{"type": "MODIFIED", "object": a.pod})
+	case r.Method == http.MethodGet && strings.HasSuffix(path, "/pods") && a.pod != nil:
+		answer(200, core.PodList{TypeMeta: meta.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []core.Pod{*a.pod}})
 	case r.Method == http.MethodPost:
 		answer(201, json.RawMessage(body))
 	default:
@@ -98,6 +147,20 @@ func (a *apiServer) on(t *testing.T, o kubernetes.Options) *kubernetes.Engine {
 	e := kubernetes.Open(o)
 	t.Cleanup(func() { _ = e.Close() })
 	return e
+}
+
+// podFor returns the pod that a start asks for.
+func (a *apiServer) podFor(t *testing.T, e *kubernetes.Engine, spec engine.Spec) *core.Pod {
+	t.Helper()
+	a.refuse = failure(http.StatusForbidden, meta.StatusReasonForbidden, "exceeded quota")
+	_, _ = e.Start(t.Context(), spec)
+	a.refuse = nil
+	pod := &core.Pod{}
+	if err := json.Unmarshal(a.asked, pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.UID = "0"
+	return pod
 }
 
 func goldenSpec() engine.Spec {
@@ -184,7 +247,12 @@ func TestWhatAClusterSaysIsExplained(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &apiServer{minor: "37", refuse: test.status}
-			_, err := a.on(t, kubernetes.Options{}).Start(t.Context(), goldenSpec())
+			spec := goldenSpec()
+			_, err := a.on(t, kubernetes.Options{}).Start(t.Context(), spec)
+			said(t, err, test.is, test.words...)
+			spec.Lasts = true
+			a = &apiServer{minor: "37", refuseClaim: test.status}
+			_, err = a.on(t, kubernetes.Options{StorageClass: "fast"}).Start(t.Context(), spec)
 			said(t, err, test.is, test.words...)
 		})
 	}
@@ -255,18 +323,13 @@ func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
 		"files in a claim":     {false, "fast", func(s *engine.Spec) { s.Env = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &apiServer{minor: "37", refuse: failure(http.StatusForbidden, meta.StatusReasonForbidden, "exceeded quota")}
+			a := &apiServer{minor: "37"}
 			e := a.on(t, kubernetes.Options{StorageClass: test.claims})
 			spec := goldenSpec()
 			spec.Lasts = true
-			_, _ = e.Start(t.Context(), spec)
-			var was core.Pod
-			if err := json.Unmarshal(a.asked, &was); err != nil {
-				t.Fatal(err)
-			}
+			was := a.podFor(t, e, spec)
 			delete(was.Annotations, "code-sandbox-mcp.used.python") // its container was removed
-			was.UID = "0"
-			a.refuse, a.pod = nil, &was
+			a.pod = was
 			a.status = core.PodStatus{Phase: core.PodRunning, ContainerStatuses: []core.ContainerStatus{{ // an end of the start, in either pod
 				Name: "python", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull"}},
 			}}}
@@ -279,5 +342,149 @@ func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
 				t.Errorf("the pod stays: %v", stays)
 			}
 		})
+	}
+}
+
+// What a start has made goes when it fails, and the claim that its pod waits for is named.
+func TestAClaimWithoutAVolume(t *testing.T) {
+	for name, status := range map[string]core.PodStatus{
+		"that the scheduler waits for": {Phase: core.PodPending},
+		"that no node has room for": {Phase: core.PodPending, Conditions: []core.PodCondition{{
+			Type: core.PodScheduled, Status: core.ConditionFalse, Message: "pod has unbound immediate PersistentVolumeClaims",
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &apiServer{minor: "37", status: status}
+			spec := goldenSpec()
+			spec.Lasts = true
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			_, err := a.on(t, kubernetes.Options{StorageClass: "fast"}).Start(ctx, spec)
+			words := []string{"No node takes the pod", "storage class fast", "claim csm-demo-", "kubectl get events --namespace sandboxes --field-selector involvedObject.name=csm-demo-"}
+			for _, c := range status.Conditions {
+				words = append(words, c.Message)
+			}
+			said(t, err, nil, words...)
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			if a.pod != nil || a.claim != nil {
+				t.Errorf("left behind: %+v, %+v", a.pod, a.claim)
+			}
+		})
+	}
+	t.Run("of a pod that is not admitted", func(t *testing.T) {
+		a := &apiServer{minor: "37"}
+		spec := goldenSpec()
+		spec.Lasts = true
+		a.podFor(t, a.on(t, kubernetes.Options{StorageClass: "fast"}), spec)
+		if a.claim != nil {
+			t.Errorf("left behind: %+v", a.claim)
+		}
+	})
+}
+
+// What somebody else has made under a name of ours is left alone.
+func TestWhatIsAnothersIsNamed(t *testing.T) {
+	others := meta.ObjectMeta{Name: "theirs", Namespace: "sandboxes"}
+	for kind, a := range map[string]*apiServer{
+		"pod":                   {minor: "37", pod: &core.Pod{ObjectMeta: others}},
+		"persistentvolumeclaim": {minor: "37", claim: &core.PersistentVolumeClaim{ObjectMeta: others}},
+	} {
+		spec := goldenSpec()
+		spec.Lasts = true
+		_, err := a.on(t, kubernetes.Options{StorageClass: "fast"}).Start(t.Context(), spec)
+		said(t, err, nil, "another "+kind, "theirs", "session_id", "`kubectl delete "+kind+" theirs --namespace sandboxes`")
+		if a.deleted || kind == "persistentvolumeclaim" && a.claim == nil {
+			t.Errorf("the %s was removed", kind)
+		}
+	}
+}
+
+func TestProgramsThatAreRefused(t *testing.T) {
+	forbidden := func(message string) *meta.Status {
+		return failure(http.StatusForbidden, meta.StatusReasonForbidden, `pods "x" is forbidden: `+message)
+	}
+	for name, test := range map[string]struct {
+		status *meta.Status
+		is     error
+		words  []string
+	}{
+		"a right":      {forbidden(`User "u" cannot create resource "pods/exec"`), nil, []string{"not allowed", "pods/exec", "bind the Role"}},
+		"unauthorized": {failure(http.StatusUnauthorized, meta.StatusReasonUnauthorized, "Unauthorized"), engine.ErrEngineUnavailable, []string{"token", "sign in"}},
+		"a webhook":    {failure(http.StatusBadRequest, meta.StatusReasonBadRequest, `admission webhook "w" denied the request: no exec`), nil, []string{"no exec", "rule of the cluster"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &apiServer{minor: "37", exec: test.status}
+			e := a.on(t, kubernetes.Options{})
+			a.pod = a.podFor(t, e, goldenSpec())
+			_, err := e.Exec(t.Context(), goldenSpec().Name, []string{"true"})
+			said(t, err, test.is, test.words...)
+		})
+	}
+}
+
+var notFound = failure(http.StatusInternalServerError, meta.StatusReasonInternalError, `container not found ("python")`)
+
+// A container that is down, as one that waits to come back after its memory was used up, can be removed.
+func TestAContainerThatIsDownIsRemoved(t *testing.T) {
+	a := &apiServer{minor: "37", exec: notFound}
+	e := a.on(t, kubernetes.Options{})
+	spec := goldenSpec()
+	a.pod = a.podFor(t, e, spec)
+	has, err := e.List(t.Context(), sandbox.LabelHost, "host")
+	if err != nil || len(has.Containers) != 1 || !has.Containers[0].Running {
+		t.Fatalf("listed: %+v, %v", has, err)
+	}
+	if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if has, err := e.List(t.Context(), sandbox.LabelHost, "host"); err != nil || len(has.Containers) > 0 || len(has.Volumes) != 1 || a.deleted {
+		t.Errorf("listed: %+v, %v", has, err)
+	}
+}
+
+func TestAnAPIServerThatGoesWhileAContainerComesUp(t *testing.T) {
+	a := &apiServer{minor: "37", exec: notFound, thenGet: failure(http.StatusServiceUnavailable, meta.StatusReasonServiceUnavailable, "starting")}
+	a.status = core.PodStatus{Phase: core.PodRunning, ContainerStatuses: []core.ContainerStatus{{Name: "python", State: core.ContainerState{Running: &core.ContainerStateRunning{}}}}}
+	_, err := a.on(t, kubernetes.Options{}).Start(t.Context(), goldenSpec())
+	said(t, err, engine.ErrEngineUnavailable, "does not answer")
+}
+
+// A call waits no longer than its own time for another's that meets the cluster.
+func TestAClusterThatHangs(t *testing.T) {
+	a := &apiServer{minor: "37", hangs: make(chan struct{})}
+	e := a.on(t, kubernetes.Options{})
+	failed := make(chan error)
+	go func() {
+		_, err := e.List(t.Context(), sandbox.LabelHost, "host")
+		failed <- err
+	}()
+	<-a.hangs
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	if _, err := e.List(ctx, sandbox.LabelHost, "host"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the error is %v", err)
+	}
+	a.hangs <- struct{}{}
+	<-failed
+}
+
+// Names and labels of any length and in any letters become what a cluster takes.
+func TestNamesThatAClusterTakes(t *testing.T) {
+	long := strings.Repeat("Long_é ", 40)
+	a := &apiServer{minor: "37"}
+	spec := goldenSpec()
+	spec.Name, spec.Volume, spec.Lasts = strings.ReplaceAll(long, " ", "."), strings.ReplaceAll(long, " ", "-"), true
+	spec.Labels[sandbox.LabelSession] = long
+	pod := a.podFor(t, a.on(t, kubernetes.Options{StorageClass: "fast"}), spec)
+	wrong := append(validation.IsDNS1123Label(pod.Name), validation.IsDNS1123Label(pod.Spec.Volumes[0].PersistentVolumeClaim.ClaimName)...)
+	for key, value := range pod.Labels {
+		wrong = append(wrong, append(validation.IsQualifiedName(key), validation.IsValidLabelValue(value)...)...)
+	}
+	for key := range pod.Annotations {
+		wrong = append(wrong, validation.IsQualifiedName(key)...)
+	}
+	if len(wrong) > 0 {
+		t.Errorf("%s: %q", pod.Name, wrong)
 	}
 }

@@ -123,7 +123,7 @@ open(folder + "/any.pth", "w").write("import sys; open('/mnt/data/ran', 'a').wri
 		t.Skip("this cluster enforces policies")
 	}
 	t.Logf("refused after %v: %v", time.Since(began), err)
-	said(t, err, kubernetes.ErrReaches, "although a NetworkPolicy forbids it", "10250", "--runtime-class")
+	said(t, err, kubernetes.ErrReaches, "although a NetworkPolicy forbids it", ":9798", "--runtime-class")
 	o := on.options
 	on.Close()
 	on.Engine = kubernetes.Open(o) // for what looks whether anything is left
@@ -188,7 +188,10 @@ func TestAClaimThatIsNotBoundIsSaid(t *testing.T) {
 	on := onCluster(t, func(o *kubernetes.Options) { o.StorageClass = "no-such-class" })
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	on.refused(ctx, t, on.spec(t, "python3", "-c", lasting), nil, "No node takes the pod", "--storage-class")
+	on.refused(ctx, t, on.spec(t, "python3", "-c", lasting), nil, "No node takes the pod", "no-such-class", "kubectl get events --namespace "+on.cluster.Namespace)
+	if left, err := on.List(t.Context(), testLabel, on.mark); err != nil || len(left.Volumes) > 0 {
+		t.Errorf("left behind: %+v, %v", left, err)
+	}
 }
 
 func TestAnAccountIsSaid(t *testing.T) {
@@ -245,7 +248,7 @@ func TestNoClusterIsSaid(t *testing.T) {
 		at    kube.Options
 		words []string
 	}{
-		"no such file":    {kube.Options{Kubeconfig: "/no/such/file"}, []string{"no such file", "--context"}},
+		"no such file":    {kube.Options{Kubeconfig: "/no/such/file"}, []string{"no such file", "--kubeconfig"}},
 		"an empty file":   {kube.Options{Kubeconfig: empty}, []string{"No Kubernetes cluster is configured", "--kubeconfig"}},
 		"a wrong context": {kube.Options{Kubeconfig: on.options.Cluster.Kubeconfig, Context: "elsewhere"}, []string{"elsewhere", "get-contexts"}},
 		"no namespace":    {kube.Options{Namespace: "csm-test-no-such"}, []string{"csm-test-no-such", "--namespace"}},
@@ -330,13 +333,44 @@ func TestAPodThatIsDeletedComesBackWithItsFiles(t *testing.T) {
 	if _, err := on.Exec(t.Context(), spec.Name, []string{"true"}); !errors.Is(err, engine.ErrContainerGone) {
 		t.Errorf("the error is %v", err)
 	}
-	up(t, on, spec)
+	if _, err := on.List(t.Context(), testLabel, on.mark); err != nil || on.PodUID(spec.Name) != "" {
+		t.Errorf("it is remembered after it was not listed, %v", err)
+	}
+	other := *on
+	other.Engine = kubernetes.Open(on.options)
+	t.Cleanup(func() { other.Close() })
+	first := up(t, &other, spec)
+	if _, err := on.Exec(t.Context(), spec.Name, []string{"true"}); err != nil {
+		t.Fatal(err)
+	}
+	on.cluster.Kubectl(t, "delete", "pod", on.pods(t), "--grace-period=1")
+	ends(t, first)
+	up(t, &other, spec)
 	program, err := on.Exec(t.Context(), spec.Name, []string{"cat", "/mnt/data/kept"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if kept, _ := io.ReadAll(program); string(kept) != "xx" {
+	if kept, _ := io.ReadAll(program); string(kept) != "xxx" {
 		t.Errorf("the file has %q", kept)
+	}
+	if is := on.cluster.Kubectl(t, "get", "pod", on.pods(t), "-o", "jsonpath={.metadata.uid}"); on.PodUID(spec.Name) != is {
+		t.Errorf("the pod is %s, and %s is taken for it", is, on.PodUID(spec.Name))
+	}
+}
+
+// The end of a program that is noted when the next one runs is not taken for the end of that.
+func TestAnEndThatIsNotedLate(t *testing.T) {
+	on := onCluster(t, nil)
+	spec := on.spec(t, "sh", "-c", "echo up; read line")
+	p := up(t, on, spec)
+	if _, err := p.Write([]byte("\n")); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, p)
+	up(t, on, spec)
+	_ = on.NoteEnd(t.Context(), spec.Name)
+	if list, err := on.List(t.Context(), testLabel, on.mark); err != nil || len(list.Containers) != 1 || !list.Containers[0].Running {
+		t.Errorf("the list is %+v, %v", list, err)
 	}
 }
 

@@ -94,9 +94,7 @@ type Shown struct {
 
 // Shown returns what the pods that this engine has started have shown; false: it has started none.
 func (e *Engine) Shown() (Shown, bool) {
-	e.mu.Lock()
-	c := e.cluster
-	e.mu.Unlock()
+	c := e.cluster.Load()
 	_ = e.network.lock(context.Background())
 	defer e.network.unlock()
 	if c == nil || !e.network.met {

@@ -10,9 +10,11 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -34,12 +36,13 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 		return ok && (value == "" || had == value)
 	}
 	var inventory engine.Inventory
-	pods := &core.PodList{}
+	began, pods, listed := time.Now(), &core.PodList{}, make(map[types.UID]bool)
 	if err := c.List(ctx, selector, pods); err != nil {
 		return engine.Inventory{}, e.apiError(c.Client, err)
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
+		listed[pod.UID] = true
 		labels := fromJSON(pod.Annotations[noteLabels])
 		if isLeaving(pod) || !carries(labels) {
 			continue
@@ -64,6 +67,12 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 			}
 		}
 	}
+	e.places.Range(func(name, at any) bool {
+		if at := at.(place); carries(at.labels) && !listed[at.uid] && at.noted.Before(began) {
+			e.places.Delete(name)
+		}
+		return true
+	})
 	if e.opts.StorageClass == "" {
 		return inventory, nil
 	}
@@ -82,7 +91,7 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 
 // runs reports whether a container of a pod does. Its status may not say that yet: it is entered before.
 func runs(pod *core.Pod, container string) bool {
-	return !isOver(pod) && pod.Annotations[noteUsed+container] == inUse && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+	return !isOver(pod) && isUsed(pod, container) && pod.Annotations[noteUsed+container] != hasEnded && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
 		return s.Name == container && s.State.Terminated != nil
 	})
 }
@@ -216,9 +225,7 @@ func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod, container
 	case errors.Is(err, errKilled):
 		e.log.Warn("code keeps its container from being emptied: the pod is removed", "pod", pod.Name)
 		return e.delete(ctx, c, pod, 1)
-	case errors.Is(err, engine.ErrContainerGone):
-		return nil
-	case err != nil:
+	case err != nil && !errors.Is(err, engine.ErrContainerGone): // nothing runs in one that is down
 		return fmt.Errorf("empty container %s of pod %s: %w", container, pod.Name, err)
 	}
 	if err := c.note(ctx, pod, noteUsed+container, nil); err != nil {

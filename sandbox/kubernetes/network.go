@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
@@ -69,10 +70,10 @@ func ensurePolicies(ctx context.Context, c *kube.Client) error {
 // anything is started in a pod that has more than its loopback, it tries to reach what is known to listen, and a pod of ours that
 // listens, the canary, to which no policy of ours applies. A pod that reaches one of them is refused.
 type network struct {
-	turn     chan struct{} // full while somebody reads or changes what follows, and meets the cluster for it
-	met      bool          // a pod was looked at
-	only     bool          // that had loopback alone
-	tried    []string      // by the last
+	turn              // held while what follows is read or changed, and the cluster is asked for it
+	met      bool     // a pod was looked at
+	only     bool     // that had loopback alone
+	tried    []string // by the last
 	api      []netip.AddrPort
 	resolved time.Time
 	canary   *core.Pod // this engine's own; nil: it has none
@@ -97,17 +98,6 @@ const (
 	dropTime = 2 * time.Second
 )
 
-func (n *network) lock(ctx context.Context) error {
-	select {
-	case n.turn <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (n *network) unlock() { <-n.turn }
-
 // enter enters a container. Policies that come late are waited for.
 func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod, container string) (p *process, err error) {
 	err = whenShut(ctx, policyTime, func() error {
@@ -118,40 +108,25 @@ func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod, container
 }
 
 // whenShut looks again for a while where a pod reaches something, or its canary is not to be reached yet.
-func whenShut(ctx context.Context, most time.Duration, look func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	for {
-		err := look()
-		if !errors.Is(err, ErrReaches) && !errors.Is(err, errNoCanary) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(policyPause):
-		}
-	}
+func whenShut(ctx context.Context, most time.Duration, look func() error) (err error) {
+	_ = wait.PollUntilContextTimeout(ctx, policyPause, most, true, func(context.Context) (bool, error) {
+		err = look()
+		return !errors.Is(err, ErrReaches) && !errors.Is(err, errNoCanary), nil
+	})
+	return err
 }
 
 // lookAt has a pod look in which another server has started something: policies may be others since.
-func (e *Engine) lookAt(ctx context.Context, c *cluster, at *place) error {
-	pod := &core.Pod{}
-	if err := c.Get(ctx, at.pod, pod); err != nil {
-		if apierrors.IsNotFound(err) {
-			return engine.ErrContainerGone
-		}
-		return e.apiError(c.Client, err)
-	}
-	targets, err := e.network.targets(ctx, e, c, pod, at.container)
+func (e *Engine) lookAt(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
+	targets, err := e.network.targets(ctx, e, c, pod, container)
 	if err != nil {
 		return err
 	}
-	_, reached, err := e.reach(ctx, c, pod, at.container, targets)
-	if err == nil && len(reached) > 0 {
-		err = notShut(reached)
+	only, reached, err := e.reach(ctx, c, pod, container, targets)
+	if err != nil {
+		return err
 	}
-	return err
+	return e.network.judge(ctx, pod, only, reached)
 }
 
 // targets returns what a pod is to try.
@@ -175,7 +150,7 @@ func (n *network) targets(ctx context.Context, e *Engine, c *cluster, pod *core.
 	if n.only {
 		return targets, nil
 	}
-	if err := n.keepCanary(ctx, e, c, pod, container); err != nil {
+	if err := n.keepCanary(ctx, e, c, pod); err != nil {
 		return nil, err
 	}
 	n.tried = slices.Concat(targets, canaryAt(n.canary))
@@ -205,6 +180,11 @@ func (n *network) known(ctx context.Context, c *cluster, pod *core.Pod) []string
 		add(host, os.Getenv("KUBERNETES_SERVICE_PORT"))
 		for _, server := range nameServers("/etc/resolv.conf") {
 			add(server, "53")
+		}
+		for _, at := range targets {
+			if strings.HasSuffix(at, ":53") {
+				targets = append(targets, at+"/udp")
+			}
 		}
 	}
 	return append(targets, metadataAt)
@@ -263,8 +243,6 @@ func (e *Engine) reach(ctx context.Context, c *cluster, pod *core.Pod, container
 
 // reached reads the line in which a pod says what it has and reaches.
 func (p *process) reached(ctx context.Context) (only bool, reached []string, err error) {
-	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
-	defer stop()
 	line := make([]byte, 0, 64)
 	for len(line) < 1024 {
 		b, err := p.answer(ctx)
@@ -278,18 +256,15 @@ func (p *process) reached(ctx context.Context) (only bool, reached []string, err
 	}
 	words := strings.Fields(string(line))
 	if len(words) == 0 || words[0] != "lo" && words[0] != "net" {
-		return false, nil, execError(errNoReach, p.Stderr())
+		return false, nil, p.cluster.execError(errNoReach, p.Stderr())
 	}
 	return words[0] == "lo", words[1:], nil
 }
 
-// judge reads what a pod has found, and refuses one that reaches something.
-func (n *network) judge(ctx context.Context, p *process, pod *core.Pod) error {
-	only, reached, err := p.reached(ctx)
-	switch {
-	case err != nil:
-		return err
-	case len(reached) > 0:
+// judge refuses a pod that reaches something, and one that has more than loopback where those before it had not: no canary was tried, the
+// one target that is known to listen.
+func (n *network) judge(ctx context.Context, pod *core.Pod, only bool, reached []string) error {
+	if len(reached) > 0 {
 		return notShut(reached)
 	}
 	if err := n.lock(ctx); err != nil {
@@ -304,7 +279,7 @@ func (n *network) judge(ctx context.Context, p *process, pod *core.Pod) error {
 }
 
 // keepCanary has a pod listen that others are to fail to reach. The caller has the turn.
-func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *core.Pod, container string) error {
+func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *core.Pod) error {
 	if n.canary != nil {
 		is := &core.Pod{}
 		err := c.Get(ctx, n.canary.Name, is)
@@ -321,7 +296,7 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 		}
 	}
 	if n.canary == nil {
-		if err := e.makeCanary(ctx, c, pod, container); err != nil {
+		if err := e.makeCanary(ctx, c, pod.Spec.Containers[0].Image); err != nil {
 			return err
 		}
 	}
@@ -342,16 +317,10 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 	return nil
 }
 
-// makeCanary makes one of a pod's image. Its name is this engine's alone, so that nobody else ends it.
-func (e *Engine) makeCanary(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
+// makeCanary makes one of an image. Its name is this engine's alone, so that no other server ends it.
+func (e *Engine) makeCanary(ctx context.Context, c *cluster, image string) error {
 	if _, err := e.removeEnded(ctx, c); err != nil {
 		return err
-	}
-	var image string
-	for _, of := range pod.Spec.Containers {
-		if of.Name == container {
-			image = of.Image
-		}
 	}
 	name := "csm-canary-" + strings.ToLower(rand.Text()[:12])
 	canary := e.opts.podOf(engine.Spec{
@@ -405,9 +374,7 @@ func (e *Engine) dropCanary() {
 		return
 	}
 	defer n.unlock()
-	e.mu.Lock()
-	c := e.cluster
-	e.mu.Unlock()
+	c := e.cluster.Load()
 	if n.canary == nil || c == nil {
 		return
 	}

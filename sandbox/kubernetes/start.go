@@ -5,7 +5,9 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -16,30 +18,24 @@ import (
 	core "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/util/exec"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-var (
-	errIncomplete = errors.New("a container needs a name, a volume and a command")
-	errBadName    = errors.New("a name has no slash and no space")
-	errNameInUse  = errors.New("a container of that name runs")
-	errForeign    = errors.New("another controller has a pod of that name")
-)
+var errNameInUse = errors.New("a container of that name runs")
 
 // cleanupTimeout bounds the removal of what a failed Start made, after its own time.
 const cleanupTimeout = 5 * time.Second
 
 // Start implements engine.Engine. A pod that has the container already, and waits, is used as it is.
 func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
-	if spec.Name == "" || spec.Volume == "" || len(spec.Command) == 0 {
-		return nil, errIncomplete
+	if err := spec.Check(); err != nil {
+		return nil, err
 	}
 	switch {
-	case strings.ContainsAny(spec.Name+spec.Volume, "/ \t\n"):
-		return nil, errBadName
 	case len(spec.Mounts) > 0:
 		return nil, engine.ErrNotOnHost
 	case spec.Arch != "" && !slices.Contains(containers.Architectures(), spec.Arch):
@@ -51,22 +47,22 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 	if err != nil {
 		return nil, err
 	}
-	claimed, err := e.ensureClaim(ctx, c, spec)
+	claim, err := e.ensureClaim(ctx, c, spec)
 	if err != nil {
 		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
 	pod, made, err := e.ensure(ctx, c, spec)
-	if err != nil {
-		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+	var p *process
+	if err == nil {
+		p, err = e.startIn(ctx, c, pod, spec, made)
 	}
-	p, err := e.startIn(ctx, c, pod, spec)
 	if err != nil {
-		if made {
-			e.clean(ctx, c, pod)
+		if made || pod == nil {
+			e.clean(ctx, c, pod, claim)
 		}
 		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
-	p.madeVolume = claimed || made && !e.opts.isClaim(spec)
+	p.madeVolume = claim != nil || made && !e.opts.isClaim(spec)
 	return p, nil
 }
 
@@ -78,37 +74,39 @@ func (e *Engine) Claim(ctx context.Context, container string, labels map[string]
 	if err != nil {
 		return err
 	}
-	at, err := e.find(ctx, c, container)
+	pod, err := e.podWith(ctx, c, container)
 	if err != nil {
 		return err
 	}
 	var patch []map[string]any
 	for key, value := range labels {
 		patch = append(patch,
-			map[string]any{"op": "test", "path": "/metadata/labels/" + key, "value": nil}, // nobody has it
+			map[string]any{"op": "test", "path": "/metadata/labels/" + key, "value": nil}, // it has none
 			map[string]any{"op": "add", "path": "/metadata/labels/" + key, "value": valueOf(value)})
 	}
-	if err := c.Patch(ctx, at.pod, types.JSONPatchType, patch, &core.Pod{}); err != nil {
+	if err := c.Patch(ctx, pod.Name, types.JSONPatchType, patch, &core.Pod{}); err != nil {
 		return e.apiError(c.Client, err)
 	}
 	return nil
 }
 
 // startIn waits for the container of a pod and enters it.
-func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec engine.Spec) (*process, error) {
+func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec engine.Spec, made bool) (*process, error) {
 	container := containerName(spec)
 	pod, p, err := e.enterSoon(ctx, c, pod, container)
 	if err != nil {
 		return nil, err
 	}
 	e.remember(pod, true)
-	if pod.Annotations[noteUsed+container] != inUse {
-		if err := c.note(ctx, pod, noteUsed+container, inUse); err != nil {
+	start := inUse
+	if !made {
+		start = rand.Text() // so that the end of an earlier start, noted late, is not taken for this one's
+		if err := c.note(ctx, pod, noteUsed+container, start); err != nil {
 			_ = p.Close()
 			return nil, e.apiError(c.Client, err)
 		}
 	}
-	go e.noteEnd(c, pod, container, p)
+	go e.noteEnd(c, pod, container, start, p)
 	return p, nil
 }
 
@@ -133,8 +131,10 @@ func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, conta
 		}
 		// It is coming up, or coming back, or a program that ended before it was entered took along what was on its way to it.
 		now := &core.Pod{}
-		if getErr := c.Get(ctx, pod.Name, now); getErr != nil {
+		if getErr := c.Get(ctx, pod.Name, now); apierrors.IsNotFound(getErr) {
 			return nil, nil, err
+		} else if getErr != nil {
+			return nil, nil, e.apiError(c.Client, getErr)
 		}
 		pause := eagerPause
 		state, err := stateOf(now, container)
@@ -142,7 +142,7 @@ func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, conta
 		case err != nil:
 			return nil, nil, err
 		case time.Since(began) < eagerTime:
-		case state == running: // so it was, and its status does not tell yet that it is not
+		case state == running: // its status is late
 			pause = pollPause
 		default:
 			if pod, err = e.await(ctx, c, now, container, running); err != nil {
@@ -151,14 +151,14 @@ func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, conta
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, e.late(ctx, now, container)
+			return nil, nil, e.late(ctx, c, now, container)
 		case <-time.After(pause):
 		}
 	}
 }
 
-// noteEnd notes that the program of a container has ended by itself: the container goes on, with the files.
-func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container string, p *process) {
+// noteEnd notes that the program of a start of a container has ended by itself: the container goes on, with the files.
+func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container, start string, p *process) {
 	err := p.Err()
 	var status exec.CodeExitError
 	if err != nil && (!errors.As(err, &status) || status.ExitStatus() == killed) {
@@ -166,9 +166,18 @@ func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container string, p *process
 	}
 	ctx, cancel := context.WithTimeout(e.closing, e.opts.CallTimeout)
 	defer cancel()
-	if err := c.note(ctx, pod, noteUsed+container, hasEnded); err != nil {
+	if err := c.noteEnded(ctx, pod, container, start); err != nil {
 		e.log.Debug("note that a program has ended", "pod", pod.Name, "error", err)
 	}
+}
+
+// noteEnded notes the end of a start, where there was none after it.
+func (c *cluster) noteEnded(ctx context.Context, pod *core.Pod, container, start string) error {
+	at := "/metadata/annotations/" + noteUsed + container
+	return c.Patch(ctx, pod.Name, types.JSONPatchType, []map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": pod.UID}, {"op": "test", "path": at, "value": start},
+		{"op": "replace", "path": at, "value": hasEnded},
+	}, &core.Pod{})
 }
 
 // note sets an annotation of a pod; nil removes it. A pod that is gone, or has a follower of its name, is left alone.
@@ -181,31 +190,35 @@ func (c *cluster) note(ctx context.Context, pod *core.Pod, key string, value any
 	return err
 }
 
-// ensureClaim makes the claim of a volume that lasts, and reports whether it was not there.
-func (e *Engine) ensureClaim(ctx context.Context, c *cluster, spec engine.Spec) (made bool, err error) {
+// ensureClaim makes the claim of a volume that lasts, and returns it; nil: there was one, or none is needed.
+func (e *Engine) ensureClaim(ctx context.Context, c *cluster, spec engine.Spec) (*core.PersistentVolumeClaim, error) {
 	if !e.opts.isClaim(spec) {
-		return false, nil
+		return nil, nil
 	}
 	for {
-		claim := e.opts.claimOf(spec)
-		err = c.Create(ctx, claim)
+		wanted := e.opts.claimOf(spec)
+		err := c.Create(ctx, wanted)
 		if err == nil {
-			return true, nil
+			return wanted, nil
 		}
-		if apierrors.IsAlreadyExists(err) {
-			err = c.Get(ctx, claim.Name, claim)
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, e.apiError(c.Client, err)
 		}
+		claim := &core.PersistentVolumeClaim{} // what is read into another keeps the labels of that
+		err = c.Get(ctx, wanted.Name, claim)
 		switch {
-		case err != nil && !apierrors.IsNotFound(err):
-			return false, e.apiError(c.Client, err)
-		case err == nil && !isOurs(claim, spec.Volume):
-			return false, errForeign
-		case err == nil && !isLeaving(claim):
-			return false, nil
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return nil, e.apiError(c.Client, err)
+		case !isOurs(claim, spec.Volume):
+			return nil, foreign("persistentvolumeclaim", claim)
+		case !isLeaving(claim):
+			return nil, nil
 		}
 		select { // a pod that is ending has one of that name yet
 		case <-ctx.Done():
-			return false, fmt.Errorf("%w: claim %s is not removed yet", ctx.Err(), claim.Name)
+			return nil, fmt.Errorf("%w: claim %s is not removed yet", ctx.Err(), claim.Name)
 		case <-time.After(pollPause):
 		}
 	}
@@ -236,7 +249,7 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 		case err != nil:
 			return nil, false, e.apiError(c.Client, err)
 		case !isOurs(pod, spec.Volume):
-			return nil, false, errForeign
+			return nil, false, foreign("pod", pod)
 		case isLeaving(pod):
 		case !isOver(pod) && pod.Annotations[noteShape] == wanted.Annotations[noteShape]:
 			return pod, false, nil
@@ -250,8 +263,12 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 				return nil, false, err
 			}
 		}
-		if err := e.awaitGone(ctx, c, pod); err != nil {
-			return nil, false, err
+		_, err = follow(ctx, c, pod, func(p *core.Pod) bool { return p.UID != pod.UID })
+		switch {
+		case ctx.Err() != nil:
+			return nil, false, fmt.Errorf("%w: pod %s is not removed yet", ctx.Err(), pod.Name)
+		case err != nil:
+			return nil, false, e.apiError(c.Client, err)
 		}
 	}
 }
@@ -282,12 +299,19 @@ func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod, seconds 
 	return nil
 }
 
-// clean removes a pod that a failed start made, also when its context is over.
-func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod) {
+// clean removes the pod and the claim that a failed start made, also when its context is over; nil: it made none. No code has run there.
+func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod, claim *core.PersistentVolumeClaim) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if err := e.delete(ctx, c, pod, now); err != nil {
-		e.log.Warn("a pod that failed to start could not be removed", "pod", pod.Name, "error", err)
+	var err error
+	if pod != nil {
+		err = e.delete(ctx, c, pod, now)
+	}
+	if claim != nil && err == nil {
+		err = c.Delete(ctx, claim.Name, claim, inOrder)
+	}
+	if err != nil {
+		e.log.Warn("what a failed start made could not be removed", "error", err)
 	}
 }
 
@@ -295,42 +319,22 @@ func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod) {
 // no room yet, when ctx ends.
 func (e *Engine) await(ctx context.Context, c *cluster, pod *core.Pod, container string, wanted state) (*core.Pod, error) {
 	last := pod
-	for {
-		state, err := stateOf(last, container)
-		if state >= wanted || err != nil {
-			return last, err
-		}
-		next, err := follow(ctx, c, last, func(p *core.Pod) bool {
-			last = p
-			state, err := stateOf(p, container)
-			return state >= wanted || err != nil
-		})
-		switch {
-		case ctx.Err() != nil:
-			return nil, e.late(ctx, last, container)
-		case err != nil:
-			return nil, e.apiError(c.Client, err)
-		case next == nil:
-			return nil, fmt.Errorf("%w: the pod was removed while it started", engine.ErrContainerGone)
-		}
-		last = next
+	var failed error
+	found, err := follow(ctx, c, pod, func(p *core.Pod) bool {
+		var is state
+		last = p
+		is, failed = stateOf(p, container)
+		return is >= wanted || failed != nil
+	})
+	switch {
+	case found != nil:
+		return found, failed
+	case ctx.Err() != nil:
+		return nil, e.late(ctx, c, last, container)
+	case err != nil:
+		return nil, e.apiError(c.Client, err)
 	}
-}
-
-// awaitGone waits until a pod that is being removed is no longer there.
-func (e *Engine) awaitGone(ctx context.Context, c *cluster, pod *core.Pod) error {
-	err := c.Get(ctx, pod.Name, &core.Pod{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	_, err = follow(ctx, c, pod, func(p *core.Pod) bool { return p.UID != pod.UID })
-	if err == nil {
-		return nil // or there is another by now
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("%w: pod %s is not removed yet", ctx.Err(), pod.Name)
-	}
-	return e.apiError(c.Client, err)
+	return nil, fmt.Errorf("%w: the pod was removed while it started", engine.ErrContainerGone)
 }
 
 // pollPause is between looks at a pod where a watch broke off.
@@ -339,47 +343,43 @@ const pollPause = 200 * time.Millisecond
 // follow watches a pod until found reports that it has what is waited for, and returns it; nil: it is gone. A watch that ends is begun
 // anew.
 func follow(ctx context.Context, c *cluster, pod *core.Pod, found func(*core.Pod) bool) (*core.Pod, error) {
-	version := pod.ResourceVersion
-	for {
-		w, err := c.Watch(ctx, &core.PodList{}, pod.Name, "", version)
+	for !found(pod) {
+		w, err := c.Watch(ctx, &core.PodList{}, pod.Name, "", pod.ResourceVersion)
 		if err == nil {
 			for event := range w.ResultChan() {
 				p, isPod := event.Object.(*core.Pod)
 				if !isPod {
 					break // an error, such as a version that is too old
 				}
-				version = p.ResourceVersion
-				if gone := string(event.Type) == "DELETED"; gone || found(p) {
+				if gone := event.Type == watch.Deleted; gone || found(p) {
 					w.Stop()
 					if gone {
-						return nil, nil
+						p = nil
 					}
 					return p, nil
 				}
+				pod = p
 			}
 			w.Stop()
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		now := &core.Pod{}
-		err = c.Get(ctx, pod.Name, now)
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil, nil
-		case err != nil && !isLost(err):
-			return nil, err
-		case err == nil && found(now):
-			return now, nil
-		case err == nil:
-			version = now.ResourceVersion
 		}
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(pollPause):
 		}
+		now := &core.Pod{}
+		switch err := c.Get(ctx, pod.Name, now); {
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err == nil:
+			pod = now
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !isLost(err):
+			return nil, err
+		}
 	}
+	return pod, nil
 }
 
 type state int
@@ -416,7 +416,7 @@ func stateOf(pod *core.Pod, container string) (state, error) {
 		}
 	}
 	if isOver(pod) {
-		return waiting, fmt.Errorf("%w: %s", engine.ErrContainerGone, orText(pod.Status.Reason, "the pod has ended"))
+		return waiting, fmt.Errorf("%w: %s", engine.ErrContainerGone, cmp.Or(pod.Status.Reason, "the pod has ended"))
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == core.PodReadyToStartContainers && c.Status == core.ConditionTrue {
@@ -451,7 +451,11 @@ func (e *Engine) tryToEnter(ctx context.Context, c *cluster, pod *core.Pod, cont
 	if err != nil {
 		return nil, err
 	}
-	if err := e.network.judge(ctx, p, pod); err != nil {
+	only, reached, err := p.reached(ctx)
+	if err == nil {
+		err = e.network.judge(ctx, pod, only, reached)
+	}
+	if err != nil {
 		_ = p.Close()
 		return nil, err
 	}
@@ -476,9 +480,10 @@ const (
 )
 
 // late says why a container did not run in time.
-func (e *Engine) late(ctx context.Context, pod *core.Pod, container string) error {
-	if why := condition(pod); why != "" {
-		return unscheduled(pod.Name, why)
+func (e *Engine) late(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
+	why, claim := condition(pod), unboundClaim(ctx, c, pod)
+	if why != "" || claim != nil {
+		return unscheduled(pod, why, claim)
 	}
 	for _, s := range pod.Status.ContainerStatuses {
 		if w := s.State.Waiting; s.Name == container && w != nil {
@@ -488,9 +493,15 @@ func (e *Engine) late(ctx context.Context, pod *core.Pod, container string) erro
 	return fmt.Errorf("%w: the pod does not run yet", ctx.Err())
 }
 
-func orText(text, otherwise string) string {
-	if text == "" {
-		return otherwise
+// unboundClaim returns a pod's claim where no volume has come for it, also when the context is over; nil: there is none.
+func unboundClaim(ctx context.Context, c *cluster, pod *core.Pod) *core.PersistentVolumeClaim {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	for _, v := range pod.Spec.Volumes {
+		claim := &core.PersistentVolumeClaim{}
+		if v.PersistentVolumeClaim != nil && c.Get(ctx, v.PersistentVolumeClaim.ClaimName, claim) == nil && claim.Status.Phase == core.ClaimPending {
+			return claim
+		}
 	}
-	return text
+	return nil
 }
