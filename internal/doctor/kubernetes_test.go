@@ -126,7 +126,7 @@ func TestWithoutACluster(t *testing.T) {
 		found, fix string
 	}{
 		"no context of that name": {kube.Options{Kubeconfig: kubeconfig(t, server.URL), Context: "elsewhere"}, "The kubeconfig cannot be used", "--context"},
-		"no file":                 {kube.Options{Kubeconfig: "/nowhere"}, "The kubeconfig cannot be used", "--context"},
+		"no file":                 {kube.Options{Kubeconfig: "/nowhere"}, "The kubeconfig cannot be used", "--kubeconfig"},
 		"nobody answers":          {kube.Options{Kubeconfig: kubeconfig(t, server.URL)}, "The Kubernetes API server does not answer", "kubectl get pods"},
 	} {
 		t.Run(name, func(t *testing.T) {
