@@ -35,6 +35,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- if .Values.policy }}{{ $_ := set $ours "policy" "/etc/code-sandbox-mcp/policy.yaml" }}{{ end }}
 {{- with .Values.sandboxes }}
 {{- range $flag, $value := dict "python-image" .images.python "js-image" .images.javascript "bash-image" .images.bash "programs-image" .programsImage "storage-class" .storageClass "runtime-class" .runtimeClass "pod-users" .podUsers "pod-seccomp" .podSeccomp }}
+{{- if kindIs "bool" $value }}{{ $value = ternary "on" "off" $value }}{{ end }}{{/* an off without quotes */}}
 {{- if $value }}{{ $_ := set $ours $flag (toString $value) }}{{ end }}
 {{- end }}
 {{- end }}
