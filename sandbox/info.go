@@ -95,11 +95,11 @@ func (s *session) info(kept []Language) SessionInfo {
 }
 
 // placeOf returns where a container is.
-func (c *Config) placeOf(container string) (p engine.Place) {
+func (c *Config) placeOf(container string) engine.Place {
 	if on, is := c.Engine.(engine.Locator); is {
-		p.Node, p.Pod = on.Where(context.Background(), container)
+		return on.Where(container)
 	}
-	return p
+	return engine.Place{}
 }
 
 func (l *link) info(kept bool) KernelInfo {

@@ -125,8 +125,8 @@ func TestAnEngineThatDoesNotAnswerIsToldOf(t *testing.T) {
 // located is an engine of several machines.
 type located struct{ *testEngine }
 
-func (located) Where(_ context.Context, container string) (node, pod string) {
-	return "n1", "pod-of-" + container
+func (located) Where(container string) engine.Place {
+	return engine.Place{Pod: "pod-of-" + container, Node: "n1"}
 }
 
 func (e located) List(ctx context.Context, key, value string) (engine.Inventory, error) {

@@ -11,8 +11,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -21,12 +21,12 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
+	apimeta "k8s.io/apimachinery/pkg/api/meta"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -62,38 +62,17 @@ type Object interface {
 	meta.Object
 }
 
-// resources are the kinds that are used, by their names in paths.
-var resources = map[string]schema.GroupVersion{
-	"pods":                     core.SchemeGroupVersion,
-	"persistentvolumeclaims":   core.SchemeGroupVersion,
-	"events":                   core.SchemeGroupVersion,
-	"networkpolicies":          networking.SchemeGroupVersion,
-	"leases":                   coordination.SchemeGroupVersion,
-	"selfsubjectaccessreviews": authorization.SchemeGroupVersion,
-}
-
-// resourceOf returns the name of a kind, or of its list.
-func resourceOf(of runtime.Object) string {
-	switch of.(type) {
-	case *core.Pod, *core.PodList:
-		return "pods"
-	case *core.PersistentVolumeClaim, *core.PersistentVolumeClaimList:
-		return "persistentvolumeclaims"
-	case *core.EventList:
-		return "events"
-	case *networking.NetworkPolicy, *networking.NetworkPolicyList:
-		return "networkpolicies"
-	case *coordination.Lease, *coordination.LeaseList:
-		return "leases"
-	case *authorization.SelfSubjectAccessReview:
-		return "selfsubjectaccessreviews"
-	}
-	panic(fmt.Sprintf("no resource is known of %T", of))
+// groups are those whose kinds are used.
+var groups = map[schema.GroupVersion]func(*runtime.Scheme) error{
+	core.SchemeGroupVersion:          core.AddToScheme,
+	networking.SchemeGroupVersion:    networking.AddToScheme,
+	coordination.SchemeGroupVersion:  coordination.AddToScheme,
+	authorization.SchemeGroupVersion: authorization.AddToScheme,
 }
 
 var scheme = sync.OnceValue(func() *runtime.Scheme {
 	s := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{core.AddToScheme, networking.AddToScheme, coordination.AddToScheme, authorization.AddToScheme} {
+	for _, add := range groups {
 		if err := add(s); err != nil {
 			panic(err) // types of client-go's own
 		}
@@ -140,10 +119,7 @@ func New(config *rest.Config, namespace string) (*Client, error) {
 	}
 	c.http = shared
 	codecs := serializer.NewCodecFactory(scheme()).WithoutConversion()
-	for _, version := range resources {
-		if c.clients[version] != nil {
-			continue
-		}
+	for version := range groups {
 		of := rest.CopyConfig(config)
 		of.GroupVersion, of.NegotiatedSerializer, of.APIPath = &version, codecs, "/apis"
 		if version.Group == "" {
@@ -158,9 +134,15 @@ func New(config *rest.Config, namespace string) (*Client, error) {
 
 // on returns a request's beginning.
 func (c *Client) on(of runtime.Object, verb string) *rest.Request {
-	resource := resourceOf(of)
-	r := c.clients[resources[resource]].Verb(verb).Resource(resource)
-	return r.NamespaceIfScoped(c.Namespace, resource != "selfsubjectaccessreviews")
+	kinds, _, err := scheme().ObjectKinds(of)
+	if err != nil {
+		panic(err) // no kind of the groups
+	}
+	kind := kinds[0]
+	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	resource, _ := apimeta.UnsafeGuessKindToResource(kind)
+	r := c.clients[kind.GroupVersion()].Verb(verb).Resource(resource.Resource)
+	return r.NamespaceIfScoped(c.Namespace, kind.Group != authorization.GroupName)
 }
 
 func parameters() runtime.ParameterCodec { return runtime.NewParameterCodec(scheme()) }
@@ -178,11 +160,6 @@ func (c *Client) Get(ctx context.Context, name string, into Object) error {
 // List reads those that a label selector names; empty: all.
 func (c *Client) List(ctx context.Context, selector string, into runtime.Object) error {
 	return c.on(into, http.MethodGet).VersionedParams(&meta.ListOptions{LabelSelector: selector}, parameters()).Do(ctx).Into(into)
-}
-
-// Update replaces an object. It fails with a conflict where that has changed since it was read.
-func (c *Client) Update(ctx context.Context, object Object) error {
-	return c.on(object, http.MethodPut).Name(object.GetName()).Body(object).Do(ctx).Into(object)
 }
 
 // Patch changes parts of the object of a name, and reads it back.
@@ -222,9 +199,9 @@ func (c *Client) Watch(ctx context.Context, of runtime.Object, name, selector, v
 	return c.on(of, http.MethodGet).VersionedParams(options, parameters()).Watch(ctx)
 }
 
-// Custom calls the API for an object of a kind that this package has no type of. body and into are anything that JSON is made of; nil: nothing.
-func (c *Client) Custom(ctx context.Context, verb, version, resource, name string, body, into any) error {
-	r := c.clients[core.SchemeGroupVersion].Verb(verb).AbsPath("/apis", version, "namespaces", c.Namespace, resource, name)
+// Call calls the API by a path. body and into are anything that JSON is made of; nil: nothing.
+func (c *Client) Call(ctx context.Context, verb, path string, body, into any) error {
+	r := c.clients[core.SchemeGroupVersion].Verb(verb).AbsPath(path)
 	if body != nil {
 		text, err := json.Marshal(body)
 		if err != nil {
@@ -237,16 +214,6 @@ func (c *Client) Custom(ctx context.Context, verb, version, resource, name strin
 		return err
 	}
 	return json.Unmarshal(answer, into)
-}
-
-// Version returns the API server's.
-func (c *Client) Version(ctx context.Context) (*version.Info, error) {
-	body, err := c.clients[core.SchemeGroupVersion].Get().AbsPath("/version").DoRaw(ctx)
-	if err != nil {
-		return nil, err
-	}
-	v := &version.Info{}
-	return v, json.Unmarshal(body, v)
 }
 
 // Right is one that a client needs in its namespace.

@@ -14,7 +14,8 @@ import (
 	authentication "k8s.io/api/authentication/v1"
 	core "k8s.io/api/core/v1"
 	node "k8s.io/api/node/v1"
-	"k8s.io/apimachinery/pkg/util/json"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/tools/clientcmd"
 )
 
@@ -34,39 +35,30 @@ func source(loaded clientcmd.ClientConfig, o Options) string {
 	return "context " + name
 }
 
-// raw reads what has no client of its own here, because no namespace has it.
-func (c *Client) raw(ctx context.Context, path string, into any) error {
-	body, err := c.clients[core.SchemeGroupVersion].Get().AbsPath(path).DoRaw(ctx)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(body, into)
+// Version returns the API server's.
+func (c *Client) Version(ctx context.Context) (*version.Info, error) {
+	v := &version.Info{}
+	return v, c.Call(ctx, http.MethodGet, "/version", nil, v)
 }
 
 // Labels returns those of this client's namespace, which not every account may read.
 func (c *Client) Labels(ctx context.Context) (map[string]string, error) {
 	namespace := &core.Namespace{}
-	err := c.raw(ctx, "/api/v1/namespaces/"+c.Namespace, namespace)
+	err := c.Call(ctx, http.MethodGet, "/api/v1/namespaces/"+c.Namespace, nil, namespace)
 	return namespace.Labels, err
 }
 
 // Handler returns what nodes know a RuntimeClass by, which not every account may read.
 func (c *Client) Handler(ctx context.Context, class string) (string, error) {
 	found := &node.RuntimeClass{}
-	err := c.raw(ctx, "/apis/node.k8s.io/v1/runtimeclasses/"+class, found)
+	err := c.Call(ctx, http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses/"+class, nil, found)
 	return found.Handler, err
 }
 
 // Account returns the name by which the API server knows this client.
 func (c *Client) Account(ctx context.Context) (string, error) {
-	body, err := c.clients[core.SchemeGroupVersion].Post().AbsPath("/apis/authentication.k8s.io/v1/selfsubjectreviews").
-		SetHeader("Content-Type", "application/json").
-		Body([]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`)).DoRaw(ctx)
-	if err != nil {
-		return "", err
-	}
-	review := &authentication.SelfSubjectReview{}
-	err = json.Unmarshal(body, review)
+	review := &authentication.SelfSubjectReview{TypeMeta: meta.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
+	err := c.Call(ctx, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", review, review)
 	return review.Status.UserInfo.Username, err
 }
 

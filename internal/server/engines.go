@@ -36,10 +36,11 @@ func (s *Settings) OnKubernetes() bool { return s.EngineName == engineKubernetes
 
 // kernel returns how the containers of a language are made on the engine.
 func (s *Settings) kernel(language sandbox.Language, image string) sandbox.KernelConfig {
+	kernel := podman.Kernel(language, image)
 	if s.OnKubernetes() {
-		return kubernetesKernel(language, image)
+		kernel.Setup, kernel.Version = "code-sandbox-mcp doctor --engine kubernetes", nil // pods tell by the programs' image
 	}
-	return podman.Kernel(language, image)
+	return kernel
 }
 
 // isOurs reports whether an image is made of a recipe of this program's.

@@ -32,10 +32,6 @@ func (s *Settings) openKubernetes(log *slog.Logger) engine.Engine {
 	})
 }
 
-func kubernetesKernel(language sandbox.Language, image string) sandbox.KernelConfig {
-	return kubernetes.Kernel(language, image)
-}
-
 func checkPodUsers(text string) error { return kubernetes.CheckUsers(text) }
 
 func (k *KubernetesSettings) cluster() kube.Options {

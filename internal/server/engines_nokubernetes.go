@@ -11,17 +11,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/replicas"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 const hasKubernetes = false
 
 func (s *Settings) openKubernetes(*slog.Logger) engine.Engine { panic("built without Kubernetes") }
-
-func kubernetesKernel(language sandbox.Language, image string) sandbox.KernelConfig {
-	return sandbox.KernelConfig{Image: image, Interpreter: language.Info().Interpreter}
-}
 
 func checkPodUsers(string) error { return nil }
 

@@ -83,11 +83,11 @@ func (k *keeper) Claim(ctx context.Context, container string, labels map[string]
 }
 
 // Where implements engine.Locator for an engine that is one.
-func (k *keeper) Where(ctx context.Context, container string) (node, pod string) {
+func (k *keeper) Where(container string) engine.Place {
 	if l, is := k.Engine.(engine.Locator); is {
-		return l.Where(ctx, container)
+		return l.Where(container)
 	}
-	return "", ""
+	return engine.Place{}
 }
 
 // dismiss ends the process that waits, where nothing is left to be removed.

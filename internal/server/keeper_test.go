@@ -13,7 +13,7 @@ import (
 type placed struct{ engine.Engine }
 
 func (placed) Claim(context.Context, string, map[string]string) error { panic("it is claimed") }
-func (placed) Where(context.Context, string) (node, pod string)       { return "node", "pod" }
+func (placed) Where(string) engine.Place                              { return engine.Place{Node: "node", Pod: "pod"} }
 
 func TestNothingIsChangedWhileAnotherReplicaCouldHaveIt(t *testing.T) {
 	k := keepEngine(placed{}, nil, slog.New(slog.DiscardHandler))
@@ -27,7 +27,7 @@ func TestNothingIsChangedWhileAnotherReplicaCouldHaveIt(t *testing.T) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if node, pod := k.Where(ctx, "a"); node != "node" || pod != "pod" {
-		t.Errorf("it is in %q on %q", pod, node)
+	if at := k.Where("a"); at.Node != "node" || at.Pod != "pod" {
+		t.Errorf("it is in %q on %q", at.Pod, at.Node)
 	}
 }

@@ -137,9 +137,9 @@ func (p Place) String() string {
 	return "pod " + p.Pod + " on node " + p.Node
 }
 
-// Locator is an engine of several machines. Where asks nobody; both are empty where that is not known.
+// Locator is an engine of several machines. Where asks nobody.
 type Locator interface {
-	Where(ctx context.Context, container string) (node, pod string)
+	Where(container string) Place
 }
 
 // Volume is what List returns of a volume.

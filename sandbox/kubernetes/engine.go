@@ -224,10 +224,10 @@ func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 	return e.cluster.Load(), nil
 }
 
-// Where reports on which node and in which pod a container is, where this engine has come across it; empty: not known.
-func (e *Engine) Where(_ context.Context, container string) (node, pod string) {
+// Where implements engine.Locator, for containers that this engine has come across.
+func (e *Engine) Where(container string) engine.Place {
 	at := e.at(container)
-	return at.node, at.pod
+	return engine.Place{Pod: at.pod, Node: at.node}
 }
 
 // at returns the place of a container; the zero value: it is not known.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -87,6 +89,15 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 		}
 	}
 	return inventory, nil
+}
+
+// withLanguage returns the labels of a pod as its container has them.
+func withLanguage(labels map[string]string, container string) map[string]string {
+	own := maps.Clone(labels)
+	if _, known := sandbox.LanguageCalled(container); known {
+		own[sandbox.LabelLanguage] = container
+	}
+	return own
 }
 
 // runs reports whether a container of a pod does. Its status may not say that yet: it is entered before.

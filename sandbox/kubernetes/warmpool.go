@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"path"
 	"time"
 
 	core "k8s.io/api/core/v1"
@@ -42,6 +43,11 @@ type sandboxObject struct {
 		Sandbox    struct{ Name string } // and that of its pod
 		Conditions []meta.Condition
 	}
+}
+
+// pool calls the API of agent-sandbox for an object of a name.
+func (c *cluster) pool(ctx context.Context, verb, resource, name string, body, into any) error {
+	return c.Call(ctx, verb, path.Join("/apis", poolVersion, "namespaces", c.Namespace, resource, name), body, into)
 }
 
 // poolPod is podOf for a pod of the pool, which is made before anybody knows for which session: they all have one user, and no end.
@@ -111,7 +117,7 @@ func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec) (po
 	}
 	const renew = "apply what `code-sandbox-mcp setup --engine kubernetes --sandbox-template` prints with the flags of this server"
 	pool := &sandboxObject{}
-	err = c.Custom(ctx, http.MethodGet, poolVersion, "sandboxwarmpools", e.opts.WarmPool, nil, pool)
+	err = c.pool(ctx, http.MethodGet, "sandboxwarmpools", e.opts.WarmPool, nil, pool)
 	switch {
 	case apierrors.IsNotFound(err):
 		return without("there is no SandboxWarmPool of this name", renew)
@@ -126,9 +132,9 @@ func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec) (po
 	}
 	for began := time.Now(); ; {
 		has, pod := &sandboxObject{}, &core.Pod{}
-		err := c.Custom(ctx, http.MethodGet, poolVersion, "sandboxclaims", name, nil, has)
+		err := c.pool(ctx, http.MethodGet, "sandboxclaims", name, nil, has)
 		if apierrors.IsNotFound(err) {
-			err = c.Custom(ctx, http.MethodPost, poolVersion, "sandboxclaims", "", map[string]any{
+			err = c.pool(ctx, http.MethodPost, "sandboxclaims", "", map[string]any{
 				"apiVersion": poolVersion, "kind": "SandboxClaim", "spec": claim,
 				"metadata": map[string]any{"name": name, "labels": map[string]string{managedBy: us}},
 			}, has)
@@ -165,7 +171,7 @@ func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec) (po
 
 // unclaim removes a claim, with which its pod goes.
 func (e *Engine) unclaim(ctx context.Context, c *cluster, name string) error {
-	if err := c.Custom(ctx, http.MethodDelete, poolVersion, "sandboxclaims", name, nil, nil); err != nil && !apierrors.IsNotFound(err) {
+	if err := c.pool(ctx, http.MethodDelete, "sandboxclaims", name, nil, nil); err != nil && !apierrors.IsNotFound(err) {
 		return e.apiError(c.Client, err)
 	}
 	return nil
