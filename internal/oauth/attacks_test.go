@@ -126,7 +126,7 @@ func TestARefreshTokenThatComesAgainRevokesItsFamily(t *testing.T) {
 	if got, _ := s.refreshed(other.ID, first.Refresh); got.Error != "invalid_grant" {
 		t.Errorf("another client's: %+v", got)
 	}
-	for _, wrong := range []string{"", "x", refreshPrefix, strings.Replace(first.Refresh, "_rt_g", "_rt_h", 1), first.Access, first.Refresh[:strings.LastIndex(first.Refresh, "_")-1] + "X_Y"} {
+	for _, wrong := range []string{"", "x", refreshPrefix, strings.Replace(first.Refresh, "_rt_g", "_rt_h", 1), first.Access, first.Refresh[:strings.LastIndex(first.Refresh, "_")-1] + "1_Y"} {
 		if got, _ := s.refreshed(m.ID, wrong); got.Error != "invalid_grant" {
 			t.Errorf("%q: %+v", wrong, got)
 		}

@@ -165,11 +165,14 @@ func (h *Hands) handOn(w http.ResponseWriter, r *http.Request, tenant string, to
 		case <-ctx.Done():
 		}
 	}()
+	h.r.mu.Lock()
+	address, by := to.address, to.handedOn(tenant, r.RemoteAddr)
+	h.r.mu.Unlock()
 	answered := true
 	proxy := httputil.ReverseProxy{
 		Transport: h.transport, FlushInterval: -1,
 		Rewrite: func(p *httputil.ProxyRequest) {
-			p.SetURL(&url.URL{Scheme: h.scheme, Host: to.address})
+			p.SetURL(&url.URL{Scheme: h.scheme, Host: address})
 			p.Out.Host = p.In.Host
 			// What was sent along is what the other one is to see.
 			for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
@@ -177,7 +180,7 @@ func (h *Hands) handOn(w http.ResponseWriter, r *http.Request, tenant string, to
 					p.Out.Header[name] = values
 				}
 			}
-			p.Out.Header.Set(handedOnHeader, to.handedOn(tenant, r.RemoteAddr))
+			p.Out.Header.Set(handedOnHeader, by)
 		},
 		ModifyResponse: func(answer *http.Response) error {
 			for name := range answer.Header {
