@@ -27,7 +27,7 @@ func handedOnAs(r *http.Request) (tenant string, is bool) {
 }
 
 // Receive comes before all else that a replica serves: requests of other replicas have their clients' addresses from here on, and
-// what anybody else says of that is taken off.
+// a client's header of that name is removed.
 func (r *Replicas) Receive(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		said := strings.Split(q.Header.Get(handedOnHeader), " ")

@@ -219,14 +219,21 @@ func (s *served) atAnother() (who string) {
 	}
 }
 
-// What a replica says of a request that it hands on counts, and what anybody else says does not.
+// serveBoth returns two replicas that know each other, until the test ends.
+func serveBoth(t *testing.T) (m *memory, a, b *served) {
+	t.Helper()
+	m = newMemory()
+	a, b = serve(t, m, "a"), serve(t, m, "b")
+	t.Cleanup(a.leave)
+	t.Cleanup(b.leave)
+	await(t, "both", func() bool { return a.IsPlaced(key("p")) != b.IsPlaced(key("p")) })
+	return m, a, b
+}
+
+// What a replica says of a request that it hands on counts, and what a client says does not.
 func TestOnlyAReplicaHandsOn(t *testing.T) {
 	const header = "Code-Sandbox-Replica"
-	m := newMemory()
-	a, b := serve(t, m, "a"), serve(t, m, "b")
-	defer a.leave()
-	defer b.leave()
-	await(t, "both", func() bool { return a.IsPlaced(key("p")) != b.IsPlaced(key("p")) })
+	m, a, _ := serveBoth(t)
 	who := a.atAnother()
 	isLocal := regexp.MustCompile(` at 127\.0\.0\.1:[0-9]+: `)
 	for _, claims := range []string{"192.0.2.1:1", " " + key(who) + " 192.0.2.1:1", "key " + key(who) + " 192.0.2.1:1", m.keyOf("b") + " " + key(who) + " 192.0.2.1:1"} {
@@ -242,11 +249,7 @@ func TestOnlyAReplicaHandsOn(t *testing.T) {
 
 // A person whom a proxy names stays who it is, also where the proxy shows the server's own token beside.
 func TestWhatIsHandedOnKeepsItsPrincipal(t *testing.T) {
-	m := newMemory()
-	a, b := serve(t, m, "a"), serve(t, m, "b")
-	defer a.leave()
-	defer b.leave()
-	await(t, "both", func() bool { return a.IsPlaced(key("p")) != b.IsPlaced(key("p")) })
+	_, a, _ := serveBoth(t)
 	who := a.atAnother()
 	named := []string{"X-User", who, proxyheader.SecretHeader, proxySecret}
 	if got := a.ask(t, token, named...); !strings.HasPrefix(got, "b serves "+who+" ") {
@@ -258,13 +261,9 @@ func TestWhatIsHandedOnKeepsItsPrincipal(t *testing.T) {
 	}
 }
 
-// A replica that lives and cannot be reached answers nobody, and those who ask it are told so.
+// Requests for a replica that lives and cannot be reached are refused.
 func TestARequestThatCannotBeHandedOnIsRefused(t *testing.T) {
-	m := newMemory()
-	a, b := serve(t, m, "a"), serve(t, m, "b")
-	defer a.leave()
-	defer b.leave()
-	await(t, "both", func() bool { return a.IsPlaced(key("p")) != b.IsPlaced(key("p")) })
+	_, a, b := serveBoth(t)
 	b.stop()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()

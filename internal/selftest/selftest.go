@@ -26,7 +26,7 @@ type Host struct {
 	Checks []doctor.Check
 	OnHost bool   // containers run on this machine
 	Socket string // that the engine listens on, if it is one of this machine's
-	// Pod is what attacks are told where containers are in pods. Shown, if it is there, adds what one that runs has shown.
+	// Pod is passed to attacks where containers are in pods. Shown adds what a running pod has shown; nil: nothing.
 	Pod   *attacks.Pod
 	Shown func(*attacks.Pod)
 	// Files are of the machines that containers run on, where this may be none of them.

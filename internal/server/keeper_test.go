@@ -9,7 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// placed is an engine that tells where its containers are, and claims them. Whatever else it is asked panics.
+// placed is an engine that reports where its containers are. All other methods panic.
 type placed struct{ engine.Engine }
 
 func (placed) Claim(context.Context, string, map[string]string) error { panic("it is claimed") }

@@ -125,7 +125,7 @@ func (r *running) joinReplicas(ctx context.Context) error {
 	return nil
 }
 
-// received is what comes around all that is served, after requests of other replicas are told from clients'.
+// received wraps the server's handler, and distinguishes requests of other replicas from clients'.
 func (r *running) received(around func(http.Handler) http.Handler) func(http.Handler) http.Handler {
 	if r.replicas == nil || !hasKubernetes {
 		return around

@@ -137,7 +137,7 @@ func (p Place) String() string {
 	return "pod " + p.Pod + " on node " + p.Node
 }
 
-// Locator is an engine of several machines. Where asks nobody.
+// Locator is an engine of several machines. Where returns what the engine knows, without a request; the zero value: nothing.
 type Locator interface {
 	Where(container string) Place
 }

@@ -221,10 +221,11 @@ func failure(code int32, reason meta.StatusReason, message string) *meta.Status 
 	return &meta.Status{TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: code, Reason: reason, Message: message}
 }
 
+func forbidden(message string) *meta.Status {
+	return failure(http.StatusForbidden, meta.StatusReasonForbidden, `pods "x" is forbidden: `+message)
+}
+
 func TestWhatAClusterSaysIsExplained(t *testing.T) {
-	forbidden := func(message string) *meta.Status {
-		return failure(http.StatusForbidden, meta.StatusReasonForbidden, `pods "x" is forbidden: `+message)
-	}
 	for name, test := range map[string]struct {
 		status *meta.Status
 		is     error
@@ -383,7 +384,7 @@ func TestAClaimWithoutAVolume(t *testing.T) {
 	})
 }
 
-// What somebody else has made under a name of ours is left alone.
+// An object that another program has made under a name of ours is left alone.
 func TestWhatIsAnothersIsNamed(t *testing.T) {
 	others := meta.ObjectMeta{Name: "theirs", Namespace: "sandboxes"}
 	for kind, a := range map[string]*apiServer{
@@ -401,9 +402,6 @@ func TestWhatIsAnothersIsNamed(t *testing.T) {
 }
 
 func TestProgramsThatAreRefused(t *testing.T) {
-	forbidden := func(message string) *meta.Status {
-		return failure(http.StatusForbidden, meta.StatusReasonForbidden, `pods "x" is forbidden: `+message)
-	}
 	for name, test := range map[string]struct {
 		status *meta.Status
 		is     error

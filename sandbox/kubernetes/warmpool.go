@@ -50,7 +50,7 @@ func (c *cluster) pool(ctx context.Context, verb, resource, name string, body, i
 	return c.Call(ctx, verb, path.Join("/apis", poolVersion, "namespaces", c.Namespace, resource, name), body, into)
 }
 
-// poolPod is podOf for a pod of the pool, which is made before anybody knows for which session: they all have one user, and no end.
+// poolPod is podOf for a pod of the pool, which is made before its session is known: they all have one user, and no end.
 func (o *Options) poolPod(spec engine.Spec, u engine.Users, imageVolumes bool) *core.Pod {
 	spec.Ends, spec.Grace = 0, 0
 	if u.Count > 0 {

@@ -29,7 +29,7 @@ import (
 // belonged to before sessions had one.
 const plainUser = 1000
 
-// rootlessUsers are where a rootless engine's sessions have theirs. Images know nobody there. A rootful
+// rootlessUsers are where a rootless engine's sessions have theirs. Images have no users there. A rootful
 // engine's containers have the host's own numbers.
 var rootlessUsers = engine.Users{First: 10_000, Count: 50_000}
 
