@@ -20,7 +20,10 @@ func (r *Replicas) follow(version string) {
 		r.mu.Lock()
 		r.endWatch = cancel
 		r.mu.Unlock()
-		err := r.o.Leases.Watch(ctx, version, r.note)
+		err := r.o.Leases.Watch(ctx, version, func(l Lease, deleted bool) {
+			r.note(l, deleted)
+			r.advance(versionOf(l.Version))
+		})
 		cancel()
 		for {
 			if r.ctx.Err() != nil {
@@ -56,6 +59,7 @@ func (r *Replicas) list(ctx context.Context) (version string, err error) {
 		there[l.Name] = true
 		r.note(l, false)
 	}
+	defer r.advance(versionOf(version)) // not before all of the list is noted
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, name := range was {
@@ -68,7 +72,6 @@ func (r *Replicas) list(ctx context.Context) (version string, err error) {
 			r.forget(name, s)
 		}
 	}
-	r.advance(versionOf(version))
 	return version, nil
 }
 
@@ -77,8 +80,10 @@ func versionOf(text string) uint64 {
 	return n
 }
 
-// advance notes that all until a version has been seen. The caller holds r.mu.
+// advance notes that all until a version has been seen.
 func (r *Replicas) advance(version uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.version = max(r.version, version)
 	r.seen.Broadcast()
 }
@@ -93,8 +98,6 @@ func (r *Replicas) isNewer(name, uid string, version uint64) bool {
 func (r *Replicas) note(l Lease, deleted bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	version := versionOf(l.Version)
-	defer r.advance(version)
 	switch {
 	case l.Labels[labelLease] == ofReplica && deleted:
 		r.drop(l.Holder)
@@ -116,7 +119,7 @@ func (r *Replicas) note(l Lease, deleted bool) {
 		if s, known := r.sessions[l.Name]; known && s.uid == l.UID {
 			r.forget(l.Name, s)
 		}
-	case !r.isNewer(l.Name, l.UID, version):
+	case !r.isNewer(l.Name, l.UID, versionOf(l.Version)):
 		s := session{l.Annotations[noteTenant], l.Annotations[noteID], l.Holder, l.UID}
 		if !state.ValidID(s.id) || s.tenant != "" && !state.ValidTenant(s.tenant) || r.leaseOf(s.tenant, s.id) != l.Name {
 			return // it is not one of ours, whatever its labels are

@@ -216,6 +216,7 @@ func TestAWatchThatStallsIsBegunAgain(t *testing.T) {
 		if kept := state.Kept(b.dir); kept["theirs"].IsZero() {
 			t.Errorf("what is known when a session is taken: %v", kept)
 		}
+		synctest.Wait() // another watch has begun
 		// Who cannot find out has nothing.
 		b.view.stall(true)
 		time.Sleep(time.Second)
