@@ -12,10 +12,12 @@ _LOCKS = ("/asyncio/locks.py", "/asyncio/queues.py")
 
 def is_endless_thread(frame):
     """Whether a thread whose innermost frame this is serves, waits for others, or is in a loop without end."""
-    waits = True
+    waits, for_ever = True, False
     while frame is not None:
         code = frame.f_code
         if not is_stdlib(code.co_filename):
+            if for_ever:
+                return True
             waits = False
             if is_in_endless_loop(code, frame.f_lineno):
                 return True
@@ -23,11 +25,13 @@ def is_endless_thread(frame):
             return is_endless_task(frame.f_locals.get("future"))
         elif code.co_name in _SERVERS or _is_loops_own(frame) or _selects_clients(frame):
             return True
-        elif waits and code.co_filename.endswith("/threading.py") and code.co_name in ("wait", "join"):
-            if frame.f_locals.get("timeout") is None:
-                return True
+        elif waits and code.co_filename.endswith("/threading.py"):
+            if code.co_name in ("wait", "join"):
+                for_ever = for_ever or frame.f_locals.get("timeout") is None
+            elif code.co_name == "start":  # a thread that it starts will say at once that it has begun
+                for_ever = False
         frame = frame.f_back
-    return False
+    return for_ever
 
 
 def _is_loops_own(frame):

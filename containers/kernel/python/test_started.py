@@ -50,6 +50,11 @@ FINITE = {
         "def work():\n    time.sleep(0.1); threading.Thread(target=last).start()",
         THREAD,
     ),
+    "a thread that waits until another has begun": (
+        "class Slow(threading.Thread):\n    def _bootstrap(self): time.sleep(0.2); super()._bootstrap()\n"
+        "def work(): Slow(target=print, args=('end',)).start()",
+        THREAD,
+    ),
     "a thread that runs a loop of its own": (
         "async def part(): await asyncio.sleep(0.2)\n"
         "async def main(): await asyncio.gather(part(), part()); print('end')\ndef work(): asyncio.run(main())",
