@@ -174,13 +174,6 @@ func (c *Conn) Accept() (net.Conn, error) {
 	return newStream(muxed, err)
 }
 
-func newStream(muxed *yamux.Stream, err error) (net.Conn, error) {
-	if err != nil {
-		return nil, err
-	}
-	return &stream{Stream: muxed}, nil
-}
-
 // Close ends the connection and all of its streams. It may be called more than once.
 func (c *Conn) Close() error {
 	c.sender.close()

@@ -19,6 +19,8 @@ import (
 type stream struct {
 	*yamux.Stream
 
+	idle *time.Timer // of its buffer, which is up to twice as large as the window
+
 	mu              sync.Mutex
 	closed          bool
 	readBy, writeBy time.Time
@@ -27,13 +29,28 @@ type stream struct {
 // longAgo is a deadline that ends what waits.
 var longAgo = time.Unix(1, 0)
 
+const (
+	// shrinkAfter is how long nothing comes until a stream's buffer is given back: where much comes, each piece would make another.
+	shrinkAfter = time.Second
+	// maxData is how much of a stream is in one of the multiplexer's frames: what fits into one of ours, as the multiplexer lets
+	// nobody read a stream while a frame of it is arriving.
+	maxData = writtenBytes - headBytes - muxHeadBytes
+)
+
+func newStream(muxed *yamux.Stream, err error) (net.Conn, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &stream{Stream: muxed, idle: time.AfterFunc(shrinkAfter, muxed.Shrink)}, nil
+}
+
 func (s *stream) Read(b []byte) (int, error) {
 	if err := s.over(&s.readBy); err != nil {
 		return 0, err
 	}
 	n, err := s.Stream.Read(b)
-	if n < len(b) {
-		s.Shrink() // nothing is left in its buffer, which is up to twice as large as the window
+	if n < len(b) { // nothing is left in its buffer
+		s.idle.Reset(shrinkAfter)
 	}
 	if errors.Is(err, io.EOF) {
 		_ = s.Stream.Close()
@@ -41,12 +58,16 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, s.translate(err)
 }
 
-func (s *stream) Write(b []byte) (int, error) {
+func (s *stream) Write(b []byte) (done int, err error) {
 	if err := s.over(&s.writeBy); err != nil {
 		return 0, err
 	}
-	n, err := s.Stream.Write(b)
-	return n, s.translate(err)
+	for done < len(b) && err == nil {
+		var n int
+		n, err = s.Stream.Write(b[done:min(done+maxData, len(b))])
+		done += n
+	}
+	return done, s.translate(err)
 }
 
 // over returns why nothing may begin.
