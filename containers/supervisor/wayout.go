@@ -19,7 +19,7 @@ import (
 const (
 	outQueue = 512 // connections that wait to be accepted
 	// maxOut is how many connections are carried, or wait for the server to take them, which serves fewer at a time.
-	maxOut = 256
+	maxOut = 160
 	// outAgain is the time after which it is tried again to accept one, where there was no descriptor for it.
 	outAgain = 100 * time.Millisecond
 )

@@ -35,8 +35,9 @@ const (
 	bulkBytes = 32 << 10
 	// writtenBytes is how much of a stream is written at once, with the frame's head: what carries it on copies so much at a time.
 	writtenBytes = 32<<10 - 64
-	// trustedWindow is how many bytes of a stream a server may send that the supervisor has not read: what is far away does
-	// not wait for each piece.
+	// window is how many bytes of a stream a supervisor may send that the server has not read, and trustedWindow a server: what is
+	// far away does not wait for each piece.
+	window        = 512 << 10
 	trustedWindow = 1 << 20
 	// maxPending bounds the streams' bytes that have come and that the multiplexer has not taken. It takes
 	// them as soon as it runs, unless it waits for an end that breaks the rules and does not read. More waits in the pipe.
@@ -46,7 +47,7 @@ const (
 	maxBacklog = 16
 	// maxStreams is how many streams a server takes, those included that it has closed and the supervisor has not. A supervisor
 	// that keeps to the rules has fewer.
-	maxStreams = 512
+	maxStreams = 256
 	// writeTimeout bounds how long a stream waits for an end that does not read, before and after it is closed: what was sent
 	// by then is lost after it. Whoever uses a stream has a limit of its own, which is shorter.
 	writeTimeout = 10 * time.Minute
@@ -90,6 +91,7 @@ func New(raw io.ReadWriteCloser, o Options) *Conn {
 	config.ConnectionWriteTimeout = writeTimeout
 	config.StreamCloseTimeout = writeTimeout
 	config.LogOutput = io.Discard
+	config.MaxStreamWindowSize = window
 	start := yamux.Client
 	if o.Supervisor {
 		start = yamux.Server
