@@ -70,7 +70,7 @@ func (b *bench) podStarts(ctx context.Context, p *pods, settings []string) {
 	warmed.call("run_python_code", "print(1)", nil)
 	var spare series
 	for i := range 2 * b.rounds {
-		time.Sleep(2 * settle) // the next one is made ready
+		time.Sleep(2 * settle)         // the next one is made ready
 		id := fmt.Sprintf("new-%d", i) // spare-… gets none
 		spare = append(spare, warmed.call("run_python_code", "print(1)", object{"session_id": id}))
 		warmed.closeSession(id)
