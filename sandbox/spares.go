@@ -347,10 +347,13 @@ func (p *spares) takeOver(id string, language Language, key string) (*spare, err
 	return nil, ctx.Err()
 }
 
-// lose removes a spare whose container has ended, but not one that was taken.
+// lose removes a spare whose container has ended, but not one that was taken, and leaves it to close where the server ends.
 func (p *spares) lose(sp *spare) {
 	p.mu.Lock()
-	i := slices.Index(p.ready, sp)
+	i := -1
+	if !p.closed {
+		i = slices.Index(p.ready, sp)
+	}
 	if i >= 0 {
 		p.ready = slices.Delete(p.ready, i, i+1)
 	}
@@ -425,11 +428,21 @@ func (p *spares) close(ctx context.Context) bool {
 	p.mu.Unlock()
 	done := true
 	for _, sp := range ready {
-		if len(sp.kernels) == 0 || len(waitingSpares(p.config.StateDir)) >= p.config.Spares || sp.leave() != nil {
+		if !sp.lives() || len(waitingSpares(p.config.StateDir)) >= p.config.Spares || sp.leave() != nil {
 			done = p.drop(ctx, sp) && done
 		}
 	}
 	return done
+}
+
+// lives reports whether a spare has containers, and all of them go on.
+func (sp *spare) lives() bool {
+	for _, k := range sp.kernels {
+		if !k.alive() {
+			return false
+		}
+	}
+	return len(sp.kernels) > 0
 }
 
 // leave has a spare wait for a later server.
