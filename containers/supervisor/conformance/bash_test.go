@@ -149,6 +149,7 @@ func TestBashReplaced(t *testing.T) {
 		got := strings.Replace(strings.TrimSpace(d.ended()), "signal 13", "signal 9", 1) // it may be about to report to nobody
 		check(t, code, got, ended)
 		if strings.Contains(ended, "dead") {
+			t.Log("after ", code)
 			check(t, "x", c.completed("echo $x").Stdout.Head, "\n")
 		}
 		c.send(request{Type: "stop"})
