@@ -37,8 +37,10 @@ __sandbox_end() {
   { builtin printf 'end %s\n%s\n' "$2" "$__sandbox_status"; builtin jobs -lr; builtin printf '\0'; } >&252
 }
 
-# Another bash goes on in this process when code ends the shell. Options are written down before they are changed.
+# Another bash goes on in this process when code ends the shell. Options are written down before they are changed. A program
+# that is ended before it is more than a copy of the shell comes here too.
 __sandbox_exit() {
+  if [[ ${BASHPID-$$} != "$$" ]]; then builtin return; fi
   exec >/dev/null 2>&1
   builtin printf 'exit\0' >&252
   __sandbox_trapped "$1" || builtin :

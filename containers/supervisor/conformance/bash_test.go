@@ -63,7 +63,7 @@ func TestBash(t *testing.T) {
 		{"echo none", "completed 0 alive", "none\n", ""},
 		{"trap 'echo bye $?; exit 9' EXIT; exit 6", "failed 9 alive", "bye 6\n", ""},
 		{"set -eu; trap 'echo bye $? $missing' EXIT; false", "failed 1 alive", "bye 1\n", ""},
-		{"sleep 600 & trap 'kill $(jobs -p); wait; echo ended' EXIT; exit 2", "failed 2 alive", "ended\n", ""},
+		{"sleep 600 & until [[ $(</proc/$!/comm) == sleep ]]; do :; done; trap 'kill $(jobs -p); wait; echo ended' EXIT; exit 2", "failed 2 alive", "ended\n", ""},
 		{"trap 'echo mine' EXIT; trap -p EXIT; trap - EXIT; trap -p EXIT", "completed 0 alive", "trap -- 'echo mine' EXIT\n", ""},
 		{"g() { trap 'echo returned' RETURN; echo in; }; g; trap - RETURN", "completed 0 alive", "in\nreturned\n", ""},
 		{"set +eu; trap 'echo wrong' ERR; false; trap - ERR; false; false; :", "completed 0 alive", "wrong\n", ""},
@@ -73,6 +73,7 @@ func TestBash(t *testing.T) {
 		{"builtin() { :; }; unset() { :; }", "completed 0 alive", "", ""},
 		{"builtin() { :; }; break", "completed 0 alive", "", ""},
 		{"builtin unset -f unset; type -t builtin; shopt -q inherit_errexit || [[ -o posix ]]", "failed 1 alive", "builtin\n", ""},
+		{"(__sandbox_exit 0; exit 4)", "failed 4 alive", "", ""}, // as a program does that is ended as it starts
 		{"(trap 'echo inner' EXIT)", "completed 0 alive", "inner\n", ""},
 		{"set -x; : traced", "completed 0 alive", "", "++ : traced\n"},
 		{"set +x", "completed 0 alive", "", "++ set +x\n"},
