@@ -21,9 +21,12 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	}
 	moved := false
 	if !e.used() && !e.stale && !isSpare(e.id) { // its own files may be there
-		if sp := l.config.Pool.spares.take(l.language, key); sp != nil {
+		spares := l.config.Pool.spares
+		if sp := spares.take(l.language, key); sp != nil {
 			if moved = e.moveTo(sp, func() { e.takeSettings(l.language, setting, image, l.uses.wake()) }); !moved {
-				l.config.Pool.spares.discard(sp)
+				spares.mu.Lock()
+				spares.discard(sp)
+				spares.mu.Unlock()
 			}
 		}
 	}

@@ -150,20 +150,16 @@ func (p *spares) fill() {
 func (p *spares) dropOutdated() {
 	now := p.config.kernel("").skills.Key()
 	p.mu.Lock()
-	var old []*spare
+	defer p.mu.Unlock()
 	p.ready = slices.DeleteFunc(p.ready, func(sp *spare) bool {
 		for _, made := range sp.skills {
 			if made != now {
-				old = append(old, sp)
+				p.discard(sp)
 				return true
 			}
 		}
 		return false
 	})
-	p.mu.Unlock()
-	for _, sp := range old {
-		p.discard(sp)
-	}
 }
 
 // missing returns the next spare that a container is to be made in; nil: none is missing.
@@ -347,26 +343,18 @@ func (p *spares) takeOver(id string, language Language, key string) (*spare, err
 	return nil, ctx.Err()
 }
 
-// lose removes a spare whose container has ended, but not one that was taken, and leaves it to close where the server ends.
+// lose removes a spare whose container has ended, but not one that was taken. Where the server ends, close does that.
 func (p *spares) lose(sp *spare) {
 	p.mu.Lock()
-	i := -1
-	if !p.closed {
-		i = slices.Index(p.ready, sp)
-	}
-	if i >= 0 {
+	defer p.mu.Unlock()
+	if i := slices.Index(p.ready, sp); i >= 0 && !p.closed {
 		p.ready = slices.Delete(p.ready, i, i+1)
-	}
-	p.mu.Unlock()
-	if i >= 0 {
 		p.discard(sp)
 	}
 }
 
-// discard has a spare removed that nobody else has, unless the server ends: then a sweep does that.
+// discard has a spare removed that is in p.ready no longer, unless the server ends: then a sweep does that. The caller holds p.mu.
 func (p *spares) discard(sp *spare) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if p.closed {
 		sp.lock.Release()
 		return

@@ -32,8 +32,8 @@ var longAgo = time.Unix(1, 0)
 const (
 	// shrinkAfter is how long nothing comes until a stream's buffer is given back: where much comes, each piece would make another.
 	shrinkAfter = time.Second
-	// maxData is how much of a stream is in one of the multiplexer's frames: what fits into one of ours, as the multiplexer lets
-	// nobody read a stream while a frame of it is arriving.
+	// maxData is how much of a stream is in one of the multiplexer's frames: what fits into one of ours, as a stream cannot be
+	// read while a frame of it is arriving.
 	maxData = writtenBytes - headBytes - muxHeadBytes
 )
 
