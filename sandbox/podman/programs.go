@@ -156,7 +156,8 @@ func (e *Engine) mend(ctx context.Context, l *link, spec engine.Spec) bool {
 func fill(ctx context.Context, onHost bool, image, name string, files []containers.File) (at libpod.Volume, filled bool, err error) {
 	at, filled, err = tryFill(ctx, onHost, image, name, files)
 	// A volume that is made while Podman removes it can lose its folder, and stays like that. One that anybody uses is not removed.
-	if err != nil && says(err, "no such file or directory") && removeVolume(ctx, name) == nil {
+	// Podman's copier says why it failed, or only that it ended: whichever Podman reads first.
+	if err != nil && says(err, "no such file or directory", "copier subprocess: eof") && removeVolume(ctx, name) == nil {
 		return tryFill(ctx, onHost, image, name, files)
 	}
 	return at, filled, err
