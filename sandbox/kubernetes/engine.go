@@ -86,6 +86,8 @@ type cluster struct {
 	*kube.Client
 	engine       *Engine
 	imageVolumes bool // a pod can mount an image
+
+	refused atomic.Bool // it took no more of its client: the configuration may have another token by now
 }
 
 // place is where this engine has come across a container.
@@ -187,24 +189,29 @@ func (e *Engine) Rights() []kube.Right {
 	return all
 }
 
-// connect returns the cluster, which is met once: its version, this program's rights, and the policy that shuts pods off.
+// connect returns the cluster, which is met once, and again when it has refused this program's token: its version, this
+// program's rights, and the policy that shuts pods off.
 func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 	if err := e.usable(ctx); err != nil {
 		return nil, err
 	}
-	if c := e.cluster.Load(); c != nil {
+	if c := e.cluster.Load(); c != nil && !c.refused.Load() {
 		return c, nil
 	}
 	if err := e.meeting.lock(ctx); err != nil {
 		return nil, e.apiError(nil, err)
 	}
 	defer e.meeting.unlock()
-	if c := e.cluster.Load(); c != nil {
-		return c, nil
+	before := e.cluster.Load()
+	if before != nil && !before.refused.Load() {
+		return before, nil
 	}
 	client, err := kube.Open(e.opts.Cluster)
 	if err != nil {
 		return nil, configError(err)
+	}
+	if before != nil && (client.Host != before.Host || client.Namespace != before.Namespace) {
+		return nil, otherCluster(client, before.Client)
 	}
 	version, err := client.Version(ctx)
 	if err != nil {

@@ -90,6 +90,15 @@ var hostPath = regexp.MustCompile(`(^|[\s"'\[])(/|[A-Za-z]:\\)[^\s"':,\]]+`)
 // withoutPaths leaves out where files of this machine are, which is in the log.
 func withoutPaths(text string) string { return hostPath.ReplaceAllString(text, "${1}FILE") }
 
+// otherCluster is for a configuration that was read again: the sessions are where they were.
+func otherCluster(now, before *kube.Client) error {
+	return &Error{
+		Reason: fmt.Sprintf("The kubeconfig names namespace %s at %s now, and this server's sessions are in %s at %s", now.Namespace, now.Host, before.Namespace, before.Host),
+		Fix:    "choose the context of the sessions again, or start the server with --context or --namespace of another",
+		Is:     engine.ErrEngineUnavailable,
+	}
+}
+
 // missingRights names what an account may not do.
 func missingRights(namespace string, missing []kube.Right) error {
 	names := make([]string, len(missing))
@@ -116,6 +125,9 @@ func (e *Engine) apiError(c *kube.Client, err error) error {
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return err
 	case apierrors.IsUnauthorized(err):
+		if at := e.cluster.Load(); at != nil && at.Client == c {
+			at.refused.Store(true)
+		}
 		made.Reason, made.Fix, made.Is = "The API server does not accept this account's token or certificate, which may have expired", "sign in again (`kubectl get pods` does so where the kubeconfig can), then try again", engine.ErrEngineUnavailable
 	case strings.Contains(text, "exceeded quota"):
 		made.Reason, made.Fix = "The namespace's quota is used up: "+after(text, "forbidden: "), "close sessions, or have the ResourceQuota of namespace "+c.Namespace+" raised"

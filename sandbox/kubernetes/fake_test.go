@@ -23,6 +23,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kubernetes"
@@ -33,6 +34,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // apiServer plays one as far as a start needs it.
 type apiServer struct {
 	minor   string
+	token   string         // that it takes; empty: any
 	refuse  *meta.Status   // how it answers to a pod; nil: it makes it
 	status  core.PodStatus // of a pod that was made
 	mu      sync.Mutex
@@ -58,6 +60,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	gone := meta.Status{TypeMeta: meta.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Code: 404, Reason: meta.StatusReasonNotFound, Message: "not found"}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.token != "" && r.Header.Get("Authorization") != "Bearer "+a.token {
+		answer(401, failure(http.StatusUnauthorized, meta.StatusReasonUnauthorized, "Unauthorized"))
+		return
+	}
 	switch path := r.URL.Path; {
 	case path == "/version" && a.hangs != nil:
 		a.mu.Unlock()
@@ -140,13 +146,50 @@ func (a *apiServer) on(t *testing.T, o kubernetes.Options) *kubernetes.Engine {
 	server := httptest.NewServer(a)
 	t.Cleanup(server.Close)
 	o.Cluster.Kubeconfig, o.Cluster.Namespace = filepath.Join(t.TempDir(), "kubeconfig"), "sandboxes"
-	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],"contexts":[{"name":"c","context":{"cluster":"c"}}]}`, server.URL)
-	if err := os.WriteFile(o.Cluster.Kubeconfig, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	signIn(t, o.Cluster.Kubeconfig, server.URL, a.token)
 	e := kubernetes.Open(o)
 	t.Cleanup(func() { _ = e.Close() })
 	return e
+}
+
+// signIn writes a configuration.
+func signIn(t *testing.T, path, server, token string) {
+	t.Helper()
+	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{"token":%q}}]}`, server, token)
+	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A token that has expired is no reason to start the server anew: somebody has signed in again meanwhile.
+func TestATokenThatIsRenewed(t *testing.T) {
+	server := httptest.NewTLSServer(nil) // a token is sent by TLS alone
+	t.Cleanup(server.Close)
+	a := &apiServer{minor: "37", token: "first", pod: &core.Pod{}}
+	server.Config.Handler = a
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	signIn(t, config, server.URL, "first")
+	e := kubernetes.Open(kubernetes.Options{Cluster: kube.Options{Kubeconfig: config, Namespace: "sandboxes"}})
+	t.Cleanup(func() { _ = e.Close() })
+	list := func() error {
+		_, err := e.List(t.Context(), sandbox.LabelHost, "host")
+		return err
+	}
+	if err := list(); err != nil {
+		t.Fatal(err)
+	}
+	a.mu.Lock()
+	a.token = "second"
+	a.mu.Unlock()
+	for range 2 {
+		said(t, list(), engine.ErrEngineUnavailable, "token", "sign in again")
+	}
+	signIn(t, config, "https://elsewhere.invalid", "second")
+	said(t, list(), engine.ErrEngineUnavailable, "https://elsewhere.invalid", server.URL, "context")
+	signIn(t, config, server.URL, "second")
+	if err := list(); err != nil {
+		t.Error(err)
+	}
 }
 
 // podFor returns the pod that a start asks for.
