@@ -287,13 +287,10 @@ func TestARequestWaitsForWhoFollowsADeadReplica(t *testing.T) {
 	}
 	await(t, "the session", func() bool { return !a.IsPlaced(key("p")) })
 	b.stop() // as if it were killed
-	restore, died := b.view.cutOff(), time.Now()
-	got := a.ask(t, "p")
-	took := time.Since(died)
-	if !strings.HasPrefix(got, "a serves p") || !strings.HasSuffix(got, ": a body") || took > 5*time.Second {
-		t.Errorf("after %v: %s", took, got)
+	restore := b.view.cutOff()
+	if got := a.ask(t, "p"); !strings.HasPrefix(got, "a serves p") || !strings.HasSuffix(got, ": a body") {
+		t.Error(got)
 	}
-	t.Logf("answered after %v", took)
 	next, err := state.Take(state.TenantDir(a.dir, key("p")), "mine")
 	if err != nil || !next.Kept() {
 		t.Errorf("it has not the session: %v", err)

@@ -398,10 +398,11 @@ func TestAClaimWithoutAVolume(t *testing.T) {
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			a := &apiServer{minor: "37", status: status}
 			spec := goldenSpec()
 			spec.Lasts = true
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			_, err := a.on(t, kubernetes.Options{StorageClass: "fast"}).Start(ctx, spec)
 			words := []string{"No node takes the pod", "storage class fast", "claim csm-demo-", "kubectl get events --namespace sandboxes --field-selector involvedObject.name=csm-demo-"}
