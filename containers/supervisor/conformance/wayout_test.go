@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/daemon"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -23,12 +23,12 @@ func say(port int, text string) string {
 }
 
 func freePort(t *testing.T) int {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	t.Helper()
+	free, err := daemon.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	return free
 }
 
 // serve answers each stream that the supervisor opens with what it has said, twice.

@@ -4,6 +4,8 @@
 package daemon
 
 import (
+	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -11,6 +13,24 @@ import (
 	"strconv"
 	"syscall"
 )
+
+// Ports below those that systems give to connections, so that no connection of another test has one when the server comes.
+const (
+	lowestPort  = 20_000
+	highestPort = 32_000
+)
+
+// FreePort returns a TCP port of 127.0.0.1 that nobody listens on.
+func FreePort() (port int, err error) {
+	for range 100 {
+		port = lowestPort + rand.IntN(highestPort-lowestPort) //nolint:gosec // so that two do not take the same
+		var l net.Listener
+		if l, err = net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port)); err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, err
+}
 
 // Folder makes a folder of the user that a server runs as. Its name is short: a socket's path may have 107 bytes.
 func Folder(prefix string, users ...string) (string, error) {

@@ -14,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,7 +79,7 @@ func (s *Server) create(ctx context.Context, options []string) error {
 	if out, err := making.CombinedOutput(); err != nil {
 		return fmt.Errorf("mariadbd --bootstrap: %w\n%s", err, out)
 	}
-	if s.port, err = freePort(); err != nil {
+	if s.port, err = daemon.FreePort(); err != nil {
 		return err
 	}
 	if err := s.writeCertificate(); err != nil {
@@ -126,15 +125,6 @@ func (s *Server) writeCertificate() error {
 		return err
 	}
 	return os.WriteFile(s.key(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o644) //nolint:gosec // of nothing that is secret
-}
-
-// freePort is a port that nobody listens at.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 func (s *Server) answers(ctx context.Context) error {

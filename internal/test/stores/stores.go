@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/daemon"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 )
 
@@ -96,26 +97,16 @@ func goTool(t testing.TB, name, version string) string {
 	return string(bytes.TrimSpace(out))
 }
 
-// start starts a server on a free port and returns its address when it can be reached. Somebody else may take the port
-// first, so another is tried then.
+// start starts a server on a free port, below a shell that ends it when its stdin ends, which it does however the tests end,
+// and returns its address when it can be reached.
 func start(t testing.TB, command func(port string) []string) (address string) {
 	t.Helper()
-	var log string
-	for range 3 {
-		port := freePort(t)
-		var ok bool
-		if address, log, ok = try(t, port, command(port)); ok {
-			return address
-		}
+	free, err := daemon.FreePort()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("the store did not start:\n%s", log)
-	return ""
-}
-
-// try starts a server below a shell that ends it when its stdin ends, which it does however the tests end.
-func try(t testing.TB, port string, command []string) (address, log string, ok bool) {
-	t.Helper()
-	cmd := exec.Command("sh", append([]string{"-c", `exec 3<&0; "$@" 3<&- & server=$!; { read -r _; kill $server; } <&3 >/dev/null 2>&1 & wait $server`, "sh"}, command...)...)
+	port := strconv.Itoa(free)
+	cmd := exec.Command("sh", append([]string{"-c", `exec 3<&0; "$@" 3<&- & server=$!; { read -r _; kill $server; } <&3 >/dev/null 2>&1 & wait $server`, "sh"}, command(port)...)...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &output, &output, 10*time.Second
 	stdin, err := cmd.StdinPipe()
@@ -130,17 +121,17 @@ func try(t testing.TB, port string, command []string) (address, log string, ok b
 		_ = cmd.Wait()
 		close(exited)
 	}()
-	stop := func() {
+	t.Cleanup(func() {
 		_ = stdin.Close()
 		<-exited
-	}
+	})
 	address = net.JoinHostPort("127.0.0.1", port)
 	if err := awaitPort(address, exited); err != nil {
-		stop()
-		return "", output.String() + err.Error(), false
+		_ = stdin.Close()
+		<-exited
+		t.Fatalf("the store did not start: %v\n%s", err, output.String())
 	}
-	t.Cleanup(stop)
-	return address, "", true
+	return address
 }
 
 func awaitPort(address string, exited <-chan struct{}) error {
@@ -158,14 +149,4 @@ func awaitPort(address string, exited <-chan struct{}) error {
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-func freePort(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
 }
