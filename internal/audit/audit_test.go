@@ -450,24 +450,25 @@ func TestARemovedFileIsMadeAnewAndSaid(t *testing.T) {
 // Close says how much is lost, whether it is told why or has no more time.
 func TestAnEndSaysWhatIsLost(t *testing.T) {
 	for name, test := range map[string]struct {
-		hinder func(t *testing.T, path string)
+		hinder func(t *testing.T, path string) (stop func())
 		ctx    func() context.Context
 	}{
-		"another process has the lock": {func(t *testing.T, path string) {
+		"another process has the lock": {func(t *testing.T, path string) func() {
 			lock, err := os.OpenFile(path+".lock", os.O_RDWR, 0)
 			if err != nil || filelock.Try(lock) != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = lock.Close() })
+			return func() { _ = lock.Close() }
 		}, func() context.Context {
 			ctx, cancel := context.WithCancel(context.Background())
 			cancel()
 			return ctx
 		}},
-		"it cannot be written": {func(t *testing.T, path string) {
+		"it cannot be written": {func(t *testing.T, path string) func() {
 			if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 				t.Skip(err)
 			}
+			return func() {}
 		}, context.Background},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -481,7 +482,7 @@ func TestAnEndSaysWhatIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			test.hinder(t, path)
+			stop := test.hinder(t, path)
 			for range 3 {
 				l.Record(Event{Kind: KindCall})
 			}
@@ -491,6 +492,8 @@ func TestAnEndSaysWhatIsLost(t *testing.T) {
 			if said := out.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "lost=3") || strings.Contains(said, "audit log is closed") {
 				t.Errorf("it says\n%s", said)
 			}
+			stop()
+			<-l.synced // it is written after all, before the folder is removed
 		})
 	}
 }
