@@ -87,7 +87,7 @@ type cluster struct {
 	engine       *Engine
 	imageVolumes bool // a pod can mount an image
 
-	refused atomic.Bool // it took no more of its client: the configuration may have another token by now
+	refused atomic.Bool // the client's credentials: the configuration may have others by now
 }
 
 // place is where this engine has come across a container.

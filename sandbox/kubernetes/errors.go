@@ -126,7 +126,7 @@ func (e *Engine) apiError(c *kube.Client, err error) error {
 		return err
 	case apierrors.IsUnauthorized(err):
 		if at := e.cluster.Load(); at != nil && at.Client == c {
-			at.refused.Store(true)
+			at.refused.Store(true) // the next call reads the configuration again
 		}
 		made.Reason, made.Fix, made.Is = "The API server does not accept this account's token or certificate, which may have expired", "sign in again (`kubectl get pods` does so where the kubeconfig can), then try again", engine.ErrEngineUnavailable
 	case strings.Contains(text, "exceeded quota"):

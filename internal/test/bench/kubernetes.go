@@ -123,7 +123,7 @@ func (b *bench) podFiles(ctx context.Context, p *pods, settings []string) {
 	b.row("pod: 100 MB from a session", speed(time.Since(began)), "half of the floor", "exec's stdout "+speed(out))
 }
 
-// drop reads a file of podFileBytes, in pieces as large as a program that keeps it has.
+// drop reads podFileBytes in pieces of 256 KiB, as programs do that save a file.
 func drop(r io.Reader) {
 	n := must(io.CopyBuffer(struct{ io.Writer }{io.Discard}, io.LimitReader(r, podFileBytes), make([]byte, 256<<10)))
 	if n != podFileBytes {

@@ -1,6 +1,6 @@
 //go:build unix
 
-// Package daemon runs for tests the servers of databases, as users that such servers agree to run as.
+// Package daemon runs servers for tests: on free ports, and those of databases as users that they agree to run as.
 package daemon
 
 import (
@@ -20,7 +20,7 @@ const (
 	highestPort = 32_000
 )
 
-// FreePort returns a TCP port of 127.0.0.1 that nobody listens on.
+// FreePort returns a TCP port of 127.0.0.1 that no program listens on.
 func FreePort() (port int, err error) {
 	for range 100 {
 		port = lowestPort + rand.IntN(highestPort-lowestPort) //nolint:gosec // so that two do not take the same

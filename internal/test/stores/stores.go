@@ -121,14 +121,14 @@ func start(t testing.TB, command func(port string) []string) (address string) {
 		_ = cmd.Wait()
 		close(exited)
 	}()
-	t.Cleanup(func() {
+	stop := func() {
 		_ = stdin.Close()
 		<-exited
-	})
+	}
+	t.Cleanup(stop)
 	address = net.JoinHostPort("127.0.0.1", port)
 	if err := awaitPort(address, exited); err != nil {
-		_ = stdin.Close()
-		<-exited
+		stop()
 		t.Fatalf("the store did not start: %v\n%s", err, output.String())
 	}
 	return address
