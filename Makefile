@@ -124,6 +124,15 @@ lint-chart:
 clean:
 	rm -rf bin output dist
 
+# The Python image's packages anew: the newest of those in pyproject.toml that have wheels for Linux, and all they need.
+LOCK := uv pip compile --upgrade --python-version 3.13 --only-binary :all: --no-binary odfpy
+.PHONY: lock
+lock:
+	python3 -m venv bin/uv && bin/uv/bin/pip install --quiet uv
+	cd containers/image/python && PATH=$(CURDIR)/bin/uv/bin:$$PATH && \
+	$(LOCK) --quiet --generate-hashes --no-header --python-platform x86_64-manylinux_2_40 -o requirements.lock pyproject.toml && \
+	$(LOCK) --quiet --python-platform aarch64-manylinux_2_40 -c requirements.lock pyproject.toml >/dev/null
+
 # Process 1 of every container, for each kind of processor, as it is committed: the same source makes the same bytes.
 .PHONY: supervisor
 supervisor:

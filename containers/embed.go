@@ -44,7 +44,7 @@ const (
 	HostDir     = "/run/host"
 )
 
-//go:embed image/python/Containerfile image/python/Containerfile.full image/python/hosts image/python/host/env image/python/prepare.py image/python/smoke.py
+//go:embed image/python/Containerfile image/python/Containerfile.full image/python/hosts image/python/host/env image/python/install.sh image/python/prepare.py image/python/pyproject.toml image/python/requirements.lock image/python/smoke.py
 //go:embed image/node/Containerfile image/node/Containerfile.full image/node/hosts image/node/host/env image/node/canvas.cjs image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
 var recipeFiles embed.FS
 

@@ -19,7 +19,7 @@ import (
 type host struct {
 	os, arch string
 	apt      []string          // lines of apt.conf
-	env      map[string]string // proxies, the registries of npm and pip
+	env      map[string]string // proxies, the registries of npm and of pip and uv
 	ca       []byte            // certificate authorities in PEM; nil: none found
 }
 
@@ -80,7 +80,7 @@ func aptSettings(dump string) []string {
 func buildEnv(getenv func(string) string, npmrc, pipConf string) map[string]string {
 	env := map[string]string{
 		"NPM_CONFIG_REGISTRY": firstOf(getenv("NPM_CONFIG_REGISTRY"), getenv("npm_config_registry"), setting(npmrc, "registry")),
-		"PIP_INDEX_URL":       firstOf(getenv("PIP_INDEX_URL"), setting(pipConf, "index-url")),
+		"PIP_INDEX_URL":       firstOf(getenv("PIP_INDEX_URL"), getenv("UV_DEFAULT_INDEX"), getenv("UV_INDEX_URL"), setting(pipConf, "index-url")),
 	}
 	for _, name := range []string{"http_proxy", "https_proxy"} {
 		env[name] = firstOf(getenv(name), getenv(strings.ToUpper(name)))
@@ -133,12 +133,15 @@ func (h host) files() map[string][]byte {
 	files := map[string][]byte{}
 	for name, value := range h.env {
 		export(name, value)
+		if name == "PIP_INDEX_URL" {
+			export("UV_DEFAULT_INDEX", value)
+		}
 	}
 	apt := h.apt
 	if h.ca != nil {
 		files[folder+"/ca.crt"] = h.ca
 		bundle := containers.HostDir + "/ca.crt"
-		for _, name := range []string{"CURL_CA_BUNDLE", "NPM_CONFIG_CAFILE", "PIP_CERT"} {
+		for _, name := range []string{"CURL_CA_BUNDLE", "NPM_CONFIG_CAFILE", "PIP_CERT", "SSL_CERT_FILE"} {
 			export(name, bundle)
 		}
 		apt = append(apt[:len(apt):len(apt)], `Acquire::https::CAInfo "`+bundle+`";`)

@@ -7,7 +7,8 @@ Writes into the folder given as the only argument:
   with a read-only root that folder is empty each time. So the installed matplotlib is
   changed to read the ready-made list where it has none of its own. That costs nothing
   unless matplotlib is imported, which a start-up hook (.pth, sitecustomize) would.
-- versions.json: the language, its version, and every package with its version.
+- versions.json: the language, its version, and every package with its version; of an image with Debian's packages also
+  those of pyproject.toml that are not there, and why: the text of the file why-debian in the same folder, if there is one.
 """
 
 import importlib.metadata
@@ -17,8 +18,10 @@ import os
 import pathlib
 import platform
 import py_compile
+import re
 import sys
 import tempfile
+import tomllib
 
 # Tried in this order for each character: Latin, Greek, Cyrillic, Arabic and Hebrew;
 # Chinese, Japanese and Korean; Devanagari; Thai; symbols and emoji.
@@ -50,7 +53,7 @@ def prepare_matplotlib(target: pathlib.Path) -> None:
         (target / "fontlist.json").write_bytes(made.read_bytes())
     font_manager = pathlib.Path(matplotlib.font_manager.__file__)
     font_manager.write_text(use_ready_font_list(font_manager.read_text(), str(target / "fontlist.json")))
-    py_compile.compile(str(font_manager), doraise=True)
+    py_compile.compile(str(font_manager), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 
 
 def versions() -> dict:
@@ -60,10 +63,24 @@ def versions() -> dict:
     return {"language": "Python", "version": platform.python_version(), "packages": packages}
 
 
+def missing(packages: list, project: pathlib.Path) -> list:
+    """The names of the packages that a pyproject.toml wants and that are not among these."""
+    there = {normal(package["name"]) for package in packages}
+    return [name for name in tomllib.loads(project.read_text())["project"]["dependencies"] if normal(name) not in there]
+
+
+def normal(name: str) -> str:
+    return re.sub("[-_.]+", "-", name).lower()
+
+
 def main(target: pathlib.Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     prepare_matplotlib(target / "matplotlib")
-    (target / "versions.json").write_text(json.dumps(versions(), separators=(",", ":")))
+    label, why = versions(), target / "why-debian"
+    if why.exists():
+        label["missing"] = missing(label["packages"], pathlib.Path(__file__).with_name("pyproject.toml"))
+        label["why"] = why.read_text().strip()[:500]
+    (target / "versions.json").write_text(json.dumps(label, separators=(",", ":")))
 
 
 if __name__ == "__main__":

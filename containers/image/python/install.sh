@@ -1,0 +1,61 @@
+#!/bin/sh
+# Installs the packages of the Python image: PyPI's, as requirements.lock has them, or Debian's where that fails. Then
+# the file named by the first argument says why, in the words of the installer.
+#
+# It runs in the image's build, in the folder of the recipe. It fails only when Debian's packages cannot be had either.
+set -eu
+why_not=$1
+packages=/usr/local/lib/python3.13/dist-packages
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 UV_CACHE_DIR=/var/tmp/uv UV_NO_PROGRESS=1 UV_HTTP_TIMEOUT=30
+
+remove_tests() { find "$@" -type d -name tests -prune -exec rm -rf {} +; }
+
+# uv comes by the pip of a folder that is thrown away: the lock's own uv, checked as everything else is.
+from_pypi() {
+	python3 -m venv /var/tmp/first &&
+		awk '/^[^ ]/ { uv = /^uv==/ } uv' requirements.lock >/var/tmp/uv.lock &&
+		/var/tmp/first/bin/pip install --quiet --retries 1 --timeout 10 --require-hashes -r /var/tmp/uv.lock &&
+		/var/tmp/first/bin/uv pip install --python /usr/bin/python3 --break-system-packages --require-hashes \
+			--only-binary :all: --no-binary odfpy --build-constraints requirements.lock -r requirements.lock
+}
+
+# Of the packages' own tests the largest go; numpy's, tables' and bottleneck's are imported by their packages.
+# Whatever is compiled has to be compiled here, because nothing can be on a read-only root.
+finish() {
+	cd $packages
+	remove_tests fsspec matplotlib networkx pandas pyarrow scipy sklearn statsmodels sympy
+	python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash . >/dev/null || true # some carry files for other versions
+}
+
+from_debian() {
+	apt-get update
+	apt-get install -y --no-install-recommends \
+		-o Dpkg::Options::='--path-exclude=/usr/lib/python3/dist-packages/*-stubs/*' \
+		-o Dpkg::Options::='--path-exclude=/usr/lib/python3/dist-packages/types_*' \
+		-o Dpkg::Options::='--path-exclude=/usr/share/unicode/*' \
+		python3-pip ipython3 \
+		python3-numpy python3-pandas python3-scipy python3-sklearn python3-statsmodels \
+		python3-matplotlib python3-seaborn python3-plotly python3-pil \
+		python3-networkx python3-sympy \
+		python3-jinja2 python3-sqlalchemy python3-numexpr python3-bottleneck python3-fastcluster python3-lark \
+		python3-openpyxl python3-xlsxwriter python3-xlrd python3-odf python3-docx python3-pypdf python3-reportlab \
+		python3-tables python3-h5py python3-pyreadstat python3-zstandard python3-fsspec \
+		python3-requests python3-httpx python3-rich python3-pydantic \
+		python3-bs4 python3-html5lib python3-lxml python3-lxml-html-clean python3-cssselect \
+		python3-yaml python3-tabulate python3-tqdm python3-cryptography python3-psutil python3-pytest \
+		libopenblas0-serial # without threads of its own, as OPENBLAS_NUM_THREADS=1 has it for PyPI's
+	rm -rf /var/lib/apt/lists/*
+	cd /usr/lib/python3/dist-packages
+	remove_tests fsspec networkx pandas scipy sklearn statsmodels sympy
+}
+
+if from_pypi 2>/var/tmp/error; then
+	finish
+else
+	echo "PyPI's packages cannot be installed, Debian's are:"
+	cat /var/tmp/error
+	grep -iE -m 1 '^(error|  *(×|╰|├|cause|caused))' /var/tmp/error >"$why_not" || tail -n 1 /var/tmp/error >"$why_not"
+	rm -rf "$packages" /usr/local/bin/*
+	from_debian
+fi
+rm -rf /var/tmp/*
