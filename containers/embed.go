@@ -11,22 +11,57 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // Labels on an image that was built from a recipe.
 const (
 	LabelLanguage = "code-sandbox-mcp.language" // "python" or "javascript"
 	LabelRecipe   = "code-sandbox-mcp.recipe"   // Recipe.Hash
-	LabelVersions = "code-sandbox-mcp.versions" // JSON: language, version, packages [{name, version}]
+	LabelVersions = "code-sandbox-mcp.versions" // JSON: Versions
 )
 
 // MaxVersions bounds the text of LabelVersions, in bytes. It comes out of an image, and an answer has room for that
 // of two even where JSON makes six bytes of one.
 const MaxVersions = 64 << 10
+
+// Versions lists what is in an image.
+type Versions struct {
+	Language string `json:"language"`
+	Version  string `json:"version"`
+	Packages []struct {
+		Name    string `json:"name"`
+		Version string `json:"version"`
+	} `json:"packages"`
+	// Missing are the packages that no index could give when the image was built, and Why is the installer's reason.
+	Missing []string `json:"missing"`
+	Why     string   `json:"why"`
+}
+
+// ParseVersions reads the text of LabelVersions, which is anybody's, and reports whether it is what it should be.
+func ParseVersions(label string) (v Versions, ok bool) {
+	ok = len(label) <= MaxVersions && json.Unmarshal([]byte(label), &v) == nil
+	return v, ok
+}
+
+// Without describes in a line which packages the image is without, and why; empty: it has all.
+func (v Versions) Without() string {
+	if len(v.Missing) == 0 {
+		return ""
+	}
+	line := fmt.Sprintf("without %s, because PyPI's packages could not be installed: %s", strings.Join(v.Missing, ", "), v.Why)
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, line)
+}
 
 // VersionsFile is where an image that was built from a recipe keeps the text of
 // LabelVersions.

@@ -47,6 +47,21 @@ func TestTheFullImageHasANameOfItsOwn(t *testing.T) {
 	}
 }
 
+func TestAnImageSaysWhatItIsWithout(t *testing.T) {
+	for label, want := range map[string]string{
+		`{"version":"3"}`: "",
+		`{"missing":[]}`:  "",
+		`{"missing":["polars","duckdb"],"why":"refused\u001b[2J\n"}`:     "without polars, duckdb, because PyPI's packages could not be installed: refused[2J",
+		`{"missing":` + strings.Repeat(" ", MaxVersions) + `["polars"]}`: "",
+		`no JSON`: "",
+	} {
+		versions, _ := ParseVersions(label)
+		if got := versions.Without(); got != want {
+			t.Errorf("%.60s: %q, want %q", label, got, want)
+		}
+	}
+}
+
 func TestRecipesCannotBeChangedByACaller(t *testing.T) {
 	Recipes()[0] = Recipe{}
 	if Recipes()[0].Language != "python" {

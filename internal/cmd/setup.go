@@ -179,6 +179,9 @@ func printImages(ctx context.Context, s *server.Settings, on engine.Engine, opti
 			how = "was built"
 		}
 		fmt.Printf("%-10s  %s %s\n", r.Language, r.Ref, how)
+		if r.Without != "" {
+			fmt.Fprintf(os.Stderr, "The %s image is %s. When a package index answers, run: code-sandbox-mcp setup --rebuild\n", r.Language, r.Without)
+		}
 	}
 	return err
 }

@@ -17,6 +17,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -26,6 +27,7 @@ import (
 // standIn plays an engine in which one thing is wrong.
 type standIn struct {
 	info              podman.Info
+	versions          string // of the image
 	infoErr, imageErr error
 	startErr, gone    error
 	preparing         int // starts that are answered with engine.ErrPreparing
@@ -37,7 +39,7 @@ type standIn struct {
 func (e *standIn) Info(context.Context) (podman.Info, error) { return e.info, e.infoErr }
 
 func (e *standIn) Image(context.Context, string) (engine.ImageInfo, error) {
-	return engine.ImageInfo{ID: "x"}, e.imageErr
+	return engine.ImageInfo{ID: "x", Labels: map[string]string{containers.LabelVersions: e.versions}}, e.imageErr
 }
 
 func (e *standIn) Start(_ context.Context, spec engine.Spec) (engine.Process, error) {
@@ -142,6 +144,7 @@ func TestWhatIsWrong(t *testing.T) {
 		{"an unknown runtime", func(e *standIn) { e.info.Isolation = podman.Unknown }, "OCI runtime", Info, ""},
 		{"no seccomp", func(e *standIn) { e.info.Seccomp = false }, "seccomp", Fail, "kernel"},
 		{"no image", func(e *standIn) { e.imageErr = fmt.Errorf("%w: x", engine.ErrImageMissing) }, "python image", Fail, "setup"},
+		{"an image without packages", func(e *standIn) { e.versions = `{"missing":["polars"],"why":"no index"}` }, "python image", Warn, "--rebuild"},
 		{"image unknown", func(e *standIn) { e.imageErr = errors.New("broken store") }, "python image", Fail, "doctor"},
 		{"no interpreter", func(e *standIn) { e.startErr = engine.ErrNoInterpreter }, "python container", Fail, "interpreter"},
 		{"no start", func(e *standIn) { e.startErr = errors.New("OCI runtime error") }, "python container", Fail, "podman run"},

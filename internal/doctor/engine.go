@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -214,6 +215,12 @@ func imageCheck(ctx context.Context, on Engine, image Image) Check {
 	case err != nil:
 		check.Status, check.Found, check.Why = Fail, image.Ref+" could not be looked up", err.Error()
 		check.Fix = "run code-sandbox-mcp doctor again"
+	default:
+		versions, _ := containers.ParseVersions(info.Labels[containers.LabelVersions])
+		if check.Why = versions.Without(); check.Why != "" {
+			check.Status, check.Why = Warn, "it is "+check.Why
+			check.Fix = "run code-sandbox-mcp setup --rebuild where a package index answers"
+		}
 	}
 	return check
 }

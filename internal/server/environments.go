@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 
@@ -12,15 +11,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
-
-// versions is the text of an image's label containers.LabelVersions.
-type versions struct {
-	Version  string `json:"version"`
-	Packages []struct {
-		Name    string `json:"name"`
-		Version string `json:"version"`
-	} `json:"packages"`
-}
 
 // environments reads what the images say of themselves. No container is started for it.
 func environments(config sandbox.Config, engine engine.Engine) func(context.Context) []tools.Environment {
@@ -54,9 +44,8 @@ func environment(ctx context.Context, on engine.Engine, language sandbox.Languag
 	if language.Info().ImageOf != "" {
 		return e // what an image says of itself is about another language
 	}
-	label := info.Labels[containers.LabelVersions]
-	var v versions
-	if len(label) > containers.MaxVersions || json.Unmarshal([]byte(label), &v) != nil {
+	v, ok := containers.ParseVersions(info.Labels[containers.LabelVersions])
+	if !ok {
 		e.Problem = "this image does not list its packages; ask with code"
 		return e
 	}

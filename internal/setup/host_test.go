@@ -86,7 +86,7 @@ func TestAddressesReachTheBuildAndSecretsDoNot(t *testing.T) {
 
 func TestAShellReadsTheSettingsAsTheyAre(t *testing.T) {
 	hostile := `it's $HOME "and" $(echo more)`
-	h := host{apt: []string{`Acquire::Retries "3";`}, env: map[string]string{"no_proxy": hostile}, ca: []byte("PEM")}
+	h := host{apt: []string{`Acquire::Retries "3";`}, env: map[string]string{"no_proxy": hostile, "PIP_INDEX_URL": "https://a.example/simple"}, ca: []byte("PEM")}
 	files := h.files()
 	folder := t.TempDir()
 	for name, content := range files {
@@ -98,12 +98,12 @@ func TestAShellReadsTheSettingsAsTheyAre(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	script := `set -eu; . "$1"; printf '%s\n' "$no_proxy" "$APT_CONFIG" "$CURL_CA_BUNDLE" "$NPM_CONFIG_CAFILE" "$PIP_CERT"`
+	script := `set -eu; . "$1"; printf '%s\n' "$no_proxy" "$APT_CONFIG" "$CURL_CA_BUNDLE" "$NPM_CONFIG_CAFILE" "$PIP_CERT" "$SSL_CERT_FILE" "$UV_DEFAULT_INDEX"`
 	out, err := exec.Command("sh", "-c", script, "sh", filepath.Join(folder, containers.HostEnvFile)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := strings.Join([]string{hostile, "/run/host/apt.conf", "/run/host/ca.crt", "/run/host/ca.crt", "/run/host/ca.crt", ""}, "\n")
+	want := strings.Join([]string{hostile, "/run/host/apt.conf", "/run/host/ca.crt", "/run/host/ca.crt", "/run/host/ca.crt", "/run/host/ca.crt", "https://a.example/simple", ""}, "\n")
 	if string(out) != want {
 		t.Errorf("got %s, want %s", out, want)
 	}

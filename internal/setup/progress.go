@@ -12,13 +12,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// Reporter is told how setup gets on, one task after the other, from one goroutine.
+// Reporter is told how setup gets on. Several goroutines may call it.
 type Reporter interface {
-	// Begin starts a task. The one before has ended.
+	// Begin starts a task, beside those that have not ended.
 	Begin(title string) Task
 }
 
-// Task is one piece of work that takes a while. End or Fail is its last call, once.
+// Task is one piece of work that takes a while, done by one goroutine. End or Fail is its last call, once.
 type Task interface {
 	// Step reports what is being done now, after done of total steps.
 	Step(done, total int, what string)
@@ -34,7 +34,7 @@ type Task interface {
 // else as plain lines, one for each step and one every three seconds in between.
 func NewReporter(w io.Writer) Reporter {
 	if file, ok := w.(*os.File); ok && canDraw(file) {
-		return terminal{file: file}
+		return &terminal{file: file}
 	}
 	return plain{w: w, every: 3 * time.Second}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,9 +14,14 @@ import (
 )
 
 // recorder is a Reporter that keeps what it is told.
-type recorder struct{ tasks []*recordedTask }
+type recorder struct {
+	mu    sync.Mutex
+	tasks []*recordedTask
+}
 
 func (r *recorder) Begin(title string) Task {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.tasks = append(r.tasks, &recordedTask{calls: []string{"begin " + title}})
 	return r.tasks[len(r.tasks)-1]
 }

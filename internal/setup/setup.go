@@ -7,10 +7,12 @@
 package setup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
@@ -50,14 +52,16 @@ type Result struct {
 	Ref      string
 	Made     bool // built or pulled by this call; false: it was there
 	Pulled   bool // it was not built here
+	// Without describes which packages the image is without, and why; empty: it has all.
+	Without string
 }
 
 // Images makes one image for each language ready. ctx carries the connection to the
 // engine, as bindings.NewConnection returns it.
 //
-// Images stops at the first failure, with the results so far and an *Error. Images that
-// were ready until then stay, and the next call goes on behind them. Where another
-// process is building, Images waits for it.
+// The images are made at the same time. Where one fails, Images returns the results of the
+// others and an *Error; the next call makes what is missing. Where another process is
+// building, Images waits for it.
 func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error) {
 	recipes, err := wanted(opts.Languages)
 	if err != nil {
@@ -68,18 +72,36 @@ func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error
 	}
 	w := &work{opts: opts, report: report}
 	defer w.release()
-	var results []Result
-	for _, recipe := range recipes {
+	results, failures := make([]Result, len(recipes)), make([]error, len(recipes))
+	var making sync.WaitGroup
+	for i, recipe := range recipes {
 		if slices.Contains(opts.Full, recipe.Language) {
 			recipe = recipe.WithCompiler()
 		}
-		result, err := w.image(ctx, recipe)
-		if err != nil {
-			return results, err
-		}
-		results = append(results, result)
+		making.Go(func() {
+			if results[i], failures[i] = w.image(ctx, recipe); failures[i] == nil {
+				results[i].Without = without(ctx, results[i].Ref)
+			}
+		})
 	}
-	return results, nil
+	making.Wait()
+	var ready []Result
+	for i, result := range results {
+		if failures[i] == nil {
+			ready = append(ready, result)
+		}
+	}
+	return ready, cmp.Or(failures...)
+}
+
+// without reads what an image says that it lacks. One that cannot be read says nothing.
+func without(ctx context.Context, ref string) string {
+	info, err := libpod.InspectImage(ctx, ref)
+	if err != nil {
+		return ""
+	}
+	versions, _ := containers.ParseVersions(info.Labels[containers.LabelVersions])
+	return versions.Without()
 }
 
 func (o Options) ref(recipe containers.Recipe) string {
@@ -110,7 +132,9 @@ type work struct {
 	opts   Options
 	report Reporter
 
-	unlock      func() // nil: not ready to build
+	mu          sync.Mutex // held while builds are prepared; all below is written then
+	unlock      func()     // nil: not ready to build
+	waited      bool       // another process was building
 	host        host
 	base        string // name of the image to build on
 	hostNetwork bool   // builds need the host's network
@@ -119,26 +143,26 @@ type work struct {
 func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, error) {
 	result := Result{Language: recipe.Language, Ref: w.opts.ref(recipe)}
 	own := w.opts.Pull[recipe.Language] != ""
-	there, err := exists(ctx, result.Ref)
-	if err != nil {
+	if ready, err := w.isReady(ctx, recipe, own); ready || err != nil {
 		return result, err
-	}
-	if there && (own || !w.opts.Rebuild) {
-		w.report.Begin(title(recipe)).End("ready: " + result.Ref)
-		return result, nil
 	}
 	result.Made = true
 	if own {
 		result.Pulled = true
 		return result, w.pullOwn(ctx, recipe, result.Ref)
 	}
+	var err error
 	if result.Pulled, err = w.pullPublished(ctx, recipe); result.Pulled || err != nil {
 		return result, err
 	}
-	if waited, err := w.prepare(ctx); err != nil {
+	if err := w.prepare(ctx); err != nil {
 		return result, err
-	} else if waited {
-		return w.image(ctx, recipe) // the process that we waited for may have built it
+	}
+	if w.waited { // for a process that may have built it
+		if ready, err := w.isReady(ctx, recipe, own); ready || err != nil {
+			result.Made = false
+			return result, err
+		}
 	}
 	base := w.base
 	if recipe.Full {
@@ -151,6 +175,17 @@ func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, err
 	return result, w.build(ctx, recipe, base)
 }
 
+// isReady reports whether nothing is to be done for an image, and says so.
+func (w *work) isReady(ctx context.Context, recipe containers.Recipe, own bool) (bool, error) {
+	ref := w.opts.ref(recipe)
+	there, err := exists(ctx, ref)
+	if !there || (w.opts.Rebuild && !own) {
+		return false, err
+	}
+	w.report.Begin(title(recipe)).End("ready: " + ref)
+	return true, nil
+}
+
 func exists(ctx context.Context, ref string) (bool, error) {
 	there, err := libpod.ImageExists(ctx, ref)
 	if err != nil {
@@ -159,28 +194,35 @@ func exists(ctx context.Context, ref string) (bool, error) {
 	return there, nil
 }
 
-// prepare makes ready to build, once, and reports whether it had to wait for another process.
-func (w *work) prepare(ctx context.Context) (waited bool, err error) {
+// prepare makes ready to build, once. It waits for another process that builds.
+func (w *work) prepare(ctx context.Context) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.unlock != nil {
-		return false, nil
+		return nil
 	}
 	var task Task
 	unlock, err := lock(ctx, w.opts.LockFile, func() {
-		waited, task = true, w.report.Begin("Setup")
+		w.waited, task = true, w.report.Begin("Setup")
 		task.Step(0, 1, "waiting for another setup to finish")
 	})
 	if err != nil {
 		if task != nil {
 			task.Fail()
 		}
-		return waited, &Error{Doing: "wait for another setup", Err: err}
+		return &Error{Doing: "wait for another setup", Err: err}
 	}
 	if task != nil {
 		task.End("the other one has finished")
 	}
-	w.unlock, w.host = unlock, thisHost()
+	w.host = thisHost()
 	removeLeftOver(ctx)
-	return waited, w.findBase(ctx)
+	if err := w.findBase(ctx); err != nil {
+		unlock()
+		return err
+	}
+	w.unlock = unlock
+	return nil
 }
 
 // release lets another process build.

@@ -13,16 +13,26 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// terminal is progress for a person: one line that is drawn in place, and stays with the
-// outcome when the task is over.
+// terminal is progress for a person: a line for each task that is drawn in place, and stays with the outcome when the
+// task is over.
 type terminal struct {
 	file *os.File
+
+	mu     sync.Mutex
+	drawn  *mpb.Progress // of the tasks that go on
+	active int           // how many go on
 }
 
-func (t terminal) Begin(title string) Task {
-	task := &terminalTask{file: t.file, title: title, text: "starting", start: time.Now()}
-	task.progress = mpb.New(mpb.WithOutput(t.file), mpb.WithWidth(barWidth), mpb.WithAutoRefresh())
-	task.bar = task.progress.New(0,
+// Begin implements Reporter.
+func (t *terminal) Begin(title string) Task {
+	task := &terminalTask{on: t, title: title, text: "starting", start: time.Now()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.active == 0 {
+		t.drawn = mpb.New(mpb.WithOutput(t.file), mpb.WithWidth(barWidth), mpb.WithAutoRefresh())
+	}
+	t.active++
+	task.bar = t.drawn.New(0,
 		mpb.BarStyle().Lbound("").Filler("█").Tip("█").Padding("░").Rbound(""),
 		mpb.BarFillerClearOnComplete(),
 		mpb.PrependDecorators(decor.Any(task.before)),
@@ -31,14 +41,22 @@ func (t terminal) Begin(title string) Task {
 	return task
 }
 
+// end waits for what was drawn of the last task.
+func (t *terminal) end() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.active--; t.active == 0 {
+		t.drawn.Wait()
+	}
+}
+
 const barWidth = 20 // columns
 
 type terminalTask struct {
-	file     *os.File
-	title    string
-	progress *mpb.Progress
-	bar      *mpb.Bar
-	start    time.Time
+	on    *terminal
+	title string
+	bar   *mpb.Bar
+	start time.Time
 
 	mu      sync.Mutex
 	text    string // what is being done
@@ -68,7 +86,7 @@ func (t *terminalTask) behind(decor.Statistics) string {
 // fit cuts text so that the line never wraps, with some columns taken already: a wrapped
 // line cannot be drawn over. Spaces that mpb puts around the bar take two.
 func (t *terminalTask) fit(said string, taken int) string {
-	width, _, err := term.GetSize(int(t.file.Fd()))
+	width, _, err := term.GetSize(int(t.on.file.Fd()))
 	if err != nil {
 		width = 80
 	}
@@ -98,5 +116,5 @@ func (t *terminalTask) finish(outcome string) {
 	t.outcome = outcome
 	t.mu.Unlock()
 	t.bar.SetTotal(-1, true)
-	t.progress.Wait()
+	t.on.end()
 }

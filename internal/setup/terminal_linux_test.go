@@ -14,7 +14,7 @@ func TestATerminalGetsABarThatNeverWraps(t *testing.T) {
 	const columns = 70
 	screen, other := pty.Open(t, columns)
 	shown := pty.Watch(other)
-	task := terminal{file: screen}.Begin("Python image")
+	task := (&terminal{file: screen}).Begin("Python image")
 	task.Step(1, 4, "RUN apt-get update")
 	shown.Await("Python image  █████░░░░░░░░░░░░░░░ ")
 	shown.Await(" RUN apt-get update")
@@ -49,7 +49,7 @@ func TestAFailureStaysOnTheScreen(t *testing.T) {
 func TestOnlyATerminalThatCanBeDrawnOnGetsABar(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	screen, _ := pty.Open(t, 80)
-	if _, ok := NewReporter(screen).(terminal); !ok {
+	if _, ok := NewReporter(screen).(*terminal); !ok {
 		t.Errorf("a terminal gets %T", NewReporter(screen))
 	}
 	none, _ := pty.Open(t, 0)

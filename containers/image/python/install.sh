@@ -14,7 +14,7 @@ remove_tests() { find "$@" -type d -name tests -prune -exec rm -rf {} +; }
 from_pypi() {
 	python3 -m venv /var/tmp/first &&
 		awk '/^[^ ]/ { uv = /^uv==/ } uv' requirements.lock >/var/tmp/uv.lock &&
-		/var/tmp/first/bin/pip install --quiet --retries 1 --timeout 10 --require-hashes -r /var/tmp/uv.lock &&
+		/var/tmp/first/bin/pip install --progress-bar off --retries 1 --timeout 10 --require-hashes -r /var/tmp/uv.lock &&
 		/var/tmp/first/bin/uv pip install --python /usr/bin/python3 --break-system-packages --require-hashes \
 			--only-binary :all: --no-binary odfpy --build-constraints requirements.lock -r requirements.lock
 }
@@ -25,6 +25,14 @@ finish() {
 	cd $packages
 	remove_tests fsspec matplotlib networkx pandas pyarrow scipy sklearn statsmodels sympy
 	python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash . >/dev/null || true # some carry files for other versions
+}
+
+# reason prints the line of the installer's output that names a cause. pip ends with "no matching distribution" when it has
+# reached no index at all.
+reason() {
+	grep -vE 'No matching distribution|Could not find a version' /var/tmp/error |
+		grep -iE 'could not fetch|connection broken|do not match|mismatch|caused by|^ *error:' | tail -n 1 |
+		sed -E 's/.*(broken by|[Cc]aused by:?) //; s/<[^>]*>: //' | cut -c -300
 }
 
 from_debian() {
@@ -49,13 +57,13 @@ from_debian() {
 	remove_tests fsspec networkx pandas scipy sklearn statsmodels sympy
 }
 
-if from_pypi 2>/var/tmp/error; then
+if echo "installing the packages of requirements.lock" && from_pypi >/var/tmp/error 2>&1; then
 	finish
 else
-	echo "PyPI's packages cannot be installed, Debian's are:"
+	rm -rf "$packages" /usr/local/bin/* /var/tmp/uv
 	cat /var/tmp/error
-	grep -iE -m 1 '^(error|  *(×|╰|├|cause|caused))' /var/tmp/error >"$why_not" || tail -n 1 /var/tmp/error >"$why_not"
-	rm -rf "$packages" /usr/local/bin/*
+	echo "PyPI's packages cannot be installed; Debian's are"
+	reason >"$why_not"
 	from_debian
 fi
 rm -rf /var/tmp/*

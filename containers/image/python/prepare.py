@@ -66,7 +66,8 @@ def versions() -> dict:
 def missing(packages: list, project: pathlib.Path) -> list:
     """The names of the packages that a pyproject.toml wants and that are not among these."""
     there = {normal(package["name"]) for package in packages}
-    return [name for name in tomllib.loads(project.read_text())["project"]["dependencies"] if normal(name) not in there]
+    wanted = tomllib.loads(project.read_text())["project"]["dependencies"]
+    return [name for name in wanted if normal(name) not in there and not importlib.util.find_spec(name.replace("-", "_"))]
 
 
 def normal(name: str) -> str:
@@ -79,7 +80,7 @@ def main(target: pathlib.Path) -> None:
     label, why = versions(), target / "why-debian"
     if why.exists():
         label["missing"] = missing(label["packages"], pathlib.Path(__file__).with_name("pyproject.toml"))
-        label["why"] = why.read_text().strip()[:500]
+        label["why"] = why.read_text().strip() or "the installer gives no reason"
     (target / "versions.json").write_text(json.dumps(label, separators=(",", ":")))
 
 

@@ -57,6 +57,13 @@ class Versions(unittest.TestCase):
         self.assertTrue(all(package["version"] for package in found["packages"]))
         json.dumps(found)
 
+    def test_what_is_wanted_and_not_there_is_missing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            project = pathlib.Path(folder, "pyproject.toml")
+            project.write_text('[project]\ndependencies = ["Not_There-1", "great_tables", "json"]\n')
+            found = prepare.missing([{"name": "Great-Tables", "version": "1"}], project)
+        self.assertEqual(found, ["Not_There-1"])
+
 
 if __name__ == "__main__":
     unittest.main()
