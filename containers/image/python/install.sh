@@ -27,12 +27,12 @@ finish() {
 	python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash . >/dev/null || true # some carry files for other versions
 }
 
-# reason prints the line of the installer's output that names a cause. pip ends with "no matching distribution" when it has
-# reached no index at all.
+# reason prints the line of the installer's output that names a cause, else the last ones. pip ends with "no matching
+# distribution" also when it has reached no index at all.
 reason() {
-	grep -vE 'No matching distribution|Could not find a version' /var/tmp/error |
-		grep -iE 'could not fetch|connection broken|do not match|mismatch|caused by|^ *error:' | tail -n 1 |
-		sed -E 's/.*(broken by|[Cc]aused by:?) //; s/<[^>]*>: //' | cut -c -300
+	grep -iE 'could not fetch|connection broken|do not match|mismatch|caused by|^ *error: [^cn]' /var/tmp/error >/var/tmp/causes ||
+		tail -n 3 /var/tmp/error | tr -s '\n ' ' ' >/var/tmp/causes
+	tail -n 1 /var/tmp/causes | sed -E 's/.*(broken by|[Cc]aused by:?) //; s/<[^>]*>: //' | cut -c -300
 }
 
 from_debian() {
