@@ -7,9 +7,10 @@ import re
 import sys
 import time
 import weakref
+from types import SimpleNamespace
 
 from imports import has_module, import_seldom, own_imports
-from mimes import PLOTLY, SHOWN_MIMES, as_bytes, text_of
+from mimes import PLOTLY, SHORT_HTML, SHOWN_MIMES, as_bytes, text_of
 from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of_png, smaller_picture
 
 MOST_WRITTEN = 4  # pages of a run whose figures are drawn, which is as many pictures as an answer has
@@ -23,6 +24,8 @@ def same_renderer(module):
     for name in list(module.renderers):
         if name != "json":
             module.renderers[name] = module.renderers["plotly_mimetype"]
+    if getattr(module, "nbformat", None) is None:  # figures are shown only beside it, and nothing of it is used
+        module.nbformat = SimpleNamespace(__version__="5")
 
 
 def hook_write_html(module, note):
@@ -110,17 +113,26 @@ class Displays:
             if bundle.get(mime):
                 data = as_bytes(mime, bundle[mime])
                 shown = [self.pictures.get(key)] if key else self.pictures.values()
-                if again or hash(data) not in shown:
-                    page = mime == "text/html"
-                    # A page that works by scripts has nothing to read.
-                    in_frame = not page or b"<script" not in data
-                    self._show(mime, data, alt, "page" if page else stem, in_frame, key, saved)
+                if mime == "text/html":
+                    self._show_html(data, alt, again, key)
+                elif again or hash(data) not in shown:
+                    self._show(mime, data, alt, stem, True, key, saved)
                 return
         text = text_of(bundle)
         if text and key and self.kernel.in_run():  # what is printed could not be replaced
             self._show("text/plain", text.encode("utf-8", "replace"), alt, "text", key=key)
         elif text:
             print(text)
+
+    def _show_html(self, data, alt, again, key):
+        """Shows short HTML as it is. A longer one, or a page that works by scripts, is a file; with again its text is printed."""
+        markup = import_seldom("markup")
+        page = markup.unframed(data.decode("utf-8", "replace"))
+        scripts = "<script" in page
+        short = len(page) <= SHORT_HTML and not scripts
+        self._show("text/html", page.encode("utf-8"), alt, "page", short, key)
+        if again and not short and not scripts:
+            self.publish({"text/plain": markup.read(page)}, key=key and key + " as text")
 
     def _show_plotly(self, figure, key):
         """Keeps an interactive figure as a page; what it is made of would tell a reader little."""

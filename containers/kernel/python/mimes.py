@@ -4,6 +4,7 @@ import json
 import sys
 
 from errors import message_of, user_frames
+from imports import import_seldom
 from pictures import figure_png, is_figure
 
 # What reads as text in a display goes to stdout, where a terminal would show it. The rest is
@@ -28,6 +29,8 @@ REPR_METHODS = {
 PLOTLY = "application/vnd.plotly.v1+json"
 PICTURES = ("text/plain", "image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml", PLOTLY)
 LAID_OUT_CHARS = 100_000  # laying out what is longer takes too long
+SHORT_HTML = 1000  # characters: longer HTML is read as text
+LONG_REPR = 4000  # characters of a repr that only lists all of an object's parts
 
 
 def as_bytes(mime, value):
@@ -48,20 +51,25 @@ def text_of(bundle):
     plain = bundle.get("text/plain") or ""
     if PLOTLY in bundle:
         return plain.partition("(")[0]  # the whole would be all of its data
+    if not is_bare(plain):
+        return plain
     for mime in ("text/markdown", "text/latex"):
-        if is_bare(plain) and isinstance(bundle.get(mime), str):
+        if isinstance(bundle.get(mime), str):
             return bundle[mime]
-    if is_bare(plain) and "application/json" in bundle:
+    if "application/json" in bundle:
         try:
             return json.dumps(bundle["application/json"], indent=2, ensure_ascii=False, default=repr)
         except (TypeError, ValueError, RecursionError):  # it has itself in it, or a key that JSON has not
             pass
-    return plain
+    page = bundle.get("text/html")
+    if not isinstance(page, str) or len(page) <= SHORT_HTML:
+        return plain
+    return import_seldom("markup").read(page) or (plain if plain[:1] == "<" else plain.partition("(")[0] + "(...)")
 
 
 def is_bare(text):
-    """Whether a repr says nothing but what class it is of, such as <IPython.core.display.HTML object>."""
-    return not text or (text[0] == "<" and text[-1] == ">")
+    """Whether a repr says nothing but the class, such as <IPython.core.display.HTML object>, or lists every part of a large object."""
+    return not text or (text[0] == "<" and text[-1] == ">") or (len(text) > LONG_REPR and text.partition("(")[0].isidentifier())
 
 
 def mime_bundle(value):

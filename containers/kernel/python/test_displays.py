@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import display
+import markup
 from test_support import LONG_GRACE, SupervisorTest, can_import
 
 
@@ -59,6 +60,21 @@ class Pauses(unittest.TestCase):
         self.assertEqual(drawn, [0, 4, 8, 13])  # after three of them one second without
 
 
+class Markup(unittest.TestCase):
+    def test_a_page_is_read_as_text(self):
+        for page, text in (
+            ("<p>One &amp; <b>two</b><br>three<script>4</script>", "One & two\nthree"),
+            ("<head><style>p { color: red }</style></head><ul><li>a<li>b</ul>", "a\nb"),
+            ("<table><tr><th colspan=2>Title</th></tr><tr><td></td><td>x\n y</td></tr><tr><td>long</td><td><p>1</p><p>2</p></td></tr></table>end", "Title\n      x y\nlong  1 2\nend"),
+            ("<table><tr><td>a<td>b<tr><td>c", "a  b\nc"),
+            ("<table></table></td></style><svg><text>x</text></svg>y", "y"),
+            ("<iframe width=1 srcdoc='&lt;p&gt;&lt;b&gt;&amp;amp;&lt;/b&gt;'></iframe>", "&"),
+            ("", ""),
+        ):
+            with self.subTest(page):
+                self.assertEqual(markup.read(page), text)
+
+
 class Displays(SupervisorTest):
     init = {"image_bytes": 20_000, "max_displays": 3}
 
@@ -107,6 +123,32 @@ class Displays(SupervisorTest):
     def test_a_page_that_works_by_scripts_is_a_file(self):
         (display,) = self.completed("Html('<p><script>1</script>', 'n')").displays
         self.assertEqual((display["data"], display["path"]), ({}, "output/page-1.html"))
+
+    def test_long_html_is_a_file_and_read_as_text(self):
+        self.completed("page = '<style>' + ' ' * 5000 + '</style><table><tr><td>a</td><td>b</td></tr></table>'")
+        for code in ("Html(page, 'n')", "display(Html(page, 'n'))"):
+            answer = self.completed(code)
+            self.assertEqual((answer.result or answer.out).strip(), "a  b")
+            (display,) = answer.displays
+            self.assertEqual((display["data"], display["size_bytes"]), ({}, 5059))
+
+    def test_a_page_in_a_frame_is_no_escaped_html(self):
+        answer = self.completed("Html('<div><iframe srcdoc=\"&lt;p&gt;&lt;script&gt;1\"></iframe></div>', 'n')")
+        (display,) = answer.displays
+        self.assertEqual((answer.result, display["data"]), ("<shown>", {}))
+        with open(self.client.path(display["path"])) as file:
+            self.assertEqual(file.read(), "<p><script>1")
+
+    def test_html_stands_for_a_repr_of_all_parts(self):
+        self.check_long_repr()
+        if can_import("IPython"):
+            self.completed("get_ipython()")
+            self.check_long_repr()
+
+    def check_long_repr(self):
+        code = "class T(Html):\n    def __repr__(self): return 'T(%s)' % ('x' * 9000)\n"
+        self.assertEqual(self.completed(code + "T('<p>' + ' ' * 2000 + 'short', 'n')").result, "short")
+        self.assertEqual(self.completed(code + "T('<p>' + ' ' * 2000, 'n')").result, "T(...)")
 
     def test_an_object_with_text_of_its_own_shows_no_html(self):
         answer = self.completed("class T(Html):\n    def __repr__(self): return 'a  b\\n1  2'\nT('<table>', 'n')")
