@@ -53,6 +53,9 @@ const (
 // setting is a setting's name as a hint has it.
 var setting = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
 
+// server matches how web servers say that they wait for requests.
+var server = regexp.MustCompile(`Uvicorn running on|Uvicorn server started|You can now view your Streamlit app|(?m)^ ?\* Running on |Dash is running on |^Serving HTTP on `)
+
 // refused are the words of the server itself where it has refused something or has not got it, which say why.
 var refused = regexp.MustCompile(`\b(?:(?:host|address|package)_denied|host_unreachable|download_failed|tool_\w+)\b`)
 
@@ -60,6 +63,9 @@ var refused = regexp.MustCompile(`\b(?:(?:host|address|package)_denied|host_unre
 // to say, or the run's texts say it. find returns the path of the session's file that a path which leads nowhere most likely
 // means, or nothing; it is called for a file or module that is missing.
 func (c Capabilities) For(res *sandbox.Result, find func(path string) string) string {
+	if res.Status == sandbox.TimedOut && server.MatchString(end(res.Stderr, stderrBytes)+end(res.Stdout, stdoutBytes)) {
+		return "A server runs until it is stopped, and only code of this session reaches it: start it with subprocess.Popen, and ask it from the code."
+	}
 	if res.Status != sandbox.Completed && res.Status != sandbox.Failed {
 		return ""
 	}

@@ -104,6 +104,9 @@ func TestAHintSaysNothingThatTheAnswerSays(t *testing.T) {
 	if hint := allowed.For(refused, nil); hint != "" {
 		t.Errorf("got %q", hint)
 	}
+	if hint := servers[3].can.For(failed("KeyError", "'SORT_KEY'"), nil); hint != "" { // of a table's column
+		t.Errorf("got %q", hint)
+	}
 	refused = failed("OSError", "Tunnel connection failed: 403 address_denied: localhost has an address that is private")
 	if hint := servers[3].can.For(refused, nil); hint != "" {
 		t.Errorf("got %q", hint)

@@ -27,6 +27,7 @@ var foreign = map[string]string{
 	"crypt": dropped, "imghdr": dropped, "nntplib": dropped, "pipes": dropped, "sndhdr": dropped, "telnetlib": dropped, "uu": dropped, "xdrlib": dropped,
 	"urllib2": two, "ConfigParser": two, "Queue": two, "StringIO": two, "cPickle": two, "Tkinter": two, "httplib": two, "urlparse": two,
 	"tkinter": screen, "_tkinter": screen, "turtle": screen,
+	"torch": large, "torchvision": large, "tensorflow": large,
 	"google": family, "azure": family, "zope": family,
 }
 
@@ -34,6 +35,7 @@ const (
 	windows = " is for Windows, and this is Linux: no package brings it."
 	dropped = " is no part of Python any more: use what its documentation names in its place."
 	two     = " is a module of Python 2; Python 3 has it under another name."
+	large   = " is larger than packages may be here (--package-size-limit): the user can name an image that has it (--python-image)."
 	family  = " is the family of many packages, and none of them is here: name the one that has the part, as its documentation does."
 	screen  = " is not in this image, and there is no screen for it. Figures of Matplotlib and Plotly come back as images."
 )

@@ -41,6 +41,30 @@ var rules = []rule{
 		}
 		return s.install(nil)
 	}},
+	{re(`PyTorch was not found|requires PyTorch`), true, func(s stumble, _ []string) string { return "torch" + foreign["torch"] }},
+	{re(`ImportError: (lib[\w.+-]{1,40}\.so[\d.]{0,20}): cannot open shared object file`), true, func(s stumble, found []string) string {
+		if strings.Contains(s.text, "/cv2/") {
+			return "opencv-python needs a screen's libraries: install opencv-python-headless, whose cv2 is the same without windows."
+		}
+		return found[1] + " is a system library that is not in this image, and none can be added to it: take a package whose wheel brings its libraries."
+	}},
+	// What packages leave out: data, models, keys, a browser.
+	{re(`Please use the NLTK Downloader|\[nltk_data\] Error loading`), false, func(s stumble, _ []string) string {
+		return "NLTK's data are not on PyPI" + s.bringing("a zip of nltk_data", "unzip it to a folder in nltk.data.path") + ". wordpunct_tokenize and the stemmers need none."
+	}},
+	{re(`\[E050\] Can't find model`), false, func(s stumble, _ []string) string {
+		return "spaCy's models are not on PyPI: spacy.blank('en') needs none" + s.bringing("a model's wheel", "%pip install it by its path") + "."
+	}},
+	{re(`(?s)^URLError: .*(?:/seaborn/utils\.py|/statsmodels/datasets/|\bfetch_\w+\(.*/sklearn/)`), true, func(s stumble, _ []string) string {
+		if s.Network == Open || s.Network == Allowlist {
+			return ""
+		}
+		return "That data set is on the internet, which code does not reach (--network none). sklearn.datasets.load_* and plotly.express.data (iris, tips, gapminder) come with their packages."
+	}},
+	{re(`(?s)^KeyError: '([A-Z][A-Z0-9_]{1,30}_(?:KEY|TOKEN))'.*\benviron\b|\bset the .?([A-Z][A-Z0-9_]{1,30}_KEY)\b|Could not resolve authentication method|No API key was provided`), true, stumble.key},
+	{re(`(?:Kaleido|and later) requires (?:Google )?Chrome|requires the Kaleido package`), false, func(stumble, []string) string {
+		return "There is no browser here to draw it. fig.show() and write_html() need none: the figure comes back as a picture, and as a page in output/."
+	}},
 	// Commands.
 	{re(noCommand(`(uvx?|conda|mamba|micromamba|poetry|pipenv|pdm|pipx|rye|hatch)`)), false, func(s stumble, found []string) string {
 		return s.installer(sandbox.Python, "%pip install", found)
@@ -85,7 +109,7 @@ var rules = []rule{
 	{re(`EOF when reading a line|ReferenceError: prompt is not defined`), false, func(stumble, []string) string {
 		return "Nobody can answer while code runs: put the value into the code, or ask for it before the call."
 	}},
-	{re(`no display name and no \$DISPLAY|[Cc]annot connect to (?:X server|display)|[Cc]ould not connect to display|[Cc]annot open display|Cannot load backend '\w+'|Can't find \$DISPLAY`), false, func(stumble, []string) string {
+	{re(`no display name and no \$DISPLAY|[Cc]annot connect to (?:X server|display)|[Cc]ould not connect to display|[Cc]annot open display|Cannot load backend '\w+'|Can't find \$DISPLAY|Rebuild the library with Windows, GTK`), false, func(stumble, []string) string {
 		return "There is no screen here. Figures of Matplotlib and Plotly come back as images; save other pictures below output/."
 	}},
 	{re(`ReferenceError: (?:window|document|alert|localStorage|navigator) is not defined`), true, func(stumble, []string) string {
@@ -286,6 +310,41 @@ func (s stumble) network(host string) string {
 // indexes are hosts that code asks for packages.
 var indexes = map[string]bool{"pypi.org": true, "files.pythonhosted.org": true, "registry.npmjs.org": true}
 
+// apis are what libraries reach that do not say so in their errors, and the usual names of their keys.
+var apis = []struct{ library, key, host string }{
+	{"/openai/", "OPENAI_API_KEY", "api.openai.com"},
+	{"/anthropic/", "ANTHROPIC_API_KEY", "api.anthropic.com"},
+	{"/google/genai/", "GEMINI_API_KEY", "generativelanguage.googleapis.com"},
+}
+
+// api returns the key and the host of the library that an error comes from; empty: of none that is known.
+func (s stumble) api() (key, host string) {
+	for _, a := range apis {
+		if strings.Contains(s.text, a.library) {
+			return a.key, a.host
+		}
+	}
+	return "", ""
+}
+
+// key is for code that lacks a key in its environment.
+func (s stumble) key(found []string) string {
+	name, host := s.api()
+	hint := "Keys of the user's reach code by --pass-through-env " + cmp.Or(found[1], found[2], name, "NAME")
+	if s.Network != Open && s.Network != Allowlist {
+		hint += ", and hosts by --network allowlist --allow-domain " + cmp.Or(host, "HOST")
+	}
+	return hint + ", both for the user to set."
+}
+
+// bringing returns how a file of the internet gets into the session, and what is to be done with it then.
+func (s stumble) bringing(what, then string) string {
+	if !s.FetchURLs || !s.has("upload_file") {
+		return ""
+	}
+	return "; upload_file with url brings " + what + " in, then " + then
+}
+
 // hostNames find the host that code has asked for in an error and its traceback, the surest first.
 var hostNames = []*regexp.Regexp{
 	re(`host='([\w.-]{1,63})', port=|Failed to resolve '([\w.-]{1,63})'|(?:EAI_AGAIN|ENOTFOUND) ([\w.-]{1,63})|Could not resolve host: ([\w.-]{1,63})`),
@@ -302,7 +361,11 @@ func (s stumble) host() string {
 			return strings.ToLower(cmp.Or(found[1:]...))
 		}
 	}
-	return ""
+	if !s.quotes {
+		return ""
+	}
+	_, host := s.api()
+	return host
 }
 
 // memory is for code that got no memory.
