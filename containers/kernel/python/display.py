@@ -40,6 +40,27 @@ def hook_write_html(module, note):
     module.write_html = write_html
 
 
+def hook_to_image(module, draw):
+    """Has draw(figure, layout) make PNG where plotly has no browser to make it by, with what the layout is to have besides."""
+    original, available = module.to_image, module.kaleido_available
+
+    @functools.wraps(original)
+    def to_image(fig, format=None, scale=None, width=None, height=None, **kwargs):
+        try:
+            if not available():
+                raise RuntimeError(module.KALEIDO_REQUIRED_MSG)
+            return original(fig, format, scale=scale, width=width, height=height, **kwargs)
+        except RuntimeError:
+            wanted = {name: value for name, value in (("width", width), ("height", height)) if value}
+            picture = draw(fig, wanted) if format in (None, "png") else None
+            if picture is None:
+                raise
+            return picture
+
+    module.to_image = to_image
+    module.kaleido_available = lambda: True  # write_image asks, and then calls to_image
+
+
 def title_of(figure):
     """The title of a plotly figure, without markup."""
     title = (figure.get("layout") or {}).get("title") or {}
@@ -150,29 +171,40 @@ class Displays:
             name = os.path.basename(path or "")[: -len("html")]
             self._show("image/png", picture, title, "figure", key=key and key + " as a picture", name=name and name + "png")
 
-    def _draw(self, figure, path):
-        """The picture of a plotly figure, or nothing and a note that says why; path is its page."""
+    def _drawn(self, figure):
+        """The picture of a plotly figure, or nothing; what is missing in it, and why there is none."""
         import warnings
 
-        why, page = "", "; %s shows it" % path if path else ""
-        picture, notes = None, []
         try:
             with own_imports, warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 drawing = import_seldom("plotly_drawing")
                 try:
-                    picture, notes = drawing.draw(figure)
+                    return (*drawing.draw(figure), "")
                 except drawing.Undrawn as e:
-                    why = "%s is not drawn here" % e
+                    return None, [], "%s is not drawn here" % e
         except Exception as e:  # there is no matplotlib, or the figure is none that plotly would take
-            why = "%s: %s" % (type(e).__name__, str(e)[:200])
+            return None, [], "%s: %s" % (type(e).__name__, str(e)[:200])
+
+    def draw_for_code(self, figure, layout):
+        """Returns the picture of a plotly figure that code would have from kaleido and a browser, or nothing."""
+        parts = figure if isinstance(figure, dict) else figure.to_plotly_json()
+        picture, notes, _ = self._drawn({**parts, "layout": {**(parts.get("layout") or {}), **layout}})
+        if picture:
+            print("note: drawn without a browser, so not pixel for pixel as plotly does: %s" % ("; ".join(notes[:3])[:500] or "all of it"), file=sys.stderr)
+        return picture
+
+    def _draw(self, figure, path):
+        """The picture of a plotly figure, or nothing and a note that says why; path is its page."""
+        page = "; %s shows it" % path if path else ""
+        picture, notes, why = self._drawn(figure)
         if picture is None and has_module("kaleido"):
             try:
                 from plotly.io import to_image
 
                 return to_image(figure, format="png", validate=False)
             except Exception as e:  # it may want a browser that is not there
-                why += ", and kaleido failed: %s" % str(e)[:200]
+                why += ", and kaleido failed: %s" % " ".join(str(e).split())[:80]
         if picture is None:
             print("note: no picture: %s%s" % (why, page), file=sys.stderr)
         elif notes:

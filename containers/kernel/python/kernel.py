@@ -10,7 +10,7 @@ import sys
 from _thread import get_ident
 
 from descriptors import close_quietly, move_high
-from display import Displays, hook_write_html, same_renderer
+from display import Displays, hook_to_image, hook_write_html, same_renderer
 from errors import describe, format_error
 from event_loop import EventLoop
 from imports import ImportHook, forget_torn, import_quietly, import_seldom, own_imports
@@ -86,6 +86,7 @@ class Kernel:
             "numpy.random": lambda _: note_random(self.surroundings, "numpy"),
             "pandas": lambda pandas: widen_pandas(pandas, settings.output_bytes),
             "plotly.io._html": lambda module: hook_write_html(module, self.displays.note_written),
+            "plotly.io._kaleido": lambda module: hook_to_image(module, self.displays.draw_for_code),
             "plotly.io._renderers": same_renderer,
             "random": lambda _: note_random(self.surroundings, "random"),
             "sympy.interactive.printing": self._hook_sympy,

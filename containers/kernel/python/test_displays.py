@@ -60,6 +60,21 @@ class Pauses(unittest.TestCase):
         self.assertEqual(drawn, [0, 4, 8, 13])  # after three of them one second without
 
 
+class PlotlyImages(unittest.TestCase):
+    def test_png_is_drawn_where_there_is_no_browser(self):
+        def make(fig, format=None, scale=None, width=None, height=None):
+            raise RuntimeError("no Chrome")
+
+        for available, error in ((True, "no Chrome"), (False, "no kaleido")):
+            module = SimpleNamespace(to_image=make, kaleido_available=lambda: available, KALEIDO_REQUIRED_MSG="no kaleido")
+            display.hook_to_image(module, lambda figure, layout: (figure, layout) if figure else None)
+            self.assertTrue(module.kaleido_available())
+            self.assertEqual(module.to_image({"data": []}, "png", width=5), ({"data": []}, {"width": 5}))
+            for arguments in (({"data": []}, "svg"), ({},)):
+                with self.assertRaisesRegex(RuntimeError, error):
+                    module.to_image(*arguments)
+
+
 class Markup(unittest.TestCase):
     def test_a_page_is_read_as_text(self):
         for page, text in (

@@ -63,7 +63,7 @@ var rules = []rule{
 	}},
 	{re(`(?s)^KeyError: '([A-Z][A-Z0-9_]{1,30}_(?:KEY|TOKEN))'.*\benviron\b|\bset the .?([A-Z][A-Z0-9_]{1,30}_KEY)\b|Could not resolve authentication method|No API key was provided`), true, stumble.key},
 	{re(`(?:Kaleido|and later) requires (?:Google )?Chrome|requires the Kaleido package`), false, func(stumble, []string) string {
-		return "There is no browser here to draw it. fig.show() and write_html() need none: the figure comes back as a picture, and as a page in output/."
+		return "There is no browser here: common charts are drawn without one, as PNG alone, and fig.show() or write_html() keeps any figure as a page in output/."
 	}},
 	// Commands.
 	{re(noCommand(`(uvx?|conda|mamba|micromamba|poetry|pipenv|pdm|pipx|rye|hatch)`)), false, func(s stumble, found []string) string {
