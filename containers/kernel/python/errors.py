@@ -1,6 +1,9 @@
 """The errors of code: short tracebacks that begin at the code's own lines."""
 
-from imports import INSTALLED, OWN, OWN_LIB
+import re
+import sys
+
+from imports import INSTALLED, OWN, OWN_LIB, PACKAGES, is_stdlib
 
 _MACHINERY = ("/IPython/", "/asyncio/", "<frozen importlib")
 _LIBRARIES = (*INSTALLED, "<frozen ", ".pyx", ".pxi")
@@ -82,6 +85,74 @@ def format_error(error, depth=0, seen=None):
     return lines
 
 
+def code_of_call(frame, lasti):
+    """The names that the expression begins with which a frame is in, as a list, and what the first of them is."""
+    import itertools
+    import linecache
+
+    line, _, column, _ = next(itertools.islice(frame.f_code.co_positions(), lasti // 2, None), (None,) * 4)
+    text = linecache.getline(frame.f_code.co_filename, line or 0, frame.f_globals).encode()[column or 0 :]
+    names = re.match(r"[\w.]*", text.decode(errors="replace"))[0].split(".")
+    return names, frame.f_locals.get(names[0], frame.f_globals.get(names[0]))
+
+
+def module_of(thing):
+    if isinstance(thing, type(sys)):
+        return thing.__name__
+    return getattr(thing if isinstance(thing, type) or hasattr(thing, "__qualname__") else type(thing), "__module__", None)
+
+
+def refusing(frame, lasti, cls, function):
+    """The modules of a function that has refused its arguments, or of the method of a class."""
+    names, first = code_of_call(frame, lasti)
+    if not cls:
+        thing = first
+        for name in names[1:]:
+            thing = vars(thing).get(name) if isinstance(thing, type(sys)) else None
+        return {module_of(thing)} if getattr(thing, "__name__", None) == function else set()
+    named = (getattr(module, "__dict__", {}).get(cls) for module in list(sys.modules.values()))
+    owners = {top(found.__module__) for found in named if isinstance(found, type) and function in vars(found)}
+    return owners & {top(module_of(first))} if len(owners) > 1 else owners
+
+
+def top(module):
+    return str(module).partition(".")[0].lstrip("_")
+
+
+def sources_of(error):
+    """The modules of what an error is about: what lacks a name or refuses its arguments, or the code that has raised it."""
+    frames = []
+    tb = error.__traceback__
+    while tb:
+        frames.append((tb.tb_frame, tb.tb_lasti))
+        tb = tb.tb_next
+    while is_stdlib(frames[-1][0].f_code.co_filename) and len(frames) > 1:
+        frames.pop()
+    refused = isinstance(error, TypeError) and re.match(r"(?:(\w+)\.)?(\w+)\(\) ", str(error))
+    if isinstance(error, ImportError):
+        return {error.name}
+    if isinstance(error, AttributeError) and error.obj is not None:
+        return {error.obj.__name__ if isinstance(error.obj, type(sys)) else module_of(error.obj if isinstance(error.obj, type) else type(error.obj))}
+    if is_library(frames[-1]):
+        return {frames[-1][0].f_globals.get("__name__")}
+    return refusing(*frames[-1], *refused.groups()) if refused else set()
+
+
+def note_of(error):
+    """A last line for a traceback: the library and its version that do not have or take what the code has written."""
+    if not isinstance(error, (AttributeError, ImportError, TypeError, ValueError)):
+        return ""
+    try:
+        libraries = {top(source) for source in sources_of(error)}
+        module = sys.modules.get(libraries.pop()) if len(libraries) == 1 else None
+        version = getattr(module, "__version__", None)
+        if isinstance(version, str) and any(part in module.__file__ for part in PACKAGES):
+            return "(%s %s)\n" % (module.__name__, version[:30])
+    except Exception:  # of the code's own objects
+        pass
+    return ""
+
+
 def shorten(text, limit):
     if len(text) <= limit:
         return text
@@ -101,5 +172,5 @@ def describe(error):
     return {
         "name": type(error).__name__,
         "message": shorten(message_of(error), 4000),
-        "traceback": shorten("".join(format_error(error)), 16_000),
+        "traceback": shorten("".join([*format_error(error), note_of(error)]), 16_000),
     }

@@ -14,7 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-var update = flag.Bool("update", false, "write testdata/hints.txt anew")
+var update = flag.Bool("update", false, "write testdata/*.txt anew")
 
 // recorded is what a run in one of our images came to.
 type recorded struct {
@@ -73,19 +73,25 @@ func TestHintsForRealRuns(t *testing.T) {
 			}
 		}
 	}
+	compare(t, "testdata/hints.txt", got.String())
+}
+
+// compare fails a test where a file has other lines, or writes the file.
+func compare(t *testing.T, file, got string) {
+	t.Helper()
 	if *update {
-		if err := os.WriteFile("testdata/hints.txt", []byte(got.String()), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want, err := os.ReadFile("testdata/hints.txt")
+	want, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	wanted := strings.Split(string(want), "\n")
-	for i, line := range strings.Split(got.String(), "\n") {
+	for i, line := range strings.Split(got, "\n") {
 		if i >= len(wanted) || line != wanted[i] {
-			t.Fatalf("line %d of testdata/hints.txt (write it anew with -update, and read the difference): got\n%s", i+1, line)
+			t.Fatalf("line %d of %s (write it anew with -update, and read the difference): got\n%s", i+1, file, line)
 		}
 	}
 }

@@ -8,7 +8,7 @@ var distributions = map[string]string{
 	"dateutil": "python-dateutil", "discord": "discord.py", "docx": "python-docx", "dotenv": "python-dotenv", "faiss": "faiss-cpu",
 	"fitz": "PyMuPDF", "git": "GitPython", "github": "PyGithub", "jose": "python-jose", "jwt": "PyJWT", "kafka": "kafka-python",
 	"Levenshtein": "python-Levenshtein", "magic": "python-magic", "mpl_toolkits": "matplotlib", "nacl": "PyNaCl", "odf": "odfpy", "OpenSSL": "pyOpenSSL",
-	"PIL": "pillow", "pkg_resources": "setuptools", "pptx": "python-pptx", "pylab": "matplotlib", "serial": "pyserial", "skimage": "scikit-image",
+	"PIL": "pillow", "pptx": "python-pptx", "pylab": "matplotlib", "serial": "pyserial", "skimage": "scikit-image",
 	"sklearn": "scikit-learn", "slugify": "python-slugify", "socks": "PySocks", "tables": "tables", "telegram": "python-telegram-bot",
 	"umap": "umap-learn", "usb": "pyusb", "websocket": "websocket-client", "wordcloud": "wordcloud", "yaml": "PyYAML", "zmq": "pyzmq",
 }
@@ -28,7 +28,9 @@ var foreign = map[string]string{
 	"urllib2": two, "ConfigParser": two, "Queue": two, "StringIO": two, "cPickle": two, "Tkinter": two, "httplib": two, "urlparse": two,
 	"tkinter": screen, "_tkinter": screen, "turtle": screen,
 	"torch": large, "torchvision": large, "tensorflow": large,
-	"google": family, "azure": family, "zope": family,
+	"PyPDF2": " is called pypdf now: `from pypdf import PdfReader, PdfWriter`.", "pkg_resources": " has left setuptools: use importlib.metadata and importlib.resources.",
+	"altair_saver": " is not needed any more: `chart.save(path)`.",
+	"google":       family, "azure": family, "zope": family,
 }
 
 const (

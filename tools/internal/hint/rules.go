@@ -22,7 +22,7 @@ type rule struct {
 }
 
 // rules are tried in this order; the first that matches is the one.
-var rules = []rule{
+var rules = append(changes, []rule{
 	// Files that are there, and elsewhere.
 	{re(`(?m)^.*(?:[Nn]o such file|ENOENT|(?:File|Package)NotFoundError: |Cannot find module|Input file is missing|errno = 2\b|: not found|File [^\n]* (?:not found|does not exist)|` +
 		`failed to load external entity|unable to open database).*$`), false, stumble.elsewhere},
@@ -130,7 +130,7 @@ var rules = []rule{
 	{re("^(?:SyntaxError|TypeError)[^\x00]*\n *```"), true, func(stumble, []string) string {
 		return "Markdown fences are no code: pass the code of one block, without its fence and the words around it."
 	}},
-}
+}...)
 
 func re(pattern string) *regexp.Regexp { return regexp.MustCompile(pattern) }
 
