@@ -71,7 +71,7 @@ func boundOrigin(o *protocol.Origin) {
 	}
 	o.From, o.Run, o.Error = phrase(o.From), phrase(o.Run), phrase(o.Error)
 	o.Variables, o.AtMS, o.Lost = max(o.Variables, 0), files.BoundMoment(o.AtMS), boundLost(o.Lost)
-	o.LostTotal = max(o.LostTotal, len(o.Lost))
+	o.LostTotal, o.Doubtful = max(o.LostTotal, len(o.Lost)), boundLost(o.Doubtful)
 }
 
 func boundLost(lost []protocol.Lost) []protocol.Lost {

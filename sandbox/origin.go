@@ -10,10 +10,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// shownLost is how many variables that were not kept, and how many large ones, an answer names.
+// shownLostChars is how much an answer says of variables that were not kept, and shownLargest how many large ones it names.
 const (
-	shownLost    = 12
-	shownLargest = 5
+	shownLostChars = 1200
+	shownLargest   = 5
 )
 
 // lose keeps a note that the variables are gone, and why, until a run that would see them has ended: only then is it known
@@ -50,7 +50,7 @@ func (l *link) tellOrigin(run *Run, done protocol.Done) {
 		run.note(lost + ".")
 	}
 	if o := done.Origin; o != nil {
-		note := originNote(o, restored, l.uses.between(o.Run, run), time.Now())
+		note := originNote(o, restored, run.options.Copy, l.uses.between(o.Run, run), time.Now()) + doubtNote(o)
 		if o.From == "frozen" && o.Error == "" && l.uses.ranSince(time.UnixMilli(o.AtMS), run) {
 			note += " The kernel ended before it could write what later runs have changed."
 		}
@@ -66,11 +66,13 @@ func originRun(done protocol.Done) string {
 	return done.Origin.Run
 }
 
-// originNote says where variables came from; restored: that the run which it is told to has cost them, and passed is how many
-// runs there were between that one and the twin's.
-func originNote(o *protocol.Origin, restored bool, passed int, now time.Time) string {
+// originNote says where variables came from; restored: that the run which it is told to has cost them, isCopy: that
+// it is a copy's; and passed is how many runs there were between that one and the twin's.
+func originNote(o *protocol.Origin, restored, isCopy bool, passed int, now time.Time) string {
 	at := moment(time.UnixMilli(o.AtMS), now)
 	switch {
+	case isCopy && o.From == "twin":
+		return "The copy has the variables from before the run that goes on in the kernel."
 	case o.Error != "" && o.From == "twin":
 		return "The variables could not be brought back: " + o.Error + ". They are gone, the files are there."
 	case o.Error != "" && o.AtMS <= 0:
@@ -94,14 +96,48 @@ func notKept(o *protocol.Origin) string {
 	if len(o.Lost) == 0 {
 		return ""
 	}
-	var names []string
-	for _, l := range o.Lost[:min(len(o.Lost), shownLost)] {
-		names = append(names, strings.TrimSuffix(l.Name+", "+l.Why, ", "))
+	return " (not kept: " + byReason(o.Lost, o.LostTotal) + ")"
+}
+
+// doubtNote names what was made by another version of its package; empty: nothing was.
+func doubtNote(o *protocol.Origin) string {
+	if len(o.Doubtful) == 0 {
+		return ""
 	}
-	if more := o.LostTotal - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("and %d more", more))
+	return " Look before you rely on what other versions have made: " + byReason(o.Doubtful, 0) + "."
+}
+
+// byReason names variables, those of one reason together, as many as an answer has room for; total is how many there are.
+func byReason(lost []protocol.Lost, total int) string {
+	names := map[string][]string{}
+	var reasons []string
+	shown, size := 0, 0
+	for _, l := range lost {
+		if size += len(l.Name); names[l.Why] == nil {
+			size += len(l.Why)
+		}
+		if shown > 0 && size > shownLostChars {
+			break
+		}
+		if names[l.Why] == nil {
+			reasons = append(reasons, l.Why)
+		}
+		names[l.Why] = append(names[l.Why], l.Name)
+		shown++
 	}
-	return " (not kept: " + strings.Join(names, "; ") + ")"
+	var parts []string
+	for _, why := range reasons {
+		all := names[why]
+		text := all[len(all)-1]
+		if len(all) > 1 {
+			text = strings.Join(all[:len(all)-1], ", ") + " and " + text
+		}
+		parts = append(parts, strings.TrimSuffix(text+", "+why, ", "))
+	}
+	if more := max(total, len(lost)) - shown; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "; ")
 }
 
 // moment writes a time that is not long ago.

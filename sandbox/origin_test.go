@@ -23,6 +23,10 @@ func TestWhereVariablesCameFromIsTold(t *testing.T) {
 			"12 variables are back as they were on 24 November 2026 at 12:05."},
 		"without some": {map[string]any{"origin": map[string]any{"from": "frozen", "variables": 1, "at_ms": noon, "lost": lost, "lost_total": 5}},
 			"1 variable is back as it was on 24 November 2026 at 12:05 (not kept: f, an open file; gen, a generator; and 3 more)."},
+		"by reason": {map[string]any{"origin": map[string]any{"from": "frozen", "variables": 2, "at_ms": noon,
+			"lost": []any{lost[0], lost[1], map[string]any{"name": "g", "why": "an open file"}}, "doubtful": []any{map[string]any{"name": "df", "why": "pandas was 2.3, and is 3.1"}}}},
+			"2 variables are back as they were on 24 November 2026 at 12:05 (not kept: f and g, an open file; gen, a generator)." +
+				" Look before you rely on what other versions have made: df, pandas was 2.3, and is 3.1."},
 		"a file that cannot be read": {map[string]any{"origin": map[string]any{"from": "frozen", "at_ms": noon, "error": "it is cut short"}},
 			"The variables as they were on 24 November 2026 at 12:05 could not be read: it is cut short. They are gone, the files are there."},
 		"a file of which nothing is known": {map[string]any{"origin": map[string]any{"from": "frozen", "error": "it is cut short"}},
@@ -34,7 +38,7 @@ func TestWhereVariablesCameFromIsTold(t *testing.T) {
 		"memory": {map[string]any{"memory": map[string]any{"used_bytes": 930 << 20, "limit_bytes": 1 << 30,
 			"largest": []any{map[string]any{"name": "df", "size_bytes": 600 << 20}}}},
 			"The session had 930 of 1024 MiB in use; the largest variables: df 600 MiB."},
-		"forged": {map[string]any{"origin": map[string]any{"from": "\x1b", "variables": -1, "at_ms": 1 << 62, "lost": many, "lost_total": -1}}, ""},
+		"forged": {map[string]any{"origin": map[string]any{"from": "\x1b", "variables": -1, "at_ms": 1 << 62, "lost": many, "lost_total": -1, "doubtful": many}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t)

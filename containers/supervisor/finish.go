@@ -171,12 +171,7 @@ func (r *run) finish(d *protocol.Done) {
 	s.lastFrame, s.logs = time.Now(), 0
 	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.record.total, float64(r.elapsed())
 	d.Background = s.past.takeBackground()
-	if main := s.kernels.main; main != nil && !r.Fresh {
-		d.Origin, main.origin = main.origin, nil
-	}
-	if d.Origin == nil && !r.Fresh {
-		d.Origin = s.frozen.takeOrigin()
-	}
+	d.Origin = r.takeOrigin()
 	if d.GoesOn == nil {
 		d.GoesOn = []string{}
 	}
@@ -217,6 +212,24 @@ func (r *run) finish(d *protocol.Done) {
 	if !r.Fresh {
 		s.frozen.afterRun()
 	}
+}
+
+// takeOrigin returns where the variables came from that the run began with, if no answer has told that yet.
+func (r *run) takeOrigin() (origin *protocol.Origin) {
+	k := r.s.kernels.main
+	if r.Copy {
+		k = r.kernel
+	}
+	if r.Fresh && (!r.Copy || k == nil) {
+		return nil
+	}
+	if k != nil {
+		origin, k.origin = k.origin, nil
+	}
+	if origin == nil {
+		origin = r.s.frozen.takeOrigin()
+	}
+	return origin
 }
 
 // addArtifacts looks for the files of the run; where they are over their limit, it has failed.

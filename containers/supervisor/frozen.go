@@ -174,11 +174,15 @@ func (f *frozen) onEnd(k *kernel, cause string) {
 
 // lostOf bounds what a kernel says that it has lost.
 func lostOf(m *kernelproc.Report) ([]protocol.Lost, int) {
-	lost := []protocol.Lost{}
-	for _, l := range m.Lost[:min(len(m.Lost), mostLost)] {
-		lost = append(lost, protocol.Lost{Name: clean(l.Name, maxNamed), Why: clean(l.Why, maxNamed)})
+	return cleaned(m.Lost), max(m.LostTotal, len(m.Lost))
+}
+
+func cleaned(lost []protocol.Lost) []protocol.Lost {
+	clear := []protocol.Lost{}
+	for _, l := range lost[:min(len(lost), mostLost)] {
+		clear = append(clear, protocol.Lost{Name: clean(l.Name, maxNamed), Why: clean(l.Why, maxNamed)})
 	}
-	return lost, max(m.LostTotal, len(m.Lost))
+	return clear
 }
 
 // Waking -----------------------------------------------------------------------------
@@ -245,7 +249,7 @@ func (f *frozen) onWoken(k *kernel, m *kernelproc.Report) {
 		f.s.twins.refuseWaiting(f.origin.Error)
 	} else {
 		lost, total := lostOf(m)
-		f.origin = &protocol.Origin{From: "frozen", Variables: max(m.Variables, 0), AtMS: m.AtMS, Lost: lost, LostTotal: total}
+		f.origin = &protocol.Origin{From: "frozen", Variables: max(m.Variables, 0), AtMS: m.AtMS, Lost: lost, LostTotal: total, Doubtful: cleaned(m.Doubtful)}
 	}
 	f.letTimeBegin(k)
 	if f.s.runs.of(k) == nil {

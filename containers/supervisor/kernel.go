@@ -109,9 +109,7 @@ func (k *kernel) onReport(m *kernelproc.Report) {
 			s.runs.provideWaiting()
 		}
 	case "twinned":
-		if k == s.kernels.main {
-			s.twins.onTwinned(m)
-		}
+		s.twins.onTwinned(k, m)
 	case "log":
 		s.log("info", m.Message)
 	case "background":
@@ -219,7 +217,7 @@ func (k *kernel) concludeEnd() {
 	if k == s.kernels.main {
 		s.kernels.main = nil
 		killAll(s.kernels.programs) // what it had started, and nothing of fresh runs that go on
-		s.twins.goOn()
+		s.twins.goOn(k)
 		if s.kernels.main == nil && (k.begun || k.woken) {
 			s.twins.refuseWaiting("the kernel with them has ended: " + cause)
 		}

@@ -11,8 +11,8 @@ import (
 )
 
 // goOn has the newest twin go on in the place of a main kernel that has died. The next answer says so.
-func (t *twins) goOn() {
-	t.abandon()
+func (t *twins) goOn(k *kernel) {
+	t.abandon(k)
 	n := t.newest()
 	if n == nil {
 		return
@@ -85,15 +85,16 @@ func (t *twins) goTo(n *twin) []*kernel {
 	var ended []*kernel
 	if main := t.s.kernels.main; main != nil {
 		ended = append(ended, main)
+		t.abandon(main)
 	}
 	t.kept = slices.DeleteFunc(t.kept, func(o *twin) bool {
 		newer := !o.isCopy && o.born.After(n.born)
 		if newer {
 			ended = append(ended, o.kernel)
+			t.abandon(o.kernel)
 		}
 		return newer
 	})
-	t.abandon()
 	t.promote(n)
 	return ended
 }

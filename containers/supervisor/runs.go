@@ -122,8 +122,8 @@ func (rs *runs) provide(r *run) {
 	}
 }
 
-// provideCopy has a run wait for a copy of the main kernel, which is forked when that is idle, and reports whether there is
-// anything to copy: the variables may still be frozen.
+// provideCopy has a run wait for a copy of the main kernel, which is forked when that is idle, or from its twin while a run goes
+// on in it, and reports whether there is anything to copy: the variables may still be frozen.
 func (rs *runs) provideCopy(r *run) bool {
 	s := rs.s
 	if s.kernels.main == nil && s.frozen.isThere() {
@@ -139,7 +139,7 @@ func (rs *runs) provideCopy(r *run) bool {
 		return true // its end asks again, and so does that of what else hinders it
 	}
 	s.frozen.wake(main, r)
-	if rs.kept == nil && !s.twins.isComing(r) {
+	if !s.twins.isComing(r) {
 		s.twins.order(r)
 	}
 	return true

@@ -36,7 +36,7 @@ const (
 type twins struct {
 	s      *Supervisor
 	kept   []*twin // the oldest first
-	coming []*twin // that the main kernel is to fork, in the order in which it was asked
+	coming []*twin // that a kernel is to fork, in the order in which it was asked
 	why    string  // there is none of the present variables
 	timer  *timer
 	told   []byte
@@ -49,7 +49,8 @@ type twin struct {
 	at     time.Time // when its variables became what they are
 	isCopy bool      // which a run has left that asked for one
 	run    *run      // that is to have it
-	forked bool      // the main kernel says so
+	from   *kernel   // that forks it
+	forked bool      // that kernel says so
 	lost   bool      // it ended before that
 }
 
@@ -86,9 +87,26 @@ func (t *twins) renew() {
 	t.order(nil)
 }
 
-// order has the main kernel forked, for a run that wants a copy or for no run.
+// source returns the kernel that has the variables to be copied, and when they became so: the main one, or its twin from before
+// the run that goes on in that; nil where that has none.
+func (t *twins) source() (*kernel, time.Time) {
+	main := t.s.kernels.main
+	if t.s.runs.kept == nil {
+		return main, time.Now()
+	}
+	if n := t.newest(); n != nil && n.moment == main.moment {
+		return n.kernel, n.born
+	}
+	return nil, time.Time{}
+}
+
+// order has a kernel forked, for a run that wants a copy or for no run.
 func (t *twins) order(r *run) {
 	main := t.s.kernels.main
+	from, born := t.source()
+	if from == nil {
+		return // the end of the run asks again
+	}
 	if limit := t.s.settings.MemoryBytes / 2; limit > 0 && procs.Anonymous(main.pid) > limit {
 		t.refuse(r, "the kernel takes more than half of the memory ("+strconv.FormatInt(limit>>20, 10)+" MiB)")
 		return
@@ -102,18 +120,21 @@ func (t *twins) order(r *run) {
 		t.refuse(r, "no socket could be made")
 		return
 	}
-	now := time.Now()
 	n := &twin{
-		kernel: &kernel{s: t.s, link: link, pipedTicks: procs.TicksNow(), begun: true, asleep: true, moment: main.moment}, run: r, born: now, at: now,
+		kernel: &kernel{s: t.s, link: link, pipedTicks: procs.TicksNow(), begun: true, asleep: true, moment: main.moment},
+		run:    r, from: from, born: born, at: born,
+	}
+	if from != main {
+		n.origin = &protocol.Origin{From: "twin", Run: main.moment.run, AtMS: born.UnixMilli(), Lost: []protocol.Lost{}}
 	}
 	t.coming = append(t.coming, n)
 	n.listen()
-	main.link.Send(map[string]any{"type": "twin"}, theirs)
+	from.link.Send(map[string]any{"type": "twin"}, theirs)
 }
 
-// onTwinned takes the main kernel's word about the first twin that it was asked for and has said nothing of yet.
-func (t *twins) onTwinned(m *kernelproc.Report) {
-	at := slices.IndexFunc(t.coming, func(n *twin) bool { return !n.forked })
+// onTwinned takes a kernel's word about the first twin that it was asked for and has said nothing of yet.
+func (t *twins) onTwinned(k *kernel, m *kernelproc.Report) {
+	at := slices.IndexFunc(t.coming, func(n *twin) bool { return n.from == k && !n.forked })
 	if at < 0 {
 		return
 	}
@@ -135,7 +156,7 @@ func (t *twins) onTwinned(m *kernelproc.Report) {
 	t.refuse(n.run, why)
 }
 
-// take takes in a twin that both the kernel and itself say is there.
+// take takes in a twin that both the kernel that forks it and itself say is there.
 func (t *twins) take(n *twin) {
 	if !n.forked || !n.ready {
 		return
@@ -213,6 +234,9 @@ func (t *twins) dropOldest() bool {
 func (t *twins) drop(n *twin) {
 	t.kept = slices.DeleteFunc(t.kept, func(o *twin) bool { return o == n })
 	n.discard()
+	if t.abandon(n.kernel) {
+		t.s.post(t.s.runs.provideWaiting)
+	}
 }
 
 // dropAll ends all that are kept.
@@ -223,12 +247,16 @@ func (t *twins) dropAll() {
 	t.tell(false)
 }
 
-// abandon gives up those that the main kernel has not forked yet.
-func (t *twins) abandon() {
-	for _, n := range t.coming {
-		n.discard()
-	}
-	t.coming = nil
+// abandon gives up those that a kernel which ends was to fork, and reports whether there were any.
+func (t *twins) abandon(k *kernel) bool {
+	before := len(t.coming)
+	t.coming = slices.DeleteFunc(t.coming, func(n *twin) bool {
+		if n.from == k {
+			n.discard()
+		}
+		return n.from == k
+	})
+	return len(t.coming) < before
 }
 
 // release ends the oldest twin and reports whether there was one to end. The newest stays: it has what is to be kept where
@@ -291,7 +319,7 @@ func (t *twins) lose(k *kernel) bool {
 	return true
 }
 
-// loseComing forgets one that has ended before it was taken in, as soon as the main kernel has had its word about it.
+// loseComing forgets one that has ended before it was taken in, as soon as the kernel that forks it has had its word about it.
 func (t *twins) loseComing(n *twin) {
 	n.lost = true
 	if n.forked {

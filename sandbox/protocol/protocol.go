@@ -199,8 +199,9 @@ type Origin struct {
 	AtMS      int64  `json:"at_ms"`     // when they were as they are, in Unix milliseconds
 	Run       string `json:"run"`       // the run behind which they were so; of a twin
 	Lost      []Lost `json:"lost"`
-	LostTotal int    `json:"lost_total"`      // Lost may be cut
-	Error     string `json:"error,omitempty"` // why there are none
+	LostTotal int    `json:"lost_total"`         // Lost may be cut
+	Doubtful  []Lost `json:"doubtful,omitempty"` // variables that another version of a package has made
+	Error     string `json:"error,omitempty"`    // why there are none
 }
 
 // Lost is a variable that could not be kept, and why.

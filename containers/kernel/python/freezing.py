@@ -9,10 +9,11 @@ from frozen import Limit, Losses, TimeUp, code_version, versions
 from imports import own_imports
 from lazy import name_of_module
 from pickled import NotKept, explain, kind_of, make_pickler_class, text_of
-from pieces import VARIABLE, OverLimit, Writer, find_zstd
+from pieces import VARIABLE, OverLimit, Unwritable, Writer, find_zstd
 from variables import user_names
 
 MOST_SOURCES = 1 << 18  # characters of the cells' own text
+MOST_MADE = 1000  # variables that are named of a package
 
 
 def freeze(kernel, message):
@@ -29,7 +30,7 @@ def freeze(kernel, message):
         answer["why"] = "the file cannot be written: %s" % (e.strerror or e)
     except (NotKept, OverLimit) as e:
         answer["why"] = str(e)
-    except (Exception, TimeUp) as e:
+    except BaseException as e:  # a method of the code's may raise any
         answer["why"] = "the variables cannot be written: " + text_of(e)
     return {**answer, **freezing.losses.report()}
 
@@ -67,6 +68,7 @@ class Freezing:
         self.refused = Losses()  # which need not be tried
         self.losses = Losses()
         self.variables = {}
+        self.made = {}  # names of variables, by the package whose objects they have
         self.kept = 0
         self.cells = set()
         self.size = 0
@@ -107,10 +109,11 @@ class Freezing:
                     self._write_one(pickler, name)
                 self._end()
             return True
-        except OSError:
+        except Unwritable:
             raise
-        except (Exception, TimeUp):
+        except BaseException:
             self.kept = 0
+            self.made.clear()
             self.losses = self.refused.copy()
             self.writer.go_back(0)
             return False
@@ -124,9 +127,9 @@ class Freezing:
                 self.writer.put_json(VARIABLE, {"change": name, "alone": True})
                 pickler.dump(value)
                 self.writer.flush()
-            except (OSError, OverLimit):
+            except (Unwritable, OverLimit, TimeUp):
                 raise
-            except Exception as e:
+            except BaseException as e:
                 self.writer.go_back(place)
                 self.losses.add(NAMES[name], explain(e, value, pickler.last))
 
@@ -138,14 +141,19 @@ class Freezing:
         else:
             self.writer.put_json(VARIABLE, {**entry, "alone": not pickler.has_begun})
             pickler.has_begun = True
+            pickler.met.clear()
             pickler.dump(value)
             self.writer.flush()
+            for package in packages_of(pickler.met):
+                self.made.setdefault(package, []).append(name)
         self.kept += 1
 
     def _end(self):
+        packages = versions()
         self.writer.end({
             "code": code_version(),
-            "packages": versions(),
+            "packages": packages,
+            "made": {package: names[-MOST_MADE:] for package, names in self.made.items() if package in packages},
             "at_ms": int(time.time() * 1000),
             "count": self.kernel.count,
             "sources": sources_of(self.cells),
@@ -165,7 +173,7 @@ class Freezing:
                 sizes[name] = counter.content
             except TimeUp:
                 self.losses.add(name, "it takes too long to be written")
-            except Exception as e:
+            except BaseException as e:
                 self.losses.add(name, explain(e, value, pickler.last))
             del pickler  # which may have taken much
         return sizes
@@ -182,14 +190,14 @@ class Freezing:
             try:
                 with Limit(self.left(0.9)):
                     self._write_one(pickler, name)
-            except OSError:
+            except Unwritable:
                 raise
             except (OverLimit, TimeUp) as e:
                 writer.go_back(place)
                 for rest in names[at:]:
                     self.losses.add(rest, self._no_room(sizes[rest]) if isinstance(e, OverLimit) else "there was no time left")
                 break
-            except Exception as e:  # the first time it went well
+            except BaseException as e:  # the first time it went well
                 writer.go_back(place)
                 self.losses.add(name, explain(e, self.variables[name], pickler.last))
                 pickler = self.make_pickler(writer)
@@ -209,6 +217,12 @@ def is_closed_file(value):
         return issubclass(type(value), (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter)) and value.closed
     except ValueError:  # what is below it was taken away
         return True
+
+
+def packages_of(kinds):
+    """The packages whose classes these are, without those whose pickles any version of them reads."""
+    places = {str(getattr(kind, "__module__", "")).partition(".")[0] for kind in kinds}
+    return places - {"numpy", "builtins", "__main__"}
 
 
 def sources_of(cells):

@@ -44,12 +44,11 @@ class Losses:
     def add(self, name, why):
         self.reasons.setdefault(name, why)
 
+    def listed(self):
+        return [{"name": name[:200], "why": why[:400]} for name, why in list(self.reasons.items())[:MOST_LOST]]
+
     def report(self):
-        names = list(self.reasons)[:MOST_LOST]
-        return {
-            "lost": [{"name": name[:200], "why": self.reasons[name][:400]} for name in names],
-            "lost_total": len(self.reasons),
-        }
+        return {"lost": self.listed(), "lost_total": len(self.reasons)}
 
 
 def code_version():
@@ -62,8 +61,14 @@ def versions():
     stdlib = getattr(sys, "stdlib_module_names", ())
     found = {"python": sys.version.split()[0]}
     found.update({
-        name: vars(module).get("__version__")
+        name: _version_of(name, module)
         for name, module in list(sys.modules.items())
         if "." not in name and name not in stdlib and isinstance(module, type(sys))
     })
     return {name: version for name, version in found.items() if isinstance(version, str) and len(version) < 100}
+
+
+def _version_of(name, module):
+    """What the module has for it; some make that when it is asked for, and have it below."""
+    below = getattr(sys.modules.get(name + "._version"), "__dict__", {})
+    return vars(module).get("__version__") or below.get("version") or below.get("__version__")

@@ -2,7 +2,9 @@
 
 import sys
 
+from frozen import TimeUp
 from imports import own_imports
+from reducers import find_reducer
 from spawning import cloudpickle_folder
 
 _KINDS = (  # in plain words, by where the class is; a module that is not imported has no objects
@@ -39,6 +41,12 @@ _KINDS = (  # in plain words, by where the class is; a module that is not import
     ("subprocess", "Popen", "a program that runs"),
     ("sqlite3", "Connection", "a database connection"),
     ("sqlite3", "Cursor", "a database connection"),
+    ("duckdb", "DuckDBPyConnection", "a database connection"),
+    ("duckdb", "DuckDBPyRelation", "a query of a DuckDB connection"),
+    ("pyarrow.lib", "NativeFile", "an open file"),
+    ("pyarrow.lib", "RecordBatchReader", "rows that can be read once"),
+    ("pyarrow.parquet.core", "ParquetFile", "an open file"),
+    ("tqdm.std", "tqdm", "a progress bar"),
     ("sqlalchemy.engine.base", "Engine", "a database connection"),
     ("sqlalchemy.engine.base", "Connection", "a database connection"),
     ("sqlalchemy.orm.session", "Session", "a database connection"),
@@ -85,7 +93,7 @@ def explain(error, value, last):
 def text_of(error):
     try:
         text = " ".join(str(error).split())[:200]
-    except Exception:
+    except BaseException:
         text = ""
     return "%s: %s" % (type(error).__name__, text) if text else type(error).__name__
 
@@ -131,6 +139,8 @@ def make_pickler_class(namespace, cells):
             super().__init__(writer, protocol=5, buffer_callback=writer.take_buffer)
             self.last = None
             self.has_begun = False
+            self.reducers = {}
+            self.met = set()  # classes of the parts of the present variable
             if by_value:
                 self.globals_ref[id(namespace)] = Namespace()
 
@@ -141,13 +151,20 @@ def make_pickler_class(namespace, cells):
             if isinstance(value, ModuleType):
                 if sys.modules.get(value.__name__) is value:
                     return import_module, (value.__name__,)
-            elif isinstance(value, CodeType):
-                cells.add(value.co_filename)
+            elif by_value and isinstance(value, CodeType):
+                return self._reduce_code(value)
             elif isinstance(value, cached) and value.__module__ == "__main__":
                 sizes = value.cache_parameters()
                 return cached, (value.__wrapped__, sizes["maxsize"], sizes["typed"], functools._CacheInfo), value.__dict__
             elif isinstance(value, Missing) or isinstance(value, type) and issubclass(value, Missing):
                 raise NotKept(value.why)
+            kind = type(value)
+            self.met.add(kind)
+            if kind not in self.reducers:
+                self.reducers[kind] = find_reducer(kind)
+            reduced = self.reducers[kind](value) if self.reducers[kind] else NotImplemented
+            if reduced is not NotImplemented:
+                return reduced
             if by_value:
                 return super().reducer_override(value)
             if isinstance(value, (FunctionType, type)) and value.__module__ == "__main__":
@@ -163,10 +180,18 @@ def make_pickler_class(namespace, cells):
 
         if by_value:
 
+            def _reduce_code(self, code):
+                """Names the cell, which cloudpickle does not from some version on."""
+                cells.add(code.co_filename)
+                kind, args = self.dispatch_table[CodeType](code)
+                return kind, tuple(code.co_filename if arg == "<dynamic-code>" else arg for arg in args)
+
             def _dynamic_function_reduce(self, func):
                 made = super()._dynamic_function_reduce(func)
                 if func.__globals__ is namespace:  # which has those variables, or says of each why not
                     made[2][1]["__globals__"] = {}
+                if getattr(func, "__type_params__", ()):
+                    made[2][1]["__type_params__"] = func.__type_params__
                 return made
 
     return Pickler
@@ -208,7 +233,9 @@ def make_unpickler_class(namespace, same_code, missing):
                 load_cloudpickle()
             try:
                 return super().find_class(module, name)
-            except Exception as e:
+            except TimeUp:
+                raise
+            except BaseException as e:
                 return missing("it needs %s.%s (%s)" % (module, name, text_of(e)), module.partition(".")[0])
 
     return Unpickler

@@ -22,6 +22,10 @@ class OverLimit(Exception):
     """What is written is more than may be kept."""
 
 
+class Unwritable(OSError):
+    """The disk does not take what is written."""
+
+
 class Unreadable(Exception):
     """The file is not what was written."""
 
@@ -100,7 +104,10 @@ class Writer:
         self.size += len(data)
         if self.limit_bytes is not None and self.size > self.limit_bytes:
             raise OverLimit("it is more than may be kept")
-        self.file.write(data)
+        try:
+            self.file.write(data)
+        except OSError as e:
+            raise Unwritable(*e.args) from None
 
     def put_json(self, kind, value):
         content = json.dumps(value, separators=(",", ":")).encode()

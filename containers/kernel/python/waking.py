@@ -13,6 +13,7 @@ from lazy import LazyModule
 from pickled import Missing, NotKept, make_pickler_class, make_unpickler_class, text_of
 from pieces import Reader, Unreadable, Writer
 
+MOST_CHANGES = 3  # of packages, that are named of a variable
 MOST_COUNTED = 10_000  # variables that there was no time for
 
 
@@ -26,12 +27,13 @@ def wake(kernel, message):
             waking.read(Reader(file), message["seconds"])
     except Unreadable as e:
         answer["why"] = str(e)
-    except (Exception, TimeUp) as e:
+    except BaseException as e:  # a method of the code's may raise any
         answer["why"] = text_of(e)
     if answer["why"]:
         waking.forget()
     kernel.namespace["__builtins__"] = builtins  # which cloudpickle sets in another way
-    return {**answer, "variables": len(waking.found), "at_ms": waking.at_ms, **waking.losses.report()}
+    found = {"variables": len(waking.found), "at_ms": waking.at_ms, "doubtful": waking.doubtful.listed()}
+    return {**answer, **found, **waking.losses.report()}
 
 
 class Waking:
@@ -41,11 +43,13 @@ class Waking:
         self.kernel = kernel
         self.namespace = kernel.namespace
         self.losses = Losses()
-        self.found = {}  # names
+        self.doubtful = Losses()  # variables that another version of a package has made
+        self.found = {}  # names, with whether they may share something with one that has a hole
         self.at_ms = 0
         self.lazy = {}  # modules that are not imported yet
         self.later = []  # changes that imports would change again
         self.has_missing = False
+        self.hole = ""  # why a part of the present variable is not there
         self.unpickler = None
         self.memoized = 0  # how much the unpickler's memo had at the place up to which that was counted
         self.counted = 0
@@ -53,7 +57,9 @@ class Waking:
     def read(self, reader, seconds):
         self.reader, listed = reader, reader.listed
         self.at_ms = whole(listed.get("at_ms"))
-        self.listed = listed
+        self.packages = dict_of(listed.get("packages"))
+        self.made = {package: set(map(str, names)) for package, names in dict_of(listed.get("made")).items() if isinstance(names, list)}
+        self.has_same_code = listed.get("code") == code_version()
         try:
             with Limit(0.8 * seconds):
                 for entry in iter(reader.next_variable, None):
@@ -66,6 +72,7 @@ class Waking:
             self._drop_torn(0.2 * seconds)
         for lost in texts(listed.get("lost"), "name", "why"):
             self.losses.add(*lost)
+        self._doubt()
         self.kernel.continue_cells(whole(listed.get("count")), listed.get("sources") or {})
 
     def forget(self):
@@ -89,12 +96,15 @@ class Waking:
 
     def _read_one(self, entry):
         name, change, module = entry.get("name"), entry.get("change"), entry.get("module")
+        self.hole = ""
         try:
             value = self._import(module) if module else self._load(entry)
-        except Unreadable:
+            if self.hole:
+                raise NotKept(self.hole)
+        except (Unreadable, TimeUp):
             raise
-        except Exception as e:
-            self.losses.add(NAMES.get(change) or str(name), text_of(e) if isinstance(e, NotKept) else self._unread(e))
+        except BaseException as e:
+            self.losses.add(NAMES.get(change) or str(name), str(e) if isinstance(e, NotKept) else self._unread(name, e))
             return
         if change in FIRST:
             self._restore(change, value)
@@ -102,7 +112,7 @@ class Waking:
             self.later.append((change, value))
         else:
             self.namespace[name] = value
-            self.found[name] = True
+            self.found[name] = self.has_missing and not module
 
     def _import(self, module):
         from importlib import import_module
@@ -111,20 +121,39 @@ class Waking:
             return self.lazy.setdefault(module, LazyModule(module, self.namespace))
         try:
             return import_module(module)
-        except Exception as e:
+        except TimeUp:
+            raise
+        except BaseException as e:
             raise NotKept("%s cannot be imported (%s)" % (module, text_of(e)))
 
-    def _unread(self, error):
+    def _unread(self, name, error):
         if isinstance(error, MemoryError):
             return "there is not enough memory"
-        return "it cannot be made again (%s)%s" % (text_of(error), self._other_version("python"))
+        if self.has_missing and Missing.__name__ in str(error):
+            return Missing.why
+        changes = map(self._change_of, ("python", *self._makers_of(name)))
+        return "it cannot be made again (%s)%s" % (text_of(error), "".join("; " + change for change in changes if change))
 
-    def _other_version(self, package):
-        """What to say where a package, or Python, is another one than that which has written."""
-        then, now = self.listed.get("packages"), versions()
-        then = then.get(package) if isinstance(then, dict) else None
-        now = now.get(package, "not there")
-        return "; %s was %s, and is %s" % (package, then, now) if isinstance(then, str) and then != now else ""
+    def _makers_of(self, name):
+        """The packages whose objects a variable has."""
+        return [package for package, names in self.made.items() if name in names]
+
+    def _change_of(self, package, parts=None, now=None):
+        """What to say where a package, or Python, is another than that which has written, by so many parts of the version."""
+        then, now = self.packages.get(package), (now or versions()).get(package, "not there")
+        if not isinstance(then, str) or then.split(".")[:parts] == now.split(".")[:parts]:
+            return ""
+        return "%s was %s, and is %s" % (package, then, now)
+
+    def _doubt(self):
+        """Notes the variables whose package is another now; a patch of one does not change its pickles."""
+        now, changes = versions(), {}
+        for package, names in self.made.items():
+            change = self._change_of(package, 2, now)
+            for name in filter(self.found.__contains__, names if change else ()):
+                changes.setdefault(name, []).append(change)
+        for name, texts in changes.items():
+            self.doubtful.add(name, ", ".join(sorted(texts)[:MOST_CHANGES]))
 
     def _restore(self, name, value):
         why = restore(self.kernel, name, value)
@@ -139,22 +168,27 @@ class Waking:
             self.memoized, self.counted = 0, self.reader.variable_at
         at = self.reader.variable_at
         try:
-            return self.unpickler.load()
-        except Unreadable:
+            # Frames are looked through for variables by models with a formula, and for its module by a type alias.
+            return eval("_load()", self.namespace, {"_load": self.unpickler.load})
+        except (Unreadable, TimeUp):
             raise
-        except Exception:
+        except BaseException:
+            hole = self.hole
             self._pass_over(at)
+            if hole:
+                raise NotKept(hole) from None
             raise
 
     def _new_unpickler(self):
         with own_imports:
-            same_code = self.listed.get("code") == code_version()
-            kind = make_unpickler_class(self.namespace, same_code, self._missing)
+            kind = make_unpickler_class(self.namespace, self.has_same_code, self._missing)
         return kind(io.BufferedReader(self.reader), buffers=self.reader)
 
     def _missing(self, why, package=""):
-        self.has_missing = True
-        return type("Missing", (Missing,), {"why": why + self._other_version(package)})
+        change = self._change_of(package)
+        why += "; " + change if change else ""
+        self.has_missing, self.hole = True, self.hole or why
+        return type("Missing", (Missing,), {"why": why})
 
     def _pass_over(self, at):
         """Goes on behind the variable that begins there, with a memo as if that had been read."""
@@ -190,12 +224,12 @@ class Waking:
 
     def _drop_torn(self, seconds):
         """Lets go of variables that have a part missing, and of those that there is no time to look through."""
-        kind, left = make_pickler_class(self.namespace, set()), self.found.copy()
+        kind, left = make_pickler_class(self.namespace, set()), [name for name, doubtful in self.found.items() if doubtful]
         try:
             with Limit(seconds):
-                for name in list(left):
-                    self._drop_if_torn(name, kind)
-                    del left[name]
+                while left:
+                    self._drop_if_torn(left[0], kind)
+                    del left[0]
         except TimeUp:
             for name in left:
                 self._drop(name, "there was no time left to see whether all of it is there")
@@ -205,8 +239,14 @@ class Waking:
             kind(Writer()).dump(self.namespace[name])
         except NotKept as e:
             self._drop(name, str(e))
-        except Exception:  # it was read, so it is there
-            pass
+        except TimeUp:
+            raise
+        except BaseException as e:
+            self._drop(name, "a part of it could not be made again (%s)" % text_of(e))
+
+
+def dict_of(value):
+    return value if isinstance(value, dict) else {}
 
 
 def whole(value):

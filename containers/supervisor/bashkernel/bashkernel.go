@@ -10,6 +10,7 @@ package bashkernel
 
 import (
 	"bufio"
+	"cmp"
 	_ "embed"
 	"encoding/binary"
 	"encoding/json"
@@ -391,7 +392,9 @@ func (k *kernel) again(end *status) error {
 	var b strings.Builder
 	b.WriteString(prelude)
 	code, err := k.save(func(r record) bool {
-		if b.Len()+len(r.text) > maxSaved {
+		if r.cut || b.Len()+len(r.text) > maxSaved {
+			note := "note: " + cmp.Or(r.name, "what is not a variable") + " is too large for the next shell, and gone"
+			b.WriteString("builtin echo " + quote(note) + " >&254\n")
 			return false
 		}
 		b.WriteString(r.text + "\n")
@@ -414,6 +417,7 @@ type record struct {
 	kind byte   // o options, s shopt, v variable, f functions, d folder, u umask, a aliases, t traps, j programs that run
 	name string // of a variable
 	text string
+	cut  bool // the text is longer than one may be, and not here
 }
 
 // save hands over what bash writes of itself, the options last, as they may end what reads them; keep reports whether there was room.
@@ -432,7 +436,7 @@ func (k *kernel) save(keep func(record) bool) (code int, err error) {
 		if head == "" {
 			continue // what was being written when the writer was killed ends so
 		}
-		r := record{head[0], head[1:], strings.TrimSuffix(text, "\n")}
+		r := record{kind: head[0], name: head[1:], text: strings.TrimSuffix(text, "\n")}
 		if r.kind == 'o' || r.kind == 'u' { // code may have a function of that name, which is there by then
 			r.text = "builtin " + strings.ReplaceAll(r.text, "\n", "\nbuiltin ")
 		}
@@ -440,7 +444,7 @@ func (k *kernel) save(keep func(record) bool) (code int, err error) {
 		case r.kind == 'o':
 			options = r
 		case cut:
-			keep(record{kind: r.kind, name: r.name})
+			keep(record{kind: r.kind, name: r.name, cut: true})
 		default:
 			keep(r)
 		}

@@ -101,8 +101,8 @@ func (k *kernel) freeze(m message) error {
 					t.lose(command, "a program that runs in the background")
 				}
 			}
-		case k.base[string(r.kind)+r.name] == r.text:
-		case r.text == "" && r.kind == 'v', int64(len(r.text)) >= left:
+		case !r.cut && k.base[string(r.kind)+r.name] == r.text:
+		case r.cut, int64(len(r.text)) >= left:
 			t.lose(cmp.Or(r.name, "what is not a variable"), "too large")
 			return false
 		default:

@@ -161,6 +161,14 @@ func TestBashReplaced(t *testing.T) {
 	check(t, "fresh", d.ended(), "completed 0 fresh exit 0")
 }
 
+func TestABashVariableThatIsTooLarge(t *testing.T) {
+	t.Parallel()
+	c := start(t, bash, options{})
+	d := c.completed(fmt.Sprintf("x=1; printf -v huge %%%ds; exit", 17<<20))
+	check(t, "stderr", d.Stderr.Head, "note: huge is too large for the next shell, and gone\n")
+	check(t, "x", c.completed("echo $x${huge-}").Stdout.Head, "1\n")
+}
+
 func TestBashInTheBackground(t *testing.T) {
 	t.Parallel()
 	c := start(t, bash, options{})
@@ -186,8 +194,12 @@ func TestBashIsFrozen(t *testing.T) {
 	c.completed(fmt.Sprintf("x=$'a\\nb \"q\" \\'s'; list=(1 'two three'); declare -A map=([k]=v); export out=2; f() { echo \"f $1\"; }; alias hi='echo aliased'; "+
 		"set -euo pipefail; shopt -s extglob\ng() { case $1 in +(a)) echo many;; esac; }; mkdir -p sub; cd sub; trap 'echo usr' USR1; unset LANG; sleep 600 & "+
 		"printf -v big %%%ds; readonly fixed=1", big))
+	c.completed(fmt.Sprintf("printf -v huge %%%ds", 17<<20))
 	frozen := c.freeze("f")
 	check(t, "freeze", frozen.Error, "")
+	check(t, "lost", fmt.Sprint(frozen.Lost), "[{sleep 600 a program that runs in the background} {huge too large}]")
+	c.completed("unset huge")
+	frozen = c.freeze("without it")
 	check(t, "lost", fmt.Sprint(frozen.Lost), "[{sleep 600 a program that runs in the background}]")
 	check(t, "it goes on", c.completed("echo $out; jobs -r | wc -l").Stdout.Head, "2\n1\n")
 	text, err := os.ReadFile(c.path(frozenFile(bash)))

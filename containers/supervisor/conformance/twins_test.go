@@ -286,9 +286,24 @@ func TestManyCopiesAtOnce(t *testing.T) {
 	c.twinned("x = 1")
 }
 
-func TestACopyWaitsForTheRunThatGoesOn(t *testing.T) {
+func TestACopyBesideARun(t *testing.T) {
 	c := startTwins(t)
-	c.completed("x = 1")
+	before := c.twinned("x = [1]")
+	id := c.begin("x.append(2)\n" + python.awaitFile.with("go on"))
+	first := c.completed("x.append(3); x", request{Copy: true})
+	check(t, "x in a copy", first.result(), "[1, 3]")
+	check(t, "where from", first.Origin.From+" "+first.Origin.Run, "twin "+before)
+	check(t, "x in another", c.completed("x", request{Copy: true}).result(), "[1]")
+	c.write("go on", "")
+	c.done(id)
+	check(t, "the original", c.value("x"), "[1, 2]")
+	check(t, "restored", c.restore(first.Done.ID).Error, "")
+	check(t, "x", c.value("x"), "[1, 3]")
+}
+
+// Without a twin from before the run there is nothing else to copy.
+func TestACopyWaitsForTheFirstRun(t *testing.T) {
+	c := startTwins(t)
 	id := c.begin("x = 2\n" + python.awaitFile.with("go on"))
 	copied := c.begin("x", request{Copy: true})
 	late := c.begin("x", request{Copy: true, TimeoutMS: short})

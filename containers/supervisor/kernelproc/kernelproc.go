@@ -78,12 +78,13 @@ type Report struct {
 	GoesOn   []string        `json:"goes_on"`
 	// Installed: packages were installed that an interpreter may have imported before.
 	Installed bool `json:"installed"`
-	// Variables, Bytes, AtMS and Lost are of frozen and woken; Why says that nothing came of one of them, or of twinned.
+	// Variables, Bytes, AtMS, Lost and Doubtful are of frozen and woken; Why says that nothing came of one of them, or of twinned.
 	Variables int             `json:"variables"`
 	Bytes     int64           `json:"bytes"`
 	AtMS      int64           `json:"at_ms"`
 	Lost      []protocol.Lost `json:"lost"`
 	LostTotal int             `json:"lost_total"`
+	Doubtful  []protocol.Lost `json:"doubtful"`
 	Why       string          `json:"why"`
 	// Largest are the variables that take most, of a run that failed for want of memory.
 	Largest []protocol.Variable `json:"largest"`
