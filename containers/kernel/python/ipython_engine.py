@@ -158,7 +158,8 @@ def make_shell(engine, kernel):
                     metadata["alt"] = figure_title(obj)
                 if not data or len(data) > 1 or not is_bare(data.get("text/plain", "")):
                     return data, metadata
-                return self._checked(obj)
+                more, of_more = self._checked(obj, exclude=PICTURES)
+                return {**data, **more}, {**metadata, **of_more}
             finally:
                 engine.unshown = outer
 
@@ -167,6 +168,14 @@ def make_shell(engine, kernel):
             return engine.unshown.checked(data), metadata
 
     class Bundles(MimeBundleFormatter):
+        """Asks a value once, also where it is formatted twice: its method may run a query."""
+
+        def __call__(self, obj, include=None, exclude=None):
+            if engine.unshown.bundle is None:
+                include = None if include == PICTURES else include
+                engine.unshown.bundle = super().__call__(obj, include=include, exclude=exclude)
+            return engine.unshown.bundle
+
         def _check_return(self, r, obj):
             data, metadata = (*super()._check_return(r, obj), None)[:2]  # of whatever length it is
             return data, metadata if isinstance(metadata, dict) else {}

@@ -73,19 +73,19 @@ def is_bare(text):
 
 
 def mime_bundle(value):
-    """Formats a value by Jupyter's rules, for Pythons without IPython.
+    """Formats a value by Jupyter's rules, for Pythons without IPython, and asks for its text only where its own bundle has none.
 
     Other than a notebook it asks for HTML and the like only where there is neither a picture
     nor a text of its own: a table is better read as text.
     """
-    bundle = {"text/plain": plain_text(value)}
     if isinstance(value, type):
-        return bundle
+        return {"text/plain": plain_text(value)}
     unshown = Unshown(value)
     if is_figure(value):
-        return unshown.checked({**bundle, "image/png": unshown.attempt(figure_png, value)})
+        return unshown.checked({"text/plain": plain_text(value), "image/png": unshown.attempt(figure_png, value)})
     found = unshown.attempt(call_repr, "_repr_mimebundle_", value)
     found = unshown.checked(found) if isinstance(found, dict) else {}
+    bundle = {"text/plain": found.get("text/plain") or plain_text(value)}
     bundle.update((mime, content) for mime, content in found.items() if wanted(mime, bundle))
     for mime, name in REPR_METHODS.items():
         if mime not in found and wanted(mime, bundle):
@@ -110,6 +110,7 @@ class Unshown:
     def __init__(self, value):
         self.kind = type(value).__name__
         self.said = set()
+        self.bundle = None  # its own, which it is asked for once
 
     def attempt(self, method, *args):
         try:

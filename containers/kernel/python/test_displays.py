@@ -229,6 +229,17 @@ class Displays(SupervisorTest):
         answer = self.completed("class Bad:\n    def _repr_png_(self): 1/0\nkept = 1\ndisplay(Bad())\nprint('next')")
         self.assertRegex(answer.out, "^<__main__.Bad .*>\nnext\n$")
 
+    def test_a_value_is_asked_once(self):
+        for text in ("two rows", "<bare>"):
+            code = (
+                "asked = []\nclass Query:\n    def __repr__(self): asked.append('repr'); return %r\n"
+                "    def _repr_mimebundle_(self, **_): asked.append('bundle'); return {'text/plain': %r, 'text/html': '<b>'}\nQuery()"
+            ) % (text, text)
+            for engine in ("1", "get_ipython()") if can_import("IPython") else ("1",):
+                self.completed(engine)
+                self.assertEqual(len(self.completed(code).displays), int(text == "<bare>"))
+                self.assertEqual(self.completed("asked").result, "['bundle']")
+
     def test_displays_of_a_forked_child_do_not_tear_the_link(self):
         code = (
             "import os\npid = os.fork()\nif pid == 0:\n    for i in range(50): display(Svg('<svg/>' * 50, 'n'))\n"
