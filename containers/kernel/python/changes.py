@@ -4,7 +4,7 @@ import functools
 import os
 import sys
 
-from surroundings import look_around
+from surroundings import STATES, look_around
 
 
 def changes_since(start):
@@ -16,13 +16,20 @@ def changes_since(start):
         if now["environ"].get(name) != start["environ"].get(name)
     }
     path = [(at, entry) for at, entry in enumerate(sys.path) if isinstance(entry, str) and entry not in start["path"]]
-    changed = {"environ": environ, "path": path, "matplotlib": _options()}
-    for name in ("folder", "warnings", "random", "numpy"):
-        if repr(now[name]) != repr(start[name]):
+    changed = {**start["pending"], "environ": environ, "path": path, "matplotlib": _options()}
+    for name in ("folder", "warnings", *STATES):
+        if isinstance(now[name], dict):
+            changed[name] = _other_items(now[name], start[name])
+        elif repr(now[name]) != repr(start[name]):
             changed[name] = now[name]
     if "warnings" in changed:
         changed["warnings"] = [(*item[:2], _by_name(item[2]), *item[3:]) for item in changed["warnings"]]
     return {name: value for name, value in changed.items() if value}
+
+
+def _other_items(now, first):
+    """What has changed of settings; where it is not known what they were first, nothing."""
+    return {key: value for key, value in now.items() if first is not None and repr(value) != repr(first.get(key))}
 
 
 def _by_name(category):
@@ -47,7 +54,12 @@ def _options():
 
 
 def restore(kernel, name, value):
-    """Makes one of the changes again; returns why that cannot be, if so."""
+    """Makes one of the changes again, settings of a package when that is imported; returns why that cannot be, if so."""
+    package = STATES[name][0].partition(".")[0] if name in _SETTINGS else "sys"
+    if package not in sys.modules:
+        kernel.surroundings["pending"][name] = value
+        kernel.import_hook.add(package, lambda _: restore(kernel, name, kernel.surroundings["pending"].pop(name)))
+        return None
     try:
         return _RESTORE[name](kernel, value)
     except Exception as e:
@@ -110,6 +122,59 @@ def _restore_matplotlib(_, options):
     matplotlib.rcParams.update(options)
 
 
+def _restore_numpy_options(_, options):
+    import numpy
+
+    numpy.set_printoptions(**options.get("print", {}))
+    numpy.seterr(**options.get("err", {}))
+
+
+def _restore_pandas(_, options):
+    import pandas
+
+    for name, value in options.items():
+        pandas.set_option(name, value)
+
+
+def _restore_sklearn(_, options):
+    import sklearn
+
+    sklearn.set_config(**options)
+
+
+def _restore_decimal(_, options):
+    import decimal
+
+    decimal.setcontext(options["context"])
+
+
+def _restore_locale(_, options):
+    import locale
+
+    locale.setlocale(locale.LC_ALL, options["all"])
+
+
+def _restore_loggers(_, states):
+    import logging
+
+    logging.disable(states.pop("", 0))
+    for name, (level, propagate, disabled) in states.items():
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        logger.propagate, logger.disabled = propagate, disabled
+
+
+def _restore_handlers(_, loggers):
+    import logging
+
+    for name, described in loggers.items():
+        for stream, level, formatter in described:
+            handler = logging.StreamHandler(getattr(sys, stream))
+            handler.setLevel(level)
+            handler.setFormatter(formatter)
+            logging.getLogger(name).addHandler(handler)
+
+
 _RESTORE = {
     "environ": _restore_environ,
     "path": _restore_path,
@@ -118,7 +183,16 @@ _RESTORE = {
     "numpy": _restore_numpy,
     "warnings": _restore_warnings,
     "matplotlib": _restore_matplotlib,
+    "numpy_options": _restore_numpy_options,
+    "pandas": _restore_pandas,
+    "sklearn": _restore_sklearn,
+    "decimal": _restore_decimal,
+    "locale": _restore_locale,
+    "recursion": lambda _, options: sys.setrecursionlimit(options["limit"]),
+    "loggers": _restore_loggers,
+    "handlers": _restore_handlers,
 }
+_SETTINGS = ("numpy_options", "pandas", "sklearn", "decimal")  # which wait until their package is imported
 FIRST = ("environ", "path", "folder")  # which imports depend on
 NAMES = {  # of what cannot be restored, to the user
     "environ": "os.environ",
@@ -128,4 +202,12 @@ NAMES = {  # of what cannot be restored, to the user
     "numpy": "the state of numpy.random",
     "warnings": "the filters of warnings",
     "matplotlib": "matplotlib.rcParams",
+    "numpy_options": "the options of numpy",
+    "pandas": "the options of pandas",
+    "sklearn": "the configuration of sklearn",
+    "decimal": "the context of decimal",
+    "locale": "the locale",
+    "recursion": "the recursion limit",
+    "loggers": "the levels of logging",
+    "handlers": "the handlers of logging",
 }

@@ -26,7 +26,7 @@ from preload import Preload
 from spawning import hook_spawn
 from stand_ins import Exiter, NoInput, plain_bars
 from started import Started
-from surroundings import look_around, note_random
+from surroundings import look_around, note_state
 from tables import widen_numpy, widen_pandas
 from threads import Threads
 from twin import fork_twin
@@ -78,17 +78,19 @@ class Kernel:
             "asyncio.events": self.event_loop.hook,
             "concurrent.futures.process": self._hook_pools,
             "concurrent.futures.thread": self._hook_pools,
-            "logging": self.notices.hook_logging,
+            "decimal": self._noting("decimal"),
+            "logging": self._noting("loggers", "handlers", change=self.notices.hook_logging),
             "matplotlib.figure": lambda module: hook_savefig(module, self.displays.before_saving, self.displays.note_saved),
             "matplotlib.pyplot": self._hook_pyplot,
             "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
-            "numpy": widen_numpy,
-            "numpy.random": lambda _: note_random(self.surroundings, "numpy"),
-            "pandas": lambda pandas: widen_pandas(pandas, settings.output_bytes),
+            "numpy": self._noting("numpy_options", change=widen_numpy),
+            "numpy.random": self._noting("numpy"),
+            "pandas": self._noting("pandas", change=lambda pandas: widen_pandas(pandas, settings.output_bytes)),
             "plotly.io._html": lambda module: hook_write_html(module, self.displays.note_written),
             "plotly.io._kaleido": lambda module: hook_to_image(module, self.displays.draw_for_code),
             "plotly.io._renderers": same_renderer,
-            "random": lambda _: note_random(self.surroundings, "random"),
+            "random": self._noting("random"),
+            "sklearn": self._noting("sklearn"),
             "sympy.interactive.printing": self._hook_sympy,
             "tqdm.notebook": plain_bars,
             "PIL.Image": hook_images,
@@ -96,6 +98,16 @@ class Kernel:
         }
         self.import_hook = ImportHook(changes)
         sys.meta_path[:0] = [self.installed, self.import_hook]
+
+    def _noting(self, *states, change=None):
+        """Changes a module as soon as it is imported, and notes its state then."""
+
+        def note(module):
+            if change is not None:
+                change(module)
+            note_state(self.surroundings, *states)
+
+        return note
 
     def _hook_ipython(self, module):
         """Code that asks for the shell, as all that shows something through IPython does, has it from then on."""

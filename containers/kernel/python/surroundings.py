@@ -1,9 +1,9 @@
-"""What code changes besides its variables: random states, warnings, the environment. It is looked at before the first run."""
+"""What code changes besides its variables: random states, settings of libraries, warnings, the environment. It is looked at before the first run."""
 
 import os
 import sys
 
-_STATES = {"random": ("random", "getstate"), "numpy": ("numpy.random", "get_state")}
+_UNSET = (0, True, False)  # level, propagate and disabled of a logger that nobody has told anything
 
 
 def look_around():
@@ -12,20 +12,23 @@ def look_around():
         "path": sys.path[:],
         "folder": _current_folder(),
         "warnings": list(getattr(sys.modules.get("warnings"), "filters", ())),
-        **{name: _random_state(name) for name in _STATES},
+        "pending": {},  # settings of a kernel before this one, of what is not imported yet
+        **{name: _state_of(name) for name in STATES},
     }
 
 
-def note_random(surroundings, name):
-    """Is called when a module has been imported, whose state is a random one then."""
+def note_state(surroundings, *names):
+    """Is called when a module has been imported: its state is the first one then."""
     if surroundings:
-        surroundings[name] = _random_state(name)
+        surroundings.update((name, _state_of(name)) for name in names)
 
 
-def _random_state(name):
-    module, function = _STATES[name]
-    state = getattr(sys.modules.get(module), function, None)
-    return state() if state is not None else None
+def _state_of(name):
+    module, look = STATES[name]
+    try:
+        return look(sys.modules[module])
+    except Exception:  # it is not imported, or another version looks different inside
+        return None
 
 
 def _current_folder():
@@ -33,3 +36,57 @@ def _current_folder():
         return os.getcwd()
     except OSError:  # code has removed it
         return ""
+
+
+def _look_at_numpy(numpy):
+    return {"print": numpy.get_printoptions(), "err": numpy.geterr()}
+
+
+def _look_at_pandas(config):
+    names = set(config._registered_options) - set(config._deprecated_options)
+    return {name: config.get_option(name) for name in names}
+
+
+def _look_at_locale(_):
+    import _locale
+
+    return {"all": _locale.setlocale(_locale.LC_ALL)}
+
+
+def _look_at_loggers(logging):
+    states = {name: (logger.level, logger.propagate, logger.disabled) for name, logger in _loggers(logging)}
+    return {"": logging.root.manager.disable, **{name: state for name, state in states.items() if state != _UNSET}}
+
+
+def _look_at_handlers(logging):
+    """Those of the root and of the code's own loggers. Those that write to the standard streams can be made again."""
+
+    def described(handler):
+        stream = next((name for name in ("stdout", "stderr") if getattr(handler, "stream", None) is getattr(sys, name)), "")
+        return (stream, handler.level, handler.formatter) if stream and type(handler) is logging.StreamHandler else handler
+
+    return {
+        name: [described(handler) for handler in logger.handlers]
+        for name, logger in _loggers(logging)
+        if logger.handlers and name.partition(".")[0] not in sys.modules
+    }
+
+
+def _loggers(logging):
+    """All, by their name."""
+    loggers = {"root": logging.root, **logging.root.manager.loggerDict}
+    return [(name, logger) for name, logger in list(loggers.items()) if isinstance(logger, logging.Logger)]
+
+
+STATES = {  # the module that has it, and what returns it; of settings as a mapping, of which the changed are kept
+    "random": ("random", lambda random: random.getstate()),
+    "numpy": ("numpy.random", lambda random: random.get_state()),
+    "numpy_options": ("numpy", _look_at_numpy),
+    "pandas": ("pandas._config.config", _look_at_pandas),
+    "sklearn": ("sklearn", lambda sklearn: sklearn.get_config()),
+    "decimal": ("decimal", lambda decimal: {"context": decimal.getcontext().copy()}),
+    "locale": ("sys", _look_at_locale),
+    "recursion": ("sys", lambda sys: {"limit": sys.getrecursionlimit()}),
+    "loggers": ("logging", _look_at_loggers),
+    "handlers": ("logging", _look_at_handlers),
+}
