@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-from test_support import HERE, Kernel
+from test_support import HERE, Kernel, can_import
 
 LIMIT = 1 << 30
 
@@ -128,6 +128,27 @@ class Functions(FrozenTest):
             with self.subTest(expression):
                 self.assertEqual(self.value(kernel, expression), value)
 
+    @unittest.skipUnless(sys.version_info >= (3, 12) and has_cloudpickle(), "aliases and type parameters came with Python 3.12")
+    def test_type_aliases_and_type_parameters(self):
+        answer = self.freeze(
+            "type Whole = int\ntype Tree = dict[str, Tree] | None\ntype Pair[T] = tuple[T, T]\ntype Loop[T] = list[Loop[T]] | T\n"
+            "def first[T: int, *Ts, **P](x: T) -> list[Whole]: return [x]\nclass Box[T]:\n    def put(self, x: T) -> T: return x\n"
+            "many = list[Whole]"
+        )
+        self.assertEqual(lost(answer), {"Loop": "it is nested too deeply"})
+        for _ in range(2):
+            kernel, woken = self.wake()
+            self.assertFalse(set(lost(woken)) - {"Loop"}, woken)
+            for expression, value in {
+                "Whole.__value__, many, first(2)": "(<class 'int'>, list[Whole], [2])", "Tree.__value__.__args__[0].__args__[1] is Tree": "True",
+                "Pair.__value__.__args__[0] is Pair.__type_params__[0]": "True", "Whole.__module__": "'__main__'",
+                "first.__type_params__[0].__bound__, len(first.__type_params__)": "(<class 'int'>, 3)",
+                "first.__annotations__['x'] is first.__type_params__[0]": "True", "Box.__type_params__[0].__name__": "'T'",
+            }.items():
+                with self.subTest(expression):
+                    self.assertEqual(self.value(kernel, expression), value)
+            kernel.ask("freeze", limit_bytes=LIMIT)
+
     def test_tracebacks_of_woken_functions_show_their_lines(self):
         answer = self.freeze("first = 1", "def fail():\n    raise ValueError('x')  # here it is")
         if lost(answer):
@@ -204,6 +225,33 @@ class Losses(FrozenTest):
         kernel, woken = self.wake()
         self.assertEqual(woken["lost"], answer["lost"])
         self.assertEqual(self.value(kernel, "good, 'file' in globals()"), "(5, False)")
+
+    def test_methods_that_raise_anything(self):
+        with open(os.path.join(self.folder, "mine.py"), "w") as file:
+            file.write(
+                "class End(BaseException): pass\nclass Raising:\n    def __reduce__(self): raise self.error\n"
+                "class Waking:\n    def __setstate__(self, state): raise SystemExit('woken')\n"
+            )
+        errors = {"base": "mine.End('x')", "stop": "KeyboardInterrupt()", "disk": "OSError(28, 'No space left')", "leave": "SystemExit(2)"}
+        makers = "".join("%s = mine.Raising(); %s.error = %s\n" % (name, name, error) for name, error in errors.items())
+        answer = self.freeze("import mine\nx = 1\nwaking = mine.Waking(); waking.y = 2\n" + makers)
+        why = "Raising cannot be written (%s)"
+        texts = ("End: x", "KeyboardInterrupt", "OSError: [Errno 28] No space left", "SystemExit: 2")
+        self.assertEqual((answer["why"], lost(answer)), ("", {name: why % text for name, text in zip(errors, texts)}))
+        kernel, woken = self.wake()
+        self.assertEqual(lost(woken).pop("waking"), "it cannot be made again (SystemExit: woken)")
+        self.assertEqual(self.value(kernel, "x, 'waking' in globals()"), "(1, False)")
+
+    def test_what_has_a_hole_is_named_though_it_cannot_be_written_again(self):
+        with open(os.path.join(self.folder, "mine.py"), "w") as file:
+            file.write("class Rule: pass\nclass Zone:\n    def __init__(self): self.rules = [Rule()]\n")
+        self.freeze("import mine\nzone = mine.Zone()\nalso = [zone]\nx = 1")
+        with open(os.path.join(self.folder, "mine.py"), "w") as file:
+            file.write("class Zone:\n    def __reduce__(self): return Zone, (self.name,)\n")
+        kernel, woken = self.wake()
+        self.assertIn("it needs mine.Rule (", lost(woken)["zone"])
+        self.assertIn("a part of it could not be made again (AttributeError: ", lost(woken)["also"])
+        self.assertEqual(self.value(kernel, "x, 'zone' in globals()"), "(1, False)")
 
     def test_a_module_that_is_gone_costs_its_name(self):
         with open(os.path.join(self.folder, "mine.py"), "w") as file:
@@ -341,6 +389,37 @@ class Changes(FrozenTest):
         self.assertEqual(self.value(kernel, code), "('yes', False, 1, '/sub', True)")
         self.assertEqual(kernel.run("warnings.warn('x')")["error"]["name"], "UserWarning")
 
+    def test_settings_of_libraries(self):
+        settings = {
+            "decimal": ("decimal.getcontext().prec = 50", "decimal.getcontext().prec == 50"),
+            "locale": ("locale.setlocale(locale.LC_ALL, 'C')", "locale.setlocale(locale.LC_ALL) == 'C'"),
+            "logging": (
+                "logging.basicConfig(level=15, format='%(message)s!'); logging.getLogger('mine').setLevel(5)",
+                "(logging.root.level, logging.getLogger('mine').level, logging.root.handlers[0].formatter._fmt) == (15, 5, '%(message)s!')",
+            ),
+            "sys": ("sys.setrecursionlimit(5000)", "sys.getrecursionlimit() == 5000"),
+            "numpy": ("numpy.set_printoptions(precision=2); numpy.seterr(over='raise')", "(str(numpy.array([1.234])), numpy.geterr()['over']) == ('[1.23]', 'raise')"),
+            "pandas": ("pandas.set_option('display.max_rows', 7)", "pandas.get_option('display.max_rows') == 7"),
+            "sklearn": ("sklearn.set_config(assume_finite=True)", "sklearn.get_config()['assume_finite']"),
+        }
+        settings = {name: both for name, both in settings.items() if can_import(name)}
+        answer = self.freeze("".join("import %s as _m; %s = _m; %s\n" % (name, name, change) for name, (change, _) in settings.items()) + "del _m")
+        for preload in ([], list(settings)):  # of what nothing is imported again, the settings wait
+            self.assertEqual(answer["lost"], [])
+            kernel = self.kernel(preload=preload)
+            self.assertEqual(kernel.ask("wake")["lost"], [])
+            self.run_all(kernel, "1")
+            answer = kernel.ask("freeze", limit_bytes=LIMIT)
+        kernel, _ = self.wake()
+        for name, (_, check) in settings.items():
+            with self.subTest(name):
+                self.assertEqual(self.value(kernel, check), "True")
+
+    def test_a_handler_that_cannot_be_made_again_is_named(self):
+        answer = self.freeze("import logging\nlogging.getLogger().addHandler(logging.FileHandler('log'))\nlogging.root.setLevel(10)")
+        self.assertEqual(list(lost(answer)), ["the handlers of logging"])
+        self.assertEqual(self.value(self.wake()[0], "logging.root.level"), "10")
+
     def test_the_filter_of_a_packages_warning_waits_for_the_package(self):
         with open(os.path.join(self.folder, "mine.py"), "w") as file:
             file.write("class Odd(UserWarning): pass\nclass Other(UserWarning): pass\n")
@@ -381,6 +460,28 @@ class Changes(FrozenTest):
 
 
 class Versions(FrozenTest):
+    def test_another_version_of_a_package(self):
+        for version, doubts, gone in (("1.2.1", False, False), ("1.3.0", True, False), ("1.1.0", True, False), ("", False, True)):
+            with self.subTest(version or "gone"):
+                self.write_package("1.2.0", "class Kept: pass\nclass Odd: pass\n")
+                self.freeze("import mine as _mine\nkept = _mine.Kept(); odd = _mine.Odd(); odd.x = 1; y = 2\ndel _mine")
+                self.write_package(version, "class Kept: pass\nclass Odd:\n    def __setstate__(self, _): raise ValueError('old')\n")
+                if gone:
+                    os.remove(os.path.join(self.folder, "mine.py"))
+                kernel, woken = self.wake()
+                change = "mine was 1.2.0, and is " + (version or "not there")
+                self.assertEqual({entry["name"]: entry["why"] for entry in woken["doubtful"]}, {"kept": change} if doubts else {})
+                self.assertEqual(set(lost(woken)), {"kept", "odd"} if gone else {"odd"})
+                for why in lost(woken).values():
+                    self.assertTrue(why.endswith("; " + change), why)
+                self.assertEqual(self.value(kernel, "y"), "2")
+                kernel.close()
+
+    def write_package(self, version, classes):
+        with open(os.path.join(self.folder, "mine.py"), "w") as file:
+            file.write("__version__ = %r\n" % version + classes)
+        shutil.rmtree(os.path.join(self.folder, "__pycache__"), ignore_errors=True)
+
     def test_functions_of_another_python_are_named(self):
         answer = self.freeze("def f(): return 1\nx = 1\nholds = [f, x]")
         with open(self.path, "rb") as file:
