@@ -33,7 +33,7 @@ var supervisors embed.FS
 
 // The kernels are what an interpreter runs; the patterns leave their tests (test_*.py) out.
 //
-//go:embed kernel/python/[a-su-z]*.py kernel/python/t[a-df-z]*.py kernel/node/main.cjs kernel/node/install.cjs kernel/node/common kernel/node/kernel kernel/node/watcher kernel/lib
+//go:embed kernel/python/[a-su-z]*.py kernel/python/t[a-df-z]*.py kernel/node/main.cjs kernel/node/install.cjs kernel/node/common kernel/node/kernel kernel/node/watcher kernel/lib kernel/bin
 var kernels embed.FS
 
 // ErrArchitecture reports that there is no supervisor for a kind of processor.
@@ -131,7 +131,11 @@ func kernelFiles() (files []File) {
 			return err
 		}
 		content, err := kernels.ReadFile(name)
-		files = append(files, File{strings.TrimPrefix(name, "kernel/"), 0o644, content})
+		f := File{strings.TrimPrefix(name, "kernel/"), 0o644, content}
+		if path.Dir(f.Path) == "bin" {
+			f.Mode = 0o755
+		}
+		files = append(files, f)
 		return err
 	})
 	if err != nil {

@@ -39,20 +39,28 @@ func (m *Manager) Install(o RunOptions, packages []string) (*Run, error) {
 	return m.Run(o)
 }
 
-// Installed reads what came of an installation that has completed: what was installed, sorted, and the requirements that
-// were met already.
-func Installed(res *Result) (installed []Package, already []string) {
+// Installation is what came of an installation.
+type Installation struct {
+	Installed []Package // sorted
+	Already   []string  // requirements that were met
+	Needless  []string  // requirements whose markers are not true here
+	Broken    []string  // what installed packages need and no longer have, in the installer's words
+}
+
+// Installed reads what came of an installation that has completed.
+func Installed(res *Result) (i Installation) {
 	var said struct {
-		Installed map[string]string
-		Already   []string
+		Installed                 map[string]string
+		Already, Needless, Broken []string
 	}
 	if res.Value == nil || json.Unmarshal([]byte(*res.Value), &said) != nil {
-		return nil, nil
+		return i
 	}
 	for _, name := range slices.Sorted(maps.Keys(said.Installed)) {
-		installed = append(installed, Package{clip(name, maxName), clip(said.Installed[name], maxName)})
+		i.Installed = append(i.Installed, Package{clip(name, maxName), clip(said.Installed[name], maxName)})
 	}
-	return installed, said.Already
+	i.Already, i.Needless, i.Broken = said.Already, said.Needless, said.Broken
+	return i
 }
 
 const (

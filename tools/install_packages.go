@@ -3,12 +3,15 @@ package tools
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -39,6 +42,8 @@ type installFields struct {
 	Language  sandbox.Language  `json:"language"`
 	Installed []sandbox.Package `json:"installed"`
 	Already   []string          `json:"already_there,omitempty"`
+	Needless  []string          `json:"not_needed,omitempty"`
+	Broken    []string          `json:"broken,omitempty"`
 	LogPath   string            `json:"log_path,omitempty"`
 }
 
@@ -66,7 +71,7 @@ func (d *Deps) languages() (names []string) {
 }
 
 func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, error) {
-	name, packages, session := p.required("language"), p.texts("packages"), p.session()
+	name, list, session := p.required("language"), p.texts("packages"), p.session()
 	if err := p.check(); err != nil {
 		return nil, err
 	}
@@ -75,25 +80,33 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 		return nil, fault.New(fault.InvalidArgument, "Use one of: "+strings.Join(d.languages(), ", ")+".",
 			"language %q is none that packages can be installed for here.", text.Shorten(name, 80))
 	}
-	if len(packages) == 0 {
+	if len(list) == 0 {
 		return nil, fault.New(fault.InvalidArgument, "Name at least one package.", "packages is empty.")
 	}
 	o := sandbox.RunOptions{SessionID: session, Language: language, Times: clientheader.Of(ctx).Times()}
-	res, err := d.installed(ctx, o, packages, func() { rpc.Settled(ctx) })
+	res, err := d.installed(ctx, o, list, func() { rpc.Settled(ctx) })
 	switch {
 	case err != nil:
 		return nil, err
 	case res.Status == sandbox.Running:
 		return d.renderer().Run(ctx, res), nil
 	}
-	fields := installFields{SessionID: res.SessionID, Language: language}
-	fields.Installed, fields.Already = sandbox.Installed(res)
+	done := sandbox.Installed(res)
+	fields := installFields{
+		SessionID: res.SessionID, Language: language, Installed: done.Installed, Already: done.Already, Needless: done.Needless, Broken: done.Broken,
+	}
 	var lines []string
 	for _, i := range fields.Installed {
 		lines = append(lines, "installed "+i.Name+" "+i.Version)
 	}
 	for _, requirement := range fields.Already {
 		lines = append(lines, "already there: "+requirement)
+	}
+	for _, requirement := range fields.Needless {
+		lines = append(lines, "not needed here, its marker says: "+requirement)
+	}
+	for _, words := range fields.Broken {
+		lines = append(lines, "note: this may break now: "+words)
 	}
 	if len(fields.Installed) > 0 {
 		fields.LogPath = sandbox.InstallLog(language)
@@ -110,12 +123,12 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 }
 
 // install begins the installation of packages that may be. The error is a fault.
-func (d *Deps) install(o sandbox.RunOptions, packages []string) (*sandbox.Run, error) {
-	if len(packages) > mostPackages {
-		return nil, fault.New(fault.InvalidArgument, "Install them in several calls.", "There are %d packages, and %d are the most in one call.", len(packages), mostPackages)
+func (d *Deps) install(o sandbox.RunOptions, list []string) (*sandbox.Run, error) {
+	if len(list) > mostPackages {
+		return nil, fault.New(fault.InvalidArgument, "Install them in several calls.", "There are %d packages, and %d are the most in one call.", len(list), mostPackages)
 	}
-	checked := make([]string, len(packages))
-	for i, requirement := range packages {
+	checked := make([]string, len(list))
+	for i, requirement := range list {
 		var err error
 		if checked[i], err = d.Packages.Check(o.Language, requirement); err != nil {
 			return nil, err
@@ -127,8 +140,8 @@ func (d *Deps) install(o sandbox.RunOptions, packages []string) (*sandbox.Run, e
 
 // installed installs packages, and waits as long as a call waits: the result has completed, or goes on with the status
 // Running. begun is called when the installation is queued, or was refused. The error is a fault, or the end of ctx.
-func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, packages []string, begun func()) (*sandbox.Result, error) {
-	run, err := d.install(o, packages)
+func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, list []string, begun func()) (*sandbox.Result, error) {
+	run, err := d.install(o, list)
 	begun()
 	if err != nil {
 		return nil, err
@@ -137,39 +150,93 @@ func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, packages []s
 	if err != nil || res.Status == sandbox.Running {
 		return res, err
 	}
-	if refused := d.Packages.fault(res); refused != nil {
-		return nil, refused
+	if failed := d.installFault(res); failed != nil {
+		return nil, failed
 	}
 	return res, nil
 }
 
-// fault reports why an installation did not come to its end; nil: it did.
-func (p *Packages) fault(res *sandbox.Result) *fault.Error {
+// InstallNeeds installs what code says that it needs, and waits for it. The error is a fault, or the end of ctx.
+func (d *Deps) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
+	needs, err := d.needs(o)
+	if err != nil || len(needs) == 0 {
+		return err
+	}
+	run, err := d.install(o, needs)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-run.Done():
+	case <-ctx.Done():
+		run.Interrupt()
+		return context.Cause(ctx)
+	}
+	res, err := run.Result()
+	if err != nil {
+		return err
+	}
+	if failed := d.installFault(res); failed != nil {
+		return failed
+	}
+	return nil
+}
+
+// installFault reports why an installation did not come to its end; nil: it did.
+func (d *Deps) installFault(res *sandbox.Result) *fault.Error {
 	if res.Status == sandbox.Completed {
 		return nil
 	}
+	config := d.Manager.Config()
 	output := res.Stdout.Head + res.Stdout.Tail + res.Stderr.Head + res.Stderr.Tail
-	for line := range strings.Lines(output) {
-		if _, words, found := strings.Cut(line, string(fault.PackageDenied)+": "); found {
-			words, _, _ = strings.Cut(words, " for url: ") // which pip adds, and is of no use
-			return fault.New(fault.PackageDenied, "Use another package, or have the server's user allow this one.", "%s", text.Shorten(strings.TrimSpace(words), 500))
-		}
+	if words := d.refusal(res.SessionID, output); words != "" {
+		return fault.New(fault.PackageDenied, "Use another package, or have the server's user allow this one.", "%s", text.Shorten(words, 500))
 	}
-	why := "The installer failed"
+	if res.Cause == "quota" || res.Cause == "full" || noRoom.MatchString(output) {
+		return fault.New(fault.QuotaExceeded, "Delete files that are not needed, or have the server's user raise --volume-limit.",
+			"The packages do not fit into what the session's files may take, %s in %s files; none was installed.",
+			humanize.IBytes(uint64(config.VolumeBytes)), humanize.Comma(config.VolumeFiles))
+	}
+	why, hint := "The installer failed", "Check the name and version; the whole output is in "+engine.WorkDir+"/"+sandbox.InstallLog(res.Language)+"."
 	if res.Error != nil {
 		output += "\n" + res.Error.Name + ": " + res.Error.Message
 	}
-	switch res.Status {
-	case sandbox.TimedOut:
-		why = fmt.Sprintf("The installation took longer than %v", p.Timeout)
-	case sandbox.Cancelled:
+	switch {
+	case res.Status == sandbox.TimedOut:
+		why = fmt.Sprintf("The installation took longer than %v", d.Packages.Timeout)
+	case res.Status == sandbox.Cancelled:
 		why = "The installation was cancelled"
-	case sandbox.Killed:
+	case res.Cause == "memory":
+		why, hint = "The installation ran out of memory", "Install fewer at a time, or have the server's user raise --memory-limit."
+	case res.Status == sandbox.Killed:
 		why = "The installation was killed (" + res.Cause + ")"
+	case strings.Contains(output, noInstaller):
+		hint = "Have the server's user take an image with uv or pip in it."
 	}
 	if output = strings.TrimSpace(output); len(output) > logTail {
 		output = "…" + output[strings.IndexByte(output[len(output)-logTail:], '\n')+1+len(output)-logTail:]
 	}
-	return fault.New(fault.InstallFailed, "Check the name and version; the whole output is in "+engine.WorkDir+"/"+sandbox.InstallLog(res.Language)+".",
-		"%s:\n%s", why, output)
+	return fault.New(fault.InstallFailed, hint, "%s:\n%s", why, output)
+}
+
+// noInstaller is what install.py says where there is none.
+const noInstaller = "the image has neither uv nor pip"
+
+// noRoom is what the system says of a place that is full.
+var noRoom = regexp.MustCompile(`No space left on device|os error 28|\[Errno 28\]|ENOSPC|Disk quota exceeded`)
+
+// refusal returns the rule that has kept a package out, as the record has it; empty: the installer does not name any.
+func (d *Deps) refusal(session, output string) string {
+	if d.NetworkLog == nil {
+		return ""
+	}
+	requests, _ := d.NetworkLog.Of(session)
+	for _, r := range slices.Backward(requests) {
+		for why := range strings.Lines(r.Why) {
+			if why = strings.TrimSpace(why); packages.Printed(output, why) {
+				return strings.TrimPrefix(why, string(fault.PackageDenied)+": ")
+			}
+		}
+	}
+	return ""
 }

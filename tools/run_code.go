@@ -174,7 +174,11 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-			if len(missing) > 0 {
+			needs, err := d.needs(options)
+			if err != nil {
+				return nil, err
+			}
+			if missing = append(missing, needs...); len(missing) > 0 {
 				res, err := d.installed(ctx, options, missing, func() {}) // the run behind it takes the place in the order
 				if err != nil {
 					return nil, err

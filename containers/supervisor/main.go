@@ -67,9 +67,11 @@ func run1(args []string) error {
 }
 
 // addToPath has what a session has installed found behind what the image has, and the module sandbox by both languages.
+// Before all of it is uv, which installs into the session's folder.
 func addToPath() {
 	const own = "/opt/code-sandbox-mcp/lib/"
 	add("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/mnt/data/.local/bin:/mnt/data/node_modules/.bin")
+	_ = os.Setenv("PATH", "/opt/code-sandbox-mcp/bin:"+os.Getenv("PATH"))
 	add("PYTHONPATH", "", own+"python")
 	add("NODE_PATH", "", own+"node:/mnt/data/.local/lib/node_modules")
 }

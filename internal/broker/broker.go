@@ -132,8 +132,9 @@ func (b *Broker) Environment(port int) map[string]string {
 		"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0",
 		// A file is sent once the server has all of it; uv would wait 30 seconds for that, and --package-timeout is 5 minutes.
 		"UV_HTTP_TIMEOUT": "330",
-		// The broker's cache serves every session; one in the container would only fill its /tmp.
-		"PIP_NO_CACHE_DIR": "1", "UV_NO_CACHE": "1",
+		// The broker's cache serves every session; one in the container would only fill its /tmp. uv unpacks into its own,
+		// and has hard links from there.
+		"PIP_NO_CACHE_DIR": "1", "UV_CACHE_DIR": engine.WorkDir + "/.cache/uv",
 		"npm_config_registry": address + NPM, "npm_config_audit": "false", "npm_config_fund": "false",
 	}
 }

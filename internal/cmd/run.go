@@ -105,6 +105,7 @@ func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session
 	}
 	runner := &runcmd.Runner{
 		Manager: box.Manager, Job: job, SessionID: session, Stdout: os.Stdout, Stderr: os.Stderr,
+		Install:  box.InstallNeeds,
 		Complain: func(err error) { _ = notRun(err) },
 	}
 	if term.IsTerminal(int(os.Stdout.Fd())) && (s.Tools.Images == "" || s.Tools.Images == tools.ImagesOn) {

@@ -36,6 +36,8 @@ type Runner struct {
 	Job            *Job
 	SessionID      string // empty: the manager's default session
 	Stdout, Stderr *os.File
+	// Install installs what code says that it needs.
+	Install        func(context.Context, sandbox.RunOptions) error
 	Draw           Draw        // nil: figures are files alone
 	Complain       func(error) // says what went wrong, which is most often a fault
 	stdout, stderr io.Writer   // harmless to a terminal
@@ -95,7 +97,11 @@ func (r *Runner) run(ctx context.Context, code string) int {
 	if err != nil {
 		return r.notRun(ctx, err)
 	}
-	run, err := r.Manager.Run(sandbox.RunOptions{SessionID: r.SessionID, Language: r.Job.Language, Code: code})
+	options := sandbox.RunOptions{SessionID: r.SessionID, Language: r.Job.Language, Code: code}
+	if err := r.Install(ctx, options); err != nil {
+		return r.notRun(ctx, err)
+	}
+	run, err := r.Manager.Run(options)
 	if err != nil {
 		return r.notRun(ctx, err)
 	}

@@ -293,6 +293,11 @@ func (s *Settings) NewSandbox(on engine.Engine, gcArgs []string, log *slog.Logge
 	})
 }
 
+// InstallNeeds installs what code says that it needs. The error is a fault, or the end of ctx.
+func (b *Sandbox) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
+	return (&tools.Deps{Manager: b.Manager, NetworkLog: b.way.log, Packages: b.way.packages()}).InstallNeeds(ctx, o)
+}
+
 // newSandbox calls prepare with all but the manager, and makes that of the configuration as it is then.
 func (s *Settings) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, error) {
 	box, config, err := s.sandboxParts(with, nil, network, asks, log, prepare)

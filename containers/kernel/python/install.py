@@ -1,11 +1,25 @@
-"""Installs packages with pip into the session's own folder, for the server: in an interpreter of its own, by exec."""
+"""Installs packages into the session's own folder, by uv where the image has it and by pip where not.
 
+The server has it run by exec, in an interpreter of its own. What `uv pip install` is outside of virtual environments comes
+here too, by kernel/bin/uv.
+"""
+
+import contextlib
+import fcntl
 import importlib.metadata
+import importlib.util
 import json
 import os
+import re
+import shutil
 import site
 import subprocess
 import sys
+
+OWN = "/opt/code-sandbox-mcp/bin"
+KEPT = "/mnt/data/.packages"
+ELSEWHERE = ("-p", "--python", "-t", "--target", "--prefix")  # uv's options that name another place
+BROKEN = re.compile(r"(?:warning: )?(?:The package )?(`?[\w.-]+`? .*\brequires .*, but .*)")
 
 
 def versions():
@@ -13,15 +27,137 @@ def versions():
     return {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=[site.getusersitepackages()])}
 
 
-def is_there(requirement):
-    """Whether a requirement is met by what is installed, which pip would take longer to say."""
-    try:
-        from pip._vendor.packaging.requirements import Requirement
+def normal(name):
+    return re.sub(r"[-_.]+", "-", name).lower()
 
-        r = Requirement(requirement)
-        return not r.url and not r.extras and r.specifier.contains(importlib.metadata.version(r.name), prereleases=True)
-    except Exception:  # pip says what is wrong with it
+
+def package_of(requirement):
+    """The name in a requirement, or in that of a file."""
+    return normal(re.match(r"[\w.-]+", os.path.basename(requirement).split("-")[0] if requirement[0] == "/" else requirement)[0])
+
+
+def is_there(name):
+    try:
+        return bool(importlib.metadata.version(name))
+    except importlib.metadata.PackageNotFoundError:
         return False
+
+
+def find_uv():
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return shutil.which("uv", path=os.pathsep.join(f for f in folders if f != OWN))
+
+
+def remove(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Turn:
+    """The right to install, which one process of the session has at a time."""
+
+    def __enter__(self):
+        os.makedirs(KEPT, exist_ok=True)
+        self.file = open(os.path.join(KEPT, "turn"), "w")
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print("another installation of this session goes on, and is waited for", flush=True)
+            fcntl.flock(self.file, fcntl.LOCK_EX)
+
+    def __exit__(self, *_):
+        self.file.close()
+
+
+@contextlib.contextmanager
+def stand_ins():
+    """Has what the image has in the session's folder for as long as uv works there, which looks into one folder alone.
+
+    Of each package it is a folder that describes it, with a link for METADATA: uv may put another version in its place.
+    """
+    folder = site.getusersitepackages()
+    os.makedirs(folder, exist_ok=True)
+    remove_stand_ins(folder)  # what one left that was killed
+    own, before = os.listdir(folder), os.stat(folder)
+    known = {name_of(entry) for entry in own}
+    try:
+        for path in (getattr(d, "_path", None) for d in importlib.metadata.distributions()):
+            name = path and name_of(path.name)
+            if name and name not in known:
+                known.add(name)
+                add_stand_in(path, os.path.join(folder, os.path.splitext(path.name)[0] + ".dist-info"))
+        yield
+    finally:
+        remove_stand_ins(folder)
+        if not own and not os.listdir(folder):
+            os.rmdir(folder)
+        elif sorted(os.listdir(folder)) == sorted(own):
+            os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))  # for installed.py: nothing has changed
+
+
+def name_of(entry):
+    """The name of the package that a folder or file describes; None: it does not describe any."""
+    stem, kind = os.path.splitext(entry)
+    if kind in (".dist-info", ".egg-info"):
+        return normal(stem.split("-")[0])
+
+
+def add_stand_in(path, folder):
+    os.mkdir(folder)
+    metadata = next((path / name for name in ("METADATA", "PKG-INFO") if (path / name).exists()), path)
+    os.symlink(metadata, os.path.join(folder, "METADATA"))
+    record = "".join("%s/%s,,\n" % (os.path.basename(folder), name) for name in ("METADATA", "WHEEL", "RECORD"))
+    for name, text in ("WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"), ("RECORD", record):
+        with open(os.path.join(folder, name), "w") as file:
+            file.write(text)
+
+
+def remove_stand_ins(folder):
+    for entry in os.listdir(folder):
+        if os.path.islink(os.path.join(folder, entry, "METADATA")):
+            remove(os.path.join(folder, entry))
+
+
+def run(command, to):
+    """Runs an installer, passes on what it prints, and returns what it exits with."""
+    output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, **output) as installer:
+        try:
+            for line in installer.stdout:
+                to(line)
+        except BaseException:  # the run is interrupted
+            installer.kill()
+            raise
+    return installer.returncode
+
+
+def by_uv(uv, arguments, to=sys.stdout.write):
+    """Runs `uv pip install`. It unpacks into a cache and links from there, so that of one that fails nothing is left."""
+    cache = os.path.join(KEPT, "uv")
+    command = [uv, "pip", "install", "--python", sys.executable, "--prefix", site.getuserbase(), "--break-system-packages"]
+    command += ["--strict", "--cache-dir", cache, "--link-mode", "hardlink", *arguments]
+    remove(cache)
+    try:
+        with stand_ins():
+            return run(command, to)
+    finally:
+        remove(cache)
+
+
+def by_pip(arguments, to):
+    """Runs `pip install --user`, and removes what one leaves that fails."""
+    folder = site.getusersitepackages()
+    before = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+    command = [sys.executable, "-m", "pip", "install", "--user", "--no-input", "--no-color", "--progress-bar", "off"]
+    command += ["--disable-pip-version-check", "--no-warn-script-location", *arguments]
+    code = 1
+    try:
+        code = run(command, to)
+        return code
+    finally:
+        for entry in os.listdir(folder) if code and os.path.isdir(folder) else ():
+            if entry not in before:
+                path = os.path.join(folder, entry)
+                remove(path) if os.path.isdir(path) else os.remove(path)
 
 
 class Outcome:
@@ -35,19 +171,35 @@ class Outcome:
 
 
 def install(packages, log):
-    before = versions()
-    missing = [p for p in packages if not is_there(p)]
-    if missing:
-        os.makedirs(os.path.dirname(log), exist_ok=True)
-        command = [sys.executable, "-m", "pip", "install", "--user", "--no-input", "--no-color", "--progress-bar", "off"]
-        command += ["--disable-pip-version-check", "--no-warn-script-location", "--", *missing]
-        output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
-        with open(log, "w") as file, subprocess.Popen(command, stdin=subprocess.DEVNULL, **output) as pip:
-            for line in pip.stdout:
-                print(line, end="", flush=True)
-                file.write(line)
-        if pip.returncode:
-            sys.exit(pip.returncode)
-    after = versions()
+    uv, broken = find_uv(), []
+    with Turn(), open(log, "w") as file:
+
+        def to(line):
+            print(line, end="", flush=True)
+            file.write(line)
+            broken.extend(BROKEN.findall(line))
+
+        before = versions()
+        if uv:
+            code = by_uv(uv, ["--", *packages], to)
+        elif importlib.util.find_spec("pip"):
+            code = by_pip(["--", *packages], to)
+        else:
+            sys.exit("no_installer: the image has neither uv nor pip")
+        if code:
+            sys.exit(code)
+        after = versions()
     changed = {name: version for name, version in after.items() if before.get(name) != version}
-    return Outcome({"installed": changed, "already": [p for p in packages if p not in missing]})
+    done = {normal(name) for name in changed}
+    rest = [(p, package_of(p)) for p in packages if package_of(p) not in done]
+    already, needless = [p for p, name in rest if is_there(name)], [p for p, name in rest if not is_there(name)]
+    return Outcome({"installed": changed, "already": already, "needless": needless, "broken": broken})
+
+
+def main(arguments):
+    """Is `uv pip install` with these arguments, for kernel/bin/uv."""
+    uv = find_uv()
+    if any(a.split("=")[0] in ELSEWHERE for a in arguments):
+        os.execv(uv, [uv, "pip", "install", *arguments])
+    with Turn():
+        sys.exit(by_uv(uv, [a for a in arguments if a != "--system"]))

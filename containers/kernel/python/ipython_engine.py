@@ -295,6 +295,7 @@ def make_shell(engine, kernel):
     # What either installs is found at once, by this kernel too (installed.py).
     warnings.filterwarnings("ignore", message="You executed the system command !(pip|conda|mamba|uv)")
     packaging.print = lambda *_: None  # that the kernel may have to be restarted
+    shell.register_magic_function(lambda line: shell.system("uv " + line), magic_name="uv")
     return shell
 
 

@@ -27,6 +27,7 @@ type Entry struct {
 	Path          string    `json:"path,omitempty"` // without a query; known only where the request was read
 	Allowed       bool      `json:"allowed"`
 	Rule          string    `json:"rule,omitempty"` // what refused it, or how a person has allowed it
+	Why           string    `json:"why,omitempty"`  // what was refused, or left out of an answer, and the rules: a line each
 	Status        int       `json:"status,omitempty"`
 	SentBytes     int64     `json:"sent_bytes"`
 	ReceivedBytes int64     `json:"received_bytes"`
@@ -49,9 +50,13 @@ type entries struct {
 
 // Add records an entry, under its session. Its texts are clipped here, and may be of any length.
 func (l *Log) Add(e Entry) {
-	for _, said := range []*string{&e.Run, &e.Kind, &e.Method, &e.Host, &e.Path, &e.Rule} {
-		*said = strings.Clone(strings.ToValidUTF8(text.Shorten(*said, maxText), "?")) // a part would keep the whole of a request
+	keep := func(said string, most int) string { // a part would keep the whole of a request
+		return strings.Clone(strings.ToValidUTF8(text.Shorten(said, most), "?"))
 	}
+	for _, said := range []*string{&e.Run, &e.Kind, &e.Method, &e.Host, &e.Path, &e.Rule} {
+		*said = keep(*said, maxText)
+	}
+	e.Why = keep(e.Why, 5*maxText)
 	if l.Added != nil {
 		l.Added(e)
 	}

@@ -514,7 +514,8 @@ func TestEachRequestIsRecordedForItsCaller(t *testing.T) {
 	host := strings.TrimSuffix(strings.TrimPrefix(w.pypi.URL, "http://"), "/simple/")
 	want := []netlog.Entry{
 		{Session: "s", Run: "r", Kind: "packages", Method: "GET", Host: host, Path: "/pypi/simple/demo/", Allowed: true, Status: 200},
-		{Session: "s", Run: "r", Kind: "packages", Method: "GET", Host: host, Path: "/pypi/simple/evil/", Rule: "--packages-deny", Status: 403},
+		{Session: "s", Run: "r", Kind: "packages", Method: "GET", Host: host, Path: "/pypi/simple/evil/", Rule: "--packages-deny", Status: 403,
+			Why: "package_denied: evil: it is on the deny list, as evil (--packages-deny)"},
 	}
 	if !slices.Equal(entries, want) {
 		t.Errorf("got %+v", entries)

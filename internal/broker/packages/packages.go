@@ -104,7 +104,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	h.log.Add(netlog.Entry{
 		Time: begun, Session: by.Session, Run: by.Run, Kind: "packages", Method: r.Method, Host: host, Path: r.URL.Path,
-		Allowed: x.rule == "", Rule: x.rule, Status: x.status, ReceivedBytes: x.bytes,
+		Allowed: x.rule == "", Rule: x.rule, Why: x.why, Status: x.status, ReceivedBytes: x.bytes,
 		DurationMS: time.Since(begun).Milliseconds(),
 	})
 }

@@ -66,7 +66,9 @@ func (h *Handler) simple(x *reply, said string) error {
 	if wantsJSON(x.r.Header.Get("Accept")) {
 		kind, write = simpleJSON, h.writeJSON
 	}
-	x.stream(kind, func(out *bufio.Writer) { write(out, page, isPip(x.r)) })
+	o := h.overview(page)
+	x.why = o.why()
+	x.stream(kind, func(out *bufio.Writer) { write(out, page, o, isPip(x.r)) })
 	return nil
 }
 

@@ -26,6 +26,7 @@ type reply struct {
 	status int
 	bytes  int64
 	rule   string // that refused it
+	why    string // what was refused or left out, and by which rules: a line each
 }
 
 // WriteHeader remembers the status.
@@ -91,6 +92,7 @@ func (x *reply) judge(err error) (int, string) {
 	switch f.Code {
 	case fault.PackageDenied:
 		x.rule, _ = f.Fields["setting"].(string)
+		x.why = plain(words)
 		return http.StatusForbidden, words
 	case fault.NotFound:
 		return http.StatusNotFound, words

@@ -91,6 +91,9 @@ func checkForm(ecosystem Ecosystem, s string) *fault.Error {
 		return malformed(s, fmt.Sprintf("it has %d characters and may have %d", len(s), maxRequirement))
 	case strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }):
 		return malformed(s, "it has characters that no requirement has")
+	case ecosystem == PyPI && (strings.HasPrefix(s, "-r") || strings.HasPrefix(s, "--req")):
+		return fault.New(fault.PackageDenied, "Use %pip install -r FILE in code, which the same policy is for, or name the packages.",
+			"%q: files of requirements are not installed by this tool.", text.Shorten(s, 100))
 	case strings.HasPrefix(s, "-"):
 		return notPlain(s, "options are not passed on")
 	}

@@ -2,14 +2,16 @@ package packages
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html"
 	"iter"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // overview is what has to be known of all files of a page before the first is written.
@@ -18,10 +20,27 @@ type overview struct {
 	hasWheel map[string]bool // by the version, true or false for each that there is
 	sized    bool            // all sizes are known
 	left     bool            // the policy leaves something
+	notes    map[any]note    // what the policy refuses, by the setting
+}
+
+// note is what a rule refuses of a page: the last file of it.
+type note struct {
+	words string
+	file  pythonFile
+}
+
+// why is what the policy refuses, a line for each rule.
+func (o overview) why() string {
+	var lines []string
+	for _, n := range o.notes {
+		lines = append(lines, n.words)
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
 }
 
 func (h *Handler) overview(page pythonPage) overview {
-	o := overview{hasWheel: make(map[string]bool), sized: true}
+	o := overview{hasWheel: make(map[string]bool), sized: true, notes: make(map[any]note)}
 	for f := range page.files() {
 		had, seen := o.hasWheel[f.version]
 		if !seen {
@@ -31,20 +50,26 @@ func (h *Handler) overview(page pythonPage) overview {
 		o.sized = o.sized && f.size >= 0
 		o.left = o.left || h.checkPythonFile(page.name, f) == nil
 	}
+	for f := range page.files() {
+		// Source distributions beside wheels are not worth a note: nearly every package has them.
+		if refused := h.checkPythonFile(page.name, f); refused != nil && (f.wheel || !o.hasWheel[f.version]) {
+			o.notes[refused.Fields["setting"]] = note{plain(text.Shorten(refused.Error(), 400)), f}
+		}
+	}
 	return o
 }
 
 // listings makes the page that a client sees. A file that the policy refuses is listed as yanked, which no client takes
-// unless exactly its version is asked for; then it asks for the file, and is told why it does not get it. Where nothing is
-// left, all are listed as they are, for the same reason.
+// unless exactly its version is asked for; then it asks for the file, and is told why it does not get it. uv prints the reason
+// where it finds no other. Where nothing is left, all are listed as they are, for the same reason.
 func (h *Handler) listings(page pythonPage, o overview) iter.Seq[simpleFile] {
 	return func(yield func(simpleFile) bool) {
 		for f := range page.files() {
 			l := f.listed(page.name)
-			if h.checkPythonFile(page.name, f) != nil {
+			if refused := h.checkPythonFile(page.name, f); refused != nil {
 				l.CoreMetadata = nil // a resolver would go by it
 				if o.left {
-					l.Yanked = "refused by the policy of this sandbox"
+					l.Yanked = cmp.Or(o.notes[refused.Fields["setting"]].words, refused.Error())
 				}
 			}
 			if !yield(l) {
@@ -54,29 +79,25 @@ func (h *Handler) listings(page pythonPage, o overview) iter.Seq[simpleFile] {
 	}
 }
 
-// noteRefusals makes entries of a page that tell pip what each rule refuses. Of a range that has refused versions alone it
+// pipNotes makes entries of a page that tell pip what each rule refuses. Of a range that has refused versions alone it
 // says only that there are none, and which versions ask for another Python; so a rule is written as what a version asks for.
-// Source distributions beside wheels are not worth a note: nearly every package has them.
-func (h *Handler) noteRefusals(page pythonPage, o overview) []simpleFile {
-	notes := make(map[any]simpleFile)
-	for f := range page.files() {
-		refused := h.checkPythonFile(page.name, f)
-		if refused != nil && (f.wheel || !o.hasWheel[f.version]) {
-			notes[refused.Fields["setting"]] = simpleFile{
-				Filename: f.name, URL: fileURL(page.name, f) + "?note", Hashes: map[string]string{}, // pip takes one file an address
-				RequiresPython: "===" + asVersion(refused.Error()),
-			}
-		}
+// It is one of a wheel for every system, published long ago: pip looks at that first.
+func (o overview) pipNotes(page pythonPage) (notes []simpleFile) {
+	for _, n := range o.notes {
+		notes = append(notes, simpleFile{
+			Filename: strings.ReplaceAll(page.name, "-", "_") + "-" + n.file.version + "-py3-none-any.whl",
+			URL:      fileURL(page.name, n.file) + "?note", Hashes: map[string]string{}, // pip takes one file an address
+			RequiresPython: "===" + asVersion(n.words), UploadTime: "1970-01-01T00:00:00.000000Z",
+		})
 	}
-	return slices.Collect(maps.Values(notes))
+	return notes
 }
 
 // all returns the notes and the files of a page.
-func (h *Handler) all(page pythonPage, toPip bool) (o overview, entries iter.Seq[simpleFile]) {
-	o = h.overview(page)
+func (h *Handler) all(page pythonPage, o overview, toPip bool) (overview, iter.Seq[simpleFile]) {
 	var notes []simpleFile
 	if toPip && o.left {
-		notes = h.noteRefusals(page, o)
+		notes = o.pipNotes(page)
 	}
 	if len(notes) > 0 {
 		o.sized = false
@@ -92,8 +113,8 @@ func (h *Handler) all(page pythonPage, toPip bool) (o overview, entries iter.Seq
 }
 
 // writeJSON writes the page by PEP 691.
-func (h *Handler) writeJSON(out *bufio.Writer, page pythonPage, toPip bool) {
-	o, entries := h.all(page, toPip)
+func (h *Handler) writeJSON(out *bufio.Writer, page pythonPage, o overview, toPip bool) {
+	o, entries := h.all(page, o, toPip)
 	fmt.Fprintf(out, `{"meta":{"api-version":%q},"name":%q`, o.version(), page.name)
 	if o.sized && len(o.versions) > 0 {
 		versions, _ := json.Marshal(o.versions) // of texts
@@ -122,6 +143,11 @@ func (o overview) version() string {
 
 var marks = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
+// Printed reports whether a client has printed the words of a refusal, in one of its ways.
+func Printed(output, words string) bool {
+	return strings.Contains(output, words) || strings.Contains(output, strings.TrimPrefix(asVersion(words), "0+"))
+}
+
 // asVersion writes words as a version, in the only part of one that takes words. pip 24 fails at what is no version.
 func asVersion(words string) string {
 	return "0+" + strings.Trim(marks.ReplaceAllStringFunc(words, func(between string) string {
@@ -133,8 +159,8 @@ func asVersion(words string) string {
 }
 
 // writeHTML writes the page by PEP 503.
-func (h *Handler) writeHTML(out *bufio.Writer, page pythonPage, toPip bool) {
-	o, entries := h.all(page, toPip)
+func (h *Handler) writeHTML(out *bufio.Writer, page pythonPage, o overview, toPip bool) {
+	o, entries := h.all(page, o, toPip)
 	fmt.Fprintf(out, "<!DOCTYPE html>\n<html><head><meta name=\"pypi:repository-version\" content=\"%s\"><title>%s</title></head><body>\n",
 		o.version(), html.EscapeString(page.name))
 	for l := range entries {

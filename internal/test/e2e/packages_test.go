@@ -20,7 +20,7 @@ func startIndexes(t *testing.T) (*server, *npmregistry.Registry) {
 	index.Add(
 		pypi.Package{Name: "late-one", Version: "1.0", Requires: []string{"helper"}}, pypi.Package{Name: "helper", Version: "3.1"},
 		pypi.Package{Name: "denied-one", Version: "1.0"}, pypi.Package{Name: "other", Version: "1.0"},
-		pypi.Package{Name: "other", Version: "2.0"},
+		pypi.Package{Name: "other", Version: "2.0"}, pypi.Package{Name: "by-script", Version: "7"},
 	)
 	registry.Add(
 		npmregistry.Package{Name: "late-js", Version: "1.2.3", Dependencies: map[string]string{"@scope/helper": "^1.0.0"}},
@@ -52,7 +52,11 @@ func TestPackagesAreInstalled(t *testing.T) {
 	if got := s.py("import late_one; late_one.__version__").Meta.Run.value(); got != "'1.0'" { // by the kernel that has missed it
 		t.Errorf("late_one is %s", got)
 	}
-	s.py("!pip install -q other==1.0\nimport other")
+	s.call(python, object{"code": "!pip uninstall -qy helper"})
+	s.call(installPackages, object{"language": "python", "packages": []string{"late-one", "other; sys_platform == 'win32'"}}).
+		wantText(t, "installed helper 3.1", "already there: late-one", "not needed here, its marker says: other")
+	s.py("# /// script\n# dependencies = [\"by-script\"]\n# ///\nimport by_script; by_script.__version__").wantText(t, "'7'")
+	s.py("!uv pip install -q other==2.0\n!uv pip install --system -q other==1.0\nimport other; other.__version__").wantText(t, "'1.0'")
 	s.py("!pip install -q 'other>1'\n").wantText(t, "note: other 2.0 is installed, and other stays imported as 1.0")
 	s.call(installPackages, object{"language": "javascript", "packages": []string{"late-js@1"}}).wantText(t, "installed @scope/helper 1.5.0", "installed late-js 1.2.3")
 	s.complete(javascript, object{"code": "require('late-js') + require('other-js')", "dependencies": []string{"other-js"}}).wantText(t, "1.2.3")
