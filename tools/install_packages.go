@@ -206,7 +206,7 @@ func (d *Deps) installFault(res *sandbox.Result) *fault.Error {
 		why = fmt.Sprintf("The installation took longer than %v", d.Packages.Timeout)
 	case res.Status == sandbox.Cancelled:
 		why = "The installation was cancelled"
-	case res.Cause == "memory":
+	case res.Cause == "memory", noMemory.MatchString(output):
 		why, hint = "The installation ran out of memory", "Install fewer at a time, or have the server's user raise --memory-limit."
 	case res.Status == sandbox.Killed:
 		why = "The installation was killed (" + res.Cause + ")"
@@ -225,17 +225,24 @@ const noInstaller = "the image has neither uv nor pip"
 // noRoom is what the system says of a place that is full.
 var noRoom = regexp.MustCompile(`No space left on device|os error 28|\[Errno 28\]|ENOSPC|Disk quota exceeded`)
 
-// refusal returns the rule that has kept a package out, as the record has it; empty: the installer does not name any.
+// noMemory is what an installer says that gets none.
+var noMemory = regexp.MustCompile(`memory allocation of \d+ bytes failed|MemoryError|Cannot allocate memory`)
+
+// refusal returns the rules that have kept a package out, as the record has them; empty: the installer does not name any.
 func (d *Deps) refusal(session, output string) string {
 	if d.NetworkLog == nil {
 		return ""
 	}
 	requests, _ := d.NetworkLog.Of(session)
 	for _, r := range slices.Backward(requests) {
+		var printed []string
 		for why := range strings.Lines(r.Why) {
 			if why = strings.TrimSpace(why); packages.Printed(output, why) {
-				return strings.TrimPrefix(why, string(fault.PackageDenied)+": ")
+				printed = append(printed, strings.TrimPrefix(why, string(fault.PackageDenied)+": "))
 			}
+		}
+		if len(printed) > 0 {
+			return strings.Join(printed, "; ")
 		}
 	}
 	return ""

@@ -98,6 +98,15 @@ func (w *world) pip(t *testing.T, arguments ...string) (target, output string, e
 	return filepath.Join(target, "site"), output, err
 }
 
+// uv runs uv pip install into a new folder, and returns that and what uv prints.
+func (w *world) uv(t *testing.T, arguments ...string) (target, output string, err error) {
+	t.Helper()
+	uv, target := program(t, "uv"), t.TempDir()
+	env := []string{"UV_NO_CONFIG=1", "UV_NO_CACHE=1", "UV_HTTP_RETRIES=0", "UV_DEFAULT_INDEX=" + w.here + "/pypi/simple/", "HOME=" + t.TempDir()}
+	output, err = run(t, target, env, append([]string{uv, "pip", "install", "--target", filepath.Join(target, "site")}, arguments...)...)
+	return filepath.Join(target, "site"), output, err
+}
+
 // install runs npm install in a new folder, and returns that and what npm prints.
 func (w *world) install(t *testing.T, arguments ...string) (folder, output string, err error) {
 	t.Helper()
@@ -119,41 +128,48 @@ func expect(t *testing.T, output, words string) {
 	}
 }
 
-func TestPipInstallsWhatThePolicyAllowsAndPrintsWhyNot(t *testing.T) {
+func TestPythonsClientsInstallWhatThePolicyAllowsAndPrintWhyNot(t *testing.T) {
 	t.Parallel()
-	w := start(t, packages.Rules{Deny: []string{"evil*"}, Minimum: []string{"numpy>=1.22.2"}})
+	w := start(t, packages.Rules{Deny: []string{"evil*"}, Minimum: []string{"numpy>=1.22.2", "binary>=2"}})
 	w.pypi.Add(
 		pypi.Package{Name: "Demo_Pkg", Version: "1.0", Requires: []string{"dep>=1"}, Sdist: true},
 		pypi.Package{Name: "dep", Version: "1.5"},
 		pypi.Package{Name: "numpy", Version: "1.20.0"}, pypi.Package{Name: "numpy", Version: "1.23.0"},
 		pypi.Package{Name: "damaged", Version: "1", WrongHash: true},
 		pypi.Package{Name: "needy", Version: "1", Requires: []string{"evil-twin"}},
+		pypi.Package{Name: "binary", Version: "1", Tag: "cp36-cp36m-manylinux1_x86_64"}, pypi.Package{Name: "binary", Version: "2"},
 	)
-	t.Run("installs", func(t *testing.T) {
-		t.Parallel()
-		site, output, err := w.pip(t, "demo.pkg", "numpy")
-		if err != nil {
-			t.Fatal(output)
-		}
-		expect(t, output, "numpy-1.23.0")
-		if _, err := os.Stat(filepath.Join(site, "demo_pkg.py")); err != nil {
-			t.Error(err)
-		}
-	})
-	for _, c := range []struct{ name, requirement, says string }{
-		{"denied to a dependency", "needy", "package_denied: evil-twin: it is on the deny list, as evil* (--packages-deny)"},
-		{"too old", "numpy==1.20.0", "package_denied: numpy: versions below 1.22.2 are not installed here (--packages-minimum)"},
-		{"a range that is too old", "numpy<1.21", "package_denied.numpy.versions.below.1.22.2.are.not.installed.here.packages-minimum"},
-		{"damaged", "damaged", "the sha256 of damaged-1-py3-none-any.whl is not what the index says"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for name, install := range map[string]func(*testing.T, ...string) (string, string, error){"pip": w.pip, "uv": w.uv} {
+		t.Run(name+" installs", func(t *testing.T) {
 			t.Parallel()
-			_, output, err := w.pip(t, c.requirement)
-			if err == nil {
-				t.Error("it was installed")
+			site, output, err := install(t, "demo.pkg", "numpy")
+			if err != nil {
+				t.Fatal(output)
 			}
-			expect(t, output, c.says)
+			for _, file := range []string{"demo_pkg.py", "numpy-1.23.0.dist-info"} {
+				if _, err := os.Stat(filepath.Join(site, file)); err != nil {
+					t.Error(err)
+				}
+			}
 		})
+		for _, c := range []struct{ name, requirement, says string }{
+			{"denied to a dependency", "needy", "package_denied: evil-twin: it is on the deny list, as evil* (--packages-deny)"},
+			{"too old", "numpy==1.20.0", "package_denied: numpy: versions below 1.22.2 are not installed here (--packages-minimum)"},
+			{"a range that is too old", "numpy<1.21", "package_denied: numpy: versions below 1.22.2 are not installed here (--packages-minimum)"},
+			{"a range of wheels for others", "binary<2", "package_denied: binary: versions below 2 are not installed here (--packages-minimum)"},
+			{"damaged", "damaged", "the sha256 of damaged-1-py3-none-any.whl is not what the index says"},
+		} {
+			t.Run(name+" "+c.name, func(t *testing.T) {
+				t.Parallel()
+				_, output, err := install(t, c.requirement)
+				if err == nil {
+					t.Error("it was installed")
+				}
+				if !packages.Printed(output, c.says) {
+					t.Errorf("it does not say %q:\n%s", c.says, output)
+				}
+			})
+		}
 	}
 }
 
@@ -164,6 +180,18 @@ func TestPipBuildsASourceDistributionByPermission(t *testing.T) {
 	w.pypi.Add(pypi.Package{Name: "source", Version: "1.0", NoWheel: true})
 	if _, output, err := w.pip(t, "source"); err != nil {
 		t.Fatal(output)
+	}
+}
+
+// A note is not one of the versions, whenever they were published.
+func TestPipTakesNoNoteForAVersion(t *testing.T) {
+	t.Parallel()
+	w := start(t, packages.Rules{Minimum: []string{"dated>=2"}})
+	w.pypi.Set(pypi.Knobs{Form: pypi.JSON})
+	uploaded := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+	w.pypi.Add(pypi.Package{Name: "dated", Version: "1", Uploaded: uploaded}, pypi.Package{Name: "dated", Version: "2", Uploaded: uploaded})
+	if _, output, err := w.pip(t, "--uploaded-prior-to", "2021-01-01", "dated"); err != nil && !strings.Contains(output, "no such option") {
+		t.Error(output)
 	}
 }
 

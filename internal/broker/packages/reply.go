@@ -119,6 +119,11 @@ func (x *reply) refusePython(err error) {
 		x.status = status // for the log: it was refused
 		return
 	}
+	// uv takes 403 for a page that another index may have, and does not print its words.
+	if x.isPage && status == http.StatusForbidden && strings.HasPrefix(x.r.UserAgent(), "uv/") {
+		defer func() { x.status = http.StatusForbidden }() // for the log
+		status = http.StatusFailedDependency
+	}
 	body, _ := json.Marshal(map[string]any{"title": words, "status": status, "detail": words})
 	if x.r.ProtoMajor != 1 || !x.hijack(status, words, body) {
 		x.send(status, "application/problem+json", body)

@@ -81,12 +81,12 @@ func (h *Handler) listings(page pythonPage, o overview) iter.Seq[simpleFile] {
 
 // pipNotes makes entries of a page that tell pip what each rule refuses. Of a range that has refused versions alone it
 // says only that there are none, and which versions ask for another Python; so a rule is written as what a version asks for.
-// It is one of a wheel for every system, published long ago: pip looks at that first.
+// It is one of a wheel for every system, published long ago: pip looks at that first, and takes one file an address.
 func (o overview) pipNotes(page pythonPage) (notes []simpleFile) {
-	for _, n := range o.notes {
+	for setting, n := range o.notes {
+		f := pythonFile{name: strings.ReplaceAll(page.name, "-", "_") + "-" + n.file.version + "-py3-none-any.whl"}
 		notes = append(notes, simpleFile{
-			Filename: strings.ReplaceAll(page.name, "-", "_") + "-" + n.file.version + "-py3-none-any.whl",
-			URL:      fileURL(page.name, n.file) + "?note", Hashes: map[string]string{}, // pip takes one file an address
+			Filename: f.name, URL: fileURL(page.name, f) + "?note" + fmt.Sprint(setting), Hashes: map[string]string{},
 			RequiresPython: "===" + asVersion(n.words), UploadTime: "1970-01-01T00:00:00.000000Z",
 		})
 	}
