@@ -3,7 +3,7 @@
 import re
 import sys
 
-from imports import INSTALLED, OWN, OWN_LIB, PACKAGES, is_stdlib
+from imports import INSTALLED, OWN, OWN_LIB, PACKAGES, import_seldom, is_stdlib
 
 _MACHINERY = ("/IPython/", "/asyncio/", "<frozen importlib")
 _LIBRARIES = (*INSTALLED, "<frozen ", ".pyx", ".pxi")
@@ -169,8 +169,11 @@ def message_of(error):
 
 def describe(error):
     """The protocol's error object; what the error's own methods raise may be passed on."""
+    lines = format_error(error)
+    if isinstance(error, ImportError) and import_seldom("install").is_going_on():
+        lines.append("note: an installation of this session goes on; import again when it is over\n")
     return {
         "name": type(error).__name__,
         "message": shorten(message_of(error), 4000),
-        "traceback": shorten("".join([*format_error(error), note_of(error)]), 16_000),
+        "traceback": shorten("".join([*lines, note_of(error)]), 16_000),
     }

@@ -18,6 +18,7 @@ import sys
 
 OWN = "/opt/code-sandbox-mcp/bin"
 KEPT = "/mnt/data/.packages"
+TURN = KEPT + "/turn"
 ELSEWHERE = ("-p", "--python", "-t", "--target", "--prefix")  # uv's options that name another place
 BROKEN = re.compile(r"(?:warning: )?(?:The package )?(`?[\w.-]+`? .*\brequires .*, but .*)")
 
@@ -57,7 +58,7 @@ class Turn:
 
     def __enter__(self):
         os.makedirs(KEPT, exist_ok=True)
-        self.file = open(os.path.join(KEPT, "turn"), "w")
+        self.file = open(TURN, "w")
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -66,6 +67,18 @@ class Turn:
 
     def __exit__(self, *_):
         self.file.close()
+
+
+def is_going_on():
+    """Whether somebody has the turn."""
+    try:
+        with open(TURN) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:  # nothing was installed yet
+        pass
+    return False
 
 
 @contextlib.contextmanager

@@ -56,6 +56,9 @@ func TestPackagesAreInstalled(t *testing.T) {
 	s.call(installPackages, object{"language": "python", "packages": []string{"late-one", "other; sys_platform == 'win32'"}}).
 		wantText(t, "installed helper 3.1", "already there: late-one", "not needed here, its marker says: other")
 	s.py("# /// script\n# dependencies = [\"by-script\"]\n# ///\nimport by_script; by_script.__version__").wantText(t, "'7'")
+	s.py("import fcntl; turn = open('.packages/turn', 'w'); fcntl.flock(turn, fcntl.LOCK_EX)")
+	s.call(python, object{"code": "import never_there"}).wantText(t, "an installation of this session goes on")
+	s.py("turn.close()")
 	s.py("!uv pip install -q other==2.0\n!uv pip install --system -q other==1.0\nimport other; other.__version__").wantText(t, "'1.0'")
 	s.py("!pip install -q 'other>1'\n").wantText(t, "note: other 2.0 is installed, and other stays imported as 1.0")
 	s.call(installPackages, object{"language": "javascript", "packages": []string{"late-js@1"}}).wantText(t, "installed @scope/helper 1.5.0", "installed late-js 1.2.3")

@@ -298,6 +298,9 @@ func (s stumble) network(host string) string {
 	}
 	const off = "Code has no network here (--network none)"
 	if s.installs() && indexes[host] {
+		if host == "files.pythonhosted.org" {
+			return off + ", but installs packages by name: a lock with addresses of files has to go without them (uv pip compile, pip freeze)."
+		}
 		return off + ", but installs packages: " + s.installing("NAME") + "."
 	}
 	hint := off + "; the user can allow HTTP(S): --network allowlist --allow-domain " + cmp.Or(host, "HOST")
