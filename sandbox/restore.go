@@ -299,7 +299,8 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 
 // errNotRestored names what can be gone back to instead.
 func errNotRestored(target *HistoryEntry, why string, before, copies []*RunInfo) *fault.Error {
-	hint := "There is nothing to go back to: run code again to make the variables."
+	hint := "There is nothing to go back to. A run is followed by a copy unless the reason says what stands against that; " +
+		"fresh: true leaves the variables alone."
 	if len(before)+len(copies) > 0 {
 		var list []string
 		for _, run := range before {

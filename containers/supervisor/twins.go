@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	twinDelay  = 50 * time.Millisecond // between the end of a run and a fork, so that a run that follows at once comes first
+	twinDelay  = 50 * time.Millisecond  // between the end of a run and a fork, so that a run that follows at once comes first
+	twinAgain  = 500 * time.Millisecond // after a fork that the kernel says may soon come to more
 	maxWhy     = 200
 	mostBefore = 8 // runs that are known to have begun with the same variables
 	mostComing = 16
@@ -150,10 +151,19 @@ func (t *twins) onTwinned(k *kernel, m *kernelproc.Report) {
 	}
 	t.coming = slices.Delete(t.coming, at, at+1)
 	n.discard()
-	if n.run != nil && m.Again { // it waits until the kernel has loaded
-		return
+	if m.Again {
+		t.timer.stop()
+		t.timer = t.s.after(twinAgain, t.tryAgain)
 	}
-	t.refuse(n.run, why)
+	if n.run == nil || !m.Again { // else the run waits
+		t.refuse(n.run, why)
+	}
+}
+
+// tryAgain has the main kernel forked for all that wait for a copy.
+func (t *twins) tryAgain() {
+	t.renew()
+	t.s.runs.provideWaiting()
 }
 
 // take takes in a twin that both the kernel that forks it and itself say is there.
@@ -190,7 +200,7 @@ func (t *twins) refuse(r *run, why string) {
 }
 
 func copyError(why string) *protocol.Error {
-	return &protocol.Error{Name: "CopyError", Message: "the variables could not be copied: " + why}
+	return &protocol.Error{Name: "CopyError", Message: "the variables could not be copied: " + why + "; a run with fresh: true needs no copy"}
 }
 
 // refuseWaiting is called when the variables are lost that runs wait for a copy of: other ones are not what they asked for.

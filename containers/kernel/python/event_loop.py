@@ -130,34 +130,15 @@ class EventLoop:
         return sorted(name_of(task.get_coro()) + "()" for task in self._tasks())
 
     def sockets(self):
-        """Descriptors of the pair by which a loop wakes itself."""
-        pair = (getattr(self.loop, "_ssock", None), getattr(self.loop, "_csock", None))
-        return [end.fileno() for end in pair if end is not None]
-
-    def stop_idle_threads(self):
-        """Ends the pool that asyncio.to_thread() has made, whose threads would wait for ever."""
-        pool = getattr(self.loop, "_default_executor", None)
-        if getattr(pool, "_thread_name_prefix", None) == "asyncio":
-            self.loop._default_executor = None
-            pool.shutdown(wait=False)
-            for thread in list(pool._threads):
-                thread.join(JOIN_SECONDS)
+        return sockets_of(self.loop)
 
     def renew(self):
-        """In a fork: what the loop waits by is shared with the process that it comes from."""
-        if not self.exists():
-            return
-        import selectors
-
-        loop = self.loop
-        try:
-            for thing in (loop._selector, loop._ssock, loop._csock):
-                thing.close()
-            loop._selector = selectors.DefaultSelector()
-            loop._internal_fds -= 1
-            loop._make_self_pipe()
-        except Exception:  # it is of another kind
-            self.loop = None
+        """In a fork."""
+        if self.exists():
+            try:
+                renew_loop(self.loop)
+            except Exception:  # it is of another kind
+                self.loop = None
 
     def tasks_of(self, work):
         """The tasks of the run that goes on."""
@@ -227,3 +208,20 @@ async def keep_context(coroutine, contexts):
         return await coroutine
     finally:
         contexts.append(contextvars.copy_context())
+
+
+def sockets_of(loop):
+    """Descriptors of the pair by which a loop wakes itself."""
+    pair = (getattr(loop, "_ssock", None), getattr(loop, "_csock", None))
+    return [end.fileno() for end in pair if end is not None]
+
+
+def renew_loop(loop):
+    """Makes anew what a loop waits by, which a fork shares with the process that it comes from."""
+    import selectors
+
+    for thing in (loop._selector, loop._ssock, loop._csock):
+        thing.close()
+    loop._selector = selectors.DefaultSelector()
+    loop._internal_fds -= 1
+    loop._make_self_pipe()

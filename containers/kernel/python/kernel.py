@@ -80,6 +80,7 @@ class Kernel:
             "concurrent.futures.thread": self._hook_pools,
             "decimal": self._noting("decimal"),
             "logging": self._noting("loggers", "handlers", change=self.notices.hook_logging),
+            "duckdb": lambda module: import_seldom("libraries").note_connections(module),
             "matplotlib.figure": lambda module: hook_savefig(module, self.displays.before_saving, self.displays.note_saved),
             "matplotlib.pyplot": self._hook_pyplot,
             "multiprocessing.spawn": lambda spawn: hook_spawn(spawn, self.namespace),
@@ -149,7 +150,7 @@ class Kernel:
         for name in self._modules():
             import_quietly(name)
         self._build_shell()
-        for name in ("freezing", "sizes", "waking"):
+        for name in ("freezing", "libraries", "sizes", "waking"):
             import_seldom(name)
         self.warm = True
         self.modules = dict(sys.modules)  # here, because a fork that touches them all copies all of their pages

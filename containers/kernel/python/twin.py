@@ -10,14 +10,9 @@ import stat
 import sys
 
 from descriptors import close_quietly
+from imports import import_seldom
 from prctl import set_dumpable
 from wire import Link
-
-try:
-    import ctypes
-except ImportError:  # then libgomp's threads cannot be stopped, and are what stands against a fork
-    ctypes = None
-
 
 def fork_twin(kernel, fd):
     """Forks a copy that has this descriptor for its link, and returns the message about that.
@@ -25,29 +20,46 @@ def fork_twin(kernel, fd):
     In the copy it returns None when its first message is there. Until then that touches as little memory as it can.
     """
     again = kernel.count > 0 and not kernel.warm  # it imports ahead, or is about to
+    stopped = None
     try:
-        files = what_is_open(kernel, fd)
-        why = "modules are still being imported" if again else what_goes_on(kernel, files)
+        if again:
+            why = "modules are still being imported"
+        else:
+            stopped = stop_idle_threads(kernel)
+            files = what_is_open(kernel, fd, stopped)
+            why = what_goes_on(kernel, files) or stopped and stopped.stop_native()
         if not why:
-            has_programs = has_children()
-            stop_pools()
-            kernel.threads.flush()
-            random = getattr(sys.modules.get("random"), "_inst", None)
-            state = random and random.getstate()  # which a fork changes
-            if fork_orphan():
-                become(kernel, fd, files)
-                if random:
-                    random.setstate(state)
-                if has_programs:
-                    end_programs()
+            if fork_copy(kernel, fd, files):
+                if stopped:
+                    stopped.start(is_copy=True)
                 return None
-            why = threads_of_libraries()
+            if has_threads():
+                why, again = import_seldom("libraries").what_a_copy_lacks()
             if kernel.engine is not None and not kernel.link.peek():
                 kernel.engine.rehearse()
     except Exception as e:
         why = "the fork failed: %s: %s" % (type(e).__name__, e)
+    finally:
+        if stopped:
+            stopped.start()
     close_quietly(fd)
     return {"type": "twinned", "why": why, "again": again}
+
+
+def fork_copy(kernel, fd, files):
+    """Forks, and returns True in the copy when its first message is there."""
+    has_programs = has_children()
+    kernel.threads.flush()
+    random = getattr(sys.modules.get("random"), "_inst", None)
+    state = random and random.getstate()  # which a fork changes
+    if not fork_orphan():
+        return False
+    become(kernel, fd, files)
+    if random:
+        random.setstate(state)
+    if has_programs:
+        end_programs()
+    return True
 
 
 # -- what a copy would lack
@@ -55,10 +67,9 @@ def fork_twin(kernel, fd):
 
 def what_goes_on(kernel, files):
     """Why there can be no copy: something of the code's goes on; or nothing."""
-    stop_idle_threads(kernel)
     names = names_of_threads(kernel)
     if names:
-        return "a thread of the code runs: " + ", ".join(names)
+        return "a thread of the code runs: " + ", ".join(names) + way_out()
     if kernel.event_loop.is_waiting():
         names = kernel.event_loop.names()
         return "a task of the code is not done: " + ", ".join(names) if names else "the event loop has something to do"
@@ -70,9 +81,11 @@ def what_goes_on(kernel, files):
     return ""
 
 
-def what_is_open(kernel, fd):
+def what_is_open(kernel, fd, stopped):
     """Descriptors, with what each is and how it is open, as /proc has it; without the sockets that the kernel knows of."""
     own, files = {fd, *kernel.link.fds, kernel.link.sock.fileno(), *kernel.event_loop.sockets()}, {}
+    if stopped:
+        own.update(stopped.sockets())
     for number in set(map(int, os.listdir("/proc/self/fd"))) - own:
         try:
             with open("/proc/self/fdinfo/%d" % number) as info:
@@ -88,40 +101,37 @@ def names_of_threads(kernel):
     return [str(getattr(known.get(ident), "name", ident)) for ident in others]
 
 
-def threads_of_libraries():
-    """What a fork has left behind: libraries that know of forks have ended their threads by now, and start them again."""
-    tasks = [task for task in os.listdir("/proc/self/task") if int(task) != os.getpid()]
-    if not tasks:
-        return ""
-    with open("/proc/self/task/%s/comm" % tasks[0]) as file:
-        return "a library has threads of its own: %d, such as %s" % (len(tasks), file.read().strip())
+def way_out():
+    """How the pool of processes is ended that joblib keeps for minutes, where it is there."""
+    pool = getattr(sys.modules.get("joblib.externals.loky.reusable_executor"), "_executor", None)
+    manager = getattr(pool, "_executor_manager_thread", None)
+    is_there = manager is not None and manager.is_alive()
+    return "; joblib.externals.loky.get_reusable_executor().shutdown() ends joblib's pool" if is_there else ""
+
+
+def has_threads():
+    return len(os.listdir("/proc/self/task")) > 1
 
 
 # -- what can be stopped
 
 
 def stop_idle_threads(kernel):
-    """Stops threads that are no work of the code's and start again when they are needed: tqdm's looks after slow bars."""
-    kernel.event_loop.stop_idle_threads()
+    """Stops threads that are no work of the code's and start again when they are needed: tqdm's looks after slow bars.
+
+    Returns what has to be started again, or nothing where there are no threads.
+    """
     if kernel.engine is not None:
         kernel.engine.stop_idle_loop()
     bars = getattr(sys.modules.get("tqdm.std"), "tqdm", None)
     if getattr(bars, "monitor", None) is not None:
         bars.monitor.exit()
         bars.monitor = None
-
-
-def stop_pools():
-    """Stops OpenMP's threads, which start again with the next loop. There may be several copies of libgomp."""
-    if ctypes is None:
-        return
-    with open("/proc/self/maps") as maps:
-        paths = {line.split(None, 5)[5].rstrip("\n") for line in maps if "/libgomp" in line}
-    for path in paths:
-        try:
-            ctypes.CDLL(path).omp_pause_resource_all(1)
-        except (OSError, AttributeError):  # one that is gone, or too old to be asked
-            pass
+    if not has_threads() and "duckdb" not in sys.modules:
+        return None
+    stopped = import_seldom("libraries").Stopped()
+    stopped.stop_python()
+    return stopped
 
 
 # -- the fork
@@ -192,9 +202,10 @@ def become(kernel, fd, files):
         kernel.pid = os.getpid()
         kernel.begun = False
         set_dumpable(True)
-        for number, (_, info) in files.items():
+        for number, (path, info) in files.items():
             try:
-                part_from(number, info, kernel.null_fd)
+                if os.readlink("/proc/self/fd/%d" % number) == path:  # else a library has renewed it by itself
+                    part_from(number, info, kernel.null_fd)
             except OSError:  # it may not be opened any more
                 pass
         kernel.say_hello()
