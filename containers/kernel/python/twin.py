@@ -11,7 +11,7 @@ import sys
 
 from descriptors import close_quietly
 from imports import import_seldom
-from prctl import set_dumpable
+from prctl import fork_sibling, set_dumpable
 from wire import Link
 
 def fork_twin(kernel, fd):
@@ -52,7 +52,8 @@ def fork_copy(kernel, fd, files):
     kernel.threads.flush()
     random = getattr(sys.modules.get("random"), "_inst", None)
     state = random and random.getstate()  # which a fork changes
-    if not fork_orphan():
+    is_copy = None if has_threads() else fork_sibling()  # the C library's fork() is for threads
+    if not (fork_orphan() if is_copy is None else is_copy):
         return False
     become(kernel, fd, files)
     if random:
