@@ -58,6 +58,15 @@ test-python: bin/supervisor
 NODE_TEST := --test --test-timeout=$(shell echo $$((300000 * $${E2E_SLOWNESS:-1}))) --test-force-exit
 test-node: test-node-own test-node-image
 
+# A hundred forks with each row of test_forks.py, in the Python image, with the packages that it lacks put in a folder.
+FORKS ?= 100
+FORK_PACKAGES := xgboost opencv-python-headless numba zarr tokenizers blosc2 pyzmq
+.PHONY: test-forks
+test-forks: bin/supervisor
+	image=$${PYTHON_IMAGE:-$$(podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-python | head -1)} && \
+	podman run --rm --volume $(CURDIR):/src:ro --workdir /src/containers/kernel/python --tmpfs /mnt/data:mode=1777 --env FORKS=$(FORKS) \
+	  --env PYTHONPATH=/tmp/packages $$image sh -c 'uv pip install --quiet --system --target /tmp/packages $(FORK_PACKAGES) && python3 -m unittest -v test_forks'
+
 # What the tests of a kernel start. Go itself knows whether anything is to be done.
 .PHONY: bin/supervisor
 bin/supervisor:

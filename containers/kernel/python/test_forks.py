@@ -111,20 +111,29 @@ class Forks(SupervisorTest):
         self.assertRegex(self.run_code("1", copy=True).done["error"]["message"], why)
 
 
+    def check_row(self, name):
+        modules, code = ROWS[name]
+        if all(map(can_import, modules.split())):
+            with self.subTest(name):
+                self.client = self.connect(**self.init)
+                self.fork_with(code)
+
+    def check_refused(self, name):
+        module, code, why = REFUSED[name]
+        if can_import(module):
+            with self.subTest(name):
+                self.client = self.connect(**self.init)
+                self.refuse_with(code, why)
+
+
 class Libraries(Forks):
     def test_libraries_that_go_on_in_a_copy(self):
-        for name, (modules, code) in ROWS.items():
-            if all(map(can_import, modules.split())):
-                with self.subTest(name):
-                    self.client = self.connect(**self.init)
-                    self.fork_with(code)
+        for name in ROWS:
+            self.check_row(name)
 
     def test_libraries_that_do_not(self):
-        for name, (module, code, why) in REFUSED.items():
-            if can_import(module):
-                with self.subTest(name):
-                    self.client = self.connect(**self.init)
-                    self.refuse_with(code, why)
+        for name in REFUSED:
+            self.check_refused(name)
 
 
 if __name__ == "__main__":

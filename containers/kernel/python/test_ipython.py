@@ -9,6 +9,7 @@ import base64
 import os
 import unittest
 
+from test_forks import Forks
 from test_support import LONG_GRACE, Client, SupervisorTest
 
 
@@ -491,8 +492,11 @@ class Loaded(SupervisorTest):
         self.assertEqual(len(answer.displays), 1)
 
 
-class Twins(SupervisorTest):
-    init = {"twins": 2, "twin_bytes": 1 << 40}
+class Twins(Forks):
+    def test_libraries_of_the_image(self):
+        for name in ("pandas text", "parquet", "duckdb", "scikit-learn", "lightgbm"):
+            self.check_row(name)
+        self.check_refused("polars")
 
     def test_code_sees_nothing_of_the_cell_that_is_run_behind_a_fork(self):
         self.completed("ip = get_ipython(); seen = []; ip.events.register('pre_execute', lambda: seen.append(1)); 7")

@@ -170,6 +170,11 @@ func TestWhatStandsAgainstATwin(t *testing.T) {
 		{"import asyncio; task = asyncio.ensure_future(asyncio.Event().wait())", "task.cancel(); await asyncio.sleep(0)", "a task of the code is not done: wait()"},
 		{"import socket; s = socket.socket()", "s.close()", "a socket is open"},
 		{"import fcntl; f = open('f', 'w'); fcntl.flock(f, fcntl.LOCK_EX)", "f.close()", "a file is locked"},
+		{
+			"import os; fork = os.fork\ndef refuse(): raise BlockingIOError(11, 'no process')\nos.fork = refuse\n" + nativeThread,
+			"os.fork = fork; end()", "the fork failed: BlockingIOError",
+		},
+		{nativeThread, "end()", "a copy would lack threads of libraries: "},
 	} {
 		from := c.now()
 		c.completed(one.begin)
@@ -181,6 +186,14 @@ func TestWhatStandsAgainstATwin(t *testing.T) {
 	}
 }
 
+// nativeThread starts a thread of C's that no library is known for, and defines end().
+const nativeThread = `import ctypes
+libc = ctypes.CDLL(None)
+words = (ctypes.c_ulong * 3)()
+libc.pthread_create(words, None, libc.pause, None)
+def end():
+    libc.pthread_cancel(ctypes.c_ulong(words[0])); libc.pthread_join(ctypes.c_ulong(words[0]), None)`
+
 func TestWhatAForkSharesIsRenewedInATwin(t *testing.T) {
 	c := startTwins(t)
 	c.twinned("import asyncio; q = asyncio.Queue(); await asyncio.sleep(0); await asyncio.to_thread(abs, -1)")
@@ -189,6 +202,13 @@ func TestWhatAForkSharesIsRenewedInATwin(t *testing.T) {
 	c.awaitTwin(c.after(d))
 	check(t, "the queue", c.value("asyncio.get_running_loop().call_later(0.01, q.put_nowait, 7); await q.get()"), "7")
 	check(t, "a pool", c.value("await asyncio.to_thread(abs, -1)"), "1")
+}
+
+func TestIdleThreadsOfExecutorsDoNotStandAgainstATwin(t *testing.T) {
+	c := startTwins(t)
+	c.twinned("from concurrent.futures import ThreadPoolExecutor; pool = ThreadPoolExecutor(3); sum(pool.map(abs, range(-9, 0)))")
+	check(t, "in a copy", c.completed("sum(pool.map(abs, range(-9, 0)))", request{Copy: true}).result(), "45")
+	check(t, "in the kernel", c.value("sum(pool.map(abs, range(-9, 0)))"), "45")
 }
 
 func TestATwinHasNothingOpenInTheKernel(t *testing.T) {
