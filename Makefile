@@ -63,9 +63,11 @@ FORKS ?= 100
 FORK_PACKAGES := xgboost opencv-python-headless numba zarr tokenizers blosc2 pyzmq
 .PHONY: test-forks
 test-forks: bin/supervisor
+	python3 -m pip install --quiet --upgrade --target bin/fork-packages --python-version 3.13 --only-binary :all: \
+	  $(foreach version,17 27 28 34,--platform manylinux_2_$(version)_$(shell uname -m)) $(FORK_PACKAGES)
 	image=$${PYTHON_IMAGE:-$$(podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-python | head -1)} && \
-	podman run --rm --volume $(CURDIR):/src:ro --workdir /src/containers/kernel/python --tmpfs /mnt/data:mode=1777 --env FORKS=$(FORKS) \
-	  --env PYTHONPATH=/tmp/packages $$image sh -c 'uv pip install --quiet --system --target /tmp/packages $(FORK_PACKAGES) && python3 -m unittest -v test_forks'
+	podman run --rm --network=none --volume $(CURDIR):/src:ro --workdir /src/containers/kernel/python --env FORKS=$(FORKS) \
+	  --env PYTHONPATH=/src/bin/fork-packages $$image python3 -m unittest -v test_forks
 
 # What the tests of a kernel start. Go itself knows whether anything is to be done.
 .PHONY: bin/supervisor
