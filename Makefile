@@ -147,7 +147,7 @@ LOCK := uv pip compile --upgrade --python-version 3.13 --only-binary :all: --no-
 lock:
 	python3 -m venv bin/uv && bin/uv/bin/pip install --quiet uv
 	cd containers/image/python && PATH=$(CURDIR)/bin/uv/bin:$$PATH && \
-	$(LOCK) --quiet --generate-hashes --no-header --python-platform x86_64-manylinux_2_40 -o requirements.lock pyproject.toml && \
+	$(LOCK) --quiet --generate-hashes --custom-compile-command 'make lock' --python-platform x86_64-manylinux_2_40 -o requirements.lock pyproject.toml && \
 	$(LOCK) --quiet --python-platform aarch64-manylinux_2_40 -c requirements.lock pyproject.toml >/dev/null
 
 # Process 1 of every container, for each kind of processor, as it is committed: the same source makes the same bytes.

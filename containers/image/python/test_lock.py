@@ -13,7 +13,8 @@ OURS = "code-sandbox-mcp-python-image (pyproject.toml)"
 
 def entries():
     """The lock's packages: their hashes, and what needs them."""
-    for block in re.split(r"\n(?=\S)", (HERE / "requirements.lock").read_text()):
+    _, *blocks = re.split(r"\n(?=[\w])", (HERE / "requirements.lock").read_text())  # behind the comment
+    for block in blocks:
         name, version = re.match(r"([\w.-]+)==(\S+)", block).groups()
         needed_by = set(re.findall(r"# +(?:via +)?(\S.*)", block)) - {"via"}
         yield name, version, re.findall(r"--hash=sha256:([0-9a-f]{64})\b", block), needed_by
