@@ -562,7 +562,7 @@ class Drawing:
         parts, positions = zip(*kept)
         if trace["type"] == "violin":
             parts = [part[:: len(part) // MOST_POINTS + 1] for part in parts]
-            drawn = axes.violinplot(parts, positions, vert=trace["along"] == "x", widths=size, showmedians=True, showextrema=False)
+            drawn = axes.violinplot(parts, positions, orientation=("horizontal", "vertical")[trace["along"] == "x"], widths=size, showmedians=True, showextrema=False)
             for body in drawn["bodies"]:
                 body.set(facecolor=color, edgecolor=color, alpha=0.5)
             drawn["cmedians"].set_color(color)
@@ -575,7 +575,7 @@ class Drawing:
                 self.notes.append("the points beside the boxes of %s are left out, but for outliers" % trace["label"].replace("\\$", "$"))
             axes.bxp(
                 [box_of(np.sort(part), trace.get("quartilemethod"), trace.get("boxpoints")) for part in parts],
-                positions=positions, widths=size, vert=trace["along"] == "x", patch_artist=True, manage_ticks=False,
+                positions=positions, widths=size, orientation=("horizontal", "vertical")[trace["along"] == "x"], patch_artist=True, manage_ticks=False,
                 shownotches=bool(trace.get("notched")), showmeans=bool(trace.get("boxmean")), meanline=True, showfliers=trace.get("boxpoints") is not False,
                 boxprops={"facecolor": (*color[:3], 0.5), "edgecolor": color}, whiskerprops=line, capprops=line, medianprops=line,
                 meanprops={"color": color, "linestyle": ":"}, flierprops={"marker": "o", "markersize": 4, "markerfacecolor": color, "markeredgecolor": "none"},
