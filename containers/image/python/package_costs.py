@@ -2,7 +2,7 @@
 """Prints what each package of the Python image costs, as a table in Markdown: its size with what only it needs, and the processor time of its import.
 
 It runs in the image, beside the list of packages:
-  podman run --rm --network none -v ./scripts/package-costs:/costs:ro IMAGE python3 /costs
+  podman run --rm --network none -v ./containers/image/python/package_costs.py:/costs:ro IMAGE python3 /costs
 """
 
 import re
