@@ -133,7 +133,7 @@ func (l *pandasLoad) csv() string {
 	add("dtype={%s}", types)
 	add("converters={%s}", converters)
 	if floats {
-		arguments = append(arguments, `float_precision="round_trip"`)
+		arguments = append(arguments, `float_precision=None if pd.__version__ >= "3" else "round_trip"`) // pandas 3 is always exact
 	}
 	if len(l.export.Columns) == 1 {
 		arguments = append(arguments, "skip_blank_lines=False") // which are its NULLs
