@@ -132,7 +132,7 @@ def sources_of(error):
     if isinstance(error, ImportError):
         return {error.name}
     if isinstance(error, AttributeError) and error.obj is not None:
-        return {error.obj.__name__ if isinstance(error.obj, type(sys)) else module_of(error.obj if isinstance(error.obj, type) else type(error.obj))}
+        return {module_of(error.obj if isinstance(error.obj, (type, type(sys))) else type(error.obj))}
     if is_library(frames[-1]):
         return {frames[-1][0].f_globals.get("__name__")}
     return refusing(*frames[-1], *refused.groups()) if refused else set()

@@ -21,8 +21,8 @@ except ImportError:  # then libgomp's threads cannot be stopped, and are what st
 AGAIN = None  # the library starts its threads again in the copy
 NEVER = "which nothing ends"
 
-# Part of a library's path, its name, and what ends its threads where a copy would lack them. `make test-forks` forks with
-# each a hundred times.
+# Part of a library's path, its name, and what ends its threads where a copy would lack them. `make test-forks` tries those
+# that test_forks.py has a row for.
 LIBRARIES = (
     ("/libarrow.", "pyarrow", AGAIN),
     ("/cv2", "cv2", AGAIN),
