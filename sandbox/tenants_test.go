@@ -133,7 +133,8 @@ func TestATenantsSessionIsTakenOver(t *testing.T) {
 	for _, key := range []string{"", tenantA} { // one of them at a place that was kept ready
 		run = mustRun(t, first[key], RunOptions{SessionID: "mine", Code: "x = 'of " + key + "'"}).RunID
 	}
-	if places := placeOf(*first[tenantA].conf(), "mine") + placeOf(config, "mine"); places != id {
+	// The other one may have got the place that was made after it.
+	if places := []string{placeOf(*first[tenantA].conf(), "mine"), placeOf(config, "mine")}; !slices.Contains(places, id) {
 		t.Errorf("the sessions are at %q, and %q was ready", places, id)
 	}
 	for _, m := range first {
