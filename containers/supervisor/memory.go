@@ -3,6 +3,7 @@
 package main
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -95,6 +96,15 @@ func (g *memoryGuard) read() procs.Memory {
 		g.last.Anonymous += own
 	}
 	return g.last
+}
+
+// beside returns what the container takes beside a process, or more than any limit where no account tells.
+func (g *memoryGuard) beside(pid int) int64 {
+	used := g.read()
+	if g.account == nil {
+		return math.MaxInt64
+	}
+	return used.Anonymous - procs.Anonymous(pid)
 }
 
 // stopLargest interrupts the run whose kernel takes the most, with its programs; one at a time, as that may be enough.
