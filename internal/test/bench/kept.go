@@ -146,6 +146,10 @@ func (b *bench) copies(ctx context.Context) {
 		c.closeSession("bench-copies")
 		return inMB((took[3] - took[0]) / 3) // from two copies to five
 	})
+	b.attempt("processor time of a copy, with a frame of 100 MB", "8 ms", "", func() string { return b.copyCost(c, dir, frame) })
+	b.attempt("the same with DuckDB open", "15 ms", "", func() string {
+		return b.copyCost(c, dir, frame+"\nimport duckdb; con = duckdb.connect(); con.execute('create table t as select range i from range(1000)')")
+	})
 	b.attempt("killed run to the next answer, with the variables", "50 ms", "", func() string {
 		var took series
 		for i := range 2 * b.rounds {
@@ -239,8 +243,52 @@ func (b *bench) many(ctx context.Context) {
 	b.attempt("its RSS then", "60 MB", "", outcome(func() string { return memory }))
 }
 
+// copyCost is the processor time of one copy, in a session that has run something: that of runs which are followed by one, less that
+// of runs where a thread of the code's stands against it.
+func (b *bench) copyCost(c *client, dir, code string) string {
+	times := max(1, b.calls/restedPart)
+	cost := func(id, first string) time.Duration {
+		session := object{"session_id": id}
+		c.call(python, code+first, session)
+		time.Sleep(2 * settle)
+		before := processorTime("-"+id+"-", dir)
+		for range times {
+			c.call(python, "y = 1", session)
+			time.Sleep(idle)
+		}
+		defer c.closeSession(id)
+		return (processorTime("-"+id+"-", dir) - before) / time.Duration(times)
+	}
+	without := cost("bench-without", "\nimport threading, time; threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()")
+	return short(cost("bench-with", "") - without)
+}
+
+// processorTime is that of all processes that the containers have had, as pss finds them.
+func processorTime(part, dir string) (sum time.Duration) {
+	const tick = 10 * time.Millisecond
+	for _, pid := range inContainers(part, dir) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil { // it has ended: its parent's has it
+			continue
+		}
+		_, stat, _ := strings.Cut(string(text), ") ")
+		for _, ticks := range strings.Fields(stat)[11:15] { // its own, and that of its children that have ended
+			sum += time.Duration(must(strconv.Atoi(ticks))) * tick
+		}
+	}
+	return sum
+}
+
 // pss is the memory in KiB of the processes in the containers whose name has a part, of the server with a state folder.
 func pss(part, dir string) (kb int) {
+	for _, pid := range inContainers(part, dir) {
+		kb += kilobytes(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
+	}
+	return kb
+}
+
+// inContainers returns the processes in those containers.
+func inContainers(part, dir string) (pids []int) {
 	out := must(exec.Command("podman", "ps", "--format", "json").Output())
 	var containers []struct {
 		Names  []string
@@ -256,23 +304,23 @@ func pss(part, dir string) (kb int) {
 	}
 	for _, c := range containers {
 		if hosts[c.Labels["code-sandbox-mcp.host"]] && strings.Contains(strings.Join(c.Names, " "), part) {
-			kb += namespacePSS(c.Pid)
+			pids = append(pids, sharing(c.Pid)...)
 		}
 	}
-	if kb == 0 {
+	if len(pids) == 0 {
 		check(fmt.Errorf("no container has %s in its name", part))
 	}
-	return kb
+	return pids
 }
 
-// namespacePSS is that of all processes that share a process's namespace.
-func namespacePSS(pid int) (kb int) {
+// sharing returns all processes that share a process's namespace.
+func sharing(pid int) (pids []int) {
 	own := must(os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid)))
 	paths := must(filepath.Glob("/proc/[0-9]*/ns/pid"))
 	for _, path := range paths {
 		if to, err := os.Readlink(path); err == nil && to == own {
-			kb += kilobytes(filepath.Join(filepath.Dir(filepath.Dir(path)), "smaps_rollup"), "Pss:")
+			pids = append(pids, must(strconv.Atoi(strings.Split(path, "/")[2])))
 		}
 	}
-	return kb
+	return pids
 }
