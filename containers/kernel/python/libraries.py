@@ -45,8 +45,8 @@ HELPERS = {"jemalloc_bg_thd", "polars-ooc-clea"}
 # Through this code a thread gets into its library; of Python's it has something where it has ever called that.
 RUNTIME = re.compile(r"/(lib(c|m|pthread|stdc\+\+|gcc_s|c\+\+|python3)|ld-[^/]*|python3)[.\d-][^/]*$")
 MOST_STACK = 1 << 16  # bytes of a waiting thread's stack that are looked at
-LOOKS = 4  # at threads that work, until they wait
-LOOK_SECONDS = 0.001
+LOOKS = 8  # at threads that work, until they wait: on a busy machine one that has just begun may get no processor for long
+LOOK_SECONDS = 0.001  # after the first look, and twice as much after each
 
 _owners = {}  # thread that is there: its library, and what ends it
 _connections = ()  # to databases of DuckDB
@@ -68,16 +68,16 @@ def attempt(step, *args):
 # -- whose a thread is
 
 
-def what_a_copy_lacks():
+def what_a_copy_lacks(is_called):
     """Describes the threads that a fork has left behind and no copy starts again, and says whether that may change soon.
 
-    Libraries that know of forks have ended theirs by now.
+    Libraries that know of forks have ended theirs by now, or begun others.
     """
-    for _ in range(LOOKS):
+    for look in range(LOOKS):
         working = find_owners(others())
-        if not working:
+        if not working or is_called():
             break
-        time.sleep(LOOK_SECONDS)
+        time.sleep(LOOK_SECONDS * 2**look)
     lacking = [owner for owner in _owners.values() if owner[1] is not AGAIN]
     if lacking:
         texts = ["%s (%d%s)" % (name, lacking.count((name, end)), end and ", " + end) for name, end in sorted(set(lacking))]

@@ -62,6 +62,7 @@ def use(): return [e.ids for e in t.encode_batch(["ab"] * 100)]
 """),
     "zarr": ("zarr", ZARR),
     "polars, eager": ("polars", "import polars as pl\ndef use(): return pl.DataFrame({'a': [1, 2]})['a'].sum()"),
+    "a pipe": ("", "import os; r, w = os.pipe()\ndef use(): os.write(w, b'x'); return os.read(r, 9)"),
     "an executor": ("", "import concurrent.futures as c; pool = c.ThreadPoolExecutor(3)\ndef use(): return list(pool.map(abs, range(-9, 0)))"),
     "asyncio": ("", "import asyncio\ndef use(): return asyncio.get_event_loop().run_until_complete(asyncio.to_thread(abs, -1))"),
 }

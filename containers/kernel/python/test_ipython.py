@@ -494,7 +494,7 @@ class Loaded(SupervisorTest):
 
 class Twins(Forks):
     def test_libraries_of_the_image(self):
-        for name in ("pandas text", "parquet", "duckdb", "scikit-learn", "lightgbm"):
+        for name in ("pandas text", "a pipe", "parquet", "duckdb", "scikit-learn", "lightgbm"):
             self.check_row(name)
         self.check_refused("polars")
 

@@ -34,7 +34,7 @@ def fork_twin(kernel, fd):
                     stopped.start(is_copy=True)
                 return None
             if has_threads():
-                why, again = import_seldom("libraries").what_a_copy_lacks()
+                why, again = import_seldom("libraries").what_a_copy_lacks(kernel.link.peek)
             if kernel.engine is not None and not kernel.link.peek():
                 kernel.engine.rehearse()
     except Exception as e:
@@ -203,12 +203,7 @@ def become(kernel, fd, files):
         kernel.pid = os.getpid()
         kernel.begun = False
         set_dumpable(True)
-        for number, (path, info) in files.items():
-            try:
-                if os.readlink("/proc/self/fd/%d" % number) == path:  # else a library has renewed it by itself
-                    part_from(number, info, kernel.null_fd)
-            except OSError:  # it may not be opened any more
-                pass
+        part_from_all({number: file for number, file in files.items() if is_still(number, file[0])}, kernel.null_fd)
         kernel.say_hello()
         kernel.link.receive()
         kernel.event_loop.renew()
@@ -216,11 +211,46 @@ def become(kernel, fd, files):
         os._exit(1)
 
 
-def part_from(number, info, null_fd):
+def is_still(number, path):
+    """Whether a descriptor is what it was in the kernel: libraries renew some by themselves."""
+    try:
+        return os.readlink("/proc/self/fd/%d" % number) == path
+    except OSError:
+        return False
+
+
+def part_from_all(files, null_fd):
     """Lets go of what is open in the kernel: a pipe ends only when nobody has it open, and a lock goes with its file.
 
-    A file is opened again where it was.
+    A file is opened again where it was, and a pipe of which the kernel has both ends is made anew.
     """
+    pipes = {}
+    for number, (path, info) in files.items():
+        if path.startswith("pipe:"):
+            pipes.setdefault(path, {})[number] = int(info.split()[3], 8)
+        else:
+            try:
+                part_from(number, info, null_fd)
+            except OSError:  # it may not be opened any more
+                pass
+    for ends in pipes.values():
+        renew_pipe(ends, null_fd)
+
+
+def renew_pipe(ends, null_fd):
+    """Puts a pipe in the place of one, by its descriptors and how they are open, or nothing where only one end is here."""
+    writing = {number: flags & os.O_ACCMODE != os.O_RDONLY for number, flags in ends.items()}
+    new = os.pipe() if len(set(writing.values())) == 2 else (null_fd, null_fd)
+    for number, flags in ends.items():
+        os.dup2(new[writing[number]], number, os.get_inheritable(number))
+        if new[0] != null_fd:
+            os.set_blocking(number, not flags & os.O_NONBLOCK)
+    if new[0] != null_fd:
+        os.close(new[0])
+        os.close(new[1])
+
+
+def part_from(number, info, null_fd):
     kind, inheritable = os.fstat(number).st_mode, os.get_inheritable(number)
     if stat.S_ISFIFO(kind) or os.isatty(number):
         os.dup2(null_fd, number, inheritable)
