@@ -62,6 +62,7 @@ def forget_torn():
 
 
 _own = {}  # the kernel's own modules
+_seldom = _thread.RLock()  # threads that import some at once would take each other's out of sys.modules
 
 
 def hide_own():
@@ -73,17 +74,21 @@ def hide_own():
 
 def import_seldom(name):
     """Imports a file of the kernel's own that few runs need: to compile it takes milliseconds."""
-    if name not in _own:
-        names = [file[:-3] for file in os.listdir(OWN) if file.endswith(".py")]
-        users = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-        sys.modules.update(_own)
-        sys.path.insert(0, OWN)
-        try:
-            __import__(name)
-        finally:
-            sys.path.remove(OWN)
-            hide_own()
-            sys.modules.update(users)
+    with _seldom:
+        return _own[name] if name in _own else _import_own(name)
+
+
+def _import_own(name):
+    names = [file[:-3] for file in os.listdir(OWN) if file.endswith(".py")]
+    users = {name: sys.modules.pop(name) for name in names if name in sys.modules}
+    sys.modules.update(_own)
+    sys.path.insert(0, OWN)
+    try:
+        __import__(name)
+    finally:
+        sys.path.remove(OWN)
+        hide_own()
+        sys.modules.update(users)
     return _own[name]
 
 
