@@ -5,6 +5,7 @@ package tools
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -366,31 +367,25 @@ func (e *exportProgress) Read(p []byte) (int, error) {
 
 var _ io.Reader = (*exportProgress)(nil)
 
-// sqlRow is one row as a JSON array.
-type sqlRow []byte
-
-// MarshalJSON implements json.Marshaler.
-func (r sqlRow) MarshalJSON() ([]byte, error) { return r, nil }
+// sqlRow is one row. Its values are JSON already; a schema says the truth of them only as any.
+type sqlRow []any
 
 // jsonRows writes rows for an answer, and reports whether a value had to be cut to width characters, or to
 // fewer where a row is very wide.
 func jsonRows(rows [][][]byte, columns []sql.Column, width int) (written []sqlRow, cut bool) {
 	width = max(narrowest, min(width, inlineBytes/max(1, len(columns))))
 	for _, row := range rows {
-		out := sqlRow{'['}
+		out := make(sqlRow, len(row))
 		for i, value := range row {
-			if i > 0 {
-				out = append(out, ',')
-			}
 			kind := columns[i].Kind
 			if len(value) > width {
 				if short := shortenValue(value, width); len(short) < len(value) {
 					value, kind, cut = short, sql.Text, true
 				}
 			}
-			out = sql.AppendJSON(out, kind, value)
+			out[i] = json.RawMessage(sql.AppendJSON(nil, kind, value))
 		}
-		written = append(written, append(out, ']'))
+		written = append(written, out)
 	}
 	return written, cut
 }

@@ -3,6 +3,7 @@ package tools
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -57,7 +58,17 @@ func (d *Deps) installPackages() tool {
 		sessionParam(), hints(false))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
 	definition.Annotations.IdempotentHint = mcp.ToBoolPtr(true)
-	return tool{output: mcp.WithOutputSchema[installFields](), definition: definition, ordered: true, handle: d.handleInstall}
+	return tool{output: installOutput, definition: definition, ordered: true, handle: d.handleInstall}
+}
+
+// installOutput describes what was installed, or the run that goes on.
+func installOutput(t *mcp.Tool) {
+	mcp.WithOutputSchema[render.RunFields]()(t)
+	either := t.OutputSchema
+	mcp.WithOutputSchema[installFields]()(t)
+	maps.Copy(either.Properties, t.OutputSchema.Properties)
+	either.Required = slices.DeleteFunc(either.Required, func(name string) bool { return !slices.Contains(t.OutputSchema.Required, name) })
+	t.OutputSchema = either
 }
 
 // languages are those that are on and have packages.

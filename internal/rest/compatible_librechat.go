@@ -36,7 +36,7 @@ func librechat() foreign {
 		{method: "POST", path: librechatPath + "/upload/batch", id: "compatible.librechat_upload_batch", summary: "The same.", tool: "upload_file",
 			serve: (*Server).librechatUpload, request: media("multipart/form-data", object{}), answer: schemaOf[librechatUploaded]()},
 		{method: "GET", path: inFiles, id: "compatible.librechat_files", summary: "List the files of a session.", tool: "list_artifacts",
-			serve: (*Server).librechatFiles, answer: media("application/json", object{"type": "array"})},
+			serve: (*Server).librechatFiles, answer: listOf[librechatListed]()},
 		{method: "GET", path: librechatPath + "/sessions/{session_id}/objects/{file_id}", id: "compatible.librechat_object", summary: "Describe a file.", tool: "list_artifacts",
 			serve: (*Server).librechatObject, answer: schemaOf[librechatListed]()},
 		{method: "GET", path: librechatPath + "/download" + ofFile, id: "compatible.librechat_download", summary: "Read a file as it is.", tool: "read_artifact",

@@ -52,7 +52,7 @@ func openTerminal() foreign {
 	raw, done := media("application/octet-stream", object{}), schemaOf[terminalDone]()
 	return foreign{prefix: terminalPath, refusal: func(fields map[string]any) { fields["detail"] = sentence(fields) }, routes: []route{
 		at("POST", "/execute", "run_command", ".", "Run a command of bash in the background. Its answer has an id, and the output so far.", shell, (*Server).terminalRun, object{"wait": wait, "tail": tail}, schemaOf[terminalWanted](), schemaOf[terminalProcess]()),
-		at("GET", "/execute", "list_processes", ".", "List the commands of this chat.", shell, (*Server).terminalList, nil, nil, media("application/json", object{"type": "array"})),
+		at("GET", "/execute", "list_processes", ".", "List the commands of this chat.", shell, (*Server).terminalList, nil, nil, listOf[terminalState]()),
 		at("GET", "/execute/{process_id}/status", "get_process_status", ".", "Tell how a command stands, with its output from an offset.", shell, (*Server).terminalStatus, object{"wait": wait, "tail": tail, "offset": num("The next_offset of an earlier answer.")}, nil, schemaOf[terminalProcess]()),
 		at("POST", "/execute/{process_id}/input", "send_process_input", ".", "Write to the standard input of a command that goes on.", shell, (*Server).terminalInput, nil, schemaOf[terminalTyped](), done),
 		at("DELETE", "/execute/{process_id}", "kill_process", ".", "End a command.", shell, (*Server).terminalKill, object{"force": yes("Ignored: what does not end is killed.")}, nil, done),

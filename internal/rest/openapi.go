@@ -36,6 +36,11 @@ func schemaOf[T any]() object {
 	return media("application/json", asObject(t.OutputSchema))
 }
 
+// listOf is the body of a list.
+func listOf[T any]() object {
+	return media("application/json", object{"type": "array", "items": schemaOf[T]()["application/json"].(object)["schema"]})
+}
+
 func ref(part, name string) object { return object{"$ref": "#/components/" + part + "/" + name} }
 
 // toolAnswer is the body with a tool's fields.

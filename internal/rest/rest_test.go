@@ -44,8 +44,9 @@ const token = "a-token-that-nobody-guesses"
 // fixture is the interface on a real server, with a manager whose containers are processes.
 type fixture struct {
 	*Server
-	t   *testing.T
-	url string
+	t        *testing.T
+	url      string
+	promises promises
 }
 
 // deps are those of a server that can do everything.
@@ -122,6 +123,9 @@ func (f *fixture) do(method, path, body string, headers ...string) (int, string)
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		f.t.Fatal(err)
+	}
+	if f.Server != nil && strings.HasPrefix(response.Header.Get("Content-Type"), "application/json") {
+		f.promises.holds(f, response.Request, response.StatusCode, text)
 	}
 	return response.StatusCode, string(text)
 }

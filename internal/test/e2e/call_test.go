@@ -17,7 +17,9 @@ const (
 // beginCall calls a tool and does not wait for its answer.
 func (s *server) beginCall(tool string, arguments object) *request {
 	s.t.Helper()
-	return s.begin("tools/call", object{"name": tool, "arguments": arguments})
+	r := s.begin("tools/call", object{"name": tool, "arguments": arguments})
+	r.tool = tool
+	return r
 }
 
 // beginTracked is beginCall for a client that wants to hear of the call's progress.
@@ -46,6 +48,9 @@ func (r *request) result() toolResult {
 	res.checkMeta(r.server.t)
 	if res.StructuredContent != nil {
 		decode(r.server.t, res.StructuredContent, &res.Meta.Run)
+		if r.tool != "" {
+			res.checkSchema(r.server.t, r.tool)
+		}
 	}
 	res.check(r.server.t)
 	if r.server.era == modern && res.ResultType != "complete" {

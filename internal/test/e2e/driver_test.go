@@ -231,6 +231,7 @@ type request struct {
 	server *server
 	id     string
 	method string
+	tool   string // that a call of beginCall is of
 	answer chan message
 }
 

@@ -26,7 +26,7 @@ client.onerror = error => problems.push(String(error))
 // No environment is given: the transport passes on what it takes to be safe, as it does everywhere.
 const transport = overHTTP
   ? new StreamableHTTPClientTransport(new URL(target), { requestInit: { headers: { Authorization: `Bearer ${credential}` } } })
-  : new StdioClientTransport({ command: target, args: ['--state-dir', credential], stderr: 'ignore' })
+  : new StdioClientTransport({ command: target, args: ['--state-dir', credential, '--structured-content'], stderr: 'ignore' })
 await client.connect(transport)
 
 /** The newer client takes options second, the older one third, behind a schema. */
@@ -54,6 +54,15 @@ assert.equal(figure.content.find(c => c.type === 'image')?.mimeType, 'image/png'
 const refused = await call('run_python_code', { code: '1', session_id: '../x' })
 assert.equal(refused.isError, true)
 assert.match(text(refused), /^invalid_session_id: .*\nHint: /)
+
+// These clients check an answer's fields against the tool's schema.
+await call('upload_file', { filename: 'a.txt', text: 'a' })
+for (const [name, args] of Object.entries({
+  run_bash: { code: 'ls' }, list_artifacts: { glob: '**' }, read_artifact: { path: 'input/a.txt' }, session_info: { packages: true }, list_sessions: {}
+})) {
+  const answer = await call(name, args)
+  assert.ok(!answer.isError && answer.structuredContent, text(answer))
+}
 
 // Progress is spaced so that the last of it does not share a chunk with the answer: this client would
 // lose it then.
