@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
@@ -198,7 +199,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		if !errors.Is(err, principal.ErrNone) {
-			g.often.Do(func() { g.log.Info("sign-in refused", "address", addressOf(r), "error", err) })
+			g.often.Do(func() { g.log.Info("sign-in refused", "address", room.AddressOf(r), "error", err) })
 		}
 		challenge := fmt.Sprintf("Bearer resource_metadata=%q", g.base(r)+metadataPath+Path)
 		if g.oauth != nil {
