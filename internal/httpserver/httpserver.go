@@ -202,7 +202,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		s.end()
 		return err
 	case <-ctx.Done():
-		s.shutdown(listening)
+		s.shutdown(listening.Server)
 		return nil
 	}
 }

@@ -29,6 +29,9 @@ const (
 	Small     = 1 << 20
 	eachSmall = 16 << 20
 	allSmall  = 4 * eachSmall
+
+	// Head is what a request takes with its head alone.
+	Head = 16 << 10
 )
 
 // waitTime is how long Take waits for room.
