@@ -66,18 +66,18 @@ func (e *HistoryEntry) Fields() HistoryFields {
 // ReadHistory returns what ran in a session, in the order of the calls, and nothing for a session
 // that has no history. It takes no lock: the session may be open in any server.
 func ReadHistory(stateDir, id string) ([]HistoryEntry, error) {
-	return SelectHistory(stateDir, id, func(string, bool) bool { return true })
+	return SelectHistory(stateDir, id, func(string, bool, int64) bool { return true })
 }
 
-// SelectHistory is ReadHistory for the runs that are wanted, by their ids and whether they are over. Others are not read,
-// so it costs little to ask often.
-func SelectHistory(stateDir, id string, wanted func(runID string, over bool) bool) (entries []HistoryEntry, err error) {
+// SelectHistory is ReadHistory for the runs that are wanted, by their ids, whether they are over, and their files' bytes. Others are
+// not read, so it costs little to ask often.
+func SelectHistory(stateDir, id string, wanted func(runID string, over bool, bytes int64) bool) (entries []HistoryEntry, err error) {
 	err = EachInHistory(stateDir, id, wanted, func(e *HistoryEntry) { entries = append(entries, *e) })
 	return entries, err
 }
 
 // EachInHistory is SelectHistory that hands each run over when it is read, and keeps none.
-func EachInHistory(stateDir, id string, wanted func(runID string, over bool) bool, visit func(*HistoryEntry)) error {
+func EachInHistory(stateDir, id string, wanted func(runID string, over bool, bytes int64) bool, visit func(*HistoryEntry)) error {
 	if err := CheckSessionID(id); err != nil {
 		return err
 	}

@@ -275,12 +275,15 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 		last = append(last, run.ID)
 	}
 	known = maps.Clone(here)
-	err = EachInHistory(s.config.StateDir, s.id, func(id string, _ bool) bool {
+	err = EachInHistory(s.config.StateDir, s.id, func(id string, _ bool, _ int64) bool {
 		order = append(order, id)
 		passed = passed || id == runID
 		return passed || slices.Contains(wanted, id)
 	}, func(e *HistoryEntry) {
 		if here[e.RunID] == nil {
+			if e.Result != nil {
+				e.Result.Displays = nil // of many runs they would be all that the history has
+			}
 			known[e.RunID] = e
 		}
 	})

@@ -211,7 +211,7 @@ func (u *usage) ranSince(then time.Time, run *Run) bool {
 	if ran {
 		return true
 	}
-	over := func(id string, over bool) bool { return over && id != run.ID }
+	over := func(id string, over bool, _ int64) bool { return over && id != run.ID }
 	err := EachInHistory(u.config.StateDir, u.id, over, func(e *HistoryEntry) { // of when the session was open before
 		if e.Result == nil || e.Language != run.Language || e.Fresh || e.Copy || e.Undone || !e.Started.Before(run.created) {
 			return

@@ -17,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -28,6 +29,9 @@ import (
 const (
 	maxAudioBytes  = 4 << 20 // the largest line that clients take is 8 MiB
 	maxDecodeBytes = 4 << 20 // of text that has to be decoded before it can be cut
+
+	answerRoom   = 6 // what a byte takes that is answered: as it is read, masked, as base64 or decoded, and as a line of JSON
+	documentRoom = 3 // and one of a document's text
 )
 
 type readFields struct {
@@ -154,21 +158,34 @@ type piece struct {
 	end     sandbox.ReadEnd
 }
 
-// fetch reads a part of the session's file, of at most so many bytes, whatever the sandbox sends.
+// fetch reads a part of the session's file, of at most so many bytes, whatever the sandbox sends, with room for its answer.
 func (r reading) fetch(ctx context.Context, o sandbox.ReadOptions, most int64) (piece, error) {
+	return r.fetchInto(ctx, o, most, answerRoom)
+}
+
+// fetchInto is fetch that takes each times the room of what it reads.
+func (r reading) fetchInto(ctx context.Context, o sandbox.ReadOptions, most, each int64) (piece, error) {
 	from, err := r.d.Manager.OpenFile(ctx, r.session, r.path, o)
 	if err != nil {
 		return piece{}, err
 	}
 	defer func() { _ = from.Close() }()
-	data, err := io.ReadAll(io.LimitReader(from, most+1))
-	if err != nil {
+	length := min(most, max(from.File().SizeBytes, 0))
+	if _, err := room.Take(ctx, each*length); err != nil {
 		return piece{}, err
 	}
-	if int64(len(data)) > most {
-		return piece{}, fault.New(fault.EngineError, "Close the session: its code has interfered with it.", "The sandbox sent more of %q than was asked for.", text.Shorten(r.path, 120))
+	var data bytes.Buffer
+	data.Grow(int(length) + 1 + bytes.MinRead) // what ReadFrom wants beyond the end
+	if _, err := data.ReadFrom(io.LimitReader(from, length+1)); err != nil {
+		return piece{}, err
 	}
-	return piece{from.File(), from.SessionID(), data, from.End()}, nil
+	switch n := int64(data.Len()); {
+	case n > most:
+		return piece{}, fault.New(fault.EngineError, "Close the session: its code has interfered with it.", "The sandbox sent more of %q than was asked for.", text.Shorten(r.path, 120))
+	case n > length:
+		return piece{}, fault.New(fault.ExecutionFailed, "Call again when the code that writes the file has ended.", "%q has grown while it was read.", text.Shorten(r.path, 120))
+	}
+	return piece{from.File(), from.SessionID(), data.Bytes(), from.End()}, nil
 }
 
 // read returns the file in the way that suits what it is.
@@ -186,7 +203,7 @@ func (r reading) read(ctx context.Context) (*render.Answer, error) {
 	case r.asText && (r.readsCells(kind.MIME) || !kind.IsText && !content.IsWide(head.data)):
 		return r.readDocument(ctx, fields)
 	case kind.Image != "" && !r.part():
-		a, err := r.readImage(ctx, fields, kind.Image)
+		a, err := r.readImage(ctx, fields, kind.Image, head.data)
 		if !errors.Is(err, content.ErrBadImage) {
 			return a, err
 		}
@@ -204,11 +221,16 @@ func (r reading) read(ctx context.Context) (*render.Answer, error) {
 	return r.readBinary(ctx, fields)
 }
 
-func (r reading) readImage(ctx context.Context, fields readFields, mime string) (*render.Answer, error) {
+func (r reading) readImage(ctx context.Context, fields readFields, mime string, head []byte) (*render.Answer, error) {
 	if fields.SizeBytes > content.MaxImageSource {
 		return nil, tooLarge(fields, content.MaxImageSource, "Make a smaller image with code")
 	}
-	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, content.MaxImageSource)
+	release, err := room.Take(ctx, fields.SizeBytes+content.PixelBytes(head))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	whole, err := r.fetchInto(ctx, sandbox.ReadOptions{Limit: -1}, content.MaxImageSource, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -221,6 +243,9 @@ func (r reading) readImage(ctx context.Context, fields readFields, mime string) 
 		return nil, err
 	}
 	fields.Encoding, fields.Changed = "image", whole.end.Changed
+	if _, err := room.Take(ctx, answerRoom*int64(len(fitted.Data))); err != nil {
+		return nil, err
+	}
 	note := ""
 	if len(fitted.Data) != len(whole.data) {
 		note = ", scaled down or turned upright to be shown"

@@ -11,6 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"golang.org/x/text/encoding/unicode"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -168,6 +169,9 @@ func (r reading) readsCells(mime string) bool {
 
 // readDocument returns lines or bytes of what is written in a file that is no text.
 func (r reading) readDocument(ctx context.Context, fields readFields) (*render.Answer, error) {
+	if _, err := room.Take(ctx, documentRoom*maxDecodeBytes); err != nil {
+		return nil, err
+	}
 	file := sandbox.File{Path: fields.Path, SizeBytes: fields.SizeBytes}
 	document, err := r.d.Manager.ReadDocument(ctx, r.session, file, fields.MIMEType, maxDecodeBytes)
 	if err != nil {

@@ -2,7 +2,6 @@ package httpserver
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
@@ -41,8 +41,8 @@ func (b bodyBounds) memory(length int64) int64 {
 }
 
 // readBody reads a body. Its share of the memory is the caller's to give back, also after an error.
-func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBounds) (message []byte, taken *share, err error) {
-	taken = s.memory.share(cmp.Or(ownerOf(r), addressOf(r)))
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBounds) (message []byte, taken *room.Share, err error) {
+	taken = s.memory.Share(room.WhoseIs(r))
 	if r.ContentLength > most.length {
 		return nil, taken, &http.MaxBytesError{Limit: most.length}
 	}
@@ -53,16 +53,16 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBound
 		_ = control.SetReadDeadline(time.Time{})
 		_ = control.SetWriteDeadline(time.Now().Add(web.WriteTime))
 	}()
-	room := func(length int64) bool {
+	fits := func(length int64) bool {
 		waiting, cancel := context.WithTimeout(r.Context(), slotTime)
 		defer cancel()
-		return taken.resize(waiting, most.memory(length))
+		return taken.Resize(waiting, most.memory(length))
 	}
 	first := r.ContentLength
 	if first < 0 {
 		first = firstRoom
 	}
-	if !room(first) {
+	if !fits(first) {
 		return nil, taken, errTooMuch
 	}
 	body := &paced{body: http.MaxBytesReader(w, r.Body, most.length), control: control, began: time.Now()}
@@ -70,13 +70,13 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBound
 	b.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // what ReadFrom wants beyond the end
 	_, err = b.ReadFrom(io.LimitReader(body, first))
 	if r.ContentLength < 0 && err == nil && int64(b.Len()) == first {
-		if !room(most.length) {
+		if !fits(most.length) {
 			return nil, taken, errTooMuch
 		}
 		b.Grow(int(most.length-first) + bytes.MinRead) // memory that is not written to costs nothing
 		_, err = b.ReadFrom(body)
 	}
-	taken.shrink(most.memory(int64(b.Len())))
+	taken.Shrink(most.memory(int64(b.Len())))
 	return b.Bytes(), taken, err
 }
 
@@ -94,7 +94,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 		}
 		defer giveBack()
 		body, taken, err := s.readBody(w, r, routeBounds)
-		defer taken.giveBack()
+		defer taken.GiveBack()
 		if errors.Is(err, errTooMuch) {
 			s.busy(w, r)
 			return
@@ -103,7 +103,7 @@ func (s *Server) bounded(next http.Handler) http.Handler {
 			web.Refuse(w)
 			r.Body = io.NopCloser(failed{err})
 		} else {
-			taken.shrink(rpc.MemoryBytes(int64(len(body)), int64(len(body)), int64(jsonbound.Count(body))))
+			taken.Shrink(rpc.MemoryBytes(int64(len(body)), int64(len(body)), int64(jsonbound.Count(body))))
 			r.Body = io.NopCloser(bytes.NewReader(body))
 		}
 		next.ServeHTTP(w, r)

@@ -76,7 +76,7 @@ func TestBodyWithoutEnd(t *testing.T) {
 	if most := int64(2 * rpc.MaxMessageBytes); endless.sent.Load() > most {
 		t.Errorf("%d bytes were taken", endless.sent.Load())
 	}
-	if !f.server.memory.all.large.TryAcquire(allMemory) || len(f.server.memory.of) > 0 {
+	if !f.server.memory.IsFree() {
 		t.Error("not all memory was given back")
 	}
 }

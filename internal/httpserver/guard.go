@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
@@ -178,7 +179,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 				web.Keep(r.Context(), "")
 			}
 			g.placed(w, r, principal.Principal{}, func(w http.ResponseWriter, r *http.Request) {
-				next.ServeHTTP(w, enter(r, principal.Principal{}, g.own))
+				g.serve(w, enter(r, principal.Principal{}, g.own), next)
 			})
 			return
 		}
@@ -193,12 +194,12 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 				}
 				r, stop := g.whileKnown(enter(r, p, site))
 				defer stop()
-				next.ServeHTTP(w, r)
+				g.serve(w, r, next)
 			})
 			return
 		}
 		if !errors.Is(err, principal.ErrNone) {
-			g.often.Do(func() { g.log.Info("sign-in refused", "address", addressOf(r), "error", err) })
+			g.often.Do(func() { g.log.Info("sign-in refused", "address", room.AddressOf(r), "error", err) })
 		}
 		challenge := fmt.Sprintf("Bearer resource_metadata=%q", g.base(r)+metadataPath+Path)
 		if g.oauth != nil {
@@ -210,6 +211,16 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 		w.Header().Set("WWW-Authenticate", challenge)
 		g.refuse(w, r, http.StatusUnauthorized, "send the header Authorization: Bearer TOKEN", "the server's log says where its token is")
 	})
+}
+
+// serve serves a request that is somebody's, where there is room for its head.
+func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	if _, err := room.Take(r.Context(), room.Head); err != nil {
+		w.Header().Set("Retry-After", "1")
+		g.refuse(w, r, http.StatusServiceUnavailable, "too many requests at once", "try again later")
+		return
+	}
+	next.ServeHTTP(w, r)
 }
 
 // placed serves a principal's request where that is to be.

@@ -32,6 +32,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
@@ -137,7 +138,7 @@ type Server struct {
 
 	requests places // of POSTs that are served
 	streams  places // of those that no request ends
-	memory   *memory
+	memory   *room.Memory
 
 	// base is the context of all requests; ending ends streams, which no client would end in time.
 	base   context.Context
@@ -152,7 +153,7 @@ func New(o Options) *Server {
 	s := &Server{
 		opts: o, clients: newClients(), routes: http.NewServeMux(),
 		requests: newPlaces(maxRequests), streams: newPlaces(maxStreams),
-		memory: newMemory(),
+		memory: room.New(),
 	}
 	for pattern, handler := range o.Routes {
 		s.routes.Handle(pattern, handler)
@@ -184,7 +185,7 @@ func (s *Server) Gone(client string) bool { return s.clients.gone(client) }
 // Serve serves the clients of a listener, which it closes, until ctx is done, and returns nil then. It is called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.guard.listensOn(l.Addr())
-	listening := web.Server(s.handler(), maxConnections, s.opts.Logger)
+	listening := web.Server(s.memory.Handler(s.handler()), maxConnections, s.opts.Logger)
 	listening.BaseContext = func(net.Listener) context.Context { return s.base }
 	failed := make(chan error, 1)
 	go func() {
@@ -201,7 +202,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		s.end()
 		return err
 	case <-ctx.Done():
-		s.shutdown(listening)
+		s.shutdown(listening.Server)
 		return nil
 	}
 }

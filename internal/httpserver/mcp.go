@@ -16,6 +16,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
@@ -71,7 +72,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	giveBack = sync.OnceFunc(giveBack)
 	defer giveBack()
 	body, taken, err := s.readBody(w, r, messageBounds)
-	defer taken.giveBack()
+	defer taken.GiveBack()
 	if err != nil {
 		s.refuseBody(w, r, err)
 		return
@@ -81,7 +82,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		sendError(w, fault.ID, fault.Code, fault.Message)
 		return
 	}
-	taken.shrink(e.MemoryBytes())
+	taken.Shrink(e.MemoryBytes())
 	x := &post{server: s, w: w, r: r, e: &e, body: body, id: rpc.NullID, giveBack: giveBack, taken: taken}
 	if e.ID != nil {
 		x.id, _ = rpc.ParseID(e.ID) // Parse has checked it
@@ -121,7 +122,7 @@ type post struct {
 	client *client
 	// giveBack gives its place among the requests to another, at its end at the latest.
 	giveBack func()
-	taken    *share
+	taken    *room.Share
 }
 
 func (x *post) refuse(code int, message string) {
@@ -211,7 +212,7 @@ func (x *post) statelessName() string {
 	var info mcp.Implementation
 	_ = json.Unmarshal(x.e.ClientInfo, &info) // mcp-go says what is wrong with it
 	whose := cmp.Or(ownerOf(x.r), x.r.Header.Get("Authorization"))
-	sum := sha256.Sum256([]byte(info.Name + "\x00" + addressOf(x.r) + "\x00" + whose))
+	sum := sha256.Sum256([]byte(info.Name + "\x00" + room.AddressOf(x.r) + "\x00" + whose))
 	return "stateless-" + hex.EncodeToString(sum[:16])
 }
 
@@ -293,14 +294,14 @@ func (x *post) tooMuch() []byte {
 // smallAnswer is the size up to which an answer takes no more room than its request, in bytes.
 const smallAnswer = 64 << 10
 
-// room waits until there is room for an answer in the place of its request, and reports whether there was.
+// room waits until there is room for an answer in the place of its request, and of what was made for it, and reports whether there was.
 func (x *post) room(size int64) bool {
-	if size <= smallAnswer {
+	if size = room.Fit(x.r.Context(), size); size <= smallAnswer {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(x.r.Context(), slotTime)
 	defer cancel()
-	return x.taken.resize(ctx, size)
+	return x.taken.Resize(ctx, size)
 }
 
 // began tells the client its session, or forgets the one that has not come to be.

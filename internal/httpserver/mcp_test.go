@@ -312,7 +312,7 @@ func TestLargeArguments(t *testing.T) {
 	if a := f.do(r); a.text(t) != want {
 		t.Errorf("in chunks: %+v", a)
 	}
-	if !f.server.memory.all.large.TryAcquire(allMemory) || len(f.server.memory.of) > 0 {
+	if !f.server.memory.IsFree() {
 		t.Error("not all memory was given back")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -30,59 +31,26 @@ func TestMemoryIsSharedByClients(t *testing.T) {
 		}
 		synctest.Wait()
 		share := messageBounds.memory(1_000_000)
-		other := f.server.memory.share("another")
-		if !other.resize(t.Context(), clientMemory) {
+		other := f.server.memory.Share("another")
+		if !other.Resize(t.Context(), room.Each) {
 			t.Error("another client waits")
 		}
-		other.giveBack()
+		other.GiveBack()
 		counts := make(map[string]int64)
 		for range begun {
 			counts[<-answers]++
 		}
-		if want := map[string]int64{"HTTP/1.1 503": begun - clientMemory/share, "HTTP/1.1 408": clientMemory / share}; fmt.Sprint(counts) != fmt.Sprint(want) {
+		if want := map[string]int64{"HTTP/1.1 503": begun - room.Each/share, "HTTP/1.1 408": room.Each / share}; fmt.Sprint(counts) != fmt.Sprint(want) {
 			t.Errorf("got %v, want %v", counts, want)
 		}
 		if a := f.post(ping, nil); a.status != http.StatusOK {
 			t.Errorf("afterwards: %+v", a)
 		}
 		synctest.Wait()
-		if len(f.server.memory.of) > 0 || !f.server.memory.all.large.TryAcquire(allMemory) {
+		if !f.server.memory.IsFree() {
 			t.Error("not all memory was given back")
 		}
 		time.Sleep(web.IdleTime)
-	})
-}
-
-// However many clients there are, all together take no more than allMemory.
-func TestMemoryOfAllClients(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newMemory()
-		var shares []*share
-		for i := range allMemory / clientMemory {
-			s := m.share(fmt.Sprint(i))
-			s.resize(t.Context(), 2*clientMemory) // takes all of it
-			shares = append(shares, s)
-		}
-		last := m.share("last")
-		got := make(chan bool)
-		if !last.resize(t.Context(), smallShare) {
-			t.Error("there was no room for a small one")
-		}
-		go func() { got <- last.resize(t.Context(), smallShare+1) }()
-		synctest.Wait()
-		if len(got) > 0 {
-			t.Error("there was room for another")
-		}
-		shares[0].shrink(smallShare / 2) // a share that was large takes none of the room of small ones
-		if !<-got {
-			t.Error("there was no room for another")
-		}
-		for _, s := range append(shares, last) {
-			s.giveBack()
-		}
-		if len(m.of) > 0 {
-			t.Errorf("%d are left", len(m.of))
-		}
 	})
 }
 
@@ -90,7 +58,7 @@ func TestMemoryOfAllClients(t *testing.T) {
 func TestMemoryOfAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := serveInBubble(t, Options{})
-		const asked, room = 20, clientMemory / largeAnswer
+		const asked, fit = 20, room.Each / largeAnswer
 		body := call(1, "large", "")
 		var conns []net.Conn
 		for range asked {
@@ -110,11 +78,11 @@ func TestMemoryOfAnswers(t *testing.T) {
 				refused++
 			}
 		}
-		if whole < room-1 || whole > room || whole+refused != asked {
+		if whole < fit-1 || whole > fit || whole+refused != asked {
 			t.Errorf("%d are whole, and %d refused", whole, refused)
 		}
 		synctest.Wait()
-		if len(f.server.memory.of) > 0 {
+		if !f.server.memory.IsFree() {
 			t.Error("not all memory was given back")
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"mime"
 	"mime/multipart"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -90,23 +92,37 @@ func (s *Server) begun(ctx context.Context, session string, language sandbox.Lan
 }
 
 // part reads a stream from an offset, at most so many bytes, and returns where it ended: from the file with all of it where the result
-// has only some.
-func (s *Server) part(ctx context.Context, session string, of sandbox.Stream, offset, most int64) (text string, next int64) {
+// has only some. The error is that there is no room.
+func (s *Server) part(ctx context.Context, session string, of sandbox.Stream, offset, most int64) (text string, next int64, err error) {
+	if _, err := room.Take(ctx, textRoom(min(most, max(0, of.Bytes-offset)))); err != nil {
+		return "", 0, err
+	}
 	if !of.Truncated() {
 		offset = min(offset, int64(len(of.Head)))
 		next = min(int64(len(of.Head)), offset+most)
-		return strings.ToValidUTF8(of.Head[offset:next], "\ufffd"), next
+		return strings.ToValidUTF8(of.Head[offset:next], "\ufffd"), next, nil
 	}
 	file, err := s.manager.OpenFile(ctx, session, of.Path, sandbox.ReadOptions{Offset: offset, Limit: most})
 	if err == nil {
 		defer func() { _ = file.Close() }()
 		var raw []byte
 		if raw, err = io.ReadAll(file); err == nil {
-			return s.secrets.Mask(strings.ToValidUTF8(string(raw), "\ufffd")), offset + int64(len(raw))
+			return s.secrets.Mask(strings.ToValidUTF8(string(raw), "\ufffd")), offset + int64(len(raw)), nil
 		}
 	}
-	return of.Head + "\n…\n" + of.Tail, of.Bytes
+	return of.Head + "\n…\n" + of.Tail, of.Bytes, nil
 }
+
+// What answers take, in bytes.
+const (
+	jsonRoom  = 12  // a byte of a text as JSON, of a control character \u0000, in a buffer that has grown
+	entryRoom = 512 // a file in a list, and its times and sizes in JSON
+	// replaceRoom is that of a text of a file, the one in its place, and the parts on the way.
+	replaceRoom = 4 * maxTerminalText
+)
+
+// textRoom is what a text of a length takes until it is answered: as it is read, as a text, masked, and as JSON twice.
+func textRoom(length int64) int64 { return (4 + 2*jsonRoom) * length }
 
 // eachFile visits the files of a form. Their names may have folders. What is wrong with their content is a fault.
 func (s *Server) eachFile(w http.ResponseWriter, r *http.Request, visit func(name string, content io.Reader) error) error {
@@ -114,9 +130,15 @@ func (s *Server) eachFile(w http.ResponseWriter, r *http.Request, visit func(nam
 	if err != nil || parameters["boundary"] == "" {
 		return errForm(err)
 	}
-	form := multipart.NewReader(s.links.Paced(w, r.Body), parameters["boundary"])
+	if _, err := room.Take(r.Context(), headsRoom); err != nil {
+		return err
+	}
+	heads := &formHeads{Reader: s.links.Paced(w, r.Body)}
+	form := multipart.NewReader(heads, parameters["boundary"])
 	for {
+		heads.left = maxFormHead
 		part, err := form.NextPart()
+		heads.left = math.MaxInt64
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -124,13 +146,38 @@ func (s *Server) eachFile(w http.ResponseWriter, r *http.Request, visit func(nam
 			return errForm(err)
 		}
 		_, of, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
-		if of["filename"] == "" {
-			continue // who it is for: whoever asks has sessions of its own
+		file := &formFile{part, s.uploadBytes, s.uploadBytes}
+		if of["filename"] != "" { // else who it is for: whoever asks has sessions of its own
+			err = visit(of["filename"], file)
 		}
-		if err := visit(of["filename"], &formFile{part, s.uploadBytes, s.uploadBytes}); err != nil {
+		if err == nil {
+			_, err = io.Copy(io.Discard, file) // or the next head could not be told from it
+		}
+		if err != nil {
 			return err
 		}
 	}
+}
+
+// What a form may have before a part's content, in bytes, and what fields of so many take.
+const (
+	maxFormHead = 16 << 10
+	headsRoom   = 32 * maxFormHead
+)
+
+// formHeads is a form of which only so much is read before a part's content.
+type formHeads struct {
+	io.Reader
+	left int64
+}
+
+func (h *formHeads) Read(b []byte) (int, error) {
+	if h.left <= 0 {
+		return 0, fault.New(fault.InvalidContent, "Send shorter names.", "A part of the form has more than %d bytes before its content.", maxFormHead)
+	}
+	n, err := h.Reader.Read(b[:min(int64(len(b)), h.left)])
+	h.left -= int64(n)
+	return n, err
 }
 
 func errForm(err error) error {

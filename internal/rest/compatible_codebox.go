@@ -16,6 +16,7 @@ import (
 	"github.com/docker/go-units"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -296,6 +297,9 @@ func (s *Server) codeboxStatus(w http.ResponseWriter, r *http.Request) {
 	web.JSON(w, http.StatusOK, codeboxStatus{codeboxOf(run, res.Status), completed})
 }
 
+// figureRoom is what a byte of a figure takes in an answer: as base64, and as JSON in a buffer that has grown.
+const figureRoom = 6
+
 func (s *Server) codeboxResults(w http.ResponseWriter, r *http.Request) {
 	run, res, completed := s.look(w, r)
 	if run == nil {
@@ -323,6 +327,14 @@ func (s *Server) codeboxResults(w http.ResponseWriter, r *http.Request) {
 	if answer.Status == theirError { // which does not say how it ended
 		answer.Error = cmp.Or(answer.Error, &codeboxError{Traceback: []string{}})
 		answer.Error.Name, answer.Error.Value = string(res.Status), "The run was "+strings.ReplaceAll(string(res.Status), "_", " ")+"."
+	}
+	figures := 0
+	for _, d := range res.Displays {
+		figures += len(d.Data["image/png"])
+	}
+	if _, err := room.Take(r.Context(), figureRoom*int64(figures)); err != nil {
+		s.refuse(w, r, err)
+		return
 	}
 	for _, d := range res.Displays {
 		if png := d.Data["image/png"]; len(png) > 0 {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -186,8 +187,12 @@ func (s *Server) librechatRun(ctx context.Context, wanted *librechatCode) (answe
 		return answer, err
 	}
 	answer.SessionID, answer.Files = session, []librechatOutput{}
-	answer.Stdout = s.librechatText(ctx, session, res.Stdout)
-	answer.Stderr = s.librechatText(ctx, session, res.Stderr)
+	if answer.Stdout, err = s.librechatText(ctx, session, res.Stdout); err == nil {
+		answer.Stderr, err = s.librechatText(ctx, session, res.Stderr)
+	}
+	if err != nil {
+		return answer, err
+	}
 	if res.Error != nil {
 		answer.Stderr += res.Error.Traceback
 	}
@@ -215,12 +220,12 @@ func (s *Server) librechatForget(ctx context.Context, session string, empty bool
 // maxLibrechatText is how much of a stream is answered, in bytes.
 const maxLibrechatText = 64 << 10
 
-func (s *Server) librechatText(ctx context.Context, session string, of sandbox.Stream) string {
-	read, next := s.part(ctx, session, of, 0, maxLibrechatText)
+func (s *Server) librechatText(ctx context.Context, session string, of sandbox.Stream) (string, error) {
+	read, next, err := s.part(ctx, session, of, 0, maxLibrechatText)
 	if next < of.Bytes && of.Truncated() {
 		read += "\n… the whole text is in " + of.Path + " …\n"
 	}
-	return read
+	return read, err
 }
 
 func sessionsOf(files []librechatInput) (ids []string) {
@@ -317,8 +322,12 @@ func (s *Server) librechatProgrammatic(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) librechatUpload(w http.ResponseWriter, r *http.Request) {
 	session := librechatSession(uploaded)
 	answer := librechatUploaded{Message: "success", SessionID: session, Storage: session, Files: []librechatStored{}}
+	var held room.Growing
 	err := s.eachFile(w, r, func(name string, content io.Reader) error {
 		path, err := sandbox.CleanPath(name)
+		if err == nil {
+			err = held.Add(r.Context(), entryRoom+jsonRoom*int64(len(path)))
+		}
 		if err != nil {
 			return err
 		}
@@ -345,17 +354,18 @@ func listedOf(session string, f sandbox.File) librechatListed {
 	return librechatListed{session + "/" + id, id, session, session, f.SizeBytes, f.Modified.UTC(), map[string]string{"original-filename": f.Path}, f.Path}
 }
 
+// librechatFiles sends the list as the session tells it: it may be long.
 func (s *Server) librechatFiles(w http.ResponseWriter, r *http.Request) {
-	list, session := []librechatListed{}, r.PathValue("session_id")
-	_, err := s.manager.WalkFiles(r.Context(), session, false, func(e sandbox.Entry) error {
-		list = append(list, listedOf(session, e.File))
-		return nil
-	})
-	if err != nil {
+	session, list := r.PathValue("session_id"), web.NewList(w)
+	_, err := s.manager.WalkFiles(r.Context(), session, false, func(e sandbox.Entry) error { return list.Add(listedOf(session, e.File)) })
+	switch {
+	case err == nil:
+		_ = list.End() // the client is gone
+	case list.Begun(): // a part was sent, which is not to look whole
+		panic(http.ErrAbortHandler)
+	default:
 		s.refuse(w, r, err)
-		return
 	}
-	web.JSON(w, http.StatusOK, list)
 }
 
 func (s *Server) librechatObject(w http.ResponseWriter, r *http.Request) {

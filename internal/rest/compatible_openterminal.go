@@ -198,7 +198,9 @@ const (
 	maxTerminalWait = 300
 	// maxTerminalText is how much output, or how long a file, is answered as text.
 	maxTerminalText = 1 << 20
-	maxTerminalKept = 1000
+	// maxTerminalKept is how many folders and how many commands are kept, and maxTerminalCommand how much of one, in bytes.
+	maxTerminalKept    = 1000
+	maxTerminalCommand = 2000
 )
 
 // Terminals is what is known of the chats: their working directories, and the commands that they have begun.
@@ -227,7 +229,8 @@ func (s *Server) terminalOf(r *http.Request) (t terminal, err error) {
 		sum := sha256.Sum256([]byte(user))
 		t.session += "-" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:10]))
 	}
-	t.chat = t.session + "/" + r.Header.Get("X-Session-Id")
+	chat := sha256.Sum256([]byte(t.session + "/" + r.Header.Get("X-Session-Id"))) // which is kept, however long it is
+	t.chat = string(chat[:])
 	s.terminals.mu.Lock()
 	t.folder = s.terminals.folders[t.chat]
 	s.terminals.mu.Unlock()
@@ -287,7 +290,7 @@ func (s *Server) terminalRun(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	command := terminalCommand{chat: t.chat, command: wanted.Command, input: "/tmp/" + state.NewID("input-")}
+	command := terminalCommand{chat: t.chat, command: strings.Clone(text.Clip(wanted.Command, maxTerminalCommand)), input: "/tmp/" + state.NewID("input-")}
 	// A terminal has one output, and an input that does not end.
 	first := fmt.Sprintf("cd -- %s || exit; mkfifo %[2]s && exec <>%[2]s; exec 2>&1; trap 'rm -f %[2]s' EXIT", quoted("./"+folder), command.input)
 	for _, name := range sorted(wanted.Env) {
@@ -372,14 +375,13 @@ func (s *Server) terminalTell(w http.ResponseWriter, r *http.Request, run *sandb
 		res = run.SoFar(r.Context())
 	}
 	if res != nil { // it has begun
-		printed, next := s.part(r.Context(), run.SessionID, res.Stdout, offset, maxTerminalText)
+		printed, next, err := s.part(r.Context(), run.SessionID, res.Stdout, offset, maxTerminalText)
+		if err != nil {
+			return err
+		}
 		p.NextOffset, p.Truncated = next, next < res.Stdout.Bytes
-		if lines := strings.SplitAfter(printed, "\n"); tail >= 0 {
-			if lines[len(lines)-1] == "" {
-				lines = lines[:len(lines)-1]
-			}
-			first := max(0, len(lines)-int(min(tail, maxTerminalText)))
-			printed, p.Truncated = strings.Join(lines[first:], ""), p.Truncated || first > 0
+		if last := lastLines(printed, tail); tail >= 0 {
+			printed, p.Truncated = last, p.Truncated || len(last) < len(printed)
 		}
 		if printed != "" {
 			p.Output = append(p.Output, terminalOutput{"output", printed})
@@ -387,6 +389,21 @@ func (s *Server) terminalTell(w http.ResponseWriter, r *http.Request, run *sandb
 	}
 	web.JSON(w, http.StatusOK, p)
 	return nil
+}
+
+// lastLines is the end of a text that has so many lines.
+func lastLines(printed string, lines int64) string {
+	from := len(strings.TrimSuffix(printed, "\n"))
+	for ; lines > 0 && from >= 0; lines-- {
+		from = strings.LastIndexByte(printed[:from], '\n')
+	}
+	switch {
+	case from < 0:
+		return printed
+	case from == len(printed):
+		return ""
+	}
+	return printed[from+1:]
 }
 
 // terminalFind finds a command of the chat that asks.

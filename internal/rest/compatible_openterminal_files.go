@@ -5,6 +5,7 @@ package rest
 import (
 	"archive/zip"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -18,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -29,14 +31,17 @@ func (s *Server) terminalFolder(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	var held room.Growing
 	answer, there := terminalListed{absolute(below), true, []terminalEntry{}}, below == ""
-	err = s.eachEntry(r.Context(), t.session, func(e sandbox.Entry) {
+	err = s.eachEntry(r.Context(), t.session, func(e sandbox.Entry) error {
 		there = there || e.Path == below && e.Kind == 'd'
 		if parent, name := path.Split(e.Path); path.Clean("/"+parent) == "/"+below {
 			one := entryOf(e)
-			one.Name = name
+			one.Name = strings.Clone(name)
 			answer.Entries = append(answer.Entries, one)
+			return held.Add(r.Context(), entryRoom+jsonRoom*int64(len(name)))
 		}
+		return nil
 	})
 	if err == nil && !there {
 		err = errNoPath(below)
@@ -48,11 +53,13 @@ func (s *Server) terminalFolder(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// eachEntry visits all that is in a session's volume.
-func (s *Server) eachEntry(ctx context.Context, session string, visit func(sandbox.Entry)) error {
+// eachEntry visits all that is in a session's volume, while ctx lasts.
+func (s *Server) eachEntry(ctx context.Context, session string, visit func(sandbox.Entry) error) error {
 	_, err := s.manager.WalkFiles(ctx, session, true, func(e sandbox.Entry) error {
-		visit(e)
-		return nil
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return visit(e)
 	})
 	return err
 }
@@ -65,7 +72,7 @@ func entryOf(e sandbox.Entry) terminalEntry {
 	return terminalEntry{Type: kind, Size: e.SizeBytes, Modified: float64(e.Modified.UnixMilli()) / 1000}
 }
 
-// textOf reads a file that is text.
+// textOf reads a file that is text, for an answer or for another file in its place.
 func (s *Server) textOf(ctx context.Context, session, below string) (content string, isText bool, err error) {
 	file, err := s.manager.OpenFile(ctx, session, below, sandbox.ReadOptions{Limit: -1})
 	if err != nil {
@@ -75,8 +82,12 @@ func (s *Server) textOf(ctx context.Context, session, below string) (content str
 	if file.File().SizeBytes > maxTerminalText {
 		return "", false, fault.New(fault.ArtifactTooLarge, "Read a part of it with run_command.", "%q has %d bytes, and %d are read at most.", absolute(below), file.File().SizeBytes, maxTerminalText)
 	}
-	raw, err := io.ReadAll(io.LimitReader(file, maxTerminalText+1)) // it may have grown
-	return string(raw), utf8.Valid(raw) && !strings.Contains(string(raw), "\x00"), err
+	if _, err := room.Take(ctx, textRoom(file.File().SizeBytes)); err != nil {
+		return "", false, err
+	}
+	raw, err := io.ReadAll(io.LimitReader(file, file.File().SizeBytes)) // it may have grown
+	content = string(raw)
+	return content, utf8.ValidString(content) && !strings.Contains(content, "\x00"), err
 }
 
 func (s *Server) terminalRead(w http.ResponseWriter, r *http.Request) error {
@@ -102,15 +113,31 @@ func (s *Server) terminalRead(w http.ResponseWriter, r *http.Request) error {
 	if !isText {
 		return web.NewRefusal(http.StatusUnsupportedMediaType, fault.InvalidContent, "Read it with a program and run_command.", "%q is no text.", absolute(below))
 	}
-	lines := strings.SplitAfter(content, "\n")
-	if lines[len(lines)-1] == "" {
-		lines = lines[:len(lines)-1]
+	total := strings.Count(content, "\n")
+	if content != "" && !strings.HasSuffix(content, "\n") {
+		total++
 	}
-	total := int64(len(lines))
-	last = min(last, total)
-	first = min(max(first, 1)-1, last)
-	web.JSON(w, http.StatusOK, terminalText{absolute(below), len(lines), strings.Join(lines[first:last], "")})
+	from, to := linesOf(content, max(first, 1), last)
+	web.JSON(w, http.StatusOK, terminalText{absolute(below), total, content[from:to]})
 	return nil
+}
+
+// linesOf is where lines begin in a text, and where they end, counted from 1.
+func linesOf(content string, first, last int64) (from, to int) {
+	for line := int64(1); line <= last && to < len(content); line++ {
+		if line == first {
+			from = to
+		}
+		if end := strings.IndexByte(content[to:], '\n'); end >= 0 {
+			to += end + 1
+		} else {
+			to = len(content)
+		}
+		if line < first {
+			from = to
+		}
+	}
+	return from, to
 }
 
 func (s *Server) terminalDisplay(w http.ResponseWriter, r *http.Request) error {
@@ -176,22 +203,29 @@ func (s *Server) terminalReplace(w http.ResponseWriter, r *http.Request) error {
 	if !isText {
 		return fault.New(fault.InvalidContent, "Change it with a program and run_command.", "%q is no text.", absolute(below))
 	}
+	if _, err := room.Take(r.Context(), replaceRoom); err != nil {
+		return err
+	}
 	for _, edit := range wanted.Edits {
-		lines := strings.SplitAfter(content, "\n")
-		first, last := max(edit.StartLine, 1)-1, len(lines)
-		if edit.EndLine > 0 {
-			last = min(edit.EndLine, last)
+		if r.Context().Err() != nil {
+			return context.Cause(r.Context())
 		}
-		first = min(first, last)
-		part := strings.Join(lines[first:last], "")
+		last := int64(maxTerminalText)
+		if edit.EndLine > 0 {
+			last = int64(edit.EndLine)
+		}
+		first, end := linesOf(content, max(int64(edit.StartLine), 1), last)
+		part := content[first:end]
 		n := strings.Count(part, edit.Target)
 		switch {
 		case edit.Target == "" || n == 0:
 			return fault.New(fault.InvalidArgument, "Read the file, and copy the target from there.", "The target %q is not in the file.", text.Shorten(edit.Target, 100))
 		case n > 1 && !edit.Multiple:
 			return fault.New(fault.InvalidArgument, "Make it longer, or set allow_multiple.", "The target %q is there %d times.", text.Shorten(edit.Target, 100), n)
+		case len(content)+n*(len(edit.Replacement)-len(edit.Target)) > maxTerminalText:
+			return fault.New(fault.ArtifactTooLarge, "Change it with run_command.", "The file would have more than %d bytes.", maxTerminalText)
 		}
-		content = strings.Join(lines[:first], "") + strings.ReplaceAll(part, edit.Target, edit.Replacement) + strings.Join(lines[last:], "")
+		content = content[:first] + strings.ReplaceAll(part, edit.Target, edit.Replacement) + content[end:]
 	}
 	return s.written(w, r, t, below, strings.NewReader(content))
 }
@@ -233,7 +267,10 @@ func (s *Server) terminalCwd(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		there := below == ""
-		if err := s.eachEntry(r.Context(), t.session, func(e sandbox.Entry) { there = there || e.Path == below && e.Kind == 'd' }); err != nil {
+		if err := s.eachEntry(r.Context(), t.session, func(e sandbox.Entry) error {
+			there = there || e.Path == below && e.Kind == 'd'
+			return nil
+		}); err != nil {
 			return err
 		}
 		if !there {
@@ -376,7 +413,10 @@ func (s *Server) terminalGrep(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	printed, _ := s.part(r.Context(), t.session, res.Stdout, 0, maxTerminalText)
+	printed, _, err := s.part(r.Context(), t.session, res.Stdout, 0, maxTerminalText)
+	if err != nil {
+		return err
+	}
 	answer := terminalMatches{Query: query, Path: absolute(below), Matches: []any{}}
 	for printed != "" {
 		var m terminalMatch
@@ -397,8 +437,17 @@ func (s *Server) terminalGrep(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// What a search may have.
+const (
+	maxGlob     = 300 // bytes of a pattern
+	maxPatterns = 20
+)
+
 // glob makes an expression of a pattern as Python's fnmatch has them: * is for folders, too.
 func glob(pattern string) (*regexp.Regexp, error) {
+	if len(pattern) > maxGlob {
+		return nil, fault.New(fault.InvalidArgument, "Such as *.py.", "The pattern %q has %d bytes, and may have %d.", text.Shorten(pattern, 80), len(pattern), maxGlob)
+	}
 	expression := strings.NewReplacer(`\*`, ".*", `\?`, ".", `\[!`, "[^", `\[`, "[", `\]`, "]").Replace(regexp.QuoteMeta(pattern))
 	found, err := regexp.Compile("(?s)^" + expression + "$")
 	if err != nil {
@@ -418,6 +467,9 @@ func (s *Server) terminalGlob(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	most = max(1, min(most, 500))
+	if len(query["exclude"]) > maxPatterns {
+		return fault.New(fault.InvalidArgument, "Exclude less.", "%d patterns are excluded, and there may be %d.", len(query["exclude"]), maxPatterns)
+	}
 	var patterns []*regexp.Regexp // the first is the one that is wanted
 	for _, pattern := range append([]string{query.Get("pattern")}, query["exclude"]...) {
 		found, err := glob(pattern)
@@ -427,29 +479,39 @@ func (s *Server) terminalGlob(w http.ResponseWriter, r *http.Request) error {
 		patterns = append(patterns, found)
 	}
 	answer := terminalMatches{Pattern: query.Get("pattern"), Path: absolute(below), Matches: []any{}}
-	err = s.eachEntry(r.Context(), t.session, func(e sandbox.Entry) {
+	kind := query.Get("type")
+	err = s.eachEntry(r.Context(), t.session, func(e sandbox.Entry) error {
 		one := entryOf(e)
 		relative, inside := e.Path, true
 		if below != "" {
 			relative, inside = strings.CutPrefix(e.Path, below+"/")
 		}
 		is := func(p *regexp.Regexp) bool { return p.MatchString(relative) || p.MatchString(path.Base(relative)) }
-		if kind := query.Get("type"); !inside || kind != "" && kind != "any" && kind != one.Type || !is(patterns[0]) || slices.ContainsFunc(patterns[1:], is) {
-			return
+		if !inside || kind != "" && kind != "any" && kind != one.Type || !is(patterns[0]) || slices.ContainsFunc(patterns[1:], is) {
+			return nil
 		}
-		if answer.Truncated = answer.Truncated || len(answer.Matches) == int(most); !answer.Truncated {
-			one.Path = relative
-			answer.Matches = append(answer.Matches, one)
+		if answer.Truncated = len(answer.Matches) == int(most); answer.Truncated {
+			return errFound
 		}
+		one.Path = relative
+		answer.Matches = append(answer.Matches, one)
+		return nil
 	})
+	if errors.Is(err, errFound) {
+		err = nil
+	}
 	if err == nil {
 		web.JSON(w, http.StatusOK, answer)
 	}
 	return err
 }
 
-// archiveTime is how long a client may take to read an archive.
-const archiveTime = 10 * time.Minute
+const (
+	// archiveTime is how long a client may take to read an archive.
+	archiveTime = 10 * time.Minute
+	// maxArchived is how many paths may be named for one.
+	maxArchived = 1000
+)
 
 func (s *Server) terminalArchive(w http.ResponseWriter, r *http.Request) error {
 	var wanted terminalPaths
@@ -460,6 +522,9 @@ func (s *Server) terminalArchive(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	if len(wanted.Paths) > maxArchived {
+		return fault.New(fault.InvalidArgument, "Name the folder that they are in.", "%d paths are wanted, and there may be %d.", len(wanted.Paths), maxArchived)
+	}
 	missing := make(map[string]bool)
 	for _, given := range wanted.Paths {
 		below, err := t.resolve(given)
@@ -468,7 +533,10 @@ func (s *Server) terminalArchive(w http.ResponseWriter, r *http.Request) error {
 		}
 		missing[below] = below != ""
 	}
-	if err := s.eachEntry(r.Context(), t.session, func(e sandbox.Entry) { delete(missing, e.Path) }); err != nil {
+	if err := s.eachEntry(r.Context(), t.session, func(e sandbox.Entry) error {
+		delete(missing, e.Path)
+		return nil
+	}); err != nil {
 		return err
 	}
 	name := "download"
@@ -491,11 +559,15 @@ func (s *Server) terminalArchive(w http.ResponseWriter, r *http.Request) error {
 	w.Header().Set("Content-Type", "application/zip")
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name + ".zip"}))
 	packed := zip.NewWriter(w)
+	var directory room.Growing // which a ZIP has at its end
 	_, err = s.manager.ExportFiles(r.Context(), t.session, func(e sandbox.Entry, content io.Reader) error {
 		for _, below := range wantedPaths {
 			inside := below == "" || e.Path == below || strings.HasPrefix(e.Path, below+"/")
 			if !inside || e.Kind != 'f' {
 				continue
+			}
+			if err := directory.Add(r.Context(), entryRoom+int64(len(e.Path))); err != nil {
+				return err
 			}
 			to, err := packed.CreateHeader(&zip.FileHeader{Name: strings.TrimPrefix(strings.TrimPrefix(e.Path, strings.TrimSuffix(path.Dir(below), ".")), "/"), Method: zip.Deflate, Modified: e.Modified})
 			if err == nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -87,6 +88,8 @@ const (
 	maxListedRuns = 100
 	// maxListedCode is how many characters of the code a list has: they are searched.
 	maxListedCode = 1000
+	// historyRoom is what a byte of a run's file takes until its figures are bytes again: in a buffer that has grown, as JSON and as base64.
+	historyRoom = 5
 	// maxReaders is how many lists are read at a time.
 	maxReaders = 4
 )
@@ -126,7 +129,7 @@ func (l *runList) read(ctx context.Context, s *Server, session, before string, l
 	dir := s.manager.Config().StateDir
 	var names []string // in the order of the calls
 	over := make(map[string]bool)
-	if err := sandbox.EachInHistory(dir, session, func(id string, isOver bool) bool {
+	if err := sandbox.EachInHistory(dir, session, func(id string, isOver bool, _ int64) bool {
 		names = append(names, id)
 		over[id] = isOver
 		return false
@@ -148,10 +151,19 @@ func (l *runList) read(ctx context.Context, s *Server, session, before string, l
 			known[id] = run
 		}
 	}
-	err = sandbox.EachInHistory(dir, session, func(id string, _ bool) bool {
-		_, has := known[id]
-		return !has && slices.Contains(names, id)
-	}, func(e *sandbox.HistoryEntry) { known[e.RunID] = s.listed(e) }) // a run is not kept, whose figures may be large
+	release, full := func() {}, error(nil)
+	err = sandbox.EachInHistory(dir, session, func(id string, _ bool, bytes int64) bool {
+		if _, has := known[id]; has || full != nil || !slices.Contains(names, id) {
+			return false
+		}
+		release() // what the last one took: a run is not kept, whose figures may be large
+		release, full = room.Take(ctx, historyRoom*bytes)
+		return full == nil
+	}, func(e *sandbox.HistoryEntry) { known[e.RunID] = s.listed(e) })
+	if full != nil {
+		return list, full
+	}
+	release()
 	*l = known
 	marks := sandbox.UndoneMarks(dir, session)
 	for _, id := range slices.Backward(names) {
@@ -209,8 +221,17 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {
 // entry returns a run of a session as far as it has come, and answers where there is none.
 func (s *Server) entry(w http.ResponseWriter, r *http.Request) *sandbox.HistoryEntry {
 	session, id := r.PathValue("session_id"), r.PathValue("run_id")
-	entries, err := sandbox.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool) bool { return run == id })
+	var full error
+	entries, err := sandbox.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool, bytes int64) bool {
+		if run == id && full == nil {
+			_, full = room.Take(r.Context(), historyRoom*bytes)
+		}
+		return run == id && full == nil
+	})
 	if len(entries) == 0 {
+		if full != nil {
+			err = full
+		}
 		if err == nil {
 			_, err = s.manager.Session(r.Context(), session) // which may ask the engine
 		}
@@ -237,10 +258,29 @@ type pastRun struct {
 	Hint string `json:"hint,omitempty"`
 }
 
+// textBytes is how many bytes of text a run has, about.
+func textBytes(e *sandbox.HistoryEntry) int64 {
+	n := len(e.Code)
+	if res := e.Result; res != nil {
+		n += len(res.Stdout.Head) + len(res.Stdout.Tail) + len(res.Stderr.Head) + len(res.Stderr.Tail)
+		if res.Value != nil {
+			n += len(*res.Value)
+		}
+		for i := range res.Displays {
+			n += len(displayOf(&res.Displays[i]).Text)
+		}
+	}
+	return int64(n)
+}
+
 // readRun answers with a run of a history.
 func (s *Server) readRun(w http.ResponseWriter, r *http.Request) {
 	e := s.entry(w, r)
 	if e == nil {
+		return
+	}
+	if _, err := room.Take(r.Context(), 2*jsonRoom*textBytes(e)); err != nil {
+		s.refuse(w, r, err)
 		return
 	}
 	f := pastRun{listedRun: s.listed(e)}

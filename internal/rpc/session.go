@@ -1,11 +1,15 @@
 package rpc
 
 import (
+	"encoding/json"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // Session is a client as mcp-go knows it from its initialize handshake on: what that told, and where broadcasts go.
@@ -103,7 +107,16 @@ func (s *CallSession) told() *identity {
 	return &s.client.identity
 }
 
-// identity is who a client says it is. The zero value knows nothing.
+// What is kept of what a client says of itself, in bytes: a session stays for a day.
+const (
+	maxName       = 200
+	maxExtensions = 4 << 10
+)
+
+// clipped is a text that is kept: the beginning of a long one, and not all that it is a part of.
+func clipped(said string) string { return strings.Clone(text.Clip(said, maxName)) }
+
+// identity is who a client says it is, as far as it is used and bounded. The zero value knows nothing.
 type identity struct {
 	known        atomic.Bool
 	mu           sync.Mutex
@@ -121,7 +134,7 @@ func (i *identity) GetClientInfo() mcp.Implementation {
 func (i *identity) SetClientInfo(info mcp.Implementation) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.info = info
+	i.info = mcp.Implementation{Name: clipped(info.Name), Version: clipped(info.Version)}
 	i.known.Store(true)
 }
 
@@ -132,6 +145,10 @@ func (i *identity) GetClientCapabilities() mcp.ClientCapabilities {
 }
 
 func (i *identity) SetClientCapabilities(capabilities mcp.ClientCapabilities) {
+	capabilities.Experimental = nil
+	if said, err := json.Marshal(capabilities.Extensions); err != nil || len(said) > maxExtensions {
+		capabilities.Extensions = nil
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.capabilities = capabilities

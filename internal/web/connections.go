@@ -6,44 +6,143 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 )
 
 // connections bounds how many there are: of those that are not kept, the one that has done nothing for longest gives way to a new
 // one. A principal with a name keeps a quarter at most, and its others give way first. Spare ones are kept by nobody, so that whatever
-// comes is read, and as many by the user whose server it is alone.
+// comes is read, and as many by the user whose server it is alone. What the heads of requests take that are nobody's yet is bounded for all
+// together, in the same way.
 type connections struct {
 	most, each, spare int
+	mostHeads         int64
 
 	mu      sync.Mutex
 	waiting *list.List                 // of net.Conn, the first to give way first
 	all     map[net.Conn]*list.Element // nil for one that is kept
 	kept    map[net.Conn]string        // by whom
 	held    map[string]int             // how many, of each
+	heads   map[net.Conn]int64         // what they take at the most, in bytes
+	inHeads int64                      // all of them
 }
 
 func newConnections(most int) *connections {
 	return &connections{
-		most: most, each: most / 4, spare: max(most/16, 1),
+		most: most, each: most / 4, spare: max(most/16, 1), mostHeads: allHeads,
 		waiting: list.New(), all: make(map[net.Conn]*list.Element), kept: make(map[net.Conn]string), held: make(map[string]int),
+		heads: make(map[net.Conn]int64),
 	}
+}
+
+// below is the connection that a listener has accepted. TLS' own Close may wait for a client that does not read.
+func below(conn net.Conn) net.Conn {
+	if secure, ok := conn.(*tls.Conn); ok {
+		return secure.NetConn()
+	}
+	return conn
 }
 
 // changed is http.Server's ConnState.
 func (c *connections) changed(conn net.Conn, state http.ConnState) {
-	extra := c.note(conn, state)
-	if extra == nil {
-		return
+	conn = below(conn)
+	if counted, is := conn.(*counted); is {
+		counted.inHead.Store(state == http.StateNew || state == http.StateIdle)
 	}
-	if secure, ok := extra.(*tls.Conn); ok {
-		extra = secure.NetConn() // TLS' own Close may wait for a client that does not read, and this is the accept loop
+	if extra := c.note(conn, state); extra != nil {
+		_ = extra.Close()
 	}
-	_ = extra.Close()
+}
+
+// accepting is a listener whose connections count what they read of heads.
+type accepting struct {
+	net.Listener
+	of *connections
+}
+
+func (a accepting) Accept() (net.Conn, error) {
+	conn, err := a.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &counted{Conn: conn, of: a.of}
+	c.inHead.Store(true)
+	return c, nil
+}
+
+type counted struct {
+	net.Conn
+	of     *connections
+	inHead atomic.Bool
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && c.inHead.Load() && !c.of.takesHead(c, int64(n)*headBytes) {
+		_ = c.Close()
+		return 0, net.ErrClosed
+	}
+	return n, err
+}
+
+// takesHead counts what a head takes, and reports whether there is room, for which the heads give way that have been there for longest.
+func (c *connections) takesHead(conn net.Conn, bytes int64) bool {
+	extra, fits := c.addHead(conn, bytes)
+	for _, longest := range extra {
+		_ = longest.Close()
+	}
+	return fits
+}
+
+func (c *connections) addHead(conn net.Conn, bytes int64) (extra []net.Conn, fits bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, is := c.all[conn]; !is { // it gave way
+		return nil, false
+	}
+	c.heads[conn] += bytes
+	c.inHeads += bytes
+	for e := c.waiting.Front(); e != nil && c.inHeads > c.mostHeads; {
+		longest := e.Value.(net.Conn)
+		e = e.Next()
+		if c.heads[longest] > 0 && longest != conn {
+			c.drop(longest)
+			extra = append(extra, longest)
+		}
+	}
+	if fits = c.inHeads <= c.mostHeads; !fits {
+		c.forgetHead(conn, bytes)
+	}
+	return extra, fits
+}
+
+// forgetHead counts so much less. c.mu is held.
+func (c *connections) forgetHead(conn net.Conn, bytes int64) {
+	bytes = min(bytes, c.heads[conn])
+	c.inHeads -= bytes
+	if c.heads[conn] -= bytes; c.heads[conn] == 0 {
+		delete(c.heads, conn)
+	}
+}
+
+// readHead counts a head as what it has come to.
+func (c *connections) readHead(conn net.Conn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forgetHead(conn, c.heads[conn]-c.heads[conn]/headBytes*2)
+}
+
+// drop has a connection that gives way count no more. c.mu is held.
+func (c *connections) drop(conn net.Conn) {
+	c.waiting.Remove(c.all[conn])
+	delete(c.all, conn)
+	c.forgetHead(conn, c.heads[conn])
 }
 
 // keep has a connection keep its place until its state changes, as one of an owner's.
 func (c *connections) keep(conn net.Conn, owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.forgetHead(conn, c.heads[conn])
 	e, room := c.all[conn], c.most-c.spare
 	if owner != "" {
 		room -= c.spare
@@ -78,6 +177,9 @@ func (c *connections) note(conn net.Conn, state http.ConnState) (extra net.Conn)
 		c.waiting.Remove(e)
 	}
 	c.release(conn)
+	if state != http.StateActive {
+		c.forgetHead(conn, c.heads[conn])
+	}
 	switch {
 	case state == http.StateHijacked || state == http.StateClosed:
 		delete(c.all, conn)
@@ -92,7 +194,6 @@ func (c *connections) note(conn net.Conn, state http.ConnState) (extra net.Conn)
 		return nil
 	}
 	extra = longest.Value.(net.Conn)
-	c.waiting.Remove(longest)
-	delete(c.all, extra)
+	c.drop(extra)
 	return extra
 }

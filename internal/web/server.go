@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -17,7 +18,17 @@ const (
 )
 
 const (
-	maxHeader = 64 << 10
+	// maxHeader is what http.Server adds 4 KB to, and maxFields how many fields the head of a request may have.
+	maxHeader = 12 << 10
+	maxFields = 100
+	// allHeads is what the heads of requests that are nobody's yet take together, in bytes, and headBytes what a byte of one does that is not
+	// whole: of fields of a letter.
+	allHeads  = 24 << 20
+	headBytes = 20
+	// By HTTP/2, a connection has so many requests at once, each of which takes streamBytes beside its head, and so much of bodies that are not read.
+	maxStreams  = 32
+	streamBytes = 16 << 10
+	unreadBytes = 128 << 10
 	// refusedTime is how long the body of a refused request is read on: closing at once would reset the connection, and its client
 	// could lose the answer.
 	refusedTime = time.Second
@@ -31,18 +42,83 @@ type keeper struct {
 	conn net.Conn
 }
 
+// Serving is an http.Server that bounds what its clients take.
+type Serving struct {
+	*http.Server
+	of *connections
+}
+
+// Serve is http.Server's.
+func (s *Serving) Serve(l net.Listener) error { return s.Server.Serve(accepting{l, s.of}) }
+
+// ServeTLS is http.Server's.
+func (s *Serving) ServeTLS(l net.Listener, certificate, key string) error {
+	return s.Server.ServeTLS(accepting{l, s.of}, certificate, key)
+}
+
 // Server returns a server of a handler with at most so many connections. Serving and shutting it down are the caller's.
-func Server(handler http.Handler, most int, log *slog.Logger) *http.Server {
+func Server(handler http.Handler, most int, log *slog.Logger) *Serving {
 	c := newConnections(most)
-	return &http.Server{
-		Handler:           timed(handler),
+	return &Serving{&http.Server{
+		Handler:           headed(timed(handler)),
 		ReadHeaderTimeout: HeaderTime, WriteTimeout: WriteTime, IdleTimeout: IdleTime, MaxHeaderBytes: maxHeader,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams, MaxReadFrameSize: 16 << 10, MaxReceiveBufferPerConnection: unreadBytes, MaxReceiveBufferPerStream: unreadBytes,
+		},
 		ConnState: c.changed,
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
-			return context.WithValue(ctx, connectionKey{}, keeper{c, conn})
+			return context.WithValue(ctx, connectionKey{}, keeper{c, below(conn)})
 		},
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	}, c}
+}
+
+// headed refuses heads of too many fields, and counts those that are nobody's yet.
+func headed(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fields, bytes := 0, len(r.URL.Path)+len(r.URL.RawQuery)
+		for name, values := range r.Header {
+			fields += len(values)
+			for _, value := range values {
+				bytes += len(name) + len(value)
+			}
+		}
+		k := r.Context().Value(connectionKey{}).(keeper)
+		switch {
+		case fields > maxFields:
+			Refuse(w)
+			http.Error(w, "the request has too many headers", http.StatusRequestHeaderFieldsTooLarge)
+			return
+		case r.ProtoMajor == 1:
+			k.of.readHead(k.conn)
+		default: // a request of many on its connection
+			takes := int64(2*bytes + streamBytes)
+			if !k.of.takesHead(k.conn, takes) {
+				http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
+				return
+			}
+			stream := &stream{keeper: k, takes: takes}
+			defer stream.known()
+			r = r.WithContext(context.WithValue(r.Context(), connectionKey{}, stream))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// stream is a request by HTTP/2.
+type stream struct {
+	keeper
+	takes int64
+	once  sync.Once
+}
+
+// known has its head count no more.
+func (s *stream) known() {
+	s.once.Do(func() {
+		s.of.mu.Lock()
+		defer s.of.mu.Unlock()
+		s.of.forgetHead(s.conn, s.takes)
+	})
 }
 
 // timed gives bodies their time. That of the server's own ReadTimeout would end a request without one as well.
@@ -59,7 +135,11 @@ func timed(next http.Handler) http.Handler {
 // which a quarter of all is kept at most; empty: of the user whose server it is. It does nothing where there are too many, or where the
 // context is of no request to a Server.
 func Keep(ctx context.Context, key string) {
-	if k, is := ctx.Value(connectionKey{}).(keeper); is {
+	switch k := ctx.Value(connectionKey{}).(type) {
+	case keeper:
+		k.of.keep(k.conn, key)
+	case *stream:
+		k.known()
 		k.of.keep(k.conn, key)
 	}
 }

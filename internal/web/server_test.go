@@ -1,12 +1,14 @@
 package web
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -234,5 +236,114 @@ func TestNobodyKeepsAllConnections(t *testing.T) {
 	}
 	if len(c.kept) != 0 || len(c.held) != 0 {
 		t.Errorf("after the requests, %d are kept, by %v", len(c.kept), c.held)
+	}
+}
+
+// Heads that are nobody's yet have so much for all together: the one that has been there for longest gives way, but none that is kept, and what
+// was read of one counts for less than what is being read.
+func TestHeadsGiveWay(t *testing.T) {
+	c := newConnections(8)
+	c.mostHeads = 100
+	dial := func() net.Conn {
+		conn, other := net.Pipe()
+		t.Cleanup(func() { other.Close() })
+		c.note(conn, http.StateNew)
+		return conn
+	}
+	kept, silent, first, second, third := dial(), dial(), dial(), dial(), dial()
+	if c.takesHead(kept, 60); c.heads[kept] != 60 {
+		t.Error("a head is not counted")
+	}
+	c.note(kept, http.StateActive)
+	c.keep(kept, "alice")
+	for _, conn := range []net.Conn{first, second, third} {
+		if !c.takesHead(conn, 50) {
+			t.Error("there was no room for a head")
+		}
+	}
+	for conn, there := range map[net.Conn]bool{kept: true, silent: true, first: false, second: true, third: true} {
+		if _, is := c.all[conn]; is != there {
+			t.Errorf("of %d bytes, it is there: %v", c.heads[conn], is)
+		}
+	}
+	if c.takesHead(first, 1) || c.takesHead(third, 101) {
+		t.Error("there was room for one that gave way, or is too long by itself")
+	}
+	c.note(third, http.StateActive)
+	if c.readHead(third); c.heads[third] >= 50 {
+		t.Errorf("a head that was read takes %d", c.heads[third])
+	}
+	for _, conn := range []net.Conn{kept, silent, first, second, third} {
+		c.note(conn, http.StateClosed)
+	}
+	if c.inHeads != 0 || len(c.heads) != 0 {
+		t.Errorf("%d bytes are left of %d", c.inHeads, len(c.heads))
+	}
+}
+
+func TestHeadsAreBounded(t *testing.T) {
+	for name, test := range map[string]struct {
+		more string
+		want int
+	}{
+		"many fields":     {strings.Repeat("a: b\r\n", maxFields-1), http.StatusOK},
+		"too many fields": {strings.Repeat("a: b\r\n", maxFields+1), http.StatusRequestHeaderFieldsTooLarge},
+		"a long field":    {"a: " + strings.Repeat("b", 8<<10) + "\r\n", http.StatusOK},
+		"too long a one":  {"a: " + strings.Repeat("b", 16<<10) + "\r\n", http.StatusRequestHeaderFieldsTooLarge},
+	} {
+		t.Run(name, func(t *testing.T) {
+			serve(t, func(t *testing.T, dial func(string) net.Conn, _ chan struct{}) {
+				answer, err := http.ReadResponse(bufio.NewReader(dial(request("GET", "/read", test.more+"\r\n"))), nil)
+				if err != nil || answer.StatusCode != test.want {
+					t.Errorf("%v, %v", answer, err)
+				}
+			})
+		})
+	}
+}
+
+// A connection of HTTP/2 has few requests at once, and those that are nobody's yet count as such.
+func TestRequestsByHTTP2(t *testing.T) {
+	at, goOn := make(chan struct{}), make(chan struct{})
+	server := Server(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/known" {
+			Keep(r.Context(), "alice")
+		}
+		at <- struct{}{}
+		<-goOn
+	}), most, slog.New(slog.DiscardHandler))
+	server.of.mostHeads = 3 * streamBytes
+	tested := httptest.NewUnstartedServer(nil)
+	tested.Config, tested.EnableHTTP2 = server.Server, true
+	tested.Listener = accepting{tested.Listener, server.of}
+	tested.StartTLS()
+	defer tested.Close()
+	answers := make(chan int, 4)
+	ask := func(path string) {
+		r, err := tested.Client().Get(tested.URL + path)
+		if err != nil {
+			t.Error(err)
+			answers <- 0
+			return
+		}
+		r.Body.Close()
+		answers <- r.StatusCode
+	}
+	for _, path := range []string{"/known", "/", "/"} {
+		go ask(path)
+		<-at
+	}
+	go ask("/")
+	if status := <-answers; status != http.StatusServiceUnavailable {
+		t.Errorf("one too many is answered %d", status)
+	}
+	close(goOn)
+	for range 3 {
+		if status := <-answers; status != http.StatusOK {
+			t.Errorf("answered %d", status)
+		}
+	}
+	if got := server.HTTP2.MaxConcurrentStreams; got != maxStreams {
+		t.Errorf("%d at once", got)
 	}
 }

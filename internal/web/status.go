@@ -34,6 +34,7 @@ var statuses = map[fault.Code]int{
 	fault.AuditUnavailable:   http.StatusServiceUnavailable,
 	fault.ImageMissing:       http.StatusServiceUnavailable,
 	fault.ServerDraining:     http.StatusServiceUnavailable,
+	fault.ServerBusy:         http.StatusServiceUnavailable,
 }
 
 // StatusOf returns the status that an error is answered with: that of a Refusal, or that of its code.

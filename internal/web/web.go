@@ -13,6 +13,7 @@
 package web
 
 import (
+	"bufio"
 	"bytes"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -25,12 +26,59 @@ import (
 // JSON answers a request with a value that can be written as JSON.
 func JSON(w http.ResponseWriter, status int, value any) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(WriteTime))
+	head(w, status)
+	_, _ = w.Write(append(Encode(value), '\n')) // the client is gone, or will see half an answer
+}
+
+func head(w http.ResponseWriter, status int) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(Encode(value), '\n')) // the client is gone, or will see half an answer
+}
+
+// List answers a request with a list in JSON, of which nothing is kept.
+type List struct {
+	w     http.ResponseWriter
+	to    *bufio.Writer
+	begun bool
+}
+
+// NewList returns a List of which nothing is written yet.
+func NewList(w http.ResponseWriter) *List { return &List{w: w, to: bufio.NewWriter(w)} }
+
+// Begun reports whether an answer has begun.
+func (l *List) Begun() bool { return l.begun }
+
+// Add writes a value. The client has a time for each.
+func (l *List) Add(value any) error {
+	before := ","
+	if !l.begun {
+		before = "["
+	}
+	l.begin()
+	_, _ = l.to.WriteString(before) // the next write returns the error
+	_, err := l.to.Write(Encode(value))
+	return err
+}
+
+func (l *List) begin() {
+	_ = http.NewResponseController(l.w).SetWriteDeadline(time.Now().Add(WriteTime))
+	if !l.begun {
+		l.begun = true
+		head(l.w, http.StatusOK)
+	}
+}
+
+// End completes the list.
+func (l *List) End() error {
+	if !l.begun {
+		_, _ = l.to.WriteString("[")
+	}
+	l.begin()
+	_, _ = l.to.WriteString("]\n")
+	return l.to.Flush()
 }
 
 // Encode returns a value as JSON, in which & and < stay what they are: people copy addresses from answers.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -275,7 +276,12 @@ func (h *Handler) known(inFrame bool, serve http.HandlerFunc) http.HandlerFunc {
 			}
 			web.Keep(r.Context(), whose.Key())
 			here := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				serve(w, r.WithContext(principal.With(r.Context(), whose)))
+				r = r.WithContext(principal.With(r.Context(), whose))
+				if _, err := room.Take(r.Context(), room.Head); err != nil {
+					http.Error(w, "too many requests at once; try again", http.StatusServiceUnavailable)
+					return
+				}
+				serve(w, r)
 			})
 			if h.o.Place == nil {
 				here(w, r)

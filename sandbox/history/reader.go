@@ -67,12 +67,12 @@ func list(dir string) ([]file, error) {
 
 // Read returns what ran in the session whose folder this is, in the order of the calls; nothing where there is no history.
 func Read(folder string) ([]Run, error) {
-	return Select(folder, func(string, bool) bool { return true })
+	return Select(folder, func(string, bool, int64) bool { return true })
 }
 
 // Find returns one run; nil where it is not in the history.
 func Find(folder, runID string) (*Run, error) {
-	runs, err := Select(folder, func(id string, _ bool) bool { return id == runID })
+	runs, err := Select(folder, func(id string, _ bool, _ int64) bool { return id == runID })
 	if len(runs) == 0 {
 		return nil, err
 	}
@@ -84,23 +84,23 @@ const maxUnfinished = 256
 
 // Unfinished returns the newest runs that have no end.
 func Unfinished(folder string) ([]Run, error) {
-	runs, err := Select(folder, func(_ string, over bool) bool { return !over })
+	runs, err := Select(folder, func(_ string, over bool, _ int64) bool { return !over })
 	return runs[max(0, len(runs)-maxUnfinished):], err
 }
 
-// Select is Read for the runs that are wanted, by their ids and whether they are over. The files of others are not read, so
+// Select is Read for the runs that are wanted, by their ids, whether they are over, and their files' bytes. The files of others are not read, so
 // a wanted that notes what it is asked, and wants nothing, lists a history.
-func Select(folder string, wanted func(runID string, over bool) bool) (runs []Run, err error) {
+func Select(folder string, wanted func(runID string, over bool, bytes int64) bool) (runs []Run, err error) {
 	err = Each(folder, wanted, func(run *Run) { runs = append(runs, *run) })
 	return runs, err
 }
 
 // Each is Select that hands each run over when it is read, and keeps none.
-func Each(folder string, wanted func(runID string, over bool) bool, visit func(*Run)) error {
+func Each(folder string, wanted func(runID string, over bool, bytes int64) bool, visit func(*Run)) error {
 	dir := filepath.Join(folder, runsFolder)
 	files, err := list(dir)
 	for _, f := range files {
-		if !wanted(f.runID, f.over) {
+		if !wanted(f.runID, f.over, f.size) {
 			continue
 		}
 		if run := f.read(dir); run != nil {

@@ -57,9 +57,15 @@ type process struct {
 	pings          atomic.Int64
 
 	mu      sync.Mutex
-	pending map[string]chan *transport.JSONRPCResponse
+	pending map[string]asking
 	err     error         // why it is over
 	done    chan struct{} // closed when it is
+}
+
+// asking is a request that waits for its answer, which may hold what it takes until ctx has ended.
+type asking struct {
+	ctx      context.Context
+	answered chan *transport.JSONRPCResponse
 }
 
 // passedOn are the variables that a server gets beside those of its definition: what clients give, and what leads through a
@@ -123,7 +129,7 @@ func startProcess(d Definition, gate *gate, maxAnswer int, greeted *atomic.Bool,
 	}
 	p := &process{
 		command: command, stdin: stdin, stdout: stdout, gate: gate, maxAnswer: maxAnswer, greeted: greeted, log: log.With("server", d.Name),
-		out: make(chan []byte, 16), exited: make(chan struct{}), done: make(chan struct{}), pending: make(map[string]chan *transport.JSONRPCResponse),
+		out: make(chan []byte, 16), exited: make(chan struct{}), done: make(chan struct{}), pending: make(map[string]asking),
 	}
 	go p.readStderr(stderr)
 	go p.write()
@@ -194,6 +200,8 @@ func (p *process) readStderr(from *os.File) {
 func (p *process) read() {
 	from := bufio.NewReaderSize(p.stdout, 64<<10)
 	var line []byte
+	release := func() {}
+	defer func() { release() }()
 	for {
 		part, err := from.ReadSlice('\n')
 		most := p.maxAnswer
@@ -205,14 +213,15 @@ func (p *process) read() {
 			return
 		}
 		if before := len(line); before <= usualLine && before+len(part) > usualLine {
-			p.gate.wait(p.done, 0)
+			release = p.gate.wait(p.done, p.maxAnswer)
 		}
 		line = append(line, part...)
 		if errors.Is(err, bufio.ErrBufferFull) {
 			continue
 		}
 		if err == nil {
-			p.take(line)
+			p.take(line, release)
+			release = func() {}
 			if p.unasked > maxUnasked {
 				p.stop(&misbehavedError{fmt.Sprintf("it sent more than %d bytes that were no answer", maxUnasked)})
 				return
@@ -244,8 +253,17 @@ func (p *part) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// take does with a line what it asks for. What is no answer to a question counts as unasked.
-func (p *process) take(line []byte) {
+// take does with a line what it asks for, and releases what it takes when nobody needs it any more. What is no answer to a question counts
+// as unasked.
+func (p *process) take(line []byte, release func()) {
+	var until context.Context // of who asked for it; nil: nobody did
+	defer func() {
+		if until == nil {
+			release()
+		} else {
+			context.AfterFunc(until, release)
+		}
+	}()
 	p.unasked += len(line)
 	var m message
 	if json.Unmarshal(line, &m) != nil {
@@ -270,11 +288,11 @@ func (p *process) take(line []byte) {
 		p.decline(m)
 	case m.Method == "" && isRequest:
 		p.mu.Lock()
-		waiting := p.pending[string(m.ID)]
+		waiting, is := p.pending[string(m.ID)]
 		delete(p.pending, string(m.ID))
 		p.mu.Unlock()
-		if waiting != nil {
-			p.unasked = 0
+		if is {
+			p.unasked, until = 0, waiting.ctx
 			result := json.RawMessage(m.Result)
 			if cap(line) <= usualLine { // it is read into again
 				result = slices.Clone(result)
@@ -283,7 +301,7 @@ func (p *process) take(line []byte) {
 			if m.Error != nil {
 				response.Error = &mcp.JSONRPCErrorDetails{Code: m.Error.Code, Message: m.Error.Message}
 			}
-			waiting <- response
+			waiting.answered <- response
 		}
 	}
 }
@@ -346,7 +364,7 @@ func (p *process) SendRequest(ctx context.Context, request transport.JSONRPCRequ
 	}
 	answered := make(chan *transport.JSONRPCResponse, 1)
 	p.mu.Lock()
-	p.pending[string(id)] = answered
+	p.pending[string(id)] = asking{ctx, answered}
 	p.mu.Unlock()
 	defer func() {
 		p.mu.Lock()

@@ -226,17 +226,17 @@ func (g *gate) add(bytes int64) {
 	}
 }
 
-// wait returns when there is room, of which it takes bytes until release, or done is closed.
+// wait returns when there is room for the bytes, which are held until release, or nothing is held, or done is closed.
 func (g *gate) wait(done <-chan struct{}, bytes int) (release func()) {
 	for {
 		g.mu.Lock()
-		room, full := g.room, g.held > g.most
+		room, full := g.room, g.held > 0 && g.held+int64(bytes) > g.most
 		if !full {
 			g.held += int64(bytes)
 		}
 		g.mu.Unlock()
 		if !full {
-			return func() { g.add(-int64(bytes)) }
+			return sync.OnceFunc(func() { g.add(-int64(bytes)) })
 		}
 		select {
 		case <-room:

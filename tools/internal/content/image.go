@@ -10,6 +10,7 @@ import (
 	_ "image/gif" // decoders for what code may show
 	"image/jpeg"
 	"image/png"
+	"math"
 	"slices"
 
 	"golang.org/x/image/draw"
@@ -24,7 +25,9 @@ const (
 
 	maxImageSide   = 1568      // pixels
 	maxImageBytes  = 700 << 10 // before base64
+	maxSourceSide  = 1 << 15   // pixels of an image before it is scaled
 	maxDecodePixel = 12 << 20  // an image of more pixels is not decoded: it could be a bomb
+	strip          = 16        // rows or columns that are scaled at a time
 	maxScans       = 64        // of a JPEG: each costs as much as all its pixels, and may have next to no bytes
 )
 
@@ -54,6 +57,48 @@ func IsTooLarge(err error) bool {
 	return errors.Is(err, errTooManyPixels) || errors.Is(err, errTooManyScans) || errors.Is(err, errStaysLarge)
 }
 
+// PixelBytes is what FitImage takes for an image that begins so, beside its data: its pixels, those that are scaled one way, and three of what
+// comes of them. Of one whose beginning does not tell its size it is more than there ever is.
+func PixelBytes(head []byte) int64 {
+	config, format, err := image.DecodeConfig(bytes.NewReader(head))
+	if err != nil || config.Width <= 0 || config.Height <= 0 || config.Width > pixelLimit(config, format, head)/config.Height {
+		return math.MaxInt64 / 2
+	}
+	each := int64(4)
+	switch {
+	case isProgressive(format, head): // it keeps what each scan adds to
+		each = 15
+	case isDeep(config), format == "webp":
+		each = 8
+	}
+	size := scaled(config.Width, config.Height, maxImageSide)
+	return each*int64(config.Width)*int64(config.Height) + 4*int64(size.X)*int64(config.Height) + 3*4*int64(size.X)*int64(size.Y)
+}
+
+// pixelLimit is how many pixels an image may have to be decoded.
+func pixelLimit(config image.Config, format string, data []byte) int {
+	switch {
+	case max(config.Width, config.Height) > maxSourceSide:
+		return 0
+	case isDeep(config), isProgressive(format, data):
+		return maxDecodePixel / 2
+	}
+	return maxDecodePixel
+}
+
+func isDeep(config image.Config) bool {
+	return slices.Contains([]color.Model{color.NRGBA64Model, color.RGBA64Model, color.Gray16Model}, config.ColorModel)
+}
+
+// scaled is the size of an image with its longer side at most side pixels.
+func scaled(width, height, side int) image.Point {
+	longer := max(width, height)
+	if longer <= side {
+		return image.Pt(width, height)
+	}
+	return image.Pt(max(1, width*side/longer), max(1, height*side/longer))
+}
+
 // decoding bounds the memory that images take: one at a time.
 var decoding = make(chan struct{}, 1)
 
@@ -64,15 +109,10 @@ func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool) (I
 	if err != nil || "image/"+format != mime {
 		return Image{}, ErrBadImage
 	}
-	limit := maxDecodePixel
-	switch config.ColorModel {
-	case color.NRGBA64Model, color.RGBA64Model, color.Gray16Model:
-		limit /= 2
-	}
-	if config.Width <= 0 || config.Height <= 0 || config.Width > limit/config.Height {
+	if config.Width <= 0 || config.Height <= 0 || config.Width > pixelLimit(config, format, data)/config.Height {
 		return Image{}, errTooManyPixels
 	}
-	if format == "jpeg" && scans(data) > maxScans {
+	if format == "jpeg" && count(data, scan) > maxScans {
 		return Image{}, errTooManyScans
 	}
 	select {
@@ -97,10 +137,17 @@ func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool) (I
 	return Image{}, errStaysLarge
 }
 
-// scans counts the scans of a JPEG. It steps from marker to marker as the decoder does: what a thumbnail in
+const progressive, scan = 0xc2, 0xda // markers
+
+// isProgressive reports whether an image is a JPEG that comes in scans.
+func isProgressive(format string, data []byte) bool {
+	return format == "jpeg" && count(data, progressive) > 0
+}
+
+// count counts the markers of a kind in a JPEG. It steps from one to the next as the decoder does: what a thumbnail in
 // the file has, or what follows the image, is never decoded.
-func scans(data []byte) int {
-	const fill, stuffed, firstRestart, start, end, scan = 0xff, 0x00, 0xd0, 0xd8, 0xd9, 0xda
+func count(data []byte, kind byte) int {
+	const fill, stuffed, firstRestart, start, end = 0xff, 0x00, 0xd0, 0xd8, 0xd9
 	n := 0
 	for {
 		_, behind, found := bytes.Cut(data, []byte{fill})
@@ -115,7 +162,7 @@ func scans(data []byte) int {
 		case marker == end:
 			return n
 		default:
-			if marker == scan {
+			if marker == kind {
 				n++
 			}
 			length := 1 + int(binary.BigEndian.Uint16(behind[1:]))
@@ -127,12 +174,21 @@ func scans(data []byte) int {
 // scale returns the image with its longer side at most side pixels.
 func scale(source image.Image, side int) image.Image {
 	size := source.Bounds().Size()
-	longer := max(size.X, size.Y)
-	if longer <= side {
+	to := scaled(size.X, size.Y, side)
+	if to == size {
 		return source
 	}
-	target := image.NewNRGBA(image.Rect(0, 0, max(1, size.X*side/longer), max(1, size.Y*side/longer)))
-	draw.CatmullRom.Scale(target, target.Bounds(), source, source.Bounds(), draw.Src, nil)
+	// In strips, which take 32 bytes a pixel: each way by itself, as the other one stays as it is.
+	wide, from := image.NewRGBA(image.Rect(0, 0, to.X, size.Y)), source.Bounds().Min
+	for y := 0; y < size.Y; y += strip {
+		rows := image.Rect(0, y, to.X, min(y+strip, size.Y))
+		draw.CatmullRom.Scale(wide, rows, source, image.Rect(0, rows.Min.Y, size.X, rows.Max.Y).Add(from), draw.Src, nil)
+	}
+	target := image.NewNRGBA(image.Rectangle{Max: to})
+	for x := 0; x < to.X; x += strip {
+		columns := image.Rect(x, 0, min(x+strip, to.X), to.Y)
+		draw.CatmullRom.Scale(target, columns, wide, image.Rect(columns.Min.X, 0, columns.Max.X, size.Y), draw.Src, nil)
+	}
 	return target
 }
 

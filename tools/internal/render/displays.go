@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
@@ -70,7 +71,7 @@ func (r *Renderer) renderDisplays(ctx context.Context, res *sandbox.Result) ([]m
 		if mime, data := pick(display); data != nil && attached {
 			if len(images) == maxImages {
 				line += " (not attached: an answer has at most " + fmt.Sprint(maxImages) + " images)"
-			} else if fitted, err := r.FitImage(ctx, mime, data); err != nil {
+			} else if fitted, err := r.fitShown(ctx, mime, data); err != nil {
 				line += " (not attached: " + err.Error() + ")"
 			} else {
 				images = append(images, mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.Data), fitted.MIME))
@@ -87,6 +88,23 @@ func (r *Renderer) renderDisplays(ctx context.Context, res *sandbox.Result) ([]m
 		fmt.Fprintf(&b, "… and %d more, not reported\n", more)
 	}
 	return images, b.String()
+}
+
+// encodedRoom is what a byte of an image takes in an answer: as it is, as base64, and as a line of JSON that has grown.
+const encodedRoom = 6
+
+// fitShown is FitImage with room for the pixels, and then for the answer.
+func (r *Renderer) fitShown(ctx context.Context, mime string, data []byte) (fitted content.Image, err error) {
+	release, err := room.Take(ctx, content.PixelBytes(data))
+	if err != nil {
+		return fitted, err
+	}
+	fitted, err = r.FitImage(ctx, mime, data)
+	release()
+	if err == nil {
+		_, err = room.Take(ctx, encodedRoom*int64(len(fitted.Data)))
+	}
+	return fitted, err
 }
 
 // whyNoData reports why an image has only a path here, and how it can be seen. Most often it is of an earlier

@@ -1,0 +1,275 @@
+// Package room shares the server's memory among those whose requests make or keep something.
+//
+// A transport makes one Memory. It gives each request a Share for its message, and by Serve the room for all that is made on the way: what makes
+// or keeps something large calls Take with the worst case before it begins. What was taken comes back with the request, when its answer is written.
+package room
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+)
+
+// What requests may take of the memory together, in bytes: those of one principal, or of one client of the user's, which is known by its address, and all. Shares of
+// Small and less have room of their own, so that a ping, a cancel or an ordinary answer never waits behind large messages.
+const (
+	// Each is the large room of one of them, and holds the longest message.
+	Each = 72 << 20
+	all  = 4 * Each
+
+	Small     = 1 << 20
+	eachSmall = 16 << 20
+	allSmall  = 4 * eachSmall
+
+	// Head is what a request takes with its head alone.
+	Head = 16 << 10
+)
+
+// waitTime is how long Take waits for room.
+const waitTime = 10 * time.Second
+
+// Memory is what requests may take. Make it with New; the methods may be called by any goroutine.
+type Memory struct {
+	all room
+
+	mu sync.Mutex
+	of map[string]*budget // of those that have requests
+}
+
+// room is what is free for large shares and for small ones.
+type room struct{ large, small *semaphore.Weighted }
+
+func newRoom(large, small int64) room {
+	return room{semaphore.NewWeighted(large), semaphore.NewWeighted(small)}
+}
+
+func (r room) of(large bool) *semaphore.Weighted {
+	if large {
+		return r.large
+	}
+	return r.small
+}
+
+type budget struct {
+	free  room
+	users int
+}
+
+// New returns a Memory of which nothing is taken.
+func New() *Memory {
+	return &Memory{all: newRoom(all, allSmall), of: make(map[string]*budget)}
+}
+
+// IsFree reports whether nothing is taken.
+func (m *Memory) IsFree() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.of) > 0 || !m.all.large.TryAcquire(all) {
+		return false
+	}
+	m.all.large.Release(all)
+	return true
+}
+
+// Share is what one request has taken.
+type Share struct {
+	of    *Memory
+	whose string
+	own   *budget
+	size  int64
+	large bool // a share that was large once stays so
+}
+
+// Share returns a share of somebody's, which is nothing yet. It must be given back.
+func (m *Memory) Share(whose string) *Share {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	b := m.of[whose]
+	if b == nil {
+		b = &budget{free: newRoom(Each, eachSmall)}
+		m.of[whose] = b
+	}
+	b.users++
+	return &Share{of: m, whose: whose, own: b}
+}
+
+// Resize makes the share so large, waiting for room where it grows, and reports whether there was some before ctx ended. What exceeds
+// Each takes all of it.
+func (s *Share) Resize(ctx context.Context, size int64) bool {
+	size = min(size, Each)
+	large := s.large || size > Small
+	more := size
+	if large == s.large {
+		more -= s.size
+	}
+	if more > 0 && !s.acquire(ctx, large, more) {
+		return false
+	}
+	if large != s.large {
+		s.release(s.large, s.size)
+	} else if more < 0 {
+		s.release(large, -more)
+	}
+	s.size, s.large = size, large
+	return true
+}
+
+func (s *Share) acquire(ctx context.Context, large bool, size int64) bool {
+	if s.own.free.of(large).Acquire(ctx, size) != nil {
+		return false
+	}
+	if s.of.all.of(large).Acquire(ctx, size) != nil {
+		s.own.free.of(large).Release(size)
+		return false
+	}
+	return true
+}
+
+func (s *Share) release(large bool, size int64) {
+	s.own.free.of(large).Release(size)
+	s.of.all.of(large).Release(size)
+}
+
+// Shrink releases what the share has beyond a size.
+func (s *Share) Shrink(size int64) { s.Resize(context.Background(), min(size, s.size)) }
+
+// GiveBack ends the share.
+func (s *Share) GiveBack() {
+	s.Shrink(0)
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	if s.own.users--; s.own.users == 0 {
+		delete(s.of.of, s.whose)
+	}
+}
+
+// served is a request on its way, with what was taken for it.
+type served struct {
+	of      *Memory
+	address string
+
+	mu    sync.Mutex
+	taken []*Share
+	over  bool
+}
+
+type servedKey struct{}
+
+// Serve returns a context of a request that comes from an address, in which Take takes of m, and what gives all of that back.
+func (m *Memory) Serve(ctx context.Context, address string) (_ context.Context, giveBack func()) {
+	s := &served{of: m, address: address}
+	return context.WithValue(ctx, servedKey{}, s), func() {
+		s.mu.Lock()
+		s.over = true
+		s.mu.Unlock()
+		s.fit(0)
+	}
+}
+
+// Handler is a handler whose requests take of m.
+func (m *Memory) Handler(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, giveBack := m.Serve(r.Context(), AddressOf(r))
+		defer giveBack()
+		next.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// AddressOf is where a request comes from, without its port. On a Unix socket all come from one.
+func AddressOf(r *http.Request) string {
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	return host
+}
+
+// WhoseIs tells whose share a request takes of: its principal's, or that of a client of the user's.
+func WhoseIs(r *http.Request) string { return whose(r.Context(), AddressOf(r)) }
+
+func whose(ctx context.Context, address string) string {
+	return cmp.Or(principal.Of(ctx).Key(), address)
+}
+
+// Take takes room for so many bytes from the share of whose request ctx is of, waiting a while for it. It comes back with release, or when the
+// request is answered. Where ctx is of no request, as in a command, there is always room.
+func Take(ctx context.Context, bytes int64) (release func(), err error) {
+	s, is := ctx.Value(servedKey{}).(*served)
+	if !is {
+		return func() {}, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, waitTime)
+	defer cancel()
+	share := s.of.Share(whose(ctx, s.address))
+	if !share.Resize(waiting, bytes) {
+		share.GiveBack()
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, fault.New(fault.ServerBusy, "Try again when others of your requests have been answered.", "What you have asked for takes too much of the server's memory at once.")
+	}
+	s.mu.Lock()
+	s.taken = append(s.taken, share)
+	over := s.over
+	s.mu.Unlock()
+	if over {
+		s.fit(0)
+		return nil, context.Canceled
+	}
+	return func() {
+		s.mu.Lock()
+		at := slices.Index(s.taken, share)
+		if at >= 0 {
+			s.taken = slices.Delete(s.taken, at, at+1)
+		}
+		s.mu.Unlock()
+		if at >= 0 {
+			share.GiveBack()
+		}
+	}, nil
+}
+
+// Growing takes room for what grows in a request, a piece at a time.
+type Growing struct{ has, taken int64 }
+
+// Add takes room for so many bytes more.
+func (g *Growing) Add(ctx context.Context, bytes int64) error {
+	const piece = 2 * Small
+	for g.has += bytes; g.taken < g.has; g.taken += piece {
+		if _, err := Take(ctx, piece); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Fit gives back what was taken for a request beyond so many bytes, which its answer has, and returns how many of them nothing was taken for.
+func Fit(ctx context.Context, bytes int64) (lacks int64) {
+	if s, is := ctx.Value(servedKey{}).(*served); is {
+		return s.fit(bytes)
+	}
+	return bytes
+}
+
+func (s *served) fit(bytes int64) (lacks int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.taken[:0]
+	for _, share := range s.taken {
+		share.Shrink(bytes)
+		if bytes -= share.size; share.size > 0 {
+			kept = append(kept, share)
+		} else {
+			share.GiveBack()
+		}
+	}
+	clear(s.taken[len(kept):])
+	s.taken = kept
+	return bytes
+}

@@ -1,0 +1,86 @@
+package room
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+)
+
+// However many clients there are, all together take no more than there is.
+func TestMemoryOfAllClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New()
+		var shares []*Share
+		for i := range all / Each {
+			s := m.Share(fmt.Sprint(i))
+			s.Resize(t.Context(), 2*Each) // takes all of it
+			shares = append(shares, s)
+		}
+		last := m.Share("last")
+		got := make(chan bool)
+		if !last.Resize(t.Context(), Small) {
+			t.Error("there was no room for a small one")
+		}
+		go func() { got <- last.Resize(t.Context(), Small+1) }()
+		synctest.Wait()
+		if len(got) > 0 {
+			t.Error("there was room for another")
+		}
+		shares[0].Shrink(Small / 2) // a share that was large takes none of the room of small ones
+		if !<-got {
+			t.Error("there was no room for another")
+		}
+		for _, s := range append(shares, last) {
+			s.GiveBack()
+		}
+		if !m.IsFree() {
+			t.Error("not all was given back")
+		}
+	})
+}
+
+// What is made for a request takes of its principal's share, comes back with its answer or before, and is refused where there is none in time.
+func TestWhatARequestMakes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := New()
+		address, giveBack := m.Serve(t.Context(), "192.0.2.1")
+		as := func(name string) context.Context { return principal.With(address, principal.Principal{Name: name}) }
+		if _, err := Take(as("alice"), Each); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Take(as("alice"), 2*Small); fault.From(err).Code != fault.ServerBusy {
+			t.Errorf("beyond its share: %v", err)
+		}
+		for _, other := range []context.Context{as("bob"), address} {
+			release, err := Take(other, Each)
+			if err != nil {
+				t.Fatal(err)
+			}
+			release()
+			release()
+		}
+		if lacks := Fit(address, 2*Small); lacks > 0 { // what was taken for the making does for the answer
+			t.Errorf("%d bytes of the answer have no room", lacks)
+		}
+		if _, err := Take(as("alice"), Each-2*Small); err != nil {
+			t.Error(err)
+		}
+		if lacks := Fit(address, Each+1); lacks != 1 {
+			t.Errorf("%d bytes of a longer answer have no room", lacks)
+		}
+		giveBack()
+		if !m.IsFree() {
+			t.Error("not all was given back")
+		}
+		if _, err := Take(as("alice"), 1); err == nil || !m.IsFree() {
+			t.Errorf("after the answer: %v", err)
+		}
+		if _, err := Take(t.Context(), 100*Each); err != nil {
+			t.Errorf("beside all requests: %v", err)
+		}
+	})
+}
