@@ -15,8 +15,8 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	key, err := e.spareKey(l.language, setting, image)
-	if err != nil || e.ctx.Err() != nil {
+	key := e.spareKey(l.language, setting, image)
+	if e.ctx.Err() != nil {
 		return nil
 	}
 	moved := false
@@ -34,12 +34,13 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	if delete(e.ready, l.language); k == nil || !k.alive() || e.readyAs[string(l.language)] != key {
 		return nil
 	}
+	awake := l.uses.wake()
 	bind := e.init(l.language, setting, warm)
 	bind.Type = "bind"
 	k.serveOut, k.out = e.outlet(), e.out
 	k.bind(bind)
 	if !moved {
-		e.noteSettings(l.language, setting, image, l.uses.wake())
+		e.noteSettings(l.language, setting, image, awake)
 	}
 	return k
 }

@@ -17,12 +17,10 @@ type KernelConfig struct {
 	Image       string
 	Interpreter string   // its name, such as python3, for messages
 	Command     []string // of process 1
-	// Version returns what tells Command's programs from those of other versions of this program. Nil: nothing does.
-	Version  func() string
-	Join     []string // that joins its stdio to the socket of a process 1 which no server holds the stdio of
-	Document []string // the program that reads documents; Python's only
-	Install  string   // the path of the program that installs packages
-	Setup    string   // the command that makes the image ready, for a hint
+	Join        []string // that joins its stdio to the socket of a process 1 which no server holds the stdio of
+	Document    []string // the program that reads documents; Python's only
+	Install     string   // the path of the program that installs packages
+	Setup       string   // the command that makes the image ready, for a hint
 	// MakeImage makes the image ready where it is missing, or fails with the answer for the run that needs it, a
 	// *fault.Error as a rule, no later than after patience. It is called by several runs at once. Nil: a missing image
 	// stays missing.

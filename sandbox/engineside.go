@@ -3,9 +3,6 @@ package sandbox
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -164,56 +161,33 @@ func (e *engineSide) slept(language Language) bool {
 // noteSettings records what a named session's container was made with, and since when it has had any. Where that fails, a later
 // server makes a new one.
 func (e *engineSide) noteSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) {
-	if e.named && e.takeSettings(language, setting, image, awake) {
+	if e.named {
+		e.takeSettings(language, setting, image, awake)
 		e.saveRecord()
 	}
 }
 
-// takeSettings is noteSettings that writes nothing yet, and reports whether there is something to be written.
-func (e *engineSide) takeSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) bool {
-	key, err := e.settingsKey(language, setting, image)
-	if err != nil {
-		e.config.Logger.Warn("session record", "session", e.id, "error", err)
-		return false
-	}
-	e.record.Settings[string(language)], e.record.Awake = key, awake
-	return true
+// takeSettings is noteSettings that writes nothing yet.
+func (e *engineSide) takeSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) {
+	e.record.Settings[string(language)], e.record.Awake = e.settingsKey(language, setting, image), awake
 }
 
-// settingsKey returns a key that is the same for containers that were made with the same image, limits, folders and secrets. It is
+// settingsKey returns a key that is the same for containers that were made with the same image, settings, folders and secrets. It is
 // for the user's eyes alone, as the token in the same file is: a reader of it could try guesses at a secret.
-func (e *engineSide) settingsKey(language Language, setting KernelConfig, image engine.ImageInfo) (string, error) {
-	more := []any{e.certificates, e.config.Env, e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), e.limits.ends().IdleTimeout}
-	return keyOf(append(append([]any{e.record.Token}, e.shape(language, setting, image)...), more...))
+func (e *engineSide) settingsKey(language Language, setting KernelConfig, image engine.ImageInfo) string {
+	c := e.config
+	return engine.Key(e.record.Token, e.shape(language, setting, image), e.certificates, c.Env, c.VolumeFiles, c.wireLimits(), e.limits.ends().IdleTimeout)
 }
 
 // spareKey is settingsKey without what comes when a container that was kept ready is bound to a session, and with what matters
 // before there are variables.
-func (e *engineSide) spareKey(language Language, setting KernelConfig, image engine.ImageInfo) (string, error) {
-	version := ""
-	if setting.Version != nil {
-		version = setting.Version()
-	}
-	parts := append(e.shape(language, setting, image), e.config.VolumeBytes, e.config.VolumeFiles, e.config.wireLimits(), setting.Preload, version)
-	for _, other := range e.beside(language) {
-		setting := e.config.kernel(other)
-		parts = append(parts, other, setting.Image, setting.Command, e.environment(other))
-	}
-	return keyOf(parts)
+func (e *engineSide) spareKey(language Language, setting KernelConfig, image engine.ImageInfo) string {
+	return engine.Key(e.shape(language, setting, image), e.config.VolumeFiles, e.config.wireLimits(), setting.Preload)
 }
 
 // shape is what a container is made with.
-func (e *engineSide) shape(language Language, setting KernelConfig, image engine.ImageInfo) []any {
-	return []any{image.ID, setting.Image, setting.Command, e.limits.container(), e.config.Mounts, setting.skills.Key(), e.environment(language)}
-}
-
-func keyOf(parts []any) (string, error) {
-	text, err := json.Marshal(parts)
-	if err != nil {
-		return "", err
-	}
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:]), nil
+func (e *engineSide) shape(language Language, setting KernelConfig, image engine.ImageInfo) []string {
+	return []string{image.ID, e.config.Engine.Shape(e.spec(language, setting, image))}
 }
 
 // fits reports whether a container is one that this server would make itself, by the key of what it was made
@@ -224,13 +198,10 @@ func (e *engineSide) fits(ctx context.Context, language Language, key string) er
 	if err != nil {
 		return err
 	}
-	own, err := e.settingsKey(language, setting, image)
 	switch {
-	case err != nil:
-		return err
 	case key == "":
 		return errNeverStarted
-	case key != own:
+	case key != e.settingsKey(language, setting, image):
 		return errOtherSettings
 	}
 	return nil
@@ -423,11 +394,14 @@ func (e *engineSide) filesThere() string {
 	return e.files
 }
 
-// noteVolume notes that a container has come up, whose start made the session's volume where it says so: the files that the
-// session had are gone then.
+// noteVolume notes that a container has come up, and for the next run what its engine says of that: it has made the volume, so the
+// files that the session had are gone, or it has kept a container for them.
 func (e *engineSide) noteVolume(proc engine.Process) {
 	if made, ok := proc.(engine.Maker); ok && made.MadeVolume() && e.filled {
 		e.lost()
+	}
+	if kept, ok := proc.(engine.Keeper); ok && kept.KeptOther() {
+		e.note("This session stays in a container with the settings that it was made with, because its files are in it: its limits may be smaller than asked for.")
 	}
 	e.filled = true
 }

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"io"
 	"slices"
-
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -311,19 +311,101 @@ func TestASessionMoreFreezesTheLongestIdleOne(t *testing.T) {
 }
 
 func TestAKernelOfOtherSettingsWritesItsVariables(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		e, f, config := freezing(t)
-		first := NewManager(config)
-		mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
-		first.Close(t.Context())
-		e.fails(faults{exec: func(name string) (engine.Process, error) { return engineProcess(f, name), nil }})
-		config.Env = map[string]string{"KEY": "new"}
-		m := newTestManager(t, config)
-		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
-		if asked := f.wasAsked(); !slices.Equal(asked, []string{mine}) {
-			t.Errorf("%q were asked to write their variables", asked)
-		}
-	})
+	for name, change := range map[string]func(*Config, *testEngine){
+		"the server's": func(c *Config, _ *testEngine) { c.Env = map[string]string{"KEY": "new"} },
+		"the engine's": func(_ *Config, e *testEngine) { e.Made = "otherwise" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				e, f, config := freezing(t)
+				first := NewManager(config)
+				mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
+				first.Close(t.Context())
+				e.fails(faults{exec: func(name string) (engine.Process, error) { return engineProcess(f, name), nil }})
+				change(&config, e)
+				m := newTestManager(t, config)
+				wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
+				if asked := f.wasAsked(); !slices.Equal(asked, []string{mine}) {
+					t.Errorf("%q were asked to write their variables", asked)
+				}
+			})
+		})
+	}
+}
+
+// However a session's kernel has come up, the session ends after the times that it was given, and its runs after theirs.
+func TestLimitsHoldHoweverASessionBegan(t *testing.T) {
+	const lifetime, idle = 20 * time.Minute, 5 * time.Minute
+	use := func(t *testing.T, m *Manager, session string) string {
+		t.Helper()
+		return strings.Join(mustRun(t, m, RunOptions{
+			Code: "1", SessionID: session, Times: Times{Lifetime: lifetime, IdleTimeout: idle},
+			Limits: SessionLimits{RunTimeout: 10 * time.Second}, Timeout: 30 * time.Second,
+		}).Notes, " ")
+	}
+	for name, test := range map[string]struct {
+		session string
+		spares  int
+		begin   func(*testing.T, *Manager, Config) *Manager
+	}{
+		"cold":                {"mine", 0, nil},
+		"cold, without":       {"", 0, nil},
+		"of a spare":          {"mine", 1, nil},
+		"of a spare, without": {"", 1, nil},
+		"taken over": {"mine", 0, func(t *testing.T, m *Manager, c Config) *Manager {
+			m.Close(t.Context())
+			return newTestManager(t, c)
+		}},
+		"of a spare, taken over": {"mine", 1, func(t *testing.T, m *Manager, c Config) *Manager {
+			m.Close(t.Context())
+			return newTestManager(t, c)
+		}},
+		"woken": {"mine", 0, func(t *testing.T, m *Manager, _ Config) *Manager {
+			time.Sleep(idle + time.Minute)
+			return m
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				e, f, config := freezing(t)
+				e.fails(faults{exec: func(name string) (engine.Process, error) { return engineProcess(f, name), nil }})
+				if test.spares > 0 {
+					config.Prewarm = []Language{Python}
+				}
+				m := newTestManager(t, config)
+				m.conf().Pool.Prewarm()
+				time.Sleep(time.Minute + time.Millisecond) // what is kept ready comes up
+				use(t, m, test.session)
+				if took := placeOf(config, m.Known()[0].ID) != ""; took != (test.spares > 0) {
+					t.Errorf("it took a spare: %t", took)
+				}
+				if test.begin != nil {
+					m = test.begin(t, m, config)
+				}
+				ends := 0
+				for range int(lifetime/(2*time.Minute)) + 2 {
+					notes := use(t, m, test.session)
+					if !strings.Contains(notes, "The timeout was lowered from 30s to 10s") {
+						t.Errorf("the notes are %q", notes)
+					}
+					if strings.Contains(notes, "20m0s old") || strings.Contains(notes, woken) {
+						ends++
+					}
+					time.Sleep(2*time.Minute + time.Second) // between two looks at what has expired
+				}
+				if test.begin != nil && name == "woken" {
+					ends-- // it was asleep before
+				}
+				if ends != 1 {
+					t.Errorf("its lifetime has ended it %d times", ends)
+				}
+				time.Sleep(idle + time.Minute)
+				if notes := use(t, m, test.session); !strings.Contains(notes, "as nobody had used it for 5m0s") && !strings.Contains(notes, woken) {
+					t.Errorf("after its idle time: %q", notes)
+				}
+			})
+		})
+	}
 }
 
 func TestFreezeWritesTheVariablesAndGoesOn(t *testing.T) {

@@ -241,9 +241,6 @@ func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key 
 	if err != nil {
 		return nil, "", err
 	}
-	if key, err = sp.spareKey(language, setting, image); err != nil {
-		return nil, "", err
-	}
 	leave, err := sp.config.Pool.starts.Take(sp.ctx, sparePrefix)
 	if err != nil {
 		return nil, "", err
@@ -257,7 +254,7 @@ func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key 
 	}
 	first := sp.init(language, setting, slices.Contains(sp.config.Prewarm, language))
 	first.Spare, first.Env, first.Trust, first.WayOut = true, nil, "", 0
-	return sp.speak(proc, language, first), key, nil
+	return sp.speak(proc, language, first), sp.spareKey(language, setting, image), nil
 }
 
 // speak begins the exchange with the supervisor of a spare, whose streams nobody takes before it is bound.

@@ -232,12 +232,19 @@ func TestASpareThatDoesNotAnswerIsTheOnlyOneWaitedFor(t *testing.T) {
 }
 
 func TestASpareOfOtherSettingsIsLeftAlone(t *testing.T) {
-	_, config, m, _ := withSpare(t, "")
-	m.Close(t.Context())
-	config.Limits.CPUs = 1
-	mustRun(t, newQuietManager(t, config), RunOptions{Code: "1", SessionID: "mine"})
-	if place := placeOf(config, "mine"); place != "" {
-		t.Errorf("it has %q", place)
+	for name, change := range map[string]func(*Config, *testEngine){
+		"the server's": func(c *Config, _ *testEngine) { c.Limits.CPUs = 1 },
+		"the engine's": func(_ *Config, e *testEngine) { e.Made = "otherwise" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, config, m, _ := withSpare(t, "")
+			m.Close(t.Context())
+			change(&config, e)
+			mustRun(t, newQuietManager(t, config), RunOptions{Code: "1", SessionID: "mine"})
+			if place := placeOf(config, "mine"); place != "" {
+				t.Errorf("it has %q", place)
+			}
+		})
 	}
 }
 

@@ -723,6 +723,18 @@ func TestThatVariablesAreGoneIsTold(t *testing.T) {
 }
 
 // What is said of a session's files is looked up before anything makes its volume anew.
+// kept is a container that an engine has kept for its files.
+type kept struct{ engine.Process }
+
+func (kept) KeptOther() bool { return true }
+
+func TestThatAContainerIsKeptAsItWasMadeIsTold(t *testing.T) {
+	e := newEngine(t)
+	e.fails(faults{start: func(engine.Spec) (engine.Process, error) { return kept{enginetest.Play(played(completing))}, nil }})
+	m := newQuietManager(t, testConfig(t, e))
+	wantNote(t, mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"}), "with the settings that it was made with")
+}
+
 func TestWhetherTheFilesAreThereIsTold(t *testing.T) {
 	const (
 		there, gone     = "The session's files are there.", "The session's files are gone: its volume is no longer on the engine."

@@ -38,7 +38,7 @@ func (s *Settings) OnKubernetes() bool { return s.EngineName == engineKubernetes
 func (s *Settings) kernel(language sandbox.Language, image string) sandbox.KernelConfig {
 	kernel := podman.Kernel(language, image)
 	if s.OnKubernetes() {
-		kernel.Setup, kernel.Version = "code-sandbox-mcp doctor --engine kubernetes", nil // pods tell by the programs' image
+		kernel.Setup = "code-sandbox-mcp doctor --engine kubernetes"
 	}
 	return kernel
 }

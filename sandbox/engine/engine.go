@@ -4,8 +4,12 @@ package engine
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -68,6 +72,26 @@ func (s *Spec) Check() error {
 	return nil
 }
 
+// Alike returns a spec without what is one session's: names, labels and times.
+func (s Spec) Alike() Spec {
+	s.Name, s.Volume, s.Labels, s.Lasts, s.Ends, s.Grace = "", "", nil, false, 0, 0
+	s.Beside = slices.Clone(s.Beside)
+	for i := range s.Beside {
+		s.Beside[i] = s.Beside[i].Alike()
+	}
+	return s
+}
+
+// Key returns a hash of values, which have to have a form in JSON.
+func Key(parts ...any) string {
+	text, err := json.Marshal(parts)
+	if err != nil {
+		panic(err)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
 // Traits are what callers have to know of an engine.
 type Traits struct {
 	Name string // in messages
@@ -98,7 +122,7 @@ const MountsDir = WorkDir + "/mounts"
 type Files struct {
 	Hash string // of all of them, in letters and digits
 	// Read returns them, or fails where they are not what Hash is of any more. It may be called by several goroutines.
-	Read func() ([]containers.File, error)
+	Read func() ([]containers.File, error) `json:"-"`
 }
 
 // Key returns what tells one content from others; empty: there is none.
@@ -170,6 +194,10 @@ type Process interface {
 // where there was none or its containers had to be made anew and took it along.
 type Maker interface{ MadeVolume() bool }
 
+// Keeper is what a Process may be that Start returns: KeptOther reports whether its container was made with other settings, and stayed so
+// because the files would have gone with it.
+type Keeper interface{ KeptOther() bool }
+
 // ImageInfo describes an image that an engine holds.
 type ImageInfo struct {
 	ID     string
@@ -200,6 +228,9 @@ type Engine interface {
 	Remove(ctx context.Context, containers, volumes []string) error
 	// List returns what carries the label key with this value, or with any value when it is empty.
 	List(ctx context.Context, key, value string) (Inventory, error)
+	// Shape returns a key that is the same for specs whose containers this engine makes alike, whichever sessions they are for: of all that
+	// a container is made with, the engine's own settings too, and of nothing else. It asks nobody.
+	Shape(spec Spec) string
 	// Traits returns what is different about this engine. It asks nobody.
 	Traits() Traits
 	// Close releases the engine, and ends a service that it started itself.

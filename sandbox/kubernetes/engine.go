@@ -123,6 +123,12 @@ func (e *Engine) Traits() engine.Traits {
 	return engine.Traits{Name: "Kubernetes", Together: true, Remote: true}
 }
 
+// Shape implements engine.Engine. The version of the cluster is no setting: its nodes have the same programs either way.
+func (e *Engine) Shape(spec engine.Spec) string {
+	spec.Volume, spec.Lasts = "", false
+	return engine.Key(e.opts.StorageClass, e.opts.WarmPool, shapeOf(e.opts.podSpec(spec, e.users, true)))
+}
+
 // Image implements engine.Engine. The nodes have the images, so nothing is known of one before a pod has it.
 func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
 	if err := e.usable(ctx); err != nil {

@@ -68,6 +68,15 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
+// otherSettings is for a pod that has the only copy of a session's files, and cannot have the settings of this server.
+func otherSettings(pod *core.Pod) error {
+	return &Error{
+		Reason: "This session's pod was made with other settings than this server has, and its files are in it, so it stays",
+		Fix:    "start the server with the settings that it was made with; or save what is in it under those (`code-sandbox-mcp sessions export`), and close the session",
+		Err:    fmt.Errorf("pod %s", pod.Name),
+	}
+}
+
 const doctor = "run `code-sandbox-mcp doctor --engine kubernetes`"
 
 // configError is for a configuration that names no cluster.

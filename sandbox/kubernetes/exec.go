@@ -26,10 +26,14 @@ type process struct {
 	stderr  engine.Tail
 
 	madeVolume bool // with its start
+	keptOther  bool
 }
 
 // Stderr implements engine.Process.
 func (p *process) Stderr() string { return p.stderr.String() }
+
+// KeptOther implements engine.Keeper.
+func (p *process) KeptOther() bool { return p.keptOther }
 
 // MadeVolume implements engine.Maker.
 func (p *process) MadeVolume() bool { return p.madeVolume }

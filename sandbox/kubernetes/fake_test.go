@@ -131,8 +131,18 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(200, a.pod)
 	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
 		answer(200, map[string]any{"type": "MODIFIED", "object": a.pod})
-	case r.Method == http.MethodGet && strings.HasSuffix(path, "/pods") && a.pod != nil:
-		answer(200, core.PodList{TypeMeta: meta.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []core.Pod{*a.pod}})
+	case r.Method == http.MethodGet && strings.HasSuffix(path, "/pods"):
+		list := core.PodList{TypeMeta: meta.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
+		if a.pod != nil {
+			list.Items = []core.Pod{*a.pod}
+		}
+		answer(200, list)
+	case r.Method == http.MethodGet && strings.HasSuffix(path, "/persistentvolumeclaims"):
+		list := core.PersistentVolumeClaimList{TypeMeta: meta.TypeMeta{Kind: "PersistentVolumeClaimList", APIVersion: "v1"}}
+		if a.claim != nil {
+			list.Items = []core.PersistentVolumeClaim{*a.claim}
+		}
+		answer(200, list)
 	case r.Method == http.MethodPost:
 		answer(201, json.RawMessage(body))
 	default:
@@ -348,44 +358,105 @@ func TestWhatAPodWaitsForIsExplained(t *testing.T) {
 	}
 }
 
-// A named session's files are in its pod where there are no claims: a change of settings costs them only where a limit would not hold.
+// A named session's files are in its pod where there are no claims: no change of settings costs them. Where the pod would hold less
+// than these settings promise, it is not used.
 func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
 	for name, test := range map[string]struct {
-		stays  bool
-		claims string
-		change func(*engine.Spec)
+		used    bool
+		options kubernetes.Options
+		change  func(*engine.Spec)
 	}{
-		"other variables":      {true, "", func(s *engine.Spec) { s.Env = map[string]string{"CODE_SANDBOX_WAY_OUT": "9797"} }},
-		"more memory":          {true, "", func(s *engine.Spec) { s.Limits.MemoryBytes *= 2 }},
-		"larger files":         {true, "", func(s *engine.Spec) { s.Limits.FileBytes *= 2; s.VolumeBytes *= 2 }},
-		"more time at the end": {true, "", func(s *engine.Spec) { s.Grace = time.Minute }},
-		"less memory":          {false, "", func(s *engine.Spec) { s.Limits.MemoryBytes /= 2 }},
-		"fewer processors":     {false, "", func(s *engine.Spec) { s.Limits.CPUs = 0.1 }},
-		"fewer processes":      {false, "", func(s *engine.Spec) { s.Limits.PIDs-- }},
-		"less for files":       {false, "", func(s *engine.Spec) { s.VolumeBytes /= 2 }},
-		"another image":        {false, "", func(s *engine.Spec) { s.Image = "images.example/python:2" }},
-		"files in a claim":     {false, "fast", func(s *engine.Spec) { s.Env = nil }},
+		"other variables":      {true, kubernetes.Options{}, func(s *engine.Spec) { s.Env = map[string]string{"CODE_SANDBOX_WAY_OUT": "9797"} }},
+		"more memory":          {true, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.MemoryBytes *= 2 }},
+		"larger files":         {true, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.FileBytes *= 2; s.VolumeBytes *= 2 }},
+		"more time at the end": {true, kubernetes.Options{}, func(s *engine.Spec) { s.Grace = time.Minute }},
+		"less memory":          {false, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.MemoryBytes /= 2 }},
+		"fewer processors":     {false, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.CPUs = 0.1 }},
+		"fewer processes":      {false, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.PIDs-- }},
+		"less for files":       {false, kubernetes.Options{}, func(s *engine.Spec) { s.VolumeBytes /= 2 }},
+		"another image":        {false, kubernetes.Options{}, func(s *engine.Spec) { s.Image = "images.example/python:2" }},
+		"claims for new ones":  {true, kubernetes.Options{StorageClass: "fast"}, nil},
+		"another RuntimeClass": {false, kubernetes.Options{RuntimeClass: "gvisor"}, nil},
+		"system calls":         {false, kubernetes.Options{SeccompProfile: "profiles/ours.json"}, nil},
+		"user namespaces":      {false, kubernetes.Options{UserNamespaces: true}, nil},
+		"another version":      {false, kubernetes.Options{ProgramsImage: "images.example/programs:2"}, nil},
+		"one more language": {false, kubernetes.Options{}, func(s *engine.Spec) {
+			s.Beside = []engine.Spec{{Name: "csm-demo-javascript", Volume: s.Volume, Image: s.Image, Labels: map[string]string{sandbox.LabelLanguage: "javascript"}, Command: s.Command}}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &apiServer{minor: "37"}
-			e := a.on(t, kubernetes.Options{StorageClass: test.claims})
 			spec := goldenSpec()
 			spec.Lasts = true
-			was := a.podFor(t, e, spec)
-			delete(was.Annotations, "code-sandbox-mcp.used.python") // its container was removed
-			a.pod = was
-			a.status = core.PodStatus{Phase: core.PodRunning, ContainerStatuses: []core.ContainerStatus{{ // an end of the start, in either pod
+			a.pod = a.podFor(t, a.on(t, kubernetes.Options{}), spec)
+			delete(a.pod.Annotations, "code-sandbox-mcp.used.python")                                         // its container was removed
+			a.pod.Status = core.PodStatus{Phase: core.PodRunning, ContainerStatuses: []core.ContainerStatus{{ // an end of the start
 				Name: "python", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull"}},
 			}}}
-			was.Status = a.status
-			test.change(&spec)
-			if _, err := e.Start(t.Context(), spec); !errors.Is(err, engine.ErrImageMissing) {
+			if test.change != nil {
+				test.change(&spec)
+			}
+			_, err := a.on(t, test.options).Start(t.Context(), spec)
+			if test.used && !errors.Is(err, engine.ErrImageMissing) {
 				t.Errorf("the error is %v", err)
 			}
-			if stays := !a.deleted; stays != test.stays {
-				t.Errorf("the pod stays: %v", stays)
+			if !test.used {
+				said(t, err, nil, "made with other settings", "sessions export")
+			}
+			if a.deleted || a.claim != nil {
+				t.Errorf("the pod was removed: %t, and it has the claim %v", a.deleted, a.claim)
 			}
 		})
+	}
+}
+
+// A claim is its session's whichever server comes next: that has its pod made over it, lists it and removes it.
+func TestAClaimIsKnownToAServerWithoutClaims(t *testing.T) {
+	a := &apiServer{minor: "37"}
+	spec := goldenSpec()
+	spec.Lasts = true
+	was := a.podFor(t, a.on(t, kubernetes.Options{StorageClass: "fast"}), spec)
+	a.claim = &core.PersistentVolumeClaim{ObjectMeta: was.ObjectMeta} // a start that fails takes its own along
+	a.claim.Name = was.Spec.Volumes[0].PersistentVolumeClaim.ClaimName
+	e := a.on(t, kubernetes.Options{})
+	if pod := a.podFor(t, e, spec); pod.Spec.Volumes[0].PersistentVolumeClaim == nil {
+		t.Errorf("the pod has %+v", pod.Spec.Volumes[0])
+	}
+	if list, err := e.List(t.Context(), sandbox.LabelHost, "host"); err != nil || len(list.Volumes) != 1 || list.Volumes[0].Name != spec.Volume {
+		t.Errorf("the volumes are %+v, %v", list.Volumes, err)
+	}
+	if err := e.Remove(t.Context(), nil, []string{spec.Volume}); err != nil || a.claim != nil {
+		t.Errorf("the claim %v is left, %v", a.claim, err)
+	}
+}
+
+// Every setting that a pod is made with is in the key of what a session may take over, and nothing of one session is.
+func TestTheShapeOfAPod(t *testing.T) {
+	shape := func(o kubernetes.Options, change func(*engine.Spec)) string {
+		spec := goldenSpec()
+		if change != nil {
+			change(&spec)
+		}
+		return kubernetes.Open(o).Shape(spec)
+	}
+	seen := map[string]string{shape(kubernetes.Options{}, nil): "none"}
+	for name, o := range map[string]kubernetes.Options{
+		"storage class": {StorageClass: "fast"}, "another": {StorageClass: "slow"}, "RuntimeClass": {RuntimeClass: "gvisor"}, "programs": {ProgramsImage: "images.example/programs:2"},
+		"warm pool": {WarmPool: "code"}, "users": {Users: "5000-6000"}, "seccomp": {SeccompProfile: "profiles/ours.json"}, "user namespaces": {UserNamespaces: true},
+	} {
+		key := shape(o, nil)
+		if other, has := seen[key]; has {
+			t.Errorf("%s has the shape of %s", name, other)
+		}
+		seen[key] = name
+	}
+	if seen[shape(kubernetes.Options{}, func(s *engine.Spec) { s.Limits.TmpBytes++ })] != "" {
+		t.Error("limits do not count")
+	}
+	if seen[shape(kubernetes.Options{}, func(s *engine.Spec) {
+		s.Name, s.Volume, s.Lasts, s.Ends, s.Grace, s.Labels["of"] = "csm-other-python", "csm-other", true, 0, time.Minute, "another session"
+	})] != "none" {
+		t.Error("what is one session's counts")
 	}
 }
 

@@ -75,11 +75,8 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 		}
 		return true
 	})
-	if e.opts.StorageClass == "" {
-		return inventory, nil
-	}
 	claims := &core.PersistentVolumeClaimList{}
-	if err := c.List(ctx, selector, claims); err != nil {
+	if err := c.List(ctx, selector, claims); err != nil && !e.hasNoClaims(err) {
 		return engine.Inventory{}, e.apiError(c.Client, err)
 	}
 	for i := range claims.Items {
@@ -129,14 +126,10 @@ func (e *Engine) Remove(ctx context.Context, containers, volumes []string) error
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	if e.opts.StorageClass == "" {
-		return nil
-	}
 	for _, volume := range volumes {
-		claim := &core.PersistentVolumeClaim{}
-		err := c.Get(ctx, objectName(volume), claim)
-		if err == nil && isOurs(claim, volume) {
-			err = c.Delete(ctx, claim.Name, claim, -1)
+		claim, err := e.claimFor(ctx, c, volume)
+		if claim != nil {
+			err = c.Delete(ctx, claim.Name, claim, inOrder)
 		}
 		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 			return fmt.Errorf("remove volume %s: %w", volume, e.apiError(c.Client, err))

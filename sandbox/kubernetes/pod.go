@@ -132,20 +132,21 @@ func (o *Options) podSpec(spec engine.Spec, u engine.Users, imageVolumes bool) c
 	return pod
 }
 
-// shapeOf returns a key that is the same for pods that do the same for a session, whichever language it began with.
+// shapeOf returns a key that is the same for pods that do the same for a session, whichever language it began with and however long it lasts.
 func shapeOf(spec core.PodSpec) string {
 	same := spec.DeepCopy()
+	same.TerminationGracePeriodSeconds, same.ActiveDeadlineSeconds = nil, nil
 	slices.SortFunc(same.Containers, func(a, b core.Container) int { return strings.Compare(a.Name, b.Name) })
 	return hash(toJSON(same))
 }
 
-// frameOf returns what stays of a spec without the environment, the limits and the times.
+// frameOf returns what stays of a spec without the environment and the limits.
 func frameOf(spec engine.Spec) engine.Spec {
 	spec.Beside = slices.Clone(spec.Beside)
 	for i := range spec.Beside {
 		spec.Beside[i] = frameOf(spec.Beside[i])
 	}
-	spec.Env, spec.Limits, spec.VolumeBytes, spec.Ends, spec.Grace = nil, engine.Limits{}, 0, 0, 0
+	spec.Env, spec.Limits, spec.VolumeBytes = nil, engine.Limits{}, 0
 	return spec
 }
 

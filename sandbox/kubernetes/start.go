@@ -47,11 +47,15 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 	if err != nil {
 		return nil, err
 	}
-	claim, err := e.ensureClaim(ctx, c, spec)
+	opts, has, err := e.optionsFor(ctx, c, spec)
 	if err != nil {
 		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
-	pod, made, err := e.ensure(ctx, c, spec)
+	claim, err := e.ensureClaim(ctx, c, &opts, spec)
+	if err != nil {
+		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+	}
+	pod, made, err := e.ensure(ctx, c, &opts, spec, has)
 	var p *process
 	if err == nil {
 		p, err = e.startIn(ctx, c, pod, spec, made)
@@ -62,7 +66,8 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 		}
 		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
-	p.madeVolume = claim != nil || made && !e.opts.isClaim(spec)
+	p.madeVolume = claim != nil || made && !opts.isClaim(spec)
+	p.keptOther = !made && pod.Annotations[noteClaim] == "" && pod.Annotations[noteShape] != shapeOf(opts.podSpec(spec, e.users, c.imageVolumes))
 	return p, nil
 }
 
@@ -190,13 +195,71 @@ func (c *cluster) note(ctx context.Context, pod *core.Pod, key string, value any
 	return err
 }
 
+// podsFor returns the pods that a volume has.
+func (e *Engine) podsFor(ctx context.Context, c *cluster, volume string) ([]*core.Pod, error) {
+	list := &core.PodList{}
+	if err := c.List(ctx, managedBy+"="+us+","+labelVolume+"="+hash(volume), list); err != nil {
+		return nil, e.apiError(c.Client, err)
+	}
+	var pods []*core.Pod
+	for i := range list.Items {
+		if pod := &list.Items[i]; !isLeaving(pod) && pod.Annotations[noteVolume] == volume {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
+}
+
+// optionsFor returns the options for a volume, and the pods that it has. The files of one that lasts stay where they are, in a claim or
+// in a pod, whichever this server has for new ones.
+func (e *Engine) optionsFor(ctx context.Context, c *cluster, spec engine.Spec) (opts Options, has []*core.Pod, err error) {
+	opts = e.opts
+	if !spec.Lasts && opts.WarmPool == "" {
+		return opts, nil, nil
+	}
+	if has, err = e.podsFor(ctx, c, spec.Volume); err != nil || !spec.Lasts {
+		return opts, has, err
+	}
+	if slices.ContainsFunc(has, func(p *core.Pod) bool { return !hasClaim(p) && !isOver(p) }) {
+		opts.StorageClass = ""
+		return opts, has, nil
+	}
+	claim, err := e.claimFor(ctx, c, spec.Volume)
+	if err != nil {
+		return opts, nil, e.apiError(c.Client, err)
+	}
+	if claim != nil && opts.StorageClass == "" {
+		opts.StorageClass = *cmp.Or(claim.Spec.StorageClassName, new("none"))
+	}
+	return opts, has, nil
+}
+
+// claimFor returns the claim of a volume; nil: it has none, or this account may not see it and need not.
+func (e *Engine) claimFor(ctx context.Context, c *cluster, volume string) (*core.PersistentVolumeClaim, error) {
+	claim := &core.PersistentVolumeClaim{}
+	err := c.Get(ctx, objectName(volume), claim)
+	switch {
+	case err != nil && !apierrors.IsNotFound(err) && !e.hasNoClaims(err):
+		return nil, err
+	case err != nil || isLeaving(claim) || !isOurs(claim, volume):
+		return nil, nil
+	}
+	return claim, nil
+}
+
+// hasNoClaims reports whether an error is that of an account which needs no right to claims: it has made none, but for those of a server
+// that had them.
+func (e *Engine) hasNoClaims(err error) bool {
+	return e.opts.StorageClass == "" && apierrors.IsForbidden(err)
+}
+
 // ensureClaim makes the claim of a volume that lasts, and returns it; nil: there was one, or none is needed.
-func (e *Engine) ensureClaim(ctx context.Context, c *cluster, spec engine.Spec) (*core.PersistentVolumeClaim, error) {
-	if !e.opts.isClaim(spec) {
+func (e *Engine) ensureClaim(ctx context.Context, c *cluster, opts *Options, spec engine.Spec) (*core.PersistentVolumeClaim, error) {
+	if !opts.isClaim(spec) {
 		return nil, nil
 	}
 	for {
-		wanted := e.opts.claimOf(spec)
+		wanted := opts.claimOf(spec)
 		err := c.Create(ctx, wanted)
 		if err == nil {
 			return wanted, nil
@@ -224,15 +287,20 @@ func (e *Engine) ensureClaim(ctx context.Context, c *cluster, spec engine.Spec) 
 	}
 }
 
-// ensure returns the pod that a container is to be in, and whether it made it.
-func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod *core.Pod, made bool, err error) {
-	if e.opts.WarmPool != "" && !e.opts.isClaim(spec) {
-		if pod, taken, err := e.fromPool(ctx, c, spec); pod != nil || err != nil {
+// ensure returns the pod that a container is to be in, and whether it made it. has are the pods of its volume.
+func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec engine.Spec, has []*core.Pod) (pod *core.Pod, made bool, err error) {
+	if opts.WarmPool != "" && !opts.isClaim(spec) {
+		if pod, taken, err := e.fromPool(ctx, c, spec, has); pod != nil || err != nil {
 			return pod, taken, err
 		}
 	}
+	for _, pod := range has {
+		if spec.Lasts && pod.Name != podName(spec) && !hasClaim(pod) && !isOver(pod) {
+			return nil, false, otherSettings(pod) // of a pool, or for other languages
+		}
+	}
 	for {
-		wanted := e.opts.podOf(spec, e.users, c.imageVolumes)
+		wanted := opts.podOf(spec, e.users, c.imageVolumes)
 		pod := wanted.DeepCopy()
 		err := c.Create(ctx, pod)
 		if err == nil {
@@ -258,6 +326,8 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, spec engine.Spec) (pod 
 		case !isOver(pod) && keepsFiles(pod, wanted):
 			e.log.Warn("a pod was made with other settings, and stays as it is, because files are in it", "pod", pod.Name)
 			return pod, false, nil
+		case !isOver(pod) && !hasClaim(pod) && spec.Lasts:
+			return nil, false, otherSettings(pod)
 		default:
 			if err := e.delete(ctx, c, pod, inOrder); err != nil { // kernels of other languages write their variables
 				return nil, false, err

@@ -87,24 +87,21 @@ func (e *Engine) Template(ctx context.Context, spec engine.Spec) ([]byte, error)
 	}}, "", "  ")
 }
 
-// fromPool returns a pod of the pool, and whether it was nobody's before; nil: this session has one that is not the pool's, or is to
-// have one, because the pool gives none.
-func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec) (pod *core.Pod, taken bool, err error) {
+// fromPool returns a pod of the pool, and whether it was nobody's before; nil: this session has one of has that is not the pool's,
+// or is to have one, because the pool gives none.
+func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec, has []*core.Pod) (pod *core.Pod, taken bool, err error) {
 	wanted := e.opts.poolPod(spec, e.users, c.imageVolumes)
 	shape, name := wanted.Annotations[noteShape], wanted.Name
-	has := &core.PodList{}
-	if err := c.List(ctx, managedBy+"="+us+","+labelVolume+"="+hash(spec.Volume), has); err != nil {
-		return nil, false, e.apiError(c.Client, err)
-	}
-	for i := range has.Items {
-		switch pod := &has.Items[i]; {
-		case isLeaving(pod) || pod.Annotations[noteVolume] != spec.Volume:
+	for _, pod := range has {
+		switch {
 		case pod.Annotations[noteClaim] == "":
 			return nil, false, nil
 		case !isOver(pod) && pod.Annotations[noteShape] == shape:
 			return pod, false, nil
 		case !isOver(pod) && isUsed(pod, containerName(spec)):
 			return nil, false, errNameInUse
+		case !isOver(pod) && spec.Lasts:
+			return nil, false, otherSettings(pod)
 		default:
 			if err := e.delete(ctx, c, pod, now); err != nil {
 				return nil, false, err

@@ -9,6 +9,7 @@
 package podman
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"runtime"
@@ -118,6 +119,12 @@ func Open(opts Options) *Engine {
 
 // Traits implements engine.Engine.
 func (e *Engine) Traits() engine.Traits { return engine.Traits{Name: "Podman"} }
+
+// Shape implements engine.Engine. A processor that there are no programs for starts nothing.
+func (e *Engine) Shape(spec engine.Spec) string {
+	programs, _ := programsHash(cmp.Or(spec.Arch, runtime.GOARCH), e.asksForGVisor())
+	return engine.Key(programs, e.opts.OCIRuntime, spec.Alike())
+}
 
 // Close implements engine.Engine. Containers go on; stopping them is Remove's. Calls
 // after it fail with ErrEngineUnavailable. It may be called more than once.

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
@@ -100,6 +101,23 @@ func BenchmarkRoundTrip(b *testing.B) {
 		}
 		if _, err := io.ReadFull(p, answer); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+func TestTheShapeOfAContainer(t *testing.T) {
+	spec := engine.Spec{Name: "a", Volume: "a", Labels: map[string]string{"session": "a"}, Image: "image"}
+	other := spec
+	other.Name, other.Volume, other.Labels, other.Lasts, other.Ends = "b", "b", map[string]string{"session": "b"}, true, time.Hour
+	more := spec
+	more.Limits.CPUs = 1
+	e := Open(Options{})
+	if e.Shape(spec) != e.Shape(other) {
+		t.Error("what is one session's counts")
+	}
+	for name, key := range map[string]string{"limits": e.Shape(more), "the OCI runtime": Open(Options{OCIRuntime: "runsc"}).Shape(spec)} {
+		if key == e.Shape(spec) {
+			t.Errorf("%s do not count", name)
 		}
 	}
 }

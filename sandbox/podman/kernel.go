@@ -2,7 +2,6 @@ package podman
 
 import (
 	"cmp"
-	"runtime"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -14,10 +13,6 @@ func Kernel(language sandbox.Language, image string) sandbox.KernelConfig {
 	kernel := sandbox.KernelConfig{
 		Image: cmp.Or(image, containers.ImageRef(string(language))), Interpreter: language.Info().Interpreter,
 		Command: containers.Program(string(language)), Join: containers.Join(), Install: containers.Install(string(language)), Setup: "code-sandbox-mcp setup",
-	}
-	kernel.Version = func() string {
-		hash, _ := containers.ProgramsHash(runtime.GOARCH)
-		return hash
 	}
 	if language == sandbox.Python {
 		kernel.Document = containers.Document()

@@ -31,6 +31,8 @@ const stopWait = 10 * time.Second
 // folder for a volume: the supervisor is the real one.
 type Processes struct {
 	*machine
+	// Made stands for settings of the engine that containers are made with.
+	Made   string
 	closed atomic.Bool
 }
 
@@ -260,6 +262,9 @@ func (p *Processes) List(ctx context.Context, key, value string) (engine.Invento
 func (p *Processes) Traits() engine.Traits {
 	return engine.Traits{Name: "Podman", Together: p.Pods, Remote: p.Pods}
 }
+
+// Shape implements engine.Engine.
+func (p *Processes) Shape(spec engine.Spec) string { return engine.Key(p.Made, spec.Alike()) }
 
 // Claim implements engine.Claimer.
 func (p *Processes) Claim(_ context.Context, name string, labels map[string]string) error {
