@@ -156,6 +156,21 @@ func TestColumnsOfAFileHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
+func TestOnlyJSONIsWrittenBare(t *testing.T) {
+	for _, kind := range []Kind{Boolean, Integer, Float, Decimal, Array, JSON} {
+		for _, value := range []string{"", "-", "00001.50", "+1", "1.", ".5", "1e", "1e+", "1-2", "1.5.2", "0x1", "NaN", "[1", "tru", "1 2"} {
+			if got, want := string(AppendJSON(nil, kind, []byte(value))), `"`+value+`"`; got != want {
+				t.Errorf("kind %d: %s is written as %s", kind, value, got)
+			}
+		}
+	}
+	for _, value := range []string{"0", "-0", "10", "-1.50", "0.1e-7", "1E+300", "12e5"} {
+		if got := string(AppendJSON(nil, Decimal, []byte(value))); got != value {
+			t.Errorf("%s is written as %s", value, got)
+		}
+	}
+}
+
 func TestJSONIsOneLineInAFileOfLines(t *testing.T) {
 	g := &given{columns: []Column{{Name: "j", Kind: JSON}}, rows: [][][]byte{text("{\"a\":\r\n \"b\\n\"}")}}
 	_, content, err := export(t, JSONL, g, 1, ExportLimits{})

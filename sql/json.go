@@ -1,19 +1,22 @@
 package sql
 
 import (
+	"bytes"
 	"encoding/json"
 	"unicode/utf8"
 )
 
-// AppendJSON writes a value of a kind as JSON: numbers with all their digits, JSON and arrays as they
-// are, the rest as text. NULL, a nil value, is null; what JSON has no number for, such as NaN, is text.
+// AppendJSON writes a value of a kind as JSON: numbers with all their digits, JSON, arrays and truth values as they
+// are, the rest as text. NULL, a nil value, is null; what is no JSON of its kind, such as NaN, is text.
 func AppendJSON(out []byte, kind Kind, value []byte) []byte {
 	if value == nil {
 		return append(out, "null"...)
 	}
 	switch kind {
 	case Boolean, Array:
-		return append(out, value...)
+		if json.Valid(value) {
+			return append(out, value...)
+		}
 	case Integer, Float, Decimal:
 		if isJSONNumber(value) {
 			return append(out, value...)
@@ -37,15 +40,39 @@ func appendOneLine(out, value []byte) []byte {
 	return out
 }
 
-// isJSONNumber distinguishes "1.5" from "NaN", "Infinity" and the like, which begin otherwise.
+// isJSONNumber reports whether a value is a number as JSON writes it; json.Valid would take several times as long.
 func isJSONNumber(value []byte) bool {
-	for i, c := range value {
-		digit := c >= '0' && c <= '9'
-		if !digit && (c != '-' || i > 0) && (i == 0 || c != '.' && c != 'e' && c != 'E' && c != '+' && c != '-') {
+	rest := bytes.TrimPrefix(value, []byte("-"))
+	whole := countDigits(rest)
+	if whole == 0 || whole > 1 && rest[0] == '0' {
+		return false
+	}
+	rest = rest[whole:]
+	if len(rest) > 0 && rest[0] == '.' {
+		places := countDigits(rest[1:])
+		if places == 0 {
 			return false
 		}
+		rest = rest[1+places:]
 	}
-	return len(value) > 0 && value[len(value)-1] != '-'
+	if len(rest) > 0 && (rest[0] == 'e' || rest[0] == 'E') {
+		rest = rest[1:]
+		if len(rest) > 0 && (rest[0] == '+' || rest[0] == '-') {
+			rest = rest[1:]
+		}
+		power := countDigits(rest)
+		return power > 0 && power == len(rest)
+	}
+	return len(rest) == 0
+}
+
+func countDigits(value []byte) int {
+	for i, c := range value {
+		if c < '0' || c > '9' {
+			return i
+		}
+	}
+	return len(value)
 }
 
 const hexDigits = "0123456789abcdef"

@@ -33,6 +33,9 @@ func TestEveryTypeIsReadAsWhatItIs(t *testing.T) {
 		{"BIT(1)", "b'1'", sql.Integer, "bit", "1"},
 		{"BIT(64)", "b'1000000000000000000000000000000000000000000000000000000000000001'", sql.Integer, "bit", "9223372036854775809"},
 		{"DECIMAL(40,10)", "123456789012345678901234567890.0123456789", sql.Decimal, "decimal(40,10)", "123456789012345678901234567890.0123456789"},
+		{"DECIMAL(7,2) ZEROFILL", "1.5", sql.Decimal, "decimal(6,2)", "1.50"}, // the driver counts a sign
+		{"INT(5) ZEROFILL", "0", sql.Integer, "int unsigned", "0"},
+		{"DOUBLE ZEROFILL", "0.5", sql.Float, "double", "0.5"},
 		{"FLOAT", "0.1", sql.Float, "float", "0.1"},
 		{"DOUBLE", "1e300", sql.Float, "double", "1e+300"},
 		{"DATE", "'2026-01-31'", sql.Date, "date", "2026-01-31"},

@@ -39,7 +39,7 @@ func formOf(name string, utc bool) form {
 	case "FLOAT", "DOUBLE":
 		return form{sql.Float, plain}
 	case "DECIMAL":
-		return form{sql.Decimal, plain}
+		return form{sql.Decimal, unpadded}
 	case "DATE":
 		return form{sql.Date, plain}
 	case "TIME":
@@ -74,6 +74,15 @@ func plain(value any) []byte {
 		return strconv.AppendFloat(nil, v, 'g', -1, 64)
 	}
 	return fmt.Append(nil, value)
+}
+
+// unpadded is a number without the zeros of ZEROFILL, which JSON's numbers do not have.
+func unpadded(value any) []byte {
+	text := plain(value)
+	for len(text) > 1 && text[0] == '0' && text[1] != '.' {
+		text = text[1:]
+	}
+	return text
 }
 
 // bits is the number that a BIT has in its bytes, the highest first.

@@ -120,6 +120,18 @@ class OwnImports:
 own_imports = OwnImports()
 
 
+def load_as_script(load, module):
+    """Loads a module while __main__ has a file: without one, as in a notebook, somebody watches."""
+    names = vars(sys.modules["__main__"])
+    is_own = "__file__" not in names
+    names.setdefault("__file__", "")
+    try:
+        load(module)
+    finally:
+        if is_own:
+            names.pop("__file__", None)
+
+
 class ImportHook:
     """Changes modules as soon as code has imported them.
 
@@ -127,8 +139,9 @@ class ImportHook:
     before the code does it.
     """
 
-    def __init__(self, changes):
+    def __init__(self, changes, with_bars=()):
         self.changes = changes
+        self.with_bars = with_bars  # modules that draw progress bars for people, which they look for when they are imported
 
     def add(self, name, change):
         """One more change, behind the one that there is."""
@@ -150,6 +163,8 @@ class ImportHook:
         return spec
 
     def _load(self, load, module):
+        if module.__name__ in self.with_bars:
+            load = functools.partial(load_as_script, load)
         load(module)
         try:
             self.changes[module.__name__](module)

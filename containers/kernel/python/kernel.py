@@ -97,7 +97,7 @@ class Kernel:
             "PIL.Image": hook_images,
             "PIL.ImageShow": lambda module: module.register(Viewer(self.displays), 0),
         }
-        self.import_hook = ImportHook(changes)
+        self.import_hook = ImportHook(changes, with_bars=("duckdb",))
         sys.meta_path[:0] = [self.installed, self.import_hook]
 
     def _noting(self, *states, change=None):

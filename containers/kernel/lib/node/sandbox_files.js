@@ -5,6 +5,7 @@ const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
 const { createRequire } = require('node:module');
+const { view } = require('./sandbox_tables.js');
 
 const FILES = 'files'; // the connection that is none
 
@@ -96,7 +97,6 @@ function settings(temporary) {
     temp_directory: temporary,
     autoinstall_known_extensions: 'false',
     autoload_known_extensions: 'false',
-    preserve_insertion_order: 'false', // which keeps a large file from being held
     threads: String(os.availableParallelism()),
   };
   const limit = Number(read('/sys/fs/cgroup/memory.max') || read('/sys/fs/cgroup/memory/memory.limit_in_bytes'));
@@ -127,15 +127,15 @@ async function run(query, params, { maxRows, tables = {}, started }, fail) {
       connection.interrupt();
     });
     for (const [name, rows] of Object.entries(tables)) {
-      const file = path.join(temporary, `${Object.keys(tables).indexOf(name)}.jsonl`);
-      fs.writeFileSync(file, rows.map((row) => `${JSON.stringify(row, exactly)}\n`).join(''));
-      await connection.run(`create view "${name.replaceAll('"', '""')}" as select * from read_json('${file}', format = 'newline_delimited')`);
+      await connection.run(view(name, rows, path.join(temporary, `${Object.keys(tables).indexOf(name)}.jsonl`)));
     }
     if (ended) throw new Error('interrupted');
     const bound = params.map((value) => (value === undefined ? null : value instanceof Date ? value.toISOString() : value));
     const reader = maxRows > 0 ? await connection.streamAndReadUntil(query, maxRows, bound) : await connection.runAndReadAll(query, bound);
     const rows = reader.getRowObjects().map((row) => Object.fromEntries(Object.entries(row).map(([name, value]) => [name, plain(value, duckdb)])));
-    return maxRows > 0 ? rows.slice(0, maxRows) : rows;
+    const answer = maxRows > 0 ? rows.slice(0, maxRows) : rows;
+    if (/json|csv|tsv|txt/i.test(query)) noteRounded(answer, reader);
+    return answer;
   } catch (error) {
     throw fail({ code: 'sql_failed', message: String(error.message).slice(0, 2000), hint: hint(error.message) });
   } finally {
@@ -146,19 +146,27 @@ async function run(query, params, { maxRows, tables = {}, started }, fail) {
   }
 }
 
-/** exactly has JSON keep the digits of a BigInt. */
-const exactly = (_, value) => (typeof value === 'bigint' ? JSON.rawJSON?.(String(value)) ?? String(value) : value);
-
 /** plain is a value of DuckDB's as a database's answer has it: numbers that are exact, and texts. */
 function plain(value, duckdb) {
   if (typeof value === 'bigint') return Number.isSafeInteger(Number(value)) ? Number(value) : value;
   if (value === null || typeof value !== 'object') return value;
-  if (value instanceof duckdb.DuckDBDecimalValue) return digits(String(value));
-  if (value instanceof duckdb.DuckDBBlobValue) return Buffer.from(value.bytes).toString('hex');
-  if (value instanceof duckdb.DuckDBListValue || value instanceof duckdb.DuckDBArrayValue) return value.items.map((item) => plain(item, duckdb));
-  if (value instanceof duckdb.DuckDBStructValue) return Object.fromEntries(Object.entries(value.entries).map(([name, item]) => [name, plain(item, duckdb)]));
-  if (value instanceof duckdb.DuckDBMapValue) return Object.fromEntries(value.entries.map(({ key, value: item }) => [String(key), plain(item, duckdb)]));
+  const is = (...kinds) => kinds.some((kind) => duckdb[kind] && value instanceof duckdb[kind]); // an older one has fewer
+  if (is('DuckDBVariantValue', 'DuckDBUnionValue')) return plain(value.value, duckdb);
+  if (is('DuckDBDecimalValue')) return digits(String(value));
+  if (is('DuckDBBlobValue')) return Buffer.from(value.bytes).toString('hex');
+  if (is('DuckDBListValue', 'DuckDBArrayValue')) return value.items.map((item) => plain(item, duckdb));
+  if (is('DuckDBStructValue')) return Object.fromEntries(Object.entries(value.entries).map(([name, item]) => [name, plain(item, duckdb)]));
+  if (is('DuckDBMapValue')) return Object.fromEntries(value.entries.map(({ key, value: item }) => [String(key), plain(item, duckdb)]));
   return String(value); // times, UUIDs and the like
+}
+
+/** noteRounded tells of whole numbers beyond 64 bits in a file, of which DuckDB makes floats. */
+function noteRounded(rows, reader) {
+  const names = reader.deduplicatedColumnNames();
+  reader.columnTypes().forEach((type, i) => {
+    if (String(type) !== 'DOUBLE' || !rows.some((row) => Math.abs(row[names[i]]) > Number.MAX_SAFE_INTEGER)) return;
+    console.error(`note: ${names[i]} has numbers that may be rounded: read_json('…', columns = {"${names[i]}": 'HUGEINT'}) keeps their digits, or read_csv with types`);
+  });
 }
 
 /** digits is a decimal as a number where that has all of its fifteen digits at the most, else as its text. */

@@ -1,7 +1,6 @@
-"""SQL over files and DataFrames: what `sandbox.sql` runs in the container itself.
+"""SQL over files and DataFrames: what `sandbox.sql` runs in the container itself, by DuckDB.
 
-DuckDB does it where it is installed. Else SQLite does, which is part of Python, and pandas reads the files into a database on
-the session's volume, a piece at a time. Both leave memory to the code, and what does not fit goes to a hidden folder of the volume.
+It leaves memory to the code, and what does not fit goes to a hidden folder of the volume.
 """
 
 import glob as _glob
@@ -10,28 +9,24 @@ import re as _re
 import shutil as _shutil
 import tempfile as _tempfile
 
-from sandbox import SQLError, _plain
+from sandbox import SQLError
 
 FILES = "files"  # the connection that is none
 
 _DATA = "/mnt/data"
 _FOLDER = ".query-files-python-"  # followed by the container and the process
 _SHARE = 0.6  # of the container's memory that DuckDB may take
-_PIECE = 50_000  # rows
 _TOKEN = _re.compile(r"""--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\w+|\S""", _re.S)
 _NAME = _re.compile(r"\.(csv|tsv|txt|parquet|json|jsonl|ndjson)(\.(gz|zst))?$", _re.I)
 _TAKE_FROM = ("extract", "trim", "substring", "overlay")  # functions with a FROM of their own
 _BEHIND_FROM = ("select", "where", "group", "having", "window", "qualify", "order", "limit", "offset", "fetch", "union", "intersect", "except")
 
-_told = set()
-
 
 def find(query):
-    """The files that a statement names behind FROM and JOIN, as (begin, end, path), and the names that stand there."""
+    """The files that a statement names behind FROM and JOIN, and the names that stand there."""
     files, names, words = [], [], ["", ""]
     inside = [["", False]]  # for each bracket the word before it, and whether a FROM clause goes on in it
-    for match in _TOKEN.finditer(query):
-        token = match.group()
+    for token in _TOKEN.findall(query):
         if token.startswith(("--", "/*")):
             continue
         before, last = words
@@ -44,7 +39,7 @@ def find(query):
         elif token in ")]" and len(inside) > 1:
             inside.pop()
         elif reads and token[0] == "'" and _NAME.search(token[1:-1]):
-            files.append((match.start(), match.end(), token[1:-1].replace("''", "'")))
+            files.append(token[1:-1].replace("''", "'"))
         elif reads and (token[0] == '"' or token.isidentifier()):
             names.append(token.strip('"'))
         words = [last, token.lower()]
@@ -61,7 +56,7 @@ def choose(query, connection):
     if connection:
         raise SQLError(
             "sql_rejected",
-            "The statement reads the file %r and names the connection %r." % (files[0][2], connection),
+            "The statement reads the file %r and names the connection %r." % (files[0], connection),
             'Query the database first, as in rows = sandbox.sql("select …", connection=%r), and then name that variable beside the file: '
             "sandbox.sql(\"select … from rows join '%s' using (…)\")." % (connection, files[0][2]),
         )
@@ -72,10 +67,11 @@ def run(query, params, max_rows, frame):
     """Runs a statement over files, and over the DataFrames that are variables of the frame. Its rows are what sandbox.sql returns."""
     import importlib.util
 
-    has_pandas = importlib.util.find_spec("pandas") is not None
     files, names = find(query)
-    for _, _, path in files:
+    for path in files:
         _must_be_there(path)
+    if importlib.util.find_spec("duckdb") is None:
+        raise SQLError("sql_failed", "DuckDB, which queries files, is not installed.", "pip install duckdb brings it to this session.")
     tables = {}
     for name in names:
         value = frame.f_locals.get(name, frame.f_globals.get(name))
@@ -83,11 +79,7 @@ def run(query, params, max_rows, frame):
             tables[name] = value
     folder = _folder()
     try:
-        if importlib.util.find_spec("duckdb") is not None:
-            return _duckdb(query, params, max_rows, tables, folder, has_pandas)
-        if not has_pandas:
-            raise SQLError("sql_failed", "Neither DuckDB nor pandas is installed.", "Install DuckDB: pip install duckdb.")
-        return _sqlite(query, params, max_rows, files, tables, folder)
+        return _query(query, params, max_rows, tables, folder)
     finally:
         _shutil.rmtree(folder, ignore_errors=True)
 
@@ -122,15 +114,6 @@ def _container():
         return file.read().rsplit(")", 1)[1].split()[19]
 
 
-def _note(text):
-    """Tells something once in a process."""
-    if text not in _told:
-        _told.add(text)
-        print("note: " + text)
-
-
-# --- DuckDB -------------------------------------------------------------------------------
-
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT")
 _EXACT = 1 << 53
 
@@ -141,7 +124,7 @@ def settings(folder):
         "temp_directory": folder,
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",
-        "preserve_insertion_order": "false",  # which keeps a large file from being held
+        "pandas_analyze_sample": str(1 << 62),  # all values: those of its sample decide what the others become
         "threads": str(cpus()),
     }
     limit = memory()
@@ -173,7 +156,9 @@ def cpus(root="/sys/fs/cgroup"):
         return there
 
 
-def _duckdb(query, params, max_rows, tables, folder, has_pandas):
+def _query(query, params, max_rows, tables, folder):
+    import importlib.util
+
     import duckdb
 
     # A connection of the call's own: its threads end with it, and a kernel that forks has none.
@@ -185,14 +170,34 @@ def _duckdb(query, params, max_rows, tables, folder, has_pandas):
         if not con.description:
             return None
         kinds = [str(column[1]).upper() for column in con.description]
-        if not has_pandas:
+        if importlib.util.find_spec("pandas") is None:
             rows = con.fetchmany(max_rows) if max_rows else con.fetchall()
             return [dict(zip((c[0] for c in con.description), row)) for row in rows]
-        return _with_types(_frame(con, max_rows), kinds)
+        return _with_types(_frame(con, max_rows), kinds, "json" in query.lower())
+    except (duckdb.NotImplementedException, duckdb.InvalidInputException, duckdb.ConversionException, duckdb.TypeMismatchException) as e:
+        raise _unreadable(con, tables) or _failure(e) from None
     except duckdb.Error as e:
-        raise SQLError("sql_failed", str(e)[:2000], _hint(str(e))) from None
+        raise _failure(e) from None
     finally:
         con.close()
+
+
+def _failure(e):
+    return SQLError("sql_failed", str(e)[:2000], _hint(str(e)))
+
+
+def _unreadable(con, tables):
+    """The error that names the first column of a DataFrame that DuckDB cannot read; None where it reads all."""
+    for name, table in tables.items():
+        for at, column in enumerate(table.columns if hasattr(table, "iloc") else ()):
+            try:
+                cursor = con.cursor()  # the statement that failed may not be over
+                cursor.register("one column", table.iloc[:, [at]])
+                cursor.execute('SELECT count(COLUMNS(*)) FROM "one column"').fetchall()
+            except Exception as e:
+                told = "DuckDB cannot read the column %r of %s (%s): %s" % (column, name, table.dtypes.iloc[at], str(e)[:500])
+                return SQLError("sql_failed", told, "Make it text: %s[%r] = %s[%r].astype(str)" % (name, column, name, column))
+    return None
 
 
 def _frame(con, max_rows):
@@ -210,21 +215,30 @@ def _frame(con, max_rows):
     return pandas.concat(pieces, ignore_index=True).head(max_rows)
 
 
-def _with_types(frame, kinds):
-    """Whole numbers as Int64, as in a database's answer. DuckDB makes floats of those beside a NULL, and of its widest."""
+def _with_types(frame, kinds, from_json):
+    """Whole numbers as Int64, as in a database's answer. DuckDB makes floats of those beside a NULL, of its widest and of decimals."""
     whole = {}
     for at, kind in enumerate(kinds):
         column = frame.iloc[:, at]
+        limit = _limit(kind, from_json) if column.dtype.kind == "f" else None
         if column.dtype.kind in "iu" and column.dtype.name != "uint64":
             whole[at] = column
-        elif kind in _WHOLE and column.dtype.kind == "f":
-            if (column.abs() < _EXACT).where(column.notna(), True).all():
-                whole[at] = column
-            else:
-                print("note: %s has whole numbers that are rounded: CAST(… AS VARCHAR) keeps their digits" % frame.columns[at])
+        elif limit and not (column.abs() < limit).where(column.notna(), True).all():
+            advice = "read_json('…', columns = {\"%s\": 'HUGEINT'})" % frame.columns[at] if kind == "DOUBLE" else "CAST(… AS VARCHAR)"
+            print("note: %s has numbers that may be rounded: %s keeps their digits" % (frame.columns[at], advice))
+        elif kind in _WHOLE and limit:
+            whole[at] = column
     for at, column in whole.items():
         frame.isetitem(at, column.astype("Int64"))
     return frame
+
+
+def _limit(kind, from_json):
+    """Floats of this kind are exact below it; None for what was no other number. DuckDB makes floats of JSON's whole numbers over 64 bits."""
+    if kind in _WHOLE or kind == "DOUBLE" and from_json:
+        return _EXACT
+    decimal = _re.fullmatch(r"DECIMAL\(\d+,(\d+)\)", kind)
+    return 10.0 ** (15 - int(decimal.group(1))) if decimal else None
 
 
 def _hint(message):
@@ -233,148 +247,3 @@ def _hint(message):
     if "extension" in message:
         return "There is no network for DuckDB's extensions: CSV, JSON and Parquet are read without one."
     return "It is DuckDB's SQL. DESCRIBE SELECT * FROM 'file' shows the columns of a file."
-
-
-# --- SQLite -------------------------------------------------------------------------------
-
-_EXACTLY = {"dtype_backend": "numpy_nullable"}  # else whole numbers beside a NULL would be floats
-_TEXTS = {"keep_default_na": False, "na_values": [""]}  # NA and None are texts
-_KINDS = {  # of a column whose values are all such; 007, +1 and what has too many digits stay the texts that they are
-    "Int64": _re.compile(r"\s*-?(0|[1-9]\d{0,17}|[1-8]\d{18}|9[01]\d{17})\s*").fullmatch,
-    "Float64": _re.compile(r"\s*-?((0|[1-9]\d{0,14})|(0|[1-9]\d*)?\.\d+([eE][-+]?\d+)?|[1-9]\d*\.?[eE][-+]?\d+)\s*").fullmatch,
-    "boolean": _re.compile(r"true|True|TRUE|false|False|FALSE").fullmatch,
-}
-
-
-def _sqlite(query, params, max_rows, files, tables, folder):
-    import sqlite3
-    from contextlib import closing
-
-    import pandas
-
-    refusal = SQLError(
-        "sql_rejected",
-        "Only statements that return rows are run.",
-        "Begin it with SELECT, WITH or VALUES; frame.to_csv writes a file. COPY and DESCRIBE are DuckDB's: pip install duckdb.",
-    )
-    if next((token.lower() for token in _TOKEN.findall(query) if not token.startswith(("--", "/*"))), "") not in ("select", "with", "values", "explain"):
-        raise refusal
-    refused = []
-
-    def only_reads(action, *_):
-        reads = action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE)
-        return sqlite3.SQLITE_OK if reads else refused.append(action) or sqlite3.SQLITE_DENY
-
-    _note("DuckDB is not installed, so SQLite reads the files, which is slower and its own SQL; pip install duckdb")
-    with closing(sqlite3.connect(_os.path.join(folder, "files.db"))) as con:
-        for pragma in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -65536", "temp_store_directory = '%s'" % folder):
-            con.execute("PRAGMA " + pragma)
-        try:
-            for name, table in tables.items():
-                table = table if isinstance(table, pandas.DataFrame) else table.to_pandas()
-                _store(con, name, iter([table]))
-            taken = {name.lower(): None for name in tables}
-            for begin, end, path in reversed(files):
-                name = _name(path, taken)
-                if taken.get(name.lower(), "") != path:
-                    _store(con, name, _pieces(path))
-                    taken[name.lower()] = path
-                query = '%s"%s"%s' % (query[:begin], name, query[end:])
-            marks = _re.findall(r"\$(\d+)", query)
-            values = [_plain(p) for p in params or ()]
-            bound = {n: values[int(n) - 1] for n in marks if 0 < int(n) <= len(values)} if marks else values
-            con.set_authorizer(only_reads)
-            pieces = pandas.read_sql_query(query, con, params=bound, chunksize=max_rows or None, coerce_float=False, **_EXACTLY)
-            frame = next(pieces) if max_rows else pieces
-        except (sqlite3.Error, pandas.errors.DatabaseError) as e:
-            if refused:
-                raise refusal from None
-            raise SQLError("sql_failed", str(e)[:2000], "It is SQLite's SQL, since DuckDB is not installed: pip install duckdb.") from None
-        return frame.astype({name: "float64" for name in frame.columns if frame.dtypes[name] == "Float64"})
-
-
-def _name(path, taken):
-    """The name of a file's table: its own without the ending, as DuckDB has it, or with a number."""
-    stem = _os.path.basename(path).split(".")[0].replace('"', "") or "file"
-    name, n = stem, 1
-    while taken.get(name.lower(), path) != path:
-        n += 1
-        name = "%s_%d" % (stem, n)
-    return name
-
-
-def _store(con, name, pieces):
-    stored = False
-    for piece in pieces:
-        for column in piece.columns:
-            if piece[column].dtype == object and piece[column].map(lambda v: isinstance(v, (list, dict))).any():
-                piece[column] = piece[column].map(lambda v: str(v) if isinstance(v, (list, dict)) else v)
-        piece.to_sql(name, con, index=False, if_exists="append" if stored else "replace")
-        stored = True
-
-
-def _pieces(path):
-    """A file, or all that a pattern finds, as DataFrames of so many rows."""
-    paths = sorted(_glob.glob(path)) or [path]
-    kinds = _kinds(paths)
-    for one in paths:
-        for piece in _pieces_of(one, kinds):
-            yield piece.astype({name: kinds[name] for name in piece.columns if name in kinds})
-
-
-def _kinds(paths):
-    """The kinds of the columns of CSV files, and which columns of JSON have texts.
-
-    All is read for it: in a column that began with numbers SQLite would make numbers of later texts.
-    """
-    possible = {}
-    for path in paths:
-        ending = _ending(path)
-        for piece in _pieces_of(path, "string") if ending != "parquet" else ():
-            for name in piece.columns:
-                if "json" not in ending:
-                    values = piece[name].dropna()
-                    possible[name] = [kind for kind in possible.get(name, _KINDS) if all(map(_KINDS[kind], values))]
-                elif piece[name].dtype.name in ("object", "string"):
-                    possible[name] = []
-    return {name: (kinds or ["string"])[0] for name, kinds in possible.items()}
-
-
-def _pieces_of(path, kinds):
-    try:
-        yield from _read(path, kinds)
-    except (ValueError, UnicodeError) as e:  # as pandas has them
-        raise SQLError("sql_failed", "%r cannot be read: %s" % (path, str(e)[:500]), "See whether its ending tells what it is.") from None
-
-
-def _ending(path):
-    kind = _NAME.search(path)
-    kind = kind.group(1).lower() if kind else "csv"
-    return "jsonl" if kind == "ndjson" or kind == "json" and _is_lines(path) else kind
-
-
-def _read(path, kinds):
-    import pandas
-
-    kind = _ending(path)
-    if kind == "parquet":
-        try:
-            import pyarrow.parquet
-        except ImportError:
-            raise SQLError("sql_failed", "%r is Parquet, which nothing here reads." % path, "Install DuckDB: pip install duckdb.") from None
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(_PIECE):
-            yield batch.to_pandas()
-    elif kind == "jsonl":
-        yield from pandas.read_json(path, lines=True, chunksize=_PIECE, convert_dates=False, **_EXACTLY)
-    elif kind == "json":
-        yield pandas.read_json(path, convert_dates=False, **_EXACTLY)
-    else:
-        yield from pandas.read_csv(path, sep="\t" if kind == "tsv" else ",", dtype=kinds, chunksize=_PIECE, **_TEXTS)
-
-
-def _is_lines(path):
-    """Whether a file of JSON has one object a line, rather than a list."""
-    if path.endswith((".gz", ".zst")):
-        return False
-    with open(path, encoding="utf-8") as file:
-        return file.read(1000).lstrip().startswith("{")
