@@ -30,6 +30,7 @@ LIBRARIES = (
     ("/numba/np/ufunc/workqueue", "numba", AGAIN),
     ("/numexpr/interpreter", "numexpr", AGAIN),
     ("/pyduccfft", "scipy", AGAIN),
+    ("/pypocketfft", "scipy", AGAIN),
     ("openblas", "OpenBLAS", AGAIN),
     ("/_duckdb", "duckdb", "which close() of its connections ends"),
     ("/zmq/", "zmq", "which destroy() of its context ends"),
