@@ -234,6 +234,8 @@ func TestTheOwnTokenIsLookedAtByNobodyElse(t *testing.T) {
 			switch name := r.Header.Get("X-User"); {
 			case name == "bad":
 				return principal.Principal{}, errors.New("no name")
+			case name == "unproven":
+				return principal.Principal{}, principal.ErrUnproven
 			case name != "":
 				return principal.Principal{Name: name}, nil
 			case strings.HasPrefix(principal.Bearer(r), "csm_"):
@@ -247,7 +249,7 @@ func TestTheOwnTokenIsLookedAtByNobodyElse(t *testing.T) {
 		shown, user string
 		status      int
 	}{
-		{own, "", 200}, {own, "alice", 200}, {own, "bad", 401}, {"csm_of-another", "", 401},
+		{own, "", 200}, {own, "alice", 200}, {own, "bad", 401}, {own, "unproven", 401}, {"csm_of-another", "", 401},
 	} {
 		r, w := httptest.NewRequest(http.MethodGet, "/", nil), httptest.NewRecorder()
 		r.Header.Set("Authorization", "Bearer "+test.shown)

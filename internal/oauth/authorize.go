@@ -57,6 +57,8 @@ type ticket struct {
 	Ends    time.Time `json:"e"`
 	// Person has signed in at the Provider.
 	Person *principal.Principal `json:"w,omitempty"`
+	// Until is how long the Provider says so.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // code is a person's decision until its client asks for the tokens, and for a while longer, to know it again.
@@ -174,13 +176,13 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 		s.offer(w, http.StatusForbidden, t.asked, "You have not signed in.", protocolError{"access_denied", "the person has not signed in"})
 		return
 	}
-	p, err := s.provider.exchange(r.Context(), q.Get("code"), s.o.Issuer+callbackPath, s.derive(t, "verifier"), s.derive(t, "nonce"))
+	p, until, err := s.provider.exchange(r.Context(), q.Get("code"), s.o.Issuer+callbackPath, s.derive(t, "verifier"), s.derive(t, "nonce"))
 	if err != nil {
 		s.warn("somebody could not sign in", "issuer", s.provider.Issuer, "error", err)
 		s.showError(w, http.StatusForbidden, errNoClient("You could not be signed in. The server's log says why."))
 		return
 	}
-	t.Person = &p
+	t.Person, t.Until = &p, until
 	s.show(w, http.StatusOK, t, "")
 }
 
@@ -258,8 +260,15 @@ func (s *Server) keep(given string, made *code) error {
 // counting them a stranger could shut out whoever comes from the same address, as all do behind a proxy.
 func (s *Server) signedIn(r *http.Request, t ticket) (p principal.Principal, credential string, until time.Time, err error) {
 	if t.Person != nil {
-		// What a Provider has said is not asked for again, so that it does not last for ever.
-		return *t.Person, s.provider.Issuer, s.o.Now().Add(refreshTime).UTC(), nil
+		// What a Provider has said is not asked for again, so that it does not last for ever. Groups may be taken from a person any day.
+		until = s.o.Now().Add(refreshTime).UTC()
+		if len(t.Person.Groups) > 0 {
+			until = s.o.Now().Add(accessTime).UTC()
+			if t.Until.Before(until) {
+				until = t.Until.UTC()
+			}
+		}
+		return *t.Person, s.provider.Issuer, until, nil
 	}
 	token := strings.TrimSpace(r.PostForm.Get("token"))
 	p, err = s.o.SignIn(token)

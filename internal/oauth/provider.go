@@ -31,8 +31,9 @@ const (
 type Provider struct {
 	Issuer                 string
 	ClientID, ClientSecret string
-	// Verify checks an ID token: its signature, its issuer, that it is for ClientID, and its time. It returns whose it is, and its nonce.
-	Verify func(ctx context.Context, idToken string) (p principal.Principal, nonce string, err error)
+	// Verify checks an ID token: its signature, its issuer, that it is for ClientID, and its time. It returns whose it is, its nonce, and its
+	// end.
+	Verify func(ctx context.Context, idToken string) (p principal.Principal, nonce string, until time.Time, err error)
 }
 
 // provider is a Provider with what it has said of itself.
@@ -84,11 +85,11 @@ func (p *provider) address(ctx context.Context, back, state, nonce, challenge st
 	return u.String(), nil
 }
 
-// exchange returns who has signed in.
-func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce string) (principal.Principal, error) {
+// exchange returns who has signed in, and until when that is said.
+func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce string) (who principal.Principal, until time.Time, err error) {
 	found, err := p.discover(ctx)
 	if err != nil {
-		return principal.Principal{}, err
+		return principal.Principal{}, until, err
 	}
 	form := url.Values{"grant_type": {grantCode}, "code": {code}, "redirect_uri": {back}, "code_verifier": {verifier}, "client_id": {p.ClientID}}
 	// With no word of methods, it is Basic.
@@ -98,7 +99,7 @@ func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce str
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, found.Token, strings.NewReader(form.Encode()))
 	if err != nil {
-		return principal.Principal{}, err
+		return principal.Principal{}, until, err
 	}
 	if p.ClientSecret != "" && basic {
 		request.SetBasicAuth(url.QueryEscape(p.ClientID), url.QueryEscape(p.ClientSecret))
@@ -107,7 +108,7 @@ func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce str
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	response, err := p.client.Do(request)
 	if err != nil { // it has the address, in which there is no secret
-		return principal.Principal{}, err
+		return principal.Principal{}, until, err
 	}
 	defer func() { _ = response.Body.Close() }()
 	var answer struct {
@@ -120,18 +121,18 @@ func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce str
 	}
 	switch {
 	case response.StatusCode != http.StatusOK:
-		return principal.Principal{}, fmt.Errorf("its token endpoint answers %d %.60q", response.StatusCode, answer.Error)
+		return principal.Principal{}, until, fmt.Errorf("its token endpoint answers %d %.60q", response.StatusCode, answer.Error)
 	case err != nil:
-		return principal.Principal{}, fmt.Errorf("its token endpoint: %w", err)
+		return principal.Principal{}, until, fmt.Errorf("its token endpoint: %w", err)
 	}
-	who, given, err := p.Verify(ctx, answer.IDToken)
+	who, given, until, err := p.Verify(ctx, answer.IDToken)
 	switch {
 	case err != nil:
-		return principal.Principal{}, fmt.Errorf("its ID token: %w", err)
+		return principal.Principal{}, until, fmt.Errorf("its ID token: %w", err)
 	case subtle.ConstantTimeCompare([]byte(given), []byte(nonce)) != 1:
-		return principal.Principal{}, errors.New("its ID token is of another sign-in: the nonce differs")
+		return principal.Principal{}, until, errors.New("its ID token is of another sign-in: the nonce differs")
 	case who.IsUser(): // who would be the operator
-		return principal.Principal{}, errors.New("its ID token does not say who it is")
+		return principal.Principal{}, until, errors.New("its ID token does not say who it is")
 	}
-	return who, nil
+	return who, until, nil
 }

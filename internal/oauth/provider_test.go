@@ -27,6 +27,8 @@ type issuer struct {
 	basic  bool
 	change map[string]any // in what it says of itself
 	asked  atomic.Int32   // for that
+	groups []string       // that it says of people
+	until  time.Time      // when what it says ends
 }
 
 func startIssuer(t *testing.T) *issuer {
@@ -77,12 +79,12 @@ func (i *issuer) signIn(t *testing.T, sentTo string) string {
 }
 
 func (i *issuer) provider() *Provider {
-	return &Provider{Issuer: i.url, ClientID: "sandbox", ClientSecret: "s3cret", Verify: func(_ context.Context, idToken string) (principal.Principal, string, error) {
+	return &Provider{Issuer: i.url, ClientID: "sandbox", ClientSecret: "s3cret", Verify: func(_ context.Context, idToken string) (principal.Principal, string, time.Time, error) {
 		name, nonce, is := strings.Cut(idToken, " ")
 		if !is {
-			return principal.Principal{}, "", errors.New("not signed")
+			return principal.Principal{}, "", time.Time{}, errors.New("not signed")
 		}
-		return principal.Principal{Name: name, Source: "oidc"}, nonce, nil
+		return principal.Principal{Name: name, Source: "oidc", Groups: i.groups}, nonce, i.until, nil
 	}}
 }
 
@@ -124,6 +126,31 @@ func TestPeopleSignInAtAnIssuer(t *testing.T) {
 		s.forget(i.url)
 		if next, _ := s.refreshed(m.ID, got.Refresh); next.Error != "invalid_grant" {
 			t.Errorf("without the issuer: %+v", next)
+		}
+	}
+}
+
+// The groups of a person are as old as their sign-in: they sign in again when the issuer's word ends, and after an hour at the latest.
+func TestGroupsOfAnIssuerDoNotLast(t *testing.T) {
+	t.Parallel()
+	for until, lasts := range map[time.Duration]time.Duration{10 * time.Minute: 10 * time.Minute, 24 * time.Hour: accessTime} {
+		i := startIssuer(t)
+		s := serve(t, func(o *Options) { o.Provider, o.SignIn = i.provider(), nil })
+		i.groups, i.until = []string{"staff"}, s.now.Add(until)
+		m, c := s.registered(nil), s.newBrowser()
+		page := s.get(c, i.signIn(t, s.page(c, request(m.ID)).header.Get("Location")))
+		got, _ := s.ask(redemption(m.ID, s.answer(s.post(c, authorizePath, url.Values{"ticket": {s.ticketOf(page)}, "decision": {"allow"}})).Get("code")))
+		s.pass(lasts - time.Second)
+		got, _ = s.refreshed(m.ID, got.Refresh)
+		if who, err := s.who(got.Access); err != nil || who.Name != "bob" {
+			t.Errorf("before %v: %+v %v", lasts, who, err)
+		}
+		s.pass(2 * time.Second)
+		if who, err := s.who(got.Access); err == nil {
+			t.Errorf("after %v: %+v", lasts, who)
+		}
+		if next, _ := s.refreshed(m.ID, got.Refresh); next.Access != "" {
+			t.Errorf("refreshed after %v", lasts)
 		}
 	}
 }

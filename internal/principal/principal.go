@@ -70,6 +70,10 @@ func isUnseen(r rune) bool {
 // ErrNone reports that a request shows nothing that an Authenticator knows.
 var ErrNone = errors.New("the request does not say whose it is")
 
+// ErrUnproven reports that a request names somebody by a header that it does not show it may set. Another Authenticator may know it, but nobody
+// takes it for the user's whose server it is.
+var ErrUnproven = errors.New("the request names somebody, and does not show that it may")
+
 // Authenticator finds out whose requests are. Its methods may be called by any number of goroutines.
 type Authenticator interface {
 	// Authenticate returns the principal of a request. ErrNone: it shows nothing that this Authenticator looks at, and another may.
@@ -82,12 +86,17 @@ type Chain []Authenticator
 
 // Authenticate implements Authenticator.
 func (c Chain) Authenticate(r *http.Request) (Principal, error) {
+	none := ErrNone
 	for _, a := range c {
-		if p, err := a.Authenticate(r); !errors.Is(err, ErrNone) {
+		p, err := a.Authenticate(r)
+		switch {
+		case errors.Is(err, ErrUnproven):
+			none = err
+		case !errors.Is(err, ErrNone):
 			return p, err
 		}
 	}
-	return Principal{}, ErrNone
+	return Principal{}, none
 }
 
 // Still reports whether an Authenticator would let a request in again, as the principal that it was let in as: what goes on for long, such

@@ -68,6 +68,8 @@ func TestAChainTakesTheFirstThatKnows(t *testing.T) {
 		{nil, "", ErrNone},
 		{Chain{none, none}, "", ErrNone},
 		{Chain{none, answers{name: "alice"}, answers{name: "bob"}}, "alice", nil},
+		{Chain{answers{err: ErrUnproven}, none}, "", ErrUnproven},
+		{Chain{answers{err: ErrUnproven}, answers{name: "alice"}}, "alice", nil},
 		{Chain{bad, answers{name: "alice"}}, "", bad.err}, // what is forged is not given another chance
 	} {
 		if p, err := test.chain.Authenticate(&http.Request{}); p.Name != test.want || !errors.Is(err, test.err) {

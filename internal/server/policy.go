@@ -173,6 +173,16 @@ func (t *tenants) reloadOnHangup(ctx context.Context) {
 	}
 }
 
+// again has the policy of now count for a tenant, under the groups that it has.
+func (t *tenants) again(known *tenant) (changed bool, err error) {
+	known.turn.Lock()
+	defer known.turn.Unlock()
+	t.mu.Lock()
+	groups := known.groups
+	t.mu.Unlock()
+	return t.apply(known, groups)
+}
+
 // reload has what the policy file says now count for what principals have. Where it is wrong nothing changes.
 func (t *tenants) reload() {
 	log := t.r.log
@@ -182,15 +192,19 @@ func (t *tenants) reload() {
 		t.r.audited.record(audit.Event{Kind: audit.KindPolicy, Outcome: "invalid", Detail: map[string]any{"file": t.r.settings.Policy}})
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
+	t.policy.Lock()
 	t.r.settings.policy = now
 	if mask := t.r.settings.logMask; mask != nil {
 		mask.Learn(t.r.settings.everySecret())
 	}
+	t.policy.Unlock()
+	t.mu.Lock()
+	t.policies++
+	live := slices.Collect(maps.Values(t.live))
+	t.mu.Unlock()
 	changed := 0
-	for _, known := range t.live {
-		did, err := t.apply(known, known.of.Groups)
+	for _, known := range live {
+		did, err := t.again(known)
 		if err != nil {
 			log.Error("the policy of a principal cannot be changed; nothing more is done for it until it can", "principal", known.of.Name, "error", err)
 		}

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
@@ -202,6 +203,53 @@ func TestAPolicyThatChangesCounts(t *testing.T) {
 	}
 	if again, _ := r.tenants.get(bob); again != third {
 		t.Error("what has not changed is made anew")
+	}
+}
+
+// A principal whose groups change, and one that comes for the first time, keep nobody else waiting.
+func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
+	r, rewrite := begun(t, "groups: {a: {memory-limit: 2g}, b: {memory-limit: 256m}}")
+	alice := principal.Principal{Name: "alice", Groups: []string{"a"}}
+	first, err := r.tenants.get(alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, _ := r.tenants.known(alice)
+	known.turn.Lock() // as while its front is replaced
+	changed := make(chan *front)
+	go func() {
+		next, _ := r.tenants.get(principal.Principal{Name: "alice", Groups: []string{"b"}})
+		changed <- next
+	}()
+	turn := new(sync.Mutex)
+	turn.Lock()
+	r.tenants.making[principal.Principal{Name: "carol"}.Key()] = turn // as while she gets what she has
+	if same, err := r.tenants.get(alice); err != nil || same != first {
+		t.Errorf("under the groups from before: %v", err)
+	}
+	if _, err := r.tenants.get(principal.Principal{Name: "bob"}); err != nil {
+		t.Error(err)
+	}
+	turn.Unlock()
+	known.turn.Unlock()
+	if next := <-changed; next == nil || next == first || next.deps.Manager.Config().Limits.MemoryBytes != 256<<20 {
+		t.Error("the change does not count")
+	}
+	made := make(chan error, 20)
+	for range cap(made) {
+		go func() {
+			_, err := r.tenants.get(principal.Principal{Name: "dave"})
+			made <- err
+		}()
+	}
+	rewrite("default: {memory-limit: 128m}")
+	for range cap(made) {
+		if err := <-made; err != nil {
+			t.Error(err)
+		}
+	}
+	if dave, err := r.tenants.get(principal.Principal{Name: "dave"}); err != nil || dave.deps.Manager.Config().Limits.MemoryBytes != 128<<20 {
+		t.Errorf("by the policy of before: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"net/http"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
+	"golang.org/x/time/rate"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
@@ -48,7 +50,11 @@ type tenant struct {
 	observer sandbox.Observer
 	admit    func(context.Context, *sandbox.Run) error
 
+	turn    sync.Mutex    // held while the front is replaced: nobody else waits for that
+	changes *rate.Limiter // of the front, which costs more than most requests
+
 	// Under the tenants' lock.
+	groups  []string  // under whose policy it is served
 	used    time.Time // last
 	refused error     // why nothing is done for the principal; nil: it is served
 }
@@ -70,13 +76,14 @@ type front struct {
 
 // newTenant puts together what a principal has. It touches neither the engine nor, for the user whose server it is, the disk.
 func (r *running) newTenant(p principal.Principal) (*tenant, error) {
-	s, v, err := r.settings.of(p)
+	s, v, err := r.settingsOf(p)
 	if err != nil {
 		return nil, err
 	}
 	t := &tenant{
 		of: p, network: &netlog.Log{}, out: &wayOutNow{}, calls: fair.NewBudget(time.Minute, int64(s.Tools.CallsPerMinute)),
 		mask: secrets.Growing(nil), linkKey: []byte(rand.Text()), terminals: rest.NewTerminals(),
+		groups: p.Groups, changes: rate.NewLimiter(changesEach, changesEach),
 	}
 	log := r.logOf(p)
 	t.asks = r.newDesk(t, log)
@@ -166,17 +173,22 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 }
 
 // apply has the policy of these groups count for a tenant from now on, and reports whether it says something else than before. What a
-// container is made with counts for sessions that open later. Where it cannot count the tenant is refused. The caller holds t.mu.
+// container is made with counts for sessions that open later. Where it cannot count the tenant is refused. The caller holds known.turn.
 func (t *tenants) apply(known *tenant, groups []string) (changed bool, err error) {
-	defer func() { known.refused = err }()
+	defer func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if known.refused = err; err == nil {
+			known.groups = groups
+		}
+	}()
 	r, who, before := t.r, known.of, known.now.Load()
 	who.Groups = groups
-	s, v, err := r.settings.of(who)
+	s, v, err := r.settingsOf(who)
 	if err != nil {
 		return false, err
 	}
 	if reflect.DeepEqual(v, before.values) {
-		known.of.Groups = groups
 		return false, nil
 	}
 	log := r.logOf(who)
@@ -193,7 +205,7 @@ func (t *tenants) apply(known *tenant, groups []string) (changed bool, err error
 	if err != nil {
 		return false, err
 	}
-	box.Manager, known.of.Groups = known.manager, groups
+	box.Manager = known.manager
 	known.calls.Set(int64(s.Tools.CallsPerMinute))
 	known.manager.Reconfigure(config)
 	next := r.newFront(known, s, v, box, log)
@@ -250,43 +262,119 @@ const (
 type tenants struct {
 	r *running
 
-	mu      sync.Mutex
-	live    map[string]*tenant // by principal.Principal.Key
-	closed  bool
-	closing sync.WaitGroup // of what has been replaced
+	policy sync.RWMutex // of running.settings.policy, which is read again
+
+	mu       sync.Mutex
+	live     map[string]*tenant     // by principal.Principal.Key
+	making   map[string]*sync.Mutex // those who come for the first time wait for the one of them that makes what they have
+	policies int                    // how often the policy was read again
+	closed   bool
+	closing  sync.WaitGroup // of what has been replaced
 }
 
-func newTenants(r *running) *tenants { return &tenants{r: r, live: make(map[string]*tenant)} }
+func newTenants(r *running) *tenants {
+	return &tenants{r: r, live: make(map[string]*tenant), making: make(map[string]*sync.Mutex)}
+}
+
+// changesEach is how often in a second the front of one principal is replaced, and how often at once.
+const changesEach = 10
+
+// settingsOf is Settings.of by the policy of now.
+func (r *running) settingsOf(p principal.Principal) (*Settings, values, error) {
+	if !p.IsUser() {
+		r.tenants.policy.RLock()
+		defer r.tenants.policy.RUnlock()
+	}
+	return r.settings.of(p)
+}
 
 // get returns what a principal has, which is made where it has nothing yet.
 func (t *tenants) get(p principal.Principal) (*front, error) {
 	if p.IsUser() {
 		return t.r.own.now.Load(), nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := time.Now()
-	if known := t.live[p.Key()]; known != nil {
-		known.used = now
-		if known.refused != nil || !slices.Equal(known.of.Groups, p.Groups) {
-			if _, err := t.apply(known, p.Groups); err != nil {
-				return nil, err
-			}
+	known, isNow := t.known(p)
+	if known == nil {
+		var err error
+		if known, err = t.make(p); err != nil {
+			return nil, err
 		}
+	} else if isNow {
 		return known.now.Load(), nil
 	}
-	if t.closed {
+	known.turn.Lock()
+	defer known.turn.Unlock()
+	if _, isNow = t.known(p); !isNow { // another request may have seen to it meanwhile
+		if t.isClosed() {
+			return nil, context.Canceled
+		}
+		time.Sleep(known.changes.Reserve().Delay())
+		if _, err := t.apply(known, p.Groups); err != nil {
+			return nil, err
+		}
+	}
+	return known.now.Load(), nil
+}
+
+// known returns what a principal has, nil: nothing yet, and whether it is served by that under the groups that it has now.
+func (t *tenants) known(p principal.Principal) (known *tenant, isNow bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known = t.live[p.Key()]; known != nil {
+		known.used = time.Now()
+		isNow = known.refused == nil && slices.Equal(known.groups, p.Groups)
+	}
+	return known, isNow
+}
+
+func (t *tenants) isClosed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed
+}
+
+// make makes what a principal has, where nobody does at the same time.
+func (t *tenants) make(p principal.Principal) (*tenant, error) {
+	key := p.Key()
+	t.mu.Lock()
+	turn := t.making[key]
+	if turn == nil {
+		turn = new(sync.Mutex)
+		t.making[key] = turn
+	}
+	t.forgetIdle(time.Now())
+	t.mu.Unlock()
+	turn.Lock()
+	defer turn.Unlock()
+	t.mu.Lock()
+	known, closed, policies := t.live[key], t.closed, t.policies
+	t.mu.Unlock()
+	switch {
+	case known != nil:
+		return known, nil
+	case closed:
 		return nil, context.Canceled
 	}
-	t.forgetIdle(now)
 	made, err := t.r.newTenant(p)
 	if err != nil {
 		return nil, err
 	}
-	made.used = now
-	t.live[p.Key()] = made
-	return made.now.Load(), nil
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.making, key)
+	if t.closed {
+		t.closing.Go(func() { made.close(context.WithoutCancel(t.r.ending)) })
+		return nil, context.Canceled
+	}
+	made.used = time.Now()
+	if t.policies != policies { // it is by the one from before
+		made.groups, made.refused = nil, errOldPolicy
+	}
+	t.live[key] = made
+	return made, nil
 }
+
+var errOldPolicy = errors.New("the policy has changed since")
 
 // forgetIdle drops those that nobody has asked for and that have no session open: what sleeps needs none. The caller holds t.mu.
 func (t *tenants) forgetIdle(now time.Time) {
@@ -336,7 +424,11 @@ func (t *tenants) close(ctx context.Context) bool {
 	all := t.all()
 	left := make(chan bool, len(all))
 	for _, known := range all {
-		go func() { left <- !known.close(ctx) }()
+		go func() {
+			known.turn.Lock() // until its front is the last
+			defer known.turn.Unlock()
+			left <- !known.close(ctx)
+		}()
 	}
 	nothingLeft := true
 	for range all {

@@ -23,7 +23,7 @@ const (
 	maxFields = 100
 	// allHeads is what the heads of requests that are nobody's yet take together, in bytes, and headBytes what a byte of one does that is not
 	// whole: of fields of a letter.
-	allHeads  = 24 << 20
+	allHeads  = 16 << 20
 	headBytes = 20
 	// By HTTP/2, a connection has so many requests at once, each of which takes streamBytes beside its head, and so much of bodies that are not read.
 	maxStreams  = 32

@@ -161,15 +161,18 @@ func (v *Verifier) Verify(ctx context.Context, token string) (principal.Principa
 	return p, nil
 }
 
-// VerifyID is Verify for the token of a sign-in, whose nonce it returns too: one that somebody else has begun has another.
-func (v *Verifier) VerifyID(ctx context.Context, token string) (p principal.Principal, nonce string, err error) {
+// VerifyID is Verify for the token of a sign-in, whose nonce it returns too, as one that somebody else has begun has another, and its end.
+func (v *Verifier) VerifyID(ctx context.Context, token string) (p principal.Principal, nonce string, until time.Time, err error) {
 	claims, _, err := v.check(ctx, token)
 	if err != nil {
-		return principal.Principal{}, "", err
+		return principal.Principal{}, "", until, err
 	}
 	nonce, _ = claims["nonce"].(string)
+	if ends, err := claims.GetExpirationTime(); err == nil && ends != nil {
+		until = ends.Time
+	}
 	p, err = v.principal(claims)
-	return p, nonce, err
+	return p, nonce, until, err
 }
 
 // check returns the claims of a token that is good, and the generation of the keys.

@@ -343,13 +343,13 @@ func TestASignInHasItsNonce(t *testing.T) {
 	i := newIssuer(t, publicJWK("ec", &ecKey.PublicKey))
 	v, c := verifier(i)
 	for want, change := range map[string]map[string]any{"n-1": {"nonce": "n-1"}, "": {"nonce": nil}} {
-		p, nonce, err := v.VerifyID(t.Context(), sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, change)))
-		if err != nil || p.Name != "alice" || nonce != want {
-			t.Errorf("%+v, %q, %v", p, nonce, err)
+		p, nonce, until, err := v.VerifyID(t.Context(), sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, change)))
+		if err != nil || p.Name != "alice" || nonce != want || until.IsZero() {
+			t.Errorf("%+v, %q, %v, %v", p, nonce, until, err)
 		}
 	}
 	forged := sign(t, jwt.SigningMethodES256, strangersKey, kid("ec"), i.claims(c, nil))
-	if p, _, err := v.VerifyID(t.Context(), forged); err == nil || p.Name != "" {
+	if p, _, _, err := v.VerifyID(t.Context(), forged); err == nil || p.Name != "" {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

@@ -136,7 +136,7 @@ func New(o Options) (*Authenticator, error) {
 	return a, nil
 }
 
-// Authenticate implements principal.Authenticator. A header of somebody who may not set it is as if it were not there.
+// Authenticate implements principal.Authenticator. A header of somebody who may not set it names nobody, and is principal.ErrUnproven.
 func (a *Authenticator) Authenticate(r *http.Request) (principal.Principal, error) {
 	at := slices.IndexFunc(a.opts.Headers, func(name string) bool { return len(r.Header.Values(name)) > 0 })
 	if at < 0 {
@@ -145,7 +145,7 @@ func (a *Authenticator) Authenticate(r *http.Request) (principal.Principal, erro
 	header := a.opts.Headers[at]
 	if why := a.refuses(r); why != "" {
 		a.tell(r, header, why)
-		return principal.Principal{}, principal.ErrNone
+		return principal.Principal{}, principal.ErrUnproven
 	}
 	name, err := single(r, header)
 	if err != nil {

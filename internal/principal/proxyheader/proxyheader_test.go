@@ -94,7 +94,7 @@ func TestWhoseHeaderCounts(t *testing.T) {
 		"the secret alone":                       {byBoth, "10.0.0.8:1", with(SecretHeader, secret), false},
 	} {
 		p, err := authenticator(t, test.options).Authenticate(request(test.from, here, test.headers...))
-		if test.counts && (err != nil || p.Name != "alice" || p.Source != "header") || !test.counts && (!errors.Is(err, principal.ErrNone) || p.Name != "") {
+		if test.counts && (err != nil || p.Name != "alice" || p.Source != "header") || !test.counts && (!errors.Is(err, principal.ErrUnproven) || p.Name != "") {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 	}

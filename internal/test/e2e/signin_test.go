@@ -91,6 +91,7 @@ func TestPeopleShowWhoTheyAre(t *testing.T) {
 		"nothing":                                  {http.Header{"Authorization": nil}, 401},
 		"a header without secret":                  {http.Header{"Authorization": nil, "X-Forwarded-User": {"alice"}}, 401},
 		"a header with another secret":             {http.Header{"Authorization": nil, "X-Forwarded-User": {"alice"}, "X-Sandbox-Proxy-Secret": {secret + "x"}}, 401},
+		"the server's, and a header without one":   {http.Header{"Authorization": {"Bearer " + s.token}, "X-Forwarded-User": {"alice"}}, 401},
 		"two names in headers":                     {http.Header{"Authorization": nil, "X-Forwarded-User": {"alice", "bob"}, "X-Sandbox-Proxy-Secret": {secret}}, 401},
 		"the proxy's word of nobody":               {proxied(""), 401},
 		"the proxy's word of nobody, with a token": {proxied("", own.token), 401},
