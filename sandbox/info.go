@@ -124,7 +124,7 @@ func (l *link) info(kept bool) KernelInfo {
 }
 
 // kept returns the languages whose variables are in a container that an earlier server left running and that
-// this one has had no reason to speak to yet. left is what the engine has of the session; nil: the engine is
+// this one has had no reason to speak to yet. left is what is known of the session; nil: the engine is
 // asked, where it could make a difference.
 func (s *session) kept(ctx context.Context, left *leftover) []Language {
 	unreached := s.unreached()
@@ -142,7 +142,7 @@ func (s *session) kept(ctx context.Context, left *leftover) []Language {
 	}
 	return slices.DeleteFunc(slices.Clone(left.running), func(language Language) bool {
 		key, known := unreached[string(language)]
-		return !known || s.engine.fits(ctx, language, key) != nil
+		return !known || isAny(s.engine.fits(ctx, language, key), errNeverStarted, errOtherSettings)
 	})
 }
 
@@ -236,9 +236,14 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	return info, nil
 }
 
-// describe describes a session of this server; for left see session.kept.
+// describe describes a session of this server; for left see session.kept. Where it is known the engine is not asked for an image either.
 func (m *Manager) describe(ctx context.Context, s *session, left *leftover) SessionInfo {
-	info := s.info(s.kept(ctx, left))
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if left != nil {
+		cancel()
+	}
+	info := s.info(s.kept(asking, left))
 	m.setDefault(&info)
 	if len(s.liveKernels()) > 0 { // none that is waited for
 		info.SizeBytes = s.size(ctx)
@@ -280,42 +285,54 @@ func sortKernels(kernels []KernelInfo) {
 // listTimeout bounds the wait for an engine that lists other servers' sessions.
 const listTimeout = 10 * time.Second
 
-// Sessions describes this server's sessions that were used and what else is on the engine: sessions of other live
-// servers, and named ones that no server has open now. Newest use first. Where the engine does not answer, there is
-// an error beside what is known without it.
-func (m *Manager) Sessions(ctx context.Context) ([]SessionInfo, error) {
-	asking, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	inventory, err := m.conf().Engine.List(asking, LabelHost, m.conf().Host)
-	if err != nil {
-		err = m.conf().notDone(err, "list the sessions")
+// Sessions describes the sessions of this server, and those that its state directory has of others: those of other live servers, and
+// named ones that no server has open now. Newest use first. The engine is not asked, so a kernel that ended by itself since its server
+// did is listed as one that waits.
+func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
+	config := m.conf()
+	others := make(map[string]*leftover)
+	for id, used := range state.Uses(config.StateDir) {
+		if !isSpare(id) {
+			others[id] = config.recorded(id, used)
+		}
 	}
-	others := group(inventory, m.conf())
 	var list []SessionInfo
-	mine := make(map[string]bool)
 	var own sync.WaitGroup
 	var listing sync.Mutex
 	for _, s := range m.all() {
-		mine[s.id] = s.isOpen()
-		if mine[s.id] {
-			own.Go(func() { // each asks a kernel
-				info := m.describe(ctx, s, cmp.Or(others[s.id], &leftover{}))
-				listing.Lock()
-				defer listing.Unlock()
-				list = append(list, info)
-			})
+		if !s.isOpen() {
+			continue
 		}
+		left := cmp.Or(others[s.id], &leftover{})
+		delete(others, s.id)
+		own.Go(func() { // each asks a kernel
+			info := m.describe(ctx, s, left)
+			listing.Lock()
+			defer listing.Unlock()
+			list = append(list, info)
+		})
 	}
 	own.Wait()
-	for id := range state.Kept(m.conf().StateDir) {
-		if others[id] == nil {
-			others[id] = &leftover{named: true} // it has nothing on the engine yet, or any more
+	list = append(list, config.infos(others)...)
+	slices.SortFunc(list, func(a, b SessionInfo) int { return b.LastUsed.Compare(a.LastUsed) })
+	return list
+}
+
+// recorded returns what a session has on the engine, by its record alone.
+func (c *Config) recorded(id string, used time.Time) *leftover {
+	r := state.LoadRecord(c.StateDir, id)
+	l := &leftover{named: r != nil && !r.Unnamed || state.IsKept(c.StateDir, id), newest: used}
+	if r == nil || c.sleeps(r, used) {
+		return l
+	}
+	at := &engineSide{id: id, place: r.Place, config: c}
+	for language, key := range r.Settings {
+		if key != "" {
+			l.running = append(l.running, Language(language))
+			l.place = cmp.Or(l.place, c.placeOf(at.name(Language(language))))
 		}
 	}
-	maps.DeleteFunc(others, func(id string, _ *leftover) bool { return mine[id] })
-	list = append(list, m.conf().infos(others)...)
-	slices.SortFunc(list, func(a, b SessionInfo) int { return b.LastUsed.Compare(a.LastUsed) })
-	return list, err
+	return l
 }
 
 // infos describes sessions that this server does not have open, as many at once as there are processors: each is some files.

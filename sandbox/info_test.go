@@ -3,7 +3,6 @@
 package sandbox
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -15,14 +14,17 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// listed is what a manager whose engine answers lists.
+// listed is what a manager lists, which asks no engine for that.
 func listed(t *testing.T, m *Manager) []SessionInfo {
 	t.Helper()
-	list, err := m.Sessions(t.Context())
-	if err != nil {
-		t.Error(err)
+	e, _ := m.conf().Engine.(*testEngine)
+	if e != nil {
+		before := e.faultsNow()
+		asked := errors.New("the engine was asked")
+		e.fails(faults{image: asked, list: asked})
+		defer e.fails(before)
 	}
-	return list
+	return m.Sessions(t.Context())
 }
 
 func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
@@ -107,15 +109,13 @@ func TestAnEngineThatDoesNotAnswerIsToldOf(t *testing.T) {
 		fault.EngineError:       errors.New("database is locked"),
 	} {
 		e.fails(faults{list: failure})
-		list, err := m.Sessions(t.Context())
-		wantCode(t, err, code)
-		if len(list) != 2 || list[0].ID != "mine" || list[1].ID != "left" {
+		if list := m.Sessions(t.Context()); len(list) != 2 || list[0].ID != "mine" || list[1].ID != "left" {
 			t.Errorf("listed %+v", list)
 		}
 		if info, err := m.Session(t.Context(), "left"); err != nil || info.ID != "left" {
 			t.Errorf("what the disk tells is %+v, %v", info, err)
 		}
-		_, err = m.Session(t.Context(), "yours")
+		_, err := m.Session(t.Context(), "yours")
 		wantCode(t, err, code)
 		_, err = m.CloseSession(t.Context(), "left", false)
 		wantCode(t, err, code)
@@ -127,14 +127,6 @@ type located struct{ *testEngine }
 
 func (located) Where(container string) engine.Place {
 	return engine.Place{Pod: "pod-of-" + container, Node: "n1"}
-}
-
-func (e located) List(ctx context.Context, key, value string) (engine.Inventory, error) {
-	inventory, err := e.testEngine.List(ctx, key, value)
-	for i := range inventory.Containers {
-		inventory.Containers[i].Place = engine.Place{Pod: "listed", Node: "n2"}
-	}
-	return inventory, err
 }
 
 func TestASessionSaysOnWhichNodeItIs(t *testing.T) {
@@ -149,7 +141,7 @@ func TestASessionSaysOnWhichNodeItIs(t *testing.T) {
 			t.Errorf("%s: %+v", name, list)
 		}
 	}
-	if list := listed(t, other); len(list) != 1 || list[0].Place.String() != "pod listed on node n2" {
+	if list := listed(t, other); len(list) != 1 || list[0].Place.String() != want {
 		t.Errorf("another server's: %+v", list)
 	}
 }

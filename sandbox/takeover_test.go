@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,16 +92,17 @@ func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*testing.T, *Config, *testEngine)
 		want   string
+		listed string // empty: the same
 	}{
-		"its container runs":      {func(*testing.T, *Config, *testEngine) {}, "kept"},
-		"its container has ended": {func(_ *testing.T, _ *Config, e *testEngine) { e.Kill(other) }, "not started"},
+		"its container runs":      {func(*testing.T, *Config, *testEngine) {}, "kept", ""},
+		"its container has ended": {func(_ *testing.T, _ *Config, e *testEngine) { e.Kill(other) }, "not started", "kept"},
 		"its container is gone": {func(t *testing.T, _ *Config, e *testEngine) {
 			_ = e.Remove(t.Context(), []string{other}, nil)
-		}, "not started"},
+		}, "not started", "kept"},
 		"it has other skills": {func(_ *testing.T, c *Config, _ *testEngine) {
 			c.Skills = func() *engine.Files { return &engine.Files{Hash: "new"} }
-		}, "not started"},
-		"it has other settings": {func(_ *testing.T, c *Config, _ *testEngine) { c.Limits.MemoryBytes += 8 << 30 }, "not started"},
+		}, "not started", ""},
+		"it has other settings": {func(_ *testing.T, c *Config, _ *testEngine) { c.Limits.MemoryBytes += 8 << 30 }, "not started", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t)
@@ -118,10 +120,11 @@ func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
 			if err != nil || len(list) != 1 {
 				t.Fatalf("told of %v, listed %+v", err, list)
 			}
-			for _, kernels := range [][]KernelInfo{info.Kernels, list[0].Kernels} {
-				if kernels[0].State != "idle" || kernels[1].State != test.want {
-					t.Errorf("the kernels are %+v", kernels)
-				}
+			if kernels := info.Kernels; kernels[0].State != "idle" || kernels[1].State != test.want {
+				t.Errorf("the kernels are %+v", kernels)
+			}
+			if test.listed = cmp.Or(test.listed, test.want); list[0].Kernels[1].State != test.listed { // which asks no engine
+				t.Errorf("the kernels are listed as %+v", list[0].Kernels)
 			}
 		})
 	}

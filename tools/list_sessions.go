@@ -11,7 +11,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -47,8 +46,6 @@ type ownLimitFields struct {
 
 type sessionList struct {
 	Sessions []SessionFields `json:"sessions"`
-	// Note reports why sessions may be missing.
-	Note string `json:"note,omitempty"`
 }
 
 func (l sessionList) Meta() any {
@@ -71,10 +68,7 @@ func (d *Deps) listSessions() tool {
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-			list, err := d.sessionList(ctx)
-			if err != nil {
-				return nil, err
-			}
+			list := d.sessionList(ctx)
 			return d.renderer().Fit(ctx, len(list.Sessions), list.render), nil
 		},
 	}
@@ -90,10 +84,7 @@ func (l sessionList) render(most int) *render.Answer {
 	if more := len(l.Sessions) - most; more > 0 {
 		fmt.Fprintf(&b, "\n… and %d more", more)
 	}
-	if l.Note != "" {
-		b.WriteString("\nNote: " + l.Note)
-	}
-	return render.Text(b.String(), sessionList{l.Sessions[:most], l.Note})
+	return render.Text(b.String(), sessionList{l.Sessions[:most]})
 }
 
 func (s SessionFields) String() string {
@@ -137,22 +128,12 @@ func (s SessionFields) String() string {
 	return text
 }
 
-// sessionList reports what is known, with a note where the engine did not answer, and fails where that is nothing.
-func (d *Deps) sessionList(ctx context.Context) (sessionList, error) {
+func (d *Deps) sessionList(ctx context.Context) sessionList {
 	list := sessionList{Sessions: []SessionFields{}}
-	infos, err := d.Manager.Sessions(ctx)
-	if err != nil && len(infos) == 0 {
-		return list, err
-	}
-	if err != nil {
-		f := fault.From(err)
-		list.Note = "Sessions that this server does not have open may be missing. " + f.Message + " " + f.Hint
-		d.Logger.Info("list sessions", "cause", d.Secrets.Mask(causeText(f)))
-	}
-	for _, info := range infos {
+	for _, info := range d.Manager.Sessions(ctx) {
 		list.Sessions = append(list.Sessions, FieldsOf(ctx, info))
 	}
-	return list, nil
+	return list
 }
 
 // FieldsOf returns a session in JSON, for who calls.

@@ -15,11 +15,7 @@ import (
 )
 
 func (r *resources) sessions(ctx context.Context, _ string) (string, error) {
-	list, err := r.deps.sessionList(ctx)
-	if err != nil {
-		return "", err
-	}
-	return indented(list)
+	return indented(r.deps.sessionList(ctx))
 }
 
 func (r *resources) session(ctx context.Context, uri string) (string, error) {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -69,7 +70,7 @@ Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return settings.Serve(cmd.Context(), gcArgs(cmd)) },
 	}
 	root.SetUsageFunc(printUsage)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(flagError)
 	settings.Bind(root.PersistentFlags())
 	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(), uninstallCommand(), gcCommand(settings), drainCommand(settings), sessionsCommand(settings), auditCommand(settings), tokensCommand(settings), allowedCommand(settings), uiCommand(settings), versionCommand())
 	return root
@@ -77,9 +78,35 @@ Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage(fmt.Errorf("unknown command or argument %q", args[0]))
+		return usage(fmt.Errorf("unknown command or argument %q%s", args[0], meant(cmd, args[0], "")))
 	}
 	return nil
+}
+
+// flagError names the flag that an unknown one is most like, or the command where a mistyped one has taken its flags along.
+func flagError(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+		return noArgs(cmd, args)
+	}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		known := &cobra.Command{}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			known.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}, Hidden: f.Hidden})
+		})
+		err = fmt.Errorf("%w%s", err, meant(known, unknown.GetSpecifiedName(), "--"))
+	}
+	return usage(err)
+}
+
+// meant asks for the names of known that are most like a word, or begin with it; empty: there are none.
+func meant(known *cobra.Command, word, dashes string) string {
+	known.SuggestionsMinimumDistance = 2
+	near := known.SuggestionsFor(word)
+	if len(near) == 0 {
+		return ""
+	}
+	return ": do you mean " + dashes + strings.Join(near[:min(len(near), 3)], " or "+dashes) + "?"
 }
 
 // prewarmArgs allows no arguments, but takes `--prewarm python` for `--prewarm=python`: a flag whose value

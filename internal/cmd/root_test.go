@@ -95,6 +95,23 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
+func TestWhatIsMistypedIsNamed(t *testing.T) {
+	for args, want := range map[string]string{
+		"instal":               "do you mean install?",
+		"doctr --json":         "do you mean doctor?",
+		"sessions lst":         "do you mean list?",
+		"--prewrm python":      "do you mean --prewarm?",
+		"run --languag python": "do you mean --language?",
+		"frobnicate":           `argument "frobnicate"`,
+	} {
+		root := Command()
+		root.SetArgs(strings.Fields(args))
+		if err := root.Execute(); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 func TestDoctorsConfigWithoutAFile(t *testing.T) {
 	for args, want := range map[string]string{
 		"doctor --config":        "doctor --settings",

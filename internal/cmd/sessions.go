@@ -145,11 +145,7 @@ func findSession(ctx context.Context, manager *sandbox.Manager, id string) (sand
 	if err := sandbox.CheckSessionID(id); err != nil {
 		return sandbox.SessionInfo{}, err
 	}
-	sessions, err := manager.Sessions(ctx)
-	if err != nil {
-		return sandbox.SessionInfo{}, err
-	}
-	for _, info := range sessions {
+	for _, info := range manager.Sessions(ctx) {
 		if info.ID == id {
 			return info, nil
 		}

@@ -59,11 +59,10 @@ func listCommand(settings *server.Settings, whose *owner) *cobra.Command {
 			err := withPool(cmd.Context(), settings, func(ctx context.Context, own sandbox.Config) error {
 				for _, key := range keys {
 					err := withTenant(ctx, own, key, func(ctx context.Context, manager *sandbox.Manager) error {
-						infos, err := manager.Sessions(ctx)
-						for _, info := range infos {
+						for _, info := range manager.Sessions(ctx) {
 							sessions = append(sessions, listedSession{info, nameOf(dir, key)})
 						}
-						return err
+						return nil
 					})
 					if err != nil {
 						return err

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
@@ -19,30 +18,29 @@ import (
 const (
 	// shownRequests is how many of the newest are listed.
 	shownRequests = 100
-	// listTime is how old a list of sessions may be: the engine is asked for it.
+	// listTime is how old a list of sessions may be: kernels are asked for it.
 	listTime = 2 * time.Second
 )
 
-// sessionList is what all streams have in common, so that several ask the engine no more often than one.
+// sessionList is what all streams have in common, so that several ask no more often than one.
 type sessionList struct {
 	mu    sync.Mutex
 	asked time.Time
 	infos []sandbox.SessionInfo
-	err   error
 }
 
 // get lists the sessions, by a list that is no older than listTime.
-func (l *sessionList) get(ctx context.Context, manager *sandbox.Manager) ([]sandbox.SessionInfo, error) {
+func (l *sessionList) get(ctx context.Context, manager *sandbox.Manager) []sandbox.SessionInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Since(l.asked) >= listTime {
-		infos, err := manager.Sessions(ctx)
+		infos := manager.Sessions(ctx)
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil
 		}
-		l.infos, l.err, l.asked = infos, err, time.Now()
+		l.infos, l.asked = infos, time.Now()
 	}
-	return l.infos, l.err
+	return l.infos
 }
 
 type sessionFields struct {
@@ -102,17 +100,13 @@ func (s *Server) tellEvents(w http.ResponseWriter, r *http.Request) {
 
 // tell sends what is new.
 func (t *stream) tell(ctx context.Context) {
-	infos, err := t.sessions.get(ctx, t.manager)
+	infos := t.sessions.get(ctx, t.manager)
 	if ctx.Err() != nil {
 		return
 	}
 	list := struct {
 		Sessions []sessionFields `json:"sessions"`
-		Note     string          `json:"note"`
-	}{Sessions: []sessionFields{}}
-	if err != nil {
-		list.Note = "Sessions that this server does not have open may be missing. " + fault.From(err).Message
-	}
+	}{[]sessionFields{}}
 	var shown *sandbox.SessionInfo
 	for i, info := range infos {
 		if info.ID == t.session {

@@ -39,7 +39,7 @@ const nameOf = s => s.named ? s.session_id : "Unnamed session";
 function showSessions(list) {
 	const newestFirst = list.sessions.toSorted((a, b) => b.created.localeCompare(a.created));
 	sessions = new Map(newestFirst.map(s => [s.session_id, s]));
-	byId("note").textContent = visible(list.note || (list.sessions.length ? "" : "There are none yet. One comes when code runs."));
+	byId("note").textContent = list.sessions.length ? "" : "There are none yet. One comes when code runs.";
 	const focused = document.activeElement?.dataset?.session;
 	byId("sessions").replaceChildren(...newestFirst.map(s => {
 		const link = make("a", {href: linkTo(s.session_id)}, make("span", {className: "text"}, nameOf(s)),
