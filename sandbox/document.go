@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -19,6 +20,8 @@ const documentPatience = time.Minute
 type Document struct {
 	Text     string
 	Complete bool // false: there is more
+	// LinesLeft is how many lines more a table is known to have.
+	LinesLeft int64 `json:"lines_left"`
 }
 
 // ReadDocument returns what is written in a file of an existing session, of at most so many bytes: an office
@@ -80,6 +83,11 @@ func askDocument(proc engine.Process, path, mime string, most int) (a documentAn
 	}
 	// JSON makes six bytes of one at most.
 	err = json.NewDecoder(io.LimitReader(proc, 6*int64(most)+4096)).Decode(&a)
+	var syntax *json.SyntaxError
+	var kind *json.UnmarshalTypeError
+	if errors.As(err, &syntax) || errors.As(err, &kind) {
+		a = documentAnswer{Error: "broken", Detail: "what reads it gave no answer that can be understood"}
+	}
 	return a, err
 }
 

@@ -179,7 +179,11 @@ func (r reading) readDocument(ctx context.Context, fields readFields) (*render.A
 	}
 	a := r.renderDecoded(ctx, fields, "document", piece{}, []byte(document.Text))
 	if !document.Complete {
-		a.Noting(fmt.Sprintf("[only the first %s of its text can be read so, the rest with code]", humanize.Bytes(uint64(len(document.Text)))))
+		left := ""
+		if document.LinesLeft > 0 {
+			left = fmt.Sprintf(", at least %s", render.Count(document.LinesLeft, "line"))
+		}
+		a.Noting(fmt.Sprintf("[only the first %s of its text can be read so, the rest%s with code]", humanize.Bytes(uint64(len(document.Text))), left))
 	}
 	return a, nil
 }

@@ -1,7 +1,7 @@
 """The document program: returns the text of an office document, a PDF, a notebook or an archive.
 
 It is started as ``python3 -I document.py`` in the session's container, reads one line of JSON from stdin,
-``{work_dir, path, type, limit_bytes}``, and answers with one: ``{text, complete}``, or ``{error, detail}``. The files
+``{work_dir, path, type, limit_bytes}``, and answers with one: ``{text, complete, lines_left}``, or ``{error, detail}``. The files
 are hostile, which is why they are read here: what they can do is to end this program, or to lie.
 """
 
@@ -14,10 +14,13 @@ import sys
 MEMORY_BYTES = 800 << 20
 UNPACKED_BYTES = 200 << 20  # of all that is in a document
 SECONDS = 20  # of processor time
-ROWS = 50_000  # of one sheet
+SHOWN_GAP = 20  # empty rows of a sheet; more of them are a line with their number
+MOST_COLUMNS, MOST_ROWS = 1 << 14, 1 << 20  # of a sheet
 
 OFFICE = "application/vnd.openxmlformats-officedocument."
 OPEN = "application/vnd.oasis.opendocument."
+OPEN_TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
+MANIFEST = "META-INF/manifest.xml"
 
 
 class Refused(Exception):
@@ -32,13 +35,15 @@ class OutOfTime(Exception):
     pass
 
 
-def check_size(path):
+def check_archive(path):
     import zipfile
 
     with zipfile.ZipFile(path) as archive:
         # zipfile gives no more of a file than is declared.
         if sum(info.file_size for info in archive.infolist()) > UNPACKED_BYTES:
             raise Refused("too_large")
+        if MANIFEST in archive.namelist() and b"encryption-data" in archive.read(MANIFEST):
+            raise Refused("encrypted")
 
 
 def local(element):
@@ -82,7 +87,7 @@ def parts(path, prefixes, heading=None, mixed=False):
     import zipfile
     from xml.etree import ElementTree
 
-    check_size(path)
+    check_archive(path)
     with zipfile.ZipFile(path) as archive:
         for prefix in prefixes:
             pattern = re.compile(re.escape(prefix) + r"(\d*)\.xml")
@@ -107,58 +112,174 @@ def open_document(path):
     return parts(path, ["content"], mixed=True)
 
 
-def workbook(path):
-    """The sheets of an Excel file. A formula stands for itself where no program has worked out its value yet."""
+def sheets(path):
+    """The sheets of Excel and OpenDocument as CSV; a sheet that cannot be read on costs no other."""
+    import zipfile
+
+    if not zipfile.is_zipfile(path):
+        readers = old_excel, by_calamine
+    else:
+        check_archive(path)
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+        readers = (open_sheets,) if "content.xml" in names else (by_calamine,) if "xl/workbook.bin" in names else (excel, by_calamine)
+    for at, reader in enumerate(readers, 1):
+        try:
+            tables = list(reader(path))
+            break
+        except (OutOfTime, MemoryError):
+            raise
+        except Exception:  # such as of a style that is damaged
+            if at == len(readers):
+                raise
+    for name, rows in tables:
+        yield f"--- sheet {name} ---\n"
+        try:
+            yield from as_csv(rows)
+        except (OutOfTime, MemoryError):
+            raise
+        except Exception as error:
+            yield f"[the rest of this sheet cannot be read: {type(error).__name__}: {str(error)[:200]}]\n"
+
+
+def as_csv(rows):
     import csv
     import io
-    import itertools
-    import zipfile
 
-    import openpyxl
-
-    check_size(path)
-    with zipfile.ZipFile(path) as archive:
-        computed = any(b"<f" in archive.read(name) for name in archive.namelist() if name.startswith("xl/worksheets/"))
-    books = [
-        openpyxl.load_workbook(path, read_only=True, data_only=values)
-        for values in ((True, False) if computed else (True,))
-    ]
-    for readings in zip(*(book.worksheets for book in books)):
-        for sheet in readings:
-            sheet.reset_dimensions()  # they may say anything
-        rows = itertools.islice(zip(*(sheet.values for sheet in readings)), ROWS + 1)
-        table = [[cell_text(cell) for cell in zip(*row)] for row in rows]
-        while table and not any(table[-1]):
-            table.pop()
-        width = max((at for row in table for at, cell in enumerate(row, 1) if cell), default=0)
-        text = io.StringIO()
-        out = csv.writer(text, lineterminator="\n")
-        out.writerows(row[:width] + [""] * (width - len(row)) for row in table[:ROWS])
-        yield f"--- sheet {readings[0].title} ---\n" + text.getvalue()
-        if len(table) > ROWS:
-            raise OutOfTime
+    out, empty = io.StringIO(), 0
+    writer = csv.writer(out, lineterminator="\n")
+    for row in rows:
+        cells = [shown(value) for value in row]
+        while cells and not cells[-1]:
+            cells.pop()
+        if not cells:
+            empty += 1
+            continue
+        out.write("\n" * empty if empty <= SHOWN_GAP else f"[{empty} empty rows]\n")
+        writer.writerow(cells)
+        empty = 0
+        if out.tell() > 1 << 16:
+            yield out.getvalue()
+            out.seek(0)
+            out.truncate()
+    yield out.getvalue()
 
 
-def cell_text(readings):
-    """What is in a cell, by the first of its readings that has something."""
-    value = next((value for value in readings if value is not None), "")
+def shown(value):
+    """A value as a person sees it in a cell."""
+    import datetime
+
     value = getattr(value, "text", value)  # of a formula for several cells
-    return str(int(value) if isinstance(value, float) and value.is_integer() else value)
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, datetime.timedelta):
+        seconds = abs(value.total_seconds())
+        minutes, rest = divmod(round(seconds, 3), 60)
+        clock = f"{int(minutes) // 60}:{int(minutes) % 60:02}:{rest:06.3f}".removesuffix(".000")
+        return "-" * (value.days < 0) + clock
+    return str(value).removesuffix(" 00:00:00") if isinstance(value, datetime.datetime) else str(value)
 
 
-def sheets(path):
+def excel(path):
+    """The sheets of an .xlsx file. A formula stands for itself where no program has worked out its value yet."""
+    import openpyxl
+    from openpyxl.worksheet import _read_only, _reader
+
+    class Cells(_reader.WorkSheetParser):
+        def parse_cell(self, element):
+            try:
+                cell = super().parse_cell(element)
+                if cell["data_type"] == "e" != element.get("t"):  # no date has such a number
+                    cell["value"] = element.findtext(_reader.VALUE_TAG)
+                elif cell["value"] is None and element.find(_reader.FORMULA_TAG) is not None:
+                    cell["value"] = self.parse_formula(element)
+                return cell
+            except (ValueError, LookupError, TypeError, AttributeError):  # what a cell has is no value of its type
+                text = element.findtext(_reader.VALUE_TAG)
+                return {"row": self.row_counter, "column": max(self.col_counter, 1), "value": text, "data_type": "s", "style_id": 0}
+
+    _read_only.WorkSheetParser = Cells
+    for sheet in openpyxl.load_workbook(path, read_only=True, data_only=True).worksheets:
+        sheet.reset_dimensions()  # they may say anything
+        yield sheet.title, sheet.values
+
+
+def old_excel(path):
+    """The sheets of an .xls file."""
+    import datetime
+    import re
+
+    import xlrd
+
+    book = xlrd.open_workbook(path, formatting_info=True, ragged_rows=True)
+
+    def value(cell):
+        if cell.ctype == xlrd.XL_CELL_ERROR:
+            return xlrd.error_text_from_code.get(cell.value, "#N/A")
+        if cell.ctype == xlrd.XL_CELL_BOOLEAN:
+            return bool(cell.value)
+        if cell.ctype != xlrd.XL_CELL_DATE:
+            return cell.value
+        try:
+            form = book.format_map[book.xf_list[cell.xf_index].format_key].format_str
+            if re.search(r"\[[hms]+\]", form, re.IGNORECASE):
+                return datetime.timedelta(days=cell.value)
+            day = xlrd.xldate_as_datetime(cell.value, book.datemode)
+            return day.time() if cell.value < 1 else day
+        except (ValueError, LookupError, OverflowError):  # no date has such a number
+            return cell.value
+
+    for sheet in book.sheets():
+        yield sheet.name, (map(value, sheet.row(at)) for at in range(sheet.nrows))
+
+
+def by_calamine(path):
+    """The sheets of any kind, without errors: those are empty."""
+    import python_calamine
+
+    book = python_calamine.load_workbook(path)
+    for name in book.sheet_names:
+        yield name, book.get_sheet_by_name(name).to_python(skip_empty_area=False)
+
+
+def open_sheets(path):
+    """The sheets of an .ods file, whose cells have the text that a person sees beside their values."""
     import zipfile
+    from xml.etree import ElementTree
 
-    import pandas
+    with zipfile.ZipFile(path) as archive:
+        content = ElementTree.fromstring(archive.read("content.xml"))
+    for table in content.iter(f"{{{OPEN_TABLE}}}table"):
+        yield table.get(f"{{{OPEN_TABLE}}}name"), open_rows(table)
 
-    if zipfile.is_zipfile(path):
-        check_size(path)
-    with pandas.ExcelFile(path) as book:
-        for name in book.sheet_names:
-            table = book.parse(name, header=None, dtype=object, nrows=ROWS + 1)
-            yield f"--- sheet {name} ---\n" + table[:ROWS].to_csv(header=False, index=False)
-            if len(table) > ROWS:
-                raise OutOfTime
+
+def open_rows(table):
+    for row in table.iter(f"{{{OPEN_TABLE}}}table-row"):
+        cells = []
+        for cell in row:
+            cells += [open_value(cell)] * min(int(cell.get(f"{{{OPEN_TABLE}}}number-columns-repeated", 1)), MOST_COLUMNS)
+        while cells and not cells[-1] and cells[-1] != 0:  # a row is as wide as a sheet can be, and repeated to its end
+            cells.pop()
+        for _ in range(min(int(row.get(f"{{{OPEN_TABLE}}}number-rows-repeated", 1)), MOST_ROWS)):
+            yield cells
+
+
+def open_value(cell):
+    import re
+
+    has = {name.rpartition("}")[2]: value for name, value in cell.items()}
+    kind, value = has.get("value-type"), has.get("value", "")
+    if kind in ("float", "percentage", "currency") and re.fullmatch(r"-?[\d.]+(E[+-]?\d+)?", value, re.IGNORECASE):
+        return float(value)
+    if kind == "date" and "date-value" in has:
+        return has["date-value"].replace("T", " ").removesuffix(" 00:00:00")
+    if kind == "boolean" and "boolean-value" in has:
+        return has["boolean-value"].upper()
+    return "\n".join(written(line, True).strip("\n") for line in cell if local(line) == "p") or has.get("string-value")
 
 
 def pdf(path):
@@ -167,8 +288,35 @@ def pdf(path):
     reader = pypdf.PdfReader(path)
     if reader.is_encrypted and not reader.decrypt(""):
         raise Refused("encrypted")
+    if fields := [f"{name}: {value}\n" for name, field in (reader.get_fields() or {}).items() if (value := filled(field.get("/V")))]:
+        yield "--- fields of the form ---\n" + "".join(fields)
     for number, page in enumerate(reader.pages, 1):
-        yield f"--- page {number} ---\n" + page.extract_text().strip("\n") + "\n"
+        yield f"--- page {number} ---\n" + page_text(page) + "\n"
+
+
+def filled(value):
+    """What a field of a form was filled in with: a text, a name such as /Yes, or several."""
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value.removeprefix("/") if isinstance(value, str) and value != "/Off" else ""
+
+
+def page_text(page):
+    """The text of a page as it is laid out, or as it was drawn where that leaves any of it out, as it may of turned pages."""
+    import re
+    import textwrap
+
+    drawn = page.extract_text()
+    try:
+        laid = page.extract_text(extraction_mode="layout", layout_mode_strip_rotated=False)
+    except (OutOfTime, MemoryError):
+        raise
+    except Exception:  # of a font, which drawing does not need
+        laid = ""
+    if len("".join(laid.split())) < len("".join(drawn.split())):
+        return drawn.strip("\n")
+    lines = textwrap.dedent(laid.expandtabs()).splitlines()
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip("\n")
 
 
 # What an output has beside its type up to nbformat 3, which later ones have in a MIME bundle.
@@ -322,7 +470,7 @@ def compressed(path):
 READERS = {
     OFFICE + "wordprocessingml.document": word,
     OFFICE + "presentationml.presentation": slides,
-    OFFICE + "spreadsheetml.sheet": workbook,
+    OFFICE + "spreadsheetml.sheet": sheets,
     "application/vnd.ms-excel": sheets,
     OPEN + "spreadsheet": sheets,
     OPEN + "text": open_document,
@@ -348,20 +496,25 @@ def read(path, mime, limit):
             if "EncryptedPackage".encode("utf-16-le") in file.read(1 << 20):
                 raise Refused("encrypted")
         raise Refused("unsupported")
-    text, size = [], 0
+    text, size, left = [], 0, 0
+    pieces = reader(path)
     try:
-        for piece in reader(path):
+        for piece in pieces:
             text.append(piece)
             size += len(piece.encode("utf-8", "replace"))
             if size > limit:
                 break
         else:
             return {"text": "".join(text), "complete": True}
+        if reader is sheets:
+            for piece in pieces:
+                left += piece.count("\n")
     except OutOfTime:
         if not text:
             raise
-    whole = "".join(text).encode("utf-8", "replace")[:limit]
-    return {"text": whole.decode("utf-8", "ignore"), "complete": False}
+    whole = "".join(text)
+    cut = whole.encode("utf-8", "replace")[:limit].decode("utf-8", "ignore")
+    return {"text": cut, "complete": False, "lines_left": left + whole.count("\n") - cut.count("\n")}
 
 
 def answer(request):
@@ -375,7 +528,8 @@ def answer(request):
         return {"error": "too_large"}
     except Exception as error:  # whatever a reader does with a file that is not as it should be
         told = f"{type(error).__name__}: {error}"
-        return {"error": "encrypted" if "encrypted" in told.lower() else "broken", "detail": told[:500]}
+        locked = "encrypted" in told.lower() or "password" in told.lower()
+        return {"error": "encrypted" if locked else "broken", "detail": told[:500]}
 
 
 def out_of_time(signum, frame):
@@ -393,8 +547,9 @@ def main():
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
     request = json.loads(sys.stdin.readline())
     os.chdir(request["work_dir"])
-    sys.stdout.write(json.dumps(answer(request)) + "\n")
-    sys.stdout.flush()
+    with open(os.dup(1), "w") as told:
+        os.dup2(2, 1)  # what libraries print is no answer
+        told.write(json.dumps(answer(request)) + "\n")
     os._exit(0)
 
 

@@ -16,7 +16,8 @@ PROGRAM = pathlib.Path(__file__).with_name("document.py").read_text()
 OFFICE = "application/vnd.openxmlformats-officedocument."
 WORD = OFFICE + "wordprocessingml.document"
 NOTEBOOK = "application/x-ipynb+json"
-OPEN_TEXT = "application/vnd.oasis.opendocument.text"
+OPEN = "application/vnd.oasis.opendocument."
+OPEN_TEXT = OPEN + "text"
 
 
 def zipped(**files):
@@ -32,13 +33,12 @@ def word(body):
 
 
 class ReadsDocuments(unittest.TestCase):
-    def read(self, content, mime, limit=100_000):
+    def read(self, content, mime, limit=100_000, program=PROGRAM):
         with tempfile.TemporaryDirectory() as folder:
             pathlib.Path(folder, "file").write_bytes(content)
             request = {"work_dir": folder, "path": "file", "type": mime, "limit_bytes": limit}
-            program = [sys.executable, "-I", "-c", PROGRAM]
             asked = json.dumps(request) + "\n"
-            told = subprocess.run(program, input=asked, stdout=subprocess.PIPE, text=True, check=True)
+            told = subprocess.run([sys.executable, "-I", "-c", program], input=asked, capture_output=True, text=True, check=True)
         return json.loads(told.stdout)
 
     def test_what_is_written(self):
@@ -63,6 +63,32 @@ class ReadsDocuments(unittest.TestCase):
             with self.subTest(name):
                 answer = self.read(content, mime)
                 self.assertEqual(answer.get("text", answer), want)
+
+    def test_cells_of_a_sheet(self):
+        def cell(text, repeated=1, **has):
+            named = "".join(f' o:{name.replace("_", "-")}="{value}"' for name, value in has.items())
+            return f'<t:table-cell t:number-columns-repeated="{repeated}"{named}><p>{text}</p></t:table-cell>'
+
+        def row(*cells, repeated=1):
+            return f'<t:table-row t:number-rows-repeated="{repeated}">{"".join(cells)}</t:table-row>'
+
+        empty = '<t:table-cell t:number-columns-repeated="16000"/>'
+        rows = (
+            row(cell("NA"), cell("None", value_type="string"), cell("#DIV/0!", value_type="error"), empty),
+            row(cell("25:30:00", value_type="time", time_value="PT25H30M00S"), cell("12.3 %", value_type="percentage", value="0.123")),
+            row(cell("bad", value_type="float", value="x"), cell("1.7.", value_type="date", date_value="2024-07-01T00:00:00")),
+            row(cell("a", 2), "<t:table-cell/>", cell("0", value_type="float", value="0"), repeated=2),
+            row(empty, repeated=70_000),
+            row(cell("far")),
+            row(empty, repeated=900_000),
+        )
+        book = f'<o xmlns:t="urn:oasis:names:tc:opendocument:xmlns:table:1.0" xmlns:o="o"><t:table t:name="A">{"".join(rows)}</t:table></o>'
+        want = (
+            "--- sheet A ---\nNA,None,#DIV/0!\n25:30:00,0.123\nbad,2024-07-01\na,a,,0\na,a,,0\n[70000 empty rows]\nfar\n"
+        )
+        answer = self.read(zipped(content=book), OPEN + "spreadsheet")
+        self.assertEqual(answer.get("text", answer), want)
+        self.assertEqual(self.read(zipped(content=book), OPEN + "spreadsheet", 20)["lines_left"], 7)
 
     def test_a_notebook_is_its_cells(self):
         picture = base64.b64encode(bytes(3000)).decode()
@@ -117,6 +143,11 @@ class ReadsDocuments(unittest.TestCase):
                 archive.addfile(tarfile.TarInfo(name))
         text = self.read(made.getvalue(), "application/x-tar")["text"]
         self.assertEqual([line.split(" ", 3)[-1].split()[-1] for line in text.splitlines()], ["'a\\nb'", "folder/über"])
+
+    def test_what_a_library_prints_is_no_answer(self):
+        noisy = "def noisy(path):\n    print('WARNING')\n    os.system('echo more')\n    yield 'text'\nREADERS['x/y'] = noisy\n"
+        answer = self.read(b"", "x/y", program=PROGRAM.replace("if __name__", noisy + "if __name__"))
+        self.assertEqual(answer, {"text": "text", "complete": True})
 
     def test_what_cannot_be_read(self):
         encrypted = b"\xd0\xcf\x11\xe0" + "EncryptedPackage".encode("utf-16-le")

@@ -35,6 +35,15 @@ book = openpyxl.Workbook()
 for row in ('a, b', 1), ('c', 2.0), ('sum', '=SUM(B1:B2)'): book.active.append(row)
 book.active['F9'].font = openpyxl.styles.Font(bold=True)
 book.save('d/formula.xlsx')
+import datetime, re
+book = openpyxl.Workbook()
+for row in ('NA', 'None', 'null', 'n/a'), ('#DIV/0!', datetime.timedelta(hours=25.5), True), (3,): book.active.append(row)
+book.active['A3'].number_format = 'yyyy'
+book.active['B60000'] = 'far'
+book.create_sheet('Next')['A1'] = 'after'
+book.save('d/seen.xlsx')
+with zipfile.ZipFile('d/seen.xlsx') as whole, zipfile.ZipFile('d/odd.xlsx', 'w') as odd:
+    for name in whole.namelist(): odd.writestr(name, re.sub(rb'<v>3</v>', b'<v>x</v>', whole.read(name)) if name.endswith('sheet1.xml') else whole.read(name))
 
 def archive(name, files):
     with zipfile.ZipFile(name, 'w', zipfile.ZIP_DEFLATED) as z:
@@ -51,6 +60,11 @@ o.save('d/a.odt')
 c = canvas.Canvas('d/a.pdf')
 for n in 1, 2:
     c.drawString(72, 72, f'page with number {n}'); c.showPage()
+c.save()
+c = canvas.Canvas('d/row.pdf')
+for x, cell in (450, '37.96'), (250, 'DIRECTOR'), (72, 'BAIN, J'): c.drawString(x, 700, cell)
+c.acroForm.textfield(name='who', value='Ada', y=600)
+c.acroForm.checkbox(name='paid', checked=True, y=500)
 c.save()
 for name, user in ('open.pdf', ''), ('locked.pdf', 'secret'):
     w = pypdf.PdfWriter(clone_from='d/a.pdf'); w.encrypt(user, 'owner', algorithm='AES-256'); w.write(f'd/{name}')
@@ -86,7 +100,10 @@ func TestDocumentsAreGivenAsText(t *testing.T) {
 	s.py(makeDocuments)
 	for name, want := range map[string][]string{
 		"a.docx":    {"Numbers\nseven – sieben\tand a tab\ncell 0 | cell 1\ncell 2 | cell 3\nafter the table\n"},
-		"a.xlsx":    {"--- sheet Sales ---\ncity,n,day\nKöln,1,2024-07-01 00:00:00\nŁódź,2.5,2024-07-02", "--- sheet Empty ---"},
+		"a.xlsx":    {"--- sheet Sales ---\ncity,n,day\nKöln,1,2024-07-01\nŁódź,2.5,2024-07-02", "--- sheet Empty ---"},
+		"seen.xlsx": {"NA,None,null,n/a\n#DIV/0!,25:30:00,TRUE\n1900-01-03\n[59996 empty rows]\n,far\n--- sheet Next ---\nafter\n"},
+		"odd.xlsx":  {"TRUE\nx\n"},
+		"row.pdf":   {"--- fields of the form ---\nwho: Ada\npaid: Yes\n--- page 1 ---\nBAIN, J  ", " DIRECTOR ", " 37.96\n"},
 		"a.ods":     {"--- sheet Sales ---\ncity,n,day\nKöln,1,2024-07-01", "--- sheet Empty ---"},
 		"a.pptx":    {"--- slide 1 ---\nslide number 1\n--- slide 2 ---", "--- slide 11 ---\nslide number 11\n"},
 		"a.odt":     {"Title\none two three\n"},
