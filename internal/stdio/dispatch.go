@@ -107,7 +107,9 @@ func (l *loop) run(c *call) {
 		return // cancelled between its turn and its start
 	}
 	s := l.client.Call(func(n mcp.JSONRPCNotification) { l.notify(n, &c.lane, c.ctx.Done()) })
-	line := l.respond(l.server.WithContext(c.ctx, s), &c.Call)
+	ctx, giveBack := l.memory.Serve(c.ctx, "")
+	defer giveBack()
+	line := l.respond(l.server.WithContext(ctx, s), &c.Call)
 	s.End()
 	answered = l.answer(c, line) == nil
 }

@@ -34,6 +34,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
@@ -136,6 +137,7 @@ type loop struct {
 	opts     Options
 	client   *rpc.Session
 	calls    *calls
+	memory   *room.Memory // of what calls make
 	requests rpc.Requests
 	out      *outbox
 	stopping chan struct{}
@@ -147,6 +149,7 @@ func newLoop(ctx context.Context, s *server.MCPServer, out io.Writer, opts Optio
 		server:   s,
 		opts:     opts,
 		out:      newOutbox(out),
+		memory:   room.New(),
 		stopping: make(chan struct{}),
 	}
 	l.client = rpc.NewSession(sessionID, func(n mcp.JSONRPCNotification) { l.notify(n, nil, l.stopping) })
