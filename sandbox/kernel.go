@@ -20,6 +20,9 @@ import (
 // it removes the container. JavaScript may have four times interruptGrace, see docs/kernel-protocol.md.
 const backstop = 20 * time.Second
 
+// answerPatience is how long a supervisor may say nothing that is asked whether it lives.
+const answerPatience = 10 * time.Second
+
 // kernel is the server's end of one container: a supervisor and the interpreter under it. It runs one piece of code
 // at a time, whose caller has the turn, and fresh ones beside it.
 type kernel struct {
@@ -52,7 +55,8 @@ type kernel struct {
 	restoring atomic.Pointer[string]         // the id of the restore that is asked for
 	restoreds chan protocol.Restored
 
-	dead chan struct{} // closed when no more frames come
+	dead   chan struct{} // closed when no more frames come
+	frames atomic.Uint64 // that have come
 	// ending reports that the container was told to end, and does so soon.
 	ending atomic.Bool
 	// missing reports that the image does not have the interpreter.
@@ -160,6 +164,7 @@ func (k *kernel) listen() {
 	for {
 		body, err := k.conn.Receive()
 		cut := err != nil && !isAny(err, channel.ErrFrameTooLarge, channel.ErrUnknownFrame, channel.ErrBrokenStreams)
+		k.frames.Add(1)
 		if err == nil {
 			err = frameLimits.Check(body)
 		}
@@ -326,11 +331,15 @@ func (k *kernel) leave(r *Run) {
 	delete(k.runs, r.ID)
 }
 
-// await waits for the end of a run that is followed, and that may go on for timeout.
+// await waits for the end of a run that is followed, and that may go on for timeout: longer where its supervisor waits for something
+// first, but no more than answerPatience where that does not answer.
 func (k *kernel) await(r *Run, answer chan protocol.Done, timeout time.Duration) (protocol.Done, error) {
 	defer k.leave(r)
 	limit := time.NewTimer(k.limits.Frozen + timeout + interruptGrace + backstop)
 	defer limit.Stop()
+	look := time.NewTimer(timeout)
+	defer look.Stop()
+	asked, heard := false, uint64(0)
 	stop := r.ctx.Done()
 	for {
 		select {
@@ -341,8 +350,17 @@ func (k *kernel) await(r *Run, answer chan protocol.Done, timeout time.Duration)
 		case <-stop:
 			stop = nil
 			limit.Reset(interruptGrace + backstop)
+			asked = false
+			look.Reset(0)
 			// An error here means that the kernel is dying, which the other cases see.
 			_ = k.send(protocol.Request{Type: "interrupt", ID: r.ID, Reason: "cancelled"})
+		case <-look.C:
+			if asked && k.frames.Load() == heard {
+				return protocol.Done{}, errUnresponsive
+			}
+			asked, heard = true, k.frames.Load()
+			_ = k.send(protocol.Request{Type: "ping"})
+			look.Reset(answerPatience)
 		case <-limit.C:
 			return protocol.Done{}, errUnresponsive
 		}

@@ -216,7 +216,11 @@ func TestASupervisorThatDoesNotEnforceTheTimeoutLosesItsContainer(t *testing.T) 
 		e := newEngine(t)
 		m := newTestManager(t, testConfig(t, e))
 		e.play(hostileTo(func(p peer, _ heard) { p.stay() }))
+		began := time.Now()
 		res := mustRun(t, m, RunOptions{Code: "x", Timeout: 5 * time.Second})
+		if took := time.Since(began); took != 5*time.Second+answerPatience {
+			t.Errorf("it took %v", took)
+		}
 		if res.Status != TimedOut || res.ExitCode != 124 || !res.VariablesLost || len(e.holds(t)) != 1 {
 			t.Errorf("got %+v; the engine holds %q", res, e.holds(t))
 		}

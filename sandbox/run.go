@@ -53,10 +53,7 @@ func (o *RunOptions) check(c *Config) error {
 		return fault.New(fault.InvalidArgument, "Pass the code to run as text.", "The code is empty.")
 	}
 	if len(o.Code) > c.CodeBytes {
-		return fault.New(fault.CodeTooLarge,
-			"Split the code over several calls (variables are kept), or put data into a file.",
-			"The code has %d bytes and may have %d.", len(o.Code), c.CodeBytes).
-			With("size_bytes", len(o.Code)).With("limit_bytes", c.CodeBytes)
+		return TooMuchCode(len(o.Code), c.CodeBytes)
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = c.RunTimeout
@@ -64,6 +61,12 @@ func (o *RunOptions) check(c *Config) error {
 	// A supervisor takes milliseconds, and none of them for no limit.
 	o.Timeout = max(time.Millisecond, min(o.Timeout, c.MaxRunTimeout))
 	return nil
+}
+
+// TooMuchCode refuses code for its length, in bytes.
+func TooMuchCode(length, most int) *fault.Error {
+	return fault.New(fault.CodeTooLarge, "Split the code over several calls (variables are kept), or put data into a file.",
+		"The code has %d bytes and may have %d.", length, most).With("size_bytes", length).With("limit_bytes", most)
 }
 
 // Progress is how far a run has come.

@@ -107,6 +107,9 @@ func (p *params) text(name string) string {
 	value := p.take(name)
 	if long, ok := value.(content.LongText); ok {
 		if len(long) > maxText {
+			if name == "code" && p.first == nil { // what a server takes is less
+				p.first = sandbox.TooMuchCode(len(long), maxText)
+			}
 			p.fail("%s has %d bytes and may have %d.", name, len(long), maxText)
 			return ""
 		}

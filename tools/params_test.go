@@ -170,3 +170,14 @@ func TestTheSessionOfACall(t *testing.T) {
 		t.Errorf("without clients: %q", p.session())
 	}
 }
+
+func TestTextThatIsTooLongToBeDecoded(t *testing.T) {
+	for name, code := range map[string]fault.Code{"code": fault.CodeTooLarge, "query": fault.InvalidArgument} {
+		raw := `{"` + name + `":"` + strings.Repeat("x", maxText+1) + `"}`
+		p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{RawArguments: []byte(raw)}})
+		p.required(name)
+		if f := fault.From(p.check()); f.Code != code || !strings.Contains(f.Message, "4194307 bytes") {
+			t.Errorf("%s: %v", name, f)
+		}
+	}
+}
