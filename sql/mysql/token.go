@@ -148,9 +148,11 @@ func (l *lexer) number() (token, error) {
 	s := l.rest
 	n := countWhile(s, isDigit)
 	switch {
-	case strings.HasPrefix(s, "0x"), strings.HasPrefix(s, "0b"):
-		n = 2 + countWhile(s[2:], func(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' })
-	default:
+	case strings.HasPrefix(s, "0x") && len(s) > 2 && isHex(s[2]):
+		n = 2 + countWhile(s[2:], isHex)
+	case strings.HasPrefix(s, "0b") && len(s) > 2 && isBit(s[2]):
+		n = 2 + countWhile(s[2:], isBit)
+	default: // 0x and 0b2 are names
 		if n < len(s) && s[n] == '.' {
 			n++
 			n += countWhile(s[n:], isDigit)
@@ -216,6 +218,10 @@ func (l *lexer) blockComment() error {
 func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+func isHex(c byte) bool { return isDigit(c) || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F' }
+
+func isBit(c byte) bool { return c == '0' || c == '1' }
 
 // isNamePart: every character beyond ASCII may be in a name.
 func isNamePart(c byte) bool {

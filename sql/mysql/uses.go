@@ -66,14 +66,28 @@ func (u *uses) admit(ctx context.Context, q queryer, allowed []string) error {
 				continue
 			}
 			seen[name] = true
-			tokens, err := lex(definition)
+			inside, err := checkView(name, definition)
 			if err != nil {
-				continue // as of a name that no statement here could have
+				return err
 			}
-			pending = append(pending, usesOf(tokens))
+			pending = append(pending, inside)
 		}
 	}
 	return nil
+}
+
+// checkView refuses a view by what a statement is refused by: locks, files, settings.
+func checkView(name, definition string) (*uses, error) {
+	tokens, err := lex(definition)
+	c := checker{tokens: tokens, lines: strings.Split(definition, "\n")}
+	for i := 0; i < len(tokens)-1 && err == nil; i++ {
+		err = c.look(i)
+	}
+	if err != nil {
+		return nil, fault.New(fault.SQLRejected, "Read the tables that it reads; describe_sql lists them.", "The view %.200s is not read: %s", name,
+			strings.TrimPrefix(err.Error(), string(fault.SQLRejected)+": ")).With("view", name)
+	}
+	return usesOf(tokens), nil
 }
 
 // marks is a list of so many parameters.

@@ -261,15 +261,16 @@ func columns(ctx context.Context, q querier, oid uint32, detail *sql.TableDetail
 	return err
 }
 
-// named is the names of a constraint's columns.
-func named(relation, key string) string {
-	return `(SELECT pg_catalog.array_agg(a.attname::text ORDER BY k.i)
+// named is the names of a constraint's columns; that of a period is written in its own way. Before PostgreSQL 18 there is none.
+func named(relation, key, period string) string {
+	return `(SELECT pg_catalog.array_agg(CASE WHEN k.i = pg_catalog.cardinality(` + key + `) AND (pg_catalog.to_jsonb(o)->>'conperiod')::bool
+			THEN pg_catalog.format('` + period + `', a.attname) ELSE a.attname::text END ORDER BY k.i)
 		FROM pg_catalog.unnest(` + key + `) WITH ORDINALITY AS k(num, i)
 		JOIN pg_catalog.pg_attribute a ON a.attrelid = ` + relation + ` AND a.attnum = k.num)`
 }
 
 func keys(ctx context.Context, q querier, oid uint32, detail *sql.TableDetail) error {
-	primary, err := all(ctx, q, pgx.RowTo[[]string], `SELECT `+named("o.conrelid", "o.conkey")+`
+	primary, err := all(ctx, q, pgx.RowTo[[]string], `SELECT `+named("o.conrelid", "o.conkey", "%s WITHOUT OVERLAPS")+`
 		FROM pg_catalog.pg_constraint o WHERE o.conrelid = $1 AND o.contype = 'p'`, oid)
 	if err != nil {
 		return err
@@ -279,8 +280,8 @@ func keys(ctx context.Context, q querier, oid uint32, detail *sql.TableDetail) e
 	}
 	foreign := func(side string) ([]sql.ForeignKey, error) {
 		return all(ctx, q, pgx.RowToStructByPos[sql.ForeignKey], `
-			SELECT o.conname::text, n.nspname || '.' || c.relname, `+named("o.conrelid", "o.conkey")+`,
-				rn.nspname || '.' || r.relname, `+named("o.confrelid", "o.confkey")+`
+			SELECT o.conname::text, n.nspname || '.' || c.relname, `+named("o.conrelid", "o.conkey", "PERIOD %s")+`,
+				rn.nspname || '.' || r.relname, `+named("o.confrelid", "o.confkey", "PERIOD %s")+`
 			FROM `+relations+` JOIN pg_catalog.pg_constraint o ON o.conrelid = c.oid
 			JOIN pg_catalog.pg_class r ON r.oid = o.confrelid JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
 			WHERE o.contype = 'f' AND o.conparentid = 0 AND `+side+` = $1 ORDER BY 2, 1 LIMIT 200`, oid)
@@ -295,7 +296,10 @@ func keys(ctx context.Context, q querier, oid uint32, detail *sql.TableDetail) e
 func indexes(ctx context.Context, q querier, oid uint32, detail *sql.TableDetail) error {
 	var err error
 	detail.Indexes, err = all(ctx, q, pgx.RowToStructByPos[sql.Index], `
-		SELECT c.relname::text, pg_catalog.left(pg_catalog.pg_get_indexdef(c.oid), 1000), i.indisunique
+		SELECT c.relname::text, pg_catalog.left(coalesce(
+				(SELECT pg_catalog.pg_get_constraintdef(o.oid) FROM pg_catalog.pg_constraint o
+					WHERE i.indisexclusion AND o.conindid = c.oid AND o.contype IN ('p', 'u', 'x')),
+				pg_catalog.pg_get_indexdef(c.oid)), 1000), i.indisunique
 		FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
 		WHERE i.indrelid = $1 ORDER BY NOT i.indisprimary, 1 LIMIT 200`, oid)
 	if err != nil {

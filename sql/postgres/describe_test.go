@@ -47,6 +47,7 @@ const shop = `
 	CREATE TABLE a_b (id int); CREATE TABLE axb (id int);
 	CREATE TABLE secret.hidden (id int);
 	CREATE TABLE half (seen int, unseen int);
+	CREATE TABLE "Odd Name".stays (during daterange, CONSTRAINT apart EXCLUDE USING gist (during WITH &&));
 	CREATE FUNCTION hostile.obj_description(oid, name) RETURNS text LANGUAGE sql AS 'SELECT ''caught''';
 	CREATE FUNCTION hostile.eq(name, text) RETURNS boolean LANGUAGE sql AS 'SELECT false';
 	CREATE OPERATOR hostile.= (LEFTARG = name, RIGHTARG = text, FUNCTION = hostile.eq);
@@ -98,15 +99,15 @@ func TestDescriptionsAreWhatAFirstQueryNeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, "schemas", got, `[{"schema":"Odd Name","tables":1},{"schema":"hostile","tables":0},{"schema":"public","tables":6,"comment":"standard public schema"},`+
+		same(t, "schemas", got, `[{"schema":"Odd Name","tables":2},{"schema":"hostile","tables":0},{"schema":"public","tables":6,"comment":"standard public schema"},`+
 			`{"schema":"sales","tables":6,"comment":"what we sell"}]`)
 	})
 	for _, c := range []struct {
 		filter sql.TableFilter
 		want   string
 	}{
-		{sql.TableFilter{Limit: 3}, `[{"schema":"Odd Name","table":"A \"b\".c","kind":"table"},{"schema":"public","table":"Customers","kind":"table"},` +
-			`{"schema":"public","table":"a_b","kind":"table"}]`},
+		{sql.TableFilter{Limit: 3}, `[{"schema":"Odd Name","table":"A \"b\".c","kind":"table"},{"schema":"Odd Name","table":"stays","kind":"table"},` +
+			`{"schema":"public","table":"Customers","kind":"table"}]`},
 		{sql.TableFilter{Schema: "SALES", Limit: 100}, `[{"schema":"sales","table":"empty","kind":"materialized view"},` +
 			`{"schema":"sales","table":"events","kind":"partitioned table","rows_estimate":60},{"schema":"sales","table":"glad","kind":"view"},` +
 			`{"schema":"sales","table":"heavy","kind":"view"},{"schema":"sales","table":"lines","kind":"table"},` +
@@ -150,6 +151,8 @@ func TestDescriptionsAreWhatAFirstQueryNeeds(t *testing.T) {
 		{"", "Customers", false, `{"schema":"public","table":"Customers","kind":"table","columns":[{"name":"upper_case","type":"integer","nullable":true}]}`},
 		{"", `"Odd Name"."A ""b"".c"`, true, `{"schema":"Odd Name","table":"A \"b\".c","kind":"table","columns":[` +
 			`{"name":"x y","type":"integer","nullable":true,"examples":["1"]},{"name":"x","type":"integer","nullable":true,"examples":["2"]}]}`},
+		{"Odd Name", "stays", false, `{"schema":"Odd Name","table":"stays","kind":"table","columns":[{"name":"during","type":"daterange","nullable":true}],` +
+			`"indexes":[{"name":"apart","definition":"EXCLUDE USING gist (during WITH \u0026\u0026)","unique":false}]}`},
 		{"", "SALES.heavy", true, `{"schema":"sales","table":"heavy","kind":"view","columns":[{"name":"count","type":"bigint","nullable":true}]}`},
 		{"sales", "empty", true, `{"schema":"sales","table":"empty","kind":"materialized view","columns":[{"name":"one","type":"integer","nullable":true}]}`},
 		{"", "half", true, `{"schema":"public","table":"half","kind":"table","columns":[{"name":"seen","type":"integer","nullable":true}]}`},
@@ -174,6 +177,25 @@ func TestDescriptionsAreWhatAFirstQueryNeeds(t *testing.T) {
 	}
 	_, err := tables(ctx, q(), sql.TableFilter{Schema: "sails", Limit: 1})
 	isMissing(t, err, "sales")
+}
+
+func TestKeysOfPeriodsSaySo(t *testing.T) {
+	conn := admin(t)
+	if serverVersion(conn.PgConn()) < 18 {
+		t.Skip("needs PostgreSQL 18")
+	}
+	const rooms = `CREATE TABLE rooms (id int4range, valid daterange, PRIMARY KEY (id, valid WITHOUT OVERLAPS));
+		CREATE TABLE bookings (room int4range, during daterange, FOREIGN KEY (room, PERIOD during) REFERENCES rooms (id, PERIOD valid))`
+	q := readOnly(t, inDatabase(t, "hotel", rooms))
+	got, err := table(t.Context(), q, "", "rooms", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "rooms", got, `{"schema":"public","table":"rooms","kind":"table","columns":[{"name":"id","type":"int4range","nullable":false},`+
+		`{"name":"valid","type":"daterange","nullable":false}],"primary_key":["id","valid WITHOUT OVERLAPS"],`+
+		`"referenced_by":[{"name":"bookings_room_during_fkey","table":"public.bookings","columns":["room","PERIOD during"],`+
+		`"references":"public.rooms","referenced_columns":["id","PERIOD valid"]}],`+
+		`"indexes":[{"name":"rooms_pkey","definition":"PRIMARY KEY (id, valid WITHOUT OVERLAPS)","unique":true}]}`)
 }
 
 func isMissing(t *testing.T, err error, hint string) {

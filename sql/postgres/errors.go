@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -52,6 +53,9 @@ func isTimeout(err error) bool {
 	return errors.As(err, &netErr) && netErr.Timeout()
 }
 
+// refusedParameter finds the name in PgBouncer's words, and in PostgreSQL's own.
+var refusedParameter = regexp.MustCompile(`^(?:unsupported startup parameter(?: in options)?: |unrecognized configuration parameter ")([\w.]{1,63})`)
+
 func refusedLogin(e *pgconn.PgError) *fault.Error {
 	what, hint := "refused the connection", "Ask the user to check the database and its connection string."
 	switch e.Code {
@@ -59,7 +63,7 @@ func refusedLogin(e *pgconn.PgError) *fault.Error {
 		what = "refused the login"
 	case "3D000":
 		what = "does not have the database that the connection string names"
-	case "53300":
+	case tooManyConnections:
 		what, hint = "has no connection free", "Try again in a moment."
 	case "57P03":
 		what, hint = "is starting or stopping", "Try again in a moment."
@@ -67,6 +71,10 @@ func refusedLogin(e *pgconn.PgError) *fault.Error {
 		what = "does not let this login connect"
 	}
 	code := text.Shorten(e.Code, maxCode)
+	if found := refusedParameter.FindStringSubmatch(e.Message); found != nil {
+		what = "does not take the parameter " + found[1]
+		hint = "Ask the user to leave it out of the connection string, or to have the pooler ignore it."
+	}
 	return fault.New(fault.SQLFailed, hint, "PostgreSQL %s (%s).", what, code).With("sqlstate", code)
 }
 
@@ -93,7 +101,8 @@ func queryFault(err error, query string) error {
 const (
 	readOnlyViolation = "25006"
 	// queryCanceled is what a statement's timeout gives, and what cancelling gives: then nobody hears it.
-	queryCanceled = "57014"
+	queryCanceled      = "57014"
+	tooManyConnections = "53300"
 )
 
 // What is told of the server's own words. A value of the statement may be among them, of any length.

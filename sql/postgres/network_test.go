@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -170,6 +171,68 @@ func TestCallsBeyondThePoolWaitTheirTurn(t *testing.T) {
 	wantFault(t, err, fault.SQLFailed, "4 statements run")
 	for _, rows := range held {
 		rows.Close()
+	}
+}
+
+func TestOneConnectionIsEnough(t *testing.T) {
+	t.Parallel()
+	exec(t, server.DSN("owner"), "CREATE ROLE single LOGIN CONNECTION LIMIT 1")
+	t.Cleanup(func() { exec(t, server.DSN("owner"), "DROP ROLE single") })
+	var taken sync.Mutex
+	pooler := func(conn net.Conn) { // lets one client in, and the others wait until that has gone
+		taken.Lock()
+		defer taken.Unlock()
+		(&network{}).carry(conn)
+	}
+	for name, dsn := range map[string]string{"of a role": server.DSN("single"), "of a pooler": serve(t, pooler) + " user=owner"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := open(t, dsn+" dbname=postgres", sql.Limits{})
+			t.Cleanup(db.Close) // before the server waits for its connections
+			for range 20 {
+				if _, err := db.Schemas(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := db.Tables(t.Context(), sql.TableFilter{Limit: 1}); err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := rowsOf(t, db, "SELECT 1"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func TestARolesOneConnectionIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	exec(t, server.DSN("owner"), "CREATE ROLE lonely LOGIN CONNECTION LIMIT 1")
+	t.Cleanup(func() { exec(t, server.DSN("owner"), "DROP ROLE lonely") })
+	db := open(t, server.DSN("lonely")+" dbname=postgres", sql.Limits{})
+	t.Cleanup(db.Close)
+	results := make(chan error)
+	for range 5 {
+		go func() {
+			_, err := db.Schemas(t.Context())
+			results <- err
+		}()
+	}
+	for range 5 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestAParameterThatIsRefusedIsNamed(t *testing.T) {
+	_, _, err := rowsOf(t, open(t, server.DSN("owner")+" oddly.made=1 nonsense=2", sql.Limits{}), "SELECT 1")
+	wantFault(t, err, fault.SQLFailed, "does not take the parameter nonsense (42704)")
+	for message, want := range map[string]string{
+		"unsupported startup parameter: statement_timeout":       "the parameter statement_timeout (08P01)",
+		"unsupported startup parameter in options: search_path":  "the parameter search_path (08P01)",
+		"unsupported startup parameter: 'host=10.0.0.1 password": "refused the connection (08P01)",
+	} {
+		wantFault(t, connectFault(&pgconn.PgError{Code: "08P01", Message: message}), fault.SQLFailed, want)
 	}
 }
 

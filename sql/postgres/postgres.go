@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -34,13 +35,16 @@ const (
 	enterTime = 5 * time.Second
 	// tidyTime is for ending a transaction and for what follows a statement that was cancelled.
 	tidyTime = 5 * time.Second
+	// retryPause is between two requests for a connection that the database has no place for.
+	retryPause = 20 * time.Millisecond
 )
 
 // Database is one PostgreSQL, reached by a small pool that connects at first use. Make one with Open.
 type Database struct {
-	pool   *pgxpool.Pool
-	limits sql.Limits
-	types  *typeCache
+	pool    *pgxpool.Pool
+	limits  sql.Limits
+	types   *typeCache
+	tidying atomic.Int64 // connections that are free in a moment
 	// zoned reports that the connection string chooses a time zone; otherwise it is UTC.
 	zoned bool
 }
@@ -70,7 +74,6 @@ func Open(dsn string, limits sql.Limits) (*Database, error) {
 	// Nothing is prepared by name: DISCARD ALL and poolers take that away.
 	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
 	config.AfterConnect = noteTempLimit
-	config.AfterRelease = forget
 	pool, err := pgxpool.NewWithConfig(context.Background(), config)
 	if err != nil {
 		return nil, err
@@ -140,14 +143,6 @@ func serverVersion(conn *pgconn.PgConn) int {
 	return major
 }
 
-// forget takes away what a statement may have left on its connection beside the transaction, such as a
-// lock that a function of the user's took. It runs after the answer; a connection that it fails on is closed.
-func forget(conn *pgx.Conn) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
-	defer cancel()
-	return conn.PgConn().Exec(ctx, "DISCARD ALL").Close() == nil
-}
-
 // Query runs one reading statement; see sql.Database.
 func (d *Database) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
 	uses, err := check(q.Text)
@@ -165,7 +160,7 @@ func (d *Database) query(ctx context.Context, q sql.Query, uses *uses) (*rows, e
 	}
 	// The server's own clock ends the statement first, unless the server is gone.
 	ctx, cancel := context.WithTimeout(ctx, d.limits.Timeout+tidyTime)
-	r := &rows{conn: conn, cancel: cancel, query: q.Text}
+	r := &rows{db: d, conn: conn, cancel: cancel, query: q.Text}
 	err = uses.admit(ctx, conn.Conn(), d.limits.Functions)
 	if err == nil {
 		err = r.start(ctx, d.types, q)
@@ -197,16 +192,38 @@ func (d *Database) begin(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// acquire waits for a connection as long as a statement may take, which is how long others keep theirs.
+// acquire waits for a connection as long as a statement may take, which is how long others keep theirs. It makes no other one
+// where one is tidied, or where the database gives this login no more: a role may have one alone, and a pooler may let one wait for the other.
 func (d *Database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, max(d.limits.Timeout, connectTime))
 	defer cancel()
-	conn, err := d.pool.Acquire(limited)
-	if err != nil && limited.Err() != nil && ctx.Err() == nil && d.pool.Stat().AcquiredConns() == poolSize {
-		return nil, fault.New(fault.SQLFailed, "Wait for a statement that still runs, or cancel one.",
-			"%d statements run on this connection already, which is as many as there may be.", poolSize).Because(err)
+	most := poolSize
+	for patience := time.Now().Add(tidyTime); ; {
+		await(limited, func() bool { return d.tidying.Load() == 0 || d.pool.Stat().IdleConns() > 0 })
+		conn, err := d.pool.Acquire(limited)
+		running := int(d.pool.Stat().AcquiredConns())
+		if err == nil || limited.Err() != nil {
+			if err != nil && ctx.Err() == nil && running >= most {
+				err = fault.New(fault.SQLFailed, "Wait for a statement that still runs, or cancel one.",
+					"%d statements run on this connection already, which is as many as there may be.", running).Because(err)
+			}
+			return conn, err
+		}
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != tooManyConnections || running == 0 && time.Now().After(patience) {
+			return nil, err
+		}
+		most = max(1, running)
+		time.Sleep(retryPause)
+		await(limited, func() bool { return d.pool.Stat().IdleConns() > 0 || d.pool.Stat().AcquiredConns() == 0 })
 	}
-	return conn, err
+}
+
+// await waits until something is so or the context ends.
+func await(ctx context.Context, isSo func() bool) {
+	for !isSo() && ctx.Err() == nil {
+		time.Sleep(2 * time.Millisecond)
+	}
 }
 
 // ending recognizes an error by which a server says that it closes the connection.
@@ -257,7 +274,7 @@ func lookInto[T any](ctx context.Context, d *Database, do func(querier) (T, erro
 		return none, connectFault(err)
 	}
 	result, err := do(conn.Conn())
-	finish(conn)
+	d.finish(conn)
 	var said *fault.Error
 	switch {
 	case err == nil:
@@ -268,15 +285,25 @@ func lookInto[T any](ctx context.Context, d *Database, do func(querier) (T, erro
 	return none, queryFault(err, "")
 }
 
-// finish rolls back and returns the connection.
-func finish(conn *pgxpool.Conn) {
+// finish rolls back and returns the connection, after the answer, without what a statement may have left on it beside the
+// transaction, such as a lock that a function of the user's took. A connection on which that fails is closed.
+func (d *Database) finish(conn *pgxpool.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
-	defer cancel()
 	if err := conn.Conn().PgConn().Exec(ctx, "ROLLBACK").Close(); err != nil {
+		cancel()
 		discard(conn)
 		return
 	}
-	conn.Release()
+	d.tidying.Add(1)
+	go func() {
+		defer d.tidying.Add(-1)
+		defer cancel()
+		if err := conn.Conn().PgConn().Exec(ctx, "DISCARD ALL").Close(); err != nil {
+			discard(conn)
+			return
+		}
+		conn.Release()
+	}()
 }
 
 // Schemas lists schemas; see sql.Database.

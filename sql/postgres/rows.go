@@ -11,6 +11,7 @@ import (
 
 // rows is a result that is still coming, and the transaction that it comes from.
 type rows struct {
+	db     *Database
 	conn   *pgxpool.Conn
 	cancel context.CancelFunc
 	query  string
@@ -93,5 +94,5 @@ func (r *rows) Close() {
 		discard(r.conn)
 		return
 	}
-	finish(r.conn)
+	r.db.finish(r.conn)
 }

@@ -348,6 +348,16 @@ SELECT RELEASE_ALL_LOCKS()
 -- ~~~
 SELECT IF(1, GET_LOCK('thief', 0), 0)
 -- ~~~
+SELECT * FROM locking
+-- ~~~
+SELECT l + 1 FROM shop.locking_twice
+-- ~~~
+SELECT 0x()
+-- ~~~
+SELECT 0b2()
+-- ~~~
+SELECT 0b12 FROM accounts
+-- ~~~
 SELECT sys_exec('id')
 -- ~~~
 SELECT sys_eval('id')

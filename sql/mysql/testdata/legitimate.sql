@@ -26,7 +26,7 @@ SELECT 1 INTERSECT SELECT 1
 -- ~~~
 VALUES (1), (2)
 -- ~~~
-SELECT 'it''s', "a ""text""", 'a\'b', '\\', N'n', x'4142', b'01', 0xFF, _utf8mb4'x'
+SELECT 'it''s', "a ""text""", 'a\'b', '\\', N'n', x'4142', b'01', 0xFF, 0b10, _utf8mb4'x'
 -- ~~~
 SELECT 'INTO OUTFILE', "; DELETE FROM accounts", 'FOR UPDATE' FROM accounts
 -- ~~~
