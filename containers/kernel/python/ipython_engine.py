@@ -156,7 +156,7 @@ def make_shell(engine, kernel):
                 data, metadata = self._checked(obj, "text/plain" if is_formula else PICTURES)
                 if is_figure(obj):
                     metadata["alt"] = figure_title(obj)
-                if not data or len(data) > 1 or not is_bare(data.get("text/plain", "")):
+                if not (data or engine.unshown.textless) or len(data) > 1 or not is_bare(data.get("text/plain", "")):
                     return data, metadata
                 more, of_more = self._checked(obj, exclude=PICTURES)
                 return {**data, **more}, {**metadata, **of_more}
@@ -184,6 +184,9 @@ def make_shell(engine, kernel):
         """Ends where the rest would be cut off: a large value takes minutes to lay out."""
 
         def __call__(self, obj):
+            return (engine.unshown or Unshown(obj)).text(self.bounded, obj)
+
+        def bounded(self, obj):
             stream = BoundedText(2 * kernel.settings.output_bytes)
             printer = RepresentationPrinter(
                 stream,

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from errors import message_of, user_frames
+from errors import format_error, message_of, user_frames
 from imports import import_seldom
 from pictures import figure_png, is_figure
 
@@ -82,10 +82,10 @@ def mime_bundle(value):
         return {"text/plain": plain_text(value)}
     unshown = Unshown(value)
     if is_figure(value):
-        return unshown.checked({"text/plain": plain_text(value), "image/png": unshown.attempt(figure_png, value)})
+        return unshown.checked({"text/plain": unshown.text(plain_text, value), "image/png": unshown.attempt(figure_png, value)})
     found = unshown.attempt(call_repr, "_repr_mimebundle_", value)
     found = unshown.checked(found) if isinstance(found, dict) else {}
-    bundle = {"text/plain": found.get("text/plain") or plain_text(value)}
+    bundle = {"text/plain": found.get("text/plain") or unshown.text(plain_text, value) or ""}
     bundle.update((mime, content) for mime, content in found.items() if wanted(mime, bundle))
     for mime, name in REPR_METHODS.items():
         if mime not in found and wanted(mime, bundle):
@@ -111,6 +111,7 @@ class Unshown:
         self.kind = type(value).__name__
         self.said = set()
         self.bundle = None  # its own, which it is asked for once
+        self.textless = False
 
     def attempt(self, method, *args):
         try:
@@ -119,6 +120,17 @@ class Unshown:
             return None
         except Exception as e:
             self.tell(e)
+            return None
+
+    def text(self, method, value):
+        """A value's text, or nothing and the traceback where its repr raises, as IPython does it."""
+        try:
+            return method(value)
+        except MemoryError:  # the run is stopped
+            raise
+        except Exception as e:
+            print("".join(format_error(e)), end="", file=sys.stderr)
+            self.textless = True
             return None
 
     def checked(self, bundle):

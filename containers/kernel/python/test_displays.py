@@ -229,6 +229,25 @@ class Displays(SupervisorTest):
         answer = self.completed("class Bad:\n    def _repr_png_(self): 1/0\nkept = 1\ndisplay(Bad())\nprint('next')")
         self.assertRegex(answer.out, "^<__main__.Bad .*>\nnext\n$")
 
+    def test_a_repr_that_raises_is_told_and_the_run_completes(self):
+        self.check_failing_reprs()
+        if can_import("IPython"):
+            self.completed("get_ipython()")
+            self.check_failing_reprs()
+
+    def check_failing_reprs(self):
+        for method, error, result, shown in (
+            ("__repr__(self): raise ValueError('no repr')", r'(?s)^Traceback .*File "<cell \d+>", line 3, in __repr__\n.*ValueError: no repr\n$', None, []),
+            ("__repr__(self): return 5", "TypeError: __repr__ returned non-string", None, []),
+            ("__repr__(self): return repr(self)", "RecursionError: maximum recursion depth exceeded", None, []),
+            ("__repr__(self): raise KeyError('k')\n    def _repr_html_(self): return '<b>'", "KeyError: 'k'", None, ["text/html"]),
+        ):
+            with self.subTest(method):
+                answer = self.completed("_ = 0\nclass Bad:\n    def %s\nBad()" % method)
+                self.assertEqual((answer.result, [list(d["data"]) for d in answer.displays]), (result, [shown] if shown else []))
+                self.assertRegex(answer.err, error)
+                self.assertNotIn("<kernel", answer.err)
+
     def test_a_value_is_asked_once(self):
         for text in ("two rows", "<bare>"):
             code = (

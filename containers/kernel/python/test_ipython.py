@@ -205,11 +205,6 @@ class IPython(SupervisorTest):
         (page,) = answer.displays
         self.assertEqual((page["data"], page["path"], page["size_bytes"]), ({}, "output/page-1.html", 100_003))
 
-    def test_a_repr_that_raises_fails_the_run(self):
-        self.completed("get_ipython();")
-        answer = self.run_code("class A:\n    def __repr__(self): raise ValueError('no repr')\nA()")
-        self.assertEqual((answer.status, answer.error["name"]), ("failed", "ValueError"))
-
     def test_ipython_writes_nothing_into_the_work_dir(self):
         self.completed("%time 1")
         self.assertEqual(sorted(os.listdir(self.client.work_dir)), ["input", "output"])
