@@ -61,6 +61,15 @@ def hook_to_image(module, draw):
     module.kaleido_available = lambda: True  # write_image asks, and then calls to_image
 
 
+def needs_of(figure):
+    """What plotly's page of a map loads from outside, for a note."""
+    traces = figure.get("data")
+    kinds = {str(trace.get("type")) for trace in (traces if isinstance(traces, (list, tuple)) else ()) if isinstance(trace, dict)}
+    if kinds & {"choropleth", "scattergeo"}:
+        return " where there is internet: its outlines come from cdn.plot.ly"
+    return " where there is internet: its map comes from there" if any(kind.endswith(("map", "mapbox")) for kind in kinds - {"heatmap"}) else ""
+
+
 def title_of(figure):
     """The title of a plotly figure, without markup."""
     title = (figure.get("layout") or {}).get("title") or {}
@@ -196,7 +205,7 @@ class Displays:
 
     def _draw(self, figure, path):
         """The picture of a plotly figure, or nothing and a note that says why; path is its page."""
-        page = "; %s shows it" % path if path else ""
+        page = "; %s shows it%s" % (path, needs_of(figure)) if path else ""
         picture, notes, why = self._drawn(figure)
         if picture is None and has_module("kaleido"):
             try:

@@ -395,7 +395,10 @@ class Pages(SupervisorTest):
     def test_what_is_not_drawn_is_said(self):
         surface = "import plotly.graph_objects as go\nfig = go.Figure(go.Surface(z=[[1, 2], [3, 4]]))\n"
         for last, page in (("fig", "output/figure-1.html"), ("fig.write_html('s.html', include_plotlyjs=False)", "s.html")):
-            self.assertIn("note: no picture: surface is not drawn here; %s shows it" % page, self.completed(surface + last).err)
+            self.assertIn("note: no picture: surface is not drawn here; %s shows it\n" % page, self.completed(surface + last).err)
+        for kind, needs in ("Scattergeo(lon=[1], lat=[2])", "its outlines come from cdn.plot.ly"), ("Scattermap(lon=[1], lat=[2])", "its map comes from there"):
+            answer = self.completed("go.Figure(go.%s)" % kind)
+            self.assertIn(".html shows it where there is internet: %s\n" % needs, answer.err)
 
 
 class Tables(SupervisorTest):
