@@ -142,6 +142,39 @@ def _restore_sklearn(_, options):
     sklearn.set_config(**options)
 
 
+def _restore_polars(_, options):
+    import polars
+
+    polars.Config.load(options["options"])
+
+
+def _restore_plotly(_, options):
+    from plotly import io
+
+    io.templates.default = options["template"]
+
+
+def _restore_express(_, options):
+    from plotly import express
+
+    for name, value in options.items():
+        setattr(express.defaults, name, value)
+
+
+def _restore_altair(_, parts):
+    import altair
+
+    for name, (active, options) in parts.items():
+        getattr(altair, name).enable(active, **options)
+
+
+def _restore_bokeh(_, options):
+    from bokeh.io import curdoc
+    from bokeh.themes import Theme
+
+    curdoc().theme = Theme(json=options["theme"])
+
+
 def _restore_decimal(_, options):
     import decimal
 
@@ -186,13 +219,18 @@ _RESTORE = {
     "numpy_options": _restore_numpy_options,
     "pandas": _restore_pandas,
     "sklearn": _restore_sklearn,
+    "polars": _restore_polars,
+    "plotly": _restore_plotly,
+    "plotly_express": _restore_express,
+    "altair": _restore_altair,
+    "bokeh": _restore_bokeh,
     "decimal": _restore_decimal,
     "locale": _restore_locale,
     "recursion": lambda _, options: sys.setrecursionlimit(options["limit"]),
     "loggers": _restore_loggers,
     "handlers": _restore_handlers,
 }
-_SETTINGS = ("numpy_options", "pandas", "sklearn", "decimal")  # which wait until their package is imported
+_SETTINGS = ("numpy_options", "pandas", "sklearn", "polars", "plotly", "plotly_express", "altair", "bokeh", "decimal")  # which wait until their package is imported
 FIRST = ("environ", "path", "folder")  # which imports depend on
 NAMES = {  # of what cannot be restored, to the user
     "environ": "os.environ",
@@ -205,6 +243,11 @@ NAMES = {  # of what cannot be restored, to the user
     "numpy_options": "the options of numpy",
     "pandas": "the options of pandas",
     "sklearn": "the configuration of sklearn",
+    "polars": "the options of polars",
+    "plotly": "the template of plotly",
+    "plotly_express": "the defaults of plotly.express",
+    "altair": "the theme or a transformer of altair",
+    "bokeh": "the theme of bokeh",
     "decimal": "the context of decimal",
     "locale": "the locale",
     "recursion": "the recursion limit",

@@ -47,6 +47,15 @@ def _look_at_pandas(config):
     return {name: config.get_option(name) for name in names}
 
 
+def _look_at_altair(altair):
+    parts = {name: getattr(altair, name) for name in ALTAIR}
+    return {name: (part.active, part.options) for name, part in parts.items()}
+
+
+def _look_at_bokeh(state):
+    return {"theme": state.curstate().document.theme._json}
+
+
 def _look_at_locale(_):
     import _locale
 
@@ -78,12 +87,19 @@ def _loggers(logging):
     return [(name, logger) for name, logger in list(loggers.items()) if isinstance(logger, logging.Logger)]
 
 
+ALTAIR = ("theme", "data_transformers", "renderers")  # what it has one in force of
+
 STATES = {  # the module that has it, and what returns it; of settings as a mapping, of which the changed are kept
     "random": ("random", lambda random: random.getstate()),
     "numpy": ("numpy.random", lambda random: random.get_state()),
     "numpy_options": ("numpy", _look_at_numpy),
     "pandas": ("pandas._config.config", _look_at_pandas),
     "sklearn": ("sklearn", lambda sklearn: sklearn.get_config()),
+    "polars": ("polars.config", lambda config: {"options": config.Config.save()}),
+    "plotly": ("plotly.io._templates", lambda module: {"template": module.templates.default}),
+    "plotly_express": ("plotly.express", lambda express: {name: getattr(express.defaults, name) for name in express.defaults.__slots__}),
+    "altair": ("altair", _look_at_altair),
+    "bokeh": ("bokeh.io.state", _look_at_bokeh),
     "decimal": ("decimal", lambda decimal: {"context": decimal.getcontext().copy()}),
     "locale": ("sys", _look_at_locale),
     "recursion": ("sys", lambda sys: {"limit": sys.getrecursionlimit()}),

@@ -402,6 +402,18 @@ class Changes(FrozenTest):
             "pandas": ("pandas.set_option('display.max_rows', 7)", "pandas.get_option('display.max_rows') == 7"),
             "sklearn": ("sklearn.set_config(assume_finite=True)", "sklearn.get_config()['assume_finite']"),
         }
+        settings |= {
+            "polars": ("polars.Config.set_float_precision(2)", "'1.23\\n' in str(polars.Series([1.234]))"),
+            "plotly": (
+                "import plotly.io, plotly.express; plotly.io.templates.default = 'simple_white'; plotly.express.defaults.width = 321",
+                "(plotly.io.templates.default, plotly.express.defaults.width) == ('simple_white', 321)",
+            ),
+            "altair": (
+                "altair.theme.enable('dark'); altair.data_transformers.disable_max_rows()",
+                "(altair.theme.active, altair.data_transformers.options['max_rows']) == ('dark', None)",
+            ),
+            "bokeh": ("import bokeh.io; bokeh.io.curdoc().theme = 'dark_minimal'", "'Plot' in bokeh.io.curdoc().theme._json['attrs'] or bokeh.io.curdoc().theme._json"),
+        }  # fmt: skip
         settings = {name: both for name, both in settings.items() if can_import(name)}
         answer = self.freeze("".join("import %s as _m; %s = _m; %s\n" % (name, name, change) for name, (change, _) in settings.items()) + "del _m")
         for preload in ([], list(settings)):  # of what nothing is imported again, the settings wait
