@@ -27,8 +27,30 @@ import (
 // The zero value says nothing.
 type policies struct {
 	Default    values            `yaml:"default"`
-	Groups     map[string]values `yaml:"groups"`
+	Groups     groups            `yaml:"groups"`
 	Principals map[string]values `yaml:"principals"`
+}
+
+// groups are values by the names of groups, and these in the order of the file.
+type groups struct {
+	of    map[string]values
+	order []string
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (g *groups) UnmarshalYAML(node *yaml.Node) error {
+	if err := node.Decode(&g.of); err != nil {
+		return err
+	}
+	for at := 0; at < len(node.Content); at += 2 {
+		g.order = append(g.order, node.Content[at].Value)
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.of)) {
+		if !slices.Contains(g.order, name) { // it was merged in
+			g.order = append([]string{name}, g.order...)
+		}
+	}
+	return nil
 }
 
 type values map[string]any
@@ -73,7 +95,7 @@ func (s *Settings) readPolicies() (policies, error) {
 		}
 	}
 	check("default", p.Default)
-	for _, name := range slices.Sorted(maps.Keys(p.Groups)) {
+	for _, name := range p.Groups.order {
 		check("group "+name, p.of(principal.Principal{Groups: []string{name}}))
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Principals)) {
@@ -86,15 +108,18 @@ func (s *Settings) readPolicies() (policies, error) {
 }
 
 // of returns the values for a principal: its own before those of its groups, and those before everybody's. Of several groups lists
-// are joined, and of other values the one counts whose group's name comes last.
+// are joined, and of other values that of the group counts which stands last in the file.
 func (p policies) of(who principal.Principal) values {
 	all := maps.Clone(p.Default)
 	if all == nil {
 		all = make(values)
 	}
 	joined := make(values)
-	for _, group := range slices.Sorted(slices.Values(who.Groups)) {
-		for name, value := range p.Groups[group] {
+	for _, group := range p.Groups.order {
+		if !slices.Contains(who.Groups, group) {
+			continue
+		}
+		for name, value := range p.Groups.of[group] {
 			had, is := joined[name].([]any)
 			if more, isList := value.([]any); is && isList {
 				value = slices.Concat(had, more)
@@ -149,7 +174,7 @@ func (s *Settings) everySettings() []*Settings {
 		}
 	}
 	add(principal.Principal{})
-	for group := range s.policy.Groups {
+	for _, group := range s.policy.Groups.order {
 		add(principal.Principal{Groups: []string{group}})
 	}
 	for name := range s.policy.Principals {

@@ -33,6 +33,8 @@ default: {max-sessions: 3, run-timeout: 20, tools: [run_python_code]}
 groups:
   a: {allow-domain: [one.example, two.example], memory-limit: 256m, max-sessions: 5}
   b: {allow-domain: [three.example], memory-limit: 128m}
+  Trial: {memory-limit: 64m}
+  B2: {memory-limit: 96m}
 principals:
   alice: {memory-limit: 512m, network: none}
 `, "--memory-limit", "2g", "--cpu-limit", "1.5", "--allow-domain", "of.all")
@@ -51,6 +53,7 @@ principals:
 		"unknown group":   {principal.Principal{Name: "eve", Groups: []string{"c"}}, 2 << 30, 3, 1, "of.all"},
 		"a group":         {principal.Principal{Name: "bob", Groups: []string{"a"}}, 256 << 20, 5, 1, "one.example two.example"},
 		"both":            {principal.Principal{Name: "bob", Groups: []string{"b", "a"}}, 128 << 20, 5, 1, "one.example two.example three.example"},
+		"the file's last": {principal.Principal{Name: "bob", Groups: []string{"B2", "a", "Trial"}}, 96 << 20, 5, 1, "one.example two.example"},
 		"one person":      {principal.Principal{Name: "alice"}, 512 << 20, 3, 1, ""},
 		"and her group":   {principal.Principal{Name: "alice", Groups: []string{"a"}}, 512 << 20, 5, 1, ""},
 		"no name's group": {principal.Principal{Groups: []string{"a"}}, 2 << 30, 10, 0, "of.all"},

@@ -27,8 +27,10 @@ const (
 	// is gone by then even where the issuer cannot be reached.
 	freshTime = 15 * time.Minute
 	endTime   = 2 * time.Hour
-	// againTime is how long after keys were fetched they are fetched for the sake of one that is not among them.
-	againTime = 30 * time.Second
+	// For the sake of a key that is not among them keys are fetched at once, mostAtOnce times, and then once in againTime: who shows
+	// tokens of no key does not make the issuer busy.
+	againTime  = 30 * time.Second
+	mostAtOnce = 5
 	// Of an issuer that cannot be reached the keys are asked for after firstWait, and then after twice the time before, up to lastWait.
 	firstWait = time.Second
 	lastWait  = time.Minute
@@ -152,8 +154,9 @@ type keySet struct {
 	keys       []key
 	fetched    time.Time
 	generation int // rises when the keys change
-	// Fetching: next is when it may be done again, and busy is closed when what goes on is done.
+	// Fetching: next is when it may be done again, behind paid by what may be done at once, and busy is closed when what goes on is done.
 	next     time.Time
+	paid     time.Time
 	busy     chan struct{}
 	failures int
 	err      error
@@ -255,5 +258,9 @@ func (s *keySet) take(keys []key, err error) {
 		s.keys = keys
 		s.generation++
 	}
-	s.fetched, s.failures, s.next = now, 0, now.Add(againTime)
+	if s.paid.Before(now) {
+		s.paid = now
+	}
+	s.paid = s.paid.Add(againTime)
+	s.fetched, s.failures, s.next = now, 0, s.paid.Add(-mostAtOnce*againTime)
 }

@@ -285,7 +285,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	if n := evil.asked.Load(); n != 0 {
 		t.Errorf("what tokens point to was asked %d times", n)
 	}
-	if n := i.asked.Load(); n > 2 {
+	if n := i.asked.Load(); n > 1+mostAtOnce {
 		t.Errorf("the issuer was asked %d times", n)
 	}
 }
@@ -389,7 +389,6 @@ func TestANewKeyIsFetchedAndOneTakenAwayIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	i.set(nil, publicJWK("new", edKey.Public()))
-	c.forward(againTime)
 	if _, err := v.Authenticate(request("Bearer " + sign(t, jwt.SigningMethodEdDSA, edKey, kid("new"), i.claims(c, long)))); err != nil {
 		t.Errorf("the new key: %v", err)
 	}
@@ -462,12 +461,12 @@ func TestUnknownKeysDoNotHammerTheIssuer(t *testing.T) {
 		wait.Wait()
 	}
 	flood()
-	if n := i.asked.Load(); n != 1 {
+	if n := i.asked.Load(); n != 1+mostAtOnce {
 		t.Errorf("the issuer was asked %d times", n)
 	}
 	c.forward(againTime)
 	flood()
-	if n := i.asked.Load(); n != 2 {
+	if n := i.asked.Load(); n != 2+mostAtOnce {
 		t.Errorf("the issuer was asked %d times in all", n)
 	}
 	if _, err := v.Authenticate(request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, nil)))); err != nil {
