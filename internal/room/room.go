@@ -26,19 +26,20 @@ const (
 	Each = 72 << 20
 	all  = 4 * Each
 
-	Small     = 1 << 20
-	eachSmall = 16 << 20
-	allSmall  = 4 * eachSmall
+	Small = 1 << 20
+	// EachSmall is the room of one of them for small shares.
+	EachSmall = 16 << 20
+	allSmall  = 4 * EachSmall
 
 	// Head is what a request takes with its head alone.
 	Head = 16 << 10
 )
 
-// waitTime is how long Take waits for room.
-const waitTime = 10 * time.Second
-
 // Memory is what requests may take. Make it with New; the methods may be called by any goroutine.
 type Memory struct {
+	// Wait is how long Take waits for room.
+	Wait time.Duration
+
 	all room
 
 	mu sync.Mutex
@@ -66,7 +67,7 @@ type budget struct {
 
 // New returns a Memory of which nothing is taken.
 func New() *Memory {
-	return &Memory{all: newRoom(all, allSmall), of: make(map[string]*budget)}
+	return &Memory{Wait: 10 * time.Second, all: newRoom(all, allSmall), of: make(map[string]*budget)}
 }
 
 // IsFree reports whether nothing is taken.
@@ -95,7 +96,7 @@ func (m *Memory) Share(whose string) *Share {
 	defer m.mu.Unlock()
 	b := m.of[whose]
 	if b == nil {
-		b = &budget{free: newRoom(Each, eachSmall)}
+		b = &budget{free: newRoom(Each, EachSmall)}
 		m.of[whose] = b
 	}
 	b.users++
@@ -204,7 +205,7 @@ func Take(ctx context.Context, bytes int64) (release func(), err error) {
 	if !is {
 		return func() {}, nil
 	}
-	waiting, cancel := context.WithTimeout(ctx, waitTime)
+	waiting, cancel := context.WithTimeout(ctx, s.of.Wait)
 	defer cancel()
 	share := s.of.Share(whose(ctx, s.address))
 	if !share.Resize(waiting, bytes) {

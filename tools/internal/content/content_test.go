@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
+	"math"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -207,6 +210,27 @@ func BenchmarkLongText(b *testing.B) {
 					_, _ = io.Copy(io.Discard, LongText(raw).Reader())
 				}
 			})
+		}
+	}
+}
+
+func TestPixelsOfAnImage(t *testing.T) {
+	var small, large bytes.Buffer
+	if png.Encode(&small, image.NewGray(image.Rect(0, 0, 10, 20))) != nil || png.Encode(&large, image.NewGray(image.Rect(0, 0, 2*maxImageSide, 2*maxImageSide))) != nil {
+		t.Fatal("no image")
+	}
+	const side = maxImageSide
+	for name, test := range map[string]struct {
+		head []byte
+		want int64
+	}{
+		"one that fits":          {small.Bytes()[:40], 4 * (200 + 200 + 3*200)},
+		"one that is scaled":     {large.Bytes()[:40], 4 * (4*side*side + 2*side*side + 3*side*side)},
+		"no beginning of one":    {small.Bytes()[:10], math.MaxInt64 / 2},
+		"something that is none": {[]byte("text"), math.MaxInt64 / 2},
+	} {
+		if got := PixelBytes(test.head); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}
 }
