@@ -327,21 +327,22 @@ func TestWhatAPodWaitsForIsExplained(t *testing.T) {
 		is     error
 		words  []string
 	}{
-		"ErrImagePull":           {waits("ErrImagePull", "not found"), engine.ErrImageMissing, []string{"images.example/python:1", "nodes"}},
-		"ImagePullBackOff":       {waits("ImagePullBackOff", "Back-off"), engine.ErrImageMissing, []string{"images.example/python:1"}},
-		"InvalidImageName":       {waits("InvalidImageName", "couldn't parse"), engine.ErrImageMissing, []string{"couldn't parse"}},
-		"an image's root":        {waits("CreateContainerConfigError", "container has runAsNonRoot and image will run as root"), nil, []string{"runAsNonRoot"}},
-		"no program":             {waits("RunContainerError", `exec: "/no/such": no such file or directory`), engine.ErrNoInterpreter, []string{"/no/such"}},
-		"another processor":      {waits("StartError", "exec format error"), engine.ErrArchitecture, nil},
-		"not our programs":       {waits("RunContainerError", `exec: "/opt/code-sandbox-mcp/supervisor": no such file or directory`), engine.ErrNoInterpreter, []string{"--programs-image"}},
-		"no room on any node":    {late, nil, []string{"No node takes the pod", "Insufficient memory"}},
-		"a pod that was evicted": {core.PodStatus{Phase: core.PodFailed, Reason: "Evicted"}, engine.ErrContainerGone, nil},
+		"ErrImagePull":             {waits("ErrImagePull", "not found"), engine.ErrImageMissing, []string{"images.example/python:1", "nodes"}},
+		"ErrImagePull of programs": {waits("ErrImagePull", `failed to pull "images.example/programs:1": not found`), engine.ErrImageMissing, []string{"images.example/programs:1 of --programs-image", "nodes"}},
+		"ImagePullBackOff":         {waits("ImagePullBackOff", "Back-off"), engine.ErrImageMissing, []string{"images.example/python:1"}},
+		"InvalidImageName":         {waits("InvalidImageName", "couldn't parse"), engine.ErrImageMissing, []string{"couldn't parse"}},
+		"an image's root":          {waits("CreateContainerConfigError", "container has runAsNonRoot and image will run as root"), nil, []string{"runAsNonRoot"}},
+		"no program":               {waits("RunContainerError", `exec: "/no/such": no such file or directory`), engine.ErrNoInterpreter, []string{"/no/such"}},
+		"another processor":        {waits("StartError", "exec format error"), engine.ErrArchitecture, nil},
+		"not our programs":         {waits("RunContainerError", `exec: "/opt/code-sandbox-mcp/supervisor": no such file or directory`), engine.ErrNoInterpreter, []string{"--programs-image"}},
+		"no room on any node":      {late, nil, []string{"No node takes the pod", "Insufficient memory"}},
+		"a pod that was evicted":   {core.PodStatus{Phase: core.PodFailed, Reason: "Evicted"}, engine.ErrContainerGone, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &apiServer{minor: "37", status: test.status}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := a.on(t, kubernetes.Options{}).Start(ctx, goldenSpec())
+			_, err := a.on(t, kubernetes.Options{ProgramsImage: "images.example/programs:1"}).Start(ctx, goldenSpec())
 			if test.words == nil {
 				if !errors.Is(err, test.is) {
 					t.Errorf("the error is %v", err)

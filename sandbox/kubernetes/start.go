@@ -478,7 +478,7 @@ func stateOf(pod *core.Pod, container string) (state, error) {
 				return waiting, terminatedError(t)
 			}
 		case s.State.Waiting != nil:
-			if err := waitingError(s.Image, s.State.Waiting); err != nil {
+			if err := waitingError(missingImage(pod, s), s.State.Waiting); err != nil {
 				return waiting, err
 			}
 		case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && !wasKilled(s.State.Terminated):
@@ -494,6 +494,19 @@ func stateOf(pod *core.Pod, container string) (state, error) {
 		}
 	}
 	return waiting, nil
+}
+
+// missingImage returns the image that a container waits for: its own, or that of its pod's programs, where what is said of it names that one.
+func missingImage(pod *core.Pod, s core.ContainerStatus) string {
+	for _, v := range pod.Spec.Volumes {
+		if v.Image != nil && v.Image.Reference != "" && strings.Contains(s.State.Waiting.Message, v.Image.Reference) {
+			return v.Image.Reference + " of --programs-image"
+		}
+	}
+	if s.Name == "programs" {
+		return s.Image + " of --programs-image"
+	}
+	return s.Image
 }
 
 // wasKilled reports whether a container was ended from outside or for its memory: the kubelet starts it again.
