@@ -88,7 +88,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		a.pod = &core.Pod{}
 		_ = json.Unmarshal(body, a.pod)
-		a.pod.Status, a.pod.ResourceVersion, a.pod.UID = a.status, "1", "1"
+		a.pod.Status, a.pod.ResourceVersion, a.pod.UID, a.pod.CreationTimestamp = a.status, "1", "1", meta.Now()
 		answer(201, a.pod)
 	case strings.HasSuffix(path, "/exec"):
 		if answer(int(a.exec.Code), a.exec); a.thenGet != nil {
@@ -408,6 +408,25 @@ func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
 				t.Errorf("the pod was removed: %t, and it has the claim %v", a.deleted, a.claim)
 			}
 		})
+	}
+}
+
+// A pod whose node pulls an image is waited for, by the start that comes next.
+func TestAFirstPullIsWaitedFor(t *testing.T) {
+	a := &apiServer{minor: "37", status: core.PodStatus{Phase: core.PodPending, ContainerStatuses: []core.ContainerStatus{{
+		Name: "python", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ContainerCreating"}},
+	}}}}
+	e := a.on(t, kubernetes.Options{})
+	for _, age := range []time.Duration{0, time.Minute, time.Hour} {
+		if a.pod != nil {
+			a.pod.CreationTimestamp = meta.NewTime(time.Now().Add(-age))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := e.Start(ctx, goldenSpec())
+		if waits := age < time.Hour; waits != errors.Is(err, engine.ErrPreparing) || a.deleted {
+			t.Errorf("after %v the error is %v, and the pod was removed: %t", age, err, a.deleted)
+		}
 	}
 }
 
