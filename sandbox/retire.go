@@ -136,10 +136,17 @@ func (l *link) replaceEarlier(ctx context.Context) {
 	k.close()
 }
 
-// Freeze has the kernels of a named session write their variables into its files, and go on. It returns why one could not.
-func (m *Manager) Freeze(ctx context.Context, id string) (problems []string, err error) {
+// What supervisors say of kernels that write nothing.
+const (
+	frozenNone = "no code has run"
+	frozenBusy = "a run goes on"
+)
+
+// Freeze has the kernels of a named session write their variables into its files, and go on. It returns why one could not; where it ends
+// is set, that a run goes on is no reason, because it ends too and they are written then.
+func (m *Manager) Freeze(ctx context.Context, id string, ends bool) (problems []string, err error) {
 	s, err := m.open(id, toResume)
-	if err != nil || !s.config.freezes() {
+	if err != nil || !s.named || !s.config.freezes() {
 		return nil, err
 	}
 	if err := s.uses.enter(); err != nil {
@@ -152,7 +159,7 @@ func (m *Manager) Freeze(ctx context.Context, id string) (problems []string, err
 		if k == nil || !k.alive() || !k.wasReady() {
 			continue
 		}
-		if problem := k.freeze(ctx, s.config.retireTime()); problem != "" {
+		if problem := k.freeze(ctx, s.config.retireTime()); problem != "" && problem != frozenNone && (!ends || problem != frozenBusy) {
 			problems = append(problems, fmt.Sprintf("the variables of the %s kernel are as they were written before: %s", language, problem))
 		}
 	}

@@ -23,6 +23,7 @@ type freezer struct {
 	mu     sync.Mutex
 	asked  []string // the names of the containers that were asked to write
 	frozen map[string]bool
+	why    string        // nothing is written
 	never  bool          // they do not end when they are asked to
 	ends   time.Duration // how long that takes then
 }
@@ -54,7 +55,7 @@ func (f *freezer) play(spec engine.Spec) func(io.ReadWriteCloser) {
 				f.mu.Unlock()
 				if m.Type == "freeze" {
 					p.say(map[string]any{"type": "frozen", "id": "freeze-other"})
-					p.say(map[string]any{"type": "frozen", "id": m.ID, "variables": 3})
+					p.say(map[string]any{"type": "frozen", "id": m.ID, "variables": 3, "error": f.why})
 				} else if !f.never {
 					time.Sleep(f.ends)
 					return
@@ -117,7 +118,7 @@ func TestASessionThatNobodyUsesSleeps(t *testing.T) {
 			return m
 		}, woken},
 		"without its variables": {func(c *Config, _ *freezer) { c.FreezeBytes = 0 }, func(t *testing.T, m *Manager, c Config) *Manager {
-			if _, err := m.Freeze(t.Context(), "mine"); err != nil { // which is no use that goes on
+			if _, err := m.Freeze(t.Context(), "mine", false); err != nil { // which is no use that goes on
 				t.Error(err)
 			}
 			time.Sleep(c.IdleTimeout + time.Minute)
@@ -166,7 +167,7 @@ func TestACallWaitsForItsSessionToFallAsleep(t *testing.T) {
 		for began := time.Now(); len(f.wasAsked()) == 0 && time.Since(began) < time.Hour; {
 			time.Sleep(time.Second)
 		}
-		if _, err := m.Freeze(t.Context(), "mine"); err != nil {
+		if _, err := m.Freeze(t.Context(), "mine", false); err != nil {
 			t.Errorf("what does not run code came to %v", err)
 		}
 		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
@@ -413,11 +414,19 @@ func TestFreezeWritesTheVariablesAndGoesOn(t *testing.T) {
 		_, f, config := freezing(t)
 		m := newTestManager(t, config)
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-		if problems, err := m.Freeze(t.Context(), "mine"); err != nil || len(problems) > 0 || len(f.wasAsked()) != 1 {
+		if problems, err := m.Freeze(t.Context(), "mine", false); err != nil || len(problems) > 0 || len(f.wasAsked()) != 1 {
 			t.Errorf("%q, %v, asked %q", problems, err, f.wasAsked())
 		}
 		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), "")
-		_, err := m.Freeze(t.Context(), "nobody")
+		for why, want := range map[string][2]int{"the work directory is full": {1, 1}, frozenBusy: {1, 0}, frozenNone: {0, 0}} {
+			f.why = why
+			for i, ends := range []bool{false, true} {
+				if problems, err := m.Freeze(t.Context(), "mine", ends); err != nil || len(problems) != want[i] {
+					t.Errorf("%s, ends %t: %q, %v", why, ends, problems, err)
+				}
+			}
+		}
+		_, err := m.Freeze(t.Context(), "nobody", false)
 		wantCode(t, err, fault.SessionNotFound)
 	})
 }

@@ -68,8 +68,8 @@ func (l *link) start(waiting context.Context, note func(string), warm bool) (k *
 	return k, nil
 }
 
-// preparingNote is for a run that waits for an engine which makes an image ready, however long that takes.
-const preparingNote = "Podman goes through all files of the image before its first container, once on this machine, which can take minutes."
+// preparingNote is for a run that waits for an engine which makes an image ready, however long that takes, and says no more of it.
+const preparingNote = "The image is made ready for its first container, which can take minutes."
 
 // whilePreparing calls try again for as long as the engine makes an image ready, which it waits for, until waiting ends.
 func whilePreparing(waiting context.Context, note func(string), try func() error) error {
@@ -78,7 +78,11 @@ func whilePreparing(waiting context.Context, note func(string), try func() error
 		if waiting.Err() != nil || !errors.Is(err, engine.ErrPreparing) {
 			return err
 		}
-		note(preparingNote)
+		reason, _, explained := Explain(err)
+		if !explained {
+			reason = preparingNote
+		}
+		note(reason)
 	}
 }
 

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"context"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -28,13 +29,17 @@ func (d *Deps) closeSession() tool {
 		if err := p.check(); err != nil {
 			return nil, err
 		}
+		var problems []string
+		if keep { // a session that cannot be found is told of by what follows
+			problems, _ = d.Manager.Freeze(ctx, id, true)
+		}
 		id, err := d.Manager.CloseSession(ctx, id, keep)
 		if err != nil {
 			return nil, err
 		}
 		status := "closed"
 		if keep {
-			status = "closed, files kept"
+			status = strings.Join(append([]string{"closed, files kept"}, problems...), "; ")
 		}
 		return render.Text(id+": "+status, closedSession{SessionID: id, Status: status}), nil
 	}}

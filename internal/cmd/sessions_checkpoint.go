@@ -78,7 +78,7 @@ func export(ctx context.Context, s *server.Settings, manager *sandbox.Manager, i
 	if _, err := manager.Resume(ctx, id); err != nil {
 		return checkpoint.Report{}, err
 	}
-	problems, err := manager.Freeze(ctx, id)
+	problems, err := manager.Freeze(ctx, id, false)
 	if err != nil {
 		return checkpoint.Report{}, err
 	}

@@ -474,7 +474,12 @@ func inWords(e *filewire.Error, name string) *fault.Error {
 		"The sandbox could not do this with %q: %s", name, text.Safe(e.Message, 200))
 }
 
+// errQuota is for files that take too much: bytes are what they would take. Zero: it was the system that had no room.
 func errQuota(bytes int64) *fault.Error {
+	if bytes == 0 {
+		return fault.New(fault.QuotaExceeded, "Delete files that are not needed (`df -h "+engine.WorkDir+"` in code shows the room), or have the user give that disk or claim more.",
+			"The disk or claim that has the session's files is full, or the file is larger than a single one may be.")
+	}
 	return fault.New(fault.QuotaExceeded, "Delete files that are not needed (run code for that), or close the session; the setting is --volume-limit.",
 		"The session's files would take more than they may.").With("size_bytes", bytes)
 }

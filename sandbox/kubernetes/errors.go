@@ -68,6 +68,15 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
+// preparing is for a pod whose node has not got all that it needs yet.
+func preparing(pod *core.Pod) error {
+	return &Error{
+		Reason: "A node of the cluster gets the images for its first pod of them, which can take minutes",
+		Fix:    "wait, or look at the pod's events: `kubectl describe pod " + pod.Name + " --namespace " + pod.Namespace + "`",
+		Is:     engine.ErrPreparing, Err: engine.ErrEngineUnavailable,
+	}
+}
+
 // otherSettings is for a pod that has the only copy of a session's files, and cannot have the settings of this server.
 func otherSettings(pod *core.Pod) error {
 	return &Error{

@@ -88,7 +88,7 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		a.pod = &core.Pod{}
 		_ = json.Unmarshal(body, a.pod)
-		a.pod.Status, a.pod.ResourceVersion, a.pod.UID = a.status, "1", "1"
+		a.pod.Status, a.pod.ResourceVersion, a.pod.UID, a.pod.CreationTimestamp = a.status, "1", "1", meta.Now()
 		answer(201, a.pod)
 	case strings.HasSuffix(path, "/exec"):
 		if answer(int(a.exec.Code), a.exec); a.thenGet != nil {
@@ -327,21 +327,22 @@ func TestWhatAPodWaitsForIsExplained(t *testing.T) {
 		is     error
 		words  []string
 	}{
-		"ErrImagePull":           {waits("ErrImagePull", "not found"), engine.ErrImageMissing, []string{"images.example/python:1", "nodes"}},
-		"ImagePullBackOff":       {waits("ImagePullBackOff", "Back-off"), engine.ErrImageMissing, []string{"images.example/python:1"}},
-		"InvalidImageName":       {waits("InvalidImageName", "couldn't parse"), engine.ErrImageMissing, []string{"couldn't parse"}},
-		"an image's root":        {waits("CreateContainerConfigError", "container has runAsNonRoot and image will run as root"), nil, []string{"runAsNonRoot"}},
-		"no program":             {waits("RunContainerError", `exec: "/no/such": no such file or directory`), engine.ErrNoInterpreter, []string{"/no/such"}},
-		"another processor":      {waits("StartError", "exec format error"), engine.ErrArchitecture, nil},
-		"not our programs":       {waits("RunContainerError", `exec: "/opt/code-sandbox-mcp/supervisor": no such file or directory`), engine.ErrNoInterpreter, []string{"--programs-image"}},
-		"no room on any node":    {late, nil, []string{"No node takes the pod", "Insufficient memory"}},
-		"a pod that was evicted": {core.PodStatus{Phase: core.PodFailed, Reason: "Evicted"}, engine.ErrContainerGone, nil},
+		"ErrImagePull":             {waits("ErrImagePull", "not found"), engine.ErrImageMissing, []string{"images.example/python:1", "nodes"}},
+		"ErrImagePull of programs": {waits("ErrImagePull", `failed to pull "images.example/programs:1": not found`), engine.ErrImageMissing, []string{"images.example/programs:1 of --programs-image", "nodes"}},
+		"ImagePullBackOff":         {waits("ImagePullBackOff", "Back-off"), engine.ErrImageMissing, []string{"images.example/python:1"}},
+		"InvalidImageName":         {waits("InvalidImageName", "couldn't parse"), engine.ErrImageMissing, []string{"couldn't parse"}},
+		"an image's root":          {waits("CreateContainerConfigError", "container has runAsNonRoot and image will run as root"), nil, []string{"runAsNonRoot"}},
+		"no program":               {waits("RunContainerError", `exec: "/no/such": no such file or directory`), engine.ErrNoInterpreter, []string{"/no/such"}},
+		"another processor":        {waits("StartError", "exec format error"), engine.ErrArchitecture, nil},
+		"not our programs":         {waits("RunContainerError", `exec: "/opt/code-sandbox-mcp/supervisor": no such file or directory`), engine.ErrNoInterpreter, []string{"--programs-image"}},
+		"no room on any node":      {late, nil, []string{"No node takes the pod", "Insufficient memory"}},
+		"a pod that was evicted":   {core.PodStatus{Phase: core.PodFailed, Reason: "Evicted"}, engine.ErrContainerGone, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &apiServer{minor: "37", status: test.status}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := a.on(t, kubernetes.Options{}).Start(ctx, goldenSpec())
+			_, err := a.on(t, kubernetes.Options{ProgramsImage: "images.example/programs:1"}).Start(ctx, goldenSpec())
 			if test.words == nil {
 				if !errors.Is(err, test.is) {
 					t.Errorf("the error is %v", err)
@@ -407,6 +408,25 @@ func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
 				t.Errorf("the pod was removed: %t, and it has the claim %v", a.deleted, a.claim)
 			}
 		})
+	}
+}
+
+// A pod whose node pulls an image is waited for, by the start that comes next.
+func TestAFirstPullIsWaitedFor(t *testing.T) {
+	a := &apiServer{minor: "37", status: core.PodStatus{Phase: core.PodPending, ContainerStatuses: []core.ContainerStatus{{
+		Name: "python", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ContainerCreating"}},
+	}}}}
+	e := a.on(t, kubernetes.Options{})
+	for _, age := range []time.Duration{0, time.Minute, time.Hour} {
+		if a.pod != nil {
+			a.pod.CreationTimestamp = meta.NewTime(time.Now().Add(-age))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := e.Start(ctx, goldenSpec())
+		if waits := age < time.Hour; waits != errors.Is(err, engine.ErrPreparing) || a.deleted {
+			t.Errorf("after %v the error is %v, and the pod was removed: %t", age, err, a.deleted)
+		}
 	}
 }
 

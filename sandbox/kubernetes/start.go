@@ -61,7 +61,7 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 		p, err = e.startIn(ctx, c, pod, spec, made)
 	}
 	if err != nil {
-		if made || pod == nil {
+		if (made || pod == nil) && !errors.Is(err, engine.ErrPreparing) {
 			e.clean(ctx, c, pod, claim)
 		}
 		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
@@ -478,7 +478,7 @@ func stateOf(pod *core.Pod, container string) (state, error) {
 				return waiting, terminatedError(t)
 			}
 		case s.State.Waiting != nil:
-			if err := waitingError(s.Image, s.State.Waiting); err != nil {
+			if err := waitingError(missingImage(pod, s), s.State.Waiting); err != nil {
 				return waiting, err
 			}
 		case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && !wasKilled(s.State.Terminated):
@@ -494,6 +494,19 @@ func stateOf(pod *core.Pod, container string) (state, error) {
 		}
 	}
 	return waiting, nil
+}
+
+// missingImage returns the image that a container waits for: its own, or that of its pod's programs, where what is said of it names that one.
+func missingImage(pod *core.Pod, s core.ContainerStatus) string {
+	for _, v := range pod.Spec.Volumes {
+		if v.Image != nil && v.Image.Reference != "" && strings.Contains(s.State.Waiting.Message, v.Image.Reference) {
+			return v.Image.Reference + " of --programs-image"
+		}
+	}
+	if s.Name == "programs" {
+		return s.Image + " of --programs-image"
+	}
+	return s.Image
 }
 
 // wasKilled reports whether a container was ended from outside or for its memory: the kubelet starts it again.
@@ -549,6 +562,9 @@ const (
 	answerGone  = 'G'
 )
 
+// mostPreparing is how long a node may take to get a pod's images and volumes.
+const mostPreparing = 15 * time.Minute
+
 // late says why a container did not run in time.
 func (e *Engine) late(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
 	why, claim := condition(pod), unboundClaim(ctx, c, pod)
@@ -557,10 +573,18 @@ func (e *Engine) late(ctx context.Context, c *cluster, pod *core.Pod, container 
 	}
 	for _, s := range pod.Status.ContainerStatuses {
 		if w := s.State.Waiting; s.Name == container && w != nil {
+			if isPreparing(w) && time.Since(pod.CreationTimestamp.Time) < mostPreparing && pod.DeletionTimestamp == nil {
+				return preparing(pod)
+			}
 			return fmt.Errorf("%w: the pod waits: %s %s", ctx.Err(), w.Reason, w.Message)
 		}
 	}
 	return fmt.Errorf("%w: the pod does not run yet", ctx.Err())
+}
+
+// isPreparing reports whether a container waits for what its node is getting: an image, or a volume.
+func isPreparing(w *core.ContainerStateWaiting) bool {
+	return w.Reason == "ContainerCreating" || w.Reason == "PodInitializing"
 }
 
 // unboundClaim returns a pod's claim where no volume has come for it, also when the context is over; nil: there is none.

@@ -67,7 +67,7 @@ func (f *firsts) busy() bool {
 // preparing is the answer while an image's first container is being made.
 func preparing() error {
 	return &UnavailableError{
-		Reason: "Podman is going through all files of an image before its first container, once on this machine, and is not done yet",
+		Reason: "Podman goes through all files of the image before its first container, once on this machine, which can take minutes",
 		Fix:    "try again in a minute, and leave this program running until then",
 		Err:    engine.ErrPreparing,
 	}

@@ -97,7 +97,7 @@ var rules = append(changes, []rule{
 		if s.TmpLimit == "" {
 			return ""
 		}
-		return "A place is full: /tmp holds " + s.TmpLimit + " (--tmp-size); " + engine.WorkDir + " holds more, and keeps it."
+		return "A place is full: /tmp holds " + s.TmpLimit + " (--tmp-size); " + engine.WorkDir + " holds more, and keeps it, unless the disk under it is full (`df -h` tells)."
 	}},
 	{re(`(?m)\[Errno 30\][^\n]*?(?:: '(/[\w./-]{0,60})')?$|EROFS: read-only file system(?:, \w+ '(/[\w./-]{0,60})')?|Read-only file system`), false, stumble.readOnly},
 	{re(`(?:\[Errno 13\] Permission denied: |EACCES: permission denied, \w+ )'(/[\w./-]{0,60})'`), true, stumble.readOnly},

@@ -286,7 +286,7 @@ func (r *Renderer) fullHint(res *sandbox.Result) string {
 	case strings.Contains(head, "[Errno 27]"), strings.Contains(head, "EFBIG"):
 		return fmt.Sprintf("quota_exceeded: a single file may have %s here, holes included.", humanize.IBytes(uint64(c.Limits.FileBytes)))
 	case strings.Contains(head, "[Errno 28]"), strings.Contains(head, "ENOSPC"):
-		return fmt.Sprintf("quota_exceeded: the place is full. /tmp holds %s; %s holds more, and keeps it.", humanize.IBytes(uint64(c.Limits.TmpBytes)), engine.WorkDir)
+		return fmt.Sprintf("quota_exceeded: the place is full. /tmp holds %s; %s holds more, and keeps it, unless the disk under it is full (`df -h /tmp %[2]s` tells).", humanize.IBytes(uint64(c.Limits.TmpBytes)), engine.WorkDir)
 	}
 	return ""
 }
