@@ -1,16 +1,24 @@
 """The tools of other servers, as functions: what is sent, and what becomes of results."""
 
 import base64
+import collections
 import copy
+import dataclasses
+import datetime
+import decimal
+import enum
 import inspect
 import json
 import os
+import pathlib
 import pickle
 import socketserver
 import sys
 import tempfile
 import threading
+import types
 import unittest
+import uuid
 from http.server import BaseHTTPRequestHandler
 from unittest import mock
 
@@ -98,6 +106,38 @@ class TestTools(unittest.TestCase):
         self.assertEqual(sum(a == "/tools/servers" for a in self.server.asked), 1, "the list is asked for once")
         for wrong in (lambda: tools.hub.list_issues("x", repo="y"), lambda: tools.hub.list_issues(*range(9))):
             self.assertIsInstance(self.failure(wrong), TypeError)
+
+    def test_values_with_an_obvious_form(self):
+        color = enum.Enum("Color", {"RED": "red"})
+        point = dataclasses.make_dataclass("Point", ["x", "y"])
+        array = type("ndarray", (), {"tolist": lambda self: [1, 2], "item": None})()
+        self.server.answer = {"result": {"content": []}}
+        for value, want in (
+            (({1}, range(2), collections.deque("a"), {"b": 2}.values()), [[1], [0, 1], ["a"], [2]]),
+            ((decimal.Decimal("1.50"), decimal.Decimal("1E+2"), decimal.Decimal("0.1234567890123456789")), [1.5, 100, "0.1234567890123456789"]),
+            ((datetime.date(2026, 1, 31), pathlib.Path("a/b"), uuid.UUID(int=1), color.RED), ["2026-01-31", "a/b", "00000000-0000-0000-0000-000000000001", "red"]),
+            ((point(1, color.RED), types.MappingProxyType({"a": array})), [{"x": 1, "y": "red"}, {"a": [1, 2]}]),
+        ):
+            tools.hub.list_issues(repo=value)
+            self.assertEqual(self.server.asked[-1]["arguments"]["repo"], want)
+
+    def test_an_argument_without_one_is_named(self):
+        circle = []
+        circle.append(circle)
+        for value, said in (
+            (b"x", "base64"),
+            ([bytearray(1)], "base64"),
+            (object(), "no form for builtins.object"),
+            (float("nan"), "float values"),
+            ({(1, 2): 3}, "tuple"),
+            (circle, "Circular"),
+            (print, "no form"),
+            (iter([1]), "no form"),
+        ):
+            error = self.failure(lambda: tools.hub.list_issues(repo=value))
+            self.assertEqual((type(error), error.code, error.tool), (ToolError, "invalid_argument", "list_issues"))
+            self.assertIn("argument 'repo'", str(error))
+            self.assertIn(said, str(error))
 
     def test_names(self):
         self.assertEqual(dir(tools), ["describe", "hub", "my_server", "search"])

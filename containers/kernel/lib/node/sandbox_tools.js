@@ -9,7 +9,7 @@
 const fs = require('node:fs');
 const http = require('node:http');
 const path = require('node:path');
-const { inspect } = require('node:util');
+const { inspect, types } = require('node:util');
 
 const PORT = Number(process.env.CODE_SANDBOX_WAY_OUT ?? 9797);
 const FOLDER = '/mnt/data/output/tools';
@@ -81,9 +81,36 @@ function serverOf(server) {
 }
 
 async function call(server, tool, args) {
-  const text = JSON.stringify({ server, tool, arguments: args }, (_, value) => (typeof value === 'bigint' ? JSON.rawJSON?.(String(value)) ?? String(value) : value));
-  const answer = await ask('POST', 'call', text);
+  if (!isObject(args)) throw refused(server, tool, 'Arguments are an object, by their names', '{ name: value }');
+  const parts = Object.entries(args).map(([name, value]) => {
+    try {
+      const json = JSON.stringify(value, plain);
+      if (json === undefined && value !== undefined) throw new TypeError(`JSON has no form for a ${typeof value}`);
+      return json && `${JSON.stringify(name)}: ${json}`;
+    } catch (error) {
+      throw refused(server, tool, `The argument '${name}' cannot be sent: ${String(error.message).slice(0, 500)}`, 'Hand over text, numbers, arrays, objects, or what has such a form.');
+    }
+  });
+  const head = JSON.stringify({ server, tool }).slice(0, -1);
+  const answer = await ask('POST', 'call', `${head}, "arguments": {${parts.filter(Boolean)}}}`);
   return resultOf(answer.result, answer.structured, server, tool);
+}
+
+const refused = (server, tool, message, hint) => new ToolError({ code: 'invalid_argument', message, hint, server, tool });
+
+/** plain is what JSON has of a value that it would leave out, round, or make an empty object of. */
+function plain(key, value) {
+  const given = this[key]; // before its toJSON
+  if (typeof value === 'bigint') return JSON.rawJSON?.(String(value)) ?? String(value);
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError(`JSON has no ${value}`);
+  if (given === null || typeof given !== 'object') return value;
+  if (types.isUint8Array(given) || types.isAnyArrayBuffer(given)) throw new TypeError("JSON has no bytes: .toString() makes text of a Buffer, and .toString('base64') what most tools take for a file");
+  if (types.isMap(given)) return Object.fromEntries(given);
+  if (types.isSet(given) || ArrayBuffer.isView(given)) return Array.from(given);
+  if (types.isDate(given) && value === null) throw new TypeError('it is no date');
+  if (types.isPromise(given)) throw new TypeError('it is a promise: await it');
+  if (types.isNativeError(given)) return String(given);
+  return value;
 }
 
 // Results ----------------------------------------------------------------------------

@@ -276,7 +276,16 @@ def _document(tool, properties, needed):
 
 
 def _call(server, tool, arguments):
-    body = _json.dumps({"server": server, "tool": tool, "arguments": arguments}, default=_plain, allow_nan=False)
+    import sandbox_json
+
+    parts = []
+    for name, value in arguments.items():
+        try:
+            parts.append("%s: %s" % (_json.dumps(str(name)), sandbox_json.dump(value)))
+        except Exception as e:
+            told = "The argument %r cannot be sent: %s" % (name, str(e)[:500] or type(e).__name__)
+            raise ToolError("invalid_argument", told, "Hand over text, numbers, lists, dicts, or what has such a form, such as a DataFrame.", server, tool) from None
+    body = '{"server": %s, "tool": %s, "arguments": {%s}}' % (_json.dumps(server), _json.dumps(tool), ", ".join(parts))
     try:
         answer = _ask("POST", "call", body)
     except ToolError as e:
@@ -284,16 +293,6 @@ def _call(server, tool, arguments):
             _lists.forget()
         raise
     return _result(answer["result"], answer.get("structured"), server, tool)
-
-
-def _plain(value):
-    """What JSON does not know: NumPy's numbers and arrays; the rest as text."""
-    for method in ("tolist", "item"):
-        if callable(getattr(value, method, None)):
-            return getattr(value, method)()
-    if isinstance(value, (set, frozenset, tuple)):
-        return list(value)
-    return str(value)
 
 
 def _result(result, structured, server, tool):

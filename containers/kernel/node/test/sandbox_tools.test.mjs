@@ -53,6 +53,19 @@ test('a call is sent by its names', async () => {
   assert.deepEqual(asked, { server: 'my-server', tool: 'do-it', arguments: { n: [1.5, null] } });
 });
 
+test('values go by their obvious form, or an error names the argument', async () => {
+  answer = { result: { content: [] } };
+  await tools.my_server.do_it({ m: new Map([['a', new Set([1])]]), f: new Float64Array([0.5]), d: new Date(0), n: undefined, o: { f() {} }, e: new Error('no') });
+  assert.deepEqual(asked.arguments, { m: { a: [1] }, f: [0.5], d: '1970-01-01T00:00:00.000Z', o: {}, e: 'Error: no' });
+  const circle = {};
+  circle.circle = circle;
+  for (const [value, said] of [[Buffer.from('x'), /base64/], [[NaN], /NaN/], [new Date(NaN), /date/], [Promise.resolve(1), /await/], [() => 1, /function/], [circle, /circular/i]]) {
+    const wanted = (e) => e instanceof ToolError && e.code === 'invalid_argument' && e.tool === 'do_it' && /^The argument 'rows'/.test(e.message) && said.test(e.message);
+    await assert.rejects(tools.my_server.do_it({ rows: value }), wanted);
+  }
+  await assert.rejects(tools.my_server.do_it(['x']), { code: 'invalid_argument' });
+});
+
 test('the objects have nothing but functions', async () => {
   assert.equal(await tools, tools);
   assert.equal((await tools.my_server).then, undefined);
