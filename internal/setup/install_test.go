@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -45,6 +46,7 @@ func TestTheLocksPackagesAreInstalledOrDebians(t *testing.T) {
 	for name, test := range map[string]struct {
 		tiny  pypi.Package
 		setUp func(h *host) // what is wrong with the way there
+		cut   bool          // the index stops within the file
 		want  []string
 		never string
 	}{
@@ -54,12 +56,20 @@ func TestTheLocksPackagesAreInstalledOrDebians(t *testing.T) {
 			setUp: func(h *host) { h.env["PIP_INDEX_URL"] = "https://" + refusing(t) + "/simple/" },
 			want:  []string{"apt-get", "why: ", "Connection refused"},
 		},
-		"a file with another hash":  {tiny: pypi.Package{Padding: 1}, want: []string{"apt-get", "why: ", "DO NOT MATCH"}},
-		"no file for this platform": {tiny: pypi.Package{Tag: "cp39-cp39-win_amd64"}, want: []string{"apt-get", "why: ", "tiny==1.0"}},
+		"an index that ends in the middle of a file": {cut: true, want: []string{"apt-get", "why: ", "not enough bytes were received"}},
+		"a file with another hash":                   {tiny: pypi.Package{Padding: 1}, want: []string{"apt-get", "why: ", "DO NOT MATCH"}},
+		"no file for this platform":                  {tiny: pypi.Package{Tag: "cp39-cp39-win_amd64"}, want: []string{"apt-get", "why: ", "tiny==1.0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			index := pypi.Start(t)
-			server := httptest.NewUnstartedServer(index)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if test.cut && strings.Contains(r.URL.Path, "tiny-") {
+					w.Header().Set("Content-Length", "1000")
+					_, _ = w.Write([]byte("PK"))
+					return
+				}
+				index.ServeHTTP(w, r)
+			}))
 			server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
 			server.StartTLS()
 			t.Cleanup(server.Close)

@@ -30,7 +30,7 @@ finish() {
 # reason prints the line of the installer's output that names a cause, else the last ones. pip ends with "no matching
 # distribution" also when it has reached no index at all.
 reason() {
-	grep -iE 'could not fetch|connection broken|do not match|mismatch|caused by|^ *error: [^cn]' /var/tmp/error >/var/tmp/causes ||
+	grep -iE 'could not fetch|connection broken|do not match|mismatch|caused by|^ *× .* because |^ *error: [^cn]' /var/tmp/error >/var/tmp/causes ||
 		tail -n 3 /var/tmp/error | tr -s '\n ' ' ' >/var/tmp/causes
 	tail -n 1 /var/tmp/causes | sed -E 's/.*(broken by|[Cc]aused by:?) //; s/<[^>]*>: //' | cut -c -300
 }
