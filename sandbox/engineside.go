@@ -406,6 +406,15 @@ func (e *engineSide) noteVolume(proc engine.Process) {
 	e.filled = true
 }
 
+// hasFiles reports whether the session may have files: not where no container has ever come up, and none does just now.
+func (e *engineSide) hasFiles() bool {
+	if e.resumed.Load() || !e.mu.TryLock() {
+		return true
+	}
+	defer e.mu.Unlock()
+	return e.filled
+}
+
 // used reports whether anything of this session can be on the engine.
 func (e *engineSide) used() bool { return e.resumed.Load() || e.tried.Load() }
 

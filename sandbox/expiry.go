@@ -52,7 +52,7 @@ func (m *Manager) closeExpired(now time.Time) {
 		if !s.uses.beginClosing(func() bool { return s.uses.hasExpired(now) }) {
 			continue
 		}
-		sleeps := s.named && (m.conf().Keep > s.limits.ends().IdleTimeout || state.IsPinned(m.conf().StateDir, s.id))
+		sleeps := s.named && s.engine.hasFiles() && (m.conf().Keep > s.limits.ends().IdleTimeout || state.IsPinned(m.conf().StateDir, s.id))
 		m.conf().Logger.Info("session expired", "session", s.id, "files_kept", sleeps)
 		m.noteExpired(s, now, sleeps)
 		m.working.Go(func() { m.endSession(s, sleeps) })

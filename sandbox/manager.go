@@ -333,7 +333,7 @@ func (m *Manager) leave(ctx context.Context, s *session) error {
 		case <-ctx.Done():
 			return errBeingClosed(s.id)
 		}
-	case s.named:
+	case s.named && s.engine.hasFiles():
 		s.leaveBehind(ctx)
 		return nil
 	}

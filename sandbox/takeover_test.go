@@ -680,21 +680,28 @@ func TestAListLeavesToTheSweepWhatACloseCouldNotRemove(t *testing.T) {
 	}
 }
 
-func TestASessionThatNeverHadAContainerCanBeSeenAndClosed(t *testing.T) {
-	e := newEngine(t)
-	config := testConfig(t, e)
-	e.fails(faults{image: engine.ErrImageMissing})
-	first := NewManager(config)
-	_, err := finish(first, RunOptions{Code: "1", SessionID: "ghost"})
-	wantCode(t, err, fault.ImageMissing)
-	first.Close(t.Context())
-	later := newTestManager(t, config)
-	if list := listed(t, later); len(list) != 1 || list[0].ID != "ghost" || list[0].Owner != OwnerNone {
-		t.Errorf("listed %+v", list)
-	}
-	if _, err := later.CloseSession(t.Context(), "ghost", false); err != nil || len(state.Kept(config.StateDir)) != 0 {
-		t.Errorf("closed: %v, kept %v", err, state.Kept(config.StateDir))
-	}
+func TestASessionThatNeverHadAContainerIsNotKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := newEngine(t)
+		config := testConfig(t, e)
+		config.Keep = 30 * 24 * time.Hour
+		e.fails(faults{image: engine.ErrImageMissing})
+		first := NewManager(config)
+		for _, id := range []string{"ghost", "idle"} {
+			_, err := finish(first, RunOptions{Code: "1", SessionID: id})
+			wantCode(t, err, fault.ImageMissing)
+			if id == "ghost" {
+				time.Sleep(config.IdleTimeout + time.Minute)
+			}
+		}
+		if list := listed(t, first); len(list) != 1 || list[0].ID != "idle" {
+			t.Errorf("listed %+v", list)
+		}
+		first.Close(t.Context())
+		if list := listed(t, newTestManager(t, config)); len(list) != 0 || len(state.Kept(config.StateDir)) != 0 {
+			t.Errorf("listed %+v, kept %v", list, state.Kept(config.StateDir))
+		}
+	})
 }
 
 // Whatever comes first, the next run tells of it.
