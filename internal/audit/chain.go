@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
@@ -177,6 +178,7 @@ const (
 	actionTorn = "Torn"
 	actionGone = "Gone" // lines before this one, since its server began
 	actionLost = "Lost" // events that nobody could wait for
+	actionOld  = "Old"  // lines before the first that is kept are removed next
 )
 
 // append writes events at the end of the chain, and returns how many of them are written.
@@ -210,15 +212,49 @@ func (c *chain) append(events []Event, clean func(*Event) cleaner) (done int, er
 		}
 		line, hash := chained(e.body(head.Sequence+1, clean(&e)), cmp.Or(head.Hash, genesis))
 		if size := c.end + int64(len(lines)); c.isFull(size+int64(len(line))) && size > 0 && i >= len(found) { // a Torn line is in the file of its text
-			if err := flush(); err != nil {
+			if err := errors.Join(flush(), c.noteRemoval(clean)); err != nil {
 				return done, err
 			}
 			c.rotate()
+			head = c.head
+			line, hash = chained(e.body(head.Sequence+1, clean(&e)), cmp.Or(head.Hash, genesis))
 		}
 		lines = append(append(lines, line...), '\n')
 		head, ready = Head{head.Sequence + 1, hash}, max(0, i+1-len(found))
 	}
 	return done, errors.Join(flush())
+}
+
+// noteRemoval writes which line will be the first when rotate has removed the oldest file, so that Verify knows by whom the others went.
+func (c *chain) noteRemoval(clean func(*Event) cleaner) error {
+	for n := 1; n <= c.keep; n++ {
+		if _, err := os.Lstat(rotate.Name(c.path, n)); err != nil {
+			return nil // there is a place
+		}
+	}
+	if c.keep == 0 {
+		return nil
+	}
+	file, err := os.Open(rotate.Name(c.path, c.keep-1))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	raw, _, err := readLine(bufio.NewReader(file))
+	if err != nil {
+		return err
+	}
+	_, first, err := parse(raw)
+	if err != nil {
+		return nil // it was changed, which Verify finds
+	}
+	e := Event{Kind: KindLog, Action: actionOld, Time: time.Now(), Detail: map[string]any{"first": first.sequence}}
+	line, hash := chained(e.body(c.head.Sequence+1, clean(&e)), cmp.Or(c.head.Hash, genesis))
+	if err := c.write(append(line, '\n')); err != nil {
+		return err
+	}
+	c.head = Head{c.head.Sequence + 1, hash}
+	return nil
 }
 
 // write writes lines, or nothing: what is left of them where that fails is taken back, and where that fails too it is torn.

@@ -163,6 +163,7 @@ type verifier struct {
 	kept    string
 	started bool
 	last    link
+	begins  int64 // the first line that is kept, as the log says
 	// text is what is no line, and at where it begins; nil: there is none.
 	text []byte
 	at   Place
@@ -268,13 +269,20 @@ func (v *verifier) befell(at Place, here link, l *Line) {
 	case actionLost:
 		n, _ := l.Unmapped["events"].(float64)
 		v.Lost += int64(n)
+	case actionOld:
+		first, _ := l.Unmapped["first"].(float64)
+		v.begins = max(v.begins, int64(first))
 	case actionGone:
 		v.wrong(at, here.sequence, "lines before it were removed while a server ran")
+		v.begins = here.sequence
 	}
 }
 
 func (v *verifier) end(log Place) {
 	v.Last, v.Head = v.last.sequence, v.last.hash
+	if v.First > max(1, v.begins) {
+		v.wrong(log, v.First, "what was before number %d is missing, and no line says that --audit-keep removed it", v.First)
+	}
 	if v.text != nil {
 		if v.Unfinished = !json.Valid(v.text); !v.Unfinished {
 			v.wrong(v.at, 0, "it is no line of the log: it was changed or inserted")

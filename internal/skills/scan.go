@@ -294,8 +294,8 @@ func (w *walker) walk(dir string, depth int) {
 			return
 		}
 		name := path.Join(dir, entry.Name())
-		if strings.HasPrefix(entry.Name(), ".") || entry.Name() == "__pycache__" {
-			continue // a repository, what an editor left, or a file of secrets
+		if isPassedOver(entry.Name()) {
+			continue
 		}
 		if entry.IsDir() {
 			w.walk(name, depth+1)
@@ -313,6 +313,8 @@ func (w *walker) add(name string) {
 		w.why = quoted(name) + " is a link that leads out of the skill, or cannot be read"
 	case info.IsDir():
 		w.why = quoted(name) + " is a link to a folder"
+	case w.leadsToHidden(name):
+		w.why = quoted(name) + " is a link to a hidden file"
 	case !info.Mode().IsRegular():
 		w.why = quoted(name) + " is no regular file"
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) || len(name) > maxPath || strings.Contains(name, `\`):
@@ -325,6 +327,20 @@ func (w *walker) add(name string) {
 		w.why = fmt.Sprintf("its files are larger than %d MB", maxSkillBytes>>20)
 	}
 }
+
+// leadsToHidden reports whether a link ends at what the walk passes over.
+func (w *walker) leadsToHidden(name string) bool {
+	if info, err := w.root.Lstat(filepath.FromSlash(name)); err == nil && info.Mode()&fs.ModeSymlink == 0 {
+		return false
+	}
+	top, err := filepath.EvalSymlinks(w.root.Name())
+	file, fileErr := filepath.EvalSymlinks(filepath.Join(w.root.Name(), filepath.FromSlash(name)))
+	inside, relErr := filepath.Rel(top, file)
+	return errors.Join(err, fileErr, relErr) != nil || slices.ContainsFunc(strings.Split(filepath.ToSlash(inside), "/"), isPassedOver)
+}
+
+// isPassedOver recognizes a repository, what an editor left, and a file of secrets.
+func isPassedOver(name string) bool { return strings.HasPrefix(name, ".") || name == "__pycache__" }
 
 // quoted is a name that somebody else has given.
 func quoted(name string) string { return fmt.Sprintf("%q", text.Shorten(name, 80)) }

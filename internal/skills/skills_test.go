@@ -122,6 +122,10 @@ func TestWhatDoesNotIsLeftOutWithWhyAndTheOthersStay(t *testing.T) {
 		{name: "blank", main: front("name: blank\ndescription: '  '"), why: "no description"},
 		{name: "long", main: front("name: long\ndescription: " + strings.Repeat("x", maxDescription+1)), why: "longer than 1024"},
 		{name: "large", main: good("large") + strings.Repeat("x", maxMainBytes), why: "larger than 1 MB"},
+		{name: "hidden", main: good("hidden"), more: func(t *testing.T, dir string) {
+			write(t, filepath.Join(dir, ".git", "credentials"), "secret")
+			link(".git/credentials", "notes.md")(t, dir)
+		}, why: "is a link to a hidden file"},
 		{name: "link-out", main: good("link-out"), more: link("/etc/passwd", "passwd"), why: `"passwd" is a link that leads out`},
 		{name: "link-up", main: good("link-up"), more: link("../good/"+Main, "other.md"), why: "leads out"},
 		{name: "link-broken", main: good("link-broken"), more: link("none", "a"), why: "leads out"},
