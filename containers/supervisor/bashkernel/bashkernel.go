@@ -392,8 +392,15 @@ func (k *kernel) again(end *status) error {
 	var b strings.Builder
 	b.WriteString(prelude)
 	code, err := k.save(func(r record) bool {
-		if r.cut || b.Len()+len(r.text) > maxSaved {
-			note := "note: " + cmp.Or(r.name, "what is not a variable") + " is too large for the next shell, and gone"
+		why := ""
+		switch {
+		case r.kind == 'l':
+			why = badFunction
+		case r.cut || b.Len()+len(r.text) > maxSaved:
+			why = "too large for the next shell"
+		}
+		if why != "" {
+			note := "note: " + cmp.Or(r.name, "what is not a variable") + " is gone: " + why
 			b.WriteString("builtin echo " + quote(note) + " >&254\n")
 			return false
 		}
@@ -412,10 +419,12 @@ func (k *kernel) again(end *status) error {
 	return k.hello()
 }
 
+const badFunction = "a function that bash prints in another form than it reads"
+
 // record is a piece of what a bash has.
 type record struct {
-	kind byte   // o options, s shopt, v variable, f functions, d folder, u umask, a aliases, t traps, j programs that run
-	name string // of a variable
+	kind byte   // o options, s shopt, v variable, f function, l function that is lost, d folder, u umask, a aliases, t traps, j programs that run
+	name string // of a variable or function
 	text string
 	cut  bool // the text is longer than one may be, and not here
 }
