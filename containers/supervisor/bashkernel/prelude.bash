@@ -43,6 +43,8 @@ __sandbox_exit() {
   if [[ ${BASHPID-$$} != "$$" ]]; then builtin return; fi
   exec >/dev/null 2>&1
   builtin printf 'exit\0' >&252
+  # An unset variable with set -u is 127 here, and 1 in a script.
+  if [[ $1$- == 127*u* && "${*:2}" != *127* && $__sandbox_code != *exit* ]]; then builtin set -- 1; fi
   __sandbox_trapped "$1" || builtin :
   __sandbox_save "$__sandbox_status" || builtin :
   builtin exec -c -a bash "$__sandbox_bash" --norc --noprofile -c "$__sandbox_loop" bash
@@ -157,7 +159,7 @@ __sandbox_traps() {
   __sandbox_text=$(builtin trap "$@"; builtin printf "\n$?")
   __sandbox_own=${__sandbox_text##*$'\n'} __sandbox_text=${__sandbox_text%$'\n'*}
   __sandbox_name=${__sandbox_trap:+"trap -- ${__sandbox_trap@Q} EXIT"$'\n'}
-  builtin printf '%s' "${__sandbox_text/"trap -- '__sandbox_exit \"\$?\"' EXIT"$'\n'/"$__sandbox_name"}"
+  builtin printf '%s' "${__sandbox_text/"trap -- '__sandbox_exit \"\$?\" \"\${PIPESTATUS[@]}\"' EXIT"$'\n'/"$__sandbox_name"}"
   for __sandbox_name in DEBUG ERR RETURN; do
     __sandbox_text=__sandbox_on_$__sandbox_name
     if [[ ${#FUNCNAME[@]} == 2 && ${!__sandbox_text-} && " ${*:--p} " =~ " "(-p|.*" ${__sandbox_name,,}"|.*" $__sandbox_name")" "$ ]]; then
@@ -166,6 +168,6 @@ __sandbox_traps() {
   done
   builtin return "$__sandbox_own"
 }
-builtin trap '__sandbox_exit "$?"' EXIT
+builtin trap '__sandbox_exit "$?" "${PIPESTATUS[@]}"' EXIT
 builtin declare -fr __sandbox_read __sandbox_check __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_function __sandbox_inner __sandbox_traps __sandbox_jobs
 builtin declare -r __sandbox_bash __sandbox_loop
