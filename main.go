@@ -1,4 +1,4 @@
-// Command code-sandbox-mcp is an MCP server over stdio that runs Python and JavaScript in Podman
+// Command code-sandbox-mcp is an MCP server over stdio that runs Python, JavaScript and bash in
 // containers, and the shell commands around it.
 package main
 

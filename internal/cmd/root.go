@@ -49,10 +49,11 @@ func Command() *cobra.Command {
 	settings := &server.Settings{}
 	root := &cobra.Command{
 		Use:   "code-sandbox-mcp",
-		Short: "An MCP server that runs Python and JavaScript in hardened containers",
+		Short: "An MCP server that runs Python, JavaScript and bash in hardened containers",
 		Long: `code-sandbox-mcp is an MCP server over stdio, or over HTTP with --http. It runs
-Python and JavaScript in hardened containers that remember variables, imports
-and files: Podman's on this machine or, with --engine kubernetes, a cluster's.
+Python, JavaScript and bash in hardened containers that remember variables,
+imports and files: Podman's on this machine or, with --engine kubernetes, a
+cluster's.
 
 Without a command it serves. Every flag --some-name is also the environment
 variable SANDBOX_SOME_NAME and a key some-name in the --config file; a flag

@@ -63,7 +63,7 @@ type userConfig struct {
 	Sensitive   bool   `json:"sensitive,omitempty"`
 }
 
-const longDescription = `A code interpreter: Python and JavaScript run in hardened containers without a network, and variables, imports and files stay from call to call. Figures come back as images, and a database can be read.
+const longDescription = `A code interpreter: Python, JavaScript and bash run in hardened containers without a network, and variables, imports and files stay from call to call. Figures come back as images, and a database can be read.
 
 It needs Podman 4.3 or newer on this machine, and images that it makes once: run ` + "`" + npx + " setup`" + ` in a terminal, and ` + "`… doctor`" + ` where something is missing.`
 

@@ -13,7 +13,7 @@ import (
 const (
 	name        = "code-sandbox-mcp"
 	title       = "Code Sandbox"
-	description = "Runs Python and JavaScript in isolated containers that remember variables and files."
+	description = "Runs Python, JavaScript and bash in isolated containers that remember variables and files."
 	owner       = "code-sandbox-mcp"
 	repository  = "https://github.com/" + owner + "/" + name
 	license     = "MIT"

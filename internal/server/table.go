@@ -61,7 +61,7 @@ func (s *Settings) table() []settingGroup {
 			standard = "that of " + l.ImageOf.Info().Title
 		}
 		engine.settings = append(engine.settings, setting{l.ImageFlag(), "IMAGE", s.LanguageImages[l.Language], 0, 0, fmt.Sprintf(
-			"image for %s, any with %s, or \"full\", ours with a compiler; \"off\" switches %[1]s off (default: %s)", l.Title, l.Interpreter, standard)})
+			"image for %s, any with %s, or \"full\", ours with a compiler; \"off\" switches %[1]s off (default: %[3]s)", l.Title, l.Interpreter, standard)})
 	}
 	engine.settings = append(engine.settings,
 		setting{"memory-limit", "SIZE", Size(&c.Limits.MemoryBytes), 64 << 20, 0, "memory of one container, swap included"},

@@ -77,7 +77,7 @@ func frontMatter(content []byte) ([]byte, bool) {
 // object is YAML as JSON has it. References, which can make much of little, are refused.
 func object(front []byte) (map[string]any, error) {
 	var document yaml.Node
-	if err := yaml.Unmarshal(front, &document); err != nil {
+	if yaml.Unmarshal(front, &document) != nil && yaml.Unmarshal(quoteColons(front), &document) != nil {
 		return nil, errors.New("it is no YAML")
 	}
 	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
@@ -89,6 +89,16 @@ func object(front []byte) (map[string]any, error) {
 		return nil, err
 	}
 	return value.(map[string]any), nil
+}
+
+var bareColon = regexp.MustCompile(`(?m)^([A-Za-z][\w-]*):[ \t]+([^\s"'\[\]{}|>&*!%@#,` + "`" + `][^\r\n]*:(?:[ \t][^\r\n]*?)?)[ \t\r]*$`)
+
+// quoteColons quotes the texts of fields in which a colon stands, such as "description: Makes reports: weekly ones".
+func quoteColons(front []byte) []byte {
+	return bareColon.ReplaceAllFunc(front, func(line []byte) []byte {
+		field := bareColon.FindSubmatch(line)
+		return fmt.Appendf(nil, "%s: '%s'", field[1], bytes.ReplaceAll(field[2], []byte("'"), []byte("''")))
+	})
 }
 
 func plain(n *yaml.Node, depth int, left *int) (any, error) {

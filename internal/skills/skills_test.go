@@ -65,6 +65,7 @@ func TestWhatKeepsToTheFormatIsASkill(t *testing.T) {
 		"line-ends":    "---\r\nname: line-ends\r\ndescription: >-\r\n  Some\r\n  text.\r\n---\r\ntext\r\n",
 		"mark":         "\ufeff" + good("mark"),
 		"no-text":      "---\nname: no-text\ndescription: d\n---",
+		"colon":        "---\nname: colon\ndescription: Makes reports: weekly ones, it's said: a's\nlicense: MIT: all of it\n---\n",
 		"long":         "---\nname: long\ndescription: " + strings.Repeat("é", maxDescription) + "\n---\n",
 		"other-fields": "---\nname: other-fields\ndescription: d\nlicense: MIT\nallowed-tools: [a, b]\nmetadata: {version: \"1\", 2: x}\n---\n",
 	} {
@@ -104,6 +105,7 @@ func TestWhatDoesNotIsLeftOutWithWhyAndTheOthersStay(t *testing.T) {
 		{name: "no-end", main: "---\nname: no-end\ndescription: d\n", why: "front matter"},
 		{name: "empty", why: "front matter"},
 		{name: "no-yaml", main: front("a: [b"), why: "no YAML"},
+		{name: "colon", main: front("name: colon\ndescription: a: b\n  c: d"), why: "no YAML"},
 		{name: "a-list", main: front("- a"), why: "no fields"},
 		{name: "nothing", main: front(""), why: "no fields"},
 		{name: "twice", main: front("name: twice\nname: twice\ndescription: d"), why: "is not good"},

@@ -68,9 +68,15 @@ const (
 	lineHello = "__sandbox_hello || builtin :\n"
 	lineTake  = "__sandbox_read || builtin :\n"
 	lineRun   = "run\n"
-	lineEnd   = "builtin set +e; __sandbox_end \"$__sandbox_status\" %d || builtin :\n"
-	lineSave  = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
+	// Behind set -n a shell does nothing more, not even what ends it: that is the end of the run, as it is of a script.
+	lineGuard   = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap 'case $BASH_COMMAND in set\\ -n* | set\\ -[a-z]n* | set\\ -o\\ noexec*) __sandbox_trap=; builtin exit 0 ;; esac' DEBUG\n"
+	lineUnguard = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap - DEBUG\n"
+	lineEnd     = "builtin set +e; __sandbox_end \"$__sandbox_status\" %d || builtin :\n"
+	lineSave    = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
 )
+
+// What code has in it that may stop the shell from executing anything.
+var noExec = []string{"set -n", "set -xn", "set -vn", "set -o noexec"}
 
 type message struct {
 	Type       string            `json:"type"`
@@ -273,7 +279,11 @@ func (k *kernel) run(m message) error {
 		return err
 	}
 	var end status
-	if err := k.do(m.Code, lineTake+lineRun, &end); err != nil {
+	lines := lineTake + lineRun
+	if slices.ContainsFunc(noExec, func(text string) bool { return strings.Contains(m.Code, text) }) {
+		lines = lineTake + lineGuard + lineRun + lineUnguard
+	}
+	if err := k.do(m.Code, lines, &end); err != nil {
 		return err
 	}
 	return k.send(kernelproc.Report{Type: "done", ID: m.ID, Exit: &end.code, GoesOn: k.goesOn(end.jobs)})
@@ -392,8 +402,15 @@ func (k *kernel) again(end *status) error {
 	var b strings.Builder
 	b.WriteString(prelude)
 	code, err := k.save(func(r record) bool {
-		if r.cut || b.Len()+len(r.text) > maxSaved {
-			note := "note: " + cmp.Or(r.name, "what is not a variable") + " is too large for the next shell, and gone"
+		why := ""
+		switch {
+		case r.kind == 'l':
+			why = badFunction
+		case r.cut || b.Len()+len(r.text) > maxSaved:
+			why = "too large for the next shell"
+		}
+		if why != "" {
+			note := "note: " + cmp.Or(r.name, "what is not a variable") + " is gone: " + why
 			b.WriteString("builtin echo " + quote(note) + " >&254\n")
 			return false
 		}
@@ -412,10 +429,12 @@ func (k *kernel) again(end *status) error {
 	return k.hello()
 }
 
+const badFunction = "a function that bash prints in another form than it reads"
+
 // record is a piece of what a bash has.
 type record struct {
-	kind byte   // o options, s shopt, v variable, f functions, d folder, u umask, a aliases, t traps, j programs that run
-	name string // of a variable
+	kind byte   // o options, s shopt, v variable, f function, l function that is lost, d folder, u umask, a aliases, t traps, j programs that run
+	name string // of a variable or function
 	text string
 	cut  bool // the text is longer than one may be, and not here
 }

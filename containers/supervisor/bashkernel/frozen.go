@@ -101,6 +101,8 @@ func (k *kernel) freeze(m message) error {
 					t.lose(command, "a program that runs in the background")
 				}
 			}
+		case r.kind == 'l':
+			t.lose(r.name, badFunction)
 		case !r.cut && k.base[string(r.kind)+r.name] == r.text:
 		case r.cut, int64(len(r.text)) >= left:
 			t.lose(cmp.Or(r.name, "what is not a variable"), "too large")

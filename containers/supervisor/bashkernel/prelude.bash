@@ -43,6 +43,8 @@ __sandbox_exit() {
   if [[ ${BASHPID-$$} != "$$" ]]; then builtin return; fi
   exec >/dev/null 2>&1
   builtin printf 'exit\0' >&252
+  # An unset variable with set -u is 127 here, and 1 in a script.
+  if [[ $1$- == 127*u* && "${*:2}" != *127* && $__sandbox_code != *exit* ]]; then builtin set -- 1; fi
   __sandbox_trapped "$1" || builtin :
   __sandbox_save "$__sandbox_status" || builtin :
   builtin exec -c -a bash "$__sandbox_bash" --norc --noprofile -c "$__sandbox_loop" bash
@@ -59,73 +61,113 @@ __sandbox_write() {
   builtin printf 'o\n'; builtin set +o; builtin printf '\0'
   builtin set +efuvx +o posix
   builtin printf 's\n'; builtin shopt -p; builtin printf '\0'
+  builtin shopt -u expand_aliases
   for __sandbox_letter in _ {a..z} {A..Z}; do
     builtin eval "__sandbox_names=(\"\${!$__sandbox_letter@}\")"
-    for __sandbox_name in "${__sandbox_names[@]}"; do
-      case $__sandbox_name in
-      BASH_ENV) ;;
-      __sandbox_* | _ | BASH* | SHELLOPTS | EUID | UID | PPID | GROUPS | DIRSTACK | FUNCNAME | LINENO | *RANDOM | SECONDS | EPOCH* | PIPESTATUS | HISTCMD | PWD | SHLVL) builtin continue ;;
-      esac
-      __sandbox_variable
-      if [[ ${#FUNCNAME[@]} -gt 3 && ! -R $__sandbox_name ]]; then # a function was left by exit: behind its own is the shell's
-        while builtin unset -v "$__sandbox_name" && builtin declare -p "$__sandbox_name" >/dev/null; do __sandbox_variable; done
-      fi
-    done
+    for __sandbox_name in "${__sandbox_names[@]}"; do __sandbox_variable; done
   done
-  builtin printf 'f\n'; builtin declare -f; builtin printf '\0'
+  builtin declare -p >|/dev/fd/250 # what has no value: the others are gone, or cannot be unset
+  builtin mapfile -t __sandbox_lines </dev/fd/250
+  for __sandbox_line in "${__sandbox_lines[@]}"; do
+    __sandbox_name=${__sandbox_line#declare -* }
+    case $__sandbox_name in
+    "$__sandbox_line" | '' | *[![:alnum:]_]*) ;;
+    *) __sandbox_variable ;;
+    esac
+  done
+  builtin declare -F >|/dev/fd/250
+  builtin mapfile -t __sandbox_lines </dev/fd/250
+  for __sandbox_line in "${__sandbox_lines[@]}"; do
+    __sandbox_name=${__sandbox_line##* }
+    if [[ $__sandbox_name != __sandbox_* ]]; then __sandbox_function; fi
+  done
   builtin printf 'd\n'; builtin printf 'builtin cd -- %q' "$PWD"; builtin printf '\0'
   builtin printf 'u\n'; builtin umask -p; builtin printf '\0'
   builtin printf 'a\n'; builtin alias -p; builtin printf '\0'
-  builtin printf 't\n'; builtin trap -p; builtin printf '\0'
+  builtin printf 't\n'; builtin trap -p; builtin printf '%s\n' "${__sandbox_on_ERR-}" "${__sandbox_on_RETURN-}" "${__sandbox_on_DEBUG-}"; builtin printf '\0'
   builtin printf 'end\n%s\n\0' "$1"
 }
 
-__sandbox_variable() { builtin printf 'v%s\n' "$__sandbox_name"; builtin declare -p "$__sandbox_name"; builtin printf '\0'; }
+# Writes a variable and then what is behind it, where a function was left by exit: behind its own is the shell's.
+__sandbox_variable() {
+  case $__sandbox_name in
+  BASH_ENV) ;;
+  __sandbox_* | _ | BASH* | SHELLOPTS | EUID | UID | PPID | GROUPS | DIRSTACK | FUNCNAME | LINENO | *RANDOM | SECONDS | EPOCH* | PIPESTATUS | HISTCMD | PWD | SHLVL) builtin return ;;
+  esac
+  while builtin declare -p "$__sandbox_name" >/dev/null; do
+    builtin printf 'v%s\n' "$__sandbox_name"; builtin declare -p "$__sandbox_name"; builtin printf '\0'
+    if [[ -R $__sandbox_name ]]; then builtin unset -n "$__sandbox_name"; else builtin unset -v "$__sandbox_name"; fi || builtin return
+  done
+}
 
-# A script's end is that of its run, not of the shell, which has a trap of its own for when code exits.
-trap() {
-  { builtin local -; builtin set +x; } 2>/dev/null
-  builtin local __sandbox_word __sandbox_own=$#
-  if [[ $1$2 == --- ]]; then builtin shift; fi
-  if [[ $1 == - && $# -gt 2 ]]; then
-    builtin shift
-    for __sandbox_word; do trap - "$__sandbox_word"; done
+# A function is kept where bash reads again what it prints: it puts a here-document of a condition behind the command that follows.
+__sandbox_function() {
+  builtin declare -f "$__sandbox_name" >|/dev/fd/250
+  builtin mapfile -d '' -t __sandbox_text </dev/fd/250
+  builtin unset -f __sandbox_again
+  builtin eval "__sandbox_again${__sandbox_text#*"$__sandbox_name"}"
+  builtin declare -f __sandbox_again >|/dev/fd/250
+  builtin mapfile -d '' -t __sandbox_code </dev/fd/250
+  if [[ ${__sandbox_code#__sandbox_again} != "${__sandbox_text#*"$__sandbox_name"}" ]]; then
+    builtin printf 'l%s\n\0' "$__sandbox_name"
     builtin return
   fi
+  builtin printf 'f%s\n%s' "$__sandbox_name" "$__sandbox_text"
+  if [[ $__sandbox_line != 'declare -f '* ]]; then builtin printf 'builtin %s' "$__sandbox_line"; fi
+  builtin printf '\0'
+}
+
+# A script's end is that of its run, not of the shell, which has a trap of its own for when code exits. Those for commands are not
+# for what this program does, and are written down here: bash shows none of them within a function.
+trap() {
+  { builtin local -; builtin set +ux; } 2>/dev/null
+  if [[ $# == 0 || $1 == -[!-]* ]]; then
+    __sandbox_traps "$@"
+    builtin return
+  fi
+  if [[ $1 == -- ]]; then builtin shift; fi
+  builtin local __sandbox_word __sandbox_own=0 __sandbox_action="${1-}"
+  if [[ $# == 1 ]]; then __sandbox_action=-; else builtin shift; fi
   for __sandbox_word; do
-    case ${__sandbox_word^^} in
-    0 | EXIT | SIGEXIT | -P) __sandbox_own=0 ;;
-    RETURN)
-      if [[ $# == 2 && $1 != - ]]; then # else it would come at the end of this function
-        builtin printf -v __sandbox_word 'builtin trap -- %q RETURN' "$1"
-        builtin trap -- "$__sandbox_word" RETURN
-        builtin return
-      fi
+    case $BASHPID:${__sandbox_word^^} in
+    "$$":0 | "$$":EXIT | "$$":SIGEXIT)
+      __sandbox_trap=$__sandbox_action
+      if [[ $__sandbox_action == - || $__sandbox_action == __sandbox_exit* ]]; then __sandbox_trap=; fi # as it was written down
       ;;
-    ERR | DEBUG)
-      if [[ $# == 1 || $1 == - ]]; then # else the one before would be back at the end of this function
-        builtin trap -- "[[ \${FUNCNAME-} == trap ]] || builtin trap - $__sandbox_word" "$__sandbox_word"
-        builtin return
-      fi
-      ;;
+    *:DEBUG | *:ERR | *:RETURN) __sandbox_inner "${__sandbox_word^^}" ;;
+    *) builtin trap -- "$__sandbox_action" "$__sandbox_word" || __sandbox_own=$? ;;
     esac
   done
-  if [[ $__sandbox_own != 0 || $BASHPID != "$$" ]]; then
-    builtin trap "$@"
-    builtin return
-  fi
-  builtin trap -- "${__sandbox_trap:--}" EXIT
-  builtin trap "$@"
-  __sandbox_own=$?
-  __sandbox_trap=$(builtin trap -p EXIT)
-  if [[ -n $__sandbox_trap ]]; then
-    builtin eval "builtin set ${__sandbox_trap#trap}"
-    __sandbox_trap=$1
-    if [[ $1 == __sandbox_exit* ]]; then __sandbox_trap=; fi # as it was written down
-  fi
-  builtin trap '__sandbox_exit "$?"' EXIT
   builtin return "$__sandbox_own"
 }
-builtin trap '__sandbox_exit "$?"' EXIT
-builtin declare -fr __sandbox_read __sandbox_check __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_jobs
+
+# Sets a trap for commands, which is for those of runs alone. One that goes is taken back where it would fire next: bash would
+# have the one before again at the end of this function.
+__sandbox_inner() {
+  builtin local __sandbox_action="$__sandbox_action"
+  builtin printf -v "__sandbox_on_$1" '%s' "trap -- ${__sandbox_action@Q} $1"
+  if [[ $__sandbox_action == - ]]; then
+    builtin printf -v "__sandbox_on_$1" ''
+    __sandbox_action="builtin trap - $1"
+  fi
+  builtin trap -- "${__sandbox_action:+"case \${FUNCNAME-}:\$__sandbox_line:\$BASH_COMMAND in trap:* | *__sandbox_*) ;; *:run:*) $__sandbox_action"$'\n'";; esac"}" "$1"
+}
+
+# Lists traps as bash does, without this program's own.
+__sandbox_traps() {
+  builtin local __sandbox_name __sandbox_text __sandbox_own
+  __sandbox_text=$(builtin trap "$@"; builtin printf "\n$?")
+  __sandbox_own=${__sandbox_text##*$'\n'} __sandbox_text=${__sandbox_text%$'\n'*}
+  __sandbox_name=${__sandbox_trap:+"trap -- ${__sandbox_trap@Q} EXIT"$'\n'}
+  builtin printf '%s' "${__sandbox_text/"trap -- '__sandbox_exit \"\$?\" \"\${PIPESTATUS[@]}\"' EXIT"$'\n'/"$__sandbox_name"}"
+  for __sandbox_name in DEBUG ERR RETURN; do
+    __sandbox_text=__sandbox_on_$__sandbox_name
+    if [[ ${#FUNCNAME[@]} == 2 && ${!__sandbox_text-} && " ${*:--p} " =~ " "(-p|.*" ${__sandbox_name,,}"|.*" $__sandbox_name")" "$ ]]; then
+      builtin printf '%s\n' "${!__sandbox_text}"
+    fi
+  done
+  builtin return "$__sandbox_own"
+}
+builtin trap '__sandbox_exit "$?" "${PIPESTATUS[@]}"' EXIT
+builtin declare -fr __sandbox_read __sandbox_check __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_function __sandbox_inner __sandbox_traps __sandbox_jobs
 builtin declare -r __sandbox_bash __sandbox_loop

@@ -43,7 +43,15 @@ func TestBash(t *testing.T) {
 		{"false; echo $-", "completed 0 alive", "huBc\n", ""}, // -e was that run's
 		{"set -e", "completed 0 alive", "", ""},
 		{"false; echo c", "completed 0 alive", "c\n", ""},
-		{"set -u\necho $nowhere; echo b", "failed 127 alive", "", "bash: line 2: nowhere: unbound variable\n"},
+		{"set -u\necho $nowhere; echo b", "failed 1 alive", "", "bash: line 2: nowhere: unbound variable\n"},
+		{"set -eu; v=$nowhere", "failed 1 alive", "", "bash: line 1: nowhere: unbound variable\n"},
+		{"set -eu; no_such_command", "failed 127 alive", "", "bash: line 1: no_such_command: command not found\n"},
+		{"set -u; no_such_command; exit", "failed 127 alive", "", "bash: line 1: no_such_command: command not found\n"},
+		{"trap 'echo set' INT; trap - INT; trap", "completed 0 alive", "trap -- 'echo usr' SIGUSR1\n", ""},
+		{"set +u; trap 'echo mine' EXIT; old=$(trap -p EXIT); trap - EXIT; eval \"$old\"; unset old", "completed 0 alive", "mine\n", ""},
+		{"echo a; set -n; echo b\necho c", "completed 0 alive", "a\n", ""},
+		{"set -o noexec; exit 5", "completed 0 alive", "", ""},
+		{"(set -n; echo b); echo 'set -n'", "completed 0 alive", "set -n\n", ""},
 		{"set +eu; (exit 9); echo $((1 / 0)); echo b", "failed 1 alive", "", "bash: line 1: 1 / 0: division by 0 (error token is \"0\")\n"},
 		{"l() { local x=2 list=9; exit 0; }; l", "completed 0 alive", "", ""},
 		{"\nno_such_command\n", "failed 127 alive", "", "bash: line 2: no_such_command: command not found\n"},
@@ -61,6 +69,16 @@ func TestBash(t *testing.T) {
 		{"exec no_such_command; echo b", "failed 127 alive", "", "bash: line 1: exec: no_such_command: not found\n"},
 		{"trap 'echo bye $?' EXIT; echo first; (exit 6)", "failed 6 alive", "first\nbye 6\n", ""},
 		{"echo none", "completed 0 alive", "none\n", ""},
+		{"i() { local IFS=, x=2; exit; }; i", "completed 0 alive", "", ""},
+		{"declare bare; declare -A bare_map; export BARE; declare -i bare_number; exit", "completed 0 alive", "", ""},
+		{"bare_map[k]=1; bare_number=1+1; declare -p bare bare_map BARE bare_number; printf %q \"$IFS\"; unset bare bare_map BARE bare_number", "completed 0 alive",
+			"declare -- bare\ndeclare -A bare_map=([k]=\"1\" )\ndeclare -x BARE\ndeclare -i bare_number=\"2\"\n$' \\t\\n'", ""},
+		{"broken() {\nif cat <<X\na\nX\nthen echo yes; fi; echo after\n}\nwhole() { cat <<X\nb\nX\n}; export -f whole; exit 2", "failed 2 alive", "",
+			"note: broken is gone: a function that bash prints in another form than it reads\n"},
+		{"bash -c whole; type -t broken", "failed 1 alive", "b\n", ""},
+		{"trap 'echo erred' ERR; trap 'echo returned # it' RETURN; trap 'lines+=(\"$LINENO $BASH_COMMAND\")' DEBUG; q() { exit 4; }; q", "failed 4 alive", "", ""},
+		{"trap -p; false\n:; echo \"${lines[*]}\"; trap - DEBUG ERR; declare -t -f q; q() { :; }; q; trap - RETURN; trap -p; unset lines; unset -f q", "completed 0 alive",
+			"trap -- 'echo usr' SIGUSR1\ntrap -- 'lines+=(\"$LINENO $BASH_COMMAND\")' DEBUG\ntrap -- 'echo erred' ERR\ntrap -- 'echo returned # it' RETURN\nerred\n1 q 1 trap -p 1 false 1 false 1 false 2 : 2 echo \"${lines[*]}\"\nreturned\ntrap -- 'echo usr' SIGUSR1\n", ""},
 		{"trap 'echo bye $?; exit 9' EXIT; exit 6", "failed 9 alive", "bye 6\n", ""},
 		{"set -eu; trap 'echo bye $? $missing' EXIT; false", "failed 1 alive", "bye 1\n", ""},
 		{"sleep 600 & until [[ $(</proc/$!/comm) == sleep ]]; do :; done; trap 'kill $(jobs -p); wait; echo ended' EXIT; exit 2", "failed 2 alive", "ended\n", ""},
@@ -165,7 +183,7 @@ func TestABashVariableThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	c := start(t, bash, options{})
 	d := c.completed(fmt.Sprintf("x=1; printf -v huge %%%ds; exit", 17<<20))
-	check(t, "stderr", d.Stderr.Head, "note: huge is too large for the next shell, and gone\n")
+	check(t, "stderr", d.Stderr.Head, "note: huge is gone: too large for the next shell\n")
 	check(t, "x", c.completed("echo $x${huge-}").Stdout.Head, "1\n")
 }
 
