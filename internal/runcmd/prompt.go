@@ -1,10 +1,13 @@
 package runcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/peterh/liner"
@@ -104,12 +107,15 @@ func unfinished(language sandbox.Language, code string) bool {
 	case depth > 0, strings.HasSuffix(last, `\`), strings.HasPrefix(code, "%%"):
 		return true
 	}
-	return language == sandbox.Python && (ends == ':' || strings.HasPrefix(last, "@") || strings.TrimLeft(last, " \t") != last)
+	return language == sandbox.Bash && ends == '|' || language == sandbox.Python && (ends == ':' || strings.HasPrefix(last, "@") || strings.TrimLeft(last, " \t") != last)
 }
 
 // scan goes through code and returns what its last line ends with, comments and blanks aside, how many brackets are open,
 // and whether a text or a comment of several lines is.
 func scan(language sandbox.Language, code string) (ends byte, depth int, open bool) {
+	if language == sandbox.Bash {
+		return scanBash(code)
+	}
 	comment, quotes := "//", []string{"`", "/*", `"`, `'`}
 	if language == sandbox.Python {
 		comment, quotes = "#", []string{`"""`, `'''`, `"`, `'`}
@@ -174,4 +180,97 @@ func quoted(text, quote string) (length int, closed bool) {
 		}
 	}
 	return len(text), oneLine
+}
+
+var (
+	bashToken = regexp.MustCompile("^(?:#[^\n]*|\\\\(?s:.)|\\$?'|\"|`|<<<|<<-?[ \t]*[^\\s;&|<>()]+|\\$?\\(\\(|\\$\\{|\\(\\)|\\$?\\(|\\)|&&|[|]+&?|[;&\n]|[ \t]+|[^\\s\"'`\\\\$();&|<>]+)")
+	bashEnds  = map[string]string{"if": "fi", "case": "esac", "for": "done", "while": "done", "until": "done", "select": "done", "{": "}", "(": ")", "$(": ")"}
+	bashGoOn  = []string{"if", "then", "else", "elif", "while", "until", "do", "{", "!", "time", "(", "$(", ";", "&", "&&", "||", "|", "|&", "\n", "()"}
+	bashQuote = map[string]string{"'": "'", `"`: `"`, "`": "`", "$'": "'", "((": "))", "$((": "))", "${": "}"}
+)
+
+// scanBash is scan for bash: words count as keywords where a command may begin. It ends with | where a command has to follow.
+func scanBash(code string) (ends byte, depth int, open bool) {
+	var closers, documents []string
+	begins := true // a command, here
+	for at, boundary := 0, true; at < len(code); {
+		token := cmp.Or(bashToken.FindString(code[at:]), code[at:at+1])
+		if token[0] == '#' && !boundary {
+			token = "#"
+		}
+		at += len(token)
+		boundary = strings.ContainsAny(token[len(token)-1:], " \t\n;&|()")
+		if quote := bashQuote[token]; quote != "" {
+			end := endOfQuote(code[at:], quote, token != "'")
+			if end < 0 {
+				return 0, len(closers), true
+			}
+			at += end
+		}
+		switch last := len(closers) - 1; {
+		case token[0] == '#' || strings.Trim(token, " \t") == "":
+			continue
+		case strings.HasPrefix(token, "<<") && token != "<<<":
+			documents = append(documents, strings.Map(unquoted, token[2:]))
+		case token == "\n":
+			for _, word := range documents {
+				end := endOfDocument(code[at:], word)
+				if end < 0 {
+					return 0, len(closers), true
+				}
+				at += end
+			}
+			documents = nil
+		case last >= 0 && token == closers[last] && (begins || token == ")"):
+			closers = closers[:last]
+		case bashEnds[token] != "" && (begins || strings.HasSuffix(token, "(")):
+			closers = append(closers, bashEnds[token])
+		}
+		if token != "\n" {
+			ends = 0
+			if token == "()" || strings.HasPrefix(token, "|") || token == "&&" {
+				ends = '|'
+			}
+		}
+		begins = slices.Contains(bashGoOn, token) && (begins || boundary) || token == ")"
+	}
+	return ends, len(closers), false
+}
+
+// endOfQuote is how far a quoted text goes, its end included.
+func endOfQuote(text, end string, escapes bool) int {
+	for i := 0; i < len(text); i++ {
+		switch {
+		case escapes && text[i] == '\\':
+			i++
+		case strings.HasPrefix(text[i:], end):
+			return i + len(end)
+		}
+	}
+	return -1
+}
+
+// endOfDocument is how far a here-document goes that word ends, with a hyphen before it where tabs do not count.
+func endOfDocument(text, word string) int {
+	end, tabs := strings.CutPrefix(word, "-")
+	at := 0
+	for line := range strings.Lines(text) {
+		at += len(line)
+		line = strings.TrimSuffix(line, "\n")
+		if tabs {
+			line = strings.TrimLeft(line, "\t")
+		}
+		if line == end {
+			return at
+		}
+	}
+	return -1
+}
+
+// unquoted drops what quotes the word of a here-document.
+func unquoted(r rune) rune {
+	if strings.ContainsRune("\"'\\ \t", r) {
+		return -1
+	}
+	return r
 }

@@ -18,6 +18,11 @@ func TestAPromptKnowsWhenCodeIsFinished(t *testing.T) {
 		sandbox.JavaScript: {
 			"x = 1", "'('", "// {", "a ? b : c", "label:", "if (x) {\n  y\n}", "f(`\n\n(`)", "/* {\n\n*/", "[1,\n2]", "({\n", "   indented()", "x = 10 / 2",
 		},
+		sandbox.Bash: {
+			"ls", "echo done", "echo 'it'", "for x in a b; do\n  echo $x\ndone", "if true\nthen\necho if\nfi", "while read x; do echo $x; done < f", "echo $((1 << 2)) # (",
+			"cat <<END\na 'b\n\nEND", "cat <<-'E' | sort\n\tit's\n\tE", "echo 'a\n\nb'", "echo \"$x\n\"", "case $x in\na) echo;;\n(b) ls;;\nesac", "f() {\necho ${#x}\n}",
+			"f()\n{\nls\n}", "ls |\nsort", "true &&\nls", "a \\\nb", "sleep 1 &", "x=$(\nls\n)", "(\nls\n)", "cat <<<END", "echo a#b it\\'s", "[[ a ]] && { ls; }", "until false; do if true; then\nbreak; fi; done",
+		},
 	} {
 		for _, text := range texts {
 			lines := strings.Split(text, "\n")
