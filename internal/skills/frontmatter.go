@@ -74,27 +74,11 @@ func frontMatter(content []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// unquoted is a description with a colon in it, which people write and YAML refuses.
-var unquoted = regexp.MustCompile(`(?m)^description:[ \t]+[^'"|>\s].*: .*$`)
-
-func quoteColon(line []byte) []byte {
-	value := strings.TrimSpace(strings.TrimPrefix(string(line), "description:"))
-	return []byte("description: '" + strings.ReplaceAll(value, "'", "''") + "'")
-}
-
 // object is YAML as JSON has it. References, which can make much of little, are refused.
 func object(front []byte) (map[string]any, error) {
 	var document yaml.Node
-<<<<<<< ours
 	if yaml.Unmarshal(front, &document) != nil && yaml.Unmarshal(quoteColons(front), &document) != nil {
 		return nil, errors.New("it is no YAML")
-=======
-	if yaml.Unmarshal(front, &document) != nil {
-		document = yaml.Node{}
-		if yaml.Unmarshal(unquoted.ReplaceAllFunc(front, quoteColon), &document) != nil {
-			return nil, errors.New("it is no YAML")
-		}
->>>>>>> theirs
 	}
 	if len(document.Content) != 1 || document.Content[0].Kind != yaml.MappingNode {
 		return nil, errors.New("it has no fields")

@@ -64,7 +64,6 @@ func TestWhatKeepsToTheFormatIsASkill(t *testing.T) {
 		"a-1-b":        good("a-1-b"),
 		"line-ends":    "---\r\nname: line-ends\r\ndescription: >-\r\n  Some\r\n  text.\r\n---\r\ntext\r\n",
 		"mark":         "\ufeff" + good("mark"),
-		"colon":        "---\nname: colon\ndescription: Use when: it's so\nlicense: MIT\n---\n",
 		"no-text":      "---\nname: no-text\ndescription: d\n---",
 		"colon":        "---\nname: colon\ndescription: Makes reports: weekly ones, it's said: a's\nlicense: MIT: all of it\n---\n",
 		"long":         "---\nname: long\ndescription: " + strings.Repeat("é", maxDescription) + "\n---\n",
