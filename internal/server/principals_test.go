@@ -88,7 +88,7 @@ func TestWhoseARequestIs(t *testing.T) {
 		"a header":                            {[][2]string{user, secret}, "alice", false},
 		"a program's token, and whom it asks": {[][2]string{bearer, user, secret}, "alice", false},
 		"a header that does not count":        {[][2]string{bearer, user}, "program", false},
-		"that header alone":                   {[][2]string{user}, "", true},
+		"that header alone":                   {[][2]string{user}, "", false},
 		"a token that was never given":        {[][2]string{{"Authorization", "Bearer csm_nonsense"}}, "", false},
 		"a token of an issuer that is away":   {[][2]string{{"Authorization", "Bearer eyJhbGciOiJSUzI1NiJ9.e30.x"}}, "", false},
 		"another token":                       {[][2]string{{"Authorization", "Bearer 0123456789abcdef"}}, "", true},
