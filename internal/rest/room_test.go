@@ -30,7 +30,8 @@ func TestWhatIsMadeTakesRoomFirst(t *testing.T) {
 		}
 	}
 	_, listed := f.do("GET", "/v1/sessions/mine/runs", "")
-	id := listed[strings.Index(listed, "run-"):][:len("run-")+13]
+	_, id, _ := strings.Cut(listed, `"run-`)
+	id = "run-" + id[:13]
 	const form = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\nx\r\n--b--\r\n"
 	for _, door := range []struct {
 		name, method, path, body, kind string

@@ -294,8 +294,12 @@ func TestHeadsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			serve(t, func(t *testing.T, dial func(string) net.Conn, _ chan struct{}) {
 				answer, err := http.ReadResponse(bufio.NewReader(dial(request("GET", "/read", test.more+"\r\n"))), nil)
-				if err != nil || answer.StatusCode != test.want {
-					t.Errorf("%v, %v", answer, err)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = answer.Body.Close() }()
+				if answer.StatusCode != test.want {
+					t.Errorf("%v", answer)
 				}
 			})
 		})

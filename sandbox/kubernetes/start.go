@@ -238,13 +238,13 @@ func (e *Engine) optionsFor(ctx context.Context, c *cluster, spec engine.Spec) (
 func (e *Engine) claimFor(ctx context.Context, c *cluster, volume string) (*core.PersistentVolumeClaim, error) {
 	claim := &core.PersistentVolumeClaim{}
 	err := c.Get(ctx, objectName(volume), claim)
-	switch {
-	case err != nil && !apierrors.IsNotFound(err) && !e.hasNoClaims(err):
-		return nil, err
-	case err != nil || isLeaving(claim) || !isOurs(claim, volume):
+	if apierrors.IsNotFound(err) || err != nil && e.hasNoClaims(err) {
 		return nil, nil
 	}
-	return claim, nil
+	if err == nil && (isLeaving(claim) || !isOurs(claim, volume)) {
+		claim = nil
+	}
+	return claim, err
 }
 
 // hasNoClaims reports whether an error is that of an account which needs no right to claims: it has made none, but for those of a server

@@ -100,8 +100,11 @@ function text(value) {
   return typeof value === 'object' ? JSON.stringify(value, exactly) : String(value);
 }
 
-/** exactly has JSON keep the digits of a BigInt. */
-const exactly = (_, value) => (typeof value === 'bigint' ? JSON.rawJSON?.(String(value)) ?? String(value) : value);
+/** exactly has JSON keep the digits of a BigInt: as text where this Node has no other way and a number would round it. */
+const exactly = (_, value) => {
+  if (typeof value !== 'bigint') return value;
+  return Number.isSafeInteger(Number(value)) ? Number(value) : JSON.rawJSON?.(String(value)) ?? String(value);
+};
 
 const quoted = (name) => `"${name.replaceAll('"', '""')}"`;
 
