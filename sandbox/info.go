@@ -292,7 +292,7 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 	config := m.conf()
 	others := make(map[string]*leftover)
 	for id, used := range state.Uses(config.StateDir) {
-		if !isSpare(id) {
+		if !isSpare(id) || state.IsKept(config.StateDir, id) { // whose files are there, without a record of whose they are
 			others[id] = config.recorded(id, used)
 		}
 	}

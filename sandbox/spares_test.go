@@ -385,20 +385,14 @@ func TestTheFilesAtAPlaceOutliveItsRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	later := newQuietManager(t, config)
-	seen := func(when string) {
-		t.Helper()
-		list := listed(t, later)
-		if !slices.ContainsFunc(list, func(s SessionInfo) bool { return s.ID == id && s.Named && s.Owner == OwnerNone }) {
-			t.Errorf("%s: listed %+v", when, list)
-		}
-	}
-	seen("before a sweep")
 	for range 2 {
 		if swept, err := Sweep(t.Context(), &config); err != nil || slices.ContainsFunc(swept, func(s Swept) bool { return s.ID == id && !state.IsKept(config.StateDir, id) }) {
 			t.Errorf("swept %+v, %v", swept, err)
 		}
 	}
-	seen("after it")
+	if list := listed(t, later); !slices.ContainsFunc(list, func(s SessionInfo) bool { return s.ID == id && s.Named && s.Owner == OwnerNone }) {
+		t.Errorf("listed %+v", list)
+	}
 	wantValue(t, mustRun(t, later, RunOptions{Code: "import os; os.path.exists('file')", SessionID: id}), "True")
 }
 

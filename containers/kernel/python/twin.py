@@ -227,7 +227,7 @@ def part_from_all(files, null_fd):
     pipes = {}
     for number, (path, info) in files.items():
         if path.startswith("pipe:"):
-            pipes.setdefault(path, {})[number] = int(info.split()[3], 8)
+            pipes.setdefault(path, {})[number] = flags_in(info)
         else:
             try:
                 part_from(number, info, null_fd)
@@ -255,11 +255,16 @@ def part_from(number, info, null_fd):
     if stat.S_ISFIFO(kind) or os.isatty(number):
         os.dup2(null_fd, number, inheritable)
     elif stat.S_ISREG(kind):
-        _, place, _, flags, *_ = info.split()
-        again = os.open("/proc/self/fd/%d" % number, int(flags, 8) & (os.O_ACCMODE | os.O_APPEND | os.O_SYNC))
+        place = int(info.split()[1]) if info.startswith("pos:") else os.lseek(number, 0, os.SEEK_CUR)
+        again = os.open("/proc/self/fd/%d" % number, flags_in(info) & (os.O_ACCMODE | os.O_APPEND | os.O_SYNC))
         os.dup2(again, number, inheritable)
         os.close(again)
-        os.lseek(number, int(place), os.SEEK_SET)
+        os.lseek(number, place, os.SEEK_SET)
+
+
+def flags_in(info):
+    """How a descriptor is open: gVisor's list of what is known of it has nothing else."""
+    return int(info[info.index("flags:") :].split()[1], 8)
 
 
 def end_programs():
