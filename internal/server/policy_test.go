@@ -11,7 +11,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
@@ -224,16 +223,22 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 		next, _ := r.tenants.get(principal.Principal{Name: "alice", Groups: []string{"b"}})
 		changed <- next
 	}()
-	turn := new(sync.Mutex)
-	turn.Lock()
-	r.tenants.making[principal.Principal{Name: "carol"}.Key()] = turn // as while she gets what she has
+	waits, goOn := make(chan struct{}), make(chan struct{})
+	go func() { // as while carol gets what she has
+		_, _, _ = r.tenants.making.Do(principal.Principal{Name: "carol"}.Key(), func() (any, error) {
+			close(waits)
+			<-goOn
+			return nil, context.Canceled
+		})
+	}()
+	<-waits
 	if same, err := r.tenants.get(alice); err != nil || same != first {
 		t.Errorf("under the groups from before: %v", err)
 	}
 	if _, err := r.tenants.get(principal.Principal{Name: "bob"}); err != nil {
 		t.Error(err)
 	}
-	turn.Unlock()
+	close(goOn)
 	known.turn.Unlock()
 	if next := <-changed; next == nil || next == first || next.deps.Manager.Config().Limits.MemoryBytes != 256<<20 {
 		t.Error("the change does not count")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/server"
+	"golang.org/x/sync/singleflight"
 	"golang.org/x/time/rate"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
@@ -262,19 +263,17 @@ const (
 type tenants struct {
 	r *running
 
-	policy sync.RWMutex // of running.settings.policy, which is read again
+	policy sync.RWMutex       // of running.settings.policy, which is read again
+	making singleflight.Group // of what principals have who come for the first time
 
 	mu       sync.Mutex
-	live     map[string]*tenant     // by principal.Principal.Key
-	making   map[string]*sync.Mutex // those who come for the first time wait for the one of them that makes what they have
-	policies int                    // how often the policy was read again
+	live     map[string]*tenant // by principal.Principal.Key
+	policies int                // how often the policy was read again
 	closed   bool
 	closing  sync.WaitGroup // of what has been replaced
 }
 
-func newTenants(r *running) *tenants {
-	return &tenants{r: r, live: make(map[string]*tenant), making: make(map[string]*sync.Mutex)}
-}
+func newTenants(r *running) *tenants { return &tenants{r: r, live: make(map[string]*tenant)} }
 
 // changesEach is how often in a second the front of one principal is replaced, and how often at once.
 const changesEach = 10
@@ -296,7 +295,7 @@ func (t *tenants) get(p principal.Principal) (*front, error) {
 	known, isNow := t.known(p)
 	if known == nil {
 		var err error
-		if known, err = t.make(p); err != nil {
+		if known, err = t.makeOnce(p); err != nil {
 			return nil, err
 		}
 	} else if isNow {
@@ -333,20 +332,20 @@ func (t *tenants) isClosed() bool {
 	return t.closed
 }
 
-// make makes what a principal has, where nobody does at the same time.
+// makeOnce is make for all who come at the same time.
+func (t *tenants) makeOnce(p principal.Principal) (*tenant, error) {
+	made, err, _ := t.making.Do(p.Key(), func() (any, error) { return t.make(p) })
+	if err != nil {
+		return nil, err
+	}
+	return made.(*tenant), nil
+}
+
+// make makes what a principal has, where there is nothing yet.
 func (t *tenants) make(p principal.Principal) (*tenant, error) {
 	key := p.Key()
 	t.mu.Lock()
-	turn := t.making[key]
-	if turn == nil {
-		turn = new(sync.Mutex)
-		t.making[key] = turn
-	}
 	t.forgetIdle(time.Now())
-	t.mu.Unlock()
-	turn.Lock()
-	defer turn.Unlock()
-	t.mu.Lock()
 	known, closed, policies := t.live[key], t.closed, t.policies
 	t.mu.Unlock()
 	switch {
@@ -361,7 +360,6 @@ func (t *tenants) make(p principal.Principal) (*tenant, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	delete(t.making, key)
 	if t.closed {
 		t.closing.Go(func() { made.close(context.WithoutCancel(t.r.ending)) })
 		return nil, context.Canceled

@@ -45,6 +45,7 @@ class TestWhatIsForFiles(unittest.TestCase):
             sandbox.sql("select * from 'a.csv'", connection="shop")
         self.assertEqual(refused.exception.code, "sql_rejected")
         self.assertIn("connection='shop'", refused.exception.hint)
+        self.assertIn("from rows join 'a.csv' using", refused.exception.hint)
         self.assertFalse(sandbox_files.choose("select * from orders", "shop"))
 
 

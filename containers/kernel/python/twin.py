@@ -234,20 +234,25 @@ def part_from_all(files, null_fd):
             except OSError:  # it may not be opened any more
                 pass
     for ends in pipes.values():
-        renew_pipe(ends, null_fd)
+        if len({is_written(flags) for flags in ends.values()}) == 2:
+            renew_pipe(ends)
+        else:
+            for number in ends:
+                os.dup2(null_fd, number, os.get_inheritable(number))
 
 
-def renew_pipe(ends, null_fd):
-    """Puts a pipe in the place of one, by its descriptors and how they are open, or nothing where only one end is here."""
-    writing = {number: flags & os.O_ACCMODE != os.O_RDONLY for number, flags in ends.items()}
-    new = os.pipe() if len(set(writing.values())) == 2 else (null_fd, null_fd)
+def renew_pipe(ends):
+    """Puts a pipe in the place of one, by its descriptors and how they are open."""
+    new = os.pipe()
     for number, flags in ends.items():
-        os.dup2(new[writing[number]], number, os.get_inheritable(number))
-        if new[0] != null_fd:
-            os.set_blocking(number, not flags & os.O_NONBLOCK)
-    if new[0] != null_fd:
-        os.close(new[0])
-        os.close(new[1])
+        os.dup2(new[is_written(flags)], number, os.get_inheritable(number))
+        os.set_blocking(number, not flags & os.O_NONBLOCK)
+    for number in new:
+        os.close(number)
+
+
+def is_written(flags):
+    return flags & os.O_ACCMODE != os.O_RDONLY
 
 
 def part_from(number, info, null_fd):

@@ -58,7 +58,7 @@ def choose(query, connection):
             "sql_rejected",
             "The statement reads the file %r and names the connection %r." % (files[0], connection),
             'Query the database first, as in rows = sandbox.sql("select …", connection=%r), and then name that variable beside the file: '
-            "sandbox.sql(\"select … from rows join '%s' using (…)\")." % (connection, files[0][2]),
+            "sandbox.sql(\"select … from rows join '%s' using (…)\")." % (connection, files[0]),
         )
     return True
 
