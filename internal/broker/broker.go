@@ -136,6 +136,9 @@ func (b *Broker) Environment(port int) map[string]string {
 		// and has hard links from there.
 		"PIP_NO_CACHE_DIR": "1", "UV_CACHE_DIR": engine.WorkDir + "/.cache/uv",
 		"npm_config_registry": address + NPM, "npm_config_audit": "false", "npm_config_fund": "false",
+		// pnpm 12 and Yarn 4 read variables of their own. A lock file that names this address is of no use elsewhere.
+		"pnpm_config_registry": address + NPM, "YARN_NPM_REGISTRY_SERVER": address + NPM, "YARN_UNSAFE_HTTP_WHITELIST": "127.0.0.1",
+		"npm_config_omit_lockfile_registry_resolved": "true",
 	}
 }
 

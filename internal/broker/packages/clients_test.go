@@ -4,15 +4,19 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmregistry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
 )
@@ -75,7 +79,7 @@ func run(t *testing.T, folder string, env []string, argv ...string) (string, err
 	command.Dir = folder
 	foreign := func(pair string) bool {
 		pair = strings.ToLower(pair)
-		return strings.HasPrefix(pair, "pip_") || strings.HasPrefix(pair, "npm_") || strings.HasPrefix(pair, "uv_") || strings.Contains(strings.SplitN(pair, "=", 2)[0], "proxy")
+		return strings.HasPrefix(pair, "pip_") || strings.HasPrefix(pair, "npm_") || strings.HasPrefix(pair, "pnpm_") || strings.HasPrefix(pair, "yarn_") || strings.HasPrefix(pair, "uv_") || strings.Contains(strings.SplitN(pair, "=", 2)[0], "proxy")
 	}
 	command.Env = append(slices.DeleteFunc(os.Environ(), foreign), env...)
 	output, err := command.CombinedOutput()
@@ -110,13 +114,37 @@ func (w *world) uv(t *testing.T, arguments ...string) (target, output string, er
 // install runs npm install in a new folder, and returns that and what npm prints.
 func (w *world) install(t *testing.T, arguments ...string) (folder, output string, err error) {
 	t.Helper()
-	npm := program(t, "npm")
+	return w.nodes(t, append([]string{program(t, "npm"), "install", "--no-progress"}, arguments...)...)
+}
+
+// nodes runs a package manager of JavaScript in a new folder, with the variables that a session has.
+func (w *world) nodes(t *testing.T, argv ...string) (folder, output string, err error) {
+	t.Helper()
 	folder = t.TempDir()
 	env := []string{
-		"HOME=" + t.TempDir(), "npm_config_cache=" + t.TempDir(), "npm_config_registry=" + w.here + "/npm/",
-		"npm_config_update_notifier=false", "npm_config_fund=false", "npm_config_userconfig=" + filepath.Join(folder, "none"),
+		"HOME=" + t.TempDir(), "npm_config_cache=" + t.TempDir(), "npm_config_userconfig=" + filepath.Join(folder, "none"),
+		"npm_config_update_notifier=false", "YARN_ENABLE_TELEMETRY=0", "YARN_ENABLE_GLOBAL_CACHE=false",
 	}
-	output, err = run(t, folder, env, append([]string{npm, "install", "--no-progress"}, arguments...)...)
+	here, err := url.Parse(w.here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(here.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range new(broker.Broker).Environment(port) {
+		if !strings.Contains(name, "prefix") {
+			env = append(env, name+"="+value)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(folder, "package.json"), []byte("{}"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "yarn.lock"), nil, 0o600); err != nil { // or Yarn looks for a project above
+		t.Fatal(err)
+	}
+	output, err = run(t, folder, env, argv...)
 	return folder, output, err
 }
 
@@ -245,6 +273,46 @@ func TestNPMInstallsWhatThePolicyAllowsAndPrintsWhyNot(t *testing.T) {
 				t.Error("it was installed")
 			}
 			expect(t, output, c.says)
+		})
+	}
+}
+
+func TestNodesClientsUseTheIndexAndTheirLocksDoNotNameIt(t *testing.T) {
+	t.Parallel()
+	w := start(t, packages.Rules{})
+	old := time.Now().AddDate(-1, 0, 0) // Yarn takes nothing that is a day old
+	w.npm.Add(
+		npmregistry.Package{Name: "@scope/demo", Version: "1.0.0", Published: old, Dependencies: map[string]string{"helper": "^1"}},
+		npmregistry.Package{Name: "helper", Version: "1.5.0", Published: old},
+	)
+	modules, err := npmci.Install("../../test/e2e/clients")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		lock string
+		argv []string
+	}{
+		{"package-lock.json", []string{program(t, "npm"), "install"}},
+		{"pnpm-lock.yaml", []string{filepath.Join(modules, ".bin", "pnpm"), "add"}},
+		{"yarn.lock", []string{filepath.Join(modules, ".bin", "yarn"), "add"}},
+	} {
+		t.Run(c.lock, func(t *testing.T) {
+			t.Parallel()
+			// The clients' own Node.js comes first: pnpm needs a new one.
+			argv := append([]string{"env", "PATH=" + filepath.Join(modules, ".bin") + ":" + os.Getenv("PATH")}, c.argv...)
+			folder, output, err := w.nodes(t, append(argv, "@scope/demo")...)
+			if err != nil {
+				t.Fatal(output)
+			}
+			lock, err := os.ReadFile(filepath.Join(folder, c.lock))
+			if err != nil {
+				t.Fatal(err)
+			}
+			expect(t, string(lock), "1.5.0")
+			if strings.Contains(string(lock), "127.0.0.1") {
+				t.Errorf("it names the address of the session:\n%s", lock)
+			}
 		})
 	}
 }
