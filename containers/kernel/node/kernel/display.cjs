@@ -6,6 +6,7 @@ const pathApi = require('node:path');
 const { closeSync, mkdirSync, openSync, promiseThen } = require('./builtins.cjs');
 const { asBytes, writeAll } = require('./bytes.cjs');
 const { inspect, whole } = require('./inspect.cjs');
+const { textOf } = require('./markup.cjs');
 const { isText } = require('../common/text.cjs');
 const { MIME_TYPE } = require('../common/wire.cjs');
 
@@ -16,6 +17,7 @@ const IMAGE_TYPES = [
   { mime: 'image/webp', extension: 'webp', magic: [0x52, 0x49, 0x46, 0x46, null, null, null, null, 0x57, 0x45, 0x42, 0x50] },
 ];
 const FILE_EXTENSIONS = { 'image/svg+xml': 'svg', 'text/html': 'html', 'text/markdown': 'md', 'application/json': 'json' };
+const SHORT_HTML = 1000; // characters: of longer HTML the text is shown
 const JUPYTER_DISPLAY = Symbol.for('Jupyter.display');
 
 /** imageType finds what kind of image bytes hold, by their first bytes. */
@@ -58,10 +60,10 @@ function hasMethod(value, name) {
   return name in value && typeof value[name] === 'function';
 }
 
-/** displaysItself reports whether an object knows its own richer form. */
+/** displaysItself reports whether an object knows its own richer form, or is a canvas. */
 function displaysItself(value) {
   try {
-    return hasMethod(value, JUPYTER_DISPLAY);
+    return hasMethod(value, JUPYTER_DISPLAY) || (hasMethod(value, 'getContext') && hasMethod(value, 'toBuffer'));
   } catch {
     return false; // a getter or a trap that refuses
   }
@@ -103,7 +105,7 @@ class Displayer {
     }
     const frame = { type: 'display', id: run.id, mime: '', size: 0, alt: String(options?.alt ?? '') };
     const mime = bestType(Object.keys(bundle));
-    const blob = mime === undefined ? null : this.#add(frame, mime, bundle[mime]);
+    const blob = mime === undefined ? null : this.#add(frame, mime, bundle[mime], run);
     if (run.finished) return this.#tellLate(run, frame, Object.keys(bundle));
     if (!this.kernel.send(frame, blob)) this.kernel.send(frame);
   }
@@ -113,14 +115,26 @@ class Displayer {
   }
 
   // add returns the bytes to send, or null where they are in a file alone.
-  #add(frame, mime, content) {
+  #add(frame, mime, content, run) {
     frame.mime = mime;
     if (mime.startsWith('image/') && mime !== 'image/svg+xml') return this.#addImage(frame, mime, content);
     const bytes = Buffer.from(isText(content) ? content : (asBytes(content) ?? JSON.stringify(content) ?? ''));
     const { outputBytes } = this.kernel.settings;
     frame.size = bytes.length;
+    if (mime === 'text/html' && this.#addPage(frame, bytes, run)) return null;
     if (mime === 'image/svg+xml' || bytes.length > outputBytes) this.#save(frame, bytes, FILE_EXTENSIONS[mime] ?? 'txt');
     return bytes.length <= outputBytes ? bytes : null;
+  }
+
+  // addPage keeps HTML that tells a reader little as it is: a page that works by scripts, or a longer one, whose text is printed.
+  #addPage(frame, bytes, run) {
+    const page = bytes.toString();
+    const hasScripts = page.includes('<script');
+    if (page.length <= SHORT_HTML && !hasScripts) return false;
+    this.#save(frame, bytes, 'html');
+    const text = hasScripts || run.finished ? '' : textOf(page);
+    if (text !== '') this.kernel.write(run, 1, Buffer.from(`${text}\n`));
+    return true;
   }
 
   #addImage(frame, mime, content) {
@@ -134,7 +148,7 @@ class Displayer {
     if (frame.path !== undefined) return;
     const { workDir } = this.kernel.settings;
     mkdirSync(pathApi.join(workDir, 'output'), { recursive: true });
-    const stem = extension === 'html' || extension === 'md' || extension === 'txt' ? 'display' : 'image';
+    const stem = extension === 'html' ? 'page' : extension === 'md' || extension === 'txt' ? 'display' : 'image';
     for (;;) {
       const path = `output/${stem}-${this.#next++}.${extension}`;
       const fd = createNew(pathApi.join(workDir, path));

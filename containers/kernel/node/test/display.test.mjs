@@ -61,6 +61,7 @@ describe('display', () => {
     ['display(new Proxy({ "text/html": "<b>x</b>" }, {}))', 'text/html'],
     ['display(new Blob([png]))', 'image/png'],
     ['display({ getContext() {}, toBuffer: (type) => type === "image/png" && png })', 'image/png'],
+    ['({ getContext() {}, toBuffer: (type) => type === "image/png" && png })', 'image/png'],
     ['display({ metadata() {}, toBuffer: async () => png })', 'image/png'],
   ];
   for (const [code, types] of kinds) {
@@ -89,10 +90,28 @@ describe('display', () => {
   });
 
   test('a long text is kept in a file and not sent', async () => {
-    const { displays } = await shown('display({ "text/html": "h".repeat(5000) })');
+    const { displays } = await shown('display({ "text/markdown": "h".repeat(5000) })');
     assert.deepEqual([displays[0].data, displays[0].size_bytes], [{}, 5000]);
-    assert.match(displays[0].path, /^output\/display-\d+\.html$/);
+    assert.match(displays[0].path, /^output\/display-\d+\.md$/);
   });
+
+  const pages = [
+    ['<b>short</b>', '<b>short</b>', ''],
+    ['<script>draw()</script>', undefined, ''],
+    [
+      `<style>${' '.repeat(1000)}</style><!-- no --><h1>Fish &amp; chips</h1><p>a<br>b &#8364;</p>` +
+        '<table><caption>Sums</caption><tr><th>name<th>n</tr><tr><td><div>x</div> y</td><td>1000</td></tr><tr><td></td><td>2</td></tr></table>after',
+      undefined,
+      'Fish & chips\na\nb €\nSums\nname  n\nx y   1000\n      2\nafter\n',
+    ],
+  ];
+  for (const [page, data, printed] of pages) {
+    test(`a page: ${page.replace(/\s+/g, ' ').slice(0, 30)}`, async () => {
+      const { done, displays } = await shown(`display({ 'text/html': ${JSON.stringify(page)} })`);
+      assert.deepEqual([displays[0].data['text/html'], done.stdout.head], [data, printed]);
+      if (data === undefined) assert.equal(readFileSync(join(client.workDir, displays[0].path), 'utf8'), page);
+    });
+  }
 
   test('bad use of it fails the run', async () => {
     assert.equal((await client.run('display({ "image/png": 5 })')).error.name, 'TypeError');
