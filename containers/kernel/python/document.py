@@ -122,7 +122,7 @@ def sheets(path):
         check_archive(path)
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
-        readers = (open_sheets,) if "content.xml" in names else (by_calamine,) if "xl/workbook.bin" in names else (excel, by_calamine)
+        readers = (open_sheets,) if "content.xml" in names else (binary_excel,) if "xl/workbook.bin" in names else (excel, by_calamine)
     for at, reader in enumerate(readers, 1):
         try:
             tables = list(reader(path))
@@ -238,12 +238,79 @@ def old_excel(path):
 
 
 def by_calamine(path):
-    """The sheets of any kind, without errors: those are empty."""
+    """The sheets of any kind, in which errors are empty."""
     import python_calamine
 
     book = python_calamine.load_workbook(path)
     for name in book.sheet_names:
         yield name, book.get_sheet_by_name(name).to_python(skip_empty_area=False)
+
+
+# Records of an .xlsb file, by [MS-XLSB]: where a row begins, a cell with an error, a formula with one, and a sheet of the workbook.
+ROW, ERROR, FORMULA_ERROR, SHEET = 0, 3, 11, 156
+ERRORS = {0: "#NULL!", 7: "#DIV/0!", 15: "#VALUE!", 23: "#REF!", 29: "#NAME?", 36: "#NUM!", 42: "#N/A", 43: "#GETTING_DATA"}
+
+
+def binary_excel(path):
+    """The sheets of an .xlsb file: calamine's, with the errors that it leaves empty."""
+    import zipfile
+
+    with zipfile.ZipFile(path) as archive:
+        parts = binary_parts(archive)
+        for name, rows in by_calamine(path):
+            for row, column, text in binary_errors(archive.read(parts[name])) if name in parts else ():
+                rows += ([] for _ in range(row - len(rows) + 1 if row < MOST_ROWS else 0))
+                if row < len(rows):
+                    rows[row] += [""] * (column - len(rows[row]) + 1)
+                    rows[row][column] = text
+            yield name, rows
+
+
+def binary_parts(archive):
+    """Where the sheets of an .xlsb file are, by their names."""
+    from xml.etree import ElementTree
+
+    targets = {each.get("Id"): each.get("Target") for each in ElementTree.fromstring(archive.read("xl/_rels/workbook.bin.rels"))}
+    parts = {}
+    for kind, data in binary_records(archive.read("xl/workbook.bin")):
+        if kind == SHEET:
+            end = 12 + 2 * int.from_bytes(data[8:12], "little")
+            part = targets.get(data[12:end].decode("utf-16-le"), "")
+            parts[data[end + 4 :].decode("utf-16-le")] = part[1:] if part.startswith("/") else "xl/" + part
+    return {name: part for name, part in parts.items() if part in archive.namelist()}
+
+
+def binary_errors(data):
+    row = 0
+    for kind, body in binary_records(data):
+        if kind == ROW:
+            row = int.from_bytes(body[:4], "little")
+        elif kind in (ERROR, FORMULA_ERROR) and len(body) > 8:
+            column = int.from_bytes(body[:4], "little")
+            if column < MOST_COLUMNS:
+                yield row, column, ERRORS.get(body[8], "#ERROR")
+
+
+def binary_records(data):
+    """What an .xlsb part is made of: a type and a length in numbers of seven bits a byte, and so many bytes."""
+    at = 0
+
+    def number(most):
+        nonlocal at
+        value = 0
+        for shift in range(0, 7 * most, 7):
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            if byte < 128:
+                break
+        return value
+
+    while at < len(data):
+        kind = number(2)
+        size = number(4)
+        yield kind, data[at : at + size]
+        at += size
 
 
 def open_sheets(path):

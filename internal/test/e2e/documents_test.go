@@ -49,6 +49,18 @@ def archive(name, files):
     with zipfile.ZipFile(name, 'w', zipfile.ZIP_DEFLATED) as z:
         for path, content in files.items(): z.writestr(path, content)
 A = 'http://schemas.openxmlformats.org/drawingml/2006/main'
+import struct
+def record(kind, data=b''): return (bytes([kind]) if kind < 128 else bytes([kind & 127 | 128, kind >> 7])) + bytes([len(data)]) + data
+wide = lambda text: struct.pack('<I', len(text)) + text.encode('utf-16-le')
+cell = lambda column, data: struct.pack('<II', column, 0) + data
+row = lambda number: record(0, struct.pack('<I', number) + bytes(21))
+schema = 'http://schemas.openxmlformats.org'
+archive('d/errors.xlsb', {
+    '[Content_Types].xml': f'<Types xmlns="{schema}/package/2006/content-types"/>',
+    'xl/_rels/workbook.bin.rels': f'<Relationships xmlns="{schema}/package/2006/relationships"><Relationship Id="rId1" Type="{schema}/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.bin"/></Relationships>',
+    'xl/workbook.bin': record(131) + record(143) + record(156, struct.pack('<II', 0, 1) + wide('rId1') + wide('Sums')) + record(144) + record(132),
+    'xl/worksheets/sheet1.bin': record(129) + record(148, struct.pack('<4I', 0, 2, 0, 2)) + record(145) + row(0) + record(5, cell(0, struct.pack('<d', 1.5)))
+        + record(3, cell(1, b'\x07')) + row(2) + record(11, cell(2, b'\x2a' + bytes(10))) + record(146) + record(130)})
 slide = lambda said: f'<p:sld xmlns:p="p" xmlns:a="{A}"><a:p><a:r><a:t>{said}</a:t></a:r></a:p></p:sld>'
 archive('d/a.pptx', {'[Content_Types].xml': '<Types/>', **{f'ppt/slides/slide{n}.xml': slide(f'slide number {n}') for n in range(1, 12)}})
 
@@ -99,24 +111,25 @@ func TestDocumentsAreGivenAsText(t *testing.T) {
 	s := start(t, setup{})
 	s.py(makeDocuments)
 	for name, want := range map[string][]string{
-		"a.docx":    {"Numbers\nseven – sieben\tand a tab\ncell 0 | cell 1\ncell 2 | cell 3\nafter the table\n"},
-		"a.xlsx":    {"--- sheet Sales ---\ncity,n,day\nKöln,1,2024-07-01\nŁódź,2.5,2024-07-02", "--- sheet Empty ---"},
-		"seen.xlsx": {"NA,None,null,n/a\n#DIV/0!,25:30:00,TRUE\n1900-01-03\n[59996 empty rows]\n,far\n--- sheet Next ---\nafter\n"},
-		"odd.xlsx":  {"TRUE\nx\n"},
-		"row.pdf":   {"--- fields of the form ---\nwho: Ada\npaid: Yes\n--- page 1 ---\nBAIN, J  ", " DIRECTOR ", " 37.96\n"},
-		"a.ods":     {"--- sheet Sales ---\ncity,n,day\nKöln,1,2024-07-01", "--- sheet Empty ---"},
-		"a.pptx":    {"--- slide 1 ---\nslide number 1\n--- slide 2 ---", "--- slide 11 ---\nslide number 11\n"},
-		"a.odt":     {"Title\none two three\n"},
-		"a.pdf":     {"--- page 1 ---\npage with number 1\n--- page 2 ---\npage with number 2\n"},
-		"open.pdf":  {"page with number 2"},
-		"a.zip":     {" 1000 ", "folder/one.txt\n", "zwei.csv\n"},
-		"a.tar":     {"d/a.zip\n"},
-		"a.tar.gz":  {"d/a.zip\n"},
-		"a.tar.bz2": {"d/a.zip\n"},
-		"a.tar.xz":  {"d/a.zip\n"},
-		"a.csv.gz":  {"a,b\n1,ü\n"},
-		"a.csv.zst": {"a,b\n1,ü\n"},
-		"a.tar.zst": {"d/a.zip\n"},
+		"a.docx":      {"Numbers\nseven – sieben\tand a tab\ncell 0 | cell 1\ncell 2 | cell 3\nafter the table\n"},
+		"a.xlsx":      {"--- sheet Sales ---\ncity,n,day\nKöln,1,2024-07-01\nŁódź,2.5,2024-07-02", "--- sheet Empty ---"},
+		"seen.xlsx":   {"NA,None,null,n/a\n#DIV/0!,25:30:00,TRUE\n1900-01-03\n[59996 empty rows]\n,far\n--- sheet Next ---\nafter\n"},
+		"errors.xlsb": {"--- sheet Sums ---\n1.5,#DIV/0!\n\n,,#N/A\n"},
+		"odd.xlsx":    {"TRUE\nx\n"},
+		"row.pdf":     {"--- fields of the form ---\nwho: Ada\npaid: Yes\n--- page 1 ---\nBAIN, J  ", " DIRECTOR ", " 37.96\n"},
+		"a.ods":       {"--- sheet Sales ---\ncity,n,day\nKöln,1,2024-07-01", "--- sheet Empty ---"},
+		"a.pptx":      {"--- slide 1 ---\nslide number 1\n--- slide 2 ---", "--- slide 11 ---\nslide number 11\n"},
+		"a.odt":       {"Title\none two three\n"},
+		"a.pdf":       {"--- page 1 ---\npage with number 1\n--- page 2 ---\npage with number 2\n"},
+		"open.pdf":    {"page with number 2"},
+		"a.zip":       {" 1000 ", "folder/one.txt\n", "zwei.csv\n"},
+		"a.tar":       {"d/a.zip\n"},
+		"a.tar.gz":    {"d/a.zip\n"},
+		"a.tar.bz2":   {"d/a.zip\n"},
+		"a.tar.xz":    {"d/a.zip\n"},
+		"a.csv.gz":    {"a,b\n1,ü\n"},
+		"a.csv.zst":   {"a,b\n1,ü\n"},
+		"a.tar.zst":   {"d/a.zip\n"},
 
 		"formula.xlsx": {"--- sheet Sheet ---\n\"a, b\",1\nc,2\nsum,=SUM(B1:B2)\n"},
 	} {
