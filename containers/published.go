@@ -40,6 +40,11 @@ func (p Published) Pull(r Recipe) string {
 	if ref := p.Ref(r); ref != "" {
 		return ref
 	}
+	return p.Tagged(r)
+}
+
+// Tagged names the image of a recipe by the tag that a release gives it.
+func (p Published) Tagged(r Recipe) string {
 	_, tag, _ := strings.Cut(r.Ref(), ":")
 	return p.Registry + "/" + r.repository() + ":" + tag
 }

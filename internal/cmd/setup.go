@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,7 +31,7 @@ import (
 var registryName = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:\d+|localhost:\d+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
 func setupCommand(settings *server.Settings) *cobra.Command {
-	var base, registry, programs string
+	var base, registry, programs, save string
 	var build, rebuild, yes, template bool
 	cmd := &cobra.Command{
 		Use: "setup", Short: "Make everything ready that code runs in", Args: noArgs,
@@ -54,7 +56,8 @@ With --engine kubernetes there is nothing to build: the nodes of the cluster
 pull the images. setup then says which ones, and makes doctor's checks. With
 --programs-archive it writes the image of this program's parts that run in pods,
 for clusters that do not reach the registry that it is published in, and does
-nothing else.`,
+nothing else. --save also writes the images of the languages into a file, under
+the names that a cluster asks for.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if registry != "" && !registryName.MatchString(registry) {
 				return usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))
@@ -84,12 +87,16 @@ nothing else.`,
 				if err := printImages(ctx, settings, on, options, report); err != nil {
 					return err
 				}
+				if save != "" {
+					return saveImages(ctx, settings, on, registry, save)
+				}
 				return printReady(os.Stderr, changedFlags(cmd.InheritedFlags(), masked))
 			})
 		},
 	}
 	cmd.Flags().StringVar(&registry, "registry", "", "`registry` that has copies of the published images, such as registry.example.com/team (default: where they are published)")
 	cmd.Flags().StringVar(&programs, "programs-archive", "", "write the programs image for Kubernetes to this `file`, for podman load, ctr images import or kind load image-archive")
+	cmd.Flags().StringVar(&save, "save", "", "write the images into this `file` too, under the names that a cluster asks for, for kind load image-archive or ctr images import")
 	cmd.Flags().BoolVar(&template, "sandbox-template", false, "print the SandboxTemplate and the SandboxWarmPool of --warm-pool, for kubectl apply, and do nothing else")
 	cmd.Flags().BoolVar(&build, "build", false, "build the images here, and pull none that is published; so do --base and --rebuild")
 	cmd.Flags().StringVar(&base, "base", "", "`image` to build on, Debian 13 or newer")
@@ -100,7 +107,7 @@ nothing else.`,
 
 // setupKubernetes makes nothing: it looks whether all is there, and says what the nodes of the cluster have to reach.
 func setupKubernetes(cmd *cobra.Command, s *server.Settings) error {
-	for _, name := range []string{"build", "base", "rebuild", "registry"} {
+	for _, name := range []string{"build", "base", "rebuild", "registry", "save"} {
 		if cmd.Flags().Changed(name) {
 			return usage(fmt.Errorf("--%s has no effect with --engine kubernetes, whose nodes pull the images that --python-image and --js-image name, or the published ones", name))
 		}
@@ -148,6 +155,33 @@ func writePrograms(name string) error {
 		return fmt.Errorf("write the programs image: %w", err)
 	}
 	fmt.Println(ref)
+	return nil
+}
+
+// saveImages writes the images of the languages that are on into a file, and prints what they are called where it is loaded.
+func saveImages(ctx context.Context, s *server.Settings, on engine.Engine, registry, file string) error {
+	published := containers.PublishedImages()
+	published.Registry = cmp.Or(registry, published.Registry)
+	names := make(map[string]string)
+	for _, l := range sandbox.Languages {
+		if image, on := s.Image(l.Language); on {
+			names[image] = image
+			if recipe, ours := containers.RecipeOf(image); ours {
+				names[image] = published.Tagged(recipe)
+			}
+		}
+	}
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(server.SaveImages(ctx, on, names, f), f.Close()); err != nil {
+		_ = os.Remove(file)
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Values(names)) {
+		fmt.Fprintln(os.Stderr, "saved as "+name)
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"time"
 
@@ -75,6 +76,19 @@ func imageFault(language sandbox.Language, command, status string, err error) er
 			"The image for %s is being made, once for this machine, and is not ready yet: %s.", title, status)
 	}
 	return nil
+}
+
+// SaveImages writes images of Podman's into an archive, under the names that they have beside.
+func SaveImages(ctx context.Context, on engine.Engine, names map[string]string, archive io.Writer) error {
+	engine, is := on.(*podman.Engine)
+	if !is {
+		return errors.New("images are saved from Podman alone")
+	}
+	connection, err := engine.Connection(ctx)
+	if err != nil {
+		return err
+	}
+	return setup.Save(connection, names, archive)
 }
 
 // MakeImages makes images ready for containers, and returns those that are.

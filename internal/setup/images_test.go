@@ -1,9 +1,12 @@
 package setup
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -152,6 +155,36 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 	result, err = (&work{report: again}).image(ctx, recipe)
 	if err != nil || result.Made || again.said() != "begin Python image\nend ready: "+recipe.Ref() {
 		t.Errorf("the second call: %+v, %v\n%s", result, err, again.said())
+	}
+}
+
+func TestImagesAreSavedUnderTheNamesThatAClusterAsksFor(t *testing.T) {
+	ctx := connection(t)
+	recipe := tinyRecipe(t, tinyContainerfile)
+	if _, err := readyWork(&recorder{}).image(ctx, recipe); err != nil {
+		t.Fatal(err)
+	}
+	name := containers.Published{Registry: "registry.example.com:5000/team"}.Tagged(recipe)
+	var archive bytes.Buffer
+	if err := Save(ctx, map[string]string{recipe.Ref(): name}, &archive); err != nil {
+		t.Fatal(err)
+	}
+	files, manifest := tar.NewReader(&archive), ""
+	for manifest == "" {
+		header, err := files.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Name == "manifest.json" {
+			content, _ := io.ReadAll(files)
+			manifest = string(content)
+		}
+	}
+	if !strings.Contains(manifest, `"RepoTags":["`+name+`"]`) {
+		t.Errorf("the archive has %s, not %s", manifest, name)
+	}
+	if there, err := libpod.ImageExists(ctx, name); there || err != nil {
+		t.Errorf("the name stays in Podman: %v, %v", there, err)
 	}
 }
 

@@ -3,6 +3,8 @@ package setup
 import (
 	"context"
 	"fmt"
+	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -60,4 +62,24 @@ func adopt(ctx context.Context, recipe containers.Recipe, ref string) error {
 	}
 	repository, tag, _ := strings.Cut(recipe.Ref(), ":")
 	return libpod.TagImage(ctx, ref, repository, tag)
+}
+
+// Save writes images that are there into an archive, each under the name that it has beside, a repository and a tag. ctx carries
+// the connection to the engine.
+func Save(ctx context.Context, names map[string]string, archive io.Writer) error {
+	given := slices.Sorted(maps.Values(names))
+	for ref, name := range names {
+		at := strings.LastIndexByte(name, ':')
+		if ref == name {
+			continue
+		}
+		if err := libpod.TagImage(ctx, ref, name[:at], name[at+1:]); err != nil {
+			return fmt.Errorf("name %s %s: %w", ref, name, err)
+		}
+		defer func() { _ = libpod.RemoveImage(ctx, name) }() // one name of two
+	}
+	if err := libpod.SaveImages(ctx, slices.Compact(given), archive); err != nil {
+		return fmt.Errorf("save the images: %w", err)
+	}
+	return nil
 }

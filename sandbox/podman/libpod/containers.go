@@ -75,13 +75,7 @@ func UploadArchive(ctx context.Context, name, folder string, archive io.Reader) 
 // DownloadArchive writes what is at a path in a container, as a tar archive.
 func DownloadArchive(ctx context.Context, name, path string, archive io.Writer) error {
 	r := request{names: []string{name}, query: url.Values{"path": {path}}}
-	answer, err := r.send(ctx, http.MethodGet, "/containers/%s/archive")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	_, err = io.Copy(archive, answer.Body)
-	return err
+	return r.download(ctx, "/containers/%s/archive", archive)
 }
 
 // Exec is a program to be started in a container.

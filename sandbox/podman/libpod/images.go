@@ -38,6 +38,12 @@ func TagImage(ctx context.Context, ref, repository, tag string) error {
 	return r.do(ctx, http.MethodPost, "/images/%s/tag")
 }
 
+// SaveImages writes images as an archive of Docker's kind, each under the name that it is asked for by.
+func SaveImages(ctx context.Context, refs []string, archive io.Writer) error {
+	r := request{query: url.Values{"format": {"docker-archive"}, "references": refs}}
+	return r.download(ctx, "/images/export", archive)
+}
+
 // RemoveImage takes a name from an image, and removes the image where that was the last and no container uses it.
 func RemoveImage(ctx context.Context, ref string) error {
 	return to(ref).do(ctx, http.MethodDelete, "/images/%s")

@@ -66,6 +66,17 @@ func (r request) do(ctx context.Context, method, endpoint string) error {
 	return answer.Process(nil)
 }
 
+// download writes the answer's body.
+func (r request) download(ctx context.Context, endpoint string, to io.Writer) error {
+	answer, err := r.send(ctx, http.MethodGet, endpoint)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	_, err = io.Copy(to, answer.Body)
+	return err
+}
+
 // ask makes a request that is answered in JSON.
 func ask[T any](ctx context.Context, method, endpoint string, r request) (T, error) {
 	var told T
