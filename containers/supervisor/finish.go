@@ -4,11 +4,13 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -153,6 +155,9 @@ func (r *run) finish(d *protocol.Done) {
 	r.dropTimers()
 	for i, p := range r.outputPipes() {
 		p.Drain(r.streams[i].WriteBackground)
+	}
+	if killed := procs.OOMKills() - r.oomSeen; killed > 0 && d.Cause == "" { // by the system, before the guard looked
+		r.streams[1].Write(fmt.Appendf(nil, "note: programs that the memory limit ended during the run: %d\n", killed))
 	}
 	for _, out := range r.streams {
 		out.Finish()

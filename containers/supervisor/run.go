@@ -30,6 +30,7 @@ type run struct {
 	reason         string            // why it was interrupted: timed_out, cancelled, quota or memory
 	over           string            // how the files were over their limit then
 	memory         procs.Memory      // or what the container took then
+	oomSeen        int64             // programs that the memory limit had killed before
 	condemned      bool              // killed because it ignored that
 	streams        [2]*output.Stream // stdout and stderr
 	pipes          []*kernelproc.Pipe
@@ -47,7 +48,7 @@ func newRun(s *Supervisor, r protocol.Request) *run {
 	}
 	n := &run{
 		s: s, Request: r, timeout: milliseconds(r.TimeoutMS), grace: milliseconds(r.GraceMS),
-		started: time.Now(), startedTicks: procs.TicksNow(), timers: map[string]*timer{},
+		started: time.Now(), startedTicks: procs.TicksNow(), oomSeen: procs.OOMKills(), timers: map[string]*timer{},
 	}
 	n.reportedAt = n.started
 	for i, name := range []string{"stdout", "stderr"} {

@@ -183,6 +183,33 @@ func TestOtherCallsMeetAContainerThatGoes(t *testing.T) {
 	unharmed()
 }
 
+// In a pipe nothing else shows that one of its programs was ended.
+func TestAProgramThatTheMemoryLimitEndedIsTold(t *testing.T) {
+	t.Parallel()
+	s := start(t, setup{args: []string{"--memory-limit", "128m"}})
+	id := s.complete(python, object{"code": "import os"}).Meta.Run.SessionID
+	container := s.containerOf(id, python)
+	process1 := inspectPID(t, container, "Pid")
+	t.Cleanup(func() { _ = syscall.Kill(process1, syscall.SIGCONT) })
+	within := func(file string) {
+		for {
+			if _, err := podman("exec", container, "test", "-e", "/mnt/data/"+file); err == nil {
+				return
+			}
+			if t.Context().Err() != nil {
+				t.Fatalf("there is no file %s", file)
+			}
+		}
+	}
+	// The guard of process 1 would be there first.
+	running := s.beginCall(python, object{"code": `os.system("touch begun; until grep -q 'State:.T' /proc/1/status; do sleep 0.02; done; tail /dev/zero | wc -c; touch over")`})
+	within("begun")
+	_ = syscall.Kill(process1, syscall.SIGSTOP)
+	within("over")
+	_ = syscall.Kill(process1, syscall.SIGCONT)
+	running.result().wantText(t, "note: programs that the memory limit ended during the run: 1")
+}
+
 // freezer gives what stops everything in a container, as a pause does, and what lets it go on.
 func freezer(t *testing.T, container string) (freeze, thaw func()) {
 	t.Helper()
