@@ -156,6 +156,9 @@ func TestThePageFollowsWhatRuns(t *testing.T) {
 	if visible("nav") || !visible("#session") || p.See("document.documentElement.scrollWidth") != 390.0 {
 		t.Error("on a phone a session shares the screen, or does not fit")
 	}
+	if small := p.See("[...document.querySelectorAll('#session button, #runs .copy')].filter(e => e.offsetParent && (e.offsetHeight < 44 || e.offsetWidth < 44)).map(e => e.innerText).join()"); small != "" {
+		t.Errorf("on a phone these are small: %v", small)
+	}
 	p.See("document.querySelector('.back a').click()")
 	p.Await("document.querySelector('nav').offsetParent !== null")
 	if visible("main") {

@@ -16,7 +16,6 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmregistry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
 )
@@ -273,46 +272,6 @@ func TestNPMInstallsWhatThePolicyAllowsAndPrintsWhyNot(t *testing.T) {
 				t.Error("it was installed")
 			}
 			expect(t, output, c.says)
-		})
-	}
-}
-
-func TestNodesClientsUseTheIndexAndTheirLocksDoNotNameIt(t *testing.T) {
-	t.Parallel()
-	w := start(t, packages.Rules{})
-	old := time.Now().AddDate(-1, 0, 0) // Yarn takes nothing that is a day old
-	w.npm.Add(
-		npmregistry.Package{Name: "@scope/demo", Version: "1.0.0", Published: old, Dependencies: map[string]string{"helper": "^1"}},
-		npmregistry.Package{Name: "helper", Version: "1.5.0", Published: old},
-	)
-	modules, err := npmci.Install("../../test/e2e/clients")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		lock string
-		argv []string
-	}{
-		{"package-lock.json", []string{program(t, "npm"), "install"}},
-		{"pnpm-lock.yaml", []string{filepath.Join(modules, ".bin", "pnpm"), "add"}},
-		{"yarn.lock", []string{filepath.Join(modules, ".bin", "yarn"), "add"}},
-	} {
-		t.Run(c.lock, func(t *testing.T) {
-			t.Parallel()
-			// The clients' own Node.js comes first: pnpm needs a new one.
-			argv := append([]string{"env", "PATH=" + filepath.Join(modules, ".bin") + ":" + os.Getenv("PATH")}, c.argv...)
-			folder, output, err := w.nodes(t, append(argv, "@scope/demo")...)
-			if err != nil {
-				t.Fatal(output)
-			}
-			lock, err := os.ReadFile(filepath.Join(folder, c.lock))
-			if err != nil {
-				t.Fatal(err)
-			}
-			expect(t, string(lock), "1.5.0")
-			if strings.Contains(string(lock), "127.0.0.1") {
-				t.Errorf("it names the address of the session:\n%s", lock)
-			}
 		})
 	}
 }
