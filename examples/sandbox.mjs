@@ -13,9 +13,12 @@ mkdirSync(output, { recursive: true })
 export const command = 'code-sandbox-mcp'
 export const args = ['--log-level', 'warn', '--allow-host-dir', output]
 
-/** One that runs already, over HTTP: MCP_URL is its address, MCP_TOKEN what it asks for. */
+/**
+ * One that runs already, over HTTP: MCP_URL is its address, MCP_TOKEN what it asks for. What connects without a handshake keeps its
+ * variables by the session's name, in this header or as ?session=NAME.
+ */
 export const url = process.env.MCP_URL
-export const headers = { Authorization: `Bearer ${process.env.MCP_TOKEN}` }
+export const headers = { Authorization: `Bearer ${process.env.MCP_TOKEN}`, 'X-Session-Id': `example-${process.pid}` }
 
 /** What a model is asked to do, unless the command line says something else. */
 export const prompt = process.argv[2] ?? `How many primes are there below 10,000? Compute it, plot the number of primes below n, and save the figure to ${join(output, 'primes.png')}.`

@@ -85,6 +85,9 @@ type Config struct {
 	Visit bool
 	// Prewarm names the languages of which containers are kept ready from the server's start on, and however long none is used.
 	Prewarm []Language
+	// Shared is a named session that another server of the state directory may have as soon as nothing runs in it here: that of a client
+	// that starts a server for each call. Empty: none.
+	Shared string
 	// StateDir has the locks that distinguish live servers' sessions from dead ones'. Servers that
 	// share an engine and a user must share it.
 	StateDir string

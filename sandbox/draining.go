@@ -10,8 +10,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// offerEvery is how often a draining server looks which of its sessions another one wants.
-const offerEvery = 20 * time.Millisecond
+// How often a server looks which of the sessions that it offers another one wants: one that drains, and one with a shared session.
+const (
+	offerEvery = 20 * time.Millisecond
+	shareEvery = 100 * time.Millisecond
+)
 
 func errDraining() *fault.Error {
 	return fault.New(fault.ServerDraining, "Try again in a moment: another server takes its place, or name a session that there is.",
@@ -33,7 +36,7 @@ func (m *Manager) Drain(on bool) {
 	case on && !m.closed:
 		ctx, stop := context.WithCancel(m.ctx)
 		m.stopDraining = stop
-		m.working.Go(func() { m.offer(ctx) })
+		m.working.Go(func() { m.offer(ctx, offerEvery, func(s *session) bool { return s.named }) })
 	case !on:
 		m.stopDraining()
 		m.stopDraining = nil
@@ -51,15 +54,15 @@ func (m *Manager) isNew(id string) bool {
 	return m.sessions[m.resolve(id)] == nil && (isDefault(id) || !state.IsKept(m.conf().StateDir, id))
 }
 
-// offer offers the named sessions to other servers until ctx ends, and hands over those that one wants.
-func (m *Manager) offer(ctx context.Context) {
-	tick := time.NewTicker(offerEvery)
+// offer offers sessions to other servers until ctx ends, and hands over those that one wants.
+func (m *Manager) offer(ctx context.Context, every time.Duration, which func(*session) bool) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	offered := make(map[*session]bool)
 	for ctx.Err() == nil {
 		for _, s := range m.all() {
 			switch {
-			case !s.named || !s.isOpen() || s.uses.isClosing():
+			case !which(s) || !s.isOpen() || s.uses.isClosing():
 			case !offered[s]:
 				if err := s.uses.locked(func() error { return state.Offer(m.conf().StateDir, s.id) }); err != nil {
 					m.conf().Logger.Warn("offer session", "session", s.id, "error", err)

@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -84,4 +85,18 @@ func TestAServerThatDrainsNoLongerKeepsItsSessions(t *testing.T) {
 	_, err := finish(next, RunOptions{Code: "1", SessionID: "mine"})
 	wantCode(t, err, fault.SessionBusy)
 	wantValue(t, mustRun(t, old, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+}
+
+// Servers that clients start for each call have one session in turn.
+func TestASharedSessionGoesFromServerToServer(t *testing.T) {
+	config := testConfig(t, newEngine(t))
+	config.Shared = "shared"
+	one, two := newQuietManager(t, config), newQuietManager(t, config)
+	mustRun(t, one, RunOptions{Code: "x = 40", SessionID: "shared"})
+	mustRun(t, one, RunOptions{Code: "x = 0", SessionID: "mine"})
+	for i, m := range []*Manager{two, two, one, two} {
+		wantValue(t, mustRun(t, m, RunOptions{Code: "x + " + strconv.Itoa(i), SessionID: "shared"}), strconv.Itoa(40+i))
+	}
+	_, err := finish(two, RunOptions{Code: "1", SessionID: "mine"})
+	wantCode(t, err, fault.SessionBusy)
 }

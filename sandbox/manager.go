@@ -48,6 +48,9 @@ func NewManager(config Config) *Manager {
 	config.Pool.enter(m)
 	m.working.Go(m.expire)
 	m.working.Go(m.keepAlive)
+	if config.Shared != "" {
+		m.working.Go(func() { m.offer(m.ctx, shareEvery, func(s *session) bool { return s.id == config.Shared }) })
+	}
 	return m
 }
 
@@ -131,11 +134,11 @@ func ClientOf(id string) string { return strings.TrimPrefix(id, "@") }
 func isDefault(id string) bool { return id == "" || id[0] == '@' }
 
 func notFound(id string) *fault.Error {
-	const hint = "Run code with this session_id first: that opens or makes the session."
-	if id == "" {
-		return fault.New(fault.SessionNotFound, hint, "The default session does not exist yet.")
+	if isDefault(id) {
+		return fault.New(fault.SessionNotFound, "Run code or upload a file, which makes it; or name the session_id that is meant.",
+			"This call names no session, and its client has none yet, or none any more.")
 	}
-	return fault.New(fault.SessionNotFound, hint, "There is no session %q.", id)
+	return fault.New(fault.SessionNotFound, "Run code with this session_id first: that opens or makes the session.", "There is no session %q.", id)
 }
 
 // FindRun returns a run of a session that this server has open or that waits for a server, going on or

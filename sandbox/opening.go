@@ -258,6 +258,7 @@ func (c *Config) lockSession(ctx context.Context, id string) (*state.Lock, error
 		lock, err := state.Take(c.StateDir, id)
 		switch {
 		case err == nil:
+			state.TakeBack(c.StateDir, id) // the offer of who had it
 			return lock, nil
 		case !errors.Is(err, state.ErrLocked):
 			c.Logger.Warn("session lock", "session", id, "error", err)

@@ -139,7 +139,7 @@ func (d *Deps) sessionList(ctx context.Context) sessionList {
 // FieldsOf returns a session in JSON, for who calls.
 func FieldsOf(ctx context.Context, info sandbox.SessionInfo) SessionFields {
 	f := SessionFields{Kernels: info.Kernels, sessionMeta: sessionMeta{
-		SessionID: info.ID, Default: info.Default && info.DefaultOf == ownSession(ctx), Owner: info.Owner, State: info.State, SizeBytes: info.SizeBytes,
+		SessionID: info.ID, Default: ownOf(ctx).has(info), Owner: info.Owner, State: info.State, SizeBytes: info.SizeBytes,
 		KeptUntil: info.KeptUntil.UTC().Truncate(time.Second), Pinned: info.Pinned, Place: info.Place.String(),
 		AgeSeconds: int(max(0, time.Since(info.Created)).Seconds()), IdleSeconds: int(max(0, time.Since(info.LastUsed)).Seconds()),
 	}}

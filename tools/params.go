@@ -26,16 +26,18 @@ import (
 // Clients and models are met halfway: numbers, booleans and lists may come as text, an empty text
 // is as if it were left out, and what a client adds of its own is ignored.
 type params struct {
-	given map[string]any
-	raw   json.RawMessage // as they came, where that is known
-	known []string
-	first error
-	// ownSession is where a call goes that names no session.
-	ownSession string
+	given   map[string]any
+	raw     json.RawMessage // as they came, where that is known
+	known   []string
+	first   error
+	own     ownSession
+	unnamed bool // session has found no name
+	// other is what is to be said of a session that the call names in the place of its own.
+	other string
 }
 
 func newParams(ctx context.Context, request mcp.CallToolRequest) *params {
-	p := &params{raw: request.Params.RawArguments, ownSession: ownSession(ctx)}
+	p := &params{raw: request.Params.RawArguments, own: ownOf(ctx)}
 	if request.Params.Arguments == nil && len(request.Params.RawArguments) > 0 {
 		p.readRaw(request.Params.RawArguments)
 		return p
@@ -125,8 +127,14 @@ func (p *params) text(name string) string {
 // session reads session_id; absent is the client's own session.
 func (p *params) session() string {
 	id := p.text("session_id")
-	if id == "" {
-		return p.ownSession
+	switch {
+	case id == "" && p.own.namedBy == "":
+		p.unnamed = true
+		return p.own.id
+	case id == "":
+		id = p.own.id
+	case p.own.namedBy != "" && id != p.own.id:
+		p.other = fmt.Sprintf("Note: the session is %s, as session_id says, and not %s, as %s says.", id, p.own.id, p.own.namedBy)
 	}
 	if err := sandbox.CheckSessionID(id); err != nil && p.first == nil {
 		p.first = err

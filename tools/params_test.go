@@ -154,20 +154,33 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// A call that names no session goes to its client's own, which no call can name.
+// A call that names no session goes to the one of its configuration, or else to its client's own, which no call can name.
 func TestTheSessionOfACall(t *testing.T) {
-	own := WithSession(t.Context(), sandbox.DefaultOf("client"))
-	for given, want := range map[string]string{"": sandbox.DefaultOf("client"), "named": "named"} {
-		p := newParams(own, mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"session_id": given}}})
-		if got := p.session(); got != want || p.check() != nil {
-			t.Errorf("%q: got %q, %v", given, got, p.check())
+	own := WithSession(t.Context(), sandbox.DefaultOf("client"), true)
+	named := WithNamed(own, "work", "the URL")
+	for _, test := range []struct {
+		ctx                      context.Context
+		given, want, note, wrong string
+	}{
+		{own, "", sandbox.DefaultOf("client"), "", ""},
+		{own, "named", "named", "", ""},
+		{own, sandbox.DefaultOf("other"), sandbox.DefaultOf("other"), "", string(fault.InvalidSessionID)},
+		{named, "", "work", "", ""},
+		{named, "work", "work", "", ""},
+		{named, "other", "other", "Note: the session is other, as session_id says, and not work, as the URL says.", ""},
+		{WithNamed(own, "@client", "the URL"), "", "@client", "", string(fault.InvalidSessionID)},
+		{WithNamed(own, "", "the URL"), "", sandbox.DefaultOf("client"), "", ""},
+		{t.Context(), "", "", "", ""},
+	} {
+		p := newParams(test.ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"session_id": test.given}}})
+		got, err := p.session(), p.check()
+		code := ""
+		if err != nil {
+			code = string(fault.From(err).Code)
 		}
-	}
-	p := newParams(own, mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"session_id": sandbox.DefaultOf("other")}}})
-	_ = p.session()
-	wantCode(t, p.check(), fault.InvalidSessionID, "")
-	if p := newParams(t.Context(), mcp.CallToolRequest{}); p.session() != "" {
-		t.Errorf("without clients: %q", p.session())
+		if got != test.want || p.other != test.note || code != test.wrong {
+			t.Errorf("%q: got %q, %q, %q", test.given, got, p.other, code)
+		}
 	}
 }
 

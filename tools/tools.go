@@ -157,15 +157,37 @@ func (d *Deps) renderer() *render.Renderer {
 
 type sessionKey struct{}
 
-// WithSession returns a context whose calls go to this session where they name none: sandbox.DefaultOf a client.
-// Without it they go to the default session of the server.
-func WithSession(ctx context.Context, id string) context.Context {
-	return context.WithValue(ctx, sessionKey{}, id)
+// ownSession is where calls go that name no session. The zero value is the default session of the server.
+type ownSession struct {
+	id      string
+	namedBy string // the setting that names it; empty: it has no name
+	once    bool   // no other call of the client comes to it
 }
 
-func ownSession(ctx context.Context) string {
-	id, _ := ctx.Value(sessionKey{}).(string)
-	return id
+// WithSession returns a context whose calls go to this session where they name none: sandbox.DefaultOf a client.
+// Without it they go to the default session of the server. Of a client that is not known again each call has one of its own, and its
+// answer says how to go on with it.
+func WithSession(ctx context.Context, id string, known bool) context.Context {
+	return context.WithValue(ctx, sessionKey{}, ownSession{id: id, once: !known})
+}
+
+// WithNamed is WithSession for a session that the client's configuration names, in the setting that namedBy tells. An empty name
+// changes nothing; one that is none is an error of each call.
+func WithNamed(ctx context.Context, name, namedBy string) context.Context {
+	if name == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, sessionKey{}, ownSession{id: name, namedBy: namedBy})
+}
+
+func ownOf(ctx context.Context) ownSession {
+	own, _ := ctx.Value(sessionKey{}).(ownSession)
+	return own
+}
+
+// has reports whether a session is the one of calls that name none.
+func (o ownSession) has(info sandbox.SessionInfo) bool {
+	return info.Default && o.namedBy == "" && info.DefaultOf == o.id || o.namedBy != "" && info.ID == o.id
 }
 
 type handler func(context.Context, *params) (*render.Answer, error)
@@ -282,13 +304,27 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			f := *fault.From(err) // a copy: some are shared
 			f.Hint = sentences(f.Hint, p.ignored(), clientheader.Of(ctx).Notes(t.uses...))
 			code = string(f.Code)
+			if p.unnamed && p.own.once && f.Code == fault.SessionNotFound {
+				f.Message, f.Hint = "This call names no session, and nothing else tells which one is meant.", "Name the session_id that an earlier answer has."
+			}
 			d.Logger.With(d.about(p)...).Info("tool refused", "tool", request.Params.Name, "code", code, "cause", d.Secrets.Mask(causeText(&f)))
 			return d.errorResult(&f), nil
 		}
 		if a.Fault != nil {
 			code = string(a.Fault.Code)
 		}
-		return d.result(d.renderer().WithoutImages(ctx, a).Noting(p.ignored()).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
+		d.tellSession(a, p)
+		return d.result(d.renderer().WithoutImages(ctx, a).Noting(p.other).Noting(p.ignored()).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
+	}
+}
+
+// tellSession says how to come again to a session that no other call finds by itself, in the text that every client shows.
+func (d *Deps) tellSession(a *render.Answer, p *params) {
+	if !p.unnamed || !p.own.once {
+		return
+	}
+	if id := d.sessionOf(p.own, p.given); id != "" {
+		a.AppendText(fmt.Sprintf("\nNote: the session is new, as nothing tells this client from others. session_id %q goes on with it.", id))
 	}
 }
 
@@ -319,22 +355,25 @@ func (d *Deps) about(p *params) (attributes []any) {
 		}
 	}
 	run, _ := p.given["run_id"].(string)
-	named("session", d.sessionOf(p.ownSession, p.given))
+	named("session", d.sessionOf(p.own, p.given))
 	named("run", run)
 	return attributes
 }
 
 // SessionOf returns the id of the session that a call is about, as far as it is known: it may name anything.
 func (d *Deps) SessionOf(ctx context.Context, request mcp.CallToolRequest) string {
-	return d.sessionOf(ownSession(ctx), request.GetArguments())
+	return d.sessionOf(ownOf(ctx), request.GetArguments())
 }
 
-func (d *Deps) sessionOf(own string, given map[string]any) string {
+func (d *Deps) sessionOf(own ownSession, given map[string]any) string {
 	if named, _ := given["session_id"].(string); named != "" {
 		return named
 	}
+	if own.namedBy != "" {
+		return own.id
+	}
 	for _, known := range d.Manager.Known() {
-		if known.Default && known.DefaultOf == own {
+		if own.has(known) {
 			return known.ID
 		}
 	}

@@ -25,8 +25,9 @@ const (
 	clientTime = 24 * time.Hour
 )
 
-// client is one that has begun a session, or one that stateless requests are known to come from.
+// client is one that has begun a session, or one that stateless requests come from.
 type client struct {
+	listed  bool // among the clients, where its next requests find it; set when it is made
 	name    string
 	owner   string       // the Key of its principal
 	site    *Site        // that it came to last, under clients.mu: its principal may be served anew meanwhile
@@ -80,11 +81,18 @@ func (c *clients) add(r *http.Request, name string, begun bool) *client {
 			}))
 		}
 	}
+	n := newClient(r, name)
+	n.begun, n.listed = begun, true
+	c.list[name] = n
+	return n
+}
+
+// newClient makes a client that is in use, as by enter.
+func newClient(r *http.Request, name string) *client {
 	// Broadcasts go to streams, each of which has a session of its own.
-	n := &client{name: name, owner: ownerOf(r), site: siteOf(r), session: rpc.NewSession(name, func(mcp.JSONRPCNotification) {}), begun: begun, using: 1, seen: now,
+	n := &client{name: name, owner: ownerOf(r), site: siteOf(r), session: rpc.NewSession(name, func(mcp.JSONRPCNotification) {}), using: 1, seen: time.Now(),
 		calls: make(map[string]context.CancelCauseFunc)}
 	n.ctx, n.end = context.WithCancel(context.Background())
-	c.list[name] = n
 	return n
 }
 
@@ -113,7 +121,7 @@ func (c *clients) enter(r *http.Request, session string) *client {
 	return n
 }
 
-// stateless is enter for a client that is known by what its requests have in common.
+// stateless is enter for a client that is known by the cookie that its requests have.
 func (c *clients) stateless(r *http.Request, name string) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -130,6 +138,9 @@ func (c *clients) leave(n *client) {
 	defer c.mu.Unlock()
 	n.using--
 	n.seen = time.Now()
+	if !n.listed {
+		n.end()
+	}
 }
 
 // hangUp is leave for a stream that has ended.

@@ -84,7 +84,7 @@ func newFixture(t *testing.T, o Options) *fixture {
 	})
 	o.MCP = f.mcp
 	o.Ended = func(client string) { f.gone <- client }
-	o.Context = func(ctx context.Context, client string, _ http.Header) context.Context {
+	o.Context = func(ctx context.Context, client string, _ bool, _ *http.Request) context.Context {
 		return context.WithValue(ctx, clientKey{}, client)
 	}
 	o.Logger = slog.New(slog.DiscardHandler)

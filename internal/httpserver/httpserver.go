@@ -67,9 +67,9 @@ const (
 type Site struct {
 	// MCP is served at Path; nil: there is only what Options.Open has.
 	MCP *server.MCPServer
-	// Context returns the context of a client's request, by the client's name, which no other one has, and the request's
-	// headers.
-	Context func(ctx context.Context, client string, h http.Header) context.Context
+	// Context returns the context of a client's request, by the client's name, which no other one has. A client is known again
+	// where its next requests come with that name: all are but those that send back nothing that they were given.
+	Context func(ctx context.Context, client string, known bool, r *http.Request) context.Context
 	// Routes are what else is served to who may use MCP, by patterns of http.ServeMux. The body of a POST is read before, within
 	// the bounds of messages; what was wrong with it is the error of its reader. A form (multipart) is left to the
 	// handler, to be bounded as it is read. Of the patterns those of the user's Site count.
@@ -174,7 +174,7 @@ func (s *Site) Prepare() {
 		s.Ending = context.Background()
 	}
 	if s.Context == nil {
-		s.Context = func(ctx context.Context, _ string, _ http.Header) context.Context { return ctx }
+		s.Context = func(ctx context.Context, _ string, _ bool, _ *http.Request) context.Context { return ctx }
 	}
 }
 

@@ -3,6 +3,7 @@ package httpserver
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -192,7 +193,7 @@ func (x *post) findClient(begins bool) bool {
 	case begins:
 		x.client = clients.begin(x.r)
 	case x.modern || session == "":
-		x.client = clients.stateless(x.r, x.statelessName())
+		x.client = x.stateless()
 	default:
 		if x.client = clients.enter(x.r, session); x.client == nil {
 			refuseSession(x.w)
@@ -206,14 +207,24 @@ func refuseSession(w http.ResponseWriter) {
 	refuse(w, http.StatusNotFound, "there is no such session, or it has ended; begin another one with initialize")
 }
 
-// statelessName is what the requests of one client have in common, as far as they say: who it says it is, where it is, and whose it
-// is. Where that is the user's, what it shows differs if the server asks for no token and a proxy before it does.
-func (x *post) statelessName() string {
-	var info mcp.Implementation
-	_ = json.Unmarshal(x.e.ClientInfo, &info) // mcp-go says what is wrong with it
-	whose := cmp.Or(ownerOf(x.r), x.r.Header.Get("Authorization"))
-	sum := sha256.Sum256([]byte(info.Name + "\x00" + room.AddressOf(x.r) + "\x00" + whose))
-	return "stateless-" + hex.EncodeToString(sum[:16])
+// clientCookie has what a client without a handshake is known by. Its name, its address and its token are those of other programs too.
+const clientCookie = "code-sandbox-client"
+
+// stateless finds the client of a message without a handshake by the cookie that it was given. Without one it is nobody that is known.
+func (x *post) stateless() *client {
+	cookie, err := x.r.Cookie(clientCookie)
+	known := err == nil && len(cookie.Value) == len(rand.Text())
+	if !known {
+		cookie = &http.Cookie{Name: clientCookie, Value: rand.Text(), HttpOnly: true, Secure: x.r.TLS != nil, SameSite: http.SameSiteStrictMode}
+		http.SetCookie(x.w, cookie)
+	}
+	// Whose it is belongs to it. Where that is the user's, what it shows differs if the server asks for no token and a proxy before it does.
+	sum := sha256.Sum256([]byte(cookie.Value + "\x00" + cmp.Or(ownerOf(x.r), x.r.Header.Get("Authorization"))))
+	name := "stateless-" + hex.EncodeToString(sum[:16])
+	if known {
+		return x.server.clients.stateless(x.r, name)
+	}
+	return newClient(x.r, name)
 }
 
 // notification passes on a message that nothing answers.
@@ -263,7 +274,7 @@ func (x *post) request(begins bool) {
 		return
 	}
 	m := siteOf(x.r).MCP
-	serving := siteOf(x.r).Context(rpc.WithCall(ctx, &call), x.client.name, x.r.Header)
+	serving := siteOf(x.r).Context(rpc.WithCall(ctx, &call), x.client.name, x.client.listed, x.r)
 	var line []byte
 	var code int
 	if begins {

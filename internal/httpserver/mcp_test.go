@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"sync"
@@ -93,23 +94,36 @@ func TestHandshakeThatFails(t *testing.T) {
 	<-f.gone
 }
 
-// Requests without a session are their client's, as far as they say who that is.
+// Programs have their name, address and token in common: requests without a session are of one client only where they say so.
 func TestClientsWithoutSession(t *testing.T) {
-	f := serve(t, Options{Token: token})
-	who := func(client string) string { body, h := modernCall(1, client, "who"); return f.post(body, h).text(t) }
-	first, again, other := who("a"), who("a"), who("b")
-	if first != again || first == other {
-		t.Errorf("%s, %s and %s", first, again, other)
+	f := serve(t, Options{})
+	seen := make(map[string]bool)
+	who := func(h headers) (string, headers) {
+		body, more := modernCall(1, "mcp", "who")
+		maps.Copy(more, h)
+		a := f.post(body, more)
+		cookie, _, _ := strings.Cut(a.header.Get("Set-Cookie"), ";")
+		return a.text(t), headers{"Cookie": cookie}
 	}
-	if plain := f.post(call(1, "who", ""), nil).text(t); plain == first || plain != f.post(call(2, "who", ""), nil).text(t) {
-		t.Errorf("%s without a name", plain)
+	anew := func(what string, h headers) headers {
+		t.Helper()
+		client, given := who(h)
+		if seen[client] {
+			t.Errorf("%s: it is known", what)
+		}
+		seen[client] = true
+		return given
 	}
-	open := serve(t, Options{})
-	by := func(token string) string {
-		return open.post(call(1, "who", ""), headers{"Authorization": "Bearer " + token}).text(t)
+	mine := anew("a program", nil)
+	anew("another of its name", nil)
+	anew("what is no cookie of the server's", headers{"Cookie": clientCookie + "=x"})
+	known, given := who(mine)
+	if again, _ := who(mine); again != known || !seen[known] || given["Cookie"] != "" {
+		t.Errorf("%s comes again as %s, with %v", known, again, given)
 	}
-	if one, again, another := by("one"), by("one"), by("another"); one != again || one == another {
-		t.Errorf("by their tokens: %s, %s and %s", one, again, another)
+	anew("the cookie with another token", headers{"Cookie": mine["Cookie"], "Authorization": "Bearer other"})
+	if a := f.post(call(1, "who", ""), nil); seen[a.text(t)] {
+		t.Errorf("without a name: %+v", a)
 	}
 }
 

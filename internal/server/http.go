@@ -305,9 +305,11 @@ func (s *Settings) serveOverHTTP(ending context.Context, f *front, terminals *re
 	methods := deps.Methods(self())
 	f.site = &httpserver.Site{
 		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,
-		Context: func(ctx context.Context, client string, h http.Header) context.Context {
-			ctx = rpc.WithMethods(ctx, methods)
-			return clientheader.With(tools.WithSession(ctx, sandbox.DefaultOf(client)), s.asked(h))
+		Context: func(ctx context.Context, client string, known bool, r *http.Request) context.Context {
+			ctx = tools.WithSession(rpc.WithMethods(ctx, methods), sandbox.DefaultOf(client), known)
+			ctx = tools.WithNamed(ctx, r.Header.Get("X-Session-Id"), "X-Session-Id")
+			ctx = tools.WithNamed(ctx, r.URL.Query().Get("session"), "the URL")
+			return clientheader.With(ctx, s.asked(r.Header))
 		},
 		Ended: func(client string) {
 			_, err := deps.Manager.CloseSession(context.WithoutCancel(ending), sandbox.DefaultOf(client), false)

@@ -105,7 +105,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 		err = r.web.server.Serve(r.serving(ctx), r.web.listener)
 	} else {
 		own := r.own.now.Load()
-		err = stdio.Serve(rpc.WithMethods(ctx, own.deps.Methods(self())), own.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
+		err = stdio.Serve(tools.WithNamed(rpc.WithMethods(ctx, own.deps.Methods(self())), s.Sandbox.Shared, "--session"), own.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
 	}
 	log.Debug("message loop ended", "error", err)
 	r.end(context.WithoutCancel(ctx))

@@ -282,6 +282,12 @@ func (p *problems) wrong(bad bool, format string, args ...any) {
 // check refuses values that no run could work with.
 func (s *Settings) check() error {
 	var found problems
+	if name := s.Sandbox.Shared; name != "" {
+		found.wrong(s.HTTP.Address != "", "--session has no effect with --http; a client names its session in its URL, as /mcp?session=%s", name)
+		if err := sandbox.CheckSessionID(name); err != nil {
+			found = append(found, fmt.Errorf("--session: %w", err))
+		}
+	}
 	for _, g := range s.groups {
 		for _, r := range g.settings {
 			found = append(found, r.check())

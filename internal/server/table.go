@@ -92,6 +92,7 @@ func (s *Settings) table() []settingGroup {
 		{"max-run-timeout", "DURATION", duration(&c.MaxRunTimeout), above0, 0, "the longest timeout that a run may name"},
 		{"linger", "DURATION", duration(&c.Linger), 0, 0, "how long a run waits for what it has started and what looks endless"},
 		{"soft-wait", "DURATION", duration(&d.SoftWait, 45*time.Second), above0, 0, "how long a call waits for its run before it answers that the run goes on"},
+		{"session", "NAME", &c.Shared, 0, 0, "session of calls that name none, with its files and variables, also for the next server with this NAME (not with --http: clients name it in their URL)"},
 		{"idle-timeout", "DURATION", duration(&c.IdleTimeout), above0, 0, "kernels end when nobody has used their session for this long, and an unnamed session with them"},
 		{"lifetime", "DURATION", duration(&c.Lifetime), above0, 0, "kernels end when they are this old, and an unnamed session with them"},
 		{"keep", "DURATION", duration(&c.Keep), 0, 0, "how long a named session's files, variables and history stay when nobody uses it; 0: as long as its kernels"},

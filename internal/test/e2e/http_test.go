@@ -146,7 +146,10 @@ func (c *httpClient) run(t *testing.T, arguments object) (text, session string) 
 	c.server.mu.Lock()
 	c.server.sessions[session] = true
 	c.server.mu.Unlock()
-	return result.Content[0].Text, session
+	for _, c := range result.Content {
+		text += "\n" + c.Text
+	}
+	return strings.TrimPrefix(text, "\n"), session
 }
 
 func TestTypeScriptClientsOverHTTP(t *testing.T) {
@@ -240,4 +243,42 @@ func TestTokenIsNotInTheLog(t *testing.T) {
 	if log := s.stderr.String(); strings.Contains(log, s.token) || !strings.Contains(log, filepath.Join(s.stateDir, "http-token")) {
 		t.Errorf("log: %s", log)
 	}
+}
+
+// Frameworks that start a server or begin anew for each call go on with a session that their configuration names.
+func TestASessionByConfiguration(t *testing.T) {
+	t.Parallel()
+	t.Run("stdio", func(t *testing.T) {
+		t.Parallel()
+		dir := t.TempDir()
+		one := start(t, setup{stateDir: dir, args: []string{"--session", "e2e-configured"}})
+		one.shared = true
+		one.complete(python, object{"code": "x = 41"})
+		two := start(t, setup{stateDir: dir, args: []string{"--session", "e2e-configured"}})
+		if got := two.complete(python, object{"code": "x + 1"}).Meta.Run.value(); got != "42" {
+			t.Errorf("another server has %s", got)
+		}
+		two.call("close_session", nil)
+	})
+	t.Run("HTTP", func(t *testing.T) {
+		t.Parallel()
+		s := startHTTP(t)
+		call := func(query string, arguments object) string {
+			c := &httpClient{server: &httpServer{server: s.server, url: s.url + query, token: s.token}, client: http.DefaultClient}
+			text, _ := c.run(t, arguments)
+			return text
+		}
+		call("?session=e2e-url", object{"code": "x = 41"})
+		if got := call("?session=e2e-url", object{"code": "x + 1"}); !strings.HasSuffix(got, "42") {
+			t.Errorf("the URL's session has %s", got)
+		}
+		alone := call("", object{"code": "x"})
+		found := regexp.MustCompile(`session_id "(\S+)" goes on with it`).FindStringSubmatch(alone)
+		if found == nil || !strings.Contains(alone, "NameError") {
+			t.Fatalf("a program without a session has %s", alone)
+		}
+		if got := call("", object{"code": "x = 1; x", "session_id": found[1]}); !strings.HasSuffix(got, "\n1") {
+			t.Errorf("the session that it was told has %s", got)
+		}
+	})
 }

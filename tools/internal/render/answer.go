@@ -51,6 +51,18 @@ func (a *Answer) Noting(note string) *Answer {
 	return a
 }
 
+// AppendText adds to the first text of the answer.
+func (a *Answer) AppendText(more string) {
+	for i, c := range a.Content {
+		if t, is := c.(mcp.TextContent); is {
+			t.Text += more
+			a.Content[i] = t
+			return
+		}
+	}
+	a.Noting(strings.TrimPrefix(more, "\n"))
+}
+
 // JSON is an answer of data as compact JSON.
 func JSON(fields any) (*Answer, error) {
 	text, err := plainJSON(fields)

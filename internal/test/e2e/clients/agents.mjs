@@ -5,10 +5,10 @@ import { Agent, getAllMcpTools, MCPServerStreamableHttp, Runner, Usage } from '@
 
 const { MCP_URL: url, MCP_TOKEN: token } = process.env
 
-/** Servers of one name share a session. */
+/** What has no handshake names its session. */
 const connect = async ({ credential = token, ...options } = {}) => {
   const server = new MCPServerStreamableHttp({
-    name: 'e2e', url, requestInit: { headers: { Authorization: `Bearer ${credential}` } }, ...options,
+    name: 'e2e', url, requestInit: { headers: { Authorization: `Bearer ${credential}`, 'X-Session-Id': 'e2e-agents' } }, ...options,
   })
   await server.connect()
   return server

@@ -7,7 +7,7 @@ import { MockLanguageModelV4 } from 'ai/test'
 
 const { MCP_URL: url, MCP_TOKEN: token } = process.env
 const connect = ({ credential = token, ...options } = {}) =>
-  createMCPClient({ transport: { type: 'http', url, headers: { Authorization: `Bearer ${credential}` } }, ...options })
+  createMCPClient({ transport: { type: 'http', url, headers: { Authorization: `Bearer ${credential}`, 'X-Session-Id': 'e2e-ai-sdk' } }, ...options })
 
 /** Lets a model call run_python_code with each of these in turn, and returns what it is told. */
 async function loop(tools, ...calls) {

@@ -29,10 +29,14 @@ const transport = overHTTP
   : new StdioClientTransport({ command: target, args: ['--state-dir', credential, '--structured-content'], stderr: 'ignore' })
 await client.connect(transport)
 
+/** A model names the session that an answer tells it to. Nothing else tells the newer client over HTTP from others. */
+let session
 /** The newer client takes options second, the older one third, behind a schema. */
-function call(name, args, requestOptions) {
-  const params = { name, arguments: args }
-  return era === 'modern' ? client.callTool(params, requestOptions) : client.callTool(params, undefined, requestOptions)
+async function call(name, args, requestOptions) {
+  const params = { name, arguments: session ? { session_id: session, ...args } : args }
+  const result = await (era === 'modern' ? client.callTool(params, requestOptions) : client.callTool(params, undefined, requestOptions))
+  session ??= /session_id "(\S+)" goes on with it/.exec(text(result))?.[1]
+  return result
 }
 const text = result => result.content.map(c => c.text ?? '').join('\n')
 
