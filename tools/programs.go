@@ -9,10 +9,11 @@ import (
 )
 
 // ForPrograms lists the tools that exist under these settings, as programs want them that speak no MCP: their answers have the
-// fields as structuredContent, whatever the settings say, and no images, which are files of the session as well.
+// fields as structuredContent, whatever the settings say, and no images, which are files of the session as well. A request may call
+// several: it is what counts, and they do not.
 func ForPrograms(d *Deps) []server.ServerTool {
 	own := *d
-	own.StructuredContent, own.Images = true, ImagesOff
+	own.StructuredContent, own.Images, own.Calls = true, ImagesOff, nil
 	var list []server.ServerTool
 	for _, t := range own.list() {
 		if own.exists(t.definition.Name) {

@@ -40,6 +40,7 @@ func openTerminal() foreign {
 				}
 			}}
 	}
+	idle := func(r route) route { r.idle = true; return r }
 	str := func(says string) object { return object{"type": "string", "description": says} }
 	num := func(says string) object { return object{"type": "integer", "minimum": 0, "description": says} }
 	yes := func(says string) object { return object{"type": "boolean", "description": says} }
@@ -75,8 +76,8 @@ func openTerminal() foreign {
 		at("POST", "/files/mkdir", "mkdir", "", "Make a folder.", shell, (*Server).terminalMkdir, nil, schemaOf[terminalNamed](), done),
 		at("DELETE", "/files/delete", "delete", "", "Remove a file, or a folder with what is in it.", shell, (*Server).terminalDelete, one, nil, done),
 		at("POST", "/files/move", "move", "", "Move a file or a folder.", shell, (*Server).terminalMove, nil, schemaOf[terminalMoved](), done),
-		at("GET", "/ports", "ports", "", "None: nothing in a container can be reached from outside.", list, answering(terminalPorts{[]int{}}), nil, nil, schemaOf[terminalPorts]()),
-		at("GET", "/system", "system", "", "What a model is to know.", list, answering(terminalPrompt{terminalSystem}), nil, nil, schemaOf[terminalPrompt]()),
+		idle(at("GET", "/ports", "ports", "", "None: nothing in a container can be reached from outside.", list, answering(terminalPorts{[]int{}}), nil, nil, schemaOf[terminalPorts]())),
+		idle(at("GET", "/system", "system", "", "What a model is to know.", list, answering(terminalPrompt{terminalSystem}), nil, nil, schemaOf[terminalPrompt]())),
 		at("GET", "/openapi.json", "document", "", "The document of the model's tools.", list, (*Server).terminalDocument, nil, nil, media("application/json", object{"type": "object"})),
 	}}
 }
