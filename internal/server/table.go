@@ -104,7 +104,7 @@ func (s *Settings) table() []settingGroup {
 		{"max-kernels", "N", &c.Quota.MaxKernels, 0, 0, "kernels at a time in all sessions of a principal; one more freezes the named session that was idle longest; 0: no limit"},
 		{"memory-total", "SIZE", Size(&c.Quota.MemoryBytes), 0, 0, "what the containers of all sessions of a principal may have in memory, by their limits; 0: no limit"},
 		{"cpu-total", "N", &c.Quota.CPUs, 0, 0, "processors of all of them, by their limits; 0: no limit"},
-		{"disk-total", "SIZE", Size(&c.Quota.DiskBytes), 0, 0, "what the files of all sessions of a principal may take, those that sleep too; 0: no limit"},
+		{"disk-total", "SIZE", Size(&c.Quota.DiskBytes), 0, 0, "what the files and histories of all sessions of a principal may take, those that sleep too; 0: no limit"},
 		{"calls-per-minute", "N", &d.CallsPerMinute, 0, 0, "calls that a principal may make in a minute: of tools and REST, resources, uses of links; 0: no limit"},
 		{"prewarm", "LANGUAGES", &s.Prewarm, 0, 0, "languages to keep a container ready for; alone: " + prewarmAll},
 		{"preload", "MODULES", set(&s.Preload, []string{"IPython", "numpy", "pandas", "matplotlib.pyplot"}), 0, 0, "Python modules to import ahead"},
