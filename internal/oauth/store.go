@@ -220,6 +220,20 @@ func (s *Store) client(id string) (*client, error) {
 	return c.Clients[id], nil
 }
 
+// isGranted reports whether somebody has allowed a client.
+func (s *Store) isGranted(client string) bool {
+	c, err := s.file.Read()
+	if err != nil {
+		return false
+	}
+	for _, g := range c.Grants {
+		if g.Client == client && !g.isOver(s.now()) {
+			return true
+		}
+	}
+	return false
+}
+
 // issued are tokens in the clear, which are kept nowhere.
 type issued struct{ access, refresh, scope string }
 
