@@ -40,6 +40,18 @@ func WithWait(ctx context.Context, wait time.Duration) context.Context {
 	return context.WithValue(ctx, waitKey{}, wait)
 }
 
+type beforeKey struct{}
+
+// WithBefore returns a context whose calls have code run behind other code, as sandbox.RunOptions has it.
+func WithBefore(ctx context.Context, code string) context.Context {
+	return context.WithValue(ctx, beforeKey{}, code)
+}
+
+func before(ctx context.Context) string {
+	code, _ := ctx.Value(beforeKey{}).(string)
+	return code
+}
+
 // wait is how long a call waits for a run, where its arguments say nothing.
 func (d *Deps) wait(ctx context.Context) time.Duration {
 	if wait, ok := ctx.Value(waitKey{}).(time.Duration); ok {

@@ -298,12 +298,12 @@ func (s *Server) terminalRun(w http.ResponseWriter, r *http.Request) error {
 		if !environmentName.MatchString(name) {
 			return fault.New(fault.InvalidArgument, "Use letters, digits and _.", "%q is no name of a variable.", text.Shorten(name, 80))
 		}
-		first += "; export " + name + "=" + strings.ReplaceAll(quoted(wanted.Env[name]), "\n", `'$'\n''`)
+		first += "; export " + name + "=" + quoted(wanted.Env[name])
 	}
 	given := make(arguments)
 	given.set("fresh", true)
 	given.set("timeout_seconds", s.manager.Config().MaxRunTimeout.Seconds())
-	run, err := s.begun(r.Context(), t.session, language, first+"\n"+wanted.Command, given)
+	run, err := s.begun(r.Context(), t.session, language, first, wanted.Command, given)
 	if err != nil {
 		return err
 	}
