@@ -292,8 +292,8 @@ func (s *Server) terminalRun(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	command := terminalCommand{chat: t.chat, command: strings.Clone(text.Clip(wanted.Command, maxTerminalCommand)), input: "/tmp/" + state.NewID("input-")}
-	// A terminal has one output, and an input that does not end.
-	first := fmt.Sprintf("exec 2>&1; cd -- %s || exit; mkfifo %[2]s && exec <>%[2]s; trap 'rm -f %[2]s' EXIT", quoted("./"+folder), command.input)
+	// A terminal has one output, and an input that does not end. It has its name when it is open: what is typed before would be lost.
+	first := fmt.Sprintf("exec 2>&1; cd -- %s || exit; mkfifo %[2]s- && exec <>%[2]s- && mv %[2]s- %[2]s; trap 'rm -f %[2]s' EXIT", quoted("./"+folder), command.input)
 	for _, name := range sorted(wanted.Env) {
 		if !environmentName.MatchString(name) {
 			return fault.New(fault.InvalidArgument, "Use letters, digits and _.", "%q is no name of a variable.", text.Shorten(name, 80))

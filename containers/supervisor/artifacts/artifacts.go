@@ -74,7 +74,8 @@ func Settle(dir int) {
 	c := newClock(dir)
 	defer func() { _ = unix.Close(int(c)) }()
 	began, isKnown := c.now()
-	for until := time.Now().Add(lag); time.Now().Before(until); time.Sleep(time.Millisecond) {
+	for range lag / time.Millisecond {
+		time.Sleep(time.Millisecond)
 		if now, _ := c.now(); isKnown && now > began {
 			return
 		}
