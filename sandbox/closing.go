@@ -35,7 +35,7 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 		err = s.config.Engine.Remove(ctx, s.engine.names(), volumes)
 	}
 	if keepFiles && err == nil {
-		s.engine.rest(size)
+		s.engine.rest(size, s.uses.history.Bytes())
 	}
 	if keepFiles {
 		ending, cancel := context.WithTimeout(ctx, leaveTime)
@@ -73,7 +73,7 @@ func (s *session) leaveBehind(ctx context.Context) {
 	if s.engine.lock(ctx) {
 		defer s.engine.mu.Unlock()
 		if size != nil && s.engine.record != nil {
-			s.engine.record.SizeBytes = *size
+			s.engine.record.SizeBytes, s.engine.record.HistoryBytes = *size, s.uses.history.Bytes()
 			s.engine.saveRecord()
 		}
 		for _, k := range s.engine.ready {

@@ -132,9 +132,9 @@ func (e *engineSide) saveRecord() {
 	}
 }
 
-// rest records that the session has no kernels of the languages that are on, and what its files take; nil: not known. The
-// caller holds e.mu.
-func (e *engineSide) rest(size *int64) {
+// rest records that the session has no kernels of the languages that are on, and what its history and its files take; nil: not
+// known. The caller holds e.mu.
+func (e *engineSide) rest(size *int64, history int64) {
 	if e.record == nil { // of a session without a name, which has one from now on
 		e.record = e.loadRecord(true)
 	}
@@ -143,7 +143,7 @@ func (e *engineSide) rest(size *int64) {
 			e.record.Settings[language] = ""
 		}
 	}
-	e.record.Awake = time.Time{}
+	e.record.Awake, e.record.HistoryBytes = time.Time{}, history
 	if size != nil {
 		e.record.SizeBytes = *size
 	}

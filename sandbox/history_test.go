@@ -27,7 +27,7 @@ func testRun(id, code string) *Run {
 // recording is an open history of the session "s".
 func recording(t *testing.T, stateDir string) *history.Writer {
 	t.Helper()
-	w := history.NewWriter()
+	w := history.NewWriter(0)
 	if _, err := w.Open(state.Folder(stateDir, "s")); err != nil {
 		t.Fatal(err)
 	}

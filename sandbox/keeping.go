@@ -81,8 +81,11 @@ func lastUse(config *Config, lock *state.Lock) time.Time {
 	return time.Now()
 }
 
+// maxNames is how many sessions may sleep at the most; half of them stay at a sweep.
+const maxNames = 10_000
+
 // crowding returns the sleeping sessions that have to go so that the others take no more than the largest KeepLimit of their
-// servers and this one: the longest unused, and never the last of them. Those that are pinned or whose size is not known do not
+// servers and this one, and are not too many: the longest unused, and never the last of them. Those that are pinned do not
 // count. why says so.
 func crowding(c *Config) (gone []string, why string) {
 	type sleeper struct {
@@ -94,23 +97,29 @@ func crowding(c *Config) (gone []string, why string) {
 	total, limit := int64(0), c.KeepLimit
 	for id, used := range state.Kept(c.StateDir) {
 		r := state.LoadRecord(c.StateDir, id)
-		if r == nil || r.SizeBytes <= 0 || !c.sleeps(r, used) || state.IsPinned(c.StateDir, id) {
+		if !c.sleeps(r, used) || state.IsPinned(c.StateDir, id) {
 			continue
 		}
-		total, limit = total+r.SizeBytes, max(limit, r.KeepLimit)
-		sleeping = append(sleeping, sleeper{id, r.SizeBytes, used})
+		if r != nil {
+			limit = max(limit, r.KeepLimit)
+		}
+		total += taken(r)
+		sleeping = append(sleeping, sleeper{id, taken(r), used})
 	}
 	limit = cmp.Or(c.quota().KeepLimit, limit)
+	if why = "sleeping sessions took more than " + size(limit); total <= limit {
+		why = fmt.Sprintf("more than %d sessions slept", maxNames/2)
+	}
 	slices.SortFunc(sleeping, func(a, b sleeper) int { return a.used.Compare(b.used) })
-	for _, s := range sleeping[:max(0, len(sleeping)-1)] {
-		if total <= limit {
+	for i, s := range sleeping[:max(0, len(sleeping)-1)] {
+		if total <= limit && len(sleeping)-i <= maxNames/2 {
 			break
 		}
 		if !state.OpenElsewhere(c.StateDir, s.id) {
 			gone, total = append(gone, s.id), total-s.size
 		}
 	}
-	return gone, "sleeping sessions took more than " + size(limit)
+	return gone, why
 }
 
 // lasting writes a time that may be days.

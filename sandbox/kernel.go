@@ -298,7 +298,7 @@ var errUnresponsive = errors.New("supervisor does not answer")
 func (k *kernel) run(r *Run) (protocol.Done, error) {
 	answer := k.follow(r)
 	err := k.send(protocol.Request{
-		Type: "run", ID: r.ID, Code: r.options.Code, Fresh: r.options.Fresh, Copy: r.options.Copy,
+		Type: "run", ID: r.ID, Code: r.options.Code, Before: r.options.Before, Fresh: r.options.Fresh, Copy: r.options.Copy,
 		TimeoutMS: r.timeout().Milliseconds(), GraceMS: interruptGrace.Milliseconds(), LingerMS: k.limits.Linger.Milliseconds(),
 	})
 	if err != nil {

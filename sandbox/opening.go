@@ -163,6 +163,12 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 		lock.Release()
 		return errSessionExists(s.id)
 	}
+	if s.named && !resumed {
+		if err := m.conf().quotas.checkDisk(m.ctx, s.id); err != nil {
+			lock.Unlock()
+			return err
+		}
+	}
 	s.engine.stale = s.named && lock.Dropped()
 	if err := s.mark(lock, resumed, from != nil); err != nil {
 		lock.Unlock()
@@ -320,6 +326,10 @@ func (m *Manager) room(id string, before *session) error {
 		}
 	}
 	waiting := m.waiting(now)
+	if len(m.asleep) >= maxNames && before == nil && m.isNew(id) {
+		return fault.New(fault.MaxSessions, "Close those that are not needed with close_session; list_sessions names them.",
+			"%d sessions sleep, and there may be %d.", len(m.asleep), maxNames).With("limit", maxNames)
+	}
 	_, waits := waiting[id] // to open it makes none more
 	maps.DeleteFunc(waiting, func(kept string, _ time.Duration) bool { return m.sessions[kept] != nil || kept == id })
 	allowed := m.conf().quota().MaxSessions

@@ -24,7 +24,7 @@ type Quota struct {
 	MaxKernels  int     // that there are at a time
 	MemoryBytes int64   // the limits of the kernels' containers together; no container has a higher one
 	CPUs        float64 // likewise
-	DiskBytes   int64   // the files of all sessions, those that sleep too
+	DiskBytes   int64   // the files and histories of all sessions, those that sleep too
 }
 
 // SetQuota replaces the quota. Kernels that there are go on, and nothing is removed. A limit of the files below
@@ -287,19 +287,15 @@ func (q *quotas) checkDisk(ctx context.Context, id string) error {
 	}
 	d := &q.disk
 	sizes, asked := d.known()
-	switch {
-	case sizes == nil, !fits(sizes, id, most):
+	if sizes == nil || !fits(sizes, id, most) {
 		began := time.Now()
 		d.measuring.Lock()
 		if sizes, asked = d.known(); asked.Before(began) {
 			sizes = d.measure(ctx)
 		}
 		d.measuring.Unlock()
-	case time.Since(asked) >= diskAge && d.measuring.TryLock():
-		go func() {
-			defer d.measuring.Unlock()
-			d.measure(q.m.ctx)
-		}()
+	} else {
+		d.refresh(asked)
 	}
 	if fits(sizes, id, most) {
 		return nil
@@ -312,8 +308,44 @@ func (q *quotas) checkDisk(ctx context.Context, id string) error {
 		names = append(names, fmt.Sprintf("%s (%s)", id, size(sizes[id])))
 	}
 	return fault.New(fault.QuotaExceeded, "Close one of these with close_session, which removes its files; read_artifact still reads what is needed: "+strings.Join(names, ", ")+".",
-		"The files of all sessions take %s, and may take %s.", size(total(sizes)), size(most)).
+		"The files and histories of all sessions take %s, and may take %s.", size(total(sizes)), size(most)).
 		With("quota", "disk").With("limit", most).With("used", total(sizes))
+}
+
+// isFull is checkDisk by what is known, for who cannot wait.
+func (q *quotas) isFull(id string) bool {
+	if q == nil || q.now.Load().DiskBytes == 0 {
+		return false
+	}
+	sizes, asked := q.disk.known()
+	q.disk.refresh(asked)
+	return !fits(sizes, id, q.now.Load().DiskBytes)
+}
+
+// refresh finds out anew what is too old, beside the call.
+func (d *disk) refresh(asked time.Time) {
+	if time.Since(asked) < diskAge || !d.measuring.TryLock() {
+		return
+	}
+	go func() {
+		defer d.measuring.Unlock()
+		d.measure(d.quotas.m.ctx)
+	}()
+}
+
+const (
+	// nameBytes is what a session takes on the host beside its files and its history: a lock, a record, folders.
+	nameBytes = 16 << 10
+	// historyShare is the part of Quota.DiskBytes that one session's history may take.
+	historyShare = 4
+)
+
+// taken returns what a session takes by its record, which may be nil.
+func taken(r *state.Record) int64 {
+	if r == nil {
+		return nameBytes
+	}
+	return nameBytes + r.SizeBytes + r.HistoryBytes
 }
 
 func total(sizes map[string]int64) (sum int64) {
@@ -340,9 +372,7 @@ func (d *disk) measure(ctx context.Context) map[string]int64 {
 	m := d.quotas.m
 	now := make(map[string]int64)
 	for id := range state.Uses(m.conf().StateDir) {
-		if r := state.LoadRecord(m.conf().StateDir, id); r != nil && r.SizeBytes > 0 {
-			now[id] = r.SizeBytes
-		}
+		now[id] = taken(state.LoadRecord(m.conf().StateDir, id))
 	}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -351,11 +381,11 @@ func (d *disk) measure(ctx context.Context) map[string]int64 {
 			continue
 		}
 		asking.Go(func() {
-			taken := s.size(ctx)
+			files := s.size(ctx)
 			mu.Lock()
 			defer mu.Unlock()
-			if taken != nil {
-				now[s.id] = *taken
+			if files != nil {
+				now[s.id] = nameBytes + *files + s.uses.history.Bytes()
 			} else if was := before[s.id]; was > 0 {
 				now[s.id] = was
 			}

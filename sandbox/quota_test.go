@@ -4,6 +4,7 @@ package sandbox
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -203,6 +204,50 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"}) // what has gone since is noticed at once
 }
 
+func TestHistoriesCountAsFiles(t *testing.T) {
+	config := quotaConfig(t, newEngine(t), Quota{DiskBytes: 1 << 20})
+	config.CodeBytes = 100 << 10
+	m := newQuietManager(t, config)
+	code := "1 #" + strings.Repeat("x", 90<<10)
+	ran := func(id string, want int) {
+		t.Helper()
+		s, err := m.get(id, toFind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.uses.closeHistory()
+		entries, err := ReadHistory(config.StateDir, id)
+		if err != nil || len(entries) != want {
+			t.Errorf("the history of %s has %d runs, not %d: %v", id, len(entries), want, err)
+		}
+	}
+	for range 4 {
+		mustRun(t, m, RunOptions{Code: code, SessionID: "mine"})
+	}
+	mustRun(t, m, RunOptions{Code: "1", SessionID: "full"})
+	for _, id := range []string{"a", "b", "c"} { // which sleep
+		lock, err := state.Take(config.StateDir, id)
+		r := state.NewRecord()
+		r.HistoryBytes = 300 << 10
+		if err = errors.Join(err, r.Save(config.StateDir, id), lock.Keep()); err != nil {
+			t.Fatal(err)
+		}
+		lock.Release()
+	}
+	m.conf().quotas.disk.measuring.Lock()
+	m.conf().quotas.disk.measure(t.Context())
+	m.conf().quotas.disk.measuring.Unlock()
+	for _, id := range []string{"full", "new"} {
+		_, err := finish(m, RunOptions{Code: code, SessionID: id})
+		wantCode(t, err, fault.QuotaExceeded)
+	}
+	if _, err := state.LastUsed(config.StateDir, "new"); err == nil {
+		t.Error("a session without room has begun")
+	}
+	ran("mine", 2) // the oldest have gone
+	ran("full", 1)
+}
+
 func TestAQuotaForWhatSleeps(t *testing.T) {
 	config := Config{StateDir: t.TempDir() + "/sessions", IdleTimeout: time.Minute, KeepLimit: 10, Keep: time.Hour}
 	for i, id := range []string{"old", "new"} {
@@ -211,7 +256,7 @@ func TestAQuotaForWhatSleeps(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := state.NewRecord()
-		r.SizeBytes, r.KeepLimit = 100, 1000
+		r.SizeBytes, r.KeepLimit = 100<<10, 1000<<10
 		if err := r.Save(config.StateDir, id); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +271,7 @@ func TestAQuotaForWhatSleeps(t *testing.T) {
 	if gone, _ := crowding(&config); len(gone) != 0 { // their own server's counts
 		t.Errorf("%q have to go", gone)
 	}
-	config.Quota.KeepLimit = 150
+	config.Quota.KeepLimit = 150 << 10
 	if gone, _ := crowding(&config); !slices.Equal(gone, []string{"old"}) {
 		t.Errorf("%q have to go", gone)
 	}

@@ -447,9 +447,9 @@ func TestWhatSleepsIsKept(t *testing.T) {
 			map[string]string{"b": "nobody had used it for 30 days"}},
 		"as long as its kernels": {func(c *Config) { c.Keep = 0 }, map[string]slept{"a": {unused: time.Minute}, "b": {unused: time.Hour}},
 			map[string]string{"b": "nobody had used it for 30m0s"}},
-		"within the limit": {func(c *Config) { c.KeepLimit = 60 },
+		"within the limit": {func(c *Config) { c.KeepLimit = 3*nameBytes + 60 },
 			map[string]slept{"a": {9 * day, 60, true}, "b": {8 * day, 30, false}, "c": {7 * day, 0, false}, "d": {6 * day, 30, false}, "e": {time.Hour, 10, false}},
-			map[string]string{"b": "sleeping sessions took more than 60 B"}},
+			map[string]string{"b": "sleeping sessions took more than 48 KiB"}},
 		"the last one alone":         {func(c *Config) { c.KeepLimit = 5 }, map[string]slept{"a": {day, 10, false}}, nil},
 		"though the clock went back": {nil, map[string]slept{"a": {unused: -400 * day}}, nil},
 	} {
@@ -465,7 +465,7 @@ func TestWhatSleepsIsKept(t *testing.T) {
 					mustRun(t, m, RunOptions{Code: "1", SessionID: id})
 					_, err := m.CloseSession(t.Context(), id, true)
 					r := state.LoadRecord(config.StateDir, id)
-					r.SizeBytes = s.size
+					r.SizeBytes, r.HistoryBytes = s.size/2, s.size/2
 					if err = errors.Join(err, r.Save(config.StateDir, id), state.Pin(config.StateDir, id, s.pinned)); err != nil {
 						t.Fatal(err)
 					}

@@ -22,7 +22,9 @@ type RunOptions struct {
 	Limits    SessionLimits // of the session, where it has no container yet; lowered to the server's
 	Times     Times         // of the session, where nobody has used it yet; likewise
 	Fresh     bool          // in an interpreter of its own, which ends with the run
-	Copy      bool          // in a copy of the variables, which Manager.Restore can go to; Python
+	// Before is code of the server's own, in one line, that the interpreter runs first: none of the run's lines, and in no history.
+	Before string
+	Copy   bool // in a copy of the variables, which Manager.Restore can go to; Python
 	// Unlisted: the code is the server's own, and is not written to the history. Config.Admit and Config.Observer are told of it.
 	Unlisted bool
 	// Caller is on whose behalf it runs, for Config.Observer: its values count, and not its end. May be nil.
@@ -52,8 +54,8 @@ func (o *RunOptions) check(c *Config) error {
 	if strings.TrimSpace(o.Code) == "" {
 		return fault.New(fault.InvalidArgument, "Pass the code to run as text.", "The code is empty.")
 	}
-	if len(o.Code) > c.CodeBytes {
-		return TooMuchCode(len(o.Code), c.CodeBytes)
+	if length := len(o.Before) + len(o.Code); length > c.CodeBytes {
+		return TooMuchCode(length, c.CodeBytes)
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = c.RunTimeout

@@ -478,7 +478,7 @@ func TestRunsThatAHostileSupervisorNames(t *testing.T) {
 func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 	e := newEngine(t)
 	config := leaveSessions(t, e, "mine")
-	w := history.NewWriter()
+	w := history.NewWriter(0)
 	if _, err := w.Open(state.Folder(config.StateDir, "mine")); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ type usage struct {
 
 func newUsage(id string, config *Config, limits *limits, isOpen func() bool) *usage {
 	now := time.Now()
-	return &usage{id: id, config: config, limits: limits, history: history.NewWriter(), isOpen: isOpen, created: now, awake: now, lastUsed: now}
+	return &usage{id: id, config: config, limits: limits, history: history.NewWriter(config.quota().DiskBytes / historyShare), isOpen: isOpen, created: now, awake: now, lastUsed: now}
 }
 
 // open begins to record uses, in a lock and a history, from which it takes the runs that earlier servers left.
@@ -69,7 +69,7 @@ func (u *usage) begin(run *Run, queue func()) error {
 	u.remember(run)
 	u.active++
 	u.touch()
-	if !run.options.Unlisted {
+	if !run.options.Unlisted && !u.config.quotas.isFull(u.id) {
 		recordBegin(u.history, run)
 	}
 	return nil

@@ -9,10 +9,11 @@ import (
 )
 
 // ForPrograms lists the tools that exist under these settings, as programs want them that speak no MCP: their answers have the
-// fields as structuredContent, whatever the settings say, and no images, which are files of the session as well.
+// fields as structuredContent, whatever the settings say, and no images, which are files of the session as well. A request may call
+// several: it is what counts, and they do not.
 func ForPrograms(d *Deps) []server.ServerTool {
 	own := *d
-	own.StructuredContent, own.Images = true, ImagesOff
+	own.StructuredContent, own.Images, own.Calls = true, ImagesOff, nil
 	var list []server.ServerTool
 	for _, t := range own.list() {
 		if own.exists(t.definition.Name) {
@@ -37,6 +38,18 @@ type waitKey struct{}
 // WithWait returns a context whose calls wait for a run no longer than this, and than Deps.SoftWait.
 func WithWait(ctx context.Context, wait time.Duration) context.Context {
 	return context.WithValue(ctx, waitKey{}, wait)
+}
+
+type beforeKey struct{}
+
+// WithBefore returns a context whose calls have code run behind other code, as sandbox.RunOptions has it.
+func WithBefore(ctx context.Context, code string) context.Context {
+	return context.WithValue(ctx, beforeKey{}, code)
+}
+
+func before(ctx context.Context) string {
+	code, _ := ctx.Value(beforeKey{}).(string)
+	return code
 }
 
 // wait is how long a call waits for a run, where its arguments say nothing.

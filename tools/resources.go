@@ -62,6 +62,7 @@ const (
 
 func (d *Deps) registerResources(s *server.MCPServer) {
 	r := &resources{deps: d, server: s}
+	r.count()
 	s.AddResource(
 		mcp.NewResource("sandbox://environments", "Environments",
 			mcp.WithResourceDescription("Languages, their versions and installed packages, and the limits in force."),
@@ -99,6 +100,18 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 
 func (r *resources) environments(ctx context.Context, _ string) (string, error) {
 	return indented(environmentsFields{Environments: r.deps.Environments(ctx), Network: cmp.Or(r.deps.Network, "none"), ToolServers: r.deps.ToolServers, Limits: r.deps.limits()})
+}
+
+// count counts each resource that is read as a call, those of other packages too.
+func (r *resources) count() {
+	server.WithResourceHandlerMiddleware(func(next server.ResourceHandlerFunc) server.ResourceHandlerFunc {
+		return func(ctx context.Context, request mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+			if err := r.deps.CountCall(); err != nil {
+				return nil, r.refused(ctx, request.Params.URI, err)
+			}
+			return next(ctx, request)
+		}
+	})(r.server)
 }
 
 // handler returns a handler that masks what a resource says.

@@ -160,7 +160,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 				delete(p.given, "command")
 			}
 			options := sandbox.RunOptions{
-				Language: language.Language, Code: p.required("code"), SessionID: p.session(),
+				Language: language.Language, Code: p.required("code"), Before: before(ctx), SessionID: p.session(),
 				Timeout: p.seconds("timeout_seconds"), Limits: p.limits("limits"), Fresh: p.flag("fresh"), Copy: p.flag("copy"), Times: clientheader.Of(ctx).Times(), Caller: ctx,
 			}
 			longest := clientheader.Lower(config.MaxRunTimeout, clientheader.Of(ctx).Bounds().RunTimeout)

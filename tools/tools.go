@@ -89,12 +89,10 @@ type Deps struct {
 	Images string
 	// StructuredContent puts the fields of a result into structuredContent as well.
 	StructuredContent bool
-	// Calls is how many calls there may be. Nil: any number.
+	// Calls is how many calls there may be, of tools, of resources, by links and by routes. Nil: any number.
 	Calls *fair.Budget
 	// CallsPerMinute is what Calls is made of; 0: any number.
 	CallsPerMinute int
-	// FreeReads has calls that only read count for none of them: a page asks again and again.
-	FreeReads bool
 	// Called is told of each call as it begins; the context is for what the call does, and ended is called with the code of
 	// its fault, or CodeOK or CodeCancelled. Nil: nobody is told.
 	Called func(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string))
@@ -283,7 +281,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			rpc.Settled(ctx)
 		}
 		var a *render.Answer
-		switch err = d.admit(t); {
+		switch err = d.CountCall(); {
 		case err != nil:
 			p.given = nil // nobody has read it
 		case request.Params.RequestState != "":
@@ -328,15 +326,7 @@ func (d *Deps) tellSession(a *render.Answer, p *params) {
 	}
 }
 
-// admit counts a call, and refuses one that is too many.
-func (d *Deps) admit(t tool) error {
-	if reads := t.definition.Annotations.ReadOnlyHint; d.FreeReads && reads != nil && *reads {
-		return nil
-	}
-	return d.CountCall()
-}
-
-// CountCall counts what is like a call of a tool, and refuses it where there are too many.
+// CountCall counts a call, and refuses it where there are too many.
 func (d *Deps) CountCall() error {
 	wait := d.Calls.Take(1)
 	if wait == 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -12,10 +11,12 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -161,34 +162,38 @@ func TestCallsHaveALimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := wrapDeps(t)
 		d.CallsPerMinute, d.Calls = 2, fair.NewBudget(time.Minute, 2)
-		call := func(d *Deps, name string, readOnly bool) string {
-			t.Helper()
-			definition := mcp.NewTool(name, hints(readOnly))
-			res, err := d.wrap(tool{definition: definition, handle: func(context.Context, *params) (*render.Answer, error) { return render.JSON(1) }})(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: map[string]any{"code": "1"}}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if fields := FaultOf(res); fields != nil {
-				return fmt.Sprint(fields["code"], " ", fields["message"], " ", fields["hint"], " ", fields[fault.RetryAfter])
-			}
-			return "ok"
+		m := server.NewMCPServer("x", "1")
+		(&resources{deps: d, server: m}).count()
+		m.AddTool(mcp.NewTool("a_tool"), d.wrap(tool{handle: func(context.Context, *params) (*render.Answer, error) { return render.JSON(1) }}))
+		text := func(context.Context, mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
+			return []mcp.ResourceContents{mcp.TextResourceContents{}}, nil
 		}
-		page := *d
-		page.FreeReads = true
-		const refused = "quota_exceeded There may be 2 calls in a minute, and there were. Try again in 30 s. One call that does more takes the place of many. 30"
+		m.AddResource(mcp.NewResource("a:b", "one"), text)
+		m.AddResourceTemplate(mcp.NewResourceTemplate("c:{d}", "many"), text)
+		call := func(method, params string) string {
+			return string(web.Encode(m.HandleMessage(t.Context(), []byte(`{"jsonrpc": "2.0", "id": 1, "method": "`+method+`", "params": `+params+`}`))))
+		}
+		const refused = "There may be 2 calls in a minute, and there were."
 		for i, step := range []struct {
-			of     *Deps
-			reads  bool
-			passes time.Duration
-			want   string
+			method, params string
+			passes         time.Duration
+			refused        bool
 		}{
-			{d, true, 0, "ok"}, {&page, false, 0, "ok"}, {d, true, 0, refused}, {&page, false, 0, refused}, {&page, true, 0, "ok"},
-			{d, true, 30 * time.Second, "ok"}, {d, false, 0, refused},
+			{"tools/call", `{"name": "a_tool"}`, 0, false},
+			{"resources/read", `{"uri": "a:b"}`, 0, false},
+			{"resources/read", `{"uri": "a:b"}`, 0, true},
+			{"tools/call", `{"name": "a_tool"}`, 0, true},
+			{"tools/list", `{}`, 0, false},
+			{"resources/read", `{"uri": "c:d"}`, 30 * time.Second, false},
+			{"resources/read", `{"uri": "c:d"}`, 0, true},
 		} {
 			time.Sleep(step.passes)
-			if got := call(step.of, "a_tool", step.reads); got != step.want {
-				t.Errorf("call %d: %s, want %s", i, got, step.want)
+			if got := call(step.method, step.params); strings.Contains(got, refused) != step.refused {
+				t.Errorf("call %d: %s", i, got)
 			}
+		}
+		if got := call("tools/call", `{"name": "a_tool"}`); !strings.Contains(got, "Try again in 30 s. One call that does more takes the place of many.") || !strings.Contains(got, `"retry_after_seconds":30`) {
+			t.Error(got)
 		}
 	})
 }

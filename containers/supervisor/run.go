@@ -84,6 +84,7 @@ type runFrame struct {
 	Type     string `json:"type"`
 	ID       string `json:"id"`
 	Code     string `json:"code"`
+	Before   string `json:"before,omitempty"`
 	LingerMS int64  `json:"linger_ms"`
 }
 
@@ -109,7 +110,7 @@ func (r *run) handOver(k *kernel) {
 		s.frozen.wake(k, r)
 		k.moment.begin(r.ID)
 	}
-	k.link.Send(runFrame{"run", r.ID, r.Code, r.LingerMS}, writers...)
+	k.link.Send(runFrame{"run", r.ID, r.Code, r.Before, r.LingerMS}, writers...)
 	if s.guard != nil {
 		s.guard.beginRun()
 	}

@@ -29,6 +29,11 @@ func New(total int) *Places {
 	return &Places{total: total, each: (total + 1) / 2, held: make(map[string]int)}
 }
 
+// NewFew makes so many places, of which one session has a few at the most.
+func NewFew(total, few int) *Places {
+	return &Places{total: total, each: few, held: make(map[string]int)}
+}
+
 // NewOpen makes so many places, of which one may have all that no other waits for.
 func NewOpen(total int) *Places {
 	return &Places{total: total, each: total, held: make(map[string]int)}

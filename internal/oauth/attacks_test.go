@@ -719,6 +719,46 @@ func TestDocumentsOfClientsReachNothingPrivate(t *testing.T) {
 	}
 }
 
+// Whoever has documents looked up that never come has a few places, and none of those of clients that people have allowed.
+func TestSlowDocumentsShutNobodyOut(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	asked := make(chan string)
+	d := newDocuments(transport(func(r *http.Request) (*http.Response, error) {
+		asked <- r.URL.Hostname()
+		if r.URL.Hostname() != "client.com" {
+			<-ctx.Done()
+		}
+		w := httptest.NewRecorder()
+		_, _ = fmt.Fprintf(w, `{"client_id": %q, "redirect_uris": [%q]}`, r.URL, callback)
+		return w.Result(), nil
+	}), time.Now)
+	get := func(id string, isGranted bool) {
+		go func() { _, _ = d.get(ctx, id, isGranted) }()
+	}
+	for _, host := range []string{"a.evil.com", "b.evil.com", "c.evil.com", "d.evil.com", "e.github.io", "f.github.io", "g.github.io"} {
+		get("https://"+host+"/x", false)
+	}
+	for range 2 * hostFetches {
+		<-asked
+	}
+	get("https://client.com/new", false)
+	if host := <-asked; host != "client.com" {
+		t.Errorf("%s has more places than others", host)
+	}
+	for i := range maxFetches {
+		get(fmt.Sprintf("https://evil%d.com/x", i), false)
+	}
+	for range maxFetches - 2*hostFetches {
+		<-asked
+	}
+	get("https://client.com/known", true)
+	if host := <-asked; host != "client.com" {
+		t.Errorf("%s has a kept place", host)
+	}
+}
+
 type transport func(*http.Request) (*http.Response, error)
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
@@ -770,6 +810,9 @@ func TestDocumentsOfClients(t *testing.T) {
 		t.Errorf("%d %s", page.status, page.body)
 	}
 	got := s.granted(good)
+	if store := OpenStore(s.file); store.isGranted("https://client.example/other.json") || !store.isGranted(good) {
+		t.Error("who has allowed it is not known")
+	}
 	next, _ := s.refreshed(good, got.Refresh)
 	if who, err := s.who(next.Access); err != nil || who.Name != "ann" {
 		t.Errorf("%+v %v", who, err)

@@ -59,6 +59,8 @@ type ticket struct {
 	Person *principal.Principal `json:"w,omitempty"`
 	// Until is how long the Provider says so.
 	Until time.Time `json:"until,omitzero"`
+	// Renewal is what it says that anew for, hidden from the browser.
+	Renewal string `json:"renewal,omitempty"`
 }
 
 // code is a person's decision until its client asks for the tokens, and for a while longer, to know it again.
@@ -176,13 +178,13 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 		s.offer(w, http.StatusForbidden, t.asked, "You have not signed in.", protocolError{"access_denied", "the person has not signed in"})
 		return
 	}
-	p, until, err := s.provider.exchange(r.Context(), q.Get("code"), s.o.Issuer+callbackPath, s.derive(t, "verifier"), s.derive(t, "nonce"))
+	now, err := s.provider.exchange(r.Context(), q.Get("code"), s.o.Issuer+callbackPath, s.derive(t, "verifier"), s.derive(t, "nonce"))
 	if err != nil {
 		s.warn("somebody could not sign in", "issuer", s.provider.Issuer, "error", err)
 		s.showError(w, http.StatusForbidden, errNoClient("You could not be signed in. The server's log says why."))
 		return
 	}
-	t.Person, t.Until = &p, until
+	t.Person, t.Until, t.Renewal = &now.who, now.until, hide(string(s.key), now.renewal)
 	s.show(w, http.StatusOK, t, "")
 }
 
@@ -210,25 +212,23 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		s.answer(w, r, t.asked, url.Values{"error": {"access_denied"}, "error_description": {"the person has refused"}})
 		return
 	}
-	p, credential, until, err := s.signedIn(r, t)
+	made, err := s.signedIn(r, t)
 	if err != nil {
 		s.warn("somebody has typed a token that is not good", "address", r.RemoteAddr, "client", t.Client)
 		s.show(w, http.StatusForbidden, t, "That is not a token that is good here.")
 		return
 	}
 	host, _ := receiver(t.Redirect)
-	given, made := codePrefix+s.derive(t, "code"), &code{asked: t.asked, ends: s.o.Now().Add(codeTime), grant: Grant{
-		ID: newID("g"), Principal: p.Name, Groups: p.Groups, Source: p.Source, Credential: credential, Until: until,
-		Client: t.Client, ClientName: t.Name, Redirect: host, Scope: t.Scope, Audience: s.resource,
-	}}
-	if err := s.keep(given, made); err != nil {
+	made.ID, made.Client, made.ClientName, made.Redirect, made.Scope, made.Audience = newID("g"), t.Client, t.Name, host, t.Scope, s.resource
+	given := codePrefix + s.derive(t, "code")
+	if err := s.keep(given, &code{asked: t.asked, ends: s.o.Now().Add(codeTime), grant: made}); err != nil {
 		s.showError(w, http.StatusForbidden, err)
 		return
 	}
-	s.o.Logger.Info("a person has allowed a program in", "principal", p.Name, "client", t.Client, "answer_to", host, "grant", made.grant.ID)
+	s.o.Logger.Info("a person has allowed a program in", "principal", made.Principal, "client", t.Client, "answer_to", host, "grant", made.ID)
 	s.record(r, audit.Event{
-		Kind: audit.KindSignIn, Action: "OAuth consent", Outcome: audit.Success, Principal: p.Name, Source: p.Source,
-		Detail: map[string]any{"client": t.Client, "client_name": t.Name, "answer_to": host, "grant": made.grant.ID},
+		Kind: audit.KindSignIn, Action: "OAuth consent", Outcome: audit.Success, Principal: made.Principal, Source: made.Source,
+		Detail: map[string]any{"client": t.Client, "client_name": t.Name, "answer_to": host, "grant": made.ID},
 	})
 	s.answer(w, r, t.asked, url.Values{"code": {given}})
 }
@@ -256,23 +256,23 @@ func (s *Server) keep(given string, made *code) error {
 	}
 }
 
-// signedIn returns who the person is, by the Provider or by the token in the form. Tries are not counted: nobody guesses 130 bits, and by
+// signedIn returns a grant of the person, who is known by the Provider or by the token in the form. Tries are not counted: nobody guesses 130 bits, and by
 // counting them a stranger could shut out whoever comes from the same address, as all do behind a proxy.
-func (s *Server) signedIn(r *http.Request, t ticket) (p principal.Principal, credential string, until time.Time, err error) {
-	if t.Person != nil {
-		// What a Provider has said is not asked for again, so that it does not last for ever. Groups may be taken from a person any day.
-		until = s.o.Now().Add(refreshTime).UTC()
-		if len(t.Person.Groups) > 0 {
-			until = s.o.Now().Add(accessTime).UTC()
-			if t.Until.Before(until) {
-				until = t.Until.UTC()
-			}
-		}
-		return *t.Person, s.provider.Issuer, until, nil
+func (s *Server) signedIn(r *http.Request, t ticket) (Grant, error) {
+	if t.Person == nil {
+		token := strings.TrimSpace(r.PostForm.Get("token"))
+		p, err := s.o.SignIn(token)
+		return Grant{Principal: p.Name, Groups: p.Groups, Source: p.Source, Credential: CredentialOf(token)}, err
 	}
-	token := strings.TrimSpace(r.PostForm.Get("token"))
-	p, err = s.o.SignIn(token)
-	return p, CredentialOf(token), time.Time{}, err
+	// What a Provider has said does not last for ever. Groups may be taken from a person any day.
+	g := Grant{Principal: t.Person.Name, Source: t.Person.Source, Credential: s.provider.Issuer, Until: s.o.Now().Add(refreshTime).UTC()}
+	if len(t.Person.Groups) > 0 {
+		g.learn(said{*t.Person, t.Until, reveal(string(s.key), t.Renewal)}, s.o.Now())
+		if g.Renewal == "" || !t.Refresh {
+			g.Until, g.Renewal = g.GroupsUntil, ""
+		}
+	}
+	return g, nil
 }
 
 // back is the client's address with an answer.

@@ -17,8 +17,9 @@ import (
 	"time"
 	"unicode"
 
-	"golang.org/x/sync/semaphore"
+	"golang.org/x/net/publicsuffix"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
@@ -30,9 +31,12 @@ const (
 	documentTime   = 5 * time.Second
 	maxDocuments   = 100 // that are remembered
 	documentsFresh = 10 * time.Minute
-	// maxFetches is how many documents are fetched at once.
-	maxFetches = 16
-	maxClient  = 500 // bytes of a client's id
+	// maxFetches is how many documents are fetched at once, and hostFetches how many of one owner of a domain. Clients with a grant
+	// have keptFetches of their own.
+	maxFetches  = 12
+	keptFetches = 4
+	hostFetches = 2
+	maxClient   = 500 // bytes of a client's id
 )
 
 // Methods by which a client authenticates. The first is that of public ones, which PKCE protects.
@@ -133,7 +137,7 @@ func (s *Server) find(ctx context.Context, id string) (*client, error) {
 	case id == "" || len(id) > maxClient:
 		return nil, errNoClient("The request does not name the program that it is for (client_id).")
 	case isDocument(id):
-		return s.documents.get(ctx, id)
+		return s.documents.get(ctx, id, s.o.Store.isGranted(id))
 	}
 	known, err := s.o.Store.client(id)
 	if err == nil && known == nil {
@@ -144,9 +148,9 @@ func (s *Server) find(ctx context.Context, id string) (*client, error) {
 
 // documents are what clients say of themselves at their own addresses.
 type documents struct {
-	client *http.Client
-	now    func() time.Time
-	free   *semaphore.Weighted
+	client     *http.Client
+	now        func() time.Time
+	free, kept *fair.Places
 
 	mu    sync.Mutex
 	known map[string]document
@@ -170,12 +174,22 @@ func newDocuments(transport http.RoundTripper, now func() time.Time) *documents 
 			Transport: transport, Timeout: documentTime,
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		now: now, free: semaphore.NewWeighted(maxFetches), known: make(map[string]document),
+		now: now, free: fair.NewFew(maxFetches, hostFetches), kept: fair.NewFew(keptFetches, hostFetches), known: make(map[string]document),
 	}
 }
 
-// get returns the client of an address.
-func (d *documents) get(ctx context.Context, id string) (*client, error) {
+// ownerOf is the part of an address of which one has all, as far as is known: everybody can have names below some domains.
+func ownerOf(id string) string {
+	u, _ := url.Parse(id) // it was checked
+	suffix, isICANN := publicsuffix.PublicSuffix(u.Hostname())
+	if owner, err := publicsuffix.EffectiveTLDPlusOne(u.Hostname()); err == nil && isICANN {
+		return owner
+	}
+	return suffix
+}
+
+// get returns the client of an address, by a kept place where it has a grant.
+func (d *documents) get(ctx context.Context, id string, isGranted bool) (*client, error) {
 	d.mu.Lock()
 	known, is := d.known[id]
 	d.mu.Unlock()
@@ -187,10 +201,15 @@ func (d *documents) get(ctx context.Context, id string) (*client, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*documentTime) // in which its turn comes too
 	defer cancel()
-	if d.free.Acquire(ctx, 1) != nil {
+	places := d.free
+	if isGranted {
+		places = d.kept
+	}
+	leave, err := places.Take(ctx, ownerOf(id))
+	if err != nil {
 		return nil, errNoClient("Too many programs are looked up at once. Try again in a minute.")
 	}
-	defer d.free.Release(1)
+	defer leave()
 	c, err := d.fetch(ctx, id)
 	if err != nil {
 		return nil, errNoClient(fmt.Sprintf("What the program says of itself at %s cannot be used: %s.", text.Shorten(id, 200), err))

@@ -3,6 +3,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"encoding/json"
@@ -22,6 +23,7 @@ import (
 
 const (
 	maxProvider = 256 << 10
+	maxRenewal  = 4 << 10 // bytes, so that a page's form has room for it
 	// discoveryFresh is how long is remembered what the issuer says of itself, and discoveryAgain that it could not be asked.
 	discoveryFresh = 10 * time.Minute
 	discoveryAgain = 5 * time.Second
@@ -85,13 +87,36 @@ func (p *provider) address(ctx context.Context, back, state, nonce, challenge st
 	return u.String(), nil
 }
 
-// exchange returns who has signed in, and until when that is said.
-func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce string) (who principal.Principal, until time.Time, err error) {
+// said is what the issuer says of a person, until when, and what it says that anew for; empty: nothing.
+type said struct {
+	who     principal.Principal
+	until   time.Time
+	renewal string
+}
+
+// exchange returns who has signed in.
+func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce string) (said, error) {
+	now, given, err := p.ask(ctx, url.Values{"grant_type": {grantCode}, "code": {code}, "redirect_uri": {back}, "code_verifier": {verifier}})
+	if err == nil && subtle.ConstantTimeCompare([]byte(given), []byte(nonce)) != 1 {
+		err = errors.New("its ID token is of another sign-in: the nonce differs")
+	}
+	return now, err
+}
+
+// renew returns what the issuer says by now. errNotGood: it does not any more.
+func (p *provider) renew(ctx context.Context, renewal string) (said, error) {
+	now, _, err := p.ask(ctx, url.Values{"grant_type": {grantRefresh}, "refresh_token": {renewal}})
+	now.renewal = cmp.Or(now.renewal, renewal)
+	return now, err
+}
+
+// ask asks the token endpoint, and returns the nonce of its ID token as well.
+func (p *provider) ask(ctx context.Context, form url.Values) (now said, nonce string, err error) {
 	found, err := p.discover(ctx)
 	if err != nil {
-		return principal.Principal{}, until, err
+		return now, "", err
 	}
-	form := url.Values{"grant_type": {grantCode}, "code": {code}, "redirect_uri": {back}, "code_verifier": {verifier}, "client_id": {p.ClientID}}
+	form.Set("client_id", p.ClientID)
 	// With no word of methods, it is Basic.
 	basic := len(found.Methods) == 0 || slices.Contains(found.Methods, methodBasic)
 	if p.ClientSecret != "" && !basic {
@@ -99,7 +124,7 @@ func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce str
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, found.Token, strings.NewReader(form.Encode()))
 	if err != nil {
-		return principal.Principal{}, until, err
+		return now, "", err
 	}
 	if p.ClientSecret != "" && basic {
 		request.SetBasicAuth(url.QueryEscape(p.ClientID), url.QueryEscape(p.ClientSecret))
@@ -108,11 +133,12 @@ func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce str
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	response, err := p.client.Do(request)
 	if err != nil { // it has the address, in which there is no secret
-		return principal.Principal{}, until, err
+		return now, "", err
 	}
 	defer func() { _ = response.Body.Close() }()
 	var answer struct {
 		IDToken string `json:"id_token"`
+		Renewal string `json:"refresh_token"`
 		Error   string `json:"error"`
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxProvider))
@@ -120,19 +146,22 @@ func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce str
 		err = json.Unmarshal(body, &answer)
 	}
 	switch {
+	case response.StatusCode >= http.StatusInternalServerError:
+		return now, "", fmt.Errorf("its token endpoint answers %d", response.StatusCode)
 	case response.StatusCode != http.StatusOK:
-		return principal.Principal{}, until, fmt.Errorf("its token endpoint answers %d %.60q", response.StatusCode, answer.Error)
+		return now, "", fmt.Errorf("%w: its token endpoint answers %d %.60q", errNotGood, response.StatusCode, answer.Error)
 	case err != nil:
-		return principal.Principal{}, until, fmt.Errorf("its token endpoint: %w", err)
+		return now, "", fmt.Errorf("its token endpoint: %w", err)
 	}
-	who, given, until, err := p.Verify(ctx, answer.IDToken)
+	if len(answer.Renewal) <= maxRenewal {
+		now.renewal = answer.Renewal
+	}
+	now.who, nonce, now.until, err = p.Verify(ctx, answer.IDToken)
 	switch {
 	case err != nil:
-		return principal.Principal{}, until, fmt.Errorf("its ID token: %w", err)
-	case subtle.ConstantTimeCompare([]byte(given), []byte(nonce)) != 1:
-		return principal.Principal{}, until, errors.New("its ID token is of another sign-in: the nonce differs")
-	case who.IsUser(): // who would be the operator
-		return principal.Principal{}, until, errors.New("its ID token does not say who it is")
+		return now, "", fmt.Errorf("%w: its ID token: %w", errNotGood, err)
+	case now.who.IsUser(): // who would be the operator
+		return now, "", fmt.Errorf("%w: its ID token does not say who it is", errNotGood)
 	}
-	return who, until, nil
+	return now, nonce, nil
 }

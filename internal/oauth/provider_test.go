@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +32,8 @@ type issuer struct {
 	asked  atomic.Int32   // for that
 	groups []string       // that it says of people
 	until  time.Time      // when what it says ends
+	renews string         // is the refresh token that is good; empty: it gives out none
+	says   int            // the status of an answer to one
 }
 
 func startIssuer(t *testing.T) *issuer {
@@ -53,6 +58,17 @@ func startIssuer(t *testing.T) *issuer {
 		if i.basic {
 			id, secret, _ = r.BasicAuth()
 		}
+		answer := map[string]string{"refresh_token": i.renews}
+		if r.PostFormValue("grant_type") == grantRefresh {
+			if good := i.renews != "" && r.PostFormValue("refresh_token") == i.renews && id == "sandbox" && secret == "s3cret"; !good || i.says != http.StatusOK {
+				w.WriteHeader(max(i.says, http.StatusBadRequest))
+				return
+			}
+			i.renews += "+"
+			answer["refresh_token"], answer["id_token"] = i.renews, i.answer(url.Values{})
+			_ = json.NewEncoder(w).Encode(answer)
+			return
+		}
 		asked := i.codes[r.PostFormValue("code")]
 		delete(i.codes, r.PostFormValue("code"))
 		if asked == nil || id != "sandbox" || secret != "s3cret" || r.PostFormValue("redirect_uri") != asked.Get("redirect_uri") || challengeOf(r.PostFormValue("code_verifier")) != asked.Get("code_challenge") {
@@ -60,7 +76,8 @@ func startIssuer(t *testing.T) *issuer {
 			fmt.Fprint(w, `{"error":"invalid_grant"}`)
 			return
 		}
-		_ = json.NewEncoder(w).Encode(map[string]string{"id_token": i.answer(asked)})
+		answer["id_token"] = i.answer(asked)
+		_ = json.NewEncoder(w).Encode(answer)
 	})
 	return i
 }
@@ -152,6 +169,57 @@ func TestGroupsOfAnIssuerDoNotLast(t *testing.T) {
 		if next, _ := s.refreshed(m.ID, got.Refresh); next.Access != "" {
 			t.Errorf("refreshed after %v", lasts)
 		}
+	}
+}
+
+// Where the issuer gives out a refresh token, it is asked anew when its word ends, without the person.
+func TestGroupsOfAnIssuerAreRenewed(t *testing.T) {
+	t.Parallel()
+	i := startIssuer(t)
+	s := serve(t, func(o *Options) { o.Provider, o.SignIn = i.provider(), nil })
+	i.groups, i.until, i.renews, i.says = []string{"staff"}, s.now.Add(5*time.Minute), "issuers-own-token", http.StatusOK
+	m, c := s.registered(nil), s.newBrowser()
+	page := s.get(c, i.signIn(t, s.page(c, request(m.ID)).header.Get("Location")))
+	got, _ := s.ask(redemption(m.ID, s.answer(s.post(c, authorizePath, url.Values{"ticket": {s.ticketOf(page)}, "decision": {"allow"}})).Get("code")))
+	if got.Expires != 300 {
+		t.Errorf("it lasts %d s", got.Expires)
+	}
+	for _, step := range []struct {
+		says  int
+		who   string
+		group string
+		want  string // the error
+	}{
+		{200, "bob", "admins", ""}, {200, "bob", "staff", ""}, {503, "bob", "staff", "server_error"}, {200, "bob", "staff", ""},
+		{200, "eve", "staff", "invalid_grant"}, {200, "bob", "staff", "invalid_grant"},
+	} {
+		s.pass(5 * time.Minute)
+		if who, err := s.who(got.Access); err == nil {
+			t.Errorf("after its end: %+v", who)
+		}
+		i.says, i.groups, i.until = step.says, []string{step.group}, s.now.Add(5*time.Minute)
+		i.answer = func(url.Values) string { return step.who + " " }
+		next, _ := s.refreshed(m.ID, got.Refresh)
+		if next.Error != step.want {
+			t.Errorf("%+v: %+v", step, next)
+		}
+		if step.want != "" {
+			continue
+		}
+		got = next
+		grants, _ := OpenStore(s.file).Grants()
+		if who, err := s.who(got.Access); err != nil || who.Name != "bob" || !slices.Equal(grants[0].Groups, i.groups) || got.Expires != 300 {
+			t.Errorf("%+v: %+v %v, for %d s, of %v", step, who, err, got.Expires, grants)
+		}
+		if text, err := os.ReadFile(s.file); err != nil || bytes.Contains(text, []byte("issuers-own")) || !bytes.Contains(text, []byte(`"renewal"`)) {
+			t.Errorf("the file is %s, %v", text, err)
+		}
+	}
+	if grants, _ := OpenStore(s.file).Grants(); len(grants) > 0 {
+		t.Errorf("there is %+v", grants)
+	}
+	if strings.Contains(page.body, "issuers-own") || reveal("another key", hide("a key", "x")) != "" {
+		t.Error("what is hidden can be read")
 	}
 }
 

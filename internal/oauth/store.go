@@ -4,9 +4,12 @@ package oauth
 
 import (
 	"cmp"
+	"crypto/aes"
+	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"slices"
@@ -78,6 +81,10 @@ type Grant struct {
 	Created    time.Time `json:"created"`
 	Used       time.Time `json:"used"`           // when its last token was given out
 	Until      time.Time `json:"until,omitzero"` // its end, whatever is refreshed; zero: none
+	// GroupsUntil is the end of what the Provider has said of the groups; zero: none. It says that anew for Renewal, which is
+	// hidden by the family: the file alone is not enough.
+	GroupsUntil time.Time `json:"groups_until,omitzero"`
+	Renewal     string    `json:"renewal,omitempty"`
 
 	// Access has the ends of access tokens by their sums. Family is the sum of what all refresh tokens have, and Refresh that of the one
 	// which is good, until RefreshEnds.
@@ -97,6 +104,14 @@ func (g *Grant) isOver(now time.Time) bool {
 		}
 	}
 	return !now.Before(g.RefreshEnds)
+}
+
+// learn takes what the Provider says, which counts for an hour at the most.
+func (g *Grant) learn(s said, now time.Time) {
+	g.Groups, g.Renewal, g.GroupsUntil = s.who.Groups, s.renewal, now.Add(accessTime).UTC()
+	if s.until.Before(g.GroupsUntil) {
+		g.GroupsUntil = s.until.UTC()
+	}
 }
 
 func (g *Grant) person() principal.Principal {
@@ -220,8 +235,25 @@ func (s *Store) client(id string) (*client, error) {
 	return c.Clients[id], nil
 }
 
+// isGranted reports whether somebody has allowed a client.
+func (s *Store) isGranted(client string) bool {
+	c, err := s.file.Read()
+	if err != nil {
+		return false
+	}
+	for _, g := range c.Grants {
+		if g.Client == client && !g.isOver(s.now()) {
+			return true
+		}
+	}
+	return false
+}
+
 // issued are tokens in the clear, which are kept nowhere.
-type issued struct{ access, refresh, scope string }
+type issued struct {
+	access, refresh, scope string
+	lasts                  time.Duration // the access token
+}
 
 // add keeps a new grant, and gives out its first tokens.
 func (s *Store) add(g Grant, refreshes bool) (issued, error) {
@@ -248,7 +280,7 @@ func (s *Store) add(g Grant, refreshes bool) (issued, error) {
 		family := ""
 		if refreshes {
 			family = rand.Text()
-			g.Family = sumOf(family)
+			g.Family, g.Renewal = sumOf(family), hide(family, g.Renewal)
 		}
 		out = g.issue(family, now)
 		return nil
@@ -269,7 +301,11 @@ func (g *Grant) issue(family string, now time.Time) issued {
 		delete(g.Access, first)
 	}
 	g.Used = now
-	g.Access[sumOf(out.access)] = g.within(now.Add(accessTime))
+	ends := g.within(now.Add(accessTime))
+	if !g.GroupsUntil.IsZero() && g.GroupsUntil.Before(ends) {
+		ends = g.GroupsUntil
+	}
+	g.Access[sumOf(out.access)], out.lasts = ends, ends.Sub(now)
 	if family != "" {
 		out.refresh = refreshPrefix + g.ID + "_" + family + "_" + rand.Text()
 		g.Refresh, g.RefreshEnds = sumOf(out.refresh), g.within(now.Add(refreshTime))
@@ -286,19 +322,31 @@ func (g *Grant) within(end time.Time) time.Time {
 }
 
 // refresh gives out new tokens for a refresh token, which is not good any more then. One that was used before revokes its grant: it or
-// the one that came of it is in wrong hands. check is asked first, and its error is returned.
-func (s *Store) refresh(token string, check func(*Grant) error) (issued, error) {
+// the one that came of it is in wrong hands. check is asked first, and its error is returned; and then renew, for
+// what the Provider says by now, where it is asked again.
+func (s *Store) refresh(token string, check func(*Grant) error, renew func(g *Grant, renewal string) (said, error)) (issued, error) {
 	// What is no token is none without the file's lock, for which strangers would contend.
 	known, err := s.file.Read()
 	if err != nil {
 		return issued{}, err
 	}
-	if g, _ := known.refreshable(token); g == nil {
+	g, family := known.refreshable(token)
+	if g == nil {
 		return issued{}, errUnknown
+	}
+	var now said
+	renews := g.Renewal != "" && isSum(g.Refresh, token) && s.now().Before(g.RefreshEnds)
+	if renews { // before the file is locked
+		if err := check(g); err != nil {
+			return issued{}, err
+		}
+		if now, err = renew(g, reveal(family, g.Renewal)); err != nil {
+			return issued{}, err
+		}
 	}
 	var out issued
 	var refused error // of a change that is written
-	err = s.change(func(c *contents, now time.Time) error {
+	err = s.change(func(c *contents, at time.Time) error {
 		g, family := c.refreshable(token)
 		if g == nil {
 			return errUnknown
@@ -310,10 +358,14 @@ func (s *Store) refresh(token string, check func(*Grant) error) (issued, error) 
 		case !isSum(g.Refresh, token):
 			delete(c.Grants, g.ID)
 			refused = errReused
-		case !now.Before(g.RefreshEnds):
+		case !at.Before(g.RefreshEnds):
 			return errExpired
 		default:
-			out = g.issue(family, now)
+			if renews {
+				g.learn(now, at)
+				g.Renewal = hide(family, g.Renewal)
+			}
+			out = g.issue(family, at)
 		}
 		return nil
 	})
@@ -374,6 +426,28 @@ func newID(kind string) string { return kind + strings.ToLower(rand.Text()[:16])
 func sumOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
+}
+
+// hide encrypts a text for whoever has the key, a random text.
+func hide(key, text string) string {
+	if text == "" {
+		return ""
+	}
+	return base64.RawStdEncoding.EncodeToString(cipherOf(key).Seal(nil, nil, []byte(text), nil)) //nolint:gosec // the cipher makes a nonce of its own
+}
+
+// reveal is the text that was hidden; empty where it was by another key.
+func reveal(key, hidden string) string {
+	raw, _ := base64.RawStdEncoding.DecodeString(hidden)
+	text, _ := cipherOf(key).Open(nil, nil, raw, nil)
+	return string(text)
+}
+
+func cipherOf(key string) cipher.AEAD {
+	sum := sha256.Sum256([]byte("renewal " + key))
+	block, _ := aes.NewCipher(sum[:]) // the key has the right length
+	sealed, _ := cipher.NewGCMWithRandomNonce(block)
+	return sealed
 }
 
 func isSum(sum, text string) bool {

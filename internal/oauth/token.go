@@ -3,6 +3,7 @@
 package oauth
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -90,7 +91,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, id, err)
 		return
 	}
-	answer := map[string]any{"access_token": out.access, "token_type": "Bearer", "expires_in": int(accessTime.Seconds()), "scope": out.scope}
+	answer := map[string]any{"access_token": out.access, "token_type": "Bearer", "expires_in": int(out.lasts.Seconds()), "scope": out.scope}
 	if out.refresh != "" {
 		answer["refresh_token"] = out.refresh
 	}
@@ -172,6 +173,18 @@ func (s *Server) refresh(r *http.Request, id string, form url.Values) (issued, e
 		}
 		_, err := s.check(g)
 		return err
+	}, func(g *Grant, renewal string) (now said, err error) {
+		if s.provider == nil { // by now
+			return now, errNotGood
+		}
+		if now, err = s.provider.renew(context.WithoutCancel(r.Context()), renewal); err == nil && now.who.Name != g.Principal {
+			err = errNotGood
+		}
+		if errors.Is(err, errNotGood) {
+			err = errors.Join(err, s.o.Store.revokeID(g.ID))
+			s.revoked(r, g, "the issuer does not say any more who its person is")
+		}
+		return now, err
 	})
 	if errors.Is(err, errReused) {
 		s.o.Logger.Warn("a refresh token was used twice, and its grant is revoked", "client", id, "grant", of.ID)

@@ -57,14 +57,15 @@ func sentence(fields map[string]any) string {
 	return strings.TrimSpace(message + " " + hint)
 }
 
-// ran runs code in an interpreter of its own, for a time if that is above 0, and waits for its end; a client that goes away interrupts it.
-func (s *Server) ran(ctx context.Context, session string, language sandbox.LanguageInfo, code string, timeout time.Duration) (*sandbox.Result, error) {
+// ran runs code in an interpreter of its own, behind other code of ours, for a time if that is above 0, and waits for its end; a client
+// that goes away interrupts it.
+func (s *Server) ran(ctx context.Context, session string, language sandbox.LanguageInfo, before, code string, timeout time.Duration) (*sandbox.Result, error) {
 	given := make(arguments)
 	given.set("fresh", true)
 	if timeout > 0 {
 		given.set("timeout_seconds", timeout.Seconds())
 	}
-	run, err := s.begun(ctx, session, language, code, given)
+	run, err := s.begun(ctx, session, language, before, code, given)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +78,11 @@ func (s *Server) ran(ctx context.Context, session string, language sandbox.Langu
 	}
 }
 
-// begun begins to run code.
-func (s *Server) begun(ctx context.Context, session string, language sandbox.LanguageInfo, code string, given arguments) (*sandbox.Run, error) {
+// begun begins to run code, behind other code of ours.
+func (s *Server) begun(ctx context.Context, session string, language sandbox.LanguageInfo, before, code string, given arguments) (*sandbox.Run, error) {
 	given.set("code", code)
 	given.set("session_id", session)
-	o, err := s.call(tools.WithWait(ctx, 0), language.Tool(), given)
+	o, err := s.call(tools.WithBefore(tools.WithWait(ctx, 0), before), language.Tool(), given)
 	switch {
 	case err != nil:
 		return nil, err
@@ -206,5 +207,7 @@ func errNoFile(id string) error {
 	return fault.New(fault.NotFound, "Upload it again, or leave it out.", "There is no file %q.", id)
 }
 
-// quoted is a text as one word of a shell's.
-func quoted(word string) string { return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'" }
+// quoted is a text as one word of a shell's, in one line.
+func quoted(word string) string {
+	return "'" + strings.NewReplacer("'", `'\''`, "\n", `'$'\n''`).Replace(word) + "'"
+}

@@ -181,7 +181,7 @@ func (s *Server) librechatRun(ctx context.Context, wanted *librechatCode) (answe
 		s.librechatForget(ctx, session, made)
 		return answer, err
 	}
-	res, err := s.ran(ctx, session, language, withArguments(language.Language, wanted.Arguments)+wanted.Code, time.Duration(min(max(wanted.Timeout, 0), 1e9)*float64(time.Millisecond)))
+	res, err := s.ran(ctx, session, language, withArguments(language.Language, wanted.Arguments), wanted.Code, time.Duration(min(max(wanted.Timeout, 0), 1e9)*float64(time.Millisecond)))
 	if err != nil {
 		s.librechatForget(ctx, session, made)
 		return answer, err
@@ -235,22 +235,22 @@ func sessionsOf(files []librechatInput) (ids []string) {
 	return ids
 }
 
-// withArguments is what gives code its arguments, before it.
+// withArguments is code that gives other code its arguments.
 func withArguments(language sandbox.Language, given []string) string {
 	if len(given) == 0 {
 		return ""
 	}
 	switch list := string(web.Encode(given)); language { // a list of JSON's is one of Python's
 	case sandbox.Python:
-		return "import sys; sys.argv[1:] = " + list + "\n"
+		return "import sys; sys.argv[1:] = " + list
 	case sandbox.JavaScript:
-		return "process.argv.splice(2, Infinity, ..." + list + ");\n"
+		return "process.argv.splice(2, Infinity, ..." + list + ")"
 	}
 	words := "set --"
 	for _, word := range given {
 		words += " " + quoted(word)
 	}
-	return words + "\n"
+	return words
 }
 
 // librechatInputs copies files into a session that are not there. All of them have to be in sessions of the same principal, which

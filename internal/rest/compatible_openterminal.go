@@ -40,6 +40,7 @@ func openTerminal() foreign {
 				}
 			}}
 	}
+	idle := func(r route) route { r.idle = true; return r }
 	str := func(says string) object { return object{"type": "string", "description": says} }
 	num := func(says string) object { return object{"type": "integer", "minimum": 0, "description": says} }
 	yes := func(says string) object { return object{"type": "boolean", "description": says} }
@@ -75,8 +76,8 @@ func openTerminal() foreign {
 		at("POST", "/files/mkdir", "mkdir", "", "Make a folder.", shell, (*Server).terminalMkdir, nil, schemaOf[terminalNamed](), done),
 		at("DELETE", "/files/delete", "delete", "", "Remove a file, or a folder with what is in it.", shell, (*Server).terminalDelete, one, nil, done),
 		at("POST", "/files/move", "move", "", "Move a file or a folder.", shell, (*Server).terminalMove, nil, schemaOf[terminalMoved](), done),
-		at("GET", "/ports", "ports", "", "None: nothing in a container can be reached from outside.", list, answering(terminalPorts{[]int{}}), nil, nil, schemaOf[terminalPorts]()),
-		at("GET", "/system", "system", "", "What a model is to know.", list, answering(terminalPrompt{terminalSystem}), nil, nil, schemaOf[terminalPrompt]()),
+		idle(at("GET", "/ports", "ports", "", "None: nothing in a container can be reached from outside.", list, answering(terminalPorts{[]int{}}), nil, nil, schemaOf[terminalPorts]())),
+		idle(at("GET", "/system", "system", "", "What a model is to know.", list, answering(terminalPrompt{terminalSystem}), nil, nil, schemaOf[terminalPrompt]())),
 		at("GET", "/openapi.json", "document", "", "The document of the model's tools.", list, (*Server).terminalDocument, nil, nil, media("application/json", object{"type": "object"})),
 	}}
 }
@@ -291,18 +292,18 @@ func (s *Server) terminalRun(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	command := terminalCommand{chat: t.chat, command: strings.Clone(text.Clip(wanted.Command, maxTerminalCommand)), input: "/tmp/" + state.NewID("input-")}
-	// A terminal has one output, and an input that does not end.
-	first := fmt.Sprintf("cd -- %s || exit; mkfifo %[2]s && exec <>%[2]s; exec 2>&1; trap 'rm -f %[2]s' EXIT", quoted("./"+folder), command.input)
+	// A terminal has one output, and an input that does not end. It has its name when it is open: what is typed before would be lost.
+	first := fmt.Sprintf("exec 2>&1; cd -- %s || exit; mkfifo %[2]s- && exec <>%[2]s- && mv %[2]s- %[2]s; trap 'rm -f %[2]s' EXIT", quoted("./"+folder), command.input)
 	for _, name := range sorted(wanted.Env) {
 		if !environmentName.MatchString(name) {
 			return fault.New(fault.InvalidArgument, "Use letters, digits and _.", "%q is no name of a variable.", text.Shorten(name, 80))
 		}
-		first += "; export " + name + "=" + strings.ReplaceAll(quoted(wanted.Env[name]), "\n", `'$'\n''`)
+		first += "; export " + name + "=" + quoted(wanted.Env[name])
 	}
 	given := make(arguments)
 	given.set("fresh", true)
 	given.set("timeout_seconds", s.manager.Config().MaxRunTimeout.Seconds())
-	run, err := s.begun(r.Context(), t.session, language, first+"\n"+wanted.Command, given)
+	run, err := s.begun(r.Context(), t.session, language, first, wanted.Command, given)
 	if err != nil {
 		return err
 	}

@@ -375,3 +375,29 @@ func FuzzTerminalPatterns(f *testing.F) {
 		}
 	})
 }
+
+// What a dialect has run before code moves none of its lines, and forbids nothing that has to come first.
+func TestWhatComesBeforeCodeIsNoneOfIt(t *testing.T) {
+	t.Parallel()
+	f := startWith(t, everything, sandbox.Python, sandbox.Bash, sandbox.JavaScript)
+	for body, want := range map[string][2]string{
+		`{"lang": "py", "args": ["a b", "c\n'd"], "code": "from __future__ import annotations\nimport sys\nprint(sys.argv[1:])\n1 / 0"}`: {`['a b', "c\n'd"]`, `line 4`},
+		`{"lang": "bash", "args": ["a b", "c\n'd"], "code": "echo \"$1-$2\" $LINENO\nnone"}`:                                             {"a b-c\n'd 1\n", "line 2: none"},
+		`{"lang": "js", "args": ["a b", "c\n'd"], "code": "console.log(process.argv.slice(2))\nthrow new Error('x')"}`:                   {`[ 'a b', "c\n'd" ]`, ":2"},
+	} {
+		got := f.want(200, "POST", "/librechat/exec", body)
+		if out, err := got["stdout"].(string), got["stderr"].(string); !strings.Contains(out, want[0]) || !strings.Contains(err, want[1]) {
+			t.Errorf("%s: %q, %q", body, out, err)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"command": "echo $LINENO $A\nnone", "env": {"A": "b\nc"}}`: "1 b c\nbash: line 2: none: command not found\n",
+		`{"command": "if )"}`:               "bash: eval: line 1: syntax error near unexpected token `)'\nbash: eval: line 1: `if )'\n",
+		`{"command": "set -u; echo $NONE"}`: "bash: line 1: NONE: unbound variable\n",
+	} {
+		got := f.want(200, "POST", "/open-terminal/execute?wait=60", body)
+		if out := got["output"].([]any)[0].(map[string]any)["data"].(string); out != want {
+			t.Errorf("%s: %q", body, out)
+		}
+	}
+}

@@ -41,9 +41,11 @@ import (
 
 // Options are what a Server is made with. Those without a default have to be there.
 type Options struct {
-	Deps    *tools.Deps
-	Version string
-	Logger  *slog.Logger
+	Deps *tools.Deps
+	// FreeReads counts no request to read as a call: a page asks again and again.
+	FreeReads bool
+	Version   string
+	Logger    *slog.Logger
 	// Ending ends the streams of events. Nil: nothing does but their clients.
 	Ending context.Context
 	// Every is how often such a stream looks for something new. Default a second.
@@ -69,6 +71,7 @@ type Server struct {
 	terminals *Terminals
 	version   string
 	countCall func() error
+	freeReads bool
 	// uploadBytes is the longest file of a form; 0: any.
 	uploadBytes int64
 	ending      context.Context
@@ -85,7 +88,7 @@ func New(o Options) *Server {
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
 		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait,
-		terminals: cmp.Or(o.Terminals, NewTerminals()), version: o.Version, countCall: o.Deps.CountCall, uploadBytes: o.Deps.DownloadBytes,
+		terminals: cmp.Or(o.Terminals, NewTerminals()), version: o.Version, countCall: o.Deps.CountCall, freeReads: o.FreeReads, uploadBytes: o.Deps.DownloadBytes,
 		secrets: o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {

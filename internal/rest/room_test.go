@@ -1,6 +1,7 @@
 package rest
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // What makes something takes room for the worst case first: with a byte less it is refused, and all of it comes back.
@@ -83,5 +85,37 @@ func TestWhatIsMadeTakesRoomFirst(t *testing.T) {
 				t.Errorf("%s does not give all back", door.name)
 			}
 		}
+	}
+}
+
+// What is kept of chats, and what a search may ask for, is bounded in number and in length.
+func TestTheTerminalsBounds(t *testing.T) {
+	t.Parallel()
+	f := startWith(t, everything, sandbox.Python, sandbox.Bash)
+	long, kept := strings.Repeat("x", 8<<10), f.terminals
+	for i := range maxTerminalKept {
+		kept.folders[fmt.Sprint(i)], kept.commands = "", append(kept.commands, terminalCommand{})
+	}
+	for path, body := range map[string]string{"files/cwd": `{"path": "."}`, "execute?wait=60": fmt.Sprintf(`{"command": ": %s"}`, long)} {
+		if status, text := f.do("POST", "/open-terminal/"+path, body, "X-Session-Id", long); status != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, status, text)
+		}
+	}
+	for chat := range kept.folders {
+		if len(kept.folders) > maxTerminalKept || len(chat) > 32 {
+			t.Fatalf("%d folders are kept, by %d bytes", len(kept.folders), len(chat))
+		}
+	}
+	if last := kept.commands[len(kept.commands)-1]; len(kept.commands) != maxTerminalKept || len(last.command) > maxTerminalCommand || len(last.chat) > 32 {
+		t.Errorf("%d commands are kept, of %d bytes, by %d", len(kept.commands), len(last.command), len(last.chat))
+	}
+	for _, query := range []string{"pattern=" + long[:maxGlob+1], "pattern=x&exclude=" + long[:maxGlob+1], "pattern=x" + strings.Repeat("&exclude=x", maxPatterns+1)} {
+		f.want(400, "GET", "/open-terminal/files/glob?"+query, "")
+	}
+	gone, leave := context.WithCancel(t.Context())
+	seen := 0
+	err := f.eachEntry(gone, "terminal", func(sandbox.Entry) error { seen++; leave(); return nil })
+	if err == nil || seen != 1 {
+		t.Errorf("behind a client that has left %d files are looked at: %v", seen, err)
 	}
 }

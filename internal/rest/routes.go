@@ -32,6 +32,9 @@ type route struct {
 	// it is patient as long as it may.
 	waits, patient bool
 
+	// idle marks a route that does no work: a request for it is no call.
+	idle bool
+
 	status int            // 0: 200
 	also   map[int]string // other statuses with the same answer, and what they say
 	// serve answers in the place of a tool; what it takes and gives is described by itself.
@@ -161,6 +164,10 @@ func (r *route) names() (names []string) {
 
 func (s *Server) serve(w http.ResponseWriter, request *http.Request, r route) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a run may take long; web.JSON sets one again
+	if err := s.count(request, r); err != nil {
+		s.refuse(w, request, err)
+		return
+	}
 	if id := request.PathValue("session_id"); id != "" {
 		if err := sandbox.CheckSessionID(id); err != nil { // an empty text would be another session
 			s.refuse(w, request, err)
@@ -197,6 +204,14 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r route) {
 		o.notes = append(o.notes, lowered)
 	}
 	s.send(w, request, o, err, max(r.status, http.StatusOK))
+}
+
+// count counts a request as one call, whatever its route does.
+func (s *Server) count(request *http.Request, r route) error {
+	if r.idle || s.freeReads && (request.Method == http.MethodGet || request.Method == http.MethodHead) {
+		return nil
+	}
+	return s.countCall()
 }
 
 // waiting returns a context whose calls wait for runs as long as a parameter says, and a note where that is too long.

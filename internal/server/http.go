@@ -289,19 +289,19 @@ func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)
 // forPersons returns what the page for a person has: whichever tools a model has, and calls that no figures of a model's count.
 func forPersons(deps *tools.Deps, called called) *tools.Deps {
 	persons := *deps
-	persons.Enable, persons.Disable, persons.Called, persons.FreeReads = nil, nil, called, true
+	persons.Enable, persons.Disable, persons.Called = nil, nil, called
 	return &persons
 }
 
 // serveOverHTTP makes what a principal is served. A client's calls go to a session of its own, which ends with it.
 func (s *Settings) serveOverHTTP(ending context.Context, f *front, terminals *rest.Terminals) {
 	deps := f.deps
-	serve := func(deps *tools.Deps) func() *rest.Server {
+	serve := func(deps *tools.Deps, freeReads bool) func() *rest.Server {
 		return sync.OnceValue(func() *rest.Server {
-			return rest.New(rest.Options{Deps: deps, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, Terminals: terminals})
+			return rest.New(rest.Options{Deps: deps, FreeReads: freeReads, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, Terminals: terminals})
 		})
 	}
-	f.api, f.page = serve(deps), serve(forPersons(deps, f.called))
+	f.api, f.page = serve(deps, false), serve(forPersons(deps, f.called), true)
 	methods := deps.Methods(self())
 	f.site = &httpserver.Site{
 		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,

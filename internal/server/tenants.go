@@ -494,7 +494,7 @@ func (r *running) linksOf(t *tenant, s *Settings) *filelinks.Links {
 	}
 	return filelinks.New(filelinks.Options{
 		Manager: t.manager, Key: t.linkKey, BaseURL: base, Lifetime: s.Links.Lifetime, UploadBytes: s.Tools.DownloadBytes, Scripts: s.Tools.PageScripts,
-		Logger: t.manager.Config().Logger,
+		Count: func() error { return t.now.Load().deps.CountCall() }, Logger: t.manager.Config().Logger,
 	})
 }
 

@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
@@ -252,6 +253,25 @@ func TestAFileComesAndGoes(t *testing.T) {
 		t.Errorf("goes as %+v, %d bytes", goes, len(got))
 	}
 	f.hasNoParts()
+}
+
+// A run that begins when an upload has ended has not made it, however soon it begins.
+func TestAnUploadIsNoOutput(t *testing.T) {
+	f := newWorkFiles(t)
+	dir, err := os.Open(f.work)
+	f.check(err)
+	defer dir.Close()
+	scanner := artifacts.NewScanner(dir)
+	for i := range 20 {
+		name := fmt.Sprint("in", i, ".csv")
+		_, err := f.Put(t.Context(), Upload{Path: name, Content: strings.NewReader("x")})
+		f.check(err)
+		began := scanner.Begin()
+		f.write("out.csv", fmt.Sprint(i))
+		if found, total, _ := scanner.Scan(began, 10); total != 1 || found[0].Path != "out.csv" {
+			t.Fatalf("the run has made %v", found)
+		}
+	}
 }
 
 func TestWhatIsThereStays(t *testing.T) {

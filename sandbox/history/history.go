@@ -49,16 +49,22 @@ type Fault struct {
 
 // The bounds of a history.
 const (
-	maxBytes   = 128 << 20 // of the files; the oldest go when there is more
-	maxRuns    = 10_000
-	imageBytes = 64 << 20 // of the files, beyond which images are not kept
-	// keepBytes is what is left when the oldest files go: so little that images are kept again, and that it does not
-	// happen with every run.
-	keepBytes = 48 << 20
-	keepRuns  = maxRuns * 3 / 4
-	maxLine   = 32 << 20
-	maxLines  = 3 * maxRuns // of an import: two of a run, and broken ones
+	maxBytes = 128 << 20 // of the files; the oldest go when there is more
+	maxRuns  = 10_000
+	keepRuns = maxRuns * 3 / 4
+	maxLine  = 32 << 20
+	maxLines = 3 * maxRuns // of an import: two of a run, and broken ones
 )
+
+// imageBytes is what the files may take at the most when images are kept.
+func imageBytes(most int64) int64 { return most / 2 }
+
+// keepBytes is what is left when the oldest files go: so little that images are kept again, and that it does not happen
+// with every run.
+func keepBytes(most int64) int64 { return most * 3 / 8 }
+
+// onDisk is what a file takes there.
+func onDisk(bytes int64) int64 { return (bytes + 4095) &^ 4095 }
 
 // record is a line: one of the two is there. A file has the line of the run's begin, and then that of its end; an
 // export has the files one after another. Before there was a file for each run, one file had the lines of all in the

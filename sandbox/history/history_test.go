@@ -27,7 +27,7 @@ func end(id string) End {
 // writing is an open writer, and what earlier ones have left without an end.
 func writing(t *testing.T, folder string) (*Writer, []string) {
 	t.Helper()
-	w := NewWriter()
+	w := NewWriter(0)
 	unfinished, err := w.Open(folder)
 	if err != nil {
 		t.Fatal(err)
@@ -149,7 +149,7 @@ func TestALaterWriterGoesOn(t *testing.T) {
 func TestWhatIsWrittenBeforeAWriterIsOpenIsKept(t *testing.T) {
 	folder := t.TempDir()
 	write(t, folder, "run-1")
-	w := NewWriter()
+	w := NewWriter(0)
 	w.Begin(begin("run-2"))
 	w.End(0, func(bool) (End, error) { return end("run-2"), nil })
 	if unfinished, err := w.Open(folder); err != nil || !slices.Equal(ids(unfinished), []string{"run-1"}) {
@@ -157,7 +157,7 @@ func TestWhatIsWrittenBeforeAWriterIsOpenIsKept(t *testing.T) {
 	}
 	mustClose(t, w)
 	wantRuns(t, folder, "run-1", "run-2!")
-	w = NewWriter()
+	w = NewWriter(0)
 	w.Begin(begin("run-3"))
 	mustClose(t, w) // one that was never opened
 }
@@ -229,9 +229,9 @@ func TestALargeHistoryKeepsNoImagesAndThenLosesItsOldestRuns(t *testing.T) {
 		mustClose(t, w)
 	}
 	record("run-small")
-	sparse(10, imageBytes)
+	sparse(10, imageBytes(maxBytes))
 	record("run-large")
-	sparse(20, maxBytes-imageBytes)
+	sparse(20, maxBytes-imageBytes(maxBytes))
 	record("run-too-large")
 	record("run-again")
 	if !slices.Equal(wanted, []bool{true, false, true, true}) {
@@ -250,7 +250,7 @@ func TestRunsThatComeTooFastAreLeftOut(t *testing.T) {
 	}
 	w.Begin(begin("run-2")) // after the end
 	wantRuns(t, folder, "run-1")
-	w = NewWriter()
+	w = NewWriter(0)
 	for range queueLength + 1 {
 		w.Begin(begin("run-3"))
 	}

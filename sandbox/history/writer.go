@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -22,6 +24,8 @@ const (
 // Writer writes a session's history. Begin and End only queue: encoding and writing happen in a goroutine of the
 // writer's own. Its methods may be called from any goroutine.
 type Writer struct {
+	most int64         // bytes of the files
+	size atomic.Int64  // of all files
 	done chan struct{} // closed when nothing is written any more
 
 	mu     sync.Mutex
@@ -41,9 +45,10 @@ type item struct {
 
 var errFull = errors.New("history: runs come faster than they can be written")
 
-// NewWriter returns a writer that keeps what it is given until Open says where it belongs.
-func NewWriter() *Writer {
-	w := &Writer{done: make(chan struct{})}
+// NewWriter returns a writer that keeps what it is given until Open says where it belongs. The files take that many bytes at
+// the most, and never more than maxBytes; 0: those.
+func NewWriter(most int64) *Writer {
+	w := &Writer{most: min(cmp.Or(most, maxBytes), maxBytes), done: make(chan struct{})}
 	w.more.L = &w.mu
 	return w
 }
@@ -52,7 +57,8 @@ func NewWriter() *Writer {
 // the session's lock. It returns the runs that an earlier writer has left without an end, also beside an error, after
 // which nothing is written.
 func (w *Writer) Open(folder string) ([]Run, error) {
-	s, err := openStore(folder)
+	s, err := openStore(folder, w.most)
+	w.size.Store(s.size)
 	unfinished, readErr := Unfinished(folder)
 	if err = errors.Join(err, readErr); err != nil {
 		_ = w.Close()
@@ -66,6 +72,9 @@ func (w *Writer) Open(folder string) ([]Run, error) {
 	}
 	return unfinished, nil
 }
+
+// Bytes returns what the history takes on the disk.
+func (w *Writer) Bytes() int64 { return w.size.Load() }
 
 // Begin records that a run was asked for.
 func (w *Writer) Begin(b Begin) {
@@ -134,10 +143,11 @@ func (w *Writer) write(s *store) {
 		i := w.queue[0]
 		w.queue[0], w.queue = item{}, w.queue[1:]
 		w.mu.Unlock()
-		r, err := i.encode(s.size <= imageBytes)
+		r, err := i.encode(s.size <= imageBytes(s.most))
 		if err == nil {
 			err = s.put(r)
 		}
+		w.size.Store(s.size)
 		w.mu.Lock()
 		w.held -= i.bytes
 		if err != nil {
@@ -150,6 +160,7 @@ func (w *Writer) write(s *store) {
 // store is the files of a history, as their only writer has them.
 type store struct {
 	dir   string
+	most  int64 // bytes of all files
 	size  int64 // of all files
 	runs  int
 	next  int             // number of a file
@@ -157,14 +168,14 @@ type store struct {
 }
 
 // openStore looks at what an earlier server left, and makes the folder where it is absent.
-func openStore(folder string) (*store, error) {
-	s := &store{dir: filepath.Join(folder, runsFolder), begun: make(map[string]file)}
+func openStore(folder string, most int64) (*store, error) {
+	s := &store{dir: filepath.Join(folder, runsFolder), most: most, begun: make(map[string]file)}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
-		return nil, fmt.Errorf("history: %w", err)
+		return s, fmt.Errorf("history: %w", err)
 	}
 	files, err := list(s.dir)
 	for _, f := range files {
-		s.size += f.size
+		s.size += onDisk(f.size)
 		s.runs++
 		s.next = f.number + 1
 		if !f.over {
@@ -187,7 +198,7 @@ func (s *store) put(r record) error {
 	default:
 		err = s.end(r.End.RunID, line)
 	}
-	if err == nil && (s.size > maxBytes || s.runs > maxRuns) {
+	if err == nil && (s.size > s.most || s.runs > maxRuns) {
 		err = s.trim()
 	}
 	if err != nil {
@@ -221,7 +232,7 @@ func (s *store) end(runID string, line []byte) error {
 		return err
 	}
 	delete(s.begun, runID)
-	s.size -= int64(len(begin))
+	s.size -= onDisk(int64(len(begin)))
 	return os.Remove(begun)
 }
 
@@ -229,7 +240,7 @@ func (s *store) write(f file, content []byte) error {
 	if err := state.WriteFile(filepath.Join(s.dir, f.name()), content); err != nil {
 		return err
 	}
-	s.size += int64(len(content))
+	s.size += onDisk(int64(len(content)))
 	return nil
 }
 
@@ -237,14 +248,14 @@ func (s *store) write(f file, content []byte) error {
 func (s *store) trim() error {
 	files, err := list(s.dir)
 	for _, f := range files {
-		if err != nil || s.size <= keepBytes && s.runs <= keepRuns {
+		if err != nil || s.size <= keepBytes(s.most) && s.runs <= keepRuns {
 			break
 		}
 		_ = os.Remove(filepath.Join(s.dir, f.base()+begunSuffix)) // also one that a killed server left
 		if f.over {
 			err = os.Remove(filepath.Join(s.dir, f.name()))
 		}
-		s.size -= f.size
+		s.size -= onDisk(f.size)
 		s.runs--
 	}
 	return err
@@ -256,7 +267,7 @@ var ErrBad = errors.New("not a history")
 // Import adds to a session's history what Export returned of another one. That may come from anybody: it is
 // bounded, and lines that make no sense are passed over, as are runs that are there already. The caller holds the lock.
 func Import(folder string, from io.Reader) error {
-	s, err := openStore(folder)
+	s, err := openStore(folder, maxBytes)
 	if err != nil {
 		return err
 	}

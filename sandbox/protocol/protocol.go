@@ -77,6 +77,7 @@ type Request struct {
 	Type      string `json:"type"`
 	ID        string `json:"id,omitempty"`
 	Code      string `json:"code,omitempty"` // of run, as what follows
+	Before    string `json:"before,omitempty"`
 	Fresh     bool   `json:"fresh,omitempty"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	GraceMS   int64  `json:"grace_ms,omitempty"`

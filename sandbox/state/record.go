@@ -82,6 +82,8 @@ type Record struct {
 	KeepLimit int64 `json:"keep_limit,omitempty"`
 	// SizeBytes is what its files took when a server last let go of it; 0: not known.
 	SizeBytes int64 `json:"size_bytes,omitempty"`
+	// HistoryBytes is what its history took then.
+	HistoryBytes int64 `json:"history_bytes,omitempty"`
 	// Awake is since when the session has had its kernels.
 	Awake time.Time `json:"awake,omitzero"`
 	// Authority is what Config.WayOut keeps with the session: the key of a certificate authority that its code trusts.

@@ -41,6 +41,8 @@ type Options struct {
 	UploadBytes int64
 	// Scripts has a browser run those of HTML files, in a frame. False: it runs none.
 	Scripts bool
+	// Count counts a use of a link, or returns the fault why it may not be used. Nil: any number of uses.
+	Count func() error
 	// Logger may be nil.
 	Logger *slog.Logger
 }
@@ -83,6 +85,9 @@ func New(o Options) *Links {
 	}
 	if o.Lifetime == 0 {
 		o.Lifetime = time.Hour
+	}
+	if o.Count == nil {
+		o.Count = func() error { return nil }
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

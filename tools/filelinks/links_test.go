@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
@@ -591,6 +592,27 @@ func TestConnectionsWithoutLinksMakeRoom(t *testing.T) {
 		}
 		if got := s.do("GET", link, nil); got.status != 200 || got.body != "content" {
 			t.Errorf("after %.3q: %d %s", sent, got.status, got.body)
+		}
+	}
+}
+
+// A use of a link is a call; a request without one is none.
+func TestUsesOfLinksAreCounted(t *testing.T) {
+	s := serve(t)
+	calls := fair.NewBudget(time.Hour, 2)
+	s.o.Count = func() error {
+		if calls.Take(1) > 0 {
+			return fault.New(fault.QuotaExceeded, "Wait.", "Too many.").With(fault.RetryAfter, 7)
+		}
+		return nil
+	}
+	link, upload := s.write(id, "a.txt", []byte("x")), s.grant(id, "b.txt", false)
+	for _, step := range []struct {
+		method, link string
+		want         int
+	}{{"GET", link + "x", 403}, {"GET", link, 200}, {"PUT", link, 403}, {"PUT", upload, 201}, {"GET", link, 429}, {"HEAD", link, 429}} {
+		if got := s.do(step.method, step.link, strings.NewReader("x")); got.status != step.want || (got.header.Get("Retry-After") == "7") != (step.want == 429) {
+			t.Errorf("%s %s: %d %v", step.method, step.link, got.status, got.header)
 		}
 	}
 }

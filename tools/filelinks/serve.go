@@ -55,7 +55,11 @@ func (l *Links) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	defer w.end()
 	if err := l.answer(w, r); err != nil {
 		web.Refuse(w)
-		http.Error(w, render.FaultText(fault.From(err)), web.StatusOf(err))
+		f := fault.From(err)
+		if seconds := f.Fields[fault.RetryAfter]; seconds != nil {
+			w.Header().Set("Retry-After", fmt.Sprint(seconds))
+		}
+		http.Error(w, render.FaultText(f), web.StatusOf(err))
 	}
 }
 
@@ -84,6 +88,9 @@ func (l *Links) answer(w *pacedWriter, r *http.Request) error {
 	}
 	if end, err := strconv.ParseInt(query.Get("expires"), 10, 64); err != nil || l.now().Unix() >= end {
 		return web.NewRefusal(http.StatusForbidden, fault.InvalidArgument, "Ask for the file once more: list_artifacts gives new links.", "This link has expired.")
+	}
+	if err := l.o.Count(); err != nil { // no sooner: who has no link uses nothing up
+		return err
 	}
 	return l.inTurn(w, r, request{session, path, mark}, serve)
 }

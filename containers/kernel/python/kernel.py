@@ -382,7 +382,7 @@ class Kernel:
         # As Python reads a file: Windows ends lines in another way, and may begin with a mark.
         code = re.sub("\r\n?", "\n", message["code"].lstrip("\ufeff"))
         report = {"type": "done", "id": self.run_id}
-        _, error = self._attempt(self._evaluate, code)
+        _, error = self._attempt(self._evaluate, code, message.get("before", ""))
         if self.is_child():
             self._end_child(error)
         linger = None if isinstance(error, (KeyboardInterrupt, OutOfMemory)) else message.get("linger_ms", 0) / 1000
@@ -480,8 +480,9 @@ class Kernel:
             signal.signal(signal.SIGINT, ignore_signal)  # it may have come inside the finally
             return None, e
 
-    def _evaluate(self, code):
+    def _evaluate(self, code, before):
         self._check_interrupt()
+        exec(before, {})
         if self.engine is None and self.settings.ipython and self.plain.needs_ipython(code):
             without_interrupts(self._build_shell)  # half of IPython could not be imported again
         (self.engine or self.plain).evaluate(code)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
@@ -33,7 +34,7 @@ type Mark int64
 // remembered and compared. A Scanner is for one goroutine.
 type Scanner struct {
 	dir    *os.File
-	clock  int // a file without a name on the volume; -1 where there can be none
+	clock  clock
 	recent map[string]facts
 }
 
@@ -44,23 +45,47 @@ type facts struct {
 
 // NewScanner returns one for the files below dir, which stays the caller's and open.
 func NewScanner(dir *os.File) *Scanner {
-	fd, err := unix.Openat(int(dir.Fd()), ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
+	return &Scanner{dir: dir, clock: newClock(int(dir.Fd())), recent: map[string]facts{}}
+}
+
+// clock is the one that stamps files: a file without a name on the volume, or -1 where there can be none.
+type clock int
+
+func newClock(dir int) clock {
+	fd, err := unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
-		fd = -1
+		return -1
 	}
-	return &Scanner{dir: dir, clock: fd, recent: map[string]facts{}}
+	return clock(fd)
+}
+
+func (c clock) now() (now Mark, isKnown bool) {
+	var info unix.Stat_t
+	// Some file systems need room even for that.
+	if c < 0 || touch(int(c)) != nil || unix.Fstat(int(c), &info) != nil {
+		return Mark(time.Now().Add(-lag).UnixNano()), false
+	}
+	return Mark(info.Ctim.Nano()), true
+}
+
+// Settle waits until the clock that stamps the files below a folder has gone on, a few milliseconds, so that no run that begins
+// later takes for its own what is there.
+func Settle(dir int) {
+	c := newClock(dir)
+	defer func() { _ = unix.Close(int(c)) }()
+	began, isKnown := c.now()
+	for range lag / time.Millisecond {
+		time.Sleep(time.Millisecond)
+		if now, _ := c.now(); isKnown && now > began {
+			return
+		}
+	}
 }
 
 // Begin returns the present, for the run that begins.
 func (s *Scanner) Begin() Mark {
-	if s.clock >= 0 {
-		var info unix.Stat_t
-		// Some file systems need room even for that.
-		if touch(s.clock) == nil && unix.Fstat(s.clock, &info) == nil {
-			return Mark(info.Ctim.Nano())
-		}
-	}
-	return Mark(time.Now().Add(-lag).UnixNano())
+	now, _ := s.clock.now()
+	return now
 }
 
 // Scan returns the artifacts of a run that began at a mark, newest first and at most so many, without those whose names are
@@ -173,6 +198,16 @@ func bounded(files []protocol.Artifact, most int) []protocol.Artifact {
 		}
 	}
 	return files
+}
+
+// IsArtifact reports whether a file of a path is one when a run has made it.
+func IsArtifact(path string) bool {
+	for depth, name := range strings.Split(path, "/") {
+		if !isPublic([]byte(name), depth) {
+			return false
+		}
+	}
+	return true
 }
 
 // isPublic leaves out what is no result: installed packages, what programs make for themselves, what was brought in.

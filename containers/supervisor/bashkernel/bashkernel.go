@@ -52,7 +52,7 @@ var Arguments = []string{"--norc", "--noprofile", "-c", loop, "bash"}
 const loop = "while [[ 1 ]]; do while " +
 	"__sandbox_line=; builtin eval __sandbox_line=1; if [[ ! $__sandbox_line ]]; then POSIXLY_CORRECT=; unset -f builtin; unset -v POSIXLY_CORRECT; builtin shopt -s expand_aliases; builtin shopt -u inherit_errexit; fi; " +
 	"builtin read -r -u 251 __sandbox_line || { if [[ $? == 1 ]]; then builtin kill -9 $$; fi; builtin exit; }; do " +
-	"if [[ $__sandbox_line == run ]]; then __sandbox_status=0; builtin eval \"$__sandbox_code\" </dev/null >&253 2>&254; __sandbox_status=$?; " +
+	"if [[ $__sandbox_line == run ]]; then __sandbox_status=0; builtin eval \"${__sandbox_before:-$__sandbox_code}\" </dev/null >&253 2>&254; __sandbox_status=$?; " +
 	"else builtin eval \"$__sandbox_line\"; fi; done; done"
 
 // Without are the variables that bash would be changed by as it starts, or run code of.
@@ -67,7 +67,10 @@ const (
 	lineLoad  = "builtin mapfile -d '' -n 1 -t -u 250 __sandbox_code || builtin kill -9 $$; builtin eval \"$__sandbox_code\"\n"
 	lineHello = "__sandbox_hello || builtin :\n"
 	lineTake  = "__sandbox_read || builtin :\n"
-	lineRun   = "run\n"
+	// What comes before code evaluates it: what it has set of the shell's output and input holds for the code.
+	lineTakeBefore = "__sandbox_before=; __sandbox_read || builtin :; __sandbox_before=$__sandbox_code\n"
+	lineDropBefore = "__sandbox_before=\n"
+	lineRun        = "run\n"
 	// Behind set -n a shell does nothing more, not even what ends it: that is the end of the run, as it is of a script.
 	lineGuard   = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap 'case $BASH_COMMAND in set\\ -n* | set\\ -[a-z]n* | set\\ -o\\ noexec*) __sandbox_trap=; builtin exit 0 ;; esac' DEBUG\n"
 	lineUnguard = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap - DEBUG\n"
@@ -82,6 +85,7 @@ type message struct {
 	Type       string            `json:"type"`
 	ID         string            `json:"id"`
 	Code       string            `json:"code"`
+	Before     string            `json:"before"`
 	WorkDir    string            `json:"work_dir"`
 	Env        map[string]string `json:"env"`
 	Paths      []string          `json:"paths"`
@@ -283,7 +287,12 @@ func (k *kernel) run(m message) error {
 	if slices.ContainsFunc(noExec, func(text string) bool { return strings.Contains(m.Code, text) }) {
 		lines = lineTake + lineGuard + lineRun + lineUnguard
 	}
-	if err := k.do(m.Code, lines, &end); err != nil {
+	code := m.Code
+	if m.Before != "" {
+		lines = lineTakeBefore + lines + lineDropBefore
+		code = strings.ReplaceAll(m.Before, "\x00", "") + "; builtin eval \"$__sandbox_code\"\x00" + code
+	}
+	if err := k.do(code, lines, &end); err != nil {
 		return err
 	}
 	return k.send(kernelproc.Report{Type: "done", ID: m.ID, Exit: &end.code, GoesOn: k.goesOn(end.jobs)})

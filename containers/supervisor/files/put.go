@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/volume"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
@@ -28,6 +29,9 @@ func (w *workDir) put(r filewire.Request, content io.Reader) (filewire.Answer, e
 	}
 	w.removeStaleParts()
 	path, size, err := w.take(names, filewire.Entry{Mode: 0o644}, r.Overwrite, content, &limit{dir: w.fd, bytes: r.LimitBytes, files: r.LimitFiles})
+	if err == nil && artifacts.IsArtifact(path) {
+		artifacts.Settle(w.fd)
+	}
 	return filewire.Answer{Path: path, SizeBytes: size}, err
 }
 

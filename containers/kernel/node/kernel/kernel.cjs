@@ -5,6 +5,7 @@ const fs = require('node:fs');
 const moduleApi = require('node:module');
 const net = require('node:net');
 const pathApi = require('node:path');
+const vm = require('node:vm');
 const workerThreads = require('node:worker_threads');
 const { getHeapStatistics, promiseHooks: { onInit } } = require('node:v8');
 // It takes the timers as it finds them: later those would be the kernel's, and a time limit that
@@ -414,6 +415,7 @@ class Kernel {
       run.refused = answer?.error ?? null;
     }
     if (cell.evaluated === cell.code && readsAsObject(cell.code)) cell.use({ code: `(${cell.code}\n)`, prefix: 1 });
+    if (frame.before) vm.runInThisContext(frame.before);
     this.#evaluate(run);
   }
 
