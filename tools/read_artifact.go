@@ -254,10 +254,11 @@ func (r reading) readImage(ctx context.Context, fields readFields, mime string, 
 }
 
 func (r reading) readAudio(ctx context.Context, fields readFields) (*render.Answer, error) {
-	if fields.SizeBytes > maxAudioBytes {
-		return nil, tooLarge(fields, maxAudioBytes, "Cut or compress it with code")
+	most := render.FileBytes(ctx, maxAudioBytes)
+	if fields.SizeBytes > most {
+		return nil, tooLarge(fields, most, "Cut or compress it with code")
 	}
-	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, maxAudioBytes)
+	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, most)
 	if err != nil {
 		return nil, err
 	}
@@ -270,11 +271,12 @@ const attachedHint = "[pass as: text for what is written in a document or is in 
 
 // readWhole attaches a file that is small: clients keep such a resource, or open it, and a program takes it from there.
 func (r reading) readWhole(ctx context.Context, fields readFields) (*render.Answer, error) {
-	if fields.SizeBytes > r.d.ArtifactBytes {
-		return nil, tooLarge(fields, r.d.ArtifactBytes,
+	most := render.FileBytes(ctx, r.d.ArtifactBytes)
+	if fields.SizeBytes > most {
+		return nil, tooLarge(fields, most,
 			"Read it with code, pass as: text for a document or an archive, or offset and limit for slices")
 	}
-	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, r.d.ArtifactBytes)
+	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, most)
 	if err != nil {
 		return nil, err
 	}

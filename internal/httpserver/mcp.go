@@ -247,6 +247,9 @@ func (x *post) request(begins bool) {
 	}
 	answer := newReply(x.w, x.r, gone)
 	call.Notify = answer.event
+	if answer.events {
+		call.Begin = answer.begin
+	}
 	if x.client.begun && answer.events {
 		call.Request = func(ctx context.Context, until <-chan struct{}, method string, params any) (json.RawMessage, error) {
 			return x.client.requests.Do(ctx, until, answer.event, method, params)

@@ -34,6 +34,8 @@ type Call struct {
 	Token     json.RawMessage // of its progress, as sent; nil for none
 	// Notify sends a line about the progress, without waiting. Not nil where there is a token.
 	Notify func(line []byte)
+	// Begin has the answer begin, where it is a stream of events: a handler works from now on. Nil where it is none.
+	Begin func()
 	// Settle lets the next call start; nil where calls are not in order.
 	Settle func()
 
@@ -73,6 +75,20 @@ func Settled(ctx context.Context) {
 	if c := callFrom(ctx); c != nil && c.Settle != nil {
 		c.Settle()
 	}
+}
+
+// Begin reports that the handler of the call to which ctx belongs is at work, so that its client hears of it where the answer is a
+// stream of events.
+func Begin(ctx context.Context) {
+	if Streams(ctx) {
+		callFrom(ctx).Begin()
+	}
+}
+
+// Streams reports whether the answer to the call to which ctx belongs is an event of a stream.
+func Streams(ctx context.Context) bool {
+	c := callFrom(ctx)
+	return c != nil && c.Begin != nil
 }
 
 // SetErrorCode gives the JSON-RPC error that answers ctx's request another code. mcp-go answers every
