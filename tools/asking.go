@@ -126,7 +126,7 @@ const byClient = "the client"
 // interruptWith interrupts a run with the client's cancel of the call that asks for it, while no handler waits.
 func interruptWith(ctx context.Context, run *sandbox.Run) {
 	context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
+		if goesOn, _ := givenUp(ctx); !goesOn && errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
 			run.Interrupt()
 		}
 	})

@@ -38,11 +38,3 @@ type waitKey struct{}
 func WithWait(ctx context.Context, wait time.Duration) context.Context {
 	return context.WithValue(ctx, waitKey{}, wait)
 }
-
-// wait is how long a call waits for a run, where its arguments say nothing.
-func (d *Deps) wait(ctx context.Context) time.Duration {
-	if wait, ok := ctx.Value(waitKey{}).(time.Duration); ok {
-		return min(wait, d.SoftWait)
-	}
-	return d.SoftWait
-}

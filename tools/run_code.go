@@ -187,13 +187,16 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 					return d.renderer().Run(ctx, res).Noting("Note: the dependencies are still being installed, and the code was not run; call again when that run is over."), nil
 				}
 			}
-			run, err := d.Manager.Run(options)
+			run, repeats, err := patienceOf(ctx).run(ctx, options, p.given, d.Manager.Run)
 			rpc.Settled(ctx)
 			if err != nil {
 				return nil, err
 			}
 			d.deliverRun(ctx, run)
 			a, err := d.answer(ctx, run, d.wait(ctx), true)
+			if repeats {
+				a.Noting("Note: this is the run of the same call before, which had no answer yet: the code was not run twice.")
+			}
 			return a.Noting(p.lowered("timeout_seconds", longest.Seconds())), err
 		},
 	}
@@ -208,6 +211,7 @@ func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration,
 	if err != nil {
 		return nil, err
 	}
+	patienceOf(ctx).answered(run, res.Status)
 	r := d.renderer()
 	if res.Status == sandbox.Running {
 		return r.Run(ctx, res), nil
@@ -247,7 +251,9 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 		case <-run.Done():
 			return run.Result()
 		case <-ctx.Done():
-			if own && errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
+			if goesOn, limit := givenUp(ctx); goesOn {
+				patienceOf(ctx).leave(run, limit)
+			} else if own && errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
 				run.Interrupt()
 			}
 			return nil, context.Cause(ctx)

@@ -289,7 +289,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 		if a.Fault != nil {
 			code = string(a.Fault.Code)
 		}
-		return d.result(ctx, d.renderer().Finish(ctx, a).Noting(p.ignored()).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
+		return d.result(ctx, d.renderer().Finish(ctx, a).Noting(p.ignored()).Noting(patienceOf(ctx).notes()).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
 	}
 }
 

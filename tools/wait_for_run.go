@@ -34,10 +34,11 @@ func (d *Deps) waitForRun() tool {
 			if cancel {
 				run.Interrupt()
 			}
+			most := d.wait(ctx)
 			if wait == 0 {
-				wait = d.wait(ctx)
+				wait = most
 			}
-			a, err := d.answer(ctx, run, min(wait, d.SoftWait), false)
+			a, err := d.answer(ctx, run, min(wait, most), false)
 			return a.Noting(p.lowered("timeout_seconds", d.SoftWait.Seconds())), err
 		},
 	}

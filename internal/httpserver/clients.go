@@ -37,7 +37,7 @@ type client struct {
 	end      context.CancelFunc
 
 	mu    sync.Mutex
-	calls map[string]context.CancelCauseFunc // those of the session that can be cancelled, by the keys of their ids
+	calls map[string]func(reason []byte) // cancels those of the session that can be cancelled, by the keys of their ids
 
 	// Under clients.mu.
 	begun  bool // with a handshake
@@ -82,7 +82,7 @@ func (c *clients) add(r *http.Request, name string, begun bool) *client {
 	}
 	// Broadcasts go to streams, each of which has a session of its own.
 	n := &client{name: name, owner: ownerOf(r), site: siteOf(r), session: rpc.NewSession(name, func(mcp.JSONRPCNotification) {}), begun: begun, using: 1, seen: now,
-		calls: make(map[string]context.CancelCauseFunc)}
+		calls: make(map[string]func(reason []byte))}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	c.list[name] = n
 	return n
@@ -164,7 +164,7 @@ func (c *clients) gone(name string) bool {
 }
 
 // track makes a request one that its client can cancel, and reports whether it is the only one of its id.
-func (n *client) track(id rpc.ID, cancel context.CancelCauseFunc) bool {
+func (n *client) track(id rpc.ID, cancel func(reason []byte)) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, known := n.calls[id.Key]; known {
@@ -181,11 +181,11 @@ func (n *client) untrack(id rpc.ID) {
 }
 
 // cancel cancels a request. An id that is not in flight is ignored.
-func (n *client) cancel(id rpc.ID) {
+func (n *client) cancel(id rpc.ID, reason []byte) {
 	n.mu.Lock()
 	cancel := n.calls[id.Key]
 	n.mu.Unlock()
 	if cancel != nil {
-		cancel(rpc.ErrCancelledByClient)
+		cancel(reason)
 	}
 }

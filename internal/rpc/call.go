@@ -9,6 +9,7 @@ import (
 	"math"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -42,13 +43,14 @@ type Call struct {
 	// Request sends the client a request and returns the result of its answer, as Requests.Do does. Nil where that cannot be.
 	Request func(ctx context.Context, until <-chan struct{}, method string, params any) (json.RawMessage, error)
 
+	came      time.Time
 	errorCode int             // of an error in the place of mcp-go's, or 0
 	until     <-chan struct{} // closed when what the client is asked needs no answer any more; nil: never
 }
 
 // NewCall returns the call of a request whose id was parsed. Its slices lie in the message that the envelope is of.
 func NewCall(e *Envelope, id ID) Call {
-	c := Call{ID: id, Method: e.Method(), Message: e.Message(), Arguments: e.LargeArguments()}
+	c := Call{ID: id, Method: e.Method(), Message: e.Message(), Arguments: e.LargeArguments(), came: time.Now()}
 	if token, err := ParseID(e.ProgressToken); err == nil {
 		c.Token = token.Raw // a token may be what an id may be
 	}

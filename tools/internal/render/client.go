@@ -3,10 +3,12 @@ package render
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 // client is what is known of a client program that an answer has to be made for.
@@ -19,6 +21,8 @@ type client struct {
 	smallImages bool // it may, and costs less then
 	showsMeta   bool // _meta reaches the model
 	opensLinks  bool // it lets its user open a resource link
+	// patience is how long it waits for an answer over stdio.
+	patience time.Duration
 }
 
 // pythonSDK is what programs call themselves by default that use the SDK for Python. Some of them make text of images.
@@ -37,7 +41,7 @@ var clients = []client{
 	{name: "continue", textImages: true},
 	{name: "ai-sdk", textImages: true},
 	{name: "genai", textImages: true, showsMeta: true},
-	{name: "google-adk", textImages: true, showsMeta: true},
+	{name: "google-adk", textImages: true, showsMeta: true, patience: 5 * time.Second},
 	{name: "mastra", textImages: true, showsMeta: true},
 	{name: "mcpclienttool", textImages: true}, // n8n's node for agents; its node for workflows makes files of images
 	{name: "visual studio code", opensLinks: true},
@@ -66,6 +70,14 @@ func FaultFields(ctx context.Context, f *fault.Error) map[string]any {
 		delete(fields, "hint")
 	}
 	return fields
+}
+
+// Patience returns how long the client of a call waits for an answer; zero: not known.
+func Patience(ctx context.Context) time.Duration {
+	if rpc.Streams(ctx) {
+		return 0
+	}
+	return clientOf(ctx).patience
 }
 
 // OpensLinks reports whether the client that a call comes from lets its user open a resource link.
