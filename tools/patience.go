@@ -98,15 +98,25 @@ func (d *Deps) wait(ctx context.Context) time.Duration {
 	return most
 }
 
-// givenUp reports whether the end of a call's context means that its run goes on, and how long the client has waited for it where
-// that is its limit.
+// givenUp reports whether a call's context ends so that its client does not have the answer though its run goes on, and how long the
+// client has waited where that is its limit.
 func givenUp(ctx context.Context) (goesOn bool, limit time.Duration) {
 	cause := context.Cause(ctx)
 	var gaveUp *rpc.GaveUpError
 	if errors.As(cause, &gaveUp) {
 		return true, gaveUp.After
 	}
-	return !errors.Is(cause, rpc.ErrCancelledByClient) && !errors.Is(cause, rpc.ErrShutdown), 0
+	return !slices.ContainsFunc([]error{rpc.ErrCancelledByClient, rpc.ErrShutdown, context.Canceled}, func(why error) bool { return errors.Is(cause, why) }), 0
+}
+
+// end ends the wait of a call for a run with the call's context: a cancel interrupts the run that is the call's own.
+func end(ctx context.Context, run *sandbox.Run, own bool) {
+	if goesOn, limit := givenUp(ctx); goesOn {
+		patienceOf(ctx).leave(run, limit)
+	} else if own && errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
+		patienceOf(ctx).answered(run, sandbox.Cancelled) // the same call again is another one
+		run.Interrupt()
+	}
 }
 
 // leave notes that a client does not wait for a run any more.

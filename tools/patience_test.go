@@ -110,6 +110,9 @@ func TestARunOutlivesItsClientsPatience(t *testing.T) {
 	}
 	end(rpc.ErrCancelledByClient)
 	<-text
+	if p := patienceOf(server.NewMCPServer("t", "1").WithContext(t.Context(), c.session.Call(nil))); len(p.runs) > 0 {
+		t.Errorf("a call that was cancelled can be repeated: %+v", p.runs)
+	}
 	_, text = c.begin(runBash, map[string]any{"code": "cat " + count})
 	if said := <-text; !strings.Contains(said, "x\nx") || strings.Contains(said, "Note: the run") {
 		t.Errorf("after a call that was cancelled: %q", said)

@@ -5,7 +5,6 @@ package tools
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -251,11 +250,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 		case <-run.Done():
 			return run.Result()
 		case <-ctx.Done():
-			if goesOn, limit := givenUp(ctx); goesOn {
-				patienceOf(ctx).leave(run, limit)
-			} else if own && errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
-				run.Interrupt()
-			}
+			end(ctx, run, own)
 			return nil, context.Cause(ctx)
 		case <-run.Moved():
 			reported = notifyProgress(ctx, run, reported)
