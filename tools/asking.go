@@ -4,7 +4,6 @@ package tools
 
 import (
 	"context"
-	"errors"
 	"strconv"
 	"strings"
 
@@ -125,9 +124,5 @@ const byClient = "the client"
 
 // interruptWith interrupts a run with the client's cancel of the call that asks for it, while no handler waits.
 func interruptWith(ctx context.Context, run *sandbox.Run) {
-	context.AfterFunc(ctx, func() {
-		if errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
-			run.Interrupt()
-		}
-	})
+	context.AfterFunc(ctx, func() { end(ctx, run, true) })
 }

@@ -20,7 +20,7 @@ func (d *Deps) closeSession() tool {
 		mcp.WithToolTitle("Close a session"),
 		mcp.WithDescription("End a session of the code sandbox: stop its code and delete its variables and files."),
 		sessionParam(),
-		mcp.WithBoolean("keep_files", mcp.Description("Keep the files, for a later call with the same session_id.")),
+		mcp.WithBoolean("keep_files", mcp.Description("Keep the files for the next session of this id.")),
 		hints(false),
 	)
 	definition.Annotations.DestructiveHint = mcp.ToBoolPtr(true)

@@ -154,9 +154,6 @@ func (d *Databases) readCall(p *params) (*sqlCall, error) {
 	}
 	c.maxRows = d.MaxRows
 	if maxRows != nil {
-		if *maxRows == 0 {
-			return nil, fault.New(fault.InvalidArgument, "Leave max_rows out, or pass 1 or more.", "max_rows is 0.")
-		}
 		c.maxRows = min(*maxRows, c.maxRows)
 	}
 	return c, c.readTarget()

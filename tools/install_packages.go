@@ -157,7 +157,7 @@ func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, list []strin
 	if err != nil {
 		return nil, err
 	}
-	res, err := d.await(context.WithValue(ctx, roundKey{}, maxQuestions), run, d.SoftWait, true) // it asks for nothing
+	res, err := d.await(context.WithValue(ctx, roundKey{}, maxQuestions), run, d.wait(ctx), true) // it asks for nothing
 	if err != nil || res.Status == sandbox.Running {
 		return res, err
 	}

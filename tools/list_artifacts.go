@@ -57,7 +57,7 @@ func (d *Deps) listArtifacts() tool {
 		output: mcp.WithOutputSchema[listFields](),
 		definition: mcp.NewTool("list_artifacts",
 			mcp.WithToolTitle("List files"),
-			mcp.WithDescription(fmt.Sprintf("List the files of a code sandbox's session below %s, newest first, with size, type and time; at most %d. "+
+			mcp.WithDescription(fmt.Sprintf("List the files of a code sandbox's session below %s, newest first; at most %d. "+
 				"Hidden files are left out, and %s/ where other files match.", engine.WorkDir, listedArtifacts, content.InputDir)),
 			mcp.WithString("glob", mcp.Description("Pattern such as *.csv (in any folder), output/*.png, models/** or *.{png,svg}.")),
 			sessionParam(), hints(true),

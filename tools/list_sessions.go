@@ -61,7 +61,7 @@ func (d *Deps) listSessions() tool {
 		output: mcp.WithOutputSchema[sessionList](),
 		definition: mcp.NewTool("list_sessions",
 			mcp.WithToolTitle("List sessions"),
-			mcp.WithDescription("List the code sandbox's sessions on this machine: state, age, idle time, size of files, and whether this server has them open."),
+			mcp.WithDescription("List the code sandbox's sessions on this machine: state, age, idle time, size, and whether this server has them open."),
 			hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {

@@ -23,7 +23,7 @@ import (
 
 // params reads a call's arguments. Each reading method notes what is wrong and goes on; check
 // returns the first thing that was, after the last one is read, so that a handler asks only once.
-// Clients and models are met halfway: numbers, booleans and lists may come as text, an empty text
+// Clients and models are met halfway: numbers, booleans and lists may come as text, an argument that is empty
 // is as if it were left out, and what a client adds of its own is ignored.
 type params struct {
 	given   map[string]any
@@ -86,21 +86,44 @@ func (p *params) fail(format string, args ...any) {
 	}
 }
 
-// take returns the argument, and nil for one that is absent, null or an empty text.
+// take returns the argument, and nil for one that is absent or empty.
 func (p *params) take(name string) any {
 	p.known = append(p.known, name)
-	if p.given[name] == "" {
+	if isEmpty(p.given[name]) {
 		return nil
 	}
 	return p.given[name]
 }
 
+// isEmpty reports whether a value says no more than that there is none: models fill in all arguments that a tool has. No argument
+// has one of these for a value that is not its default.
+func isEmpty(value any) bool {
+	switch v := value.(type) {
+	case nil:
+		return true
+	case string:
+		return v == ""
+	case float64:
+		return v == 0
+	case []any:
+		return len(v) == 0
+	case map[string]any:
+		return len(v) == 0
+	}
+	return false
+}
+
 // plain is take for what is no text: a text is read as the JSON that it may be, also where Python wrote it.
 func (p *params) plain(name string) any {
 	value := p.take(name)
-	if text, ok := value.(string); ok && json.Unmarshal([]byte(strings.ToLower(text)), &value) == nil {
-		p.given[name] = value
+	text, ok := value.(string)
+	if !ok {
+		return value
 	}
+	if text = strings.ToLower(text); text == "none" || json.Unmarshal([]byte(text), &value) == nil && isEmpty(value) {
+		return nil
+	}
+	p.given[name] = value
 	return value
 }
 
@@ -182,7 +205,7 @@ func (p *params) choice(name string, choices ...string) string {
 
 // required reads a string argument that must be there.
 func (p *params) required(name string) string {
-	if p.given[name] == nil {
+	if value := p.given[name]; value != "" && isEmpty(value) {
 		p.fail("%s is missing.", name)
 	}
 	return p.text(name)

@@ -51,11 +51,3 @@ func before(ctx context.Context) string {
 	code, _ := ctx.Value(beforeKey{}).(string)
 	return code
 }
-
-// wait is how long a call waits for a run, where its arguments say nothing.
-func (d *Deps) wait(ctx context.Context) time.Duration {
-	if wait, ok := ctx.Value(waitKey{}).(time.Duration); ok {
-		return min(wait, d.SoftWait)
-	}
-	return d.SoftWait
-}

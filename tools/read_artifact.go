@@ -4,6 +4,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -20,7 +21,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -63,11 +63,11 @@ func (d *Deps) readArtifact() tool {
 	options := []mcp.ToolOption{
 		mcp.WithToolTitle("Read a file"),
 		mcp.WithDescription("Return a file of the code sandbox: text as text, an image or audio as such, others attached when small. " +
-			"Long text comes in parts, and the answer says where to go on."),
-		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv, below "+engine.WorkDir+".")),
+			"Long text comes in parts."),
+		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv.")),
 		mcp.WithNumber("offset"),
 		mcp.WithNumber("limit"),
-		mcp.WithString("as", mcp.Enum("auto", "text"), mcp.Description("text: an office document, PDF or notebook as text, an archive as a list.")),
+		mcp.WithString("as", mcp.Enum("auto", "text"), mcp.Description("text: an office document, PDF or notebook as text, an archive as a list. In Python as_.")),
 		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, else bytes.")),
 	}
 	if d.HostDirs.Any() {
@@ -94,10 +94,7 @@ type reading struct {
 func (d *Deps) handleRead(ctx context.Context, p *params) (*render.Answer, error) {
 	r := reading{
 		d: d, path: p.required("path"), session: p.session(), offset: p.integer("offset"), limit: p.integer("limit"),
-		unit: p.choice("unit", "lines", "bytes"), asText: p.choice("as", "auto", "text") == "text", saveTo: p.text("save_to"), overwrite: p.flag("overwrite"),
-	}
-	if r.limit != nil && *r.limit == 0 {
-		p.fail("limit is 0 and must be above it.")
+		unit: p.choice("unit", "lines", "bytes"), asText: cmp.Or(p.choice("as", "auto", "text"), p.choice("as_", "auto", "text")) == "text", saveTo: p.text("save_to"), overwrite: p.flag("overwrite"),
 	}
 	if r.saveTo != "" && (r.part() || r.asText) {
 		p.fail("save_to saves the whole file as it is, so there can be no offset, limit, unit or as with it.")
@@ -254,10 +251,11 @@ func (r reading) readImage(ctx context.Context, fields readFields, mime string, 
 }
 
 func (r reading) readAudio(ctx context.Context, fields readFields) (*render.Answer, error) {
-	if fields.SizeBytes > maxAudioBytes {
-		return nil, tooLarge(fields, maxAudioBytes, "Cut or compress it with code")
+	most := render.FileBytes(ctx, maxAudioBytes)
+	if fields.SizeBytes > most {
+		return nil, tooLarge(fields, most, "Cut or compress it with code")
 	}
-	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, maxAudioBytes)
+	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, most)
 	if err != nil {
 		return nil, err
 	}
@@ -270,11 +268,12 @@ const attachedHint = "[pass as: text for what is written in a document or is in 
 
 // readWhole attaches a file that is small: clients keep such a resource, or open it, and a program takes it from there.
 func (r reading) readWhole(ctx context.Context, fields readFields) (*render.Answer, error) {
-	if fields.SizeBytes > r.d.ArtifactBytes {
-		return nil, tooLarge(fields, r.d.ArtifactBytes,
+	most := render.FileBytes(ctx, r.d.ArtifactBytes)
+	if fields.SizeBytes > most {
+		return nil, tooLarge(fields, most,
 			"Read it with code, pass as: text for a document or an archive, or offset and limit for slices")
 	}
-	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, r.d.ArtifactBytes)
+	whole, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1}, most)
 	if err != nil {
 		return nil, err
 	}

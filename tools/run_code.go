@@ -5,7 +5,6 @@ package tools
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -131,16 +130,16 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	none := func(*mcp.Tool) {}
 	dependencies, asCopy := none, none
 	// An object has to name its properties: Gemini's API refuses one that does not, and strict mode of OpenAI's cannot be used.
-	limits := mcp.WithObject("limits", mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number})) // and limitTimeout, for which there is an argument
-	fresh := mcp.WithBoolean("fresh", mcp.Description("New interpreter, same files."))
+	limits := mcp.WithObject("limits", nullable, mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number})) // and limitTimeout, for which there is an argument
+	fresh := mcp.WithBoolean("fresh", nullable, mcp.Description("New interpreter, same files."))
 	switch language.Language {
 	case sandbox.Python:
-		asCopy = mcp.WithBoolean("copy", mcp.Description("In a copy of the variables."))
+		asCopy = mcp.WithBoolean("copy", nullable, mcp.Description("In a copy of the variables."))
 	case sandbox.Bash:
 		limits, fresh = none, none // they are taken, and rarely wanted
 	}
 	if d.Packages != nil && language.Installs != "" {
-		dependencies = mcp.WithArray("dependencies", mcp.WithStringItems(), mcp.Description("To install first."))
+		dependencies = mcp.WithArray("dependencies", nullable, mcp.WithStringItems(), mcp.Description("To install first."))
 	}
 	return tool{
 		output:  mcp.WithOutputSchema[render.RunFields](),
@@ -148,8 +147,8 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 		definition: mcp.NewTool(language.Tool(),
 			mcp.WithToolTitle("Run "+language.Title), mcp.WithDescription(description),
 			mcp.WithString("code", mcp.Required(), mcp.Description(code)),
-			mcp.WithString("session_id", mcp.Description("Optional.")), // the instructions say more, once for all tools
-			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("Default %v, max %v.",
+			mcp.WithString("session_id", nullable), // the instructions say more, once for all tools
+			mcp.WithNumber("timeout_seconds", nullable, mcp.Description(fmt.Sprintf("Default %v, max %v.",
 				config.RunTimeout.Seconds(), config.MaxRunTimeout.Seconds()))),
 			limits, fresh, asCopy, dependencies,
 			hints(false), loadedAtOnce,
@@ -187,13 +186,16 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 					return d.renderer().Run(ctx, res).Noting("Note: the dependencies are still being installed, and the code was not run; call again when that run is over."), nil
 				}
 			}
-			run, err := d.Manager.Run(options)
+			run, repeats, err := patienceOf(ctx).run(ctx, options, p.given, d.Manager.Run)
 			rpc.Settled(ctx)
 			if err != nil {
 				return nil, err
 			}
 			d.deliverRun(ctx, run)
 			a, err := d.answer(ctx, run, d.wait(ctx), true)
+			if repeats {
+				a.Noting("Note: this is the run of the same call before, which had no answer yet: the code was not run twice.")
+			}
 			return a.Noting(p.lowered("timeout_seconds", longest.Seconds())), err
 		},
 	}
@@ -208,6 +210,7 @@ func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration,
 	if err != nil {
 		return nil, err
 	}
+	patienceOf(ctx).answered(run, res.Status)
 	r := d.renderer()
 	if res.Status == sandbox.Running {
 		return r.Run(ctx, res), nil
@@ -247,9 +250,7 @@ func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, 
 		case <-run.Done():
 			return run.Result()
 		case <-ctx.Done():
-			if own && errors.Is(context.Cause(ctx), rpc.ErrCancelledByClient) {
-				run.Interrupt()
-			}
+			end(ctx, run, own)
 			return nil, context.Cause(ctx)
 		case <-run.Moved():
 			reported = notifyProgress(ctx, run, reported)
@@ -281,6 +282,10 @@ func notifyProgress(ctx context.Context, run *sandbox.Run, reported int) int {
 	}
 	return max(now, reported)
 }
+
+// nullable marks what may be left out of calls that everybody makes: some clients, as smolagents, let nobody leave out anything else. It
+// costs every model something, so it is not everywhere.
+func nullable(schema map[string]any) { schema["nullable"] = true }
 
 // sessionParam has no description but with the tools that make sessions: each costs every model something, every time.
 func sessionParam() mcp.ToolOption { return mcp.WithString("session_id") }

@@ -91,8 +91,8 @@ func (d *Deps) sessionInfo() tool {
 		output: mcp.WithOutputSchema[infoFields](),
 		definition: mcp.NewTool("session_info",
 			mcp.WithToolTitle("Session info"),
-			mcp.WithDescription("Tell of a session of the code sandbox: folders, kernels and what they are busy with, limits, age, idle time."),
-			sessionParam(), mcp.WithBoolean("packages", mcp.Description("List installed packages, too.")), hints(true),
+			mcp.WithDescription("Describe a session of the code sandbox: folders, kernels and what they run, limits, age, idle time."),
+			sessionParam(), mcp.WithBoolean("packages", mcp.Description("List packages, too.")), hints(true),
 		),
 		uses: clientheader.AllUses,
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {

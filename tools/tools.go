@@ -260,6 +260,7 @@ func (d *Deps) exists(name string) bool {
 // into a result. It never returns an error to mcp-go but the context's own, whose text no client shows.
 func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, request mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
+		rpc.Begin(ctx)
 		code := CodeOK
 		p := newParams(ctx, request)
 		if d.Called != nil {
@@ -274,7 +275,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			if r := recover(); r != nil {
 				d.Logger.Error("tool panicked", "tool", request.Params.Name, "panic", r)
 				f := fault.From(nil)
-				res, err, code = d.errorResult(f), nil, string(f.Code)
+				res, err, code = d.errorResult(ctx, f), nil, string(f.Code)
 			}
 		}()
 		if !t.ordered {
@@ -306,13 +307,13 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 				f.Message, f.Hint = "This call names no session, and nothing else tells which one is meant.", "Name the session_id that an earlier answer has."
 			}
 			d.Logger.With(d.about(p)...).Info("tool refused", "tool", request.Params.Name, "code", code, "cause", d.Secrets.Mask(causeText(&f)))
-			return d.errorResult(&f), nil
+			return d.errorResult(ctx, &f), nil
 		}
 		if a.Fault != nil {
 			code = string(a.Fault.Code)
 		}
 		d.tellSession(a, p)
-		return d.result(d.renderer().WithoutImages(ctx, a).Noting(p.other).Noting(p.ignored()).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
+		return d.result(ctx, d.renderer().Finish(ctx, a).Noting(p.other).Noting(p.ignored()).Noting(patienceOf(ctx).notes()).Noting(clientheader.Of(ctx).Notes(t.uses...))), nil
 	}
 }
 
@@ -388,7 +389,7 @@ func causeText(f *fault.Error) string {
 	return ""
 }
 
-func (d *Deps) result(a *render.Answer) *mcp.CallToolResult {
+func (d *Deps) result(ctx context.Context, a *render.Answer) *mcp.CallToolResult {
 	res := &mcp.CallToolResult{Content: masked(d.Secrets, a.Content), IsError: a.IsError}
 	meta := make(map[string]any)
 	if d.StructuredContent && a.Fields != nil {
@@ -398,7 +399,7 @@ func (d *Deps) result(a *render.Answer) *mcp.CallToolResult {
 		meta[resultKey] = d.Secrets.MaskJSON(a.Meta())
 	}
 	if a.Fault != nil {
-		meta[errorKey] = d.Secrets.MaskJSON(a.Fault.JSON())
+		meta[errorKey] = d.Secrets.MaskJSON(render.FaultFields(ctx, a.Fault))
 	}
 	if len(meta) > 0 {
 		res.Meta = mcp.NewMetaFromMap(meta)
@@ -406,9 +407,9 @@ func (d *Deps) result(a *render.Answer) *mcp.CallToolResult {
 	return res
 }
 
-func (d *Deps) errorResult(f *fault.Error) *mcp.CallToolResult {
+func (d *Deps) errorResult(ctx context.Context, f *fault.Error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{
-		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.MaskJSON(f.JSON())})},
+		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.MaskJSON(render.FaultFields(ctx, f))})},
 		Content: masked(d.Secrets, []mcp.Content{mcp.NewTextContent(render.FaultText(f))}),
 		IsError: true,
 	}

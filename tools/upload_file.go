@@ -57,7 +57,7 @@ func (d *Deps) uploadFile() tool {
 }
 
 func (d *Deps) describeUpload() string {
-	text := fmt.Sprintf("Put a file into the code sandbox, below %s/%s, and return its path, size and type. Give the content in exactly one way",
+	text := fmt.Sprintf("Put a file into the code sandbox, below %s/%s, and return its path. Give the content in exactly one way",
 		engine.WorkDir, content.InputDir)
 	var larger []string
 	if d.Fetch != nil {

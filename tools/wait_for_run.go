@@ -15,11 +15,10 @@ func (d *Deps) waitForRun() tool {
 		output: mcp.WithOutputSchema[render.RunFields](),
 		definition: mcp.NewTool("wait_for_run",
 			mcp.WithToolTitle("Wait for a run"),
-			mcp.WithDescription("Wait for a run that goes on, and return its result; or cancel it, which keeps the variables. "+
-				"Returns the output so far when it is not over in time."),
+			mcp.WithDescription("Wait for a run that goes on, and return its result, or the output so far; or cancel it, which keeps the variables."),
 			mcp.WithString("run_id", mcp.Required()),
-			mcp.WithNumber("timeout_seconds", mcp.Description(fmt.Sprintf("By default and at most %v.", d.SoftWait.Seconds()))),
-			mcp.WithBoolean("cancel"),
+			mcp.WithNumber("timeout_seconds", nullable, mcp.Description(fmt.Sprintf("By default and at most %v.", d.SoftWait.Seconds()))),
+			mcp.WithBoolean("cancel", nullable),
 			hints(false),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
@@ -34,10 +33,11 @@ func (d *Deps) waitForRun() tool {
 			if cancel {
 				run.Interrupt()
 			}
+			most := d.wait(ctx)
 			if wait == 0 {
-				wait = d.wait(ctx)
+				wait = most
 			}
-			a, err := d.answer(ctx, run, min(wait, d.SoftWait), false)
+			a, err := d.answer(ctx, run, min(wait, most), false)
 			return a.Noting(p.lowered("timeout_seconds", d.SoftWait.Seconds())), err
 		},
 	}

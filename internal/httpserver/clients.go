@@ -38,7 +38,7 @@ type client struct {
 	end      context.CancelFunc
 
 	mu    sync.Mutex
-	calls map[string]context.CancelCauseFunc // those of the session that can be cancelled, by the keys of their ids
+	calls map[string]func(reason []byte) // cancels those of the session that can be cancelled, by the keys of their ids
 
 	// Under clients.mu.
 	begun  bool // with a handshake
@@ -91,7 +91,7 @@ func (c *clients) add(r *http.Request, name string, begun bool) *client {
 func newClient(r *http.Request, name string) *client {
 	// Broadcasts go to streams, each of which has a session of its own.
 	n := &client{name: name, owner: ownerOf(r), site: siteOf(r), session: rpc.NewSession(name, func(mcp.JSONRPCNotification) {}), using: 1, seen: time.Now(),
-		calls: make(map[string]context.CancelCauseFunc)}
+		calls: make(map[string]func(reason []byte))}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	return n
 }
@@ -175,7 +175,7 @@ func (c *clients) gone(name string) bool {
 }
 
 // track makes a request one that its client can cancel, and reports whether it is the only one of its id.
-func (n *client) track(id rpc.ID, cancel context.CancelCauseFunc) bool {
+func (n *client) track(id rpc.ID, cancel func(reason []byte)) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if _, known := n.calls[id.Key]; known {
@@ -192,11 +192,11 @@ func (n *client) untrack(id rpc.ID) {
 }
 
 // cancel cancels a request. An id that is not in flight is ignored.
-func (n *client) cancel(id rpc.ID) {
+func (n *client) cancel(id rpc.ID, reason []byte) {
 	n.mu.Lock()
 	cancel := n.calls[id.Key]
 	n.mu.Unlock()
 	if cancel != nil {
-		cancel(rpc.ErrCancelledByClient)
+		cancel(reason)
 	}
 }

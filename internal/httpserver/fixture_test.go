@@ -38,7 +38,8 @@ type fixture struct {
 	stop    context.CancelFunc
 	stopped chan error
 
-	began chan struct{} // a token for each call of wait
+	began chan struct{} // a token for each call of wait and work
+	goOn  chan struct{} // one for each call of work to end
 	ended chan error    // why calls of wait have ended
 	gone  chan string   // clients that have ended their sessions
 }
@@ -46,7 +47,7 @@ type fixture struct {
 func newFixture(t *testing.T, o Options) *fixture {
 	f := &fixture{
 		t: t, stopped: make(chan error, 1),
-		began: make(chan struct{}, 100), ended: make(chan error, 100), gone: make(chan string, 100),
+		began: make(chan struct{}, 100), goOn: make(chan struct{}), ended: make(chan error, 100), gone: make(chan string, 100),
 	}
 	f.mcp = server.NewMCPServer("fixture", "1", server.WithToolCapabilities(true))
 	f.mcp.AddTool(mcp.NewTool("echo"), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -72,6 +73,12 @@ func newFixture(t *testing.T, o Options) *fixture {
 		<-ctx.Done()
 		f.ended <- context.Cause(ctx)
 		return mcp.NewToolResultText("waited"), nil
+	})
+	f.mcp.AddTool(mcp.NewTool("work"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		rpc.Begin(ctx)
+		f.began <- struct{}{}
+		<-f.goOn
+		return mcp.NewToolResultText("worked"), nil
 	})
 	f.mcp.AddTool(mcp.NewTool("ask"), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if answer := server.ElicitationResponse(r.Params.InputResponses, "q"); answer != nil {

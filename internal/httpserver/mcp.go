@@ -231,7 +231,7 @@ func (x *post) stateless() *client {
 func (x *post) notification(method string) {
 	if method == "notifications/cancelled" {
 		if id, err := rpc.ParseID(x.e.RequestID); err == nil {
-			x.client.cancel(id)
+			x.client.cancel(id, x.e.Reason)
 		}
 	} else {
 		m := siteOf(x.r).MCP
@@ -244,20 +244,23 @@ func (x *post) notification(method string) {
 func (x *post) request(begins bool) {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(x.r.Context()))
 	defer cancel(nil)
-	gone := sync.OnceFunc(func() { x.lose(ctx, cancel) })
+	call := rpc.NewCall(x.e, x.id)
+	gone := sync.OnceFunc(func() { x.lose(ctx, &call, cancel) })
 	defer context.AfterFunc(x.r.Context(), gone)()
-	if x.client.begun && !x.client.track(x.id, cancel) {
+	if x.client.begun && !x.client.track(x.id, func(reason []byte) { cancel(call.CancelCause(reason)) }) {
 		x.refuse(mcp.INVALID_REQUEST, "Invalid Request: a request with this id is in flight")
 		return
 	}
 	defer x.client.untrack(x.id)
-	call := rpc.NewCall(x.e, x.id)
 	if call.Method == string(mcp.MethodSubscriptionsListen) {
 		x.subscribe(ctx, &call, cancel, gone)
 		return
 	}
 	answer := newReply(x.w, x.r, gone)
 	call.Notify = answer.event
+	if answer.events {
+		call.Begin = answer.begin
+	}
 	if x.client.begun && answer.events {
 		call.Request = func(ctx context.Context, until <-chan struct{}, method string, params any) (json.RawMessage, error) {
 			return x.client.requests.Do(ctx, until, answer.event, method, params)
@@ -326,12 +329,12 @@ func (x *post) began(code int) {
 
 // lose ends a request whose connection has ended. Without a session that is the only cancel there is. In one it is none, but
 // some clients close the connection of a request that they cancel: what they have to say of it is waited for.
-func (x *post) lose(ctx context.Context, cancel context.CancelCauseFunc) {
+func (x *post) lose(ctx context.Context, call *rpc.Call, cancel context.CancelCauseFunc) {
 	switch {
 	case errors.Is(context.Cause(x.r.Context()), rpc.ErrShutdown):
 		cancel(rpc.ErrShutdown)
 	case !x.client.begun:
-		cancel(rpc.ErrCancelledByClient)
+		cancel(call.HangUpCause())
 	default:
 		timer := time.AfterFunc(lostTime, func() { cancel(errDisconnected) })
 		forget := context.AfterFunc(x.server.base, func() { cancel(rpc.ErrShutdown) })

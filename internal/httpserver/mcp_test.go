@@ -218,6 +218,25 @@ func TestClientsThatCloseTheConnection(t *testing.T) {
 	}
 }
 
+// A client hears of a call at once when a handler is at work, though its answer comes later.
+func TestAnAnswerBeginsWithTheWork(t *testing.T) {
+	f := serve(t, Options{Token: token})
+	body, h := modernCall(1, "a", "work")
+	response, err := f.client.Do(f.request(http.MethodPost, Path, body, h))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if kind := response.Header.Get("Content-Type"); kind != web.TypeEvents {
+		t.Errorf("the answer is %q", kind)
+	}
+	<-f.began
+	f.goOn <- struct{}{}
+	if message, err := events(response.Body)(); err != nil || !strings.Contains(message, "worked") {
+		t.Errorf("%q, %v", message, err)
+	}
+}
+
 // A call that its client cancels stops, and has no answer.
 func TestCancelledCalls(t *testing.T) {
 	f := serve(t, Options{Token: token})
@@ -236,7 +255,7 @@ func TestCancelledCalls(t *testing.T) {
 		if err := <-f.ended; !errors.Is(err, rpc.ErrCancelledByClient) {
 			t.Errorf("ended because %v", err)
 		}
-		if a := <-got; a.status != want.status || a.body != "" {
+		if a := <-got; a.status != want.status || strings.TrimPrefix(a.body, ": keep-alive\n\n") != "" {
 			t.Errorf("%s: %+v", accept, a)
 		}
 		if a := f.post(call(5, "echo", `,"arguments":{"text":"again"}`), h); a.text(t) != "again" {
@@ -307,7 +326,7 @@ func TestShutdown(t *testing.T) {
 	if a := <-got; a.text(t) != "waited" {
 		t.Errorf("%+v", a)
 	}
-	if rest, err := io.ReadAll(stream.Body); err != nil || len(rest) > 0 {
+	if rest, err := io.ReadAll(stream.Body); err != nil || string(rest) != ": keep-alive\n\n" {
 		t.Errorf("the stream ended with %q, %v", rest, err)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // maxQueuedEvents is how many unsent events a reply has before the newest begin to replace one another.
 const maxQueuedEvents = 1024
 
-// reply answers a request: with one JSON message, or with a stream of events from the first event on, or when it was
+// reply answers a request: with one JSON message, or with a stream of events from begin or the first event on, or when it was
 // silent for web.KeepAliveTime, where the client accepts one. A goroutine of its own writes a stream, so that a client that does
 // not read keeps nobody waiting.
 type reply struct {
@@ -137,6 +137,7 @@ func (p *reply) drop() {
 func (p *reply) run() {
 	defer close(p.ended)
 	events := web.NewEvents(p.w)
+	events.KeepAlive(0) // what is between takes headers alone for silence
 	tick := time.NewTicker(web.KeepAliveTime)
 	defer tick.Stop()
 	for {

@@ -9,6 +9,7 @@ import (
 	"math"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -34,19 +35,22 @@ type Call struct {
 	Token     json.RawMessage // of its progress, as sent; nil for none
 	// Notify sends a line about the progress, without waiting. Not nil where there is a token.
 	Notify func(line []byte)
+	// Begin has the answer begin, where it is a stream of events: a handler works from now on. Nil where it is none.
+	Begin func()
 	// Settle lets the next call start; nil where calls are not in order.
 	Settle func()
 
 	// Request sends the client a request and returns the result of its answer, as Requests.Do does. Nil where that cannot be.
 	Request func(ctx context.Context, until <-chan struct{}, method string, params any) (json.RawMessage, error)
 
+	came      time.Time
 	errorCode int             // of an error in the place of mcp-go's, or 0
 	until     <-chan struct{} // closed when what the client is asked needs no answer any more; nil: never
 }
 
 // NewCall returns the call of a request whose id was parsed. Its slices lie in the message that the envelope is of.
 func NewCall(e *Envelope, id ID) Call {
-	c := Call{ID: id, Method: e.Method(), Message: e.Message(), Arguments: e.LargeArguments()}
+	c := Call{ID: id, Method: e.Method(), Message: e.Message(), Arguments: e.LargeArguments(), came: time.Now()}
 	if token, err := ParseID(e.ProgressToken); err == nil {
 		c.Token = token.Raw // a token may be what an id may be
 	}
@@ -73,6 +77,20 @@ func Settled(ctx context.Context) {
 	if c := callFrom(ctx); c != nil && c.Settle != nil {
 		c.Settle()
 	}
+}
+
+// Begin reports that the handler of the call to which ctx belongs is at work, so that its client hears of it where the answer is a
+// stream of events.
+func Begin(ctx context.Context) {
+	if Streams(ctx) {
+		callFrom(ctx).Begin()
+	}
+}
+
+// Streams reports whether the answer to the call to which ctx belongs is an event of a stream.
+func Streams(ctx context.Context) bool {
+	c := callFrom(ctx)
+	return c != nil && c.Begin != nil
 }
 
 // SetErrorCode gives the JSON-RPC error that answers ctx's request another code. mcp-go answers every

@@ -42,6 +42,7 @@ type Envelope struct {
 	argumentsAt   int // where arguments begin in params
 	ProgressToken []byte
 	RequestID     []byte // that is cancelled
+	Reason        []byte // why
 	Version       []byte // of the protocol, by which a request without a handshake is known
 	ClientInfo    []byte
 }
@@ -126,6 +127,8 @@ func (e *Envelope) scanParams(s *scanner) error {
 			return once(&e.arguments, s, 3)
 		case "requestId":
 			return once(&e.RequestID, s, 3)
+		case "reason":
+			return once(&e.Reason, s, 3)
 		case "_meta":
 			return e.scanMeta(s)
 		}

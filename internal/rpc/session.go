@@ -19,6 +19,7 @@ type Session struct {
 	id          string
 	initialized atomic.Bool
 	level       atomic.Value // mcp.LoggingLevel
+	kept        atomic.Value // by Kept
 }
 
 // The extensions of mcp-go's session that sessions here have.

@@ -169,13 +169,13 @@ func (c *calls) forget(a *call) {
 
 // cancel ends the request with this id for the client's sake: not a word of it is sent from
 // now on, and its context is done. An id that is not in flight is ignored.
-func (c *calls) cancel(id rpc.ID) {
+func (c *calls) cancel(id rpc.ID, reason []byte) {
 	a := c.remove(id)
 	if a == nil {
 		return
 	}
 	a.out.silence(&a.lane)
-	a.cancel(rpc.ErrCancelledByClient)
+	a.cancel(a.CancelCause(reason))
 }
 
 // remove takes a call out of those in flight, and out of the queue if it waits there.

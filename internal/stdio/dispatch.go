@@ -26,7 +26,7 @@ func (l *loop) receive(line []byte) {
 	switch {
 	case method == "notifications/cancelled" && e.ID == nil:
 		if id, err := rpc.ParseID(e.RequestID); err == nil {
-			l.calls.cancel(id)
+			l.calls.cancel(id, e.Reason)
 		}
 	case e.ID == nil:
 		rpc.Guard(l.opts.Logger, method, func() { l.server.HandleMessage(l.server.WithContext(l.ctx, l.client), e.Message()) })

@@ -8,8 +8,8 @@ import (
 // TypeEvents is the media type of a stream of events.
 const TypeEvents = "text/event-stream"
 
-// KeepAliveTime is how long a stream is silent at most. Proxies give up after a minute or so.
-const KeepAliveTime = 15 * time.Second
+// KeepAliveTime is how long a stream is silent at most. Proxies give up after a minute or so, and HTTP clients of Python after 5 s.
+const KeepAliveTime = 4 * time.Second
 
 // Events is a stream of server-sent events. It is for one goroutine.
 type Events struct {

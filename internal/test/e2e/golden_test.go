@@ -153,7 +153,7 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 		}
 		for name, property := range schema.Properties {
 			for refusing := range property {
-				if !slices.Contains([]string{"type", "description", "enum", "items", "properties"}, refusing) {
+				if !slices.Contains([]string{"type", "description", "enum", "items", "properties", "nullable"}, refusing) {
 					t.Errorf("%s: %s has %s, by which clients refuse what the server would take", tool.Name, name, refusing)
 				}
 			}

@@ -2,6 +2,7 @@ package content
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -23,12 +24,14 @@ const (
 	// MaxImageSource is the most that is read of an image before it is made to fit.
 	MaxImageSource = 16 << 20
 
-	maxImageSide   = 1568      // pixels
-	maxImageBytes  = 700 << 10 // before base64
-	maxSourceSide  = 1 << 15   // pixels of an image before it is scaled
-	maxDecodePixel = 12 << 20  // an image of more pixels is not decoded: it could be a bomb
-	strip          = 16        // rows or columns that are scaled at a time
-	maxScans       = 64        // of a JPEG: each costs as much as all its pixels, and may have next to no bytes
+	// MaxImageBytes is the most that an image may have, before base64.
+	MaxImageBytes = 700 << 10
+
+	maxImageSide   = 1568     // pixels
+	maxSourceSide  = 1 << 15  // pixels of an image before it is scaled
+	maxDecodePixel = 12 << 20 // an image of more pixels is not decoded: it could be a bomb
+	strip          = 16       // rows or columns that are scaled at a time
+	maxScans       = 64       // of a JPEG: each costs as much as all its pixels, and may have next to no bytes
 )
 
 // ImageTypes are the formats that every client shows, the best first.
@@ -102,9 +105,9 @@ func scaled(width, height, side int) image.Point {
 // decoding bounds the memory that images take: one at a time.
 var decoding = make(chan struct{}, 1)
 
-// FitImage returns an image within the bounds: as it is where it fits, is upright and not only its pixels are wanted,
-// else scaled down, turned as its camera says, and encoded anew. Models' makers do not all look at EXIF.
-func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool) (Image, error) {
+// FitImage returns an image within the bounds and of at most so many bytes: as it is where it fits, is upright and not only its pixels
+// are wanted, else with fewer colours or scaled down, turned as its camera says, and encoded anew. Models' makers do not all look at EXIF.
+func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool, most int) (Image, error) {
 	config, format, err := image.DecodeConfig(bytes.NewReader(data))
 	if err != nil || "image/"+format != mime {
 		return Image{}, ErrBadImage
@@ -126,15 +129,17 @@ func FitImage(ctx context.Context, mime string, data []byte, pixelsOnly bool) (I
 		return Image{}, ErrBadImage // half an image is refused by models' makers too
 	}
 	turn := orientation(format, data)
-	if config.Width <= maxImageSide && config.Height <= maxImageSide && len(data) <= maxImageBytes && !pixelsOnly && turn == 1 {
+	if config.Width <= maxImageSide && config.Height <= maxImageSide && len(data) <= most && !pixelsOnly && turn == 1 {
 		return Image{mime, data}, nil
 	}
-	for side := maxImageSide; side >= maxImageSide/4; side = side * 3 / 4 {
-		if f, ok := encode(turned(scale(source, side), turn)); ok {
+	for side := min(maxImageSide, max(config.Width, config.Height)); ; side = side * 3 / 4 {
+		if f, ok := encode(turned(scale(source, side), turn), most); ok {
 			return f, nil
 		}
+		if side < maxImageSide/3 { // a quarter still says something
+			return Image{}, errStaysLarge
+		}
 	}
-	return Image{}, errStaysLarge
 }
 
 const progressive, scan = 0xc2, 0xda // markers
@@ -192,19 +197,67 @@ func scale(source image.Image, side int) image.Image {
 	return target
 }
 
-// encode tries PNG, which keeps a chart's edges sharp, and then JPEG, which makes photographs
-// small. JPEG has no transparency, so what shows through becomes white.
-func encode(img image.Image) (Image, bool) {
+// encode tries PNG, which keeps a chart's edges sharp, also with few colours, and then JPEG, which makes photographs
+// small. Neither of the last two has transparency, so what shows through becomes white.
+func encode(img image.Image, most int) (Image, bool) {
 	var b bytes.Buffer
-	if png.Encode(&b, img) == nil && b.Len() <= maxImageBytes {
+	if png.Encode(&b, img) == nil && b.Len() <= most {
 		return Image{"image/png", b.Bytes()}, true
 	}
 	opaque := image.NewRGBA(img.Bounds())
 	draw.Draw(opaque, opaque.Bounds(), image.White, image.Point{}, draw.Src)
 	draw.Draw(opaque, opaque.Bounds(), img, img.Bounds().Min, draw.Over)
 	b.Reset()
-	if jpeg.Encode(&b, opaque, &jpeg.Options{Quality: 85}) == nil && b.Len() <= maxImageBytes {
+	if few := withFewColours(opaque); few != nil && (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&b, few) == nil && b.Len() <= most {
+		return Image{"image/png", b.Bytes()}, true
+	}
+	b.Reset()
+	if jpeg.Encode(&b, opaque, &jpeg.Options{Quality: 85}) == nil && b.Len() <= most {
 		return Image{"image/jpeg", b.Bytes()}, true
 	}
 	return Image{}, false
+}
+
+// fewColours is how many colours a chart keeps: most of its pixels have them, and the others are blends along its edges.
+const fewColours = 64
+
+// withFewColours returns an opaque image in its most common colours, which are told apart by the first five bits of each part; nil: it is
+// no chart.
+func withFewColours(img *image.RGBA) *image.Paletted {
+	const bits, bins = 3, 1 << 15
+	bin := func(p []uint8) int { return int(p[0]>>bits)<<10 | int(p[1]>>bits)<<5 | int(p[2]>>bits) }
+	var seen [bins]struct{ n, r, g, b int }
+	for p := img.Pix; len(p) > 0; p = p[4:] {
+		s := &seen[bin(p)]
+		s.n, s.r, s.g, s.b = s.n+1, s.r+int(p[0]), s.g+int(p[1]), s.b+int(p[2])
+	}
+	order := make([]int, 0, bins)
+	for i := range seen {
+		if seen[i].n > 0 {
+			order = append(order, i)
+		}
+	}
+	slices.SortFunc(order, func(a, b int) int { return cmp.Or(seen[b].n-seen[a].n, a-b) })
+	mean := func(i int) color.RGBA {
+		s := seen[i]
+		return color.RGBA{uint8(s.r / s.n), uint8(s.g / s.n), uint8(s.b / s.n), 0xff}
+	}
+	var colours color.Palette
+	left := len(img.Pix) / 4
+	for _, i := range order[:min(len(order), fewColours)] {
+		colours = append(colours, mean(i))
+		left -= seen[i].n
+	}
+	if 5*left > len(img.Pix)/4 {
+		return nil
+	}
+	var index [bins]uint8
+	for _, i := range order {
+		index[i] = uint8(colours.Index(mean(i)))
+	}
+	few := image.NewPaletted(img.Bounds(), colours)
+	for i := range few.Pix {
+		few.Pix[i] = index[bin(img.Pix[4*i:])]
+	}
+	return few
 }

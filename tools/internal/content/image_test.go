@@ -7,8 +7,10 @@ import (
 	"errors"
 	"hash/crc32"
 	"image"
+	"image/color"
 	"image/jpeg"
 	"image/png"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -46,7 +48,7 @@ func TestImagesAreFitted(t *testing.T) {
 		"half an image":        {"image/png", noise(1600, 100)[:5000], false, ErrBadImage},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := FitImage(t.Context(), test.mime, test.data, false)
+			got, err := FitImage(t.Context(), test.mime, test.data, false, MaxImageBytes)
 			if err != test.err { //nolint:errorlint // these are returned as they are
 				t.Fatalf("got error %v, want %v", err, test.err)
 			}
@@ -54,7 +56,7 @@ func TestImagesAreFitted(t *testing.T) {
 				return
 			}
 			config, format, err := image.DecodeConfig(bytes.NewReader(got.Data))
-			if err != nil || "image/"+format != got.MIME || config.Width > maxImageSide || config.Height > maxImageSide || len(got.Data) > maxImageBytes {
+			if err != nil || "image/"+format != got.MIME || config.Width > maxImageSide || config.Height > maxImageSide || len(got.Data) > MaxImageBytes {
 				t.Errorf("%d bytes of %s, %dx%d, %v", len(got.Data), got.MIME, config.Width, config.Height, err)
 			}
 			if test.same != bytes.Equal(got.Data, test.data) {
@@ -88,12 +90,40 @@ func scanned(n, others int) []byte {
 	return slices.Concat([]byte{0xff, 0xd8}, comment, other, start, bytes.Repeat(scan, n), []byte{0xff, 0xd9}, other)
 }
 
+// chart is a picture of a few curves and their blends.
+func chart() []byte {
+	img := image.NewRGBA(image.Rect(0, 0, 800, 600))
+	for x := range 800 {
+		for y := range 600 {
+			shade := uint8(255)
+			for k := 1; k < 9; k++ {
+				if off := math.Abs(300 + 30*float64(k)*math.Sin(float64(x*k)/70) - float64(y)); off < 3 {
+					shade = uint8(85 * off)
+				}
+			}
+			img.SetRGBA(x, y, color.RGBA{shade, shade/2 + 127, shade/4 + 191, 255})
+		}
+	}
+	var b bytes.Buffer
+	_ = png.Encode(&b, img)
+	return b.Bytes()
+}
+
+func TestAChartKeepsItsPixels(t *testing.T) {
+	data := chart()
+	got, err := FitImage(t.Context(), "image/png", data, false, len(data)/2)
+	config, format, _ := image.DecodeConfig(bytes.NewReader(got.Data))
+	if err != nil || config.Width != 800 || format != "png" || len(got.Data) > len(data)/2 {
+		t.Errorf("%d bytes of %d, %d pixels wide, %s, %v", len(got.Data), len(data), config.Width, format, err)
+	}
+}
+
 func TestACancelledCallDoesNotWaitForAnotherOnesImage(t *testing.T) {
 	decoding <- struct{}{}
 	defer func() { <-decoding }()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := FitImage(ctx, "image/png", noise(5, 5), false); !errors.Is(err, context.Canceled) {
+	if _, err := FitImage(ctx, "image/png", noise(5, 5), false, MaxImageBytes); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -124,7 +154,7 @@ func TestAPhotoIsUpright(t *testing.T) {
 				exif = order.AppendUint16(exif, 0)
 			}
 			for mime, data := range map[string][]byte{"image/jpeg": withEXIF(img, exif), "image/png": pngWithEXIF(img, exif)} {
-				got, err := FitImage(t.Context(), mime, data, false)
+				got, err := FitImage(t.Context(), mime, data, false, MaxImageBytes)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -3,8 +3,12 @@ package render
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
 // client is what is known of a client program that an answer has to be made for.
@@ -14,22 +18,31 @@ type client struct {
 	// of ours. What is longer it cuts in the middle, or it shows the beginning alone.
 	answerBytes int
 	textImages  bool // an image would reach the model as base64 text
+	smallImages bool // it may, and costs less then
+	showsMeta   bool // _meta reaches the model
 	opensLinks  bool // it lets its user open a resource link
+	// patience is how long it waits for an answer over stdio.
+	patience time.Duration
 }
+
+// pythonSDK is what programs call themselves by default that use the SDK for Python. Some of them make text of images.
+const pythonSDK = "mcp"
 
 // clients were measured with a scripted model, each a little below where it begins to cut; see docs/clients.md.
 var clients = []client{
-	{name: "cline", answerBytes: 7_400, textImages: true},
+	{name: pythonSDK, smallImages: true},
+	{name: "cline", answerBytes: 7_400, textImages: true, showsMeta: true},
 	{name: "codex", answerBytes: 11_500},
 	{name: "github-copilot", answerBytes: 20_000},
-	{name: "qwen", answerBytes: 26_000},
-	{name: "gemini-cli", answerBytes: 39_000},
+	{name: "qwen", answerBytes: 26_000, showsMeta: true},
+	{name: "gemini-cli", answerBytes: 39_000, showsMeta: true},
 	{name: "claude-code", answerBytes: 48_000},
 	{name: "opencode", answerBytes: 51_000},
 	{name: "continue", textImages: true},
 	{name: "ai-sdk", textImages: true},
-	{name: "genai", textImages: true},
-	{name: "mastra", textImages: true},
+	{name: "genai", textImages: true, showsMeta: true},
+	{name: "google-adk", textImages: true, showsMeta: true, patience: 5 * time.Second},
+	{name: "mastra", textImages: true, showsMeta: true},
 	{name: "mcpclienttool", textImages: true}, // n8n's node for agents; its node for workflows makes files of images
 	{name: "visual studio code", opensLinks: true},
 }
@@ -42,11 +55,29 @@ func clientOf(ctx context.Context) client {
 	}
 	name := strings.ToLower(session.GetClientInfo().Name)
 	for _, c := range clients {
-		if strings.Contains(name, c.name) {
+		if name == c.name || c.name != pythonSDK && strings.Contains(name, c.name) {
 			return c
 		}
 	}
 	return client{}
+}
+
+// FaultFields are the fields of a coded error for programs: without its words for a client whose model reads them again.
+func FaultFields(ctx context.Context, f *fault.Error) map[string]any {
+	fields := f.JSON()
+	if clientOf(ctx).showsMeta {
+		delete(fields, "message")
+		delete(fields, "hint")
+	}
+	return fields
+}
+
+// Patience returns how long the client of a call waits for an answer; zero: not known.
+func Patience(ctx context.Context) time.Duration {
+	if rpc.Streams(ctx) {
+		return 0
+	}
+	return clientOf(ctx).patience
 }
 
 // OpensLinks reports whether the client that a call comes from lets its user open a resource link.

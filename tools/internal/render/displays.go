@@ -38,8 +38,8 @@ func (r *Renderer) images(ctx context.Context) string {
 	return cmp.Or(r.Images, ImagesOn)
 }
 
-// WithoutImages leaves the images of files out of an answer where they are not wanted.
-func (r *Renderer) WithoutImages(ctx context.Context, a *Answer) *Answer {
+// withoutImages leaves the images of files out of an answer where they are not wanted.
+func (r *Renderer) withoutImages(ctx context.Context, a *Answer) *Answer {
 	if r.images(ctx) == ImagesOn {
 		return a
 	}
@@ -156,7 +156,20 @@ func within(shown string, left *int) string {
 	return strings.TrimLeft(fmt.Sprintf("%s\n… %s left out …", strings.TrimRight(head, "\n"), humanize.Bytes(uint64(len(shown)-len(head)))), "\n")
 }
 
-// FitImage returns an image within the bounds, and without the texts in it where they have a secret.
+// A client that may make text of an image gets a third of its bytes, but of no image fewer than chartBytes.
+const (
+	smallImage = 3
+	chartBytes = 6 << 10
+)
+
+// FitImage returns an image within the bounds, as small as suits the client, and without the texts in it where they have a secret.
 func (r *Renderer) FitImage(ctx context.Context, mime string, data []byte) (content.Image, error) {
-	return content.FitImage(ctx, mime, data, r.Secrets.In(data))
+	pixelsOnly := r.Secrets.In(data)
+	if r.Images == "" && clientOf(ctx).smallImages {
+		small, err := content.FitImage(ctx, mime, data, pixelsOnly, min(max(len(data)/smallImage, chartBytes), content.MaxImageBytes))
+		if !content.IsTooLarge(err) {
+			return small, err
+		}
+	}
+	return content.FitImage(ctx, mime, data, pixelsOnly, content.MaxImageBytes)
 }

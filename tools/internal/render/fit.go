@@ -2,19 +2,109 @@ package render
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"sort"
 	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 )
 
 // maxAnswerBytes bounds what an answer has beside its images, as JSON: an answer of 1 MB, less what is around it.
 // Only structured content comes near, or a supervisor that was replaced.
 const maxAnswerBytes = 900_000
+
+// streamBytes bounds a whole answer that is an event of a stream, as JSON: clients refuse events over 1 MiB, and the model then has nothing
+// of the run.
+const streamBytes = 700_000
+
+// FileBytes is the most that an answer holds of a file that is no text, before base64, where it may hold most.
+func FileBytes(ctx context.Context, most int64) int64 {
+	const beside = 16 << 10 // what an answer says of the file
+	if rpc.Streams(ctx) {
+		return min(most, int64(base64.StdEncoding.DecodedLen(streamBytes-beside)))
+	}
+	return most
+}
+
+// Finish makes an answer what its client takes: without images where it wants none, and as an event no longer than one may be. The
+// text stays, the first images as they are, and those that do not fit become smaller or are left out.
+func (r *Renderer) Finish(ctx context.Context, a *Answer) *Answer {
+	a = r.withoutImages(ctx, a)
+	if !rpc.Streams(ctx) {
+		return a
+	}
+	left := streamBytes - jsonBytes(a.Meta())
+	if r.StructuredContent {
+		left -= jsonBytes(a.Fields)
+	}
+	for _, c := range a.Content {
+		if encoded(c) == "" {
+			left -= jsonBytes(c)
+		}
+	}
+	out := 0
+	var kept []mcp.Content
+	for _, c := range a.Content {
+		if size := len(encoded(c)); size > 0 && size > left {
+			c = r.smaller(ctx, c, left)
+		}
+		if c == nil {
+			out++
+			continue
+		}
+		left -= len(encoded(c))
+		kept = append(kept, c)
+	}
+	a.Content = kept
+	if out > 0 {
+		a.Noting(fmt.Sprintf("Note: %s not attached, as the answer would be longer than clients take; read_artifact shows one by its path.", Count(int64(out), "image")))
+	}
+	return a
+}
+
+// encoded returns the base64 that a part of an answer has; empty: it is text.
+func encoded(c mcp.Content) string {
+	switch c := c.(type) {
+	case mcp.ImageContent:
+		return c.Data
+	case mcp.AudioContent:
+		return c.Data
+	case mcp.EmbeddedResource:
+		if blob, is := c.Resource.(mcp.BlobResourceContents); is {
+			return blob.Blob
+		}
+	}
+	return ""
+}
+
+// smaller returns an image with at most so many bytes of base64; nil: there is none.
+func (r *Renderer) smaller(ctx context.Context, c mcp.Content, most int) mcp.Content {
+	img, is := c.(mcp.ImageContent)
+	if !is || most < chartBytes {
+		return nil
+	}
+	data, err := base64.StdEncoding.DecodeString(img.Data)
+	if err != nil {
+		return nil
+	}
+	release, err := room.Take(ctx, content.PixelBytes(data))
+	if err != nil {
+		return nil
+	}
+	defer release()
+	fitted, err := content.FitImage(ctx, img.MIMEType, data, r.Secrets.In(data), most/4*3)
+	if err != nil {
+		return nil
+	}
+	return mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.Data), fitted.MIME)
+}
 
 // Fit renders an answer with as many bytes of each of its texts, or as many things of each of its lists, as the
 // client takes of an answer; most is all of them.

@@ -1,8 +1,13 @@
 package render
 
 import (
+	"bytes"
 	"context"
+	"encoding/base64"
+	"image"
+	"image/png"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +15,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -101,6 +108,8 @@ func TestImagesComeWhereTheyAreWanted(t *testing.T) {
 	}{
 		{"", "", 1, "[shown]\noutput/figure-1.png  10 B\nshown"},
 		{"", "continue-client", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
+		{"", "mcp", 1, "[shown]\noutput/figure-1.png  10 B\nshown"},
+		{"", "google-adk", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
 		{"", "ai-sdk-mcp-client", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
 		{"", "@n8n/n8n-nodes-langchain.mcpClientTool", 0, "[shown]\noutput/figure-1.png  10 B\nshown"},
 		{"", "@n8n/n8n-nodes-langchain.mcpClient", 1, "[shown]\noutput/figure-1.png  10 B\nshown"},
@@ -111,14 +120,84 @@ func TestImagesComeWhereTheyAreWanted(t *testing.T) {
 		r := newRenderer(t)
 		r.Images, r.Logger = test.setting, slog.New(slog.DiscardHandler)
 		ctx := from(t, test.client)
-		a := r.WithoutImages(ctx, r.Run(ctx, res))
+		a := r.Finish(ctx, r.Run(ctx, res))
 		if text := a.Content[0].(mcp.TextContent).Text; len(a.Content)-1 != test.images || !strings.HasSuffix(text, test.want) {
 			t.Errorf("%+v: %d images, %s", test, len(a.Content)-1, text)
 		}
 		file := &Answer{Content: []mcp.Content{mcp.NewTextContent("[a.png]"), mcp.NewImageContent("aaaa", "image/png")}}
-		last, isNote := r.WithoutImages(ctx, file).Content[1].(mcp.TextContent)
+		last, isNote := r.Finish(ctx, file).Content[1].(mcp.TextContent)
 		if isNote != (test.images == 0) || isNote && !strings.HasPrefix(last.Text, "Note: the image is left out") {
 			t.Errorf("%+v: of a file that is read: %+v", test, file.Content)
+		}
+	}
+}
+
+// noise is a picture of so many pixels each way, of which PNG saves nothing.
+func noise(side int) []byte {
+	img := image.NewRGBA(image.Rect(0, 0, side, side))
+	source := rand.New(rand.NewPCG(1, 2))
+	for i := range img.Pix {
+		img.Pix[i] = uint8(source.Uint32()) | 0xff*uint8(i%4/3)
+	}
+	var b bytes.Buffer
+	_ = png.Encode(&b, img)
+	return b.Bytes()
+}
+
+func TestAnAnswerIsNoLongerThanAnEventMayBe(t *testing.T) {
+	event := rpc.WithCall(t.Context(), &rpc.Call{Begin: func() {}})
+	img := func(data []byte) mcp.Content {
+		return mcp.NewImageContent(base64.StdEncoding.EncodeToString(data), "image/png")
+	}
+	medium, large := img(noise(300)), img(noise(420))
+	said := strings.Repeat(`"`, 200_000)
+	for name, test := range map[string]struct {
+		parts []mcp.Content
+		whole int // images at the beginning that stay as they are
+		all   int
+	}{
+		"little":           {[]mcp.Content{img(dot), img(dot)}, 2, 2},
+		"the last smaller": {[]mcp.Content{medium, medium}, 1, 2},
+		"too many":         {[]mcp.Content{medium, large, large, large}, 1, 2},
+		"a large one":      {[]mcp.Content{large}, 0, 1},
+		"after much text":  {[]mcp.Content{mcp.NewTextContent(said), medium}, 0, 1},
+		"a sound":          {[]mcp.Content{mcp.NewAudioContent(strings.Repeat("aaaa", 200_000), "audio/wav"), img(dot)}, 0, 1},
+	} {
+		a := newRenderer(t).Finish(event, &Answer{Content: append([]mcp.Content{mcp.NewTextContent("first")}, test.parts...)})
+		if n := jsonBytes(a.Content); n > streamBytes+1000 || a.Content[0].(mcp.TextContent).Text != "first" {
+			t.Errorf("%s: %d bytes", name, n)
+		}
+		images := slices.DeleteFunc(slices.Clone(a.Content), func(c mcp.Content) bool { return encoded(c) == "" })
+		given := slices.DeleteFunc(slices.Clone(test.parts), func(c mcp.Content) bool { return encoded(c) == "" })
+		whole := 0
+		for whole < len(images) && images[whole] == given[whole] {
+			whole++
+		}
+		if last, _ := a.Content[len(a.Content)-1].(mcp.TextContent); len(images) != test.all || whole != test.whole || strings.HasPrefix(last.Text, "Note: ") != (len(given) > test.all) {
+			t.Errorf("%s: %d images, of which %d are whole, then %q", name, len(images), whole, last.Text)
+		}
+		if as := newRenderer(t).Finish(t.Context(), &Answer{Content: test.parts}); len(as.Content) != len(test.parts) {
+			t.Errorf("%s: an answer that is no event was cut", name)
+		}
+	}
+}
+
+func TestWhatMayBecomeTextHasAThirdOfItsBytes(t *testing.T) {
+	data := noise(400)
+	for client, most := range map[string]int{"mcp": len(data) / 3, "mcp-use": len(data)} {
+		got, err := newRenderer(t).FitImage(from(t, client), "image/png", data)
+		if err != nil || len(got.Data) > most || client != "mcp" && !bytes.Equal(got.Data, data) {
+			t.Errorf("%d bytes of %d for %s: %v", len(got.Data), len(data), client, err)
+		}
+	}
+}
+
+func TestAModelReadsTheWordsOfAnErrorOnce(t *testing.T) {
+	f := fault.New(fault.NotFound, "Look there.", "No such file.").With("limit", 3)
+	for client, words := range map[string]bool{"google-adk": false, "cline": false, "mcp": true, "": true} {
+		fields := FaultFields(from(t, client), f)
+		if _, has := fields["message"]; has != words || fields["code"] != fault.NotFound || fields["limit"] != 3 {
+			t.Errorf("%q has %v", client, fields)
 		}
 	}
 }
