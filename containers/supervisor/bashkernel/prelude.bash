@@ -1,15 +1,32 @@
-# What a kernel's bash is told first. The descriptors: 250 code, 251 these lines, 252 reports, 253 and 254 stdout and stderr.
+# What a kernel's bash is told first. The descriptors: 250 the script, 251 what to do next, 252 reports, 253 and 254 stdout and stderr.
 builtin shopt -s expand_aliases
-__sandbox_bash=$BASH __sandbox_loop=$BASH_EXECUTION_STRING
-
-# Takes what the descriptor of the code has.
-__sandbox_read() { builtin mapfile -d '' -n 1 -t -u 250 __sandbox_code || builtin kill -9 $$; }
+__sandbox_bash=$BASH
 
 # Without one of the descriptors no later run would be what it says. The largest first: bash keeps what a redirection covers in
 # the next free one above it.
 __sandbox_check() { builtin : >&254 >&253 >&252 <&251 <&250 || builtin kill -9 $$; }
 
 __sandbox_hello() { __sandbox_check; builtin printf 'hello\n%s\0' "$BASH_VERSION" >&252; }
+
+# Does what it is told, until the script has more. Where bash finds no end of code's last command, there is none behind it but that of
+# the script: what comes behind code would belong to a here-document, or to a text in quotes.
+__sandbox_next() {
+  builtin unset -f command
+  while builtin read -r -u 251 __sandbox_line || builtin kill -9 $$; do
+    case $__sandbox_line in
+    run)
+      command exec </dev/null >&253 2>&254
+      if [[ ! $(builtin exec -c "$__sandbox_bash" -O extglob -n <&250 2>&1) ]]; then builtin printf '\n%s\n' "$__sandbox_behind" >>/dev/fd/250; fi
+      builtin return 0
+      ;;
+    load)
+      command exec </dev/null >/dev/null 2>&1
+      builtin return 0
+      ;;
+    *) builtin eval "$__sandbox_line" ;;
+    esac
+  done
+}
 
 # Runs what the code has set for its end, which may change the status by exit.
 __sandbox_trapped() {
@@ -37,18 +54,16 @@ __sandbox_end() {
   { builtin printf 'end %s\n%s\n' "$2" "$__sandbox_status"; builtin jobs -lr; builtin printf '\0'; } >&252
 }
 
-# Another bash goes on in this process when code ends the shell. Options are written down before they are changed. A program
-# that is ended before it is more than a copy of the shell comes here too.
+# Another bash goes on in this process when code ends the shell. Options are written down before they are changed.
 __sandbox_exit() {
-  if [[ ${BASHPID-$$} != "$$" ]]; then builtin return; fi
-  exec >/dev/null 2>&1
+  __sandbox_check
   builtin printf 'exit\0' >&252
-  # An unset variable with set -u is 127 here, and 1 in a script.
-  if [[ $1$- == 127*u* && "${*:2}" != *127* && $__sandbox_code != *exit* ]]; then builtin set -- 1; fi
   __sandbox_trapped "$1" || builtin :
   __sandbox_save "$__sandbox_status" || builtin :
-  builtin exec -c -a bash "$__sandbox_bash" --norc --noprofile -c "$__sandbox_loop" bash
-}
+  until [[ $__sandbox_line == 'again '* ]]; do builtin read -r -u 251 __sandbox_line || builtin kill -9 $$; done
+  builtin cd -- "${__sandbox_line#again }"
+  builtin exec -c -a bash "$__sandbox_bash" --norc --noprofile bash
+} >/dev/null 2>&1
 
 # Writes all that there is as records: a kind, a name, a line's end, and what makes it again.
 __sandbox_save() { __sandbox_write "$1" >&252; }
@@ -61,6 +76,7 @@ __sandbox_write() {
   builtin printf 'o\n'; builtin set +o; builtin printf '\0'
   builtin set +efuvx +o posix
   builtin printf 's\n'; builtin shopt -p; builtin printf '\0'
+  builtin printf 'd\n'; builtin printf 'builtin cd -- %q' "$PWD"; builtin printf '\0'
   builtin shopt -u expand_aliases
   for __sandbox_letter in _ {a..z} {A..Z}; do
     builtin eval "__sandbox_names=(\"\${!$__sandbox_letter@}\")"
@@ -81,7 +97,6 @@ __sandbox_write() {
     __sandbox_name=${__sandbox_line##* }
     if [[ $__sandbox_name != __sandbox_* ]]; then __sandbox_function; fi
   done
-  builtin printf 'd\n'; builtin printf 'builtin cd -- %q' "$PWD"; builtin printf '\0'
   builtin printf 'u\n'; builtin umask -p; builtin printf '\0'
   builtin printf 'a\n'; builtin alias -p; builtin printf '\0'
   builtin printf 't\n'; builtin trap -p; builtin printf '%s\n' "${__sandbox_on_ERR-}" "${__sandbox_on_RETURN-}" "${__sandbox_on_DEBUG-}"; builtin printf '\0'
@@ -127,12 +142,12 @@ trap() {
   fi
   if [[ $1 == -- ]]; then builtin shift; fi
   builtin local __sandbox_word __sandbox_own=0 __sandbox_action="${1-}"
-  if [[ $# == 1 ]]; then __sandbox_action=-; else builtin shift; fi
+  if [[ $# == 1 || $1 && $1 != *[!0-9]* ]]; then __sandbox_action=-; else builtin shift; fi
   for __sandbox_word; do
     case $BASHPID:${__sandbox_word^^} in
     "$$":0 | "$$":EXIT | "$$":SIGEXIT)
       __sandbox_trap=$__sandbox_action
-      if [[ $__sandbox_action == - || $__sandbox_action == __sandbox_exit* ]]; then __sandbox_trap=; fi # as it was written down
+      if [[ $__sandbox_action == - || $__sandbox_action == *__sandbox_exit* ]]; then __sandbox_trap=; fi # as it was written down
       ;;
     *:DEBUG | *:ERR | *:RETURN) __sandbox_inner "${__sandbox_word^^}" ;;
     *) builtin trap -- "$__sandbox_action" "$__sandbox_word" || __sandbox_own=$? ;;
@@ -144,13 +159,14 @@ trap() {
 # Sets a trap for commands, which is for those of runs alone. One that goes is taken back where it would fire next: bash would
 # have the one before again at the end of this function.
 __sandbox_inner() {
-  builtin local __sandbox_action="$__sandbox_action"
+  builtin local __sandbox_action="$__sandbox_action" __sandbox_command=
+  if [[ $1 == DEBUG ]]; then __sandbox_command=\$BASH_COMMAND; fi
   builtin printf -v "__sandbox_on_$1" '%s' "trap -- ${__sandbox_action@Q} $1"
   if [[ $__sandbox_action == - ]]; then
     builtin printf -v "__sandbox_on_$1" ''
     __sandbox_action="builtin trap - $1"
   fi
-  builtin trap -- "${__sandbox_action:+"case \${FUNCNAME-}:\$__sandbox_line:\$BASH_COMMAND in trap:* | *__sandbox_*) ;; *:run:*) $__sandbox_action"$'\n'";; esac"}" "$1"
+  builtin trap -- "${__sandbox_action:+"case \${FUNCNAME-}:\$__sandbox_line:$__sandbox_command in trap:* | *__sandbox_*) ;; *:run:*) $__sandbox_action"$'\n'";; esac"}" "$1"
 }
 
 # Lists traps as bash does, without this program's own.
@@ -159,15 +175,17 @@ __sandbox_traps() {
   __sandbox_text=$(builtin trap "$@"; builtin printf "\n$?")
   __sandbox_own=${__sandbox_text##*$'\n'} __sandbox_text=${__sandbox_text%$'\n'*}
   __sandbox_name=${__sandbox_trap:+"trap -- ${__sandbox_trap@Q} EXIT"$'\n'}
-  builtin printf '%s' "${__sandbox_text/"trap -- '__sandbox_exit \"\$?\" \"\${PIPESTATUS[@]}\"' EXIT"$'\n'/"$__sandbox_name"}"
+  builtin printf '%s' "${__sandbox_text/"trap -- ${__sandbox_own_trap@Q} EXIT"$'\n'/"$__sandbox_name"}"
   for __sandbox_name in DEBUG ERR RETURN; do
     __sandbox_text=__sandbox_on_$__sandbox_name
-    if [[ ${#FUNCNAME[@]} == 2 && ${!__sandbox_text-} && " ${*:--p} " =~ " "(-p|.*" ${__sandbox_name,,}"|.*" $__sandbox_name")" "$ ]]; then
+    if [[ ${#FUNCNAME[@]} == 3 && ${!__sandbox_text-} && " ${*:--p} " =~ " "(-p|.*" ${__sandbox_name,,}"|.*" $__sandbox_name")" "$ ]]; then
       builtin printf '%s\n' "${!__sandbox_text}"
     fi
   done
   builtin return "$__sandbox_own"
 }
-builtin trap '__sandbox_exit "$?" "${PIPESTATUS[@]}"' EXIT
-builtin declare -fr __sandbox_read __sandbox_check __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_function __sandbox_inner __sandbox_traps __sandbox_jobs
-builtin declare -r __sandbox_bash __sandbox_loop
+# A program that is ended before it is more than a copy of the shell comes here too: a command would have bash wait for itself.
+__sandbox_own_trap='case ${BASHPID-$$} in "$$") __sandbox_exit "$?" ;; esac'
+builtin trap "$__sandbox_own_trap" EXIT
+builtin declare -fr __sandbox_next __sandbox_check __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_function __sandbox_inner __sandbox_traps __sandbox_jobs
+builtin declare -r __sandbox_bash __sandbox_behind __sandbox_own_trap
