@@ -31,7 +31,8 @@ import (
 
 // The descriptors that bash has beside the usual ones. They are so large that code does not take them by chance.
 const (
-	codeFD = 250 + iota
+	helpersFD = 249 + iota
+	codeFD
 	controlFD
 	reportFD
 	stdoutFD
@@ -53,13 +54,16 @@ const first = "exec 253>&1 254>&2 >/dev/null 2>&1; builtin read -r -u 251 __sand
 // of builtin's name would take all else with it: the posix mode's unset is one that no function stands in for.
 const behind = "{ __sandbox_status=$? __sandbox_line= __sandbox_options=$-; \\builtin eval __sandbox_line=end; " +
 	"if [[ ! $__sandbox_line ]]; then POSIXLY_CORRECT=; \\unset -f builtin; \\unset -v POSIXLY_CORRECT; \\builtin shopt -s expand_aliases; \\builtin shopt -u inherit_errexit; fi; " +
-	"\\builtin set +evx; } &>\"/dev/null${__sandbox_bash:0:LINENO=0}\"; __sandbox_next; case $__sandbox_options in *[vx]*) \\builtin set -${__sandbox_options//[!vx]} ;; esac"
+	"\\builtin set +evx; } &>\"/dev/null${__sandbox_bash:0:LINENO=0}\"; \\builtin . /dev/fd/249 || \\builtin kill -9 $$; __sandbox_next; case $__sandbox_options in *[vx]*) \\builtin set -${__sandbox_options//[!vx]} ;; esac"
 
 // Without are the variables that bash would be changed by as it starts, or run code of.
 var Without = []string{"BASH_ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT"}
 
 //go:embed prelude.bash
 var prelude string
+
+//go:embed helpers.bash
+var helpers string
 
 // The lines to bash. What traces and traps print of them is dropped.
 const (
@@ -118,14 +122,15 @@ func Adapt(link *os.File) (files map[int]*os.File, serve func(), err error) {
 			break
 		}
 	}
+	var own *os.File
 	if err == nil {
-		var fd int
-		if fd, err = unix.MemfdCreate("code", unix.MFD_CLOEXEC); err == nil {
-			k.code = os.NewFile(uintptr(fd), "code")
-		}
+		k.code, err = inMemory("code", "")
+	}
+	if err == nil {
+		own, err = inMemory("helpers", "__sandbox_behind="+quote(behind)+"\n"+helpers)
 	}
 	if err != nil {
-		for _, f := range []*os.File{ends[0][0], ends[0][1], ends[1][0], ends[1][1]} {
+		for _, f := range []*os.File{ends[0][0], ends[0][1], ends[1][0], ends[1][1], k.code, own} {
 			_ = f.Close()
 		}
 		_ = conn.Close()
@@ -137,8 +142,19 @@ func Adapt(link *os.File) (files map[int]*os.File, serve func(), err error) {
 		k.close()
 		return nil, nil, err
 	}
-	files = map[int]*os.File{controlFD: ends[0][0], codeFD: os.NewFile(uintptr(code), "code"), reportFD: ends[1][1]}
+	files = map[int]*os.File{helpersFD: own, controlFD: ends[0][0], codeFD: os.NewFile(uintptr(code), "code"), reportFD: ends[1][1]}
 	return files, k.serve, nil
+}
+
+// inMemory makes a file without a name.
+func inMemory(name, content string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.WriteString(content)
+	return f, err
 }
 
 func (k *kernel) serve() {
@@ -395,7 +411,7 @@ func (k *kernel) begin(script string) error {
 		return err
 	}
 	k.at = 0
-	if err := k.put(strings.NewReader("__sandbox_behind=" + quote(behind) + "\n" + prelude + script + "__sandbox_hello || builtin :\n" + behind + "\n")); err != nil {
+	if err := k.put(strings.NewReader(prelude + script + "builtin . /dev/fd/249; __sandbox_hello || builtin :\n" + behind + "\n")); err != nil {
 		return err
 	}
 	if _, err := k.control.WriteString("again " + folder + "\n"); err != nil {
