@@ -15,7 +15,9 @@ __sandbox_next() {
     case $__sandbox_line in
     run)
       \command exec </dev/null >&253 2>&254
-      if [[ ! $(builtin exec -c "$__sandbox_bash" -O extglob -n <&250 2>&1) ]]; then builtin printf '\n%s\n' "$__sandbox_behind" >>/dev/fd/250; fi
+      builtin local __sandbox_code=
+      builtin mapfile -d '' -u 250 __sandbox_code
+      if [[ ! $(builtin shopt -s extglob; builtin eval "builtin set -n"$'\n'"${__sandbox_code-}" 2>&1) ]]; then builtin printf '\n%s\n' "$__sandbox_behind" >>/dev/fd/250; fi
       __sandbox_leave
       builtin return 0
       ;;
