@@ -69,9 +69,10 @@ var helpers string
 const (
 	lineLoad = "load\n"
 	lineRun  = "run\n"
-	// Behind set -n a shell does nothing more, not even what ends it: that is the end of the run, as it is of a script.
-	lineGuard   = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap 'case $BASH_COMMAND in set\\ -n* | set\\ -[a-z]n* | set\\ -o\\ noexec*) __sandbox_trap=; builtin exit 0 ;; esac' DEBUG\n"
-	lineUnguard = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap - DEBUG\n"
+	// Behind set -n a shell does nothing more, not even what ends it: that is the end of the run, as it is of a script. Functions have the trap by -T.
+	lineGuard   = "[[ ${__sandbox_on_DEBUG-} ]] || { builtin set -T; builtin trap 'case $BASH_COMMAND in set\\ -n* | set\\ -[a-z]n* | set\\ -o\\ noexec*) builtin trap - DEBUG; __sandbox_trap=; builtin exit 0 ;; esac' DEBUG; }\n"
+	lineUnguard = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap - DEBUG; " + unguard + "\n"
+	unguard     = "builtin set +T"
 	lineEnd     = "__sandbox_end \"$__sandbox_status\" %d || builtin :\n"
 	lineSave    = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
 )
@@ -293,10 +294,15 @@ func (k *kernel) run(m message) error {
 	}
 	var end status
 	lines := lineRun
-	if slices.ContainsFunc(noExec, func(text string) bool { return strings.Contains(m.Code, text) }) {
+	guarded := slices.ContainsFunc(noExec, func(text string) bool { return strings.Contains(m.Code, text) })
+	if guarded {
 		lines = lineGuard + lineRun + lineUnguard
 	}
-	if err := k.do(m.Code, lines, &end); err != nil {
+	err := k.do(m.Code, lines, &end)
+	if err == nil && guarded && end.shell {
+		err = k.tell(unguard)
+	}
+	if err != nil {
 		return err
 	}
 	return k.send(kernelproc.Report{Type: "done", ID: m.ID, Exit: &end.code, GoesOn: k.goesOn(end.jobs)})

@@ -51,6 +51,8 @@ func TestBash(t *testing.T) {
 		{"set +u; trap 'echo mine' EXIT; old=$(trap -p EXIT); trap - EXIT; eval \"$old\"; unset old", "completed 0 alive", "mine\n", ""},
 		{"echo a; set -n; echo b\necho c", "completed 0 alive", "a\n", ""},
 		{"set -o noexec; exit 5", "completed 0 alive", "", ""},
+		{"quiet() { set -n; }; quiet; echo b", "completed 0 alive", "", ""},
+		{"unset -f quiet; echo $-", "completed 0 alive", "hB\n", ""},
 		{"(set -n; echo b); echo 'set -n'", "completed 0 alive", "set -n\n", ""},
 		{"set +eu; (exit 9); echo $((1 / 0)); echo b", "failed 1 alive", "", "bash: line 1: 1 / 0: division by 0 (error token is \"0\")\n"},
 		{"l() { local x=2 list=9; exit 0; }; l", "completed 0 alive", "", ""},

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Compares run_bash's shell with bash itself, case by case of the Oils project's spec tests (spec/*.test.sh).
+"""Compares the shell of runs with bash itself, case by case of the Oils project's spec tests.
 
-    compare-bash SUPERVISOR SPEC_FOLDER [NAME...]
+    suite.py SUPERVISOR SPEC_FOLDER [NAME...]
 
-It runs in the image. Each case runs twice in an empty folder, as a script that is named bash and as a run. A line for each
-that differs has the file, the case and what differs; NAME... shows these cases alone, in full. In the end it
-prints how many were the same.
+It runs in the image. Each case runs in an empty folder as a script that is named bash, and as a run of a new kernel. A line for each
+that differs has the file, the case and what differs; NAME... shows these cases alone, in full. What is not
+the same in two runs of the script is left out, and so is what does not end.
 """
 import difflib
 import json
@@ -73,12 +73,15 @@ def as_run(code, env, supervisor):
     send(type="init", protocol=2, work_dir=str(WORK), env={}, on_eof="exit", output_bytes=MOST, spool_bytes=MOST, max_artifacts=0)
     send(type="run", id="case", code=code, timeout_ms=LIMIT * 1000, grace_ms=1000)
     done = receive("case")
+    send(type="run", id="wait", code="wait", timeout_ms=LIMIT * 1000, grace_ms=1000)
+    later = (receive("wait") or {}).get("background", [])
     process.stdin.close()
     process.kill()
     process.wait()
     if not done:
         return ["", "the supervisor has ended", 0]
-    texts = [clean(done[stream]["head"] + done[stream]["tail"]) for stream in ("stdout", "stderr")]
+    texts = [clean(done[stream]["head"] + done[stream]["tail"] + "".join(text["text"] for text in later if stream in text["path"]))
+             for stream in ("stdout", "stderr")]
     return [*texts, done["exit_code"], *([] if done["kernel"] == "alive" else [done["kernel"] + " " + done["cause"]])]
 
 
@@ -87,26 +90,27 @@ def main(supervisor, folder, *names):
     for path in HELPERS.iterdir():
         path.write_text(path.read_text().replace("python2", "python3"))
     env = {"PATH": f"{HELPERS}:{os.environ['PATH']}", "HOME": "/tmp", "SH": "bash", "TMP": str(WORK), "REPO_ROOT": "/tmp", "LC_ALL": "C.UTF-8"}
-    same = all_ = 0
+    same = compared = 0
     for file, name, code in read_cases(pathlib.Path(folder)):
         if names and name not in names:
             continue
         empty(WORK)
         script = as_script(code, env)
         empty(WORK)
-        if script is None:  # it waits for a person, or for nothing
+        if script is None:
             continue
         run = as_run(code, env, supervisor)
         empty(WORK)
-        if run != script and as_script(code, env) != script:  # times, numbers by chance, what comes first
+        if run != script and as_script(code, env) != script:
             continue
-        all_ += 1
+        compared += 1
         same += script == run
         if script != run:
-            print(f"{file}\t{name}\t{' '.join(what for what, a, b in zip(['stdout', 'stderr', 'status'], script, run) if a != b)} {' '.join(map(str, run[3:]))}", flush=True)
+            differs = [what for what, a, b in zip(["stdout", "stderr", "status"], script, run) if a != b]
+            print(file, name, " ".join(differs + run[3:]), sep="\t", flush=True)
             for a, b in zip(script, run) if names else []:
                 print(*difflib.ndiff(str(a).splitlines(), str(b).splitlines()), sep="\n")
-    print(f"{same} of {all_} as bash itself")
+    print(f"{same} of {compared} as bash itself")
 
 
 main(*sys.argv[1:])
