@@ -48,7 +48,8 @@ const (
 // Arguments are those that bash is started with: the first learns where its script is, and the script is read as that of any program.
 var Arguments = []string{"--norc", "--noprofile", "-c", first, "bash"}
 
-const first = "exec 253>&1 254>&2 >/dev/null 2>&1; builtin read -r -u 251 __sandbox_line && builtin cd -- \"${__sandbox_line#again }\" && exec -a bash \"$BASH\" --norc --noprofile bash"
+const first = "exec 253>&1 254>&2 >/dev/null 2>&1; builtin read -r -u 251 __sandbox_line; " +
+	"builtin cd -- \"${__sandbox_line#again }\" && exec -a bash \"$BASH\" --norc --noprofile bash || exec -a bash \"$BASH\" --norc --noprofile /dev/fd/250"
 
 // behind is the line behind all that bash is given in its script: nothing of it is traced, and what comes next is the first line. A function
 // of builtin's name would take all else with it: the posix mode's unset is one that no function stands in for.
@@ -406,15 +407,16 @@ func (k *kernel) report() (text string, cut bool, err error) {
 	}
 }
 
-// begin has a new bash read a script that begins with what each is told. It knows the script by the name bash, which is in all its errors.
+// begin has a new bash read a script that begins with what each is told. It knows the script by the name bash, which is in all its
+// errors, where there is room for that.
 func (k *kernel) begin(script string) error {
 	folder, err := os.MkdirTemp("", ".bash-")
-	if err != nil {
-		return err
+	if err == nil {
+		defer func() { _ = os.RemoveAll(folder) }()
+		err = os.Symlink(fmt.Sprintf("/proc/self/fd/%d", codeFD), folder+"/bash")
 	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	if err := os.Symlink(fmt.Sprintf("/proc/self/fd/%d", codeFD), folder+"/bash"); err != nil {
-		return err
+	if err != nil {
+		folder = os.DevNull // which is none
 	}
 	k.at = 0
 	if err := k.put(strings.NewReader(prelude + script + "builtin . /dev/fd/249; __sandbox_hello || builtin :\n" + behind + "\n")); err != nil {

@@ -64,8 +64,9 @@ __sandbox_exit() {
   __sandbox_trapped "$1" || builtin :
   __sandbox_save "$__sandbox_status" || builtin :
   until [[ $__sandbox_line == 'again '* ]]; do builtin read -r -u 251 __sandbox_line || builtin kill -9 $$; done
-  builtin cd -- "${__sandbox_line#again }"
-  builtin exec -c -a bash "$__sandbox_bash" --norc --noprofile bash
+  __sandbox_script=bash
+  builtin cd -- "${__sandbox_line#again }" || __sandbox_script=/dev/fd/250
+  builtin exec -c -a bash "$__sandbox_bash" --norc --noprofile "$__sandbox_script"
 } >/dev/null 2>&1
 
 # Writes all that there is as records: a kind, a name, a line's end, and what makes it again.

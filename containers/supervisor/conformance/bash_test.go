@@ -189,6 +189,13 @@ func TestBashReplaced(t *testing.T) {
 	check(t, "fresh", d.ended(), "completed 0 fresh exit 0")
 }
 
+func TestBashWithoutRoomForTemporaryFiles(t *testing.T) {
+	t.Parallel()
+	c := start(t, bash, options{env: []string{"TMPDIR=/nonexistent"}})
+	check(t, "its end", c.run("x=1; exit 3").ended(), "failed 3 alive")
+	check(t, "x", c.completed("echo $x").Stdout.Head, "1\n")
+}
+
 func TestABashVariableThatIsTooLarge(t *testing.T) {
 	t.Parallel()
 	c := start(t, bash, options{})
