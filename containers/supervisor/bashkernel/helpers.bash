@@ -163,7 +163,7 @@ __sandbox_set_trap() {
 # have the one before again at the end of this function.
 __sandbox_inner() {
   builtin local __sandbox_action="$__sandbox_action" __sandbox_command=
-  if [[ $1 == DEBUG ]]; then __sandbox_command=\$BASH_COMMAND; fi
+  if [[ $1 != ERR ]]; then __sandbox_command=\$BASH_COMMAND; fi
   builtin printf -v "__sandbox_on_$1" '%s' "trap -- ${__sandbox_action@Q} $1"
   if [[ $__sandbox_action == - ]]; then
     builtin printf -v "__sandbox_on_$1" ''
