@@ -15,4 +15,3 @@ trap() {
 # A program that is ended before it is more than a copy of the shell comes here too: a command would have bash wait for itself.
 __sandbox_own_trap='case ${BASHPID-$$} in "$$") __sandbox_status=$?; builtin . /dev/fd/249; __sandbox_exit "$__sandbox_status" ;; esac'
 builtin trap "$__sandbox_own_trap" EXIT
-builtin declare -r __sandbox_bash __sandbox_own_trap
