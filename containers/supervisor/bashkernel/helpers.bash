@@ -38,7 +38,7 @@ __sandbox_trapped() {
   builtin set -- "$1" "${__sandbox_trap-}"
   __sandbox_status=$1 __sandbox_trap=
   if [[ -n $2 ]]; then
-    exit() {
+    function exit {
       if [[ $BASHPID != "$$" ]]; then builtin exit "$@"; fi
       __sandbox_status=${1-$?}
     }
@@ -67,7 +67,7 @@ __sandbox_exit() {
   __sandbox_script=bash
   builtin cd -- "${__sandbox_line#again }" || __sandbox_script=/dev/fd/250
   builtin exec -c -a bash "$__sandbox_bash" --norc --noprofile "$__sandbox_script"
-} >/dev/null 2>&1
+}
 
 # Writes all that there is as records: a kind, a name, a line's end, and what makes it again.
 __sandbox_save() { __sandbox_write "$1" >&252; }
@@ -102,8 +102,8 @@ __sandbox_write() {
     if [[ $__sandbox_name != __sandbox_* ]]; then __sandbox_function; fi
   done
   builtin printf 'u\n'; builtin umask -p; builtin printf '\0'
-  builtin printf 'a\n'; builtin alias -p; builtin printf '\0'
   builtin printf 't\n'; builtin trap -p; builtin printf '%s\n' "${__sandbox_on_ERR-}" "${__sandbox_on_RETURN-}" "${__sandbox_on_DEBUG-}"; builtin printf '\0'
+  builtin printf 'a\n'; builtin alias -p; builtin printf '\0'
   builtin printf 'end\n%s\n\0' "$1"
 }
 

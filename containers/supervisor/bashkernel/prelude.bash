@@ -7,11 +7,11 @@ trap() {
   { builtin local -; builtin set +ux; } 2>/dev/null
   builtin . /dev/fd/249
   __sandbox_set_trap "$@"
-  builtin set -- $?
+  builtin set -- "$?"
   __sandbox_leave
   builtin return "$1"
 }
 
 # A program that is ended before it is more than a copy of the shell comes here too: a command would have bash wait for itself.
-__sandbox_own_trap='case ${BASHPID-$$} in "$$") __sandbox_status=$?; builtin . /dev/fd/249; __sandbox_exit "$__sandbox_status" ;; esac'
+__sandbox_own_trap='case ${BASHPID-$$} in "$$") __sandbox_status=$?; builtin . /dev/fd/249; __sandbox_exit "$__sandbox_status" ;; esac &>/dev/null'
 builtin trap "$__sandbox_own_trap" EXIT

@@ -98,6 +98,8 @@ func TestBash(t *testing.T) {
 		{"a[1/0]=1; echo same\necho next $? $LINENO; echo ${a[1/0]}\necho ${FUNCNAME[0]-none} $0 ${BASH_SOURCE[0]}", "completed 0 alive", "next 1 2\nnone bash bash\n",
 			"bash: line 1: 1/0: division by 0 (error token is \"0\")\nbash: line 2: 1/0: division by 0 (error token is \"0\")\n"},
 		{"set -u; echo ${nowhere?}", "failed 1 alive", "", "bash: line 1: nowhere: parameter not set\n"},
+		{"alias exit='echo no' trap='echo no' exec=false; IFS=1vx; set -x; \\exit 4", "failed 4 alive", "", "+ exit 4\n"},
+		{"set +x; \\trap -p EXIT; alias exit; unalias exit trap exec; unset IFS", "completed 0 alive", "alias exit='echo no'\n", "+ set +x\n"},
 		{"set +u; cat <<END\nopen", "completed 0 alive", "open\n", "bash: line 2: warning: here-document at line 1 delimited by end-of-file (wanted `END')\n"},
 		{"(exit 3) & true; alias many='for i in'; many 1 2; do echo $i; done; unalias many", "failed 2 alive", "", "bash: line 1: syntax error near unexpected token `do'\nbash: line 1: `(exit 3) & true; alias many='for i in'; many 1 2; do echo $i; done; unalias many'\n"},
 		{"(trap 'echo inner' EXIT)", "completed 0 alive", "inner\n", ""},
