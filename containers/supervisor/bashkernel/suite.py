@@ -17,45 +17,44 @@ import struct
 import subprocess
 import sys
 
-WORK, HELPERS = pathlib.Path("/tmp/work"), pathlib.Path("/tmp/spec/bin")
-MOST = 1 << 20
-LIMIT = 10  # seconds
+WORK, HELPERS, SCRIPT = pathlib.Path("/tmp/work"), pathlib.Path("/tmp/spec/bin"), pathlib.Path("/tmp/bash")
+SECONDS = 10
+STREAMS = "stdout", "stderr"
 
 
 def read_cases(folder):
     """Yields each case of the files that are about bash: the file, the case's name, its code."""
     for path in sorted(folder.glob("*.test.sh")):
         head, *cases = re.split(r"^####+ ?(.*)\n", path.read_text(), flags=re.M)
-        if not re.search(r"^##? compare_shells:.*\bbash", head, re.M):
-            continue
-        for name, text in zip(cases[::2], cases[1::2]):
-            yield path.name.removesuffix(".test.sh"), name, re.split(r"^## ", text, maxsplit=1, flags=re.M)[0]
+        if re.search(r"^##? compare_shells:.*\bbash", head, re.M):
+            for name, text in zip(cases[::2], cases[1::2]):
+                yield path.name.removesuffix(".test.sh"), name, re.split(r"^## ", text, maxsplit=1, flags=re.M)[0]
 
 
-def empty(folder):
-    shutil.rmtree(folder, ignore_errors=True)
+def empty():
+    shutil.rmtree(WORK, ignore_errors=True)
     for name in ("input", "output"):
-        (folder / name).mkdir(parents=True)
+        (WORK / name).mkdir(parents=True)
 
 
 def clean(text):
-    """Takes out numbers of processes, which differ from run to run."""
-    return re.sub(r"(?<=[( ])\d+(?=\): |  *(Killed|Terminated))", "PID", text)
+    """Takes out the names of scripts and the numbers of processes."""
+    return re.sub(r"(?<=[( ])\d+(?=\): |  *(Killed|Terminated))", "PID", text.replace(str(SCRIPT), "bash"))
 
 
 def as_script(code, env):
-    script = WORK.parent / "bash"
-    script.write_text(code)
+    empty()
+    SCRIPT.write_text(code)
     try:
-        done = subprocess.run(["bash", script], cwd=WORK, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT)
+        done = subprocess.run(["bash", SCRIPT], cwd=WORK, env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS)
     except subprocess.TimeoutExpired:
         return None
-    texts = [clean(text.decode(errors="replace").replace(str(script), "bash")) for text in (done.stdout, done.stderr)]
-    return [*texts, done.returncode % 256]
+    return [*(clean(text.decode(errors="replace")) for text in (done.stdout, done.stderr)), done.returncode % 256]
 
 
 def as_run(code, env, supervisor):
-    """Runs the code, and then what only a shell does that is still there."""
+    """Runs the code, and waits for what it has left in the background."""
+    empty()
     process = subprocess.Popen([supervisor, "bash", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd=WORK)
 
     def send(**message):
@@ -63,26 +62,21 @@ def as_run(code, env, supervisor):
         process.stdin.write(struct.pack(">I", len(body)) + b"c" + body)
         process.stdin.flush()
 
-    def receive(run):
+    def run(name, code):
+        send(type="run", id=name, code=code, timeout_ms=SECONDS * 1000, grace_ms=1000)
         while head := process.stdout.read(5):
             message = json.loads(process.stdout.read(struct.unpack(">I", head[:4])[0]))
-            if message["type"] == "done" and message["id"] == run:
+            if message["type"] == "done" and message["id"] == name:
                 return message
-        return None
+        raise SystemExit("the supervisor has ended")
 
-    send(type="init", protocol=2, work_dir=str(WORK), env={}, on_eof="exit", output_bytes=MOST, spool_bytes=MOST, max_artifacts=0)
-    send(type="run", id="case", code=code, timeout_ms=LIMIT * 1000, grace_ms=1000)
-    done = receive("case")
-    send(type="run", id="wait", code="wait", timeout_ms=LIMIT * 1000, grace_ms=1000)
-    later = (receive("wait") or {}).get("background", [])
+    send(type="init", protocol=2, work_dir=str(WORK), env={}, on_eof="exit", output_bytes=1 << 20, spool_bytes=1 << 20, max_artifacts=0)
+    done, later = run("case", code), run("wait", "wait")["background"]
     process.stdin.close()
     process.kill()
     process.wait()
-    if not done:
-        return ["", "the supervisor has ended", 0]
-    texts = [clean(done[stream]["head"] + done[stream]["tail"] + "".join(text["text"] for text in later if stream in text["path"]))
-             for stream in ("stdout", "stderr")]
-    return [*texts, done["exit_code"], *([] if done["kernel"] == "alive" else [done["kernel"] + " " + done["cause"]])]
+    texts = [done[stream]["head"] + done[stream]["tail"] + "".join(text["text"] for text in later if stream in text["path"]) for stream in STREAMS]
+    return [*map(clean, texts), done["exit_code"], *([] if done["kernel"] == "alive" else [done["kernel"] + " " + done["cause"]])]
 
 
 def main(supervisor, folder, *names):
@@ -90,27 +84,20 @@ def main(supervisor, folder, *names):
     for path in HELPERS.iterdir():
         path.write_text(path.read_text().replace("python2", "python3"))
     env = {"PATH": f"{HELPERS}:{os.environ['PATH']}", "HOME": "/tmp", "SH": "bash", "TMP": str(WORK), "REPO_ROOT": "/tmp", "LC_ALL": "C.UTF-8"}
-    same = compared = 0
+    same = differ = 0
     for file, name, code in read_cases(pathlib.Path(folder)):
-        if names and name not in names:
-            continue
-        empty(WORK)
-        script = as_script(code, env)
-        empty(WORK)
-        if script is None:
+        if names and name not in names or (script := as_script(code, env)) is None:
             continue
         run = as_run(code, env, supervisor)
-        empty(WORK)
-        if run != script and as_script(code, env) != script:
-            continue
-        compared += 1
-        same += script == run
-        if script != run:
-            differs = [what for what, a, b in zip(["stdout", "stderr", "status"], script, run) if a != b]
-            print(file, name, " ".join(differs + run[3:]), sep="\t", flush=True)
+        if script == run:
+            same += 1
+        elif as_script(code, env) == script:
+            differ += 1
+            kinds = [kind for kind, a, b in zip([*STREAMS, "status"], script, run) if a != b]
+            print(file, name, " ".join(kinds + run[3:]), sep="\t", flush=True)
             for a, b in zip(script, run) if names else []:
                 print(*difflib.ndiff(str(a).splitlines(), str(b).splitlines()), sep="\n")
-    print(f"{same} of {compared} as bash itself")
+    print(f"{same} of {same + differ} as bash itself")
 
 
 main(*sys.argv[1:])
