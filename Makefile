@@ -103,6 +103,14 @@ test-packages: deps-run build
 	$(BIN) setup
 	CODE_SANDBOX_PACKAGES=1 go test -count=1 -timeout $(TIMEOUT) -v ./internal/test/packages
 
+# Cases of the Oils project's spec tests as runs and as scripts, from a checkout of github.com/oils-for-unix/oils. CASES names some.
+BASH_SUITE ?= ../oils/spec
+.PHONY: test-bash-suite
+test-bash-suite: bin/supervisor
+	image=$${PYTHON_IMAGE:-$$(podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-python | head -1)} && \
+	podman run --rm --init --network=none --volume $(CURDIR):/src:ro --volume $(abspath $(BASH_SUITE)):/spec:ro $$image \
+	  python3 /src/containers/supervisor/bashkernel/suite.py /src/bin/supervisor /spec $(CASES)
+
 bench: deps-test build
 	$(BIN) setup
 	go run ./internal/test/bench --server $(BIN)

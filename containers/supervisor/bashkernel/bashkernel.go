@@ -31,7 +31,8 @@ import (
 
 // The descriptors that bash has beside the usual ones. They are so large that code does not take them by chance.
 const (
-	codeFD = 250 + iota
+	helpersFD = 249 + iota
+	codeFD
 	controlFD
 	reportFD
 	stdoutFD
@@ -44,16 +45,17 @@ const (
 	maxSaved  = 64 << 20 // of all that is carried into the next bash
 )
 
-// Arguments are those that bash is started with. In a string for -c on one line, code's own lines are counted from the first.
-// Code that breaks out of the loop is at the end of its run.
-var Arguments = []string{"--norc", "--noprofile", "-c", loop, "bash"}
+// Arguments are those that bash is started with: the first learns where its script is, and the script is read as that of any program.
+var Arguments = []string{"--norc", "--noprofile", "-c", first, "bash"}
 
-// A function of builtin's name would take all else with it: the posix mode's unset is one that no function stands in for.
-const loop = "while [[ 1 ]]; do while " +
-	"__sandbox_line=; builtin eval __sandbox_line=1; if [[ ! $__sandbox_line ]]; then POSIXLY_CORRECT=; unset -f builtin; unset -v POSIXLY_CORRECT; builtin shopt -s expand_aliases; builtin shopt -u inherit_errexit; fi; " +
-	"builtin read -r -u 251 __sandbox_line || { if [[ $? == 1 ]]; then builtin kill -9 $$; fi; builtin exit; }; do " +
-	"if [[ $__sandbox_line == run ]]; then __sandbox_status=0; builtin eval \"${__sandbox_before:-$__sandbox_code}\" </dev/null >&253 2>&254; __sandbox_status=$?; " +
-	"else builtin eval \"$__sandbox_line\"; fi; done; done"
+const first = "exec 253>&1 254>&2 >/dev/null 2>&1; builtin read -r -u 251 __sandbox_line; " +
+	"builtin cd -- \"${__sandbox_line#again }\" && exec -a bash \"$BASH\" --norc --noprofile bash || exec -a bash \"$BASH\" --norc --noprofile /dev/fd/250"
+
+// behind is the line behind all that bash is given in its script: nothing of it is traced, and what comes next is the first line. A function
+// of builtin's name would take all else with it: the posix mode's unset is one that no function stands in for.
+const behind = "{ __sandbox_status=$? __sandbox_line= __sandbox_options=$-; \\builtin eval __sandbox_line=end; " +
+	"if [[ ! $__sandbox_line ]]; then POSIXLY_CORRECT=; \\unset -f builtin; \\unset -v POSIXLY_CORRECT; \\builtin shopt -s expand_aliases; \\builtin shopt -u inherit_errexit; fi; " +
+	"\\builtin set +evx; } &>\"/dev/null${__sandbox_bash:0:LINENO=0}\"; \\builtin . /dev/fd/249 || \\builtin kill -9 $$; __sandbox_next; case $__sandbox_options in *[vx]*) \\builtin set \"-${__sandbox_options//[!vx]}\" ;; esac"
 
 // Without are the variables that bash would be changed by as it starts, or run code of.
 var Without = []string{"BASH_ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT"}
@@ -61,20 +63,18 @@ var Without = []string{"BASH_ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT"}
 //go:embed prelude.bash
 var prelude string
 
-// The lines to bash, whose own output goes nowhere: what traces and traps print of them is dropped.
+//go:embed helpers.bash
+var helpers string
+
+// The lines to bash. What traces and traps print of them is dropped.
 const (
-	lineFirst = "exec 253>&1 254>&2 >/dev/null 2>&1\n"
-	lineLoad  = "builtin mapfile -d '' -n 1 -t -u 250 __sandbox_code || builtin kill -9 $$; builtin eval \"$__sandbox_code\"\n"
-	lineHello = "__sandbox_hello || builtin :\n"
-	lineTake  = "__sandbox_read || builtin :\n"
-	// What comes before code evaluates it: what it has set of the shell's output and input holds for the code.
-	lineTakeBefore = "__sandbox_before=; __sandbox_read || builtin :; __sandbox_before=$__sandbox_code\n"
-	lineDropBefore = "__sandbox_before=\n"
-	lineRun        = "run\n"
-	// Behind set -n a shell does nothing more, not even what ends it: that is the end of the run, as it is of a script.
-	lineGuard   = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap 'case $BASH_COMMAND in set\\ -n* | set\\ -[a-z]n* | set\\ -o\\ noexec*) __sandbox_trap=; builtin exit 0 ;; esac' DEBUG\n"
-	lineUnguard = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap - DEBUG\n"
-	lineEnd     = "builtin set +e; __sandbox_end \"$__sandbox_status\" %d || builtin :\n"
+	lineLoad = "load\n"
+	lineRun  = "run\n"
+	// Behind set -n a shell does nothing more, not even what ends it: that is the end of the run, as it is of a script. Functions have the trap by -T.
+	lineGuard   = "[[ ${__sandbox_on_DEBUG-} ]] || { builtin set -T; builtin trap 'case $BASH_COMMAND in set\\ -n* | set\\ -[a-z]n* | set\\ -o\\ noexec*) builtin trap - DEBUG; __sandbox_trap=; builtin exit 0 ;; esac' DEBUG; }\n"
+	lineUnguard = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap - DEBUG; " + unguard + "\n"
+	unguard     = "builtin set +T"
+	lineEnd     = "__sandbox_end \"$__sandbox_status\" %d || builtin :\n"
 	lineSave    = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
 )
 
@@ -100,6 +100,7 @@ type kernel struct {
 	reports  *os.File
 	reader   *bufio.Reader
 	code     *os.File
+	at       int64 // how far bash has read it
 	messages chan message
 	workDir  string
 	version  string
@@ -124,14 +125,15 @@ func Adapt(link *os.File) (files map[int]*os.File, serve func(), err error) {
 			break
 		}
 	}
+	var own *os.File
 	if err == nil {
-		var fd int
-		if fd, err = unix.MemfdCreate("code", unix.MFD_CLOEXEC); err == nil {
-			k.code = os.NewFile(uintptr(fd), "code")
-		}
+		k.code, err = inMemory("code", "")
+	}
+	if err == nil {
+		own, err = inMemory("helpers", "__sandbox_behind="+quote(behind)+"\n"+helpers)
 	}
 	if err != nil {
-		for _, f := range []*os.File{ends[0][0], ends[0][1], ends[1][0], ends[1][1]} {
+		for _, f := range []*os.File{ends[0][0], ends[0][1], ends[1][0], ends[1][1], k.code, own} {
 			_ = f.Close()
 		}
 		_ = conn.Close()
@@ -143,14 +145,25 @@ func Adapt(link *os.File) (files map[int]*os.File, serve func(), err error) {
 		k.close()
 		return nil, nil, err
 	}
-	files = map[int]*os.File{controlFD: ends[0][0], codeFD: os.NewFile(uintptr(code), "code"), reportFD: ends[1][1]}
+	files = map[int]*os.File{helpersFD: own, controlFD: ends[0][0], codeFD: os.NewFile(uintptr(code), "code"), reportFD: ends[1][1]}
 	return files, k.serve, nil
+}
+
+// inMemory makes a file without a name.
+func inMemory(name, content string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	f := os.NewFile(uintptr(fd), name)
+	_, err = f.WriteString(content)
+	return f, err
 }
 
 func (k *kernel) serve() {
 	defer k.close()
 	go k.listen()
-	if k.start() != nil {
+	if k.begin("") != nil {
 		return
 	}
 	for m := range k.messages {
@@ -208,14 +221,14 @@ func (k *kernel) answer(m message) error {
 	if k.stopped && m.Type != "interrupt" {
 		// A signal for the run before may come late. It is over by the end of an empty one.
 		k.stopped = false
-		if err := k.do("", lineTake+lineRun, nil); err != nil {
+		if err := k.do("", lineRun, nil); err != nil {
 			return err
 		}
 	}
 	switch m.Type {
 	case "init":
 		k.workDir = m.WorkDir
-		if err := k.do(environment(m.Env)+"builtin cd -- "+quote(m.WorkDir)+"\n", lineLoad, nil); err != nil {
+		if err := k.tell(environment(m.Env) + "builtin cd -- " + quote(m.WorkDir) + "; builtin unset -v OLDPWD; builtin declare -x OLDPWD"); err != nil {
 			return err
 		}
 		if err := k.noteBase(); err != nil {
@@ -223,7 +236,7 @@ func (k *kernel) answer(m message) error {
 		}
 		return k.send(kernelproc.Report{Type: "hello", PID: 0, Version: k.version, Features: []string{}})
 	case "bind":
-		if err := k.do(environment(m.Env), lineLoad, nil); err != nil {
+		if err := k.tell(environment(m.Env)); err != nil {
 			return err
 		}
 		return k.noteBase()
@@ -231,8 +244,7 @@ func (k *kernel) answer(m message) error {
 		if len(m.Paths) != 2 {
 			return nil
 		}
-		code := "exec 253>" + quote(m.Paths[0]) + " 254>" + quote(m.Paths[1]) + "\n"
-		if err := k.do(code, lineLoad, nil); err != nil {
+		if err := k.tell("command exec 253>" + quote(m.Paths[0]) + " 254>" + quote(m.Paths[1])); err != nil {
 			return err
 		}
 		return k.send(kernelproc.Report{Type: "piped"})
@@ -283,16 +295,20 @@ func (k *kernel) run(m message) error {
 		return err
 	}
 	var end status
-	lines := lineTake + lineRun
-	if slices.ContainsFunc(noExec, func(text string) bool { return strings.Contains(m.Code, text) }) {
-		lines = lineTake + lineGuard + lineRun + lineUnguard
+	lines := lineRun
+	guarded := slices.ContainsFunc(noExec, func(text string) bool { return strings.Contains(m.Code, text) })
+	if guarded {
+		lines = lineGuard + lineRun + lineUnguard
 	}
 	code := m.Code
-	if m.Before != "" {
-		lines = lineTakeBefore + lines + lineDropBefore
-		code = strings.ReplaceAll(m.Before, "\x00", "") + "; builtin eval \"$__sandbox_code\"\x00" + code
+	if m.Before != "" { // on code's first line, so that its lines are counted from the first
+		code = "\\builtin eval " + quote(m.Before) + "; " + code
 	}
-	if err := k.do(code, lines, &end); err != nil {
+	err := k.do(code, lines, &end)
+	if err == nil && guarded && end.shell {
+		err = k.tell(unguard)
+	}
+	if err != nil {
 		return err
 	}
 	return k.send(kernelproc.Report{Type: "done", ID: m.ID, Exit: &end.code, GoesOn: k.goesOn(end.jobs)})
@@ -300,19 +316,31 @@ func (k *kernel) run(m message) error {
 
 // status is what a report of an end says.
 type status struct {
-	code int
-	jobs []string
+	code  int
+	jobs  []string
+	shell bool // another shell goes on
+}
+
+// tell has bash execute what is no run. An interrupt that comes late may end the shell before it has.
+func (k *kernel) tell(code string) error {
+	for range 3 {
+		var end status
+		if err := k.do(code+"\n"+behind+"\n", lineLoad, &end); err != nil || !end.shell {
+			return err
+		}
+	}
+	return errCut
 }
 
 // do has bash take code and execute lines, and waits for the end of that, whichever it is.
 func (k *kernel) do(code, lines string, end *status) error {
-	if err := k.put(code); err != nil {
+	if err := k.put(strings.NewReader(code)); err != nil {
 		return err
 	}
 	return k.evaluate(lines, end)
 }
 
-// evaluate has bash execute lines that take what was put, and waits for their end, whichever it is.
+// evaluate has bash execute lines, of which one lets it read what was put, and waits for their end, whichever it is.
 func (k *kernel) evaluate(lines string, end *status) error {
 	number := rand.Uint64() //nolint:gosec // seeded by the system; so that what code writes to the descriptor is not taken for it
 	if _, err := fmt.Fprintf(k.control, lines+lineEnd, number); err != nil {
@@ -333,7 +361,7 @@ func (k *kernel) evaluate(lines string, end *status) error {
 			end.code, _ = strconv.Atoi(first)
 			end.jobs = strings.Split(jobs, "\n")
 		}
-		return nil
+		return k.note()
 	case "exit":
 		return k.again(end)
 	default:
@@ -341,18 +369,27 @@ func (k *kernel) evaluate(lines string, end *status) error {
 	}
 }
 
-// put makes code what the next line to bash takes. Both have one place in the file.
-func (k *kernel) put(code string) error {
+// put brings code to where bash reads on in its script, whose beginning is not needed any more.
+func (k *kernel) put(code io.Reader) error {
 	if err := k.code.Truncate(0); err != nil {
 		return err
 	}
-	if _, err := k.code.Seek(0, io.SeekStart); err != nil {
+	if _, err := k.code.Seek(k.at, io.SeekStart); err != nil {
 		return err
 	}
-	if _, err := k.code.WriteString(code + "\x00"); err != nil {
+	if _, err := io.Copy(k.code, code); err != nil {
 		return err
 	}
-	_, err := k.code.Seek(0, io.SeekStart)
+	_, err := k.code.Seek(k.at, io.SeekStart)
+	return err
+}
+
+// note notes how far bash has read its script, which is all of it.
+func (k *kernel) note() error {
+	info, err := k.code.Stat()
+	if err == nil {
+		k.at = info.Size()
+	}
 	return err
 }
 
@@ -375,19 +412,22 @@ func (k *kernel) report() (text string, cut bool, err error) {
 	}
 }
 
-// start has a new bash learn what it needs.
-func (k *kernel) start() error {
-	if err := k.put(prelude); err != nil {
+// begin has a new bash read a script that begins with what each is told. It knows the script by the name bash, which is in all its
+// errors, where there is room for that.
+func (k *kernel) begin(script string) error {
+	folder, err := os.MkdirTemp("", ".bash-")
+	if err == nil {
+		defer func() { _ = os.RemoveAll(folder) }()
+		err = os.Symlink(fmt.Sprintf("/proc/self/fd/%d", codeFD), folder+"/bash")
+	}
+	if err != nil {
+		folder = os.DevNull // which is none
+	}
+	k.at = 0
+	if err := k.put(strings.NewReader(prelude + script + "\\builtin . /dev/fd/249; __sandbox_hello\n" + behind + "\n")); err != nil {
 		return err
 	}
-	if _, err := k.control.WriteString(lineFirst); err != nil {
-		return err
-	}
-	return k.hello()
-}
-
-func (k *kernel) hello() error {
-	if _, err := k.control.WriteString(lineLoad + lineHello); err != nil {
+	if _, err := k.control.WriteString("again " + folder + "\n"); err != nil {
 		return err
 	}
 	report, _, err := k.report()
@@ -399,7 +439,7 @@ func (k *kernel) hello() error {
 		return errReport
 	}
 	k.version, _, _ = strings.Cut(version, "(")
-	return nil
+	return k.note()
 }
 
 // again brings what the bash before has written into the one in its place, and reports its end in end.
@@ -409,7 +449,6 @@ func (k *kernel) again(end *status) error {
 		return err
 	}
 	var b strings.Builder
-	b.WriteString(prelude)
 	code, err := k.save(func(r record) bool {
 		why := ""
 		switch {
@@ -429,13 +468,10 @@ func (k *kernel) again(end *status) error {
 	if err != nil {
 		return err
 	}
-	if err := k.put(b.String()); err != nil {
-		return err
-	}
 	if end != nil {
-		end.code = code
+		end.code, end.shell = code, true
 	}
-	return k.hello()
+	return k.begin(b.String())
 }
 
 const badFunction = "a function that bash prints in another form than it reads"
@@ -466,7 +502,7 @@ func (k *kernel) save(keep func(record) bool) (code int, err error) {
 		}
 		r := record{kind: head[0], name: head[1:], text: strings.TrimSuffix(text, "\n")}
 		if r.kind == 'o' || r.kind == 'u' { // code may have a function of that name, which is there by then
-			r.text = "builtin " + strings.ReplaceAll(r.text, "\n", "\nbuiltin ")
+			r.text = `\builtin ` + strings.ReplaceAll(r.text, "\n", "\n\\builtin ")
 		}
 		switch {
 		case r.kind == 'o':

@@ -186,14 +186,10 @@ func (k *kernel) load(name string) (*trailer, error) {
 	if !whole || !comment || json.Unmarshal(last, &t) != nil {
 		return nil, errNotWhole
 	}
-	if err := k.put(""); err != nil {
+	if _, err := file.Seek(0, io.SeekStart); err != nil {
 		return nil, err
 	}
-	if _, err := io.Copy(k.code, io.LimitReader(file, maxSaved)); err != nil {
-		return nil, err
-	}
-	_, err = k.code.Seek(0, io.SeekStart)
-	return &t, err
+	return &t, k.put(io.MultiReader(io.LimitReader(file, maxSaved), strings.NewReader(behind+"\n")))
 }
 
 // folder opens the folder of a path below the work directory. Code may have put a link in its place: none is followed.

@@ -40,7 +40,7 @@ func TestBash(t *testing.T) {
 		{"set -e\nfalse\necho b", "failed 1 alive", "", ""},
 		{"set -e; g() { false; echo c; }; g; echo b", "failed 1 alive", "", ""},
 		{"set -euo pipefail; false | cat; echo b", "failed 1 alive", "", ""},
-		{"false; echo $-", "completed 0 alive", "huBc\n", ""}, // -e was that run's
+		{"false; echo $-", "completed 0 alive", "huB\n", ""}, // -e was that run's
 		{"set -e", "completed 0 alive", "", ""},
 		{"false; echo c", "completed 0 alive", "c\n", ""},
 		{"set -u\necho $nowhere; echo b", "failed 1 alive", "", "bash: line 2: nowhere: unbound variable\n"},
@@ -51,17 +51,19 @@ func TestBash(t *testing.T) {
 		{"set +u; trap 'echo mine' EXIT; old=$(trap -p EXIT); trap - EXIT; eval \"$old\"; unset old", "completed 0 alive", "mine\n", ""},
 		{"echo a; set -n; echo b\necho c", "completed 0 alive", "a\n", ""},
 		{"set -o noexec; exit 5", "completed 0 alive", "", ""},
+		{"quiet() { set -n; }; quiet; echo b", "completed 0 alive", "", ""},
+		{"unset -f quiet; echo $-", "completed 0 alive", "hB\n", ""},
 		{"(set -n; echo b); echo 'set -n'", "completed 0 alive", "set -n\n", ""},
 		{"set +eu; (exit 9); echo $((1 / 0)); echo b", "failed 1 alive", "", "bash: line 1: 1 / 0: division by 0 (error token is \"0\")\n"},
 		{"l() { local x=2 list=9; exit 0; }; l", "completed 0 alive", "", ""},
 		{"\nno_such_command\n", "failed 127 alive", "", "bash: line 2: no_such_command: command not found\n"},
-		{"echo a\nif true; then\n  )\n", "failed 2 alive", "a\n", "bash: eval: line 3: syntax error near unexpected token `)'\nbash: eval: line 3: `  )'\n"},
-		{"echo 'open", "failed 2 alive", "", "bash: eval: line 1: unexpected EOF while looking for matching `''\n"},
+		{"echo a\nif true; then\n  )\n", "failed 2 alive", "a\n", "bash: line 3: syntax error near unexpected token `)'\nbash: line 3: `  )'\n"},
+		{"echo 'open", "failed 2 alive", "", "bash: line 1: unexpected EOF while looking for matching `''\n"},
 		{"cat <<END\na $x\nEND", "completed 0 alive", "a 1\n", ""},
 		{"read line; echo \"$? $line\"; cat", "completed 0 alive", "1 \n", ""},
 		{"fixed=4; echo b", "failed 1 alive", "", "bash: line 1: fixed: readonly variable\n"},
 		{"return 5; echo after", "completed 0 alive", "after\n", "bash: line 1: return: can only `return' from a function or sourced script\n"},
-		{"break; echo b", "completed 0 alive", "", ""},
+		{"break; echo b", "completed 0 alive", "b\n", "bash: line 1: break: only meaningful in a `for', `while', or `until' loop\n"},
 		{"local y=1", "failed 1 alive", "", "bash: line 1: local: can only be used in a function\n"},
 		{"exec 5>../five; echo to five >&5; exec 5>&-; cat ../five", "completed 0 alive", "to five\n", ""},
 		{"exec >../log; echo lost", "completed 0 alive", "", ""},
@@ -89,19 +91,28 @@ func TestBash(t *testing.T) {
 		{"trap '((traced++))' DEBUG; :; trap - DEBUG; n=$traced; :; :; [[ $n -gt 0 && $n == $traced ]] && echo same; unset n traced", "completed 0 alive", "same\n", ""},
 		{"trap -p DEBUG", "completed 0 alive", "", ""},
 		{"builtin() { :; }; unset() { :; }", "completed 0 alive", "", ""},
-		{"builtin() { :; }; break", "completed 0 alive", "", ""},
+		{"builtin() { :; }; command() { :; }; exec() { :; }", "completed 0 alive", "", ""},
+		{"type -t command builtin; builtin unset -f exec", "completed 0 alive", "builtin\nbuiltin\n", ""},
 		{"builtin unset -f unset; type -t builtin; shopt -q inherit_errexit || [[ -o posix ]]", "failed 1 alive", "builtin\n", ""},
-		{"(__sandbox_exit 0; exit 4)", "failed 4 alive", "", ""}, // as a program does that is ended as it starts
+		{"sleep 600 & kill $!; wait $!", "failed 143 alive", "", ""}, // it may be no more than a copy of the shell
+		{"a[1/0]=1; echo same\necho next $? $LINENO; echo ${a[1/0]}\necho ${FUNCNAME[0]-none} $0 ${BASH_SOURCE[0]}", "completed 0 alive", "next 1 2\nnone bash bash\n",
+			"bash: line 1: 1/0: division by 0 (error token is \"0\")\nbash: line 2: 1/0: division by 0 (error token is \"0\")\n"},
+		{"set -u; echo ${nowhere?}", "failed 1 alive", "", "bash: line 1: nowhere: parameter not set\n"},
+		{"alias exit='echo no' trap='echo no' exec=false; IFS=1vx; set -x; \\exit 4", "failed 4 alive", "", "+ exit 4\n"},
+		{"set +x; \\trap -p EXIT; alias exit; unalias exit trap exec; unset IFS", "completed 0 alive", "alias exit='echo no'\n", "+ set +x\n"},
+		{"set +u; cat <<END\nopen", "completed 0 alive", "open\n", "bash: line 2: warning: here-document at line 1 delimited by end-of-file (wanted `END')\n"},
+		{"(exit 3) & true; alias many='for i in'; many 1 2; do echo $i; done; unalias many", "failed 2 alive", "", "bash: line 1: syntax error near unexpected token `do'\nbash: line 1: `(exit 3) & true; alias many='for i in'; many 1 2; do echo $i; done; unalias many'\n"},
 		{"(trap 'echo inner' EXIT)", "completed 0 alive", "inner\n", ""},
-		{"set -x; : traced", "completed 0 alive", "", "++ : traced\n"},
-		{"set +x", "completed 0 alive", "", "++ set +x\n"},
-		{"PS4='> '; set -x; :; set +x; PS4='+ '", "completed 0 alive", "", ">> :\n>> set +x\n"},
+		{"set -x; : traced", "completed 0 alive", "", "+ : traced\n"},
+		{"set +x", "completed 0 alive", "", "+ set +x\n"},
+		{"PS4='> '; set -x; :; set +x; PS4='+ '", "completed 0 alive", "", "> :\n> set +x\n"},
 		{"printf() { :; }; read() { :; }; eval() { :; }; exec() { :; }; mapfile() { :; }; set() { :; }; exit 3", "failed 3 alive", "", ""},
 		{"unset -f printf read eval exec mapfile set; printf ok", "completed 0 alive", "ok", ""},
 		{"PROMPT_COMMAND='echo prompt'; BASH_ENV=/dev/stdin; export SHELLOPTS; exit", "completed 0 alive", "", ""},
 		{"echo \"$PROMPT_COMMAND $BASH_ENV\"; unset PROMPT_COMMAND BASH_ENV", "completed 0 alive", "echo prompt /dev/stdin\n", ""},
 		{"(P=$PATH; unset PATH; ls; exit 1)", "failed 1 alive", "", "bash: line 1: ls: No such file or directory\n"},
-		{"unset -f __sandbox_end; __sandbox_end() { :; }", "failed 1 alive", "", "bash: line 1: unset: __sandbox_end: cannot unset: readonly function\nbash: line 1: __sandbox_end: readonly function\n"},
+		{"__sandbox_end() { exit 5; }; hash", "completed 0 alive", "hash: hash table empty\n", ""},
+		{"declare -F | grep sandbox; compgen -A function sandbox; set | grep -c '^__sandbox.* ()'", "failed 1 alive", "0\n", ""},
 		{"IFS=x; set -f; LC_ALL=C; printf '%s' äö | wc -c; unset LC_ALL; set +f; unset IFS", "completed 0 alive", "4\n", ""},
 		{"mkdir gone; cd gone; rmdir ../gone; exit 0", "completed 0 alive", "", ""},
 		{"cd " + c.dir + "/sub 2>/dev/null", "completed 0 alive", "", ""},
@@ -153,6 +164,7 @@ func TestBashReplaced(t *testing.T) {
 		{"builtin trap - EXIT; builtin exit 6", "failed 6 dead exit 6"},
 		{"exec 250<&-", "killed 137 dead signal 9"},
 		{"exec 250<&-; exit", "killed 137 dead signal 9"},
+		{"exec 249<&-", "killed 137 dead signal 9"},
 		{"exec 251<&-", "killed 137 dead signal 9"},
 		{"sleep 600 & exec 252>&-", "killed 137 dead signal 9"},
 		{"exec 253>&-", "killed 137 dead signal 9"},
@@ -177,6 +189,13 @@ func TestBashReplaced(t *testing.T) {
 	}
 	d := c.run("echo $$; exec echo in a fresh one", request{Fresh: true})
 	check(t, "fresh", d.ended(), "completed 0 fresh exit 0")
+}
+
+func TestBashWithoutRoomForTemporaryFiles(t *testing.T) {
+	t.Parallel()
+	c := start(t, bash, options{env: []string{"TMPDIR=/nonexistent"}})
+	check(t, "its end", c.run("x=1; exit 3").ended(), "failed 3 alive")
+	check(t, "x", c.completed("echo $x").Stdout.Head, "1\n")
 }
 
 func TestABashVariableThatIsTooLarge(t *testing.T) {
@@ -227,7 +246,7 @@ func TestBashIsFrozen(t *testing.T) {
 	c.stop()
 	c = keeping(t, bash, c.dir, protocol.Init{Env: map[string]string{"PASSED": "other", "LANG": "C"}})
 	d := c.completed("echo \"$x|${list[1]}|${map[k]}|$(bash -c 'echo $out')|$(f 1)|$(g aaa)|${PWD##*/}|$PASSED|${LANG-no}|${#big}|$-|$fixed\"; hi; kill -USR1 $$")
-	options := "huBc"
+	options := "huB"
 	check(t, "woken", d.Stdout.Head, fmt.Sprintf("a\nb \"q\" 's|two three|v|2|f 1|many|sub|other|no|%d|%s|1\naliased\nusr\n", big, options))
 	if d.Origin == nil || d.Origin.From != "frozen" || d.Origin.Variables < 5 || d.Origin.AtMS == 0 || len(d.Origin.Lost) != 1 {
 		t.Errorf("origin: %+v", d.Origin)
