@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -262,6 +263,36 @@ func TestCancelledCalls(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
+}
+
+// A client that closes its connection at a usual limit has given up, and one that says so; others cancel.
+func TestClientsGiveUp(t *testing.T) {
+	for after, limit := range map[time.Duration]time.Duration{5 * time.Second: 5 * time.Second, 7 * time.Second: 0} {
+		inBubble(t, func(t *testing.T, f *fixture) {
+			body, h := modernCall(1, "a", "wait")
+			ctx, hangUp := context.WithTimeout(t.Context(), after)
+			defer hangUp()
+			if response, err := f.client.Do(f.request(http.MethodPost, Path, body, h).WithContext(ctx)); err == nil {
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+			}
+			var gaveUp *rpc.GaveUpError
+			if err := <-f.ended; !errors.Is(err, rpc.ErrCancelledByClient) || errors.As(err, &gaveUp) != (limit > 0) || gaveUp != nil && gaveUp.After != limit {
+				t.Errorf("after %v: %v", after, err)
+			}
+		})
+	}
+	inBubble(t, func(t *testing.T, f *fixture) {
+		h := f.begin()
+		go f.post(call(5, "wait", ""), h)
+		<-f.began
+		time.Sleep(3 * time.Second)
+		f.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5,"reason":"timed out after 2s"}}`, h)
+		var gaveUp *rpc.GaveUpError
+		if err := <-f.ended; !errors.As(err, &gaveUp) || gaveUp.After != 2*time.Second {
+			t.Errorf("ended because %v", err)
+		}
+	})
 }
 
 func TestStreamOfASession(t *testing.T) {

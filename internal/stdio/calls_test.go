@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -236,6 +237,19 @@ func TestCancelReachesResources(t *testing.T) {
 		d.ping()
 		d.cancel(`1`)
 		if cause := <-d.fixture.ended; !errors.Is(cause, rpc.ErrCancelledByClient) {
+			t.Errorf("cause is %v", cause)
+		}
+		d.ping()
+	})
+}
+
+func TestACancelTellsThatItsClientGaveUp(t *testing.T) {
+	drive(t, Options{}, func(d *driver) {
+		d.send(toolCall(`1`, "block", `{"name":"a"}`, "{}"))
+		time.Sleep(7 * time.Second)
+		d.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"Request timed out"}}`)
+		var gaveUp *rpc.GaveUpError
+		if cause := <-d.fixture.ended; !errors.As(cause, &gaveUp) || gaveUp.After != 7*time.Second {
 			t.Errorf("cause is %v", cause)
 		}
 		d.ping()
