@@ -55,7 +55,9 @@ const first = "exec 253>&1 254>&2 >/dev/null 2>&1; builtin read -r -u 251 __sand
 // of builtin's name would take all else with it: the posix mode's unset is one that no function stands in for.
 const behind = "{ __sandbox_status=$? __sandbox_line= __sandbox_options=$-; \\builtin eval __sandbox_line=end; " +
 	"if [[ ! $__sandbox_line ]]; then POSIXLY_CORRECT=; \\unset -f builtin; \\unset -v POSIXLY_CORRECT; \\builtin shopt -s expand_aliases; \\builtin shopt -u inherit_errexit; fi; " +
-	"\\builtin set +evx; } &>\"/dev/null${__sandbox_bash:0:LINENO=0}\"; \\builtin . /dev/fd/249 || \\builtin kill -9 $$; __sandbox_next; case $__sandbox_options in *[vx]*) \\builtin set \"-${__sandbox_options//[!vx]}\" ;; esac"
+	"\\builtin set +evx; } &>\"/dev/null${__sandbox_bash:0:LINENO=0}\"; " + helped + "; __sandbox_next; case $__sandbox_options in *[vx]*) \\builtin set \"-${__sandbox_options//[!vx]}\" ;; esac"
+
+const helped = "\\builtin mapfile -d '' -t __sandbox_text </dev/fd/249 || \\builtin kill -9 $$; \\builtin eval \"$__sandbox_text\""
 
 // Without are the variables that bash would be changed by as it starts, or run code of.
 var Without = []string{"BASH_ENV", "SHELLOPTS", "BASHOPTS", "POSIXLY_CORRECT"}
@@ -424,7 +426,7 @@ func (k *kernel) begin(script string) error {
 		folder = os.DevNull // which is none
 	}
 	k.at = 0
-	if err := k.put(strings.NewReader(prelude + script + "\\builtin . /dev/fd/249; __sandbox_hello\n" + behind + "\n")); err != nil {
+	if err := k.put(strings.NewReader(prelude + script + helped + "; __sandbox_hello\n" + behind + "\n")); err != nil {
 		return err
 	}
 	if _, err := k.control.WriteString("again " + folder + "\n"); err != nil {

@@ -153,7 +153,12 @@ __sandbox_set_trap() {
       if [[ $__sandbox_action == - || $__sandbox_action == *__sandbox_exit* ]]; then __sandbox_trap=; fi # as it was written down
       ;;
     *:DEBUG | *:ERR | *:RETURN) __sandbox_inner "${__sandbox_word^^}" ;;
-    *) builtin trap -- "$__sandbox_action" "$__sandbox_word" || __sandbox_own=$? ;;
+    *)
+      if ! builtin trap -- "$__sandbox_action" "$__sandbox_word" 2>/dev/null; then
+        __sandbox_own=1
+        builtin printf '%s: line %s: trap: %s: invalid signal specification\n' "$0" "${BASH_LINENO[1]}" "$__sandbox_word" >&2
+      fi
+      ;;
     esac
   done
   builtin return "$__sandbox_own"
@@ -188,4 +193,4 @@ __sandbox_traps() {
   builtin return "$__sandbox_own"
 }
 
-__sandbox_leave() { builtin unset -f __sandbox_leave __sandbox_next __sandbox_check __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_function __sandbox_set_trap __sandbox_inner __sandbox_traps __sandbox_jobs; builtin unset -v __sandbox_behind; }
+__sandbox_leave() { builtin unset -f __sandbox_leave __sandbox_next __sandbox_check __sandbox_hello __sandbox_trapped __sandbox_return __sandbox_end __sandbox_exit __sandbox_save __sandbox_write __sandbox_variable __sandbox_function __sandbox_set_trap __sandbox_inner __sandbox_traps __sandbox_jobs; builtin unset -v __sandbox_behind __sandbox_text; }

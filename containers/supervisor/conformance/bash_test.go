@@ -89,6 +89,7 @@ func TestBash(t *testing.T) {
 		{"set +eu; trap 'echo wrong' ERR; false; trap - ERR; false; false; :", "completed 0 alive", "wrong\n", ""},
 		{"trap 'echo wrong' ERR; trap ERR; false; trap -- 'echo wrong' ERR; trap -- - ERR INT; false; trap 'echo new' ERR; false; trap - ERR", "completed 0 alive", "new\n", ""},
 		{"trap '((traced++))' DEBUG; :; trap - DEBUG; n=$traced; :; :; [[ $n -gt 0 && $n == $traced ]] && echo same; unset n traced", "completed 0 alive", "same\n", ""},
+		{":\ntrap : NONE", "failed 1 alive", "", "bash: line 2: trap: NONE: invalid signal specification\n"},
 		{"trap -p DEBUG", "completed 0 alive", "", ""},
 		{"builtin() { :; }; unset() { :; }", "completed 0 alive", "", ""},
 		{"builtin() { :; }; command() { :; }; exec() { :; }", "completed 0 alive", "", ""},
