@@ -215,7 +215,7 @@ func (x *post) stateless() *client {
 	cookie, err := x.r.Cookie(clientCookie)
 	known := err == nil && len(cookie.Value) == len(rand.Text())
 	if !known {
-		cookie = &http.Cookie{Name: clientCookie, Value: rand.Text(), HttpOnly: true, Secure: x.r.TLS != nil, SameSite: http.SameSiteStrictMode}
+		cookie = &http.Cookie{Name: clientCookie, Value: rand.Text(), HttpOnly: true, Secure: x.r.TLS != nil, SameSite: http.SameSiteStrictMode} //nolint:gosec // plain HTTP has no secure cookies, and it opens nothing
 		http.SetCookie(x.w, cookie)
 	}
 	// Whose it is belongs to it. Where that is the user's, what it shows differs if the server asks for no token and a proxy before it does.

@@ -61,7 +61,7 @@ func (token authorized) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-func (s *httpServer) transport() mcp.Transport {
+func (s *httpServer) transport() *mcp.StreamableClientTransport {
 	return &mcp.StreamableClientTransport{Endpoint: s.url, HTTPClient: &http.Client{Transport: authorized(s.token)}}
 }
 
@@ -169,7 +169,13 @@ func TestGoClientOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := startHTTP(t)
 	for _, version := range []string{"2025-06-18", "2026-07-28", ""} {
-		t.Run("revision "+version, func(t *testing.T) { useGoClient(t, version, s.transport()) })
+		t.Run("revision "+version, func(t *testing.T) {
+			transport := s.transport()
+			if version != "2025-06-18" { // without a handshake its session has to have a name
+				transport.Endpoint += "?session=e2e-go"
+			}
+			useGoClient(t, version, transport)
+		})
 	}
 }
 
