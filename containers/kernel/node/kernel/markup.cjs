@@ -48,12 +48,12 @@ function textOf(page) {
 function columns(rows) {
   const widths = [];
   for (const row of rows) if (row.length > 1) row.forEach((cell, i) => (widths[i] = Math.max(widths[i] ?? 0, cell.length)));
-  return rows.filter((row) => row.some(Boolean)).map((row) => (row.length > 1 ? row.map((cell, i) => cell.padEnd(widths[i])).join('  ').trimEnd() : row[0]));
+  return rows.filter((row) => row.some((cell) => cell !== '')).map((row) => (row.length > 1 ? row.map((cell, i) => cell.padEnd(widths[i])).join('  ').trimEnd() : row[0]));
 }
 
 function decode(text) {
   return text.replace(/&(?:#x([0-9a-f]{1,6})|#([0-9]{1,7})|([a-z]+));/gi, (whole, hex, decimal, name) => {
-    const code = hex === undefined ? Number(decimal) : parseInt(hex, 16);
+    const code = Number(hex === undefined ? decimal : `0x${hex}`);
     if (name === undefined) return code <= 0x10ffff ? String.fromCodePoint(code) : whole;
     return Object.hasOwn(ENTITIES, name) ? ENTITIES[name] : whole;
   });
