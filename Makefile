@@ -111,6 +111,12 @@ test-bash-suite: bin/supervisor
 	podman run --rm --init --network=none --volume $(CURDIR):/src:ro --volume $(abspath $(BASH_SUITE)):/spec:ro $$image \
 	  python3 /src/containers/supervisor/bashkernel/suite.py /src/bin/supervisor /spec $(CASES)
 
+# The programs of examples/python with a scripted model, each in an environment of its own; CLIENTS names some. Needs uv and the images.
+.PHONY: test-clients
+test-clients: build
+	PATH="$(CURDIR)/bin/uv/bin:$$PATH"; command -v uv >/dev/null || { python3 -m venv bin/uv && bin/uv/bin/pip install --quiet uv; } && \
+	python3 internal/test/clients/python/trial.py $(BIN) $(CLIENTS)
+
 bench: deps-test build
 	$(BIN) setup
 	go run ./internal/test/bench --server $(BIN)

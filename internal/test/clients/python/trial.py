@@ -1,0 +1,150 @@
+"""Runs the programs of examples/python with a scripted model, and prints what their models get.
+
+    python3 trial.py SERVER [--lock] [PROGRAM ...]
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import secrets
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+import model
+
+HERE = pathlib.Path(__file__).parent
+ROOT = HERE.parents[3]
+ENVIRONMENTS = ROOT / "bin" / "clients-python"
+PYTHON = "3.11"  # the oldest that all of them take
+
+
+def lock(name):
+    """Write the versions and hashes of a program's packages."""
+    subprocess.run(["uv", "pip", "compile", "--quiet", "--upgrade", "--no-header", "--no-annotate", "--generate-hashes", "--python-version", PYTHON,
+                    ROOT / f"examples/python/{name}_agent.py", "--output-file", HERE / f"locks/{name}.txt"], check=True)
+
+
+def install(name):
+    """Give the Python of a program's environment, with what its lock has and nothing else."""
+    python = ENVIRONMENTS / name / "bin" / "python"
+    if not python.exists():
+        subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, ENVIRONMENTS / name], check=True)
+    subprocess.run(["uv", "pip", "sync", "--quiet", "--require-hashes", "--python", python, HERE / f"locks/{name}.txt"], check=True)
+    return python
+
+
+def version(name):
+    """The first package of a program is the one that the table names."""
+    package = re.search(r'dependencies = \["([\w-]+)', (ROOT / f"examples/python/{name}_agent.py").read_text())[1]
+    return package, re.search(rf"(?m)^{package}==(\S+)", (HERE / f"locks/{name}.txt").read_text())[1]
+
+
+class Sandbox:
+    """The server on the PATH, and one over HTTP, with a state of their own."""
+
+    def __init__(self, binary, folder):
+        self.folder = folder
+        command = folder / "code-sandbox-mcp"
+        # Clients pass little of the environment on.
+        kept = "".join(f"export {name}='{value}'\n" for name, value in os.environ.items() if name in ("CONTAINERS_CONF", "CONTAINER_HOST", "XDG_RUNTIME_DIR"))
+        command.write_text(f"#!/bin/sh\n{kept}export SANDBOX_STATE_DIR='{folder}/stdio'\nexec '{binary}' \"$@\"\n")
+        command.chmod(0o755)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self.token = secrets.token_hex(16)
+        self.url = f"http://127.0.0.1:{port}/mcp"
+        self.log = open(folder / "server.log", "w")
+        self.process = subprocess.Popen([command, "serve", "--http", str(port), "--state-dir", folder / "http"], env={**os.environ, "SANDBOX_HTTP_TOKEN": self.token}, stdout=self.log, stderr=self.log)
+        while self.process.poll() is None:
+            try:
+                return socket.create_connection(("127.0.0.1", port)).close()
+            except ConnectionRefusedError:
+                time.sleep(0.05)
+        sys.exit((folder / "server.log").read_text())
+
+    def environment(self, transport, endpoint):
+        more = {"MCP_URL": self.url, "MCP_TOKEN": self.token} if transport == "http" else {}
+        return {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "OPENAI_BASE_URL": endpoint, "OPENAI_API_BASE": endpoint, "OPENAI_API_KEY": "none", "NO_PROXY": "127.0.0.1", **more}
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+        for transport in ("stdio", "http"):
+            subprocess.run([self.folder / "code-sandbox-mcp", "sessions", "close", "analyst", "--state-dir", self.folder / transport], capture_output=True)
+
+
+def run(sandbox, name, transport, python, steps):
+    scripted = (model.Programs if name == "dspy" else model.Model)(steps)
+    server = model.serve(scripted)
+    environment = sandbox.environment(transport, f"http://127.0.0.1:{server.server_port}/v1")
+    began = time.monotonic()
+    try:
+        done = subprocess.run([python, ROOT / f"examples/python/{name}_agent.py", "go"], env=environment, cwd=sandbox.folder, capture_output=True, text=True, timeout=240)
+        status, said = done.returncode, done.stderr[-2000:] + done.stdout[-500:]
+    except subprocess.TimeoutExpired as late:
+        status, said = "timeout", str(late.stderr)[-2000:]
+    server.shutdown()
+    row = {"program": name, "transport": transport, "exit": status, "seconds": round(time.monotonic() - began, 1), "tools": len(scripted.tools), "named": scripted.session is not None, **scripted.results}
+    row["passed"] = status == 0 and all(scripted.results.get(step, {}).get("reached") for step in steps)
+    if not row["passed"]:
+        row["said"] = said
+    return row
+
+
+def table(rows):
+    lines = ["| program | version | variables | a figure | an error | a run of 20 s |", "|---|---|---|---|---|---|"]
+    for name in dict.fromkeys(row["program"] for row in rows):
+        cells = [" ".join(version(name))]
+        own = {row["transport"]: row for row in rows if row["program"] == name}
+        for step in model.STEPS:
+            if step != "begin":
+                cells.append(", ".join(f"{transport}: {cell(row, step)}" for transport, row in own.items()))
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def cell(row, step):
+    result = row.get(step)
+    if not result or not result["reached"]:
+        return "FAILED"
+    if step == "figure":
+        return f"{result['characters']} characters" + (", shown" if result["images"] else "")
+    if step == "long":
+        return f"{result['calls']} calls"
+    return "by session_id" if step == "variable" and row["named"] else "yes"
+
+
+def main():
+    programs = sorted(path.name.removesuffix("_agent.py") for path in (ROOT / "examples/python").glob("*_agent.py"))
+    arguments = argparse.ArgumentParser(description=__doc__)
+    arguments.add_argument("server", type=pathlib.Path)
+    arguments.add_argument("programs", nargs="*", default=programs)
+    arguments.add_argument("--lock", action="store_true", help="write the locks anew, with the newest versions")
+    chosen = arguments.parse_intermixed_args()
+    steps = [step for step in model.STEPS if step != "long" or not os.environ.get("CLIENTS_SHORT")]
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        sandbox = Sandbox(chosen.server.resolve(), pathlib.Path(folder))
+        try:
+            for name in chosen.programs:
+                if chosen.lock:
+                    lock(name)
+                python = install(name)
+                with concurrent.futures.ThreadPoolExecutor() as both:
+                    for row in both.map(lambda transport: run(sandbox, name, transport, python, steps), ("stdio", "http")):
+                        rows.append(row)
+                        print(json.dumps(row), flush=True)
+        finally:
+            sandbox.close()
+    print(table(rows))
+    sys.exit(not all(row["passed"] for row in rows))
+
+
+if __name__ == "__main__":
+    main()
