@@ -8,7 +8,7 @@ FIGURE = "import matplotlib.pyplot as plt\nplt.plot([n * n % 97 for n in range(2
 # What the model runs in order, and what it has to read before it goes on.
 STEPS = {
     "begin": ("x = 41", r"(?s)."),
-    "variable": ("x + 1", r"(?<!\w)42(?!\w)"),
+    "variable": ("x + 1", r"(?:\\n|\W)42(?!\w)"),
     "figure": (FIGURE, r"(?s)."),
     "error": ("1/0", "ZeroDivisionError"),
     "long": ("import time\ntime.sleep(20)\n'slept ' + 'well'", "slept well"),

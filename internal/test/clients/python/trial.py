@@ -70,7 +70,7 @@ class Sandbox:
 
     def environment(self, transport, endpoint):
         more = {"MCP_URL": self.url, "MCP_TOKEN": self.token} if transport == "http" else {}
-        return {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "OPENAI_BASE_URL": endpoint, "OPENAI_API_BASE": endpoint, "OPENAI_API_KEY": "none", "NO_PROXY": "127.0.0.1", **more}
+        return {**os.environ, "PATH": f"{self.folder}:{os.environ['PATH']}", "OPENAI_BASE_URL": endpoint, "OPENAI_API_BASE": endpoint, "OPENAI_API_KEY": "none", "NO_PROXY": "127.0.0.1", "LITELLM_LOCAL_MODEL_COST_MAP": "True", **more}
 
     def close(self):
         self.process.terminate()
@@ -85,7 +85,7 @@ def run(sandbox, name, transport, python, steps):
     environment = sandbox.environment(transport, f"http://127.0.0.1:{server.server_port}/v1")
     began = time.monotonic()
     try:
-        done = subprocess.run([python, ROOT / f"examples/python/{name}_agent.py", "go"], env=environment, cwd=sandbox.folder, capture_output=True, text=True, timeout=240)
+        done = subprocess.run([python, ROOT / f"examples/python/{name}_agent.py", "go"], env=environment, cwd=sandbox.folder, capture_output=True, text=True, timeout=600)
         status, said = done.returncode, done.stderr[-2000:] + done.stdout[-500:]
     except subprocess.TimeoutExpired as late:
         status, said = "timeout", str(late.stderr)[-2000:]
