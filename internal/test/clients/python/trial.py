@@ -24,8 +24,8 @@ PYTHON = "3.11"  # the oldest that all of them take
 
 
 def lock(name):
-    """Write the versions and hashes of a program's packages."""
-    subprocess.run(["uv", "pip", "compile", "--quiet", "--upgrade", "--no-header", "--no-annotate", "--generate-hashes", "--python-version", PYTHON,
+    """Write the versions of a program's packages."""
+    subprocess.run(["uv", "pip", "compile", "--quiet", "--upgrade", "--no-header", "--no-annotate", "--python-version", PYTHON,
                     ROOT / f"examples/python/{name}_agent.py", "--output-file", HERE / f"locks/{name}.txt"], check=True)
 
 
@@ -34,7 +34,7 @@ def install(name):
     python = ENVIRONMENTS / name / "bin" / "python"
     if not python.exists():
         subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, ENVIRONMENTS / name], check=True)
-    subprocess.run(["uv", "pip", "sync", "--quiet", "--require-hashes", "--python", python, HERE / f"locks/{name}.txt"], check=True)
+    subprocess.run(["uv", "pip", "sync", "--quiet", "--python", python, HERE / f"locks/{name}.txt"], check=True)
     return python
 
 
