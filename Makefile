@@ -87,7 +87,7 @@ $(NODE_LINT)/node_modules: $(NODE_LINT)/package-lock.json
 
 # What needs a Kubernetes cluster: that of KUBECONFIG, for somebody who may make namespaces. LOAD_IMAGES is a command that brings
 # images of Podman's to its nodes, STORAGE_CLASS makes volumes, and RUNTIME_CLASS has pods with loopback alone.
-KUBERNETES_TESTS ?= ./sandbox/kubernetes ./internal/test/chart ./internal/test/replicas
+KUBERNETES_TESTS ?= ./sandbox/kubernetes ./internal/test/chart
 .PHONY: test-kubernetes
 test-kubernetes: build
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG is not set: name the file of a cluster's administrator"; exit 1; }

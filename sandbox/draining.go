@@ -83,16 +83,6 @@ func (m *Manager) offer(ctx context.Context, every time.Duration, which func(*se
 	}
 }
 
-// Yield lets go of the named sessions in which nothing goes on: another server is to have them, which goes on with them.
-func (m *Manager) Yield() {
-	for _, s := range m.all() {
-		if s.named && s.isOpen() && s.uses.beginClosing(func() bool { return s.uses.active == 0 }) {
-			m.conf().Logger.Info("another server is to have the session", "session", s.id)
-			m.working.Go(func() { m.handOver(s) })
-		}
-	}
-}
-
 // handOver follows beginClosing of a session that goes on in another server.
 func (m *Manager) handOver(s *session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), leaveTime)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -200,7 +201,7 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 				return err
 			}
 		}
-		if err := state.Forget(s.config.StateDir, s.id); err != nil {
+		if err := os.RemoveAll(state.Folder(s.config.StateDir, s.id)); err != nil {
 			return err
 		}
 	}

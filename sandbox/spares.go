@@ -49,9 +49,7 @@ const (
 	sweepLook = time.Second
 )
 
-// IsSpare reports whether a session's id is that of a container that is kept ready.
-func IsSpare(id string) bool { return isSpare(id) }
-
+// isSpare reports whether a session's id is that of a container that is kept ready.
 func isSpare(id string) bool { return strings.HasPrefix(id, sparePrefix) }
 
 // spareMark makes the label of a spare no session's name: a program that does not know of spares leaves it alone.

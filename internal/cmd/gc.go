@@ -72,11 +72,6 @@ const afterParentFlag = "after-parent"
 func sweep(ctx context.Context, s *server.Settings, on engine.Engine, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
-	leave, err := s.Visit(ctx, log)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	config := s.SweepConfig(on, log)
 	swept, err := sandbox.Sweep(ctx, &config)
 	for _, left := range swept {

@@ -94,11 +94,6 @@ func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session
 	if err := server.Reach(ctx, on, true); err != nil {
 		return notRun(engineFault(err))
 	}
-	leave, err := s.Visit(ctx, log)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	box, err := s.NewSandbox(on, gcArgs(cmd), log)
 	if err != nil {
 		return err

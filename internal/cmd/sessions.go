@@ -109,11 +109,6 @@ func withPool(ctx context.Context, s *server.Settings, work func(context.Context
 		if err := server.Reach(ctx, on, false); err != nil {
 			return report(engineFault(err))
 		}
-		leave, err := s.Visit(ctx, log)
-		if err != nil {
-			return err
-		}
-		defer leave()
 		config := s.VisitConfig(on, log)
 		config.Pool = sandbox.NewPool(config)
 		defer config.Pool.Close(context.WithoutCancel(ctx))

@@ -48,13 +48,12 @@ type guard struct {
 	socket      bool // and only by a path: there are no names
 	refuse      refuser
 	oauth       *OAuth
-	place       placer
 }
 
 func newGuard(o *Options, refuse refuser) guard {
 	return guard{
 		refuse: refuse, hosts: o.AllowHosts, origins: o.AllowOrigins, certificate: o.Certificate, log: o.Logger, often: &rate.Sometimes{First: 20, Interval: time.Second},
-		token: web.NewToken(o.Token), others: o.Authenticate, of: o.Of, own: &o.Site, oauth: o.OAuth, place: o.Place,
+		token: web.NewToken(o.Token), others: o.Authenticate, of: o.Of, own: &o.Site, oauth: o.OAuth,
 	}
 }
 
@@ -178,24 +177,20 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 			if own || r.ContentLength == 0 { // or a message keeps its place once it has come
 				web.Keep(r.Context(), "")
 			}
-			g.placed(w, r, principal.Principal{}, func(w http.ResponseWriter, r *http.Request) {
-				g.serve(w, enter(r, principal.Principal{}, g.own), next)
-			})
+			g.serve(w, enter(r, principal.Principal{}, g.own), next)
 			return
 		}
 		if err == nil {
 			web.Keep(r.Context(), p.Key())
-			g.placed(w, r, p, func(w http.ResponseWriter, r *http.Request) {
-				site, err := g.of(p)
-				if err != nil {
-					g.log.Error("a principal cannot be served", "principal", p.Name, "error", err)
-					g.refuse(w, r, http.StatusServiceUnavailable, "the server cannot serve you now", "its log says why")
-					return
-				}
-				r, stop := g.whileKnown(enter(r, p, site))
-				defer stop()
-				g.serve(w, r, next)
-			})
+			site, err := g.of(p)
+			if err != nil {
+				g.log.Error("a principal cannot be served", "principal", p.Name, "error", err)
+				g.refuse(w, r, http.StatusServiceUnavailable, "the server cannot serve you now", "its log says why")
+				return
+			}
+			r, stop := g.whileKnown(enter(r, p, site))
+			defer stop()
+			g.serve(w, r, next)
 			return
 		}
 		if !errors.Is(err, principal.ErrNone) {
@@ -221,16 +216,6 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 		return
 	}
 	next.ServeHTTP(w, r)
-}
-
-// placed serves a principal's request where that is to be.
-func (g *guard) placed(w http.ResponseWriter, r *http.Request, p principal.Principal, here http.HandlerFunc) {
-	if g.place == nil {
-		here(w, r)
-	} else if !g.place(w, r, p, here) {
-		w.Header().Set("Retry-After", "1")
-		g.refuse(w, r, http.StatusServiceUnavailable, "no server can serve you at the moment", "try again")
-	}
 }
 
 // knownEvery is how often a stream looks whether its principal is known still.

@@ -93,9 +93,6 @@ type Options struct {
 	Translate func(*http.Request)
 	// Of returns what a principal is served that Authenticate knows. Why there is nothing for one, only the log tells.
 	Of func(principal.Principal) (*Site, error)
-	// Place has a principal's request served, here or by another server that has the principal's sessions, and reports whether one did.
-	// Nil: all are served here.
-	Place placer
 	// AllowHosts are names by which clients may reach the server, beside addresses, localhost and the names in the
 	// certificate.
 	AllowHosts []string
@@ -122,9 +119,6 @@ type OAuth struct {
 	// Issuer is its address, such as https://sandbox.example.com, and Scope what clients ask it for.
 	Issuer, Scope string
 }
-
-// placer is Options.Place.
-type placer func(w http.ResponseWriter, r *http.Request, p principal.Principal, here http.Handler) bool
 
 // refuser answers a request with a status, what is wrong and what to do.
 type refuser func(w http.ResponseWriter, r *http.Request, status int, problem, advice string)

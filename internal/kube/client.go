@@ -18,7 +18,6 @@ import (
 
 	"github.com/go-logr/logr"
 	authorization "k8s.io/api/authorization/v1"
-	coordination "k8s.io/api/coordination/v1"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	apimeta "k8s.io/apimachinery/pkg/api/meta"
@@ -66,7 +65,6 @@ type Object interface {
 var groups = map[schema.GroupVersion]func(*runtime.Scheme) error{
 	core.SchemeGroupVersion:          core.AddToScheme,
 	networking.SchemeGroupVersion:    networking.AddToScheme,
-	coordination.SchemeGroupVersion:  coordination.AddToScheme,
 	authorization.SchemeGroupVersion: authorization.AddToScheme,
 }
 
@@ -181,12 +179,6 @@ func (c *Client) Delete(ctx context.Context, name string, of Object, grace int64
 	if uid := of.GetUID(); uid != "" {
 		options.Preconditions = &meta.Preconditions{UID: &uid}
 	}
-	return c.on(of, http.MethodDelete).Name(name).Body(options).Do(ctx).Error()
-}
-
-// DeleteIf removes the object of a name, of the kind of of, where it is in a version still. It fails with a conflict otherwise.
-func (c *Client) DeleteIf(ctx context.Context, name string, of Object, version string) error {
-	options := &meta.DeleteOptions{Preconditions: &meta.Preconditions{ResourceVersion: &version}}
 	return c.on(of, http.MethodDelete).Name(name).Body(options).Do(ctx).Error()
 }
 

@@ -6,14 +6,12 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/replicas"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -45,19 +43,6 @@ func (k *KubernetesSettings) place() string {
 		return k.Kubeconfig + " " + k.Context + " " + k.Namespace
 	}
 	return client.Host + " " + client.Namespace
-}
-
-// leases returns those of the replicas, where this program may use them.
-func (s *Settings) leases(ctx context.Context) (replicas.Leases, error) {
-	client, err := kube.Open(s.Kubernetes.cluster())
-	if err != nil {
-		return nil, err
-	}
-	missing, err := client.Missing(ctx, replicas.Rights)
-	if err == nil && len(missing) > 0 {
-		err = fmt.Errorf("the account of this program may not %s in the namespace %s, which its Role has to say", missing[0], client.Namespace)
-	}
-	return replicas.Of(client, s.Replicas), err
 }
 
 // reachKubernetes lists nothing in particular: the first call meets the cluster, and says what is missing.

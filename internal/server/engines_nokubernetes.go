@@ -9,7 +9,6 @@ import (
 	"log/slog"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/replicas"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -21,10 +20,6 @@ func (s *Settings) openKubernetes(*slog.Logger) engine.Engine { panic("built wit
 func checkPodUsers(string) error { return nil }
 
 func (k *KubernetesSettings) place() string { return "" }
-
-func (s *Settings) leases(context.Context) (replicas.Leases, error) {
-	panic("built without Kubernetes")
-}
 
 func reachKubernetes(context.Context, engine.Engine) error { return nil }
 

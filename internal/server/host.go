@@ -10,13 +10,10 @@ import (
 )
 
 // HostLabel distinguishes the servers that share this machine, this user and this folder of locks from others
-// that use the same engine: only by the locks can one tell whether another's sessions are alive. Replicas share theirs by their name.
+// that use the same engine: only by the locks can one tell whether another's sessions are alive.
 func (s *Settings) HostLabel() string {
 	if s.hostLabel != "" {
 		return s.hostLabel
-	}
-	if s.Replicas != "" {
-		return shortHash(fmt.Sprintf("replicas %s %s", s.Kubernetes.where, s.Replicas))
 	}
 	return shortHash(fmt.Sprintf("%s %d %s", machineID("/etc/machine-id", s.StateFolder()), os.Getuid(), s.SessionDir()))
 }

@@ -333,7 +333,6 @@ func (w *web) prepare(r *running) {
 	api := own.api()
 	maps.Copy(w.options.Open, api.Open())
 	w.options.Refuse, w.options.Translate = api.Refuse, rest.AcceptKey
-	w.options.Place = r.place
 	w.options.Of = func(p principal.Principal) (*httpserver.Site, error) {
 		t, err := r.tenants.get(p)
 		if err != nil {
@@ -341,12 +340,7 @@ func (w *web) prepare(r *running) {
 		}
 		return t.site, nil
 	}
-	shared := ""
-	if r.replicas != nil {
-		shared = w.options.Token
-	}
 	page := webui.New(webui.Options{
-		Shared: shared, Place: r.place,
 		Token: w.options.Token, Authenticate: w.options.Authenticate, NoAuth: w.options.Token == "", Logger: r.log,
 		API: func(p principal.Principal) (webui.API, error) {
 			t, err := r.tenants.get(p)

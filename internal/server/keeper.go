@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
 	"sync"
@@ -16,12 +15,9 @@ import (
 // Clients kill us within milliseconds of asking us to end, our process group with us, or all that descends from us
 // first. So that process has a session of its own, and a parent that has ended already. It is a shell, which takes a
 // tenth of the memory that a gc would take to wait. Windows has none: there the next server's sweep does it.
-//
-// Beside other replicas it does nothing while one of them could have this one's sessions.
 type keeper struct {
 	engine.Engine
-	args  []string                    // of this program, as a gc
-	ready func(context.Context) error // waits until this process may change what its sessions have; nil: it always may
+	args  []string // of this program, as a gc
 	log   *slog.Logger
 	once  sync.Once
 	alive *os.File // ends with us, however we end
@@ -31,21 +27,8 @@ func keepEngine(engine engine.Engine, gcArgs []string, log *slog.Logger) *keeper
 	return &keeper{Engine: engine, args: gcArgs, log: log}
 }
 
-func (k *keeper) check(ctx context.Context) error {
-	if k.ready == nil {
-		return nil
-	}
-	if err := k.ready(ctx); err != nil {
-		return errors.Join(engine.ErrEngineUnavailable, err)
-	}
-	return nil
-}
-
-// Start starts a container, as engine.Engine has it, and so on.
+// Start starts a container, as engine.Engine has it.
 func (k *keeper) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
-	if err := k.check(ctx); err != nil {
-		return nil, err
-	}
 	k.once.Do(func() {
 		if err := k.begin(); err != nil {
 			k.log.Warn("start what clears up after this process", "error", err)
@@ -54,30 +37,11 @@ func (k *keeper) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 	return k.Engine.Start(ctx, spec)
 }
 
-// Exec starts a program in a container.
-func (k *keeper) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
-	if err := k.check(ctx); err != nil {
-		return nil, err
-	}
-	return k.Engine.Exec(ctx, container, command)
-}
-
-// Remove removes containers and volumes.
-func (k *keeper) Remove(ctx context.Context, containers, volumes []string) error {
-	if err := k.check(ctx); err != nil {
-		return err
-	}
-	return k.Engine.Remove(ctx, containers, volumes)
-}
-
 // Claim implements engine.Claimer, where the engine does.
 func (k *keeper) Claim(ctx context.Context, container string, labels map[string]string) error {
 	claimer, ok := k.Engine.(engine.Claimer)
 	if !ok {
 		return nil
-	}
-	if err := k.check(ctx); err != nil {
-		return err
 	}
 	return claimer.Claim(ctx, container, labels)
 }

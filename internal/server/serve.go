@@ -11,7 +11,6 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -27,7 +26,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/replicas"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/stdio"
@@ -101,8 +99,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	}
 	if r.web != nil {
 		go r.drainer.watch(ctx)
-		go r.yield(ctx)
-		err = r.web.server.Serve(r.serving(ctx), r.web.listener)
+		err = r.web.server.Serve(ctx, r.web.listener)
 	} else {
 		own := r.own.now.Load()
 		err = stdio.Serve(tools.WithNamed(rpc.WithMethods(ctx, own.deps.Methods(self())), s.Sandbox.Shared, "--session"), own.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
@@ -138,10 +135,6 @@ type running struct {
 	watched  *telemetry.Recorder
 	audited  *audited
 	drainer  *drainer // nil, as web is
-	// replicas are nil where there is one server. They have a principal's requests, or those for its Key, served where they are to be.
-	replicas *replicas.Replicas
-	place    placer // nil: here
-	placeKey func(w http.ResponseWriter, r *http.Request, key string, here http.HandlerFunc)
 	// own is what the user has whose server it is, and tenants what others have.
 	own     *tenant
 	tenants *tenants
@@ -154,7 +147,6 @@ type running struct {
 // begin opens the addresses, and then puts together what is served there.
 func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*running, error) {
 	r := &running{settings: s, log: log, ending: ctx, stopLinks: func() {}}
-	r.placeKey = func(w http.ResponseWriter, r *http.Request, _ string, here http.HandlerFunc) { here(w, r) }
 	var err error
 	if r.audited, err = s.audit(log); err != nil {
 		return nil, err
@@ -177,10 +169,6 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	kernels := s.Kernels()
 	r.imagesSettled = s.makeMissing(making, r.shared.engine, kernels, log)
 	r.shared.kernels = kernels
-	if err := r.joinReplicas(ctx); err != nil {
-		stopMaking()
-		return nil, err
-	}
 	r.tenants = newTenants(r)
 	if r.own, err = r.newTenant(principal.Principal{}); err != nil {
 		stopMaking()
@@ -193,7 +181,7 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 			Tenants: r.tenants.watched, Draining: r.drainer.draining.Load, StartWait: r.shared.pool.StartWait, StateDir: s.StateFolder(), Logger: log,
 			Audit: r.audited.err, AuditRequired: s.Audit.Required,
 		}))
-		r.web.options.Around = r.received(r.audited.around(r.web.options.Around))
+		r.web.options.Around = r.audited.around(r.web.options.Around)
 		r.web.prepare(r)
 	}
 	return r, nil
@@ -209,7 +197,6 @@ func (r *running) end(ctx context.Context) {
 	go func() { nothingReady <- r.shared.pool.Close(ctx) }()
 	nothingLeft := r.tenants.close(ctx)
 	nothingLeft = <-nothingReady && nothingLeft
-	r.leaveReplicas(ctx)
 	r.audited.end(ctx)
 	r.stopMaking()
 	r.imagesSettled(ctx)
@@ -459,7 +446,7 @@ func (s *Settings) SessionDir() string {
 	name := "sessions"
 	switch {
 	case s.OnKubernetes():
-		name += "-" + shortHash(s.Kubernetes.where+s.Replicas)
+		name += "-" + shortHash(s.Kubernetes.where)
 	case s.EngineURL != "":
 		name += "-" + shortHash(s.EngineURL)
 	}

@@ -45,8 +45,6 @@ type Settings struct {
 	StateDir   string
 
 	Kubernetes KubernetesSettings
-	// Replicas is what several servers that work as one are called together; empty: there is one.
-	Replicas string
 
 	// LanguageImages are the images that are set, by language; empty: the one that setup makes.
 	LanguageImages map[sandbox.Language]*string
@@ -243,7 +241,7 @@ func (s *Settings) loadFile(fs *pflag.FlagSet) error {
 	var problems []error
 	for name, value := range values {
 		f := fs.Lookup(name)
-		if f == nil || f.Hidden || slices.Contains([]string{"env-file", "config", "help"}, name) {
+		if f == nil || f.Hidden && goneSettings[name] == "" || slices.Contains([]string{"env-file", "config", "help"}, name) {
 			problems = append(problems, fmt.Errorf("%s: there is no setting %q", s.Config, name))
 			continue
 		}
@@ -293,7 +291,7 @@ func (s *Settings) check() error {
 			found = append(found, r.check())
 		}
 	}
-	found = append(found, s.checkEngine(), s.checkReplicas())
+	found = append(found, s.checkEngine())
 	found.wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service that --engine-url or CONTAINER_HOST names, which has a runtime of its own; leave one of the two out", s.OCIRuntime)
 	found.wrong(s.OCIRuntime != "" && !s.OnKubernetes() && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
 	found = append(found, s.Network.check(s.PassThroughEnv))

@@ -240,7 +240,7 @@ func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
 
 func TestBadSettingsNameTheValue(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(bad, []byte("memory_limit: 1g\n"), 0o600); err != nil {
+	if err := os.WriteFile(bad, []byte("memory_limit: 1g\nreplicas: a.b\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct {
@@ -279,6 +279,9 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 		"tools of no server":        {[]string{"--mcp-allow=a.b"}, nil, "--mcp-allow a.b has no effect without --mcp-servers"},
 		"no tool of a server":       {[]string{"--mcp-allow=github"}, nil, `--mcp-allow "github" is no tool`},
 		"key in file":               {[]string{"--config", bad}, nil, `no setting "memory_limit"`},
+		"a flag that went":          {[]string{"--replicas=x"}, nil, "Leave the setting out"},
+		"a variable that went":      {nil, map[string]string{"SANDBOX_REPLICAS": "x"}, "Leave the setting out"},
+		"a key in a file that went": {[]string{"--config", bad}, nil, "Leave the setting out"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := loadSettings(t, test.args, test.env)

@@ -84,7 +84,6 @@ func (s *Settings) table() []settingGroup {
 		{"programs-image", "REF", &k.ProgramsImage, 0, 0, "image with this program's parts that run in pods (default: the one that was published with it)"},
 		{"pod-users", "RANGE", &k.Users, 0, 0, "user numbers, FIRST-LAST, of which each session has one by its name; none: the cluster chooses, as OpenShift does (default: a range that nobody else uses)"},
 		{"pod-seccomp", "PROFILE", &k.SeccompProfile, 0, 0, "seccomp profile of the pods, by its path below the kubelet's folder on the nodes (default: RuntimeDefault)"},
-		{"replicas", "NAME", &s.Replicas, 0, 0, "work as one server with all that have this name, as the pods of a Deployment: a session is one replica's, and goes on in another when that dies (with --http)"},
 		{"pod-user-namespaces", "", &k.UserNamespaces, 0, 0, "give each pod a user namespace of its own"},
 	}}
 	return []settingGroup{engine, kubernetes, {"Sessions and answers", []setting{
@@ -218,6 +217,7 @@ const (
 func (s *Settings) bind(fs *pflag.FlagSet) {
 	s.groups = s.table()
 	s.declare(fs)
+	bindGone(fs)
 }
 
 // declare declares the flags, in the order of the table.

@@ -501,21 +501,16 @@ func (r *running) linksOf(t *tenant, s *Settings) *filelinks.Links {
 // ServeHTTP answers the links of the principals' files. Each has keys of its own, so that a link is good at its own address alone.
 func (t *tenants) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rest, is := strings.CutPrefix(r.URL.Path, linksPrefix)
-	key, _, _ := strings.Cut(rest, "/")
 	if !is {
-		key = ""
+		t.r.own.now.Load().links.ServeHTTP(w, r)
+		return
 	}
-	t.r.placeKey(w, r, key, func(w http.ResponseWriter, r *http.Request) {
-		if !is {
-			t.r.own.now.Load().links.ServeHTTP(w, r)
-			return
-		}
-		t.mu.Lock()
-		known := t.live[key]
-		t.mu.Unlock()
-		if known == nil { // whose links it could be is not said: no link is good here
-			known = t.r.own
-		}
-		http.StripPrefix(linksPrefix+key, known.now.Load().links).ServeHTTP(w, r)
-	})
+	key, _, _ := strings.Cut(rest, "/")
+	t.mu.Lock()
+	known := t.live[key]
+	t.mu.Unlock()
+	if known == nil { // whose links it could be is not said: no link is good here
+		known = t.r.own
+	}
+	http.StripPrefix(linksPrefix+key, known.now.Load().links).ServeHTTP(w, r)
 }

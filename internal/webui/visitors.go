@@ -2,12 +2,8 @@ package webui
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -32,11 +28,8 @@ const (
 	maxForm = 8 << 10
 )
 
-// keys are secrets that are good for a time, by their sums, so that looking one up tells nothing of the others; or, where several
-// servers have to know them, what they are good for, sealed.
+// keys are secrets that are good for a time, by their sums, so that looking one up tells nothing of the others.
 type keys struct {
-	seal cipher.AEAD // nil: they are known here alone
-
 	mu   sync.Mutex
 	good map[[sha256.Size]byte]pass
 }
@@ -51,43 +44,8 @@ type pass struct {
 
 func (p pass) isGood() bool { return time.Now().Before(p.ends) }
 
-// sealed is what a key says where it is sealed.
-type sealed struct {
-	Ends        time.Time
-	Name, Token string
-}
-
-// newSeal makes what servers with the same secret have in common; nil where there is none.
-func newSeal(secret string) cipher.AEAD {
-	if secret == "" {
-		return nil
-	}
-	sum := sha256.Sum256([]byte("code-sandbox-mcp login " + secret))
-	block, _ := aes.NewCipher(sum[:]) // of the length of a key
-	aead, _ := cipher.NewGCMWithRandomNonce(block)
-	return aead
-}
-
-// open returns what a sealed key is good for.
-func (k *keys) open(key string) (p pass, ok bool) {
-	var s sealed
-	text, err := base64.RawURLEncoding.DecodeString(key)
-	if err == nil {
-		text, err = k.seal.Open(nil, nil, text, nil)
-	}
-	if err != nil || json.Unmarshal(text, &s) != nil {
-		return pass{}, false
-	}
-	p = pass{ends: s.Ends, as: principal.Principal{Name: s.Name}, token: s.Token}
-	return p, p.isGood()
-}
-
 // add makes a key.
 func (k *keys) add(p pass) string {
-	if k.seal != nil {
-		text, _ := json.Marshal(sealed{p.ends, p.as.Name, p.token})                   // of types that can be
-		return base64.RawURLEncoding.EncodeToString(k.seal.Seal(nil, nil, text, nil)) //nolint:gosec // the nonce is a random one that it makes itself
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.good == nil {
@@ -112,9 +70,6 @@ func (k *keys) add(p pass) string {
 }
 
 func (k *keys) get(key string) (p pass, ok bool) {
-	if k.seal != nil {
-		return k.open(key)
-	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	p = k.good[sha256.Sum256([]byte(key))]
@@ -140,7 +95,7 @@ type visitors struct {
 }
 
 func newVisitors(o Options) visitors {
-	return visitors{everybody: o.NoAuth, token: web.NewToken(o.Token), others: o.Authenticate, links: &keys{}, logins: &keys{seal: newSeal(o.Shared)}}
+	return visitors{everybody: o.NoAuth, token: web.NewToken(o.Token), others: o.Authenticate, links: &keys{}, logins: &keys{}}
 }
 
 // cookieName is another for each port: browsers send a machine's cookies to all of its ports, where others would
@@ -275,19 +230,12 @@ func (h *Handler) known(inFrame bool, serve http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 			web.Keep(r.Context(), whose.Key())
-			here := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				r = r.WithContext(principal.With(r.Context(), whose))
-				if _, err := room.Take(r.Context(), room.Head); err != nil {
-					http.Error(w, "too many requests at once; try again", http.StatusServiceUnavailable)
-					return
-				}
-				serve(w, r)
-			})
-			if h.o.Place == nil {
-				here(w, r)
-			} else if !h.o.Place(w, r, whose, here) {
-				http.Error(w, "no server can serve you at the moment; try again", http.StatusServiceUnavailable)
+			r = r.WithContext(principal.With(r.Context(), whose))
+			if _, err := room.Take(r.Context(), room.Head); err != nil {
+				http.Error(w, "too many requests at once; try again", http.StatusServiceUnavailable)
+				return
 			}
+			serve(w, r)
 		}
 	}
 }

@@ -64,11 +64,6 @@ type Options struct {
 	Authenticate principal.Authenticator
 	// NoAuth lets everybody in, as the user whose server it is.
 	NoAuth bool
-	// Shared is a secret of all servers that know each other's logins; empty: there is one server. Of what is signed out there, the
-	// browser forgets the cookie.
-	Shared string
-	// Place has a principal's request served, here or by another server, and reports whether one did. Nil: all are served here.
-	Place func(w http.ResponseWriter, r *http.Request, p principal.Principal, here http.Handler) bool
 	// Every is how often a request that lasts looks whether its login does. Default a second.
 	Every time.Duration
 	// Logger is told of what is done on the page. Nil: nobody is.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"io"
@@ -365,25 +364,6 @@ func TestARequestIsOfWhoWasLetIn(t *testing.T) {
 	}
 	if !slices.Equal(of, []string{"alice", "alice"}) {
 		t.Errorf("served as %q", of)
-	}
-}
-
-// Servers with a secret in common know each other's logins, and no others.
-func TestALoginIsKnownToServersThatShareIt(t *testing.T) {
-	login := func(secret string) visitors { return newVisitors(Options{Token: token, Shared: secret}) }
-	one, other, foreign := login("one secret"), login("one secret"), login("another secret")
-	key := one.logins.add(pass{ends: time.Now().Add(time.Hour), as: principal.Principal{Name: "alice"}, token: "hers"})
-	if p, good := other.logins.get(key); !good || p.as.Name != "alice" || p.token != "hers" {
-		t.Errorf("it is known as %+v, %v", p, good)
-	}
-	if _, good := foreign.logins.get(key); good {
-		t.Error("a server with another secret knows it")
-	}
-	if plain, err := base64.RawURLEncoding.DecodeString(key); err != nil || bytes.Contains(plain, []byte("hers")) {
-		t.Errorf("it shows the token: %q, %v", plain, err)
-	}
-	if _, good := other.logins.get(one.logins.add(pass{ends: time.Now().Add(-time.Second)})); good {
-		t.Error("one that has expired is good")
 	}
 }
 

@@ -79,7 +79,6 @@ type Lock struct {
 
 	file *os.File
 	path string
-	in   *part // nil: there is no cluster
 }
 
 // Take locks the session's file, and makes it when it is absent. It does not wait: ErrLocked where another server has
@@ -93,9 +92,6 @@ func Take(dir, id string) (*Lock, error) {
 
 // Look is Take in a directory that IsOwn has just said can be trusted, for who looks at many sessions.
 func Look(dir, id string) (*Lock, error) {
-	if c, tenant := clusterOf(dir); c != nil {
-		return takeIn(c, tenant, dir, id)
-	}
 	path := lockPath(dir, id)
 	for {
 		found := true
@@ -130,7 +126,6 @@ func Look(dir, id string) (*Lock, error) {
 
 // Touch records until when the session is in use: now, or the time by which what it does must be over.
 func (l *Lock) Touch(until time.Time) error {
-	l.in.touch(until)
 	return os.Chtimes(l.path, until, until)
 }
 
@@ -192,21 +187,11 @@ func (l *Lock) write(mark string) error {
 	if _, err := l.file.WriteAt([]byte(mark), 0); err != nil {
 		return err
 	}
-	if err := l.file.Sync(); err != nil {
-		return err
-	}
-	return l.in.put(Parts{PartMark: mark})
+	return l.file.Sync()
 }
 
 // Release releases the lock and keeps the file, for a session that goes on.
-func (l *Lock) Release() {
-	used := l.LastUsed()
-	_ = l.file.Close()
-	if p := l.in; p != nil {
-		p.cluster.Release(p.tenant, p.id, Parts{PartUsed: stamp(used)})
-		leave(l.path)
-	}
-}
+func (l *Lock) Release() { _ = l.file.Close() }
 
 // Remove removes the session's folder and the file, and releases the lock, for a session that has ended. Where the folder
 // cannot be removed the file stays, and says that it is to go.
@@ -220,13 +205,7 @@ func (l *Lock) Remove() {
 }
 
 // Discard removes the file alone and releases the lock.
-func (l *Lock) Discard() {
-	_ = filelock.Remove(l.file)
-	if p := l.in; p != nil {
-		p.cluster.Remove(p.tenant, p.id)
-		leave(l.path)
-	}
-}
+func (l *Lock) Discard() { _ = filelock.Remove(l.file) }
 
 // Unlock releases a lock that was taken for a look, and leaves the directory as it was.
 func (l *Lock) Unlock() {

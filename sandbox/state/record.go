@@ -170,9 +170,6 @@ func (r *Record) Save(dir, id string) error {
 	if err := writeFile(filepath.Join(folder, recordFile), text, (*os.File).Sync); err != nil {
 		return fmt.Errorf("session record: %w", err)
 	}
-	if c, tenant := clusterOf(dir); c != nil {
-		return c.Put(tenant, id, Parts{PartRecord: string(text)})
-	}
 	return nil
 }
 
@@ -213,12 +210,6 @@ const pinFile = "pinned"
 // Pin has a session stay however long nobody uses it, or no longer. It takes no lock: a server may have the session open.
 func Pin(dir, id string, pinned bool) error {
 	path := filepath.Join(Folder(dir, id), pinFile)
-	if c, tenant := clusterOf(dir); c != nil {
-		// Its folder may not be here yet.
-		if err := errors.Join(c.Pin(tenant, id, pinned), os.MkdirAll(filepath.Dir(path), 0o700)); err != nil {
-			return err
-		}
-	}
 	if pinned {
 		return os.WriteFile(path, nil, 0o600)
 	}

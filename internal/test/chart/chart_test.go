@@ -41,10 +41,14 @@ func run(t *testing.T, env []string, name string, args ...string) string {
 	return string(out)
 }
 
+func helmProgram(t *testing.T) string {
+	t.Helper()
+	return strings.TrimSpace(run(t, nil, root+"/scripts/go-tool", "helm.sh/helm/v3/cmd/helm", helmVersion))
+}
+
 func helm(t *testing.T, args ...string) string {
 	t.Helper()
-	program := strings.TrimSpace(run(t, nil, root+"/scripts/go-tool", "helm.sh/helm/v3/cmd/helm", helmVersion))
-	return run(t, nil, program, append(args, "--kube-version", strings.TrimPrefix(versions[0], "v"))...)
+	return run(t, nil, helmProgram(t), append(args, "--kube-version", strings.TrimPrefix(versions[0], "v"))...)
 }
 
 func render(t *testing.T, args ...string) string {
@@ -79,7 +83,7 @@ func TestSettingsOfTheChart(t *testing.T) {
 	for _, want := range []string{
 		"http: '[::]:8000'", "namespace: sandboxes", "js-image: \"off\"", "pod-users: none", "- here.example.com", "- sandbox.example.com",
 		"max-sessions: 50", "tls-key: /etc/code-sandbox-mcp-tls/tls.key", "policy: /etc/code-sandbox-mcp/policy.yaml", "scheme: HTTPS",
-		"credentials: {name: own, key: http}", "programs-image: registry.example.com/programs:1",
+		"credentials: {name: own, key: http}", "storageClassName: fast", "drain, --wait, --timeout, 20s", "programs-image: registry.example.com/programs:1",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("it has no %s", want)
@@ -91,9 +95,20 @@ func TestSettingsOfTheChart(t *testing.T) {
 	if strings.Contains(all, "kind: Secret\n") {
 		t.Error("it makes a token beside the one that there is")
 	}
-	one := render(t, "--set", "replicas=1")
-	if !strings.Contains(one, "replicas: code-sandbox-mcp.code-sandbox-mcp") || strings.Contains(one, "PodDisruptionBudget") || !strings.Contains(one, "kind: Secret\n") {
-		t.Error("one server shares nothing with the one that comes after it, keeps nodes from being drained, or has no token")
+	if strings.Contains(all, "fsGroup") {
+		t.Error("it names a group where the cluster is to choose one")
+	}
+	for _, want := range []string{"kind: Secret\n", "kind: StatefulSet\n", "accessModes: [ReadWriteOnce]", "fsGroup: 65532", "fsGroupChangePolicy: OnRootMismatch"} {
+		if plain := render(t); !strings.Contains(plain, want) {
+			t.Errorf("by itself it has no %s", want)
+		}
+	}
+}
+
+func TestTheChartHasOneServer(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), helmProgram(t), "template", "x", chart, "--set", "replicas=3", "--kube-version", strings.TrimPrefix(versions[0], "v")).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "replicas: 3: there is one server") || !strings.Contains(string(out), "several releases") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
@@ -135,7 +150,7 @@ func TestTheChartFitsTheAPI(t *testing.T) {
 				schemas+"/{{.ResourceKind}}{{.KindSuffix}}.json", filepath.Join(files, "plain.yaml"), filepath.Join(files, "all.yaml")))
 
 			// That it would find something.
-			wrong := strings.Replace(render(t), "maxUnavailable: 0}", "maxUnavailable: 0, maxPods: 1}", 1)
+			wrong := strings.Replace(render(t), "  serviceName:", "  maxPods: 1\n  serviceName:", 1)
 			if err := os.WriteFile(filepath.Join(schemas, "wrong.yaml"), []byte(wrong), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -147,7 +162,7 @@ func TestTheChartFitsTheAPI(t *testing.T) {
 	}
 }
 
-// A dry run goes through all that an API server has to say, and Pod Security judges the pods of a Deployment by a warning alone.
+// A dry run goes through all that an API server has to say, and Pod Security judges the pods of a StatefulSet by a warning alone.
 func TestAClusterTakesTheChart(t *testing.T) {
 	if os.Getenv("CODE_SANDBOX_KUBERNETES") == "" {
 		t.Skip("it needs a cluster; make test-kubernetes has one")
@@ -168,7 +183,7 @@ func TestAClusterTakesTheChart(t *testing.T) {
 	if err := os.WriteFile(file, []byte(helm(t, "template", "x", chart, "--namespace", namespace)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said := kubectl("apply", "--dry-run=server", "-f", file); strings.Contains(said, "Warning") || strings.Count(said, "created") != 10 {
+	if said := kubectl("apply", "--dry-run=server", "-f", file); strings.Contains(said, "Warning") || strings.Count(said, "created") != 9 {
 		t.Errorf("it says %s", said)
 	}
 }

@@ -28,7 +28,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{/* The settings of the program, of which those that the chart makes come last. */}}
 {{- define "csm.settings" -}}
 {{- $name := include "csm.name" . }}
-{{- $ours := dict "engine" "kubernetes" "namespace" (include "csm.sandboxes" .) "http" (printf "%s:8000" .Values.listen) "replicas" (printf "%s.%s" $name .Release.Namespace) }}
+{{- $ours := dict "engine" "kubernetes" "namespace" (include "csm.sandboxes" .) "http" (printf "%s:8000" .Values.listen) }}
 {{- $names := concat (list $name (printf "%s.%s" $name .Release.Namespace) (printf "%s.%s.svc" $name .Release.Namespace) (printf "%s.%s.svc.cluster.local" $name .Release.Namespace)) .Values.hostNames }}
 {{- $_ := set $ours "allow-host-name" (concat $names (dig "allow-host-name" (list) .Values.settings) | uniq) }}
 {{- if .Values.tls.existingSecret }}{{ $_ := set $ours "tls-cert" "/etc/code-sandbox-mcp-tls/tls.crt" }}{{ $_ := set $ours "tls-key" "/etc/code-sandbox-mcp-tls/tls.key" }}{{ end }}
