@@ -167,7 +167,7 @@ open('output/x.txt', 'w').write('x')
 		"unit":          {"path": "output/x.txt", "unit": "words"},
 		"offset":        {"path": "output/x.txt", "offset": -1},
 		"part offset":   {"path": "output/x.txt", "offset": 0.5},
-		"limit":         {"path": "output/x.txt", "limit": 0},
+		"limit":         {"path": "output/x.txt", "limit": -1},
 		"save and part": {"path": "output/x.txt", "save_to": "x", "limit": 1},
 	} {
 		if res := s.call("read_artifact", arguments); res.Meta.Error == nil || res.Meta.Error.Code != "invalid_argument" {

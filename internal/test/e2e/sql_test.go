@@ -254,7 +254,7 @@ func TestWhatIsWrongWithAQueryIsSaid(t *testing.T) {
 		{"a connection string that is none", object{"query": "SELECT 1", "connection": "broken"}, "sql_failed", []string{"SANDBOX_SQL_BROKEN"}},
 		{"a write", object{"query": "DELETE FROM private_things", "connection": "main"}, "sql_rejected", []string{"DELETE"}},
 		{"a syntax error", object{"query": "SELECT 1 +\n FROM x", "connection": "main"}, "sql_failed", []string{"42601", "line 2:  FROM x"}},
-		{"no rows asked for", object{"query": "SELECT 1", "connection": "main", "max_rows": 0}, "invalid_argument", []string{"max_rows"}},
+		{"less than no rows", object{"query": "SELECT 1", "connection": "main", "max_rows": -1}, "invalid_argument", []string{"max_rows"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			res := s.call(execSQL, c.arguments)
