@@ -392,7 +392,7 @@ func TestWhatComesBeforeCodeIsNoneOfIt(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{"command": "echo $LINENO $A\nnone", "env": {"A": "b\nc"}}`: "1 b c\nbash: line 2: none: command not found\n",
-		`{"command": "if )"}`:               "bash: eval: line 1: syntax error near unexpected token `)'\nbash: eval: line 1: `if )'\n",
+		`{"command": "if )"}`:               "bash: line 1: syntax error near unexpected token `)'\nbash: line 1: `if )'\n",
 		`{"command": "set -u; echo $NONE"}`: "bash: line 1: NONE: unbound variable\n",
 	} {
 		got := f.want(200, "POST", "/open-terminal/execute?wait=60", body)

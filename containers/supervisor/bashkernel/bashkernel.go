@@ -303,8 +303,8 @@ func (k *kernel) run(m message) error {
 		lines = lineGuard + lineRun + lineUnguard
 	}
 	code := m.Code
-	if m.Before != "" { // on code's first line, so that its lines are counted from the first
-		code = "\\builtin eval " + quote(m.Before) + "; " + code
+	if m.Before != "" { // code's lines are counted from the first
+		code = "\\builtin eval " + quote(m.Before) + "; { \\builtin :; } >\"/dev/null${__sandbox_bash:0:LINENO=0}\"\n" + code
 	}
 	err := k.do(code, lines, &end)
 	if err == nil && guarded && end.shell {
