@@ -42,7 +42,7 @@ TIMEOUT ?= 40m
 test-go:
 	gotestsum=$$(scripts/go-tool gotest.tools/gotestsum v1.13.0) && \
 	$(if $(RACE),CGO_ENABLED=1) $$gotestsum --format standard-quiet -- -timeout $(TIMEOUT) $(RACE) -skip '^$(ALONE)$$' ./...
-	go test -run '^$(ALONE)$$' ./tools
+	go test -run '^$(ALONE)$$' ./tools/internal/content
 
 # What needs nothing but Go, also on other systems.
 test-unit:
