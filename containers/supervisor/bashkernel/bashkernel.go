@@ -55,7 +55,10 @@ const first = "exec 253>&1 254>&2 >/dev/null 2>&1; builtin read -r -u 251 __sand
 // of builtin's name would take all else with it: the posix mode's unset is one that no function stands in for.
 const behind = "{ __sandbox_status=$? __sandbox_line= __sandbox_options=$-; \\builtin eval __sandbox_line=end; " +
 	"if [[ ! $__sandbox_line ]]; then POSIXLY_CORRECT=; \\unset -f builtin; \\unset -v POSIXLY_CORRECT; \\builtin shopt -s expand_aliases; \\builtin shopt -u inherit_errexit; fi; " +
-	"\\builtin set +evx; } &>\"/dev/null${__sandbox_bash:0:LINENO=0}\"; " + helped + "; __sandbox_next; case $__sandbox_options in *[vx]*) \\builtin set \"-${__sandbox_options//[!vx]}\" ;; esac"
+	"\\builtin set +evx; } &>" + fromFirst + "; " + helped + "; __sandbox_next; case $__sandbox_options in *[vx]*) \\builtin set \"-${__sandbox_options//[!vx]}\" ;; esac"
+
+// fromFirst is /dev/null for a redirection of a group, and has the lines that follow counted from the first.
+const fromFirst = "\"/dev/null${__sandbox_bash:0:LINENO=0}\""
 
 const helped = "\\builtin mapfile -d '' -t __sandbox_text </dev/fd/249 || \\builtin kill -9 $$; \\builtin eval \"$__sandbox_text\""
 
@@ -304,7 +307,7 @@ func (k *kernel) run(m message) error {
 	}
 	code := m.Code
 	if m.Before != "" { // code's lines are counted from the first
-		code = "\\builtin eval " + quote(m.Before) + "; { \\builtin :; } >\"/dev/null${__sandbox_bash:0:LINENO=0}\"\n" + code
+		code = "\\builtin eval " + quote(m.Before) + "; { \\builtin :; } >" + fromFirst + "\n" + code
 	}
 	err := k.do(code, lines, &end)
 	if err == nil && guarded && end.shell {
