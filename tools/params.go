@@ -26,12 +26,12 @@ import (
 // Clients and models are met halfway: numbers, booleans and lists may come as text, an argument that is empty
 // is as if it were left out, and what a client adds of its own is ignored.
 type params struct {
-	given   map[string]any
-	raw     json.RawMessage // as they came, where that is known
-	known   []string
-	first   error
-	own     ownSession
-	unnamed bool // session has found no name
+	given map[string]any
+	raw   json.RawMessage // as they came, where that is known
+	known []string
+	first error
+	own   ownSession
+	once  bool // the call has gone to a session of its own, which no other finds by itself
 	// other is what is to be said of a session that the call names in the place of its own.
 	other string
 }
@@ -152,7 +152,7 @@ func (p *params) session() string {
 	id := p.text("session_id")
 	switch {
 	case id == "" && p.own.namedBy == "":
-		p.unnamed = true
+		p.once = p.own.once
 		return p.own.id
 	case id == "":
 		id = p.own.id

@@ -303,7 +303,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			f := *fault.From(err) // a copy: some are shared
 			f.Hint = sentences(f.Hint, p.ignored(), clientheader.Of(ctx).Notes(t.uses...))
 			code = string(f.Code)
-			if p.unnamed && p.own.once && f.Code == fault.SessionNotFound {
+			if p.once && f.Code == fault.SessionNotFound {
 				f.Message, f.Hint = "This call names no session, and nothing else tells which one is meant.", "Name the session_id that an earlier answer has."
 			}
 			d.Logger.With(d.about(p)...).Info("tool refused", "tool", request.Params.Name, "code", code, "cause", d.Secrets.Mask(causeText(&f)))
@@ -319,7 +319,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 
 // tellSession says how to come again to a session that no other call finds by itself, in the text that every client shows.
 func (d *Deps) tellSession(a *render.Answer, p *params) {
-	if !p.unnamed || !p.own.once {
+	if !p.once {
 		return
 	}
 	if id := d.sessionOf(p.own, p.given); id != "" {
