@@ -458,12 +458,18 @@ func TestWhatAllSessionsSendHasALimit(t *testing.T) {
 				t.Errorf("beyond it: %s", got)
 			}
 			w.proxy.Forget("s") // and another session has none either
-			for w.proxy.out.Take(1) == 0 {
+			next := func() string {
+				for w.proxy.out.Take(1) == 0 {
+				}
+				return post(1)
+			}
+			got := next()
+			// A byte comes back each few milliseconds: a tunnel that begins with one ends in its handshake, where there is no place for words.
+			for tries := 0; tries < 50 && strings.Contains(got, "EOF"); tries++ {
+				got = next()
 			}
 			const want = "byte_limit: all sessions together may send 256 KiB in an hour, and have; more can be sent in 1 s; the server's user can set --bytes-out-limit"
-			got := post(1)
-			// Of a tunnel the end may be all that is seen, where it comes before the words.
-			if ended := name == "in a tunnel" && strings.Contains(got, "EOF"); !ended && !strings.Contains(got, want) {
+			if !strings.Contains(got, want) {
 				t.Errorf("the next request: %s", got)
 			}
 			again := New(Options{Mode: Open, Limits: Limits{HourBytes: 2 * most}}) // under another policy
