@@ -219,7 +219,7 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 
 // commandTree is the whole of the program's commands, with those that cobra adds.
 func commandTree() *cobra.Command {
-	root := Command()
+	root := core.Command()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	return root

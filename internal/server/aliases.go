@@ -223,7 +223,7 @@ func (s aliased) takeFileServer() {
 
 // takeEngine takes over the names that Podman's and Docker's own programs have for the address of a service.
 func (s aliased) takeEngine() {
-	if s.OnKubernetes() {
+	if s.engineKind() != nil {
 		return // they are Podman's
 	}
 	s.DockerHost, _ = s.env.lookup("DOCKER_HOST")

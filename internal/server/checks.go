@@ -20,7 +20,7 @@ func (s *Settings) Examine(ctx context.Context, on engine.Engine, log *slog.Logg
 	skills := s.skillChecks() // first, so that the log does not say it too
 	config := s.sandboxConfig(on, nil, log)
 	options := doctor.Options{
-		Engine: on, Look: look(on), Limits: config.Limits, Mounts: config.Mounts,
+		Engine: on, Look: s.look(on), Limits: config.Limits, Mounts: config.Mounts,
 		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
 	}
 	for _, l := range sandbox.Languages {
@@ -37,7 +37,11 @@ func (s *Settings) Examine(ctx context.Context, on engine.Engine, log *slog.Logg
 	report.Checks = append(report.Checks, skills...)
 	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
 	report.Checks = append(report.Checks, s.toolServerChecks(ctx, log)...)
-	report.Checks = append(report.Checks, s.principalChecks(ctx)...)
+	for _, f := range s.features {
+		if f.Doctor != nil {
+			report.Checks = append(report.Checks, f.Doctor(ctx, s)...)
+		}
+	}
 	report.Checks = append(report.Checks, traceChecks(s.env.lookup)...)
 	return report
 }

@@ -78,7 +78,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 
 func TestAnEmptyVariableIsNoSizeAndNoNumber(t *testing.T) {
 	env := make(map[string]string)
-	Flags().VisitAll(func(f *pflag.Flag) { env[VariableOf(f.Name)] = "" })
+	Flags(nil).VisitAll(func(f *pflag.Flag) { env[VariableOf(f.Name)] = "" })
 	s, err := loadSettings(t, nil, env)
 	if err == nil || strings.Contains(err.Error(), "LIMIT") || strings.Contains(err.Error(), "SQL_TIMEOUT") {
 		t.Errorf("got %v", err) // the log's settings are texts, and an empty one is wrong

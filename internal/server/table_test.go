@@ -46,7 +46,7 @@ func settingsTable(before string) string {
 	}
 	var b strings.Builder
 	b.WriteString("| setting | default | bounds | meaning |\n|---|---|---|---|\n")
-	flags := Flags()
+	flags := Flags(nil)
 	for _, g := range new(Settings).table() {
 		for _, r := range g.settings {
 			if r.name != "config" {

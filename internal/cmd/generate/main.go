@@ -23,7 +23,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: generate FOLDER")
 		os.Exit(2)
 	}
-	if err := generate(cmd.Command(), os.Args[1]); err != nil {
+	if err := generate(cmd.Program{Name: "code-sandbox-mcp"}.Command(), os.Args[1]); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}

@@ -1,4 +1,4 @@
-//go:build unix && !nokubernetes
+//go:build unix
 
 // Sessions in pods, beside pods that are made by the plain API.
 
@@ -20,7 +20,7 @@ import (
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/cluster"
 )
 

@@ -1,4 +1,4 @@
-//go:build unix && !nokubernetes
+//go:build unix
 
 package e2e
 
