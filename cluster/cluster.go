@@ -40,8 +40,9 @@ type settings struct {
 }
 
 // Feature returns the feature.
-func Feature() server.Feature {
-	k := new(settings)
+func Feature() server.Feature { return new(settings).feature() }
+
+func (k *settings) feature() server.Feature {
 	return server.Feature{
 		Name: engineName, Settings: k.rows, Commands: k.commands,
 		Engine: &server.EngineKind{
@@ -56,16 +57,16 @@ func Feature() server.Feature {
 
 func (k *settings) rows() []server.SettingGroup {
 	return []server.SettingGroup{{Title: "Kubernetes", Settings: []server.Setting{
-		{"kubeconfig", "FILE", &k.Kubeconfig, 0, 0, "file that says how to reach the cluster (also KUBECONFIG; default: ~/.kube/config, and in a pod its own account)"},
-		{"context", "NAME", &k.Context, 0, 0, "context of that file (default: its current one)"},
-		{"namespace", "NAME", &k.Namespace, 0, 0, "namespace for the pods (default: that of the context, or of this program's own pod)"},
-		{"storage-class", "NAME", &k.StorageClass, 0, 0, "class of the volumes of named sessions, which outlive their pods (default: none, files end with their pod)"},
-		{"runtime-class", "NAME", &k.RuntimeClass, 0, 0, "RuntimeClass of the pods, such as one for gVisor or Kata (default: the cluster's)"},
-		{"warm-pool", "NAME", &k.WarmPool, 0, 0, "SandboxWarmPool of agent-sandbox to take pods from, where one is kept (default: none, pods are made); see setup --sandbox-template"},
-		{"programs-image", "REF", &k.ProgramsImage, 0, 0, "image with this program's parts that run in pods (default: the one that was published with it)"},
-		{"pod-users", "RANGE", &k.Users, 0, 0, "user numbers, FIRST-LAST, of which each session has one by its name; none: the cluster chooses, as OpenShift does (default: a range that nobody else uses)"},
-		{"pod-seccomp", "PROFILE", &k.SeccompProfile, 0, 0, "seccomp profile of the pods, by its path below the kubelet's folder on the nodes (default: RuntimeDefault)"},
-		{"pod-user-namespaces", "", &k.UserNamespaces, 0, 0, "give each pod a user namespace of its own"},
+		server.Row("kubeconfig", "FILE", &k.Kubeconfig, 0, 0, "file that says how to reach the cluster (also KUBECONFIG; default: ~/.kube/config, and in a pod its own account)"),
+		server.Row("context", "NAME", &k.Context, 0, 0, "context of that file (default: its current one)"),
+		server.Row("namespace", "NAME", &k.Namespace, 0, 0, "namespace for the pods (default: that of the context, or of this program's own pod)"),
+		server.Row("storage-class", "NAME", &k.StorageClass, 0, 0, "class of the volumes of named sessions, which outlive their pods (default: none, files end with their pod)"),
+		server.Row("runtime-class", "NAME", &k.RuntimeClass, 0, 0, "RuntimeClass of the pods, such as one for gVisor or Kata (default: the cluster's)"),
+		server.Row("warm-pool", "NAME", &k.WarmPool, 0, 0, "SandboxWarmPool of agent-sandbox to take pods from, where one is kept (default: none, pods are made); see setup --sandbox-template"),
+		server.Row("programs-image", "REF", &k.ProgramsImage, 0, 0, "image with this program's parts that run in pods (default: the one that was published with it)"),
+		server.Row("pod-users", "RANGE", &k.Users, 0, 0, "user numbers, FIRST-LAST, of which each session has one by its name; none: the cluster chooses, as OpenShift does (default: a range that nobody else uses)"),
+		server.Row("pod-seccomp", "PROFILE", &k.SeccompProfile, 0, 0, "seccomp profile of the pods, by its path below the kubelet's folder on the nodes (default: RuntimeDefault)"),
+		server.Row("pod-user-namespaces", "", &k.UserNamespaces, 0, 0, "give each pod a user namespace of its own"),
 	}}}
 }
 

@@ -2,26 +2,23 @@ package cluster
 
 import (
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
+func load(k *settings, args []string, env map[string]string) (*server.Settings, error) {
+	return server.Read([]server.Feature{k.feature()}, args, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+}
+
 func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
-	if !hasKubernetes {
-		_, err := loadSettings(t, []string{"--engine=kubernetes"}, nil)
-		if err == nil || !strings.Contains(err.Error(), "has no Kubernetes") {
-			t.Errorf("got %v", err)
-		}
-	}
 	for args, want := range map[string]string{
-		"--engine=docker": "--engine \"docker\" is neither podman nor kubernetes",
+		"--engine=docker": "--engine \"docker\" is not podman or kubernetes",
 
 		"--kubeconfig=/k":       "--kubeconfig /k has no effect without --engine kubernetes",
 		"--context=c":           "--context c has no effect without --engine kubernetes",
@@ -37,7 +34,7 @@ func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
 		"--engine=kubernetes --engine-url=unix:///p":   "--engine-url unix:///p has no effect with --engine kubernetes",
 		"--engine=kubernetes --oci-runtime=runc":       "--oci-runtime runc has no effect with --engine kubernetes",
 		"--engine=kubernetes --skills=claude":          "--skills claude has no effect with --engine kubernetes",
-		"--engine=kubernetes --mount=/usr:usr":         "nodes of a Kubernetes cluster do not have this machine's folders",
+		"--engine=kubernetes --mount=/usr:usr":         "the machines of --engine kubernetes do not have this machine's folders",
 		"--engine=kubernetes --namespace=Mine":         "--namespace \"Mine\" is not a namespace's name",
 		"--engine=kubernetes --namespace=-a":           "is not a namespace's name",
 		"--engine=kubernetes --storage-class=a_b":      "--storage-class \"a_b\" is not the name of a class",
@@ -51,10 +48,7 @@ func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
 		"--engine=kubernetes --namespace=a.b":          "is not a namespace's name",
 		"--engine=kubernetes --namespace=" + tooLong(): "is not a namespace's name",
 	} {
-		if !hasKubernetes && strings.Contains(args, "--pod-users=") {
-			continue // nothing reads it
-		}
-		if _, err := loadSettings(t, strings.Fields(args), nil); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := load(new(settings), strings.Fields(args), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)
 		}
 	}
@@ -63,9 +57,6 @@ func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
 func tooLong() string { return strings.Repeat("n", 64) }
 
 func TestSettingsOfKubernetes(t *testing.T) {
-	if !hasKubernetes {
-		t.Skip("this build has no Kubernetes")
-	}
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	if err := os.WriteFile(kubeconfig, []byte(`
 apiVersion: v1
@@ -76,62 +67,59 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	load := func(args ...string) *Settings {
+	k := new(settings)
+	loaded := func(args ...string) *server.Settings {
 		t.Helper()
 		// Podman's variables are of no engine that is named here.
-		s, err := loadSettings(t, append([]string{"--engine=kubernetes", "--state-dir=/state", "--kubeconfig", kubeconfig}, args...), map[string]string{"CONTAINER_HOST": "unix:///p"})
+		s, err := load(k, append([]string{"--engine=kubernetes", "--state-dir=/state", "--kubeconfig", kubeconfig}, args...), map[string]string{"CONTAINER_HOST": "unix:///p"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
 	}
-	at := load().SessionDir()
+	at := loaded().SessionDir()
 	for args, same := range map[string]bool{
 		"--namespace=team": true, "--context=same --namespace=team": true, "--storage-class=fast --pod-users=70000-80000 --pod-seccomp=profiles/a.json": true,
 		"--namespace=other": false, "--context=same": false, "--context=two": false, "--context=absent": false,
 	} {
-		if got := load(strings.Fields(args)...).SessionDir(); (got == at) != same {
+		if got := loaded(strings.Fields(args)...).SessionDir(); (got == at) != same {
 			t.Errorf("%s: sessions are in %s, of the first in %s", args, got, at)
 		}
 	}
-	if at == (&Settings{StateDir: "/state", EngineName: enginePodman}).SessionDir() {
+	if at == (&server.Settings{StateDir: "/state"}).SessionDir() {
 		t.Error("Podman's sessions are in the same folder")
 	}
 
-	s := load("--js-image=registry.example.com/js:1")
+	s := loaded("--js-image=registry.example.com/js:1")
 	python, _ := containers.RecipeFor("python")
 	for language, want := range map[sandbox.Language]string{
 		sandbox.Python: containers.PublishedImages().Pull(python), sandbox.Bash: containers.PublishedImages().Pull(python), sandbox.JavaScript: "registry.example.com/js:1",
 	} {
-		if image, on := s.Image(language); !on || image != want || isOurs(image) != (language != sandbox.JavaScript) {
+		if image, on := s.Image(language); !on || image != want {
 			t.Errorf("%s is in %q", language, image)
 		}
 	}
-	if image, _ := load("--python-image=full").Image(sandbox.Python); image != containers.PublishedImages().Pull(python.WithCompiler()) {
+	if image, _ := loaded("--python-image=full").Image(sandbox.Python); image != containers.PublishedImages().Pull(python.WithCompiler()) {
 		t.Errorf("the full image is %q", image)
 	}
-	if images := s.ClusterImages(); len(images) != 3 || images[0] != containers.ProgramsRef() {
+	if images := k.images(s); len(images) != 3 || images[0] != containers.ProgramsRef() {
 		t.Errorf("the cluster has to have %q", images)
 	}
 }
 
 // A pod that a shell command makes for a session's files is the server's that runs code in it later.
 func TestVisitsMakePodsAsServersDo(t *testing.T) {
-	if !hasKubernetes {
-		t.Skip("this build has no Kubernetes")
-	}
-	s, err := loadSettings(t, []string{"--engine=kubernetes", "--network=open", "--state-dir", t.TempDir()}, nil)
+	s, err := load(new(settings), []string{"--engine=kubernetes", "--network=open", "--state-dir", t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	on := s.openKubernetes(slog.New(slog.DiscardHandler))
-	way, err := s.wayOut(nil, &netlog.Log{}, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer way.Close()
+	on := s.Engine(slog.New(slog.DiscardHandler))
 	visit := s.VisitConfig(on, slog.New(slog.DiscardHandler))
-	if visit.WayOut == nil || !maps.Equal(visit.WayOut.Environment(9797), way.Environment(9797)) {
+	spec, err := s.Spec(on, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if visit.WayOut == nil || visit.WayOut.Environment(sandbox.WayOutPort)["HTTPS_PROXY"] == "" || visit.WayOut.Environment(sandbox.WayOutPort)["HTTPS_PROXY"] != spec.Env["HTTPS_PROXY"] {
 		t.Errorf("the way out is %v", visit.WayOut)
 	}
 }

@@ -63,40 +63,40 @@ func TestWhatAClusterLacks(t *testing.T) {
 		change  func(*api)
 		options kubernetes.Options
 		check   string
-		status  Status
+		status  doctor.Status
 		found   string
 		fix     string
 		answers bool
 	}{
-		"nothing":        {check: "rights", status: OK, found: "all that are needed in namespace box", answers: true},
-		"its account":    {check: "Kubernetes", status: OK, found: "as system:serviceaccount:team:runner", answers: true},
-		"its version":    {check: "Kubernetes", status: OK, found: "version v1.37.0", answers: true},
-		"where it is":    {check: "Kubernetes", status: OK, found: "by context there of ", answers: true},
-		"image volumes":  {change: func(a *api) { a.minor = "35+" }, check: "programs", status: Info, found: "init container", answers: true},
-		"their presence": {check: "programs", status: OK, found: "mounted as an image", answers: true},
+		"nothing":        {check: "rights", status: doctor.OK, found: "all that are needed in namespace box", answers: true},
+		"its account":    {check: "Kubernetes", status: doctor.OK, found: "as system:serviceaccount:team:runner", answers: true},
+		"its version":    {check: "Kubernetes", status: doctor.OK, found: "version v1.37.0", answers: true},
+		"where it is":    {check: "Kubernetes", status: doctor.OK, found: "by context there of ", answers: true},
+		"image volumes":  {change: func(a *api) { a.minor = "35+" }, check: "programs", status: doctor.Info, found: "init container", answers: true},
+		"their presence": {check: "programs", status: doctor.OK, found: "mounted as an image", answers: true},
 		"rights": {
-			change: func(a *api) { a.denied = []string{"create pods/exec", "get pods/exec"} }, check: "rights", status: Fail,
+			change: func(a *api) { a.denied = []string{"create pods/exec", "get pods/exec"} }, check: "rights", status: doctor.Fail,
 			found: "missing in namespace box: create pods/exec, get pods/exec",
 			fix:   "kubectl create role code-sandbox-mcp-pods-exec --namespace box --verb=create,get --resource=pods/exec && kubectl create rolebinding code-sandbox-mcp-pods-exec --namespace box --role=code-sandbox-mcp-pods-exec --serviceaccount=team:runner",
 		},
 		"rights for claims": {
 			change: func(a *api) { a.denied = []string{"delete persistentvolumeclaims"} }, options: kubernetes.Options{StorageClass: "fast"},
-			check: "rights", status: Fail, found: "delete persistentvolumeclaims", fix: "--resource=persistentvolumeclaims",
+			check: "rights", status: doctor.Fail, found: "delete persistentvolumeclaims", fix: "--resource=persistentvolumeclaims",
 		},
-		"rights that no claim needs": {change: func(a *api) { a.denied = []string{"delete persistentvolumeclaims"} }, check: "rights", status: OK, answers: true},
-		"a namespace":                {change: func(a *api) { a.namespace = http.StatusNotFound }, check: "namespace", status: Fail, found: "Namespace box is not there", fix: "kubectl create namespace box"},
-		"the right to see it":        {change: func(a *api) { a.namespace = http.StatusForbidden }, check: "namespace", status: Info, found: "may not see", answers: true},
-		"Pod Security":               {change: func(a *api) { a.level = "" }, check: "namespace", status: Info, found: "no Pod Security", answers: true},
-		"its level":                  {check: "namespace", status: OK, found: "enforces Pod Security restricted", answers: true},
-		"a RuntimeClass":             {options: kubernetes.Options{RuntimeClass: "gvisor"}, check: "RuntimeClass", status: Fail, found: "There is no RuntimeClass gvisor", fix: "kubectl get runtimeclasses"},
-		"the same clock":             {change: func(a *api) { a.skew = "Fri, 01 Jan 2100 00:00:00 GMT" }, check: "connection", status: Info, found: "ahead of this machine's", answers: true},
-		"our system calls":           {check: "seccomp", status: Warn, found: "default", fix: "--pod-seccomp", answers: true},
-		"their list":                 {options: kubernetes.Options{SeccompProfile: "ours.json"}, check: "seccomp", status: OK, found: "ours.json", answers: true},
-		"users":                      {options: kubernetes.Options{Users: "none"}, check: "session users", status: Warn, found: "chosen by the cluster", fix: "--pod-users", answers: true},
-		"few users":                  {options: kubernetes.Options{Users: "5000-5999"}, check: "session users", status: Warn, found: "5000 to 5999", fix: "--pod-users", answers: true},
-		"user namespaces":            {check: "user namespaces", status: Warn, fix: "--pod-user-namespaces", answers: true},
-		"their use":                  {options: kubernetes.Options{UserNamespaces: true}, check: "user namespaces", status: OK, answers: true},
-		"a limit of processes":       {check: "pids limit", status: Warn, fix: "podPidsLimit", answers: true},
+		"rights that no claim needs": {change: func(a *api) { a.denied = []string{"delete persistentvolumeclaims"} }, check: "rights", status: doctor.OK, answers: true},
+		"a namespace":                {change: func(a *api) { a.namespace = http.StatusNotFound }, check: "namespace", status: doctor.Fail, found: "Namespace box is not there", fix: "kubectl create namespace box"},
+		"the right to see it":        {change: func(a *api) { a.namespace = http.StatusForbidden }, check: "namespace", status: doctor.Info, found: "may not see", answers: true},
+		"Pod Security":               {change: func(a *api) { a.level = "" }, check: "namespace", status: doctor.Info, found: "no Pod Security", answers: true},
+		"its level":                  {check: "namespace", status: doctor.OK, found: "enforces Pod Security restricted", answers: true},
+		"a RuntimeClass":             {options: kubernetes.Options{RuntimeClass: "gvisor"}, check: "RuntimeClass", status: doctor.Fail, found: "There is no RuntimeClass gvisor", fix: "kubectl get runtimeclasses"},
+		"the same clock":             {change: func(a *api) { a.skew = "Fri, 01 Jan 2100 00:00:00 GMT" }, check: "connection", status: doctor.Info, found: "ahead of this machine's", answers: true},
+		"our system calls":           {check: "seccomp", status: doctor.Warn, found: "default", fix: "--pod-seccomp", answers: true},
+		"their list":                 {options: kubernetes.Options{SeccompProfile: "ours.json"}, check: "seccomp", status: doctor.OK, found: "ours.json", answers: true},
+		"users":                      {options: kubernetes.Options{Users: "none"}, check: "session users", status: doctor.Warn, found: "chosen by the cluster", fix: "--pod-users", answers: true},
+		"few users":                  {options: kubernetes.Options{Users: "5000-5999"}, check: "session users", status: doctor.Warn, found: "5000 to 5999", fix: "--pod-users", answers: true},
+		"user namespaces":            {check: "user namespaces", status: doctor.Warn, fix: "--pod-user-namespaces", answers: true},
+		"their use":                  {options: kubernetes.Options{UserNamespaces: true}, check: "user namespaces", status: doctor.OK, answers: true},
+		"a limit of processes":       {check: "pids limit", status: doctor.Warn, fix: "podPidsLimit", answers: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -111,8 +111,11 @@ func TestWhatAClusterLacks(t *testing.T) {
 			if answers != test.answers {
 				t.Errorf("answers: %v", answers)
 			}
-			c := check(t, Report{checks}, test.check)
-			if c.Status != test.status || !strings.Contains(c.Found, test.found) || !strings.Contains(c.Fix, test.fix) {
+			at := slices.IndexFunc(checks, func(c doctor.Check) bool { return c.Name == test.check })
+			if at < 0 {
+				t.Fatalf("there is no check of %s in %+v", test.check, checks)
+			}
+			if c := checks[at]; c.Status != test.status || !strings.Contains(c.Found, test.found) || !strings.Contains(c.Fix, test.fix) {
 				t.Errorf("%+v", c)
 			}
 		})

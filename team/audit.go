@@ -56,11 +56,11 @@ func auditFeature() server.Feature {
 
 func (a *auditSettings) rows() []server.SettingGroup {
 	return []server.SettingGroup{{Title: "Audit log", Settings: []server.Setting{
-		{"audit-log", "FILE", &a.File, 0, 0, "file for the audit log: a line for all that was done, by whom, each with the hash of the one before; several servers may share it (default: none)"},
-		{"audit-code", "MODE", server.Default(&a.Code, "hash"), 0, 0, "what it has of code that ran: hash, its SHA-256, or full, the code"},
-		{"audit-required", "", &a.Required, 0, 0, "run no code while the audit log cannot be written"},
-		{"audit-max-size", "SIZE", server.Size(&a.MaxSize, 100_000_000), 0, 0, "size at which the --audit-log is renamed to FILE.1 and goes on anew; 0: never"},
-		{"audit-keep", "N", &a.Keep, 0, server.MaxLogKeep, "how many such files are kept; 0: all"},
+		server.Row("audit-log", "FILE", &a.File, 0, 0, "file for the audit log: a line for all that was done, by whom, each with the hash of the one before; several servers may share it (default: none)"),
+		server.Row("audit-code", "MODE", server.Default(&a.Code, "hash"), 0, 0, "what it has of code that ran: hash, its SHA-256, or full, the code"),
+		server.Row("audit-required", "", &a.Required, 0, 0, "run no code while the audit log cannot be written"),
+		server.Row("audit-max-size", "SIZE", server.Size(&a.MaxSize, 100_000_000), 0, 0, "size at which the --audit-log is renamed to FILE.1 and goes on anew; 0: never"),
+		server.Row("audit-keep", "N", &a.Keep, 0, server.MaxLogKeep, "how many such files are kept; 0: all"),
 	}}}
 }
 

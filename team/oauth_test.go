@@ -1,6 +1,7 @@
 package team
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/sha256"
@@ -43,7 +44,7 @@ func TestWhereOAuthIsServed(t *testing.T) {
 		"its client alone":           {[]string{"--http=8000", "--oidc-issuer=https://id.example", "--oidc-audience=a", "--oidc-client-id=x"}, "--oidc-client-id x has no effect without --oauth"},
 		"with a client of no issuer": {[]string{"--http=8000", "--oauth", "--oidc-client-id=x"}, "is of no issuer"},
 	} {
-		_, err := loadSettings(t, test.args, nil)
+		_, err := load(t, test.args, nil)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -54,47 +55,35 @@ func TestWhereOAuthIsServed(t *testing.T) {
 func TestOAuthIsServed(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	s, err := loadSettings(t, []string{"--http=127.0.0.1:0", "--oauth", "--state-dir=" + dir}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.DiscardHandler)
-	w, err := s.HTTP.open(dir, log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.listener.Close()
-	if err := s.authenticate(w, nil, log); err != nil {
-		t.Fatal(err)
-	}
-	issuer := "http://" + w.listener.Addr().String()
-	if o := w.options.OAuth; o == nil || *o != (httpserver.OAuth{Issuer: issuer, Scope: "sandbox"}) {
+	w := begun(t, []string{"--http=127.0.0.1:0", "--oauth", "--state-dir=" + dir}, nil).Web
+	issuer := "http://" + w.Listener.Addr().String()
+	if o := w.Options.OAuth; o == nil || *o != (httpserver.OAuth{Issuer: issuer, Scope: "sandbox"}) {
 		t.Errorf("%+v", o)
 	}
 	answer := httptest.NewRecorder()
-	w.options.Open["GET /.well-known/oauth-authorization-server"].ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
+	w.Options.Open["GET /.well-known/oauth-authorization-server"].ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/", nil))
 	if text, _ := io.ReadAll(answer.Body); !strings.Contains(string(text), `"issuer":"`+issuer+`"`) {
 		t.Errorf("%s", text)
 	}
 	for token, want := range map[string]string{"csm_at_gx_y": "the token is not known here: it was revoked, or never given", "csm_none": "the token is not known here: it was taken back, or never given"} {
 		r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
 		r.Header.Set("Authorization", "Bearer "+token)
-		if _, err := w.options.Authenticate.Authenticate(r); err == nil || err.Error() != want {
+		if _, err := w.Options.Authenticate.Authenticate(r); err == nil || err.Error() != want {
 			t.Errorf("%s: %v", token, err)
 		}
 	}
 
-	everywhere, err := loadSettings(t, []string{"--http=127.0.0.1:0", "--oauth"}, nil)
+	everywhere, err := load(t, []string{"--http=0.0.0.0:0", "--oauth-url=https://sandbox.example.com", "--oauth", "--state-dir=" + dir}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	everywhere.HTTP.Address = "0.0.0.0:0"
-	open, err := everywhere.HTTP.open(t.TempDir(), log)
+	open, err := everywhere.Begin(t.Context(), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer open.listener.Close()
-	if err := everywhere.authenticate(open, nil, log); err == nil || !strings.Contains(err.Error(), "--oauth needs --oauth-url") {
+	defer open.End(context.Background())
+	defer open.Web.Listener.Close()
+	if _, err := (&oauthSettings{On: true}).issuer(open.Web); err == nil || !strings.Contains(err.Error(), "--oauth needs --oauth-url") {
 		t.Errorf("on every address: %v", err)
 	}
 }
@@ -126,25 +115,14 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 		signed, _ := token.SignedString(key)
 		return map[string]any{"id_token": signed, "access_token": "x"}
 	})
-	s, err := loadSettings(t, []string{"--http=127.0.0.1:0", "--oauth", "--state-dir=" + t.TempDir(), "--oidc-issuer=" + issuer.URL, "--oidc-audience=api", "--oidc-client-id=sandbox-client"}, map[string]string{oidcSecretVariable: "s3cret"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := slog.New(slog.DiscardHandler)
-	w, err := s.HTTP.open(t.TempDir(), log)
-	if err == nil {
-		err = s.authenticate(w, nil, log)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := begun(t, []string{"--http=127.0.0.1:0", "--oauth", "--state-dir=" + t.TempDir(), "--oidc-issuer=" + issuer.URL, "--oidc-audience=api", "--oidc-client-id=sandbox-client"}, map[string]string{oidcSecretVariable: "s3cret"}).Web
 	served := http.NewServeMux()
-	for pattern, handler := range w.options.Open {
+	for pattern, handler := range w.Options.Open {
 		served.Handle(pattern, handler)
 	}
-	go func() { _ = http.Serve(w.listener, served) }()
-	defer w.listener.Close()
-	base := w.options.OAuth.Issuer
+	go func() { _ = http.Serve(w.Listener, served) }()
+	defer w.Listener.Close()
+	base := w.Options.OAuth.Issuer
 
 	jar, _ := cookiejar.New(nil)
 	browser := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -205,7 +183,7 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
 	r.Header.Set("Authorization", "Bearer "+token.Access)
-	if p, err := w.options.Authenticate.Authenticate(r); err != nil || p.Name != "bob" || p.Source != "oauth" || len(p.Groups) != 1 {
+	if p, err := w.Options.Authenticate.Authenticate(r); err != nil || p.Name != "bob" || p.Source != "oauth" || len(p.Groups) != 1 {
 		t.Errorf("%+v %v", p, err)
 	}
 }

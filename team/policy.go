@@ -60,18 +60,19 @@ type policy struct {
 }
 
 // policyFeature gives each principal services of its own under a policy.
-func policyFeature() server.Feature {
-	p := new(policy)
+func policyFeature() server.Feature { return new(policy).feature() }
+
+func (p *policy) feature() server.Feature {
 	return server.Feature{
 		Name: "policy",
 		PrincipalSettings: func(s *server.Settings) []server.SettingGroup {
 			return []server.SettingGroup{{Title: "Policy", Settings: []server.Setting{
-				{"metrics-principals", "BY", &s.MetricsPrincipals, 0, 0, "what figures call a principal: its name, its key, or off for nothing"},
+				server.Row("metrics-principals", "BY", &s.MetricsPrincipals, 0, 0, "what figures call a principal: its name, its key, or off for nothing"),
 			}}}
 		},
 		Settings: func() []server.SettingGroup {
 			return []server.SettingGroup{{Title: "Policy", Settings: []server.Setting{
-				{"policy", "FILE", &p.file, 0, 0, "YAML file of what principals may do: settings by their names, below default, groups and principals; SIGHUP has it read again"},
+				server.Row("policy", "FILE", &p.file, 0, 0, "YAML file of what principals may do: settings by their names, below default, groups and principals; SIGHUP has it read again"),
 			}}}
 		},
 		Check: p.check, Principals: p.open,

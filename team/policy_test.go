@@ -2,10 +2,7 @@ package team
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,21 +10,26 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/pflag"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 // withPolicy loads settings with a policy file.
-func withPolicy(t *testing.T, text string, more ...string) (*Settings, error) {
+func withPolicy(t *testing.T, text string, more ...string) (*policy, *server.Settings, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return loadSettings(t, append([]string{"--http", "8000", "--state-dir", filepath.Join(t.TempDir(), "state"), "--policy", file}, more...), map[string]string{"API_KEY": "a-key-that-is-long"})
+	p := new(policy)
+	s, err := read([]server.Feature{quotas(), p.feature()}, append([]string{"--http", "127.0.0.1:0", "--state-dir", filepath.Join(t.TempDir(), "state"), "--policy", file}, more...), map[string]string{"API_KEY": "a-key-that-is-long"})
+	return p, s, err
 }
 
 func TestAPolicyIsTheMostSpecificOne(t *testing.T) {
-	s, err := withPolicy(t, `
+	p, s, err := withPolicy(t, `
 default: {max-sessions: 3, run-timeout: 20, tools: [run_python_code]}
 groups:
   a: {allow-domain: [one.example, two.example], memory-limit: 256m, max-sessions: 5}
@@ -57,7 +59,10 @@ principals:
 		"and her group":   {principal.Principal{Name: "alice", Groups: []string{"a"}}, 512 << 20, 5, 1, ""},
 		"no name's group": {principal.Principal{Groups: []string{"a"}}, 2 << 30, 10, 0, "of.all"},
 	} {
-		own, _, err := s.of(test.who)
+		own := s
+		if !test.who.IsUser() {
+			own, _, err = newTenants(&server.Running{Settings: s}, p).settingsOf(test.who)
+		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -66,8 +71,8 @@ principals:
 			strings.Join(own.Network.AllowDomain, " ") != test.domains || own.Sandbox.Limits.CPUs != 1.5 {
 			t.Errorf("%s: %d bytes, %d sessions, tools %v, domains %v, %v processors", name, own.Sandbox.Limits.MemoryBytes, own.Sandbox.MaxSessions, own.Tools.Enable, own.Network.AllowDomain, own.Sandbox.Limits.CPUs)
 		}
-		if own.HostLabel() != s.HostLabel() || (own.SessionDir() == s.SessionDir()) != test.who.IsUser() || own.tenant != test.who.Key() {
-			t.Errorf("%s: label %s, folder %s, tenant %q", name, own.HostLabel(), own.SessionDir(), own.tenant)
+		if own.HostLabel() != s.HostLabel() || (own.SessionDir() == s.SessionDir()) != test.who.IsUser() {
+			t.Errorf("%s: label %s, folder %s", name, own.HostLabel(), own.SessionDir())
 		}
 	}
 	if !reflect.DeepEqual(s.Network.AllowDomain, []string{"of.all"}) || s.Sandbox.Limits.MemoryBytes != 2<<30 {
@@ -88,32 +93,32 @@ func TestWhatIsWrongWithAPolicy(t *testing.T) {
 		"only with another":  {"default: {network-request-limit: 2t}", "--network-byte-limit"},
 		"an allowlist of no": {"default: {network: allowlist}", "allows no host"},
 	} {
-		if _, err := withPolicy(t, test.text); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, _, err := withPolicy(t, test.text); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := withPolicy(t, "default: {nonsense: 1}\ngroups: {a: {}}\nprincipals: {b: {worse: 1}}"); err == nil || strings.Count(err.Error(), "nonsense") != 1 || !strings.Contains(err.Error(), "worse") {
+	if _, _, err := withPolicy(t, "default: {nonsense: 1}\ngroups: {a: {}}\nprincipals: {b: {worse: 1}}"); err == nil || strings.Count(err.Error(), "nonsense") != 1 || !strings.Contains(err.Error(), "worse") {
 		t.Errorf("a mistake for everybody is told as that of each: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := loadSettings(t, nil, map[string]string{"SANDBOX_POLICY": file}) // as a command does that serves nothing
+	s, err := load(t, nil, map[string]string{"SANDBOX_POLICY": file}) // as a command does that serves nothing
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Serve(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "without --http") {
+	if _, err := s.Begin(t.Context(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "without --http") {
 		t.Errorf("without --http: %v", err)
 	}
-	if s, err := withPolicy(t, ""); err != nil || len(s.policy.Default) > 0 {
+	if p, _, err := withPolicy(t, ""); err != nil || len(p.now.Default) > 0 {
 		t.Errorf("an empty one: %v", err)
 	}
 }
 
 // The log masks the secrets of all principals, whoever a line is about.
 func TestSecretsOfPoliciesAreKnown(t *testing.T) {
-	s, err := withPolicy(t, "{default: {allow-domain: [x.example]}, groups: {a: {network: allowlist, pass-through-env: [API_KEY]}}}")
+	_, s, err := withPolicy(t, "{default: {allow-domain: [x.example]}, groups: {a: {network: allowlist, pass-through-env: [API_KEY]}}}")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,123 +135,139 @@ func TestSecretsOfPoliciesAreKnown(t *testing.T) {
 
 // Every setting that a policy may have is one, and it may have those that say what principals may do.
 func TestSettingsOfPrincipalsExist(t *testing.T) {
-	for _, group := range new(Settings).table() {
-		for _, row := range group.settings {
-			if strings.Contains(row.help, "of a principal ") || strings.Contains(row.help, "a principal may ") {
-				if !slices.Contains(ofPrincipals, row.name) {
-					t.Errorf("a policy cannot have %s", row.name)
-				}
-			}
+	flags := server.Flags(Features())
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && (strings.Contains(f.Usage, "of a principal ") || strings.Contains(f.Usage, "a principal may ")) && !slices.Contains(ofPrincipals, f.Name) {
+			t.Errorf("a policy cannot have %s", f.Name)
 		}
-	}
-	flags := Flags()
+	})
 	for _, limit := range []string{"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total", "keep-limit", "calls-per-minute", "bytes-out-limit"} {
 		if !slices.Contains(ofPrincipals, limit) {
 			t.Errorf("%s is no principal's own", limit)
 		}
 	}
 	for _, name := range ofPrincipals {
-		if flags.Lookup(name) == nil {
+		if f := flags.Lookup(name); f == nil || f.Hidden {
 			t.Errorf("there is no setting %s", name)
 		}
 	}
 }
 
-// begun is a server with a policy file, which nobody uses yet.
-func begun(t *testing.T, text string) (r *running, rewrite func(text string)) {
+// begun is a server that nobody uses yet.
+func begun(t *testing.T, args []string, env map[string]string) *server.Running {
 	t.Helper()
-	s, err := withPolicy(t, text)
+	s, err := load(t, args, env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.HTTP.Address = "127.0.0.1:0"
+	return begin(t, s)
+}
+
+func begin(t *testing.T, s *server.Settings) *server.Running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	if r, err = s.begin(ctx, nil, slog.New(slog.DiscardHandler)); err != nil {
+	r, err := s.Begin(ctx, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		cancel()
-		_ = r.web.listener.Close()
-		r.end(context.Background())
+		_ = r.Web.Listener.Close()
+		r.End(context.Background())
 	})
-	return r, func(text string) {
+	return r
+}
+
+// begunWith is a server with a policy file.
+func begunWith(t *testing.T, text string) (all *tenants, rewrite func(text string)) {
+	t.Helper()
+	p, s, err := withPolicy(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = newTenants(begin(t, s), p)
+	t.Cleanup(func() { all.Close(context.Background()) })
+	return all, func(text string) {
 		t.Helper()
-		if err := os.WriteFile(s.Policy, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(p.file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		r.tenants.reload()
+		all.reload()
 	}
 }
 
 // What a principal gets by another policy counts for what it opens later, and its secrets are masked.
 func TestAPolicyThatChangesCounts(t *testing.T) {
-	r, rewrite := begun(t, "groups: {a: {secret: [API_KEY@api.example], memory-limit: 2g}, b: {memory-limit: 256m}}")
+	all, rewrite := begunWith(t, "groups: {a: {secret: [API_KEY@api.example], memory-limit: 2g}, b: {memory-limit: 256m}}")
 	bob := principal.Principal{Name: "bob", Groups: []string{"b"}}
-	first, err := r.tenants.get(bob)
+	first, err := all.Get(bob)
 	if err != nil {
 		t.Fatal(err)
 	}
 	const key = "a-key-that-is-long"
-	if got := first.deps.Secrets.Mask(key); got != key || first.deps.Manager.Config().Limits.MemoryBytes != 256<<20 {
-		t.Errorf("of b: %s, %d bytes", got, first.deps.Manager.Config().Limits.MemoryBytes)
+	if got := first.Manager().Config(); got.Mask.Mask(key) != key || got.Limits.MemoryBytes != 256<<20 {
+		t.Errorf("of b: %s, %d bytes", got.Mask.Mask(key), got.Limits.MemoryBytes)
 	}
+	before := first.Settings()
 	bob.Groups = []string{"a"}
-	second, err := r.tenants.get(bob)
-	if err != nil || second == first || second.deps.Manager != first.deps.Manager {
-		t.Fatalf("another front of the same sessions: %v, %v", second == first, err)
+	second, err := all.Get(bob)
+	if err != nil || second != first || second.Settings() == before {
+		t.Fatalf("the same services by other settings: %v, %v", second == first, err)
 	}
-	if got := second.deps.Manager.Config(); got.Limits.MemoryBytes != 2<<30 || got.Mask.Mask(key) == key || second.deps.Secrets.Mask(key) == key {
+	if got := second.Manager().Config(); got.Limits.MemoryBytes != 2<<30 || got.Mask.Mask(key) == key {
 		t.Errorf("of a: %d bytes, the secret is %s", got.Limits.MemoryBytes, got.Mask.Mask(key))
 	}
 	rewrite("default: {memory-limit: 128m, pass-through-env: [API_KEY]}")
-	third, err := r.tenants.get(bob)
-	if got := third.deps.Manager.Config(); err != nil || got.Limits.MemoryBytes != 128<<20 || got.Env["API_KEY"] != key || third.deps.Secrets.Mask(key) == key {
+	third, err := all.Get(bob)
+	if got := third.Manager().Config(); err != nil || got.Limits.MemoryBytes != 128<<20 || got.Env["API_KEY"] != key {
 		t.Errorf("of all: %d bytes, %v, %v", got.Limits.MemoryBytes, got.Env, err)
 	}
-	if again, _ := r.tenants.get(bob); again != third {
-		t.Error("what has not changed is made anew")
+	after := third.Settings()
+	if again, _ := all.Get(bob); again.Settings() != after {
+		t.Error("unchanged settings are made anew")
 	}
 }
 
 // A principal whose groups change, and one that comes for the first time, keep nobody else waiting.
 func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
-	r, rewrite := begun(t, "groups: {a: {memory-limit: 2g}, b: {memory-limit: 256m}}")
+	all, rewrite := begunWith(t, "groups: {a: {memory-limit: 2g}, b: {memory-limit: 256m}}")
 	alice := principal.Principal{Name: "alice", Groups: []string{"a"}}
-	first, err := r.tenants.get(alice)
+	first, err := all.Get(alice)
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, _ := r.tenants.known(alice)
+	known, _ := all.known(alice)
 	known.turn.Lock() // as while its front is replaced
-	changed := make(chan *front)
+	before := first.Settings()
+	changed := make(chan *server.Services)
 	go func() {
-		next, _ := r.tenants.get(principal.Principal{Name: "alice", Groups: []string{"b"}})
+		next, _ := all.Get(principal.Principal{Name: "alice", Groups: []string{"b"}})
 		changed <- next
 	}()
 	waits, goOn := make(chan struct{}), make(chan struct{})
 	go func() { // as while carol gets what she has
-		_, _, _ = r.tenants.making.Do(principal.Principal{Name: "carol"}.Key(), func() (any, error) {
+		_, _, _ = all.making.Do(principal.Principal{Name: "carol"}.Key(), func() (any, error) {
 			close(waits)
 			<-goOn
 			return nil, context.Canceled
 		})
 	}()
 	<-waits
-	if same, err := r.tenants.get(alice); err != nil || same != first {
+	if same, err := all.Get(alice); err != nil || same.Settings() != before {
 		t.Errorf("under the groups from before: %v", err)
 	}
-	if _, err := r.tenants.get(principal.Principal{Name: "bob"}); err != nil {
+	if _, err := all.Get(principal.Principal{Name: "bob"}); err != nil {
 		t.Error(err)
 	}
 	close(goOn)
 	known.turn.Unlock()
-	if next := <-changed; next == nil || next == first || next.deps.Manager.Config().Limits.MemoryBytes != 256<<20 {
+	if next := <-changed; next == nil || next.Settings() == before || next.Manager().Config().Limits.MemoryBytes != 256<<20 {
 		t.Error("the change does not count")
 	}
 	made := make(chan error, 20)
 	for range cap(made) {
 		go func() {
-			_, err := r.tenants.get(principal.Principal{Name: "dave"})
+			_, err := all.Get(principal.Principal{Name: "dave"})
 			made <- err
 		}()
 	}
@@ -256,65 +277,27 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if dave, err := r.tenants.get(principal.Principal{Name: "dave"}); err != nil || dave.deps.Manager.Config().Limits.MemoryBytes != 128<<20 {
+	if dave, err := all.Get(principal.Principal{Name: "dave"}); err != nil || dave.Manager().Config().Limits.MemoryBytes != 128<<20 {
 		t.Errorf("by the policy of before: %v", err)
 	}
 }
 
 // What cannot count lets nobody go on with more than it.
 func TestAPolicyThatCannotCountRefuses(t *testing.T) {
-	r, rewrite := begun(t, "groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 3g}, closed: {network: none}}")
+	all, rewrite := begunWith(t, "groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 3g}, closed: {network: none}}")
 	bob := principal.Principal{Name: "bob", Groups: []string{"staff"}}
-	if _, err := r.tenants.get(bob); err != nil {
+	if _, err := all.Get(bob); err != nil {
 		t.Fatal(err)
 	}
 	rewrite("groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 1g, network-request-limit: 1m}, closed: {network: none}, xtra: {network-request-limit: 2g}}")
 	bob.Groups = []string{"small", "xtra"} // neither is wrong, and both together are
 	for range 2 {
-		if _, err := r.tenants.get(bob); err == nil {
+		if _, err := all.Get(bob); err == nil {
 			t.Error("a policy that cannot count lets bob in")
 		}
 	}
 	bob.Groups = []string{"closed"}
-	if _, err := r.tenants.get(bob); err != nil {
+	if _, err := all.Get(bob); err != nil {
 		t.Errorf("another that can does not: %v", err)
-	}
-}
-
-// Nobody is told who is a principal here.
-func TestLinksDoNotTellOfPrincipals(t *testing.T) {
-	r, _ := begun(t, "")
-	alice := principal.Principal{Name: "alice"}
-	if _, err := r.tenants.get(alice); err != nil {
-		t.Fatal(err)
-	}
-	var said []string
-	for _, name := range []string{"alice", "nobody"} {
-		w := httptest.NewRecorder()
-		r.tenants.ServeHTTP(w, httptest.NewRequest(http.MethodGet, linksPrefix+principal.Principal{Name: name}.Key()+"/files/x/y", nil))
-		said = append(said, fmt.Sprint(w.Code, w.Body))
-	}
-	if said[0] != said[1] {
-		t.Errorf("of alice it is said %q, of nobody %q", said[0], said[1])
-	}
-}
-
-// What code uses goes on where a policy changes something else.
-func TestAPolicyThatReachesTheSameCutsNothing(t *testing.T) {
-	r, rewrite := begun(t, "default: {allow-domain: [one.example], max-sessions: 3}")
-	bob := principal.Principal{Name: "bob"}
-	first, err := r.tenants.get(bob)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rewrite("default: {allow-domain: [one.example], max-sessions: 4}")
-	second, err := r.tenants.get(bob)
-	if err != nil || second == first || second.box.way != first.box.way || second.box.connections != first.box.connections || second.deps.Manager.Config().MaxSessions != 4 {
-		t.Errorf("another front with the same way out: %v", err)
-	}
-	rewrite("default: {allow-domain: [two.example], max-sessions: 4}")
-	third, err := r.tenants.get(bob)
-	if err != nil || third.box.way == second.box.way {
-		t.Errorf("another way out: %v", err)
 	}
 }

@@ -42,8 +42,9 @@ type identity struct {
 }
 
 // principals identifies people by tokens, OpenID Connect, trusted headers and OAuth.
-func principals() server.Feature {
-	t := new(identity)
+func principals() server.Feature { return new(identity).feature() }
+
+func (t *identity) feature() server.Feature {
 	return server.Feature{
 		Name: "principals", Settings: t.rows, Check: t.check, Doctor: t.doctor, Authenticate: t.authenticate,
 		Commands: func(root *cobra.Command, s *server.Settings) { root.AddCommand(tokensCommand(s)) },
@@ -52,16 +53,16 @@ func principals() server.Feature {
 
 func (t *identity) rows() []server.SettingGroup {
 	return []server.SettingGroup{{Title: "Principals", Settings: []server.Setting{
-		{"oidc-issuer", "URL", &t.Issuer, 0, 0, "issuer of OpenID Connect whose tokens let people in over --http, as https://login.example.com/realms/staff"},
-		{"oidc-audience", "NAMES", &t.Audiences, 0, 0, "what its tokens for this server name as their audience; one of these has to be there"},
-		{"oidc-claim", "CLAIM", server.Default(&t.Claim, oidc.DefaultClaim), 0, 0, "claim that names the principal; email counts only where it was verified"},
-		{"oidc-groups-claim", "CLAIM", server.Default(&t.GroupsClaim, oidc.DefaultGroupsClaim), 0, 0, "claim that has its groups, such as realm_access.roles"},
-		{"trusted-header", "NAMES", &t.Headers, 0, 0, "headers in which a proxy says who is asking, such as X-Forwarded-User; the first that is there counts, and only from --trusted-proxy or with the secret of " + headerSecretVariable},
-		{"trusted-groups-header", "NAME", server.Default(&t.GroupsHeader, proxyheader.DefaultGroupsHeader), 0, 0, "header in which it says their groups, with commas"},
-		{"trusted-proxy", "ADDRESSES", &t.Proxies, 0, 0, "addresses and networks of proxies that set these headers, such as 10.0.0.7; " + proxyheader.Sockets + " is whoever reaches the socket"},
-		{"oauth", "", &t.oauth.On, 0, 0, "let clients that cannot be given a token, such as connectors of claude.ai and ChatGPT, ask people for access by OAuth; with TLS, on a loopback address, or with --oauth-url"},
-		{"oauth-url", "URL", &t.oauth.URL, 0, 0, "address by which clients and browsers reach --http, such as https://sandbox.example.com, of a proxy too (default: the address that it listens on)"},
-		{"oidc-client-id", "ID", &t.oauth.ClientID, 0, 0, "client of --oidc-issuer as which --oauth has people sign in there, instead of asking for their token; its secret is in " + oidcSecretVariable},
+		server.Row("oidc-issuer", "URL", &t.Issuer, 0, 0, "issuer of OpenID Connect whose tokens let people in over --http, as https://login.example.com/realms/staff"),
+		server.Row("oidc-audience", "NAMES", &t.Audiences, 0, 0, "what its tokens for this server name as their audience; one of these has to be there"),
+		server.Row("oidc-claim", "CLAIM", server.Default(&t.Claim, oidc.DefaultClaim), 0, 0, "claim that names the principal; email counts only where it was verified"),
+		server.Row("oidc-groups-claim", "CLAIM", server.Default(&t.GroupsClaim, oidc.DefaultGroupsClaim), 0, 0, "claim that has its groups, such as realm_access.roles"),
+		server.Row("trusted-header", "NAMES", &t.Headers, 0, 0, "headers in which a proxy says who is asking, such as X-Forwarded-User; the first that is there counts, and only from --trusted-proxy or with the secret of " + headerSecretVariable),
+		server.Row("trusted-groups-header", "NAME", server.Default(&t.GroupsHeader, proxyheader.DefaultGroupsHeader), 0, 0, "header in which it says their groups, with commas"),
+		server.Row("trusted-proxy", "ADDRESSES", &t.Proxies, 0, 0, "addresses and networks of proxies that set these headers, such as 10.0.0.7; " + proxyheader.Sockets + " is whoever reaches the socket"),
+		server.Row("oauth", "", &t.oauth.On, 0, 0, "let clients that cannot be given a token, such as connectors of claude.ai and ChatGPT, ask people for access by OAuth; with TLS, on a loopback address, or with --oauth-url"),
+		server.Row("oauth-url", "URL", &t.oauth.URL, 0, 0, "address by which clients and browsers reach --http, such as https://sandbox.example.com, of a proxy too (default: the address that it listens on)"),
+		server.Row("oidc-client-id", "ID", &t.oauth.ClientID, 0, 0, "client of --oidc-issuer as which --oauth has people sign in there, instead of asking for their token; its secret is in " + oidcSecretVariable),
 	}}}
 }
 

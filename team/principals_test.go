@@ -16,9 +16,20 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/tokens"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 const proxySecret = "between-the-proxy-and-us"
+
+// load reads settings of a program with the features of this package.
+func load(t testing.TB, args []string, env map[string]string) (*server.Settings, error) {
+	t.Helper()
+	return read(Features(), args, env)
+}
+
+func read(features []server.Feature, args []string, env map[string]string) (*server.Settings, error) {
+	return server.Read(features, args, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+}
 
 func TestBadSettingsOfPrincipals(t *testing.T) {
 	secret := map[string]string{headerSecretVariable: proxySecret}
@@ -45,7 +56,7 @@ func TestBadSettingsOfPrincipals(t *testing.T) {
 		"a header that is no name":  {[]string{"--trusted-header=X User"}, secret, `"X User" is not the name of a header`},
 		"a header for all and none": {[]string{"--trusted-header=X-Forwarded-User", "--http=8000", "--http-no-auth"}, secret, "--http-no-auth lets everybody in"},
 	} {
-		_, err := loadSettings(t, test.args, test.env)
+		_, err := load(t, test.args, test.env)
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -57,20 +68,21 @@ func TestBadSettingsOfPrincipals(t *testing.T) {
 
 func TestWhoseARequestIs(t *testing.T) {
 	t.Setenv(headerSecretVariable, proxySecret)
-	s, err := loadSettings(t, []string{
+	of := new(identity)
+	s, err := read([]server.Feature{of.feature()}, []string{
 		"--state-dir", t.TempDir(), "--trusted-header=X-Forwarded-User", "--oidc-issuer=https://127.0.0.1:1", "--oidc-audience=sandbox",
 	}, map[string]string{headerSecretVariable: proxySecret})
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	own := s.TokenStore(log)
+	own := tokenStore(s, log)
 	t.Cleanup(own.Close)
 	_, token, err := own.Add("program", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := s.authenticator(own, nil, log)
+	chain, err := of.authenticate(&server.Running{Settings: s, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,20 +131,25 @@ func TestChecksOfPrincipals(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = closed.Close()
-	with := func(args ...string) *Settings {
-		s, err := loadSettings(t, append([]string{"--state-dir", t.TempDir()}, args...), nil)
+	type configured struct {
+		*identity
+		*server.Settings
+	}
+	with := func(args ...string) configured {
+		of := new(identity)
+		s, err := read([]server.Feature{of.feature()}, append([]string{"--state-dir", t.TempDir()}, args...), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s
+		return configured{of, s}
 	}
 	given := with()
-	store := given.TokenStore(slog.New(slog.DiscardHandler))
+	store := tokenStore(given.Settings, slog.New(slog.DiscardHandler))
 	if _, _, err := store.Add("alice", nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	open := with()
-	if _, _, err := open.TokenStore(slog.New(slog.DiscardHandler)).Add("alice", nil, 0); err != nil {
+	if _, _, err := tokenStore(open.Settings, slog.New(slog.DiscardHandler)).Add("alice", nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chmod(filepath.Join(open.StateFolder(), tokens.FileName), 0o644); err != nil {
@@ -143,7 +160,7 @@ func TestChecksOfPrincipals(t *testing.T) {
 		openIs = doctor.OK
 	}
 	for name, test := range map[string]struct {
-		settings *Settings
+		settings configured
 		check    string // empty: there is none
 		want     doctor.Status
 	}{
@@ -158,7 +175,7 @@ func TestChecksOfPrincipals(t *testing.T) {
 		"a network of one":     {with("--trusted-header=X-User", "--trusted-proxy=10.0.0.7/32"), "trusted header", doctor.OK},
 		"loopback":             {with("--trusted-header=X-User", "--trusted-proxy=127.0.0.1"), "trusted header", doctor.Warn},
 	} {
-		checks := test.settings.principalChecks(t.Context())
+		checks := test.settings.doctor(t.Context(), test.settings.Settings)
 		if test.check == "" {
 			if len(checks) != 0 {
 				t.Errorf("%s: %+v", name, checks)

@@ -3,6 +3,7 @@ package team
 import (
 	"bytes"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -11,14 +12,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
+
+// program is a program with the features of this package.
+var program = cmd.Program{Name: "code-sandbox-server", Features: Features}
 
 // command runs a command line, and returns what it prints.
 func command(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	var out bytes.Buffer
-	root := Command()
+	root := program.Command()
 	root.SetOut(&out)
 	root.SetArgs(args)
 	err := root.Execute()
@@ -58,7 +63,7 @@ func TestTokensAreGivenOutListedAndRevoked(t *testing.T) {
 	// What a client sends lets it in.
 	s := &server.Settings{StateDir: state}
 	r := &http.Request{Header: http.Header{"Authorization": {"Bearer " + added.Token}}}
-	store := tokenStore(s)
+	store := tokenStore(s, slog.New(slog.DiscardHandler))
 	if p, err := store.Authenticate(r); err != nil || p.Name != "alice" {
 		t.Errorf("%+v, %v", p, err)
 	}
@@ -115,7 +120,7 @@ func TestWrongUseOfTokens(t *testing.T) {
 		{}, {"add"}, {"add", ""}, {"add", "a\nb"}, {"add", "a", "b"}, {"add", "alice", "--group", "\x01"}, {"add", "alice", "--expires", "0"},
 		{"add", "alice", "--expires", "-1h"}, {"add", "alice", "--expires", "soon"}, {"list", "x"}, {"revoke"},
 	} {
-		if code := Main(append([]string{"tokens", "--state-dir", state}, args...)); code != exitUsage {
+		if code := program.Main(append([]string{"tokens", "--state-dir", state}, args...)); code != 2 {
 			t.Errorf("%q exits with %d", args, code)
 		}
 	}

@@ -4,17 +4,8 @@ package main
 
 import (
 	"os"
-	"slices"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/team"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/allfeatures"
 )
 
-// program has every feature of this module.
-var program = cmd.Program{Name: server.ServerProgram, Features: func() []server.Feature { return slices.Concat(team.Features(), []server.Feature{cluster.Feature()}) }}
-
-func main() {
-	os.Exit(program.Main(os.Args[1:]))
-}
+func main() { os.Exit(allfeatures.Program.Main(os.Args[1:])) }

@@ -51,6 +51,9 @@ func TestHelpFitsIntoATerminal(t *testing.T) {
 			}
 		}
 		for _, child := range c.Commands() {
+			if child.Hidden {
+				continue
+			}
 			check(child)
 		}
 	}

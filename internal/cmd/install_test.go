@@ -45,7 +45,7 @@ func TestPathsInTheEntryAreAbsolute(t *testing.T) {
 		"--log-file=":                                       "--log-file=",
 		"--python-image=localhost/a/b":                      "--python-image=localhost/a/b",
 	} {
-		fs := server.Flags()
+		fs := server.Flags(nil)
 		if err := fs.Parse([]string{given}); err != nil {
 			t.Fatal(err)
 		}
@@ -80,7 +80,7 @@ func TestWrongUseOfInstall(t *testing.T) {
 }
 
 func TestHelpNamesEveryClient(t *testing.T) {
-	help := installCommand().Long
+	help := installCommand(core).Long
 	for _, name := range install.Names() {
 		if !strings.Contains(help, name) {
 			t.Errorf("%s is missing", name)

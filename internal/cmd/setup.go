@@ -50,8 +50,8 @@ that is named by --python-image or --js-image is pulled when it is not there;
 
 What is ready already is left as it is: a call after one that was interrupted
 goes on where that was, and one after one that succeeded takes no time. On
-stdout there is a line for each image, for scripts. --save also writes the images of the languages into a file, under
-the names that a cluster asks for.`,
+stdout there is a line for each image, for scripts. --save also writes the
+images of the languages into a file, under the names that a cluster asks for.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if registry != "" && !registryName.MatchString(registry) {
 				return Usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))

@@ -89,7 +89,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 		return err
 	}
 	aliased{s}.tellNotes(log)
-	r, err := s.begin(ctx, gcArgs, log)
+	r, err := s.Begin(ctx, gcArgs, log)
 	if err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 		err = stdio.Serve(tools.WithNamed(rpc.WithMethods(ctx, own.deps.Methods(self())), s.Sandbox.Shared, "--session"), own.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
 	}
 	log.Debug("message loop ended", "error", err)
-	r.end(context.WithoutCancel(ctx))
+	r.End(context.WithoutCancel(ctx))
 	if err == nil || errors.Is(err, stdio.ErrClientGone) || errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -169,7 +169,7 @@ func (r *Running) Recorder() audit.Recorder {
 	return r.witness
 }
 
-// Close runs close after the server has begun to end; End waits for it.
+// Close runs close beside the requests; End waits for it.
 func (r *Running) Close(close func()) { r.closing.Go(close) }
 
 // services returns those of a principal.
@@ -219,8 +219,8 @@ func (r *Running) watchedTenants() []telemetry.Tenant {
 	return list
 }
 
-// begin opens the addresses, and then puts together what is served there.
-func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*Running, error) {
+// Begin opens the addresses, and puts together what is served there. gcArgs are as those of Serve.
+func (s *Settings) Begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*Running, error) {
 	r := &Running{Settings: s, Log: log, Ending: ctx, stopLinks: func() {}}
 	var err error
 	for _, f := range s.features {
@@ -285,8 +285,8 @@ func (r *Running) openFeatures() (err error) {
 	return nil
 }
 
-// end ends all that begin has begun, within closeTime.
-func (r *Running) end(ctx context.Context) {
+// End ends all that Begin has begun, within closeTime.
+func (r *Running) End(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
 	r.watched.Flush() // the engine may take all the time that there is

@@ -146,18 +146,24 @@ func (s *Settings) Load(fs *pflag.FlagSet) error {
 
 // CheckArgs refuses a command line that the server of a program with these features would refuse at its start.
 func CheckArgs(features []Feature, args []string) error {
+	_, err := Read(features, args, func(string) (string, bool) { return "", false })
+	return err
+}
+
+// Read returns the settings of a command line and of variables, which lookup finds.
+func Read(features []Feature, args []string, lookup func(string) (string, bool)) (*Settings, error) {
 	s := New(features)
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
-	s.bind(fs)
+	s.Bind(fs)
 	if err := fs.Parse(args); err != nil {
-		return err
+		return s, err
 	}
 	if rest := fs.Args(); len(rest) > 1 || len(rest) == 1 && rest[0] != "serve" {
-		return fmt.Errorf("%q is not a flag", rest[0])
+		return s, fmt.Errorf("%q is not a flag", rest[0])
 	}
-	return s.load(fs, func(string) (string, bool) { return "", false })
+	return s, s.load(fs, lookup)
 }
 
 // load fills in what the command line did not say from variables and then from the file, and checks the whole.

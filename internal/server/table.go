@@ -31,6 +31,11 @@ type Setting struct {
 	Help        string
 }
 
+// Row returns a Setting of these fields.
+func Row(name, kind string, value any, least, most float64, help string) Setting {
+	return Setting{name, kind, value, least, most, help}
+}
+
 // SettingGroup is a group of settings in --help and in the documentation.
 type SettingGroup struct {
 	Title    string

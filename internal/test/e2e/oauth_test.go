@@ -24,7 +24,7 @@ import (
 func startOAuth(t *testing.T) (s *httpServer, person string) {
 	t.Helper()
 	s = startHTTP(t, "--oauth")
-	cmd := exec.CommandContext(t.Context(), binary, "tokens", "add", "ann", "--json", "--state-dir", s.stateDir)
+	cmd := exec.CommandContext(t.Context(), serverProgram, "tokens", "add", "ann", "--json", "--state-dir", s.stateDir)
 	out, err := cmd.Output()
 	var made struct{ Token string }
 	if err = errors.Join(err, json.Unmarshal(out, &made)); err != nil {

@@ -107,7 +107,7 @@ func argumentsFor(v victim, session, run string) object {
 func TestPrincipalsAreApart(t *testing.T) {
 	t.Parallel()
 	db, _ := database(t)
-	s := startHTTPWith(t, setup{env: []string{"SANDBOX_SQL_MAIN=" + db.DSN("postgres")}})
+	s := startHTTPWith(t, setup{program: serverProgram, env: []string{"SANDBOX_SQL_MAIN=" + db.DSN("postgres")}})
 	alice, bob := s.as("alice@example.com"), s.as("bob")
 	v := makeVictim(t, alice)
 	c := bob.plain()

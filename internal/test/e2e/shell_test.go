@@ -22,7 +22,7 @@ type shellResult struct {
 // shell runs the program as a person does.
 func shell(t *testing.T, stateDir string, args ...string) shellResult {
 	t.Helper()
-	cmd := exec.Command(binary, append(args, "--state-dir", stateDir)...)
+	cmd := exec.Command(programFor(args), append(args, "--state-dir", stateDir)...)
 	cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
