@@ -154,7 +154,7 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	if r.linked, err = s.Links.listen(log); err != nil {
 		return nil, err
 	}
-	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Variables: s.env.lookup, Principals: s.MetricsPrincipals, Logger: log})
+	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Principals: s.MetricsPrincipals, Logger: log})
 	if r.web, err = s.HTTP.open(s.StateFolder(), log); err != nil {
 		return nil, err
 	}
@@ -191,7 +191,6 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 func (r *running) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
-	r.watched.Flush() // the engine may take all the time that there is
 	r.stopLinks()
 	nothingReady := make(chan bool, 1)
 	go func() { nothingReady <- r.shared.pool.Close(ctx) }()
@@ -201,7 +200,6 @@ func (r *running) end(ctx context.Context) {
 	r.stopMaking()
 	r.imagesSettled(ctx)
 	_ = r.shared.engine.Close()
-	r.watched.Close(ctx)
 	if nothingLeft {
 		r.shared.keeper.dismiss()
 	}
