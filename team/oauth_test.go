@@ -99,7 +99,10 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 	issuer := httptest.NewServer(mux)
 	defer issuer.Close()
 	answer := func(pattern string, value func() any) {
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(value()) })
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(value())
+		})
 	}
 	answer("/.well-known/openid-configuration", func() any {
 		return map[string]any{"issuer": issuer.URL, "jwks_uri": issuer.URL + "/keys", "authorization_endpoint": issuer.URL + "/authorize", "token_endpoint": issuer.URL + "/token"}

@@ -6,24 +6,21 @@ import (
 	"cmp"
 	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/oauth2"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/oidc"
 )
 
 const (
-	maxProvider = 256 << 10
-	maxRenewal  = 4 << 10 // bytes, so that a page's form has room for it
+	maxRenewal = 4 << 10 // bytes, so that a page's form has room for it
 	// discoveryFresh is how long is remembered what the issuer says of itself, and discoveryAgain that it could not be asked.
 	discoveryFresh = 10 * time.Minute
 	discoveryAgain = 5 * time.Second
@@ -69,22 +66,26 @@ func (p *provider) discover(ctx context.Context) (oidc.Discovery, error) {
 	return p.found, p.err
 }
 
+// config says how the issuer is asked. back is where it sends a browser; empty: nowhere.
+func (p *provider) config(ctx context.Context, back string) (*oauth2.Config, error) {
+	found, err := p.discover(ctx)
+	style := oauth2.AuthStyleInParams
+	if len(found.Methods) == 0 || slices.Contains(found.Methods, methodBasic) { // with no word of methods, it is Basic
+		style = oauth2.AuthStyleInHeader
+	}
+	return &oauth2.Config{
+		ClientID: p.ClientID, ClientSecret: p.ClientSecret, RedirectURL: back, Scopes: []string{"openid", "profile", "email"},
+		Endpoint: oauth2.Endpoint{AuthURL: found.Authorize, TokenURL: found.Token, AuthStyle: style},
+	}, err
+}
+
 // address is where a browser goes to sign in.
 func (p *provider) address(ctx context.Context, back, state, nonce, challenge string) (string, error) {
-	found, err := p.discover(ctx)
+	config, err := p.config(ctx, back)
 	if err != nil {
 		return "", err
 	}
-	u, _ := url.Parse(found.Authorize) // it was checked
-	q := u.Query()
-	for name, value := range map[string]string{
-		"response_type": "code", "client_id": p.ClientID, "redirect_uri": back, "scope": "openid profile email", "state": state, "nonce": nonce,
-		"code_challenge": challenge, "code_challenge_method": "S256",
-	} {
-		q.Set(name, value)
-	}
-	u.RawQuery = q.Encode()
-	return u.String(), nil
+	return config.AuthCodeURL(state, oauth2.SetAuthURLParam("nonce", nonce), oauth2.SetAuthURLParam("code_challenge", challenge), oauth2.SetAuthURLParam("code_challenge_method", "S256")), nil
 }
 
 // said is what the issuer says of a person, until when, and what it says that anew for; empty: nothing.
@@ -96,7 +97,9 @@ type said struct {
 
 // exchange returns who has signed in.
 func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce string) (said, error) {
-	now, given, err := p.ask(ctx, url.Values{"grant_type": {grantCode}, "code": {code}, "redirect_uri": {back}, "code_verifier": {verifier}})
+	now, given, err := p.ask(ctx, back, func(ctx context.Context, c *oauth2.Config) (*oauth2.Token, error) {
+		return c.Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	})
 	if err == nil && subtle.ConstantTimeCompare([]byte(given), []byte(nonce)) != 1 {
 		err = errors.New("its ID token is of another sign-in: the nonce differs")
 	}
@@ -105,58 +108,34 @@ func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce str
 
 // renew returns what the issuer says by now. errNotGood: it does not any more.
 func (p *provider) renew(ctx context.Context, renewal string) (said, error) {
-	now, _, err := p.ask(ctx, url.Values{"grant_type": {grantRefresh}, "refresh_token": {renewal}})
+	now, _, err := p.ask(ctx, "", func(ctx context.Context, c *oauth2.Config) (*oauth2.Token, error) {
+		return c.TokenSource(ctx, &oauth2.Token{RefreshToken: renewal}).Token()
+	})
 	now.renewal = cmp.Or(now.renewal, renewal)
 	return now, err
 }
 
 // ask asks the token endpoint, and returns the nonce of its ID token as well.
-func (p *provider) ask(ctx context.Context, form url.Values) (now said, nonce string, err error) {
-	found, err := p.discover(ctx)
+func (p *provider) ask(ctx context.Context, back string, of func(context.Context, *oauth2.Config) (*oauth2.Token, error)) (now said, nonce string, err error) {
+	config, err := p.config(ctx, back)
 	if err != nil {
 		return now, "", err
 	}
-	form.Set("client_id", p.ClientID)
-	// With no word of methods, it is Basic.
-	basic := len(found.Methods) == 0 || slices.Contains(found.Methods, methodBasic)
-	if p.ClientSecret != "" && !basic {
-		form.Set("client_secret", p.ClientSecret)
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, found.Token, strings.NewReader(form.Encode()))
-	if err != nil {
-		return now, "", err
-	}
-	if p.ClientSecret != "" && basic {
-		request.SetBasicAuth(url.QueryEscape(p.ClientID), url.QueryEscape(p.ClientSecret))
-	}
-	request.Header.Set("Accept", "application/json")
-	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	response, err := p.client.Do(request)
-	if err != nil { // it has the address, in which there is no secret
-		return now, "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	var answer struct {
-		IDToken string `json:"id_token"`
-		Renewal string `json:"refresh_token"`
-		Error   string `json:"error"`
-	}
-	body, err := io.ReadAll(io.LimitReader(response.Body, maxProvider))
-	if err == nil {
-		err = json.Unmarshal(body, &answer)
-	}
+	token, err := of(context.WithValue(ctx, oauth2.HTTPClient, p.client), config)
+	var refusal *oauth2.RetrieveError
 	switch {
-	case response.StatusCode >= http.StatusInternalServerError:
-		return now, "", fmt.Errorf("its token endpoint answers %d", response.StatusCode)
-	case response.StatusCode != http.StatusOK:
-		return now, "", fmt.Errorf("%w: its token endpoint answers %d %.60q", errNotGood, response.StatusCode, answer.Error)
-	case err != nil:
-		return now, "", fmt.Errorf("its token endpoint: %w", err)
+	case errors.As(err, &refusal) && refusal.Response.StatusCode >= http.StatusInternalServerError:
+		return now, "", fmt.Errorf("its token endpoint answers %d", refusal.Response.StatusCode)
+	case errors.As(err, &refusal): // whose text has the whole answer
+		return now, "", fmt.Errorf("%w: its token endpoint answers %d %.60q", errNotGood, refusal.Response.StatusCode, refusal.ErrorCode)
+	case err != nil: // it has the address, in which there is no secret
+		return now, "", err
 	}
-	if len(answer.Renewal) <= maxRenewal {
-		now.renewal = answer.Renewal
+	if len(token.RefreshToken) <= maxRenewal {
+		now.renewal = token.RefreshToken
 	}
-	now.who, nonce, now.until, err = p.Verify(ctx, answer.IDToken)
+	id, _ := token.Extra("id_token").(string)
+	now.who, nonce, now.until, err = p.Verify(ctx, id)
 	switch {
 	case err != nil:
 		return now, "", fmt.Errorf("%w: its ID token: %w", errNotGood, err)

@@ -54,11 +54,12 @@ func startIssuer(t *testing.T) *issuer {
 		_ = json.NewEncoder(w).Encode(says)
 	})
 	mux.HandleFunc("/token", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
 		id, secret := r.PostFormValue("client_id"), r.PostFormValue("client_secret")
 		if i.basic {
 			id, secret, _ = r.BasicAuth()
 		}
-		answer := map[string]string{"refresh_token": i.renews}
+		answer := map[string]string{"access_token": "unused", "refresh_token": i.renews}
 		if r.PostFormValue("grant_type") == grantRefresh {
 			if good := i.renews != "" && r.PostFormValue("refresh_token") == i.renews && id == "sandbox" && secret == "s3cret"; !good || i.says != http.StatusOK {
 				w.WriteHeader(max(i.says, http.StatusBadRequest))

@@ -1,4 +1,4 @@
-// Checks of the settings that doctor shows: databases, traces, variables, folders.
+// Checks of the settings that doctor shows: databases, variables, folders.
 
 package server
 
@@ -10,7 +10,6 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -42,23 +41,7 @@ func (s *Settings) Examine(ctx context.Context, on engine.Engine, log *slog.Logg
 			report.Checks = append(report.Checks, f.Doctor(ctx, s)...)
 		}
 	}
-	report.Checks = append(report.Checks, traceChecks(s.env.lookup)...)
 	return report
-}
-
-// traceChecks tell where traces go, where anything asks for them.
-func traceChecks(lookup func(string) (string, bool)) []doctor.Check {
-	address, note, err := telemetry.Traces(lookup)
-	check := doctor.Check{Name: "traces", Status: doctor.OK, Found: "to " + address + " as http/json"}
-	switch {
-	case err != nil:
-		check.Status, check.Found, check.Why, check.Fix = doctor.Warn, "none are sent", err.Error(), "correct the variable, or unset it"
-	case address == "":
-		return nil
-	case note != "":
-		check.Status, check.Why, check.Fix = doctor.Warn, note, "set OTEL_EXPORTER_OTLP_PROTOCOL=http/json for this server, if its collector takes that"
-	}
-	return []doctor.Check{check}
 }
 
 // passThroughChecks tell of variables that cannot be passed through, or not masked.

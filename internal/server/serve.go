@@ -234,7 +234,7 @@ func (s *Settings) Begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	if r.linked, err = s.Links.listen(log); err != nil {
 		return nil, err
 	}
-	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Variables: s.env.lookup, Principals: s.MetricsPrincipals, Logger: log})
+	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Principals: s.MetricsPrincipals, Logger: log})
 	if r.Web, err = s.HTTP.open(s.StateFolder(), log); err != nil {
 		return nil, err
 	}
@@ -289,7 +289,6 @@ func (r *Running) openFeatures() (err error) {
 func (r *Running) End(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
-	r.watched.Flush() // the engine may take all the time that there is
 	r.stopLinks()
 	nothingReady := make(chan bool, 1)
 	go func() { nothingReady <- r.shared.pool.Close(ctx) }()
@@ -301,7 +300,6 @@ func (r *Running) End(ctx context.Context) {
 	r.stopMaking()
 	r.imagesSettled(ctx)
 	_ = r.shared.engine.Close()
-	r.watched.Close(ctx)
 	if nothingLeft {
 		r.shared.keeper.dismiss()
 	}

@@ -4,21 +4,22 @@ package oidc
 
 import (
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rsa"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"math/big"
-	"reflect"
-	"slices"
+	"net/http"
+	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // Times of keys.
@@ -31,236 +32,167 @@ const (
 	// tokens of no key does not make the issuer busy.
 	againTime  = 30 * time.Second
 	mostAtOnce = 5
-	// Of an issuer that cannot be reached the keys are asked for after firstWait, and then after twice the time before, up to lastWait.
-	firstWait = time.Second
-	lastWait  = time.Minute
 )
 
-// Bounds of keys. Smaller ones of RSA can be broken, and larger ones take long.
+// minRSABits and maxRSABits bound keys. Smaller ones can be broken, and larger ones take long.
 const (
-	maxKeys    = 100
 	minRSABits = 2048
 	maxRSABits = 8192
 )
 
 // algorithms are those that a token may be signed with: by a key that only its issuer has.
-var algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
-
-// key is a public key of an issuer.
-type key struct {
-	id         string
-	public     crypto.PublicKey
-	algorithms []string // that it is for
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// jwk is a key as RFC 7517 writes it.
-type jwk struct {
-	Type      string `json:"kty"`
-	ID        string `json:"kid"`
-	Use       string `json:"use"`
-	Algorithm string `json:"alg"`
-	Curve     string `json:"crv"`
-	N         string `json:"n"`
-	E         string `json:"e"`
-	X         string `json:"x"`
-	Y         string `json:"y"`
+func algorithmNames() (names []string) {
+	for _, a := range algorithms {
+		names = append(names, string(a))
+	}
+	return names
 }
 
-// parseKeys reads a set of keys. Those that are for something else, or of a kind that is not known, are left out.
-func parseKeys(text []byte) ([]key, error) {
-	var set struct {
-		Keys []json.RawMessage `json:"keys"`
+// errNoKey reports that a token names a key that its issuer does not have.
+var errNoKey = errors.New("the token is not signed with a key that its issuer has")
+
+// keySet is the keys of an issuer as they were fetched last. It is an oidc.KeySet. The library's own asks the issuer for every token
+// of an unknown key, and never forgets one.
+type keySet struct {
+	issuer string
+	client *http.Client
+	now    func() time.Time
+	log    *slog.Logger
+	rate   *rate.Limiter
+	asking singleflight.Group
+
+	mu      sync.Mutex
+	keys    []jose.JSONWebKey
+	fetched time.Time
+}
+
+func newKeySet(issuer string, now func() time.Time, log *slog.Logger) *keySet {
+	return &keySet{issuer: issuer, client: NewClient(), now: now, log: log, rate: rate.NewLimiter(rate.Every(againTime), 1+mostAtOnce)}
+}
+
+// VerifySignature implements oidc.KeySet.
+func (s *keySet) VerifySignature(_ context.Context, token string) ([]byte, error) {
+	signed, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal(text, &set); err != nil {
-		return nil, fmt.Errorf("the issuer's keys are no JSON: %w", err)
+	// Other kinds are for something else, such as logout+jwt.
+	kind, has := signed.Signatures[0].Protected.ExtraHeaders[jose.HeaderType]
+	if kind := strings.TrimPrefix(strings.ToLower(fmt.Sprint(kind)), "application/"); has && kind != "jwt" && kind != "at+jwt" {
+		return nil, fmt.Errorf("a token of the kind %q lets nobody in", text.Shorten(kind, 80))
 	}
-	if len(set.Keys) > maxKeys {
-		return nil, fmt.Errorf("the issuer has %d keys, and at most %d are read", len(set.Keys), maxKeys)
+	if content := verify(signed, s.current()); content != nil {
+		return content, nil
 	}
-	var keys []key
-	for _, raw := range set.Keys {
-		var k jwk
-		if json.Unmarshal(raw, &k) != nil || k.Use != "" && k.Use != "sig" {
+	_, err, _ = s.asking.Do("", s.refresh)
+	keys := s.current()
+	if content := verify(signed, keys); content != nil {
+		return content, nil
+	}
+	if keys == nil {
+		return nil, fmt.Errorf("the issuer's keys are not known: %w", err)
+	}
+	return nil, errNoKey
+}
+
+// verify returns what a token says, if one of the keys has signed it; nil: none has.
+func verify(signed *jose.JSONWebSignature, keys []jose.JSONWebKey) []byte {
+	header := signed.Signatures[0].Protected
+	for _, k := range keys {
+		if header.KeyID != "" && header.KeyID != k.KeyID || k.Algorithm != "" && k.Algorithm != header.Algorithm {
 			continue
 		}
-		public, fits, ok := k.public()
-		if k.Algorithm != "" {
-			fits = slices.DeleteFunc(fits, func(a string) bool { return a != k.Algorithm })
+		if content, err := signed.Verify(k.Key); err == nil {
+			return content
 		}
-		if ok && len(fits) > 0 {
-			keys = append(keys, key{k.ID, public, fits})
-		}
-	}
-	if len(keys) == 0 {
-		return nil, errors.New("the issuer has no key that tokens can be checked with")
-	}
-	return keys, nil
-}
-
-// public returns the key itself, and the algorithms that it can be for.
-func (k jwk) public() (public crypto.PublicKey, fits []string, ok bool) {
-	switch k.Type {
-	case "RSA":
-		n, e := number(k.N), number(k.E)
-		if n == nil || e == nil || n.BitLen() < minRSABits || n.BitLen() > maxRSABits || e.BitLen() > 31 || e.Int64() < 3 || e.Bit(0) == 0 {
-			return nil, nil, false
-		}
-		return &rsa.PublicKey{N: n, E: int(e.Int64())}, slices.Clone(algorithms[:6]), true
-	case "EC":
-		curves := map[string]struct {
-			curve     elliptic.Curve
-			algorithm string
-		}{"P-256": {elliptic.P256(), "ES256"}, "P-384": {elliptic.P384(), "ES384"}, "P-521": {elliptic.P521(), "ES512"}}
-		of, known := curves[k.Curve]
-		x, y := number(k.X), number(k.Y)
-		if !known || x == nil || y == nil {
-			return nil, nil, false
-		}
-		size := (of.curve.Params().BitSize + 7) / 8
-		if x.BitLen() > 8*size || y.BitLen() > 8*size {
-			return nil, nil, false
-		}
-		point := append([]byte{4}, make([]byte, 2*size)...)
-		x.FillBytes(point[1 : 1+size])
-		y.FillBytes(point[1+size:])
-		parsed, err := ecdsa.ParseUncompressedPublicKey(of.curve, point)
-		return parsed, []string{of.algorithm}, err == nil
-	case "OKP":
-		x, err := base64.RawURLEncoding.DecodeString(k.X)
-		return ed25519.PublicKey(x), []string{"EdDSA"}, err == nil && k.Curve == "Ed25519" && len(x) == ed25519.PublicKeySize
-	}
-	return nil, nil, false
-}
-
-// number reads a number; nil: it is none, or none above 0.
-func number(text string) *big.Int {
-	content, err := base64.RawURLEncoding.DecodeString(text)
-	if n := new(big.Int).SetBytes(content); err == nil && n.Sign() > 0 {
-		return n
 	}
 	return nil
 }
 
-// errNoKey reports that a token names a key that its issuer does not have.
-var errNoKey = errors.New("the token is signed with a key that its issuer does not have")
-
-// keySet is the keys of an issuer as they were fetched last. Its methods may be called by any number of goroutines.
-type keySet struct {
-	fetch func(context.Context) ([]key, error)
-	now   func() time.Time
-	log   *slog.Logger
-
-	mu         sync.Mutex
-	keys       []key
-	fetched    time.Time
-	generation int // rises when the keys change
-	// Fetching: next is when it may be done again, behind paid by what may be done at once, and busy is closed when what goes on is done.
-	next     time.Time
-	paid     time.Time
-	busy     chan struct{}
-	failures int
-	err      error
-}
-
-// current returns the keys and their generation; nil: there are none that may be used. Old ones are fetched anew meanwhile.
-func (s *keySet) current() ([]key, int) {
+// current returns the keys; nil: there are none that may be used. Old ones are fetched anew meanwhile.
+func (s *keySet) current() []jose.JSONWebKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.currentLocked()
-}
-
-func (s *keySet) currentLocked() ([]key, int) {
-	now := s.now()
-	if now.Sub(s.fetched) > freshTime && !s.fetched.IsZero() {
-		s.begin(now)
-	}
-	if s.keys == nil || now.Sub(s.fetched) > endTime {
-		return nil, s.generation
-	}
-	return s.keys, s.generation
-}
-
-// find returns the key that a token names, which is fetched where it is not among those that are known. id "": the only one that there is
-// for the algorithm.
-func (s *keySet) find(ctx context.Context, id, algorithm string) (crypto.PublicKey, int, error) {
-	for asked := false; ; asked = true {
-		s.mu.Lock()
-		keys, generation := s.currentLocked()
-		if public := choose(keys, id, algorithm); public != nil {
-			s.mu.Unlock()
-			return public, generation, nil
-		}
-		if !asked {
-			s.begin(s.now())
-		}
-		busy, err := s.busy, s.err
-		s.mu.Unlock()
-		if asked || busy == nil {
-			if keys != nil {
-				return nil, 0, errNoKey
-			}
-			return nil, 0, fmt.Errorf("the issuer's keys are not known: %w", err)
-		}
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, 0, ctx.Err()
-		}
-	}
-}
-
-func choose(keys []key, id, algorithm string) crypto.PublicKey {
-	var fitting []key
-	for _, k := range keys {
-		if (id == "" || k.id == id) && slices.Contains(k.algorithms, algorithm) {
-			fitting = append(fitting, k)
-		}
-	}
-	if len(fitting) != 1 {
+	age := s.now().Sub(s.fetched)
+	if age > endTime {
 		return nil
 	}
-	return fitting[0].public
-}
-
-// begin fetches the keys, unless that goes on or was done a short while ago.
-func (s *keySet) begin(now time.Time) {
-	if s.busy != nil || now.Before(s.next) {
-		return
+	if age > freshTime {
+		s.asking.DoChan("", s.refresh)
 	}
-	busy := make(chan struct{})
-	s.busy = busy
-	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
-		defer cancel()
-		keys, err := s.fetch(ctx)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.take(keys, err)
-		s.busy = nil
-		close(busy)
-	}()
+	return s.keys
 }
 
-// take takes what was fetched.
-func (s *keySet) take(keys []key, err error) {
-	now := s.now()
-	if s.err = err; err != nil {
-		wait := lastWait
-		if s.failures < 6 {
-			wait = firstWait << s.failures
+// refresh fetches the keys, unless that was done too often.
+func (s *keySet) refresh() (any, error) {
+	if !s.rate.AllowN(s.now(), 1) {
+		return nil, errors.New("the issuer was asked a short while ago")
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), fetchTime)
+	defer cancel()
+	keys, err := s.fetch(ctx)
+	if err != nil {
+		s.log.Warn("the keys of --oidc-issuer cannot be had", "error", err)
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.keys, s.fetched = keys, s.now()
+	return nil, nil
+}
+
+// fetch asks the issuer where its keys are, and for these.
+func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
+	found, err := Discover(ctx, s.client, s.issuer)
+	if err == nil {
+		err = CheckEndpoint("keys", found.Keys)
+	}
+	if err != nil {
+		return nil, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, found.Keys, nil)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if answer.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("%s answered %s", found.Keys, text.Shorten(answer.Status, 80))
+	}
+	content, err := io.ReadAll(answer.Body)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", found.Keys, err)
+	}
+	return parseKeys(content)
+}
+
+// parseKeys reads a set of keys. Those that are for something else, or of a kind that is not known, are left out.
+func parseKeys(content []byte) (keys []jose.JSONWebKey, err error) {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(content, &set); err != nil {
+		return nil, fmt.Errorf("the issuer's keys are no JSON: %w", err)
+	}
+	for _, raw := range set.Keys {
+		var k jose.JSONWebKey
+		if k.UnmarshalJSON(raw) != nil || !k.IsPublic() || !k.Valid() || k.Use != "" && k.Use != "sig" {
+			continue
 		}
-		s.failures++
-		s.next = now.Add(wait)
-		s.log.Warn("the keys of --oidc-issuer cannot be had", "error", err, "again_in", wait.String())
-		return
+		if public, is := k.Key.(*rsa.PublicKey); is && (public.N.BitLen() < minRSABits || public.N.BitLen() > maxRSABits) {
+			continue
+		}
+		keys = append(keys, k)
 	}
-	if !reflect.DeepEqual(keys, s.keys) {
-		s.keys = keys
-		s.generation++
+	if keys == nil {
+		return nil, errors.New("the issuer has no key that tokens can be checked with")
 	}
-	if s.paid.Before(now) {
-		s.paid = now
-	}
-	s.paid = s.paid.Add(againTime)
-	s.fetched, s.failures, s.next = now, 0, s.paid.Add(-mostAtOnce*againTime)
+	return keys, nil
 }

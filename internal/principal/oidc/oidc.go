@@ -1,7 +1,6 @@
 // Package oidc finds a principal by a token that an issuer of OpenID Connect has signed.
 //
-// Start with New. A Verifier asks the issuer for nothing until the first token comes, so that a server starts without it, and keeps its
-// keys and the tokens that were found good.
+// Start with New. A Verifier asks the issuer for nothing until the first token comes, so that a server starts without it.
 //
 // What it promises:
 //
@@ -14,21 +13,18 @@ package oidc
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
-	"github.com/golang-jwt/jwt/v5"
+	"github.com/coreos/go-oidc/v3/oidc"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -44,8 +40,8 @@ const (
 const (
 	maxTokenBytes  = 16 << 10
 	maxAnswerBytes = 1 << 20 // of the issuer
+	maxErrorChars  = 300     // of an error, which may have words of a token or an answer
 	maxGroups      = 500
-	maxVerified    = 4096 // tokens that are remembered
 )
 
 const (
@@ -71,41 +67,42 @@ type Options struct {
 // Verifier checks tokens of an issuer. Its methods may be called by any number of goroutines.
 type Verifier struct {
 	opts   Options
-	client *http.Client
 	now    func() time.Time
-	parser *jwt.Parser
 	keys   *keySet
-
-	mu       sync.Mutex
-	verified map[[sha256.Size]byte]verified
-}
-
-// verified is a token that was found good.
-type verified struct {
-	principal  principal.Principal
-	expires    time.Time
-	generation int // of the keys
+	tokens *oidc.IDTokenVerifier
 }
 
 // New returns a verifier, and asks nobody yet. CheckIssuer has said that the issuer is one.
 func New(o Options) *Verifier {
 	o.Claim, o.GroupsClaim = cmp.Or(o.Claim, DefaultClaim), cmp.Or(o.GroupsClaim, DefaultGroupsClaim)
-	v := &Verifier{opts: o, client: NewClient(), now: time.Now, verified: make(map[[sha256.Size]byte]verified)}
-	now := func() time.Time { return v.now() }
-	v.keys = &keySet{fetch: v.fetchKeys, now: now, log: o.Logger}
-	v.parser = jwt.NewParser(jwt.WithValidMethods(algorithms), jwt.WithIssuer(o.Issuer), jwt.WithAudience(o.Audiences...),
-		jwt.WithExpirationRequired(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(now), jwt.WithStrictDecoding())
+	v := &Verifier{opts: o, now: time.Now}
+	v.keys = newKeySet(o.Issuer, func() time.Time { return v.now() }, o.Logger)
+	v.tokens = oidc.NewVerifier(o.Issuer, v.keys, &oidc.Config{
+		SkipClientIDCheck: true, SupportedSigningAlgs: algorithmNames(), Now: func() time.Time { return v.now().Add(-leeway) },
+	})
 	return v
 }
 
-// NewClient returns what an issuer is asked with: it follows no redirect, waits ten seconds, and asks no proxy of the environment, nor does
-// anything else of this program.
+// NewClient returns what an issuer is asked with: it follows no redirect, waits ten seconds, bounds answers, and asks no proxy of the
+// environment.
 func NewClient() *http.Client {
 	return &http.Client{
-		Transport:     &http.Transport{DialContext: (&net.Dialer{Timeout: fetchTime}).DialContext, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10},
+		Transport:     bounded{&http.Transport{DialContext: (&net.Dialer{Timeout: fetchTime}).DialContext, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Timeout:       fetchTime,
 	}
+}
+
+// bounded cuts answers.
+type bounded struct{ *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.Transport.RoundTrip(r)
+	if err == nil {
+		answer.Body = http.MaxBytesReader(nil, answer.Body, maxAnswerBytes)
+	}
+	return answer, err
 }
 
 // CheckIssuer refuses what cannot be an issuer's address: an answer that somebody on the way can change is worth nothing.
@@ -143,78 +140,39 @@ func (v *Verifier) Authenticate(r *http.Request) (principal.Principal, error) {
 
 // Verify returns whose a token is. It may wait for the issuer.
 func (v *Verifier) Verify(ctx context.Context, token string) (principal.Principal, error) {
-	sum := sha256.Sum256([]byte(token))
-	if p, ok := v.recall(sum); ok {
-		return p, nil
-	}
-	claims, generation, err := v.check(ctx, token)
-	if err != nil {
-		return principal.Principal{}, err
-	}
-	p, err := v.principal(claims)
-	if err != nil {
-		return principal.Principal{}, err
-	}
-	if expires, err := claims.GetExpirationTime(); err == nil {
-		v.remember(sum, verified{p, expires.Time, generation})
-	}
-	return p, nil
+	p, _, _, err := v.VerifyID(ctx, token)
+	return p, err
 }
 
 // VerifyID is Verify for the token of a sign-in, whose nonce it returns too, as one that somebody else has begun has another, and its end.
 func (v *Verifier) VerifyID(ctx context.Context, token string) (p principal.Principal, nonce string, until time.Time, err error) {
-	claims, _, err := v.check(ctx, token)
-	if err != nil {
-		return principal.Principal{}, "", until, err
+	if len(token) > maxTokenBytes {
+		return p, "", until, fmt.Errorf("the token has %d bytes, and may have %d", len(token), maxTokenBytes)
 	}
-	nonce, _ = claims["nonce"].(string)
-	if ends, err := claims.GetExpirationTime(); err == nil && ends != nil {
-		until = ends.Time
+	good, err := v.tokens.Verify(ctx, token)
+	if err != nil {
+		return p, "", until, shortened(err)
+	}
+	var claims map[string]any
+	if err := good.Claims(&claims); err != nil {
+		return p, "", until, err // not reached: they were read before
+	}
+	begins, _ := claims["nbf"].(float64) // the library lets clocks differ by minutes
+	switch {
+	case time.Unix(int64(begins), 0).After(v.now().Add(leeway)):
+		return p, "", until, errors.New("the token is not good yet")
+	case !slices.ContainsFunc(good.Audience, func(a string) bool { return slices.Contains(v.opts.Audiences, a) }):
+		return p, "", until, fmt.Errorf("the token is for %s, and not for --oidc-audience", text.Shorten(strings.Join(good.Audience, ", "), 80))
 	}
 	p, err = v.principal(claims)
-	return p, nonce, until, err
+	return p, good.Nonce, good.Expiry, err
 }
 
-// check returns the claims of a token that is good, and the generation of the keys.
-func (v *Verifier) check(ctx context.Context, token string) (jwt.MapClaims, int, error) {
-	if len(token) > maxTokenBytes {
-		return nil, 0, fmt.Errorf("the token has %d bytes, and may have %d", len(token), maxTokenBytes)
-	}
-	if len(v.opts.Audiences) == 0 {
-		return nil, 0, errors.New("no audience is named, so any token of the issuer's would do")
-	}
-	var generation int
-	claims := jwt.MapClaims{}
-	_, err := v.parser.ParseWithClaims(token, claims, func(t *jwt.Token) (public any, err error) {
-		id, err := checkHeader(t.Header)
-		if err != nil {
-			return nil, err
-		}
-		public, generation, err = v.keys.find(ctx, id, t.Method.Alg())
-		return public, err
-	})
-	return claims, generation, err
-}
-
-// checkHeader returns the id of the key that a token names. What it says of keys besides is nobody's word but its own.
-func checkHeader(header map[string]any) (id string, err error) {
-	if _, has := header["crit"]; has {
-		return "", errors.New("the token has a header that must be understood, and is not (crit)")
-	}
-	kind, _ := header["typ"].(string)
-	kind = strings.TrimPrefix(strings.ToLower(kind), "application/")
-	if has := header["typ"] != nil; has && kind != "jwt" && kind != "at+jwt" { // others are for something else, such as logout+jwt
-		return "", fmt.Errorf("a token of the kind %q lets nobody in", text.Shorten(kind, 80))
-	}
-	id, ok := header["kid"].(string)
-	if !ok && header["kid"] != nil {
-		return "", errors.New("the id of the token's key is not a text")
-	}
-	return id, nil
-}
+// shortened returns an error without what makes it long.
+func shortened(err error) error { return errors.New(text.Shorten(err.Error(), maxErrorChars)) }
 
 // principal reads whom a token names.
-func (v *Verifier) principal(claims jwt.MapClaims) (principal.Principal, error) {
+func (v *Verifier) principal(claims map[string]any) (principal.Principal, error) {
 	name, ok := claim(claims, v.opts.Claim).(string)
 	if !ok {
 		return principal.Principal{}, fmt.Errorf("the token has no text in its claim %q", v.opts.Claim)
@@ -273,64 +231,14 @@ func groupsOf(value any) ([]string, error) {
 	return groups, nil
 }
 
-// recall returns whose a token is that was found good, while it and the keys are.
-func (v *Verifier) recall(sum [sha256.Size]byte) (principal.Principal, bool) {
-	v.mu.Lock()
-	known, ok := v.verified[sum]
-	v.mu.Unlock()
-	if !ok || !v.now().Before(known.expires) {
-		return principal.Principal{}, false
-	}
-	keys, generation := v.keys.current()
-	return known.principal, keys != nil && generation == known.generation
-}
-
-// remember keeps a token that was found good. Where there are too many, those go that are over, and else any.
-func (v *Verifier) remember(sum [sha256.Size]byte, known verified) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if len(v.verified) >= maxVerified {
-		now := v.now()
-		for other, is := range v.verified {
-			if !now.Before(is.expires) {
-				delete(v.verified, other)
-			}
-		}
-		for other := range v.verified {
-			if len(v.verified) < maxVerified {
-				break
-			}
-			delete(v.verified, other)
-		}
-	}
-	v.verified[sum] = known
-}
-
 // Check asks the issuer for its keys, and returns how many of them tokens can be checked with.
 func (v *Verifier) Check(ctx context.Context) (int, error) {
-	keys, err := v.fetchKeys(ctx)
+	keys, err := v.keys.fetch(ctx)
 	return len(keys), err
-}
-
-// fetchKeys asks the issuer where its keys are, and for these.
-func (v *Verifier) fetchKeys(ctx context.Context) ([]key, error) {
-	found, err := Discover(ctx, v.client, v.opts.Issuer)
-	if err == nil {
-		err = CheckEndpoint("keys", found.Keys)
-	}
-	if err != nil {
-		return nil, err
-	}
-	set, err := get(ctx, v.client, found.Keys)
-	if err != nil {
-		return nil, err
-	}
-	return parseKeys(set)
 }
 
 // Discovery is what an issuer says of itself.
 type Discovery struct {
-	Issuer    string   `json:"issuer"`
 	Keys      string   `json:"jwks_uri"`
 	Authorize string   `json:"authorization_endpoint"`
 	Token     string   `json:"token_endpoint"`
@@ -338,19 +246,12 @@ type Discovery struct {
 }
 
 // Discover asks an issuer what it says of itself. Its addresses are for CheckEndpoint before they are used.
-func Discover(ctx context.Context, client *http.Client, issuer string) (Discovery, error) {
-	content, err := get(ctx, client, strings.TrimSuffix(issuer, "/")+"/.well-known/openid-configuration")
+func Discover(ctx context.Context, client *http.Client, issuer string) (found Discovery, err error) {
+	p, err := oidc.NewProvider(oidc.ClientContext(ctx, client), issuer)
 	if err != nil {
-		return Discovery{}, err
+		return found, shortened(err)
 	}
-	var found Discovery
-	if err := json.Unmarshal(content, &found); err != nil {
-		return Discovery{}, fmt.Errorf("what the issuer says of itself is no JSON: %w", err)
-	}
-	if found.Issuer != issuer {
-		return Discovery{}, fmt.Errorf("the issuer says that it is %q, and not %q; --oidc-issuer has to be the same to the letter", text.Shorten(found.Issuer, 200), issuer)
-	}
-	return found, nil
+	return found, p.Claims(&found)
 }
 
 // CheckEndpoint refuses an address of an issuer's that CheckIssuer would not take for its scheme; what is what is there.
@@ -360,28 +261,4 @@ func CheckEndpoint(what, address string) error {
 		return fmt.Errorf("the issuer has its %s at %q, which is not an https address", what, text.Shorten(address, 200))
 	}
 	return nil
-}
-
-func get(ctx context.Context, client *http.Client, address string) ([]byte, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return nil, err
-	}
-	request.Header.Set("Accept", "application/json")
-	answer, err := client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = answer.Body.Close() }()
-	if answer.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("%s answered %s", address, text.Shorten(answer.Status, 80))
-	}
-	content, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", address, err)
-	}
-	if len(content) > maxAnswerBytes {
-		return nil, fmt.Errorf("%s answered with more than %d bytes", address, maxAnswerBytes)
-	}
-	return content, nil
 }

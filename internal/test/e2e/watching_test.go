@@ -3,13 +3,10 @@
 package e2e
 
 import (
-	"encoding/json"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 )
 
@@ -109,41 +106,5 @@ func TestWatchingPrincipals(t *testing.T) {
 	}
 	if body, status := alice.curl("/readyz", accept...); status != "200" || string(body) != "ready\n" {
 		t.Errorf("the same for a principal: %s %s", status, body)
-	}
-}
-
-// What a call does is traced up to its end, and what is not sent by then goes out when the server ends.
-func TestTracesOfACall(t *testing.T) {
-	t.Parallel()
-	type span struct{ TraceID, SpanID, ParentSpanID, Name string }
-	var mu sync.Mutex
-	spans := make(map[string]span)
-	collector := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var sent struct {
-			ResourceSpans []struct{ ScopeSpans []struct{ Spans []span } }
-		}
-		if err := json.NewDecoder(r.Body).Decode(&sent); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, resource := range sent.ResourceSpans {
-			for _, scope := range resource.ScopeSpans {
-				for _, s := range scope.Spans {
-					spans[s.Name] = s
-				}
-			}
-		}
-	}))
-	defer collector.Close()
-	s := start(t, setup{env: []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + collector.URL}})
-	s.run(python, object{"code": "x = 1"}, "completed")
-	s.endBy("its stdin closing", func() { _ = s.stdin.Close() })
-	mu.Lock()
-	defer mu.Unlock()
-	call, run := spans["tools/call "+python], spans["run python"]
-	if call.SpanID == "" || run.ParentSpanID != call.SpanID || run.TraceID != call.TraceID {
-		t.Errorf("got %+v", spans)
 	}
 }
