@@ -36,16 +36,16 @@ import (
 
 // tenant is what one principal has of a server. Nothing in it knows of another's: what a request can name is this alone.
 type tenant struct {
-	of        principal.Principal
-	manager   *sandbox.Manager
-	network   *netlog.Log
-	asks      *ask.Desk // has questions where the settings have code ask
-	out       *wayOutNow
-	calls     *fair.Budget // of tools, in a minute
-	mask      *secrets.Masker
-	linkKey   []byte
-	terminals *rest.Terminals
-	now       atomic.Pointer[front]
+	of      principal.Principal
+	manager *sandbox.Manager
+	network *netlog.Log
+	asks    *ask.Desk // has questions where the settings have code ask
+	out     *wayOutNow
+	calls   *fair.Budget // of tools, in a minute
+	mask    *secrets.Masker
+	linkKey []byte
+	apis    rest.APIs // which keep what they know of clients
+	now     atomic.Pointer[front]
 
 	// What the manager tells, whatever its settings.
 	observer sandbox.Observer
@@ -83,7 +83,7 @@ func (r *running) newTenant(p principal.Principal) (*tenant, error) {
 	}
 	t := &tenant{
 		of: p, network: &netlog.Log{}, out: &wayOutNow{}, calls: fair.NewBudget(time.Minute, int64(s.Tools.CallsPerMinute)),
-		mask: secrets.Growing(nil), linkKey: []byte(rand.Text()), terminals: rest.NewTerminals(),
+		mask: secrets.Growing(nil), linkKey: []byte(rand.Text()), apis: newAPIs(),
 		groups: p.Groups, changes: rate.NewLimiter(changesEach, changesEach),
 	}
 	log := r.logOf(p)
@@ -165,7 +165,7 @@ func (r *running) newFront(t *tenant, s *Settings, v values, box *Sandbox, log *
 		f.deps.Asks = t.asks
 	}
 	if r.web != nil {
-		s.serveOverHTTP(ending, f, t.terminals)
+		s.serveOverHTTP(ending, f, t.apis)
 		if !t.of.IsUser() {
 			f.site.Prepare()
 		}
