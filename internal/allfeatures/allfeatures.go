@@ -2,8 +2,12 @@
 package allfeatures
 
 import (
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/codebox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/librechat"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/openterminal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team"
 )
@@ -12,4 +16,8 @@ import (
 var Program = cmd.Program{Name: server.ServerProgram, Features: Features}
 
 // Features returns the features, which no settings have filled yet.
-func Features() []server.Feature { return append(team.Features(), cluster.Feature()) }
+func Features() []server.Feature {
+	return append(team.Features(), cluster.Feature(), server.Feature{
+		Name: "apis", APIs: func() rest.APIs { return rest.APIs{librechat.New(), openterminal.New(), codebox.New()} },
+	})
+}

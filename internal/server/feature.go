@@ -12,6 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -42,6 +43,8 @@ type Feature struct {
 	Record func(s *Settings, log *slog.Logger) (RecordCloser, error)
 	// Authenticate returns what identifies requests without the owner's token; nil: such requests are refused.
 	Authenticate func(r *Running) (principal.Authenticator, error)
+	// APIs returns APIs that one principal is served over HTTP beside /v1.
+	APIs func() rest.APIs
 	// Principals returns the services of principals beside the owner. Only a server over HTTP has some.
 	Principals func(r *Running) (Principals, error)
 }
@@ -89,4 +92,15 @@ type Principals interface {
 	All() []*Services
 	// Close ends all sessions within ctx. It reports whether nothing is left on the engine.
 	Close(ctx context.Context) bool
+}
+
+// newAPIs returns the APIs that one principal is served beside /v1.
+func (s *Settings) newAPIs() rest.APIs {
+	var all rest.APIs
+	for _, f := range s.features {
+		if f.APIs != nil {
+			all = append(all, f.APIs()...)
+		}
+	}
+	return all
 }

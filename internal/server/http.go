@@ -295,14 +295,14 @@ func forPersons(deps *tools.Deps, called called) *tools.Deps {
 }
 
 // serveOverHTTP makes what a principal is served. A client's calls go to a session of its own, which ends with it.
-func (s *Settings) serveOverHTTP(ending context.Context, f *front, terminals *rest.Terminals) {
+func (s *Settings) serveOverHTTP(ending context.Context, f *front, apis rest.APIs) {
 	deps := f.deps
-	serve := func(deps *tools.Deps, freeReads bool) func() *rest.Server {
+	serve := func(deps *tools.Deps, apis rest.APIs, freeReads bool) func() *rest.Server {
 		return sync.OnceValue(func() *rest.Server {
-			return rest.New(rest.Options{Deps: deps, FreeReads: freeReads, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, Terminals: terminals})
+			return rest.New(rest.Options{Deps: deps, FreeReads: freeReads, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, APIs: apis})
 		})
 	}
-	f.api, f.page = serve(deps, false), serve(forPersons(deps, f.called), true)
+	f.api, f.page = serve(deps, apis, false), serve(forPersons(deps, f.called), nil, true)
 	methods := deps.Methods(self())
 	f.site = &httpserver.Site{
 		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,
@@ -317,7 +317,7 @@ func (s *Settings) serveOverHTTP(ending context.Context, f *front, terminals *re
 			deps.Logger.Debug("client has ended its session", "error", err)
 		},
 	}
-	for _, pattern := range rest.Patterns {
+	for _, pattern := range apis.Patterns() {
 		f.site.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
 			f.api().ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), s.asked(r.Header))))
 		})
@@ -333,7 +333,7 @@ func (w *Web) prepare(r *Running) {
 	maps.Copy(w.Options.Routes, routes)
 	api := own.api()
 	maps.Copy(w.Options.Open, api.Open())
-	w.Options.Refuse, w.Options.Translate = api.Refuse, rest.AcceptKey
+	w.Options.Refuse, w.Options.Translate = api.Refuse, r.own.apis.Translate
 	w.Options.Of = func(p principal.Principal) (*httpserver.Site, error) {
 		t, err := r.front(p)
 		if err != nil {

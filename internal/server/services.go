@@ -37,17 +37,17 @@ import (
 // Services are one principal's. They know of no other principal's: a request can name nothing else. Methods may be called from any
 // goroutine, but Change by one at a time.
 type Services struct {
-	running   *Running
-	of        principal.Principal
-	manager   *sandbox.Manager
-	network   *netlog.Log
-	asks      *ask.Desk // has questions where the settings have code ask
-	out       *wayOutNow
-	calls     *fair.Budget // of tools, in a minute
-	mask      *secrets.Masker
-	linkKey   []byte
-	terminals *rest.Terminals
-	now       atomic.Pointer[front]
+	running *Running
+	of      principal.Principal
+	manager *sandbox.Manager
+	network *netlog.Log
+	asks    *ask.Desk // has questions where the settings have code ask
+	out     *wayOutNow
+	calls   *fair.Budget // of tools, in a minute
+	mask    *secrets.Masker
+	linkKey []byte
+	apis    rest.APIs // they keep their own state of clients
+	now     atomic.Pointer[front]
 
 	// What the manager tells, whatever its settings.
 	observer sandbox.Observer
@@ -81,7 +81,7 @@ type front struct {
 func (r *Running) NewServices(p principal.Principal, s *Settings) (*Services, error) {
 	t := &Services{
 		running: r, of: p, network: &netlog.Log{}, out: &wayOutNow{}, calls: fair.NewBudget(time.Minute, int64(s.Tools.CallsPerMinute)),
-		mask: secrets.Growing(nil), linkKey: []byte(rand.Text()), terminals: rest.NewTerminals(),
+		mask: secrets.Growing(nil), linkKey: []byte(rand.Text()), apis: s.newAPIs(),
 	}
 	log := r.LogOf(p)
 	t.asks = r.newDesk(t, log)
@@ -166,7 +166,7 @@ func (r *Running) newFront(t *Services, s *Settings, box *Sandbox, log *slog.Log
 		f.deps.Asks = t.asks
 	}
 	if r.Web != nil {
-		s.serveOverHTTP(ending, f, t.terminals)
+		s.serveOverHTTP(ending, f, t.apis)
 		if !t.of.IsUser() {
 			f.site.Prepare()
 		}

@@ -1,4 +1,4 @@
-package rest
+package apis_test
 
 import (
 	"context"
@@ -16,24 +16,25 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit/witness"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 // watch has a function asked before each run of a fixture's sessions that open from now on.
-func (f *fixture) watch(admit func(*sandbox.Run) error) {
-	config := f.manager.Config()
+func watch(f *resttest.Fixture, admit func(*sandbox.Run) error) {
+	config := f.Deps.Manager.Config()
 	config.Admit = func(_ context.Context, run *sandbox.Run) error { return admit(run) }
-	f.manager.Reconfigure(config)
+	f.Deps.Manager.Reconfigure(config)
 }
 
 // Routes that are no tools run code of the server's own: it is told of as all code is, and refused as all code is.
 func TestNoRouteRunsCodeUnseen(t *testing.T) {
 	t.Parallel()
-	f := startWith(t, everything, sandbox.Python, sandbox.Bash)
+	f := start(t, nil, sandbox.Python, sandbox.Bash)
 	var refuse error
 	told := 0
-	f.watch(func(*sandbox.Run) error { told++; return refuse })
+	watch(f, func(*sandbox.Run) error { told++; return refuse })
 	requests := [][3]string{
 		{"POST", "/open-terminal/files/mkdir", `{"path": "a"}`},
 		{"GET", "/open-terminal/files/grep?query=x", ""},
@@ -42,20 +43,20 @@ func TestNoRouteRunsCodeUnseen(t *testing.T) {
 		{"POST", "/sessions", `{"execution_options": {"environment_variables": {"A": "b"}}}`},
 	}
 	for n, r := range requests {
-		if f.want(200, r[0], r[1], r[2]); told != n+1 {
+		if f.Want(200, r[0], r[1], r[2]); told != n+1 {
 			t.Errorf("%s %s: told of %d runs, not %d", r[0], r[1], told, n+1)
 		}
 	}
 	refuse = errors.New("no")
 	for _, r := range requests {
-		if status, text := f.do(r[0], r[1], r[2]); status < 400 {
+		if status, text := f.Do(r[0], r[1], r[2]); status < 400 {
 			t.Errorf("%s %s: %d %s", r[0], r[1], status, text)
 		}
 	}
 }
 
 // lines has what is done told to an audit log, and returns what it says.
-func lines(t *testing.T, do func(f *fixture, deps *tools.Deps)) (list []string) {
+func lines(t *testing.T, do func(f *resttest.Fixture, deps *tools.Deps)) (list []string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log, err := audit.Open(audit.Options{Path: path})
@@ -64,10 +65,10 @@ func lines(t *testing.T, do func(f *fixture, deps *tools.Deps)) (list []string) 
 	}
 	of := witness.New(log).For(principal.Principal{Name: "ann"}, nil)
 	var own *tools.Deps
-	f := startWith(t, func(d *tools.Deps) { d.Called, own = of.Calls(d.SessionOf), d }, sandbox.Python, sandbox.Bash)
-	config := f.manager.Config()
+	f := start(t, func(d *tools.Deps) { d.Called, own = of.Calls(d.SessionOf), d }, sandbox.Python, sandbox.Bash)
+	config := f.Deps.Manager.Config()
 	config.Observer, config.Admit = of, of.Admit
-	f.manager.Reconfigure(config)
+	f.Deps.Manager.Reconfigure(config)
 	do(f, own)
 	if err := log.Close(context.Background()); err != nil {
 		t.Fatal(err)
@@ -109,8 +110,8 @@ func TestACallHasTheSameLinesByMCPAndByREST(t *testing.T) {
 		{"close_session", "DELETE", "/sessions/one", map[string]any{"session_id": "one"}},
 	} {
 		body, _ := json.Marshal(call.given)
-		byREST := lines(t, func(f *fixture, _ *tools.Deps) { f.do(call.method, call.path, string(body)) })
-		byMCP := lines(t, func(_ *fixture, d *tools.Deps) {
+		byREST := lines(t, func(f *resttest.Fixture, _ *tools.Deps) { f.Do(call.method, call.path, string(body)) })
+		byMCP := lines(t, func(_ *resttest.Fixture, d *tools.Deps) {
 			for _, tool := range tools.ForPrograms(d) {
 				if tool.Tool.Name == call.tool {
 					_, _ = tool.Handler(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Name: call.tool, Arguments: call.given}})
@@ -125,11 +126,11 @@ func TestACallHasTheSameLinesByMCPAndByREST(t *testing.T) {
 
 func TestFilesOfAnArchiveAreInTheAuditLog(t *testing.T) {
 	t.Parallel()
-	got := lines(t, func(f *fixture, _ *tools.Deps) {
-		f.want(200, "POST", "/open-terminal/files/write", `{"path": "a/one", "content": "1234"}`)
-		f.want(200, "POST", "/open-terminal/files/write", `{"path": "a/two", "content": ""}`)
-		f.want(200, "POST", "/open-terminal/files/write", `{"path": "b", "content": "12"}`)
-		if status, text := f.do("POST", "/open-terminal/files/archive", `{"paths": ["/mnt/data/a"]}`); status != 200 {
+	got := lines(t, func(f *resttest.Fixture, _ *tools.Deps) {
+		f.Want(200, "POST", "/open-terminal/files/write", `{"path": "a/one", "content": "1234"}`)
+		f.Want(200, "POST", "/open-terminal/files/write", `{"path": "a/two", "content": ""}`)
+		f.Want(200, "POST", "/open-terminal/files/write", `{"path": "b", "content": "12"}`)
+		if status, text := f.Do("POST", "/open-terminal/files/archive", `{"paths": ["/mnt/data/a"]}`); status != 200 {
 			t.Errorf("%d %s", status, text)
 		}
 	})
@@ -143,7 +144,7 @@ func TestACommandThatIsKilledIsACall(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var called []string
-	f := startWith(t, func(d *tools.Deps) {
+	f := start(t, func(d *tools.Deps) {
 		d.Called = func(ctx context.Context, r mcp.CallToolRequest) (context.Context, func(string)) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -151,8 +152,8 @@ func TestACommandThatIsKilledIsACall(t *testing.T) {
 			return ctx, func(string) {}
 		}
 	}, sandbox.Python, sandbox.Bash)
-	id := f.want(200, "POST", "/open-terminal/execute", `{"command": "sleep 600"}`)["id"].(string)
-	f.want(200, "DELETE", "/open-terminal/execute/"+id, "")
+	id := f.Want(200, "POST", "/open-terminal/execute", `{"command": "sleep 600"}`)["id"].(string)
+	f.Want(200, "DELETE", "/open-terminal/execute/"+id, "")
 	mu.Lock()
 	defer mu.Unlock()
 	if !slices.Contains(called, "wait_for_run "+id) {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package rest
+package apis_test
 
 import (
 	"os/exec"
@@ -13,7 +13,7 @@ import (
 // Two validators of others take the document.
 func TestTheDocumentIsOpenAPI(t *testing.T) {
 	t.Parallel()
-	const clients = "../test/e2e/clients"
+	const clients = "../internal/test/e2e/clients"
 	modules, err := npmci.Install(clients)
 	if err != nil {
 		t.Fatal(err)
