@@ -48,9 +48,6 @@ func (r *request) result() toolResult {
 	res.checkMeta(r.server.t)
 	if res.StructuredContent != nil {
 		decode(r.server.t, res.StructuredContent, &res.Meta.Run)
-		if r.tool != "" {
-			res.checkSchema(r.server.t, r.tool)
-		}
 	}
 	res.check(r.server.t)
 	if r.server.era == modern && res.ResultType != "complete" {

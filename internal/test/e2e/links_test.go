@@ -93,23 +93,3 @@ for i in range(20): open(f'output/{i}.txt', 'w').write(str(i))`)
 		t.Error("it is served after the server's end")
 	}
 }
-
-func TestFilesAreUploadedByLinks(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{args: []string{"--files-http", "localhost:0", "--download-limit", "3000000"}})
-	given := s.call("upload_file", object{"filename": "données/large.bin"})
-	f := given.fields(t)
-	if f.Path != "input/données/large.bin" || f.SessionID == "" || f.LimitBytes != 3_000_000 || !strings.HasPrefix(f.UploadURL, "http://localhost:") {
-		t.Fatalf("got %s", given.line)
-	}
-	given.wantText(t, "curl -T FILE '"+f.UploadURL+"'")
-	content := bytes.Repeat(everyByte(), 10_000)
-	if answer, got := follow(t, "PUT", f.UploadURL, make([]byte, 3_000_001)); answer.status != 413 || !strings.HasPrefix(got, "upload_too_large: ") {
-		t.Errorf("too large: %d, %s", answer.status, got)
-	}
-	if answer, got := follow(t, "PUT", f.UploadURL, content); answer.status != 201 || !strings.Contains(got, sum(content)) {
-		t.Errorf("%d, %s", answer.status, got)
-	}
-	s.arrived(f.Path, content)
-	s.call("upload_file", object{"filename": "folder/"}).wantCode(t, "invalid_filename")
-}

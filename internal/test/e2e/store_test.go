@@ -157,32 +157,3 @@ func TestStoresOfClientsAreTheirOwn(t *testing.T) {
 		t.Errorf("the key is in the log or in an answer: %q", answers)
 	}
 }
-
-// Over REST a run is asked for by requests that may have other headers.
-func TestAddressesInAClientsStoreAreForIt(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t, "--header-credentials")
-	own := []string{"-H", "X-Blob-Connection-String: " + stores.Azure(t), "-H", "X-Blob-Container-Name: mine"}
-	type answer struct {
-		RunID     string `json:"run_id"`
-		Notes     []string
-		Artifacts []struct {
-			StoreURL string `json:"store_url"`
-		}
-	}
-	var ran, again, others answer
-	s.ask(&ran, "/v1/sessions/rest/runs?wait_seconds=60", append(own, post(object{"code": "open('a.txt', 'w').write('a')"})...)...)
-	s.ask(&again, "/v1/runs/"+ran.RunID, own...)
-	s.ask(&others, "/v1/runs/"+ran.RunID)
-	for _, a := range []answer{ran, again} {
-		if len(a.Artifacts) != 1 || a.Notes != nil {
-			t.Fatalf("%+v", a)
-		}
-		wantContent(t, a.Artifacts[0].StoreURL, "a")
-	}
-	if len(others.Artifacts) != 1 || others.Artifacts[0].StoreURL != "" || !strings.Contains(sprint(others.Notes), "the store of the client that ran the code") {
-		t.Errorf("%+v", others)
-	}
-	var closed object
-	s.ask(&closed, "/v1/sessions/rest", "-X", "DELETE")
-}
