@@ -42,7 +42,7 @@ func TestANamedSessionOutlivesTheService(t *testing.T) {
 			t.Errorf("%s: after the service's end: %s", tool, res.text())
 		}
 	}
-	s.call("upload_file", object{"session_id": id, "filename": "x.txt", "text": "x"}).fields(t)
+	s.call("upload_file", object{"session_id": id, "filename": "x.txt", "text": "x"}).wantDone(t)
 	for n, tool := range both {
 		running := s.busy(tool, object{"session_id": id, "code": map[string]string{
 			python:     "import time, os\nprint('busy', flush=True)\nwhile not os.path.exists('go'): time.sleep(.02)\nos.remove('go'); print('over'); kept * 6",

@@ -103,7 +103,7 @@ func TestAContainerThatGoesIsReplaced(t *testing.T) {
 		res.wantStatus(t, "killed")
 		res.wantText(t, "variables are gone")
 		s.loses(javascript)
-		s.call("upload_file", object{"filename": fmt.Sprintf("%d.txt", n), "text": "x"}).fields(t)
+		s.call("upload_file", object{"filename": fmt.Sprintf("%d.txt", n), "text": "x"}).wantDone(t)
 		if n == 0 {
 			files = s.openFiles()
 		}

@@ -94,9 +94,7 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 	t.Parallel()
 	r := newRunner(t, map[string]string{
 		"sum.py": sumPython, "data.csv": "n\n1\n41\n", "greet.ts": "const who: string = 'you'; console.log(`hello ${who}`)",
-		"raise.py": "def f():\n    return 1 / 0\nf()\n", "endless.py": "while True:\n    pass\n", "memory.py": "x = bytearray(400 << 20)\n",
-		"same.py": "import matplotlib.pyplot as plt\nfor n in range(3):\n    plt.plot([n, 1]); plt.savefig('plot.pdf'); plt.show()\n",
-		"own.py":  "import matplotlib.pyplot as plt\nplt.plot([1]); plt.savefig('a.png'); plt.savefig('b.png')\nplt.figure(); plt.plot([2]); plt.savefig('c.pdf')\n",
+		"raise.py": "def f():\n    return 1 / 0\nf()\n", "endless.py": "while True:\n    pass\n",
 	})
 	took := regexp.MustCompile(`\d+(\.\d+)?m?s\b`)
 	for _, test := range []struct {
@@ -108,10 +106,6 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 			shellResult{"total 42\n", "a warning\ncode-sandbox-mcp: 2 files made; --out FOLDER keeps what is made: tables/sum.txt (2B), output/figure-1.png (SIZE)\n", 3}},
 		{"files are saved", "", []string{"sum.py", "data.csv", "--out", "results"},
 			shellResult{"total 42\n", "a warning\ncode-sandbox-mcp: 2 files saved to results: output/figure-1.png, tables/sum.txt\n", 3}},
-		{"figures that the code saves to one file", "", []string{"same.py", "--out", "same"},
-			shellResult{"", "code-sandbox-mcp: 3 files saved to same: output/figure-1.png, output/figure-2.png, plot.pdf\n", 0}},
-		{"figures that the code saves itself", "", []string{"own.py", "--out", "own"},
-			shellResult{"", "code-sandbox-mcp: 3 files saved to own: a.png, b.png, c.pdf\n", 0}},
 		{"TypeScript", "", []string{"greet.ts"}, shellResult{"hello you\n", "", 0}},
 		{"stdin is Python", "print(6 * 7)", []string{"-"}, shellResult{"42\n", "", 0}},
 		{"stdin", "console.log(6 * 7); process.exit(4)", []string{"-", "--language", "js"}, shellResult{"42\n", "", 4}},
@@ -119,10 +113,6 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 			"Traceback (most recent call last):\n  File \"<cell 1>\", line 3, in <module>\n    f()\n  File \"<cell 1>\", line 2, in f\n    return 1 / 0\nZeroDivisionError: division by zero\n", 1}},
 		{"a timeout", "", []string{"endless.py", "--run-timeout", "1"}, shellResult{"",
 			"KeyboardInterrupt\ncode-sandbox-mcp: timed out after TIME; --run-timeout sets how long it may take\n", 124}},
-		{"out of memory", "", []string{"memory.py", "--memory-limit", "128m"},
-			shellResult{"", "Traceback (most recent call last):\n  File \"<cell 1>\", line 1, in <module>\n    x = bytearray(400 << 20)\nMemoryError\n", 1}},
-		{"no such file", "", []string{"no.py"},
-			shellResult{"", "not_found: There is no file \"no.py\".\nHint: Check the path: it is taken from the folder that you are in.\n", 2}},
 		{"no file", "", nil,
 			shellResult{"", "code-sandbox-mcp: run: name a file of code, or - for stdin; or ask for a prompt with -i\nRun 'code-sandbox-mcp --help' for usage.\n", 2}},
 	} {
