@@ -9,10 +9,10 @@ import (
 	"path/filepath"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/oauth"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oauth"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/oidc"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/tokens"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oidc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 

@@ -18,9 +18,9 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/oidc"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/proxyheader"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/tokens"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oidc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/proxyheader"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 

@@ -15,7 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/tokens"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 

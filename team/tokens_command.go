@@ -17,9 +17,9 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/oauth"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oauth"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/tokens"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 

@@ -36,7 +36,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/oidc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oidc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal/oidc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oidc"
 )
 
 const (
