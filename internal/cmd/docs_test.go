@@ -241,6 +241,9 @@ func checkProgram(of cmd.Program, args []string) error {
 	if err != nil {
 		return err
 	}
+	if cmd.Hidden {
+		return fmt.Errorf("%s has no command %s", of.Name, cmd.Name())
+	}
 	cmd.InitDefaultHelpFlag()
 	if err := cmd.ParseFlags(rest); err != nil {
 		return err
