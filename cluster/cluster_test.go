@@ -67,10 +67,11 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	k := new(settings)
+	var k *settings
 	loaded := func(args ...string) *server.Settings {
 		t.Helper()
 		// Podman's variables are of no engine that is named here.
+		k = new(settings)
 		s, err := load(k, append([]string{"--engine=kubernetes", "--state-dir=/state", "--kubeconfig", kubeconfig}, args...), map[string]string{"CONTAINER_HOST": "unix:///p"})
 		if err != nil {
 			t.Fatal(err)
