@@ -137,6 +137,11 @@ release-snapshot: deps-test
 	scripts/release --snapshot
 	RELEASE_DIST=$(CURDIR)/dist go test -count=1 ./internal/test/release
 
+# How the Go packages read: words of comments, functions, knots of files.
+.PHONY: house
+house:
+	go run ./internal/test/house
+
 lint: deps-test $(NODE_LINT)/node_modules
 	scripts/lint
 

@@ -20,6 +20,21 @@ var commonSettings = []string{
 	"config", "env-file", "memory-limit", "run-timeout", "prewarm", "allow-host-dir", "mount", "allow-domain", "packages", "http",
 }
 
+// rareSettings are limits and details that few people change. `help settings` has them.
+var rareSettings = strings.Fields(`
+	start-timeout tmp-size pids-limit linger keep-limit variables-limit variables-timeout code-limit structured-content
+	artifact-read-limit download-timeout link-lifetime files-http-url artifact-store-limit artifact-link-lifetime
+	allow-private-ca network-connections network-request-limit network-byte-limit network-timeout network-idle-timeout
+	packages-deny-set package-min-age package-size-limit package-timeout package-cache-limit
+	sql-max-rows sql-max-bytes mcp-timeout allow-host-name log-format log-max-size log-keep`)
+
+// settingsTopic is the help topic that lists all settings.
+func settingsTopic() *cobra.Command {
+	topic := &cobra.Command{Use: "settings", Short: "All settings"}
+	topic.SetHelpFunc(func(c *cobra.Command, _ []string) { printSettings(c.OutOrStdout(), c.Root().PersistentFlags(), nil) })
+	return topic
+}
+
 const (
 	helpWidth  = 80
 	helpColumn = 30 // where the texts of flags begin
@@ -45,14 +60,14 @@ func printUsage(c *cobra.Command) error {
 		_, err := fmt.Fprintf(w, "\nThe settings that %s --help lists are flags of this command too.\n", c.Root().Name())
 		return err
 	}
-	printSettings(w, c.PersistentFlags())
+	printSettings(w, c.PersistentFlags(), rareSettings)
 	printFlags(w, "Other", c.LocalNonPersistentFlags())
-	_, err := fmt.Fprintf(w, "\n%s COMMAND --help tells of a command.\n", c.Name())
+	_, err := fmt.Fprintf(w, "\n%[1]s COMMAND --help tells of a command.\n%[1]s help settings has %[2]d more settings.\n", c.Name(), len(rareSettings))
 	return err
 }
 
-// printSettings writes all settings, the common ones first and the others by group.
-func printSettings(w io.Writer, settings *pflag.FlagSet) {
+// printSettings writes the settings, the common ones first and the others by group, without those that are left out.
+func printSettings(w io.Writer, settings *pflag.FlagSet, without []string) {
 	common := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range commonSettings {
 		common.AddFlag(settings.Lookup(name))
@@ -60,7 +75,7 @@ func printSettings(w io.Writer, settings *pflag.FlagSet) {
 	groups, titles := make(map[string]*pflag.FlagSet), []string(nil)
 	settings.SortFlags = false
 	settings.VisitAll(func(f *pflag.Flag) {
-		if f.Hidden || common.Lookup(f.Name) != nil {
+		if f.Hidden || common.Lookup(f.Name) != nil || slices.Contains(without, f.Name) {
 			return
 		}
 		title := f.Annotations[server.GroupAnnotation][0]

@@ -23,13 +23,16 @@ func helpOf(t *testing.T, args ...string) string {
 }
 
 func TestHelpHasEverySettingOnceByGroups(t *testing.T) {
-	help := helpOf(t)
+	help := helpOf(t, "settings")
 	core.Command().PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if n := strings.Count(help, "\n  "+flagHead(f)+" ") + strings.Count(help, "\n  "+flagHead(f)+"\n"); n != 1 && !f.Hidden {
 			t.Errorf("%s stands there %d times", flagHead(f), n)
 		}
 	})
-	rest := help
+	if short := strings.Count(helpOf(t), "\n  --"); short > 75 {
+		t.Errorf("--help has %d settings", short)
+	}
+	rest := helpOf(t)
 	for _, part := range []string{
 		"Commands:", "\nCommon settings:\n  --config FILE ", "  --prewarm[=LANGUAGES] ", "  --http ADDRESS ", "\nSandbox:\n", "  --cpu-limit N ", "\nSessions and answers:\n",
 		"  --images MODE ", "\nFiles:\n", "\nNetwork:\n", "\nPackages:\n", "\nDatabases:\n", "\nHTTP:\n", "\nLog:\n", "  -h, --help ",

@@ -89,7 +89,7 @@ Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(flagError)
 	settings.Bind(root.PersistentFlags())
-	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(p), uninstallCommand(), gcCommand(settings), drainCommand(settings), sessionsCommand(settings), allowedCommand(settings), uiCommand(settings), versionCommand())
+	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(p), uninstallCommand(), gcCommand(settings), drainCommand(settings), sessionsCommand(settings), allowedCommand(settings), uiCommand(settings), versionCommand(), settingsTopic())
 	for _, f := range features {
 		if f.Commands != nil {
 			f.Commands(root, settings)
