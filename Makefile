@@ -112,11 +112,17 @@ test-bash-suite: bin/supervisor
 	podman run --rm --init --network=none --volume $(CURDIR):/src:ro --volume $(abspath $(BASH_SUITE)):/spec:ro $$image \
 	  python3 /src/containers/supervisor/bashkernel/suite.py /src/bin/supervisor /spec $(CASES)
 
-# The programs of examples/python with a scripted model, each in an environment of its own; CLIENTS names some. Needs uv and the images.
+UV_VERSION := 0.13.9
+UV := bin/uv-$(UV_VERSION)
+$(UV)/bin/uv:
+	python3 -m venv $(UV) && $(UV)/bin/pip install --quiet uv==$(UV_VERSION)
+
+# The programs of examples/python with a scripted model, each in an environment of its own; CLIENTS names some. It needs the images, and
+# prints the table of docs/clients.md.
 .PHONY: test-clients
-test-clients: build
-	PATH="$(CURDIR)/bin/uv/bin:$$PATH"; command -v uv >/dev/null || { python3 -m venv bin/uv && bin/uv/bin/pip install --quiet uv; } && \
-	python3 internal/test/clients/python/trial.py $(BIN) $(CLIENTS)
+test-clients: deps-test build $(UV)/bin/uv
+	$(BIN) setup
+	PATH="$(CURDIR)/$(UV)/bin:$$PATH" python3 internal/test/clients/python/trial.py $(BIN) $(CLIENTS)
 
 bench: deps-test build
 	$(BIN) setup
@@ -164,9 +170,8 @@ clean:
 # The Python image's packages anew: the newest of those in pyproject.toml that have wheels for Linux, and all they need.
 LOCK := uv pip compile --upgrade --python-version 3.13 --only-binary :all: --no-binary odfpy
 .PHONY: lock
-lock:
-	python3 -m venv bin/uv && bin/uv/bin/pip install --quiet uv
-	cd containers/image/python && PATH=$(CURDIR)/bin/uv/bin:$$PATH && \
+lock: $(UV)/bin/uv
+	cd containers/image/python && PATH=$(CURDIR)/$(UV)/bin:$$PATH && \
 	$(LOCK) --quiet --generate-hashes --custom-compile-command 'make lock' --python-platform x86_64-manylinux_2_40 -o requirements.lock pyproject.toml && \
 	$(LOCK) --quiet --python-platform aarch64-manylinux_2_40 -c requirements.lock pyproject.toml >/dev/null
 

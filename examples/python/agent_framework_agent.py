@@ -1,7 +1,10 @@
 # /// script
-# dependencies = ["agent-framework-core", "agent-framework-openai", "mcp"]
+# dependencies = ["agent-framework-core", "agent-framework-openai", "mcp", "tenacity"]
 # ///
-"""Microsoft's Agent Framework."""
+"""Microsoft's Agent Framework; over HTTP it keeps no cookies, so a session is named.
+
+Its limit: none over stdio, 5 minutes over HTTP; `request_timeout`
+"""
 import asyncio
 import os
 import sys
@@ -10,7 +13,7 @@ from agent_framework import Agent, MCPStdioTool, MCPStreamableHTTPTool
 from agent_framework.openai import OpenAIChatCompletionClient
 
 if url := os.environ.get("MCP_URL"):
-    sandbox = MCPStreamableHTTPTool("sandbox", url, static_headers={"Authorization": f"Bearer {os.environ['MCP_TOKEN']}"})
+    sandbox = MCPStreamableHTTPTool("sandbox", f"{url}?session=analyst", static_headers={"Authorization": f"Bearer {os.environ['MCP_TOKEN']}"})
 else:
     sandbox = MCPStdioTool("sandbox", "code-sandbox-mcp")
 

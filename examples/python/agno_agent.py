@@ -1,7 +1,10 @@
 # /// script
-# dependencies = ["agno", "mcp", "openai"]
+# dependencies = ["agno[mcp]", "openai"]
 # ///
-"""Agno, with more patience than its 10 seconds."""
+"""Agno.
+
+Its limit: 10 s; `timeout_seconds=60` of `MCPTools`
+"""
 import asyncio
 import os
 import sys

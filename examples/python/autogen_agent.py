@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["autogen-ext[openai]", "autogen-agentchat", "mcp<2"]
 # ///
-"""AutoGen, with more patience than its 5 seconds; it makes text of figures, so they are paths."""
+"""AutoGen; it makes text of figures, so they are paths.
+
+Its limit: 5 s; `read_timeout_seconds=60` of `StdioServerParams`
+"""
 import asyncio
 import os
 import sys

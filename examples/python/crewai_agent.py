@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["crewai-tools[mcp]", "crewai"]
 # ///
-"""CrewAI."""
+"""CrewAI.
+
+Its limit: none; 30 s, and three tries, where an `Agent` has `mcps`
+"""
 import os
 import sys
 

@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["dspy", "mcp"]
 # ///
-"""DSPy."""
+"""DSPy.
+
+Its limit: none; `read_timeout_seconds` of `Client`
+"""
 import asyncio
 import os
 import sys

@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["fastmcp", "openai"]
 # ///
-"""FastMCP, with a loop of chat completions."""
+"""FastMCP, with a loop of chat completions.
+
+Its limit: none; `timeout` of `Client`
+"""
 import asyncio
 import json
 import os

@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["google-adk", "mcp", "litellm"]
 # ///
-"""Google's Agent Development Kit, with more patience than its 5 seconds over stdio."""
+"""Google's Agent Development Kit.
+
+Its limit: 5 s over stdio, which it is answered within, 5 minutes over HTTP; `timeout=60`
+"""
 import asyncio
 import os
 import sys

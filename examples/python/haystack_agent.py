@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["mcp-haystack", "haystack-ai"]
 # ///
-"""Haystack, with more patience than its 30 seconds; it makes text of figures, so they are paths."""
+"""Haystack; it makes text of figures, so they are paths.
+
+Its limit: 30 s; `invocation_timeout=60` of `MCPToolset`
+"""
 import os
 import sys
 

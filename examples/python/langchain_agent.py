@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["langchain-mcp-adapters", "langchain", "langchain-openai"]
 # ///
-"""LangChain: get_tools() connects anew for each call, so a session is named."""
+"""LangChain: get_tools() connects anew for each call, so a session is named.
+
+Its limit: 5 minutes over HTTP; `sse_read_timeout` beside the URL
+"""
 import asyncio
 import os
 import sys

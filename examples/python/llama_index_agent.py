@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["llama-index-tools-mcp", "llama-index-llms-openai-like"]
 # ///
-"""LlamaIndex: it connects anew for each call, so a session is named; it makes text of figures, so they are paths."""
+"""LlamaIndex: it connects anew for each call, so a session is named; it makes text of figures, so they are paths.
+
+Its limit: 30 s; `timeout=60` of `BasicMCPClient`
+"""
 import asyncio
 import os
 import sys

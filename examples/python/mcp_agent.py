@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["mcp>=2", "openai"]
 # ///
-"""The SDK of MCP itself, with a loop of chat completions."""
+"""The SDK of MCP itself, with a loop of chat completions.
+
+Its limit: none; `read_timeout_seconds` of `Client`
+"""
 import asyncio
 import json
 import os

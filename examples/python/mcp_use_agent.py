@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["mcp-use", "langchain-openai"]
 # ///
-"""mcp-use."""
+"""mcp-use.
+
+Its limit: none over stdio, 5 minutes over HTTP
+"""
 import asyncio
 import os
 import sys

@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["openai-agents"]
 # ///
-"""The OpenAI Agents SDK, with more patience than its 5 seconds."""
+"""The OpenAI Agents SDK.
+
+Its limit: 5 s; `client_session_timeout_seconds=60`
+"""
 import asyncio
 import os
 import sys

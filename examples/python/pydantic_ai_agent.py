@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["pydantic-ai-slim[mcp,openai]"]
 # ///
-"""Pydantic AI."""
+"""Pydantic AI.
+
+Its limit: 5 minutes; `read_timeout` of `MCPToolset`
+"""
 import asyncio
 import os
 import sys

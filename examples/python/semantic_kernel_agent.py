@@ -1,7 +1,10 @@
 # /// script
-# dependencies = ["semantic-kernel", "mcp"]
+# dependencies = ["semantic-kernel[mcp]"]
 # ///
-"""Semantic Kernel."""
+"""Semantic Kernel; it makes text of figures, so they are paths.
+
+Its limit: none over stdio, 5 minutes over HTTP; `request_timeout`
+"""
 import asyncio
 import os
 import sys
@@ -14,7 +17,7 @@ from semantic_kernel.connectors.mcp import MCPStdioPlugin, MCPStreamableHttpPlug
 if url := os.environ.get("MCP_URL"):
     plugin = MCPStreamableHttpPlugin("sandbox", url, headers={"Authorization": f"Bearer {os.environ['MCP_TOKEN']}"}, load_prompts=False)
 else:
-    plugin = MCPStdioPlugin("sandbox", "code-sandbox-mcp", args=[], load_prompts=False)
+    plugin = MCPStdioPlugin("sandbox", "code-sandbox-mcp", args=["--images", "path"], load_prompts=False)
 
 
 async def main(task):

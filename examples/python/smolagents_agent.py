@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["smolagents[openai]", "mcpadapt", "mcp<2"]
 # ///
-"""smolagents, with more patience than its 5 seconds. The model is told to call tools, not to write code."""
+"""smolagents, with a model that calls tools; a `CodeAgent` writes code that calls them.
+
+Its limit: none
+"""
 import os
 import sys
 
@@ -15,7 +18,7 @@ else:
 
 
 def main(task):
-    with MCPClient(server, adapter_kwargs={"client_session_timeout_seconds": 60}, structured_output=False) as tools:
+    with MCPClient(server, structured_output=False) as tools:
         return ToolCallingAgent(tools=tools, model=OpenAIServerModel("gpt-5"), verbosity_level=0).run(task)
 
 

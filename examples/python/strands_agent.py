@@ -1,7 +1,10 @@
 # /// script
 # dependencies = ["strands-agents[openai]"]
 # ///
-"""Strands Agents."""
+"""Strands Agents.
+
+Its limit: none
+"""
 import os
 import sys
 

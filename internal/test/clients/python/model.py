@@ -9,10 +9,11 @@ FIGURE = "import matplotlib.pyplot as plt\nplt.plot([n * n % 97 for n in range(2
 STEPS = {
     "begin": ("x = 41", r"(?s)."),
     "variable": ("x + 1", r"(?:\\n|\W)42(?!\w)"),
-    "figure": (FIGURE, r"(?s)."),
+    "figure": (FIGURE, r"figure-\d+\.png"),
     "error": ("1/0", "ZeroDivisionError"),
     "long": ("import time\ntime.sleep(20)\n'slept ' + 'well'", "slept well"),
 }
+MOST = 2000  # characters of one answer: a figure in base64 has more
 TRIES = 8
 
 
@@ -64,7 +65,7 @@ class Model:
         if named := re.search(r'session_id \\*"(sbx-\w+)', text):
             self.session = named[1]
         step = self.left[0]
-        reached = re.search(STEPS[step][1], text) and not self.running()
+        reached = re.search(STEPS[step][1], text) and not self.running() and len(text) <= MOST
         if reached or self.calls == TRIES:
             self.results[step] = {"reached": bool(reached), "calls": self.calls, "characters": len(text), "images": self.images, "text": text[:300]}
             self.left.pop(0)
@@ -86,7 +87,7 @@ class Programs(Model):
     """The same for DSPy, which writes tools and answers into one text."""
 
     def take(self, messages):
-        observations = re.findall(r"(?s)\[\[ ## observation_\d+ ## \]\]\n(.*?)(?=\n\[\[ ##|\Z)", messages[-1]["content"])
+        observations = re.findall(r"(?s)\[\[ ## observation_\d+ ## \]\]\n(.*?)(?=\n\[\[ ##|\n\nRespond with|\Z)", messages[-1]["content"])
         self.note(observations[-1] if observations else "")
 
 

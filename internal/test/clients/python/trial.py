@@ -21,12 +21,17 @@ HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parents[3]
 ENVIRONMENTS = ROOT / "bin" / "clients-python"
 PYTHON = "3.11"  # the oldest that all of them take
+JOBS = 4  # programs at a time: most of the time they wait
+
+
+def program(name):
+    return ROOT / f"examples/python/{name}_agent.py"
 
 
 def lock(name):
     """Write the versions of a program's packages."""
-    subprocess.run(["uv", "pip", "compile", "--quiet", "--upgrade", "--no-header", "--no-annotate", "--python-version", PYTHON,
-                    ROOT / f"examples/python/{name}_agent.py", "--output-file", HERE / f"locks/{name}.txt"], check=True)
+    subprocess.run(["uv", "pip", "compile", "--quiet", "--upgrade", "--no-header", "--no-annotate", "--universal", "--python-version", PYTHON,
+                    program(name), "--output-file", HERE / f"locks/{name}.txt"], check=True)
 
 
 def install(name):
@@ -40,14 +45,14 @@ def install(name):
 
 def version(name):
     """The first package of a program is the one that the table names."""
-    package = re.search(r'dependencies = \["([\w-]+)', (ROOT / f"examples/python/{name}_agent.py").read_text())[1]
+    package = re.search(r'dependencies = \["([\w-]+)', program(name).read_text())[1]
     return package, re.search(rf"(?m)^{package}==(\S+)", (HERE / f"locks/{name}.txt").read_text())[1]
 
 
 class Sandbox:
     """The server on the PATH, and one over HTTP, with a state of their own."""
 
-    def __init__(self, binary, folder):
+    def __init__(self, binary, folder, options):
         self.folder = folder
         command = folder / "code-sandbox-mcp"
         # Clients pass little of the environment on.
@@ -60,7 +65,7 @@ class Sandbox:
         self.token = secrets.token_hex(16)
         self.url = f"http://127.0.0.1:{port}/mcp"
         self.log = open(folder / "server.log", "w")
-        self.process = subprocess.Popen([command, "serve", "--http", str(port), "--state-dir", folder / "http"], env={**os.environ, "SANDBOX_HTTP_TOKEN": self.token}, stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen([command, "serve", "--http", str(port), "--state-dir", folder / "http", *options], env={**os.environ, "SANDBOX_HTTP_TOKEN": self.token}, stdout=self.log, stderr=self.log)
         while self.process.poll() is None:
             try:
                 return socket.create_connection(("127.0.0.1", port)).close()
@@ -79,34 +84,58 @@ class Sandbox:
             subprocess.run([self.folder / "code-sandbox-mcp", "sessions", "close", "analyst", "--state-dir", self.folder / transport], capture_output=True)
 
 
-def run(sandbox, name, transport, python, steps):
-    scripted = (model.Programs if name == "dspy" else model.Model)(steps)
+def run(sandbox, name, transport, python):
+    scripted = (model.Programs if name == "dspy" else model.Model)(model.STEPS)
     server = model.serve(scripted)
     environment = sandbox.environment(transport, f"http://127.0.0.1:{server.server_port}/v1")
     began = time.monotonic()
     try:
-        done = subprocess.run([python, ROOT / f"examples/python/{name}_agent.py", "go"], env=environment, cwd=sandbox.folder, capture_output=True, text=True, timeout=600)
+        done = subprocess.run([python, program(name), "go"], env=environment, cwd=sandbox.folder, capture_output=True, text=True, timeout=600)
         status, said = done.returncode, done.stderr[-2000:] + done.stdout[-500:]
     except subprocess.TimeoutExpired as late:
         status, said = "timeout", str(late.stderr)[-2000:]
     server.shutdown()
     row = {"program": name, "transport": transport, "exit": status, "seconds": round(time.monotonic() - began, 1), "tools": len(scripted.tools), "named": scripted.session is not None, **scripted.results}
-    row["passed"] = status == 0 and all(scripted.results.get(step, {}).get("reached") for step in steps)
+    row["passed"] = status == 0 and all(scripted.results.get(step, {}).get("reached") for step in model.STEPS)
     if not row["passed"]:
         row["said"] = said
+    print(f"{name} by {transport}: passed in {row['seconds']} s" if row["passed"] else json.dumps(row), flush=True)
     return row
 
 
+def attempt(name, binary, anew):
+    """Run a program both ways at once, with servers of its own, and give a row for each."""
+    if anew:
+        lock(name)
+    python = install(name)
+    # What a program starts its server with about figures, the one over HTTP has as well.
+    images = re.search(r'"(--images)", "(\w+)"', program(name).read_text())
+    with tempfile.TemporaryDirectory() as folder:
+        sandbox = Sandbox(binary, pathlib.Path(folder), images.groups() if images else ())
+        try:
+            with concurrent.futures.ThreadPoolExecutor() as pair:
+                return list(pair.map(lambda transport: run(sandbox, name, transport, python), ("stdio", "http")))
+        finally:
+            sandbox.close()
+
+
 def table(rows):
-    lines = ["| program | version | variables | a figure | an error | a run of 20 s |", "|---|---|---|---|---|---|"]
+    lines = ["| program | version | a variable | a figure | an error | a run of 20 s | its limit, and the setting for it |", "|---|---|---|---|---|---|---|"]
     for name in dict.fromkeys(row["program"] for row in rows):
-        cells = [" ".join(version(name))]
-        own = {row["transport"]: row for row in rows if row["program"] == name}
-        for step in model.STEPS:
-            if step != "begin":
-                cells.append(", ".join(f"{transport}: {cell(row, step)}" for transport, row in own.items()))
-        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+        package, number = version(name)
+        own = [row for row in rows if row["program"] == name]
+        cells = [both(own, step) for step in ("variable", "figure", "error", "long")]
+        limit = re.search(r"(?m)^Its limit: (.*)", program(name).read_text())[1]
+        lines.append(" | ".join([f"| [{package}](../examples/python/{name}_agent.py)", number, *cells, limit]) + " |")
     return "\n".join(lines)
+
+
+def both(rows, step):
+    """What a program gets: said once where it is the same by stdio and HTTP."""
+    cells = {row["transport"]: cell(row, step) for row in rows}
+    if len(set(cells.values())) == 1:
+        return cells["stdio"]
+    return "; ".join(f"{transport}: {said}" for transport, said in cells.items())
 
 
 def cell(row, step):
@@ -114,10 +143,10 @@ def cell(row, step):
     if not result or not result["reached"]:
         return "FAILED"
     if step == "figure":
-        return f"{result['characters']} characters" + (", shown" if result["images"] else "")
+        return f"{'shown' if result['images'] else 'its path'}, {-(-result['characters'] // 100) * 100} characters"
     if step == "long":
-        return f"{result['calls']} calls"
-    return "by session_id" if step == "variable" and row["named"] else "yes"
+        return "at once" if result["calls"] == 1 else "by `wait_for_run`"
+    return "by `session_id`" if step == "variable" and row["named"] else "yes"
 
 
 def main():
@@ -127,21 +156,8 @@ def main():
     arguments.add_argument("programs", nargs="*", default=programs)
     arguments.add_argument("--lock", action="store_true", help="write the locks anew, with the newest versions")
     chosen = arguments.parse_intermixed_args()
-    steps = [step for step in model.STEPS if step != "long" or not os.environ.get("CLIENTS_SHORT")]
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        sandbox = Sandbox(chosen.server.resolve(), pathlib.Path(folder))
-        try:
-            for name in chosen.programs:
-                if chosen.lock:
-                    lock(name)
-                python = install(name)
-                with concurrent.futures.ThreadPoolExecutor() as both:
-                    for row in both.map(lambda transport: run(sandbox, name, transport, python, steps), ("stdio", "http")):
-                        rows.append(row)
-                        print(json.dumps(row), flush=True)
-        finally:
-            sandbox.close()
+    with concurrent.futures.ThreadPoolExecutor(JOBS) as several:
+        rows = [row for rows in several.map(lambda name: attempt(name, chosen.server.resolve(), chosen.lock), chosen.programs) for row in rows]
     print(table(rows))
     sys.exit(not all(row["passed"] for row in rows))
 
