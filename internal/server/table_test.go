@@ -41,16 +41,16 @@ func TestSettingsAreDocumented(t *testing.T) {
 // settingsTable is the table with the meanings that it has before, or else what --help says.
 func settingsTable(before string) string {
 	meanings := make(map[string]string)
-	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w-]+)` \\|[^|]*\\|[^|]*\\| (.*) \\|$").FindAllStringSubmatch(before, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w-]+)` \\|[^|]*\\| (.*) \\|$").FindAllStringSubmatch(before, -1) {
 		meanings[row[1]] = row[2]
 	}
 	var b strings.Builder
-	b.WriteString("| setting | default | bounds | meaning |\n|---|---|---|---|\n")
+	b.WriteString("| setting | default (bounds) | meaning |\n|---|---|---|\n")
 	flags := Flags()
 	for _, g := range new(Settings).table() {
 		for _, r := range g.settings {
 			if r.name != "config" {
-				fmt.Fprintf(&b, "| `%s` | %s | %s| %s |\n", r.name, defaultOf(r, flags.Lookup(r.name)), strings.TrimLeft(r.bounds()+" ", " "), cmp.Or(meanings[r.name], r.help))
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.name, defaultOf(r, flags.Lookup(r.name))+strings.Replace(" ("+r.bounds()+")", " ()", "", 1), cmp.Or(meanings[r.name], r.help))
 			}
 		}
 	}
