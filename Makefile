@@ -98,7 +98,7 @@ test-kubernetes: build
 	CODE_SANDBOX_KUBERNETES=1 go test -p 1 -count=1 -timeout $(TIMEOUT) $(KUBERNETES_TESTS)
 	CODE_SANDBOX_KUBERNETES=1 go test -count=1 -timeout $(TIMEOUT) -run '^TestPods' ./internal/test/e2e
 
-# First uses of twenty packages, installed from the index that `serve` takes. It prints the table of docs/packages.md.
+# First uses of twenty packages, installed from the index that `serve` takes. It prints a table.
 .PHONY: test-packages
 test-packages: deps-run build
 	$(BIN) setup

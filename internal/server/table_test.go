@@ -13,16 +13,22 @@ import (
 // SettingsTable is the table of the settings of the core, and that of the others, with the meanings that they have before, or else what --help says.
 func SettingsTable(features []Feature, before string) string {
 	meanings := make(map[string]string)
-	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w-]+)` \\|[^|]*\\|[^|]*\\| (.*) \\|$").FindAllStringSubmatch(before, -1) {
+	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w-]+)` \\|[^|]*\\| (.*) \\|$").FindAllStringSubmatch(before, -1) {
 		meanings[row[1]] = row[2]
 	}
 	var b strings.Builder
-	b.WriteString("| setting | default | bounds | meaning |\n|---|---|---|---|\n")
-	flags := Flags(nil)
-	for _, g := range new(Settings).table() {
+	const head = "| setting | default (bounds) | meaning |\n|---|---|---|\n"
+	all := New(features)
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	all.bind(flags)
+	b.WriteString(head)
+	for i, g := range all.groups {
+		if i == len(new(Settings).table()) {
+			b.WriteString("\nSettings that only `" + ServerProgram + "` has:\n\n" + head)
+		}
 		for _, r := range g.Settings {
 			if r.Name != "config" {
-				fmt.Fprintf(&b, "| `%s` | %s | %s| %s |\n", r.Name, defaultOf(r, flags.Lookup(r.Name)), strings.TrimLeft(r.bounds()+" ", " "), cmp.Or(meanings[r.Name], r.Help))
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, defaultOf(r, flags.Lookup(r.Name))+strings.Replace(" ("+r.bounds()+")", " ()", "", 1), cmp.Or(meanings[r.Name], r.Help))
 			}
 		}
 	}

@@ -24,15 +24,13 @@ const (
 	root = "../../.."
 	head = `# Packages
 
-A line for each package and each folder of scripts, from the comment at its head. ` + "`go test ./internal/test/docs -update`" + ` writes this
-page; [architecture.md](architecture.md) says how the parts work together. Bounds live where they are kept: those of settings in
-` + "`internal/server/table.go`" + `, all others as constants beside the code that keeps them.
+A line for each package and folder of scripts, from the comment at its head, by ` + "`go test ./internal/test/docs -update`" + `.
+[architecture.md](architecture.md) says how the parts work together. Bounds live where they are kept: those of settings in
+` + "`internal/server/table.go`" + `, others as constants beside the code that keeps them.
 
 A container goes through six phases, each in a file of ` + "`sandbox/`" + `: it is reached (` + "`link.go`" + `), taken over from a server before (` + "`takeover.go`" + `) or
 started (` + "`start.go`" + `), runs code (` + "`perform.go`" + `), serves what that sends out (` + "`wayout.go`" + `), and is retired, which writes its variables (` + "`retire.go`" + `).
 
-| folder | what it does or is |
-|---|---|
 `
 )
 
@@ -66,7 +64,7 @@ func TestPackagesAreListed(t *testing.T) {
 		if folders[folder] == "" {
 			t.Errorf("%s: no comment says what it is", folder)
 		}
-		_, _ = fmt.Fprintf(page, "| `%s` | %s |\n", folder, strings.ReplaceAll(folders[folder], "|", `\|`))
+		_, _ = fmt.Fprintf(page, "- `%s` %s\n", folder, folders[folder])
 	}
 	target := filepath.Join(root, "docs", "files.md")
 	if *update {

@@ -1,7 +1,7 @@
 //go:build unix
 
-// Package packages tries the most used packages of Python in the real program, from a real index, and prints the table of
-// docs/packages.md. `make test-packages` runs it, and no other test does: it downloads a gigabyte.
+// Package packages tries the most used packages of Python in the real program, from a real index, and prints a table.
+// `make test-packages` runs it, and no other test does: it downloads a gigabyte.
 package packages
 
 import (
