@@ -3,15 +3,18 @@
 package tools
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
@@ -79,8 +82,16 @@ func (c *talker) play(rows []row) {
 type args = map[string]any
 
 func TestSessionsAreTold(t *testing.T) {
-	c := newTalker(t, func(*Deps) {})
+	c := newTalker(t, func(d *Deps) {
+		d.Environments = func(context.Context) []Environment {
+			return []Environment{{Language: "python", Version: "3.13", Packages: map[string]string{"numpy": "2.3"}}, {Language: "bash", Problem: "run doctor"}}
+		}
+	})
 	c.play([]row{
+		{"sandbox://environments", nil, `"uri":"sandbox://environments"|\"numpy\": \"2.3\"|run doctor|\"network\": \"none\"`},
+		{"sandbox://usage", nil, `run_python_code`},
+		{"sandbox://nothing", nil, `"error":`},
+		{"session_info", args{"packages": true}, `\"packages\":{\"python\":{\"numpy\":\"2.3\"}}`},
 		{"session_info", nil, `/mnt/data/output|"session_id\":\"\"`},
 		{"session_info", args{"session_id": "nobodys"}, `session_not_found|nobodys|Hint: `},
 		{"session_info", args{"session_id": "../x"}, `invalid_session_id`},
@@ -251,6 +262,37 @@ func TestStructuredContentIsAskedFor(t *testing.T) {
 		}
 		if n := strings.Count(list, `"outputSchema":{`); n != map[bool]int{true: strings.Count(list, `"inputSchema"`), false: 0}[asked] {
 			t.Errorf("asked for: %v: %s schemas in %s", asked, strconv.Itoa(n), list)
+		}
+	}
+}
+
+func TestWhichToolsExist(t *testing.T) {
+	for want, d := range map[string]*Deps{
+		"run_bash session_info":    {Enable: []string{"session_info", "run_python_code", "run_bash"}}, // Python is off
+		"run_bash":                 {Enable: []string{"session_info", "run_bash"}, Disable: []string{"session_info"}},
+		"wait_for_run upload_file": {Disable: slices.DeleteFunc(slices.Clone(Names), func(name string) bool { return name == "wait_for_run" || name == "upload_file" })},
+	} {
+		c := newTalker(t, func(of *Deps) { of.Enable, of.Disable = d.Enable, d.Disable })
+		var got []string
+		for _, name := range Names {
+			if strings.Contains(c.ask("tools/list", nil), `"name":"`+name+`"`) {
+				got = append(got, name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("there are %s, want %s", got, want)
+		}
+	}
+}
+
+// Links go to the client that is known to show them, and the text is the same for all.
+func TestLinksGoToTheClientThatOpensThem(t *testing.T) {
+	for name, want := range map[string]bool{"Visual Studio Code": true, "claude-code": false} {
+		c := newTalker(t, func(*Deps) {})
+		c.session.SetClientInfo(mcp.Implementation{Name: name})
+		answer := c.call("run_bash", args{"session_id": "l", "code": "echo x >'output/a b.txt'"})
+		if strings.Contains(answer, `"uri":"artifact://l/output/a%20b.txt"`) != want || !strings.Contains(answer, "output/a b.txt") {
+			t.Errorf("%s: %s", name, answer)
 		}
 	}
 }

@@ -68,7 +68,6 @@ type setup struct {
 	silent    bool     // nothing is sent by the driver itself
 	program   string   // empty: the one under test
 	asShipped bool     // with the program's own defaults: no structured content, and its times on a slow machine too
-	stderr    *os.File // where its log goes; nil: to the test
 }
 
 // server is a running program under test, with a client's view of it. What is not said to be
@@ -87,13 +86,11 @@ type server struct {
 	killed   bool // by the test: what it left is not its fault
 
 	writing sync.Mutex
-	hold    sync.Mutex // while a test has it, no more is read
 
 	mu       sync.Mutex
 	messages []message
 	changed  chan struct{} // closed at the next message
 	waiting  map[string]chan message
-	refused  map[string]bool // ids that must not be answered any more
 	sessions map[string]bool
 }
 
@@ -103,7 +100,7 @@ func start(t *testing.T, with setup) *server {
 	s := &server{
 		t: t, era: with.era, stateDir: with.stateDir, stderr: &locked.Buffer{}, exited: make(chan struct{}),
 		changed: make(chan struct{}), waiting: make(map[string]chan message),
-		refused: make(map[string]bool), sessions: make(map[string]bool),
+		sessions: make(map[string]bool),
 	}
 	if s.era == "" {
 		s.era = legacy
@@ -144,9 +141,6 @@ func (s *server) launch(with setup) {
 	}
 	s.cmd.Env = append(s.cmd.Env, with.env...)
 	s.cmd.Stderr = s.stderr
-	if with.stderr != nil {
-		s.cmd.Stderr = with.stderr
-	}
 	stdin, err := s.cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -169,8 +163,6 @@ func (s *server) read() {
 	defer func() { _ = s.cmd.Wait() }()
 	reader := bufio.NewReaderSize(s.stdout, 1<<20)
 	for {
-		s.hold.Lock()
-		s.hold.Unlock() //nolint:staticcheck // a test that holds it stops the reading
 		line, err := reader.ReadBytes('\n')
 		if errors.Is(err, os.ErrClosed) {
 			return // the test has stopped reading
@@ -201,7 +193,7 @@ func (s *server) deliver(m message) {
 		return
 	}
 	waiting := s.waiting[id]
-	if waiting == nil || s.refused[id] {
+	if waiting == nil {
 		s.t.Errorf("an answer that nobody waits for: %.300s", m.line)
 		return
 	}
@@ -313,19 +305,6 @@ func (r *request) wait() message {
 // pending reports whether the answer has not come yet.
 func (r *request) pending() bool { return len(r.answer) == 0 }
 
-// cancel tells the server that nobody wants the answer. One that comes all the same is an error.
-func (r *request) cancel() {
-	r.server.t.Helper()
-	r.server.mu.Lock()
-	r.server.refused[r.id] = true
-	r.server.mu.Unlock()
-	id, err := strconv.Atoi(r.id)
-	if err != nil {
-		r.server.t.Fatal(err)
-	}
-	r.server.notify("notifications/cancelled", object{"requestId": id, "reason": "the test wants it so"})
-}
-
 // request sends a request and returns its answer, which must be a result.
 func (s *server) request(method string, params object) message {
 	s.t.Helper()
@@ -358,16 +337,6 @@ func (s *server) handshake(version string) (result struct {
 	decode(s.t, m.Result, &result)
 	s.notify("notifications/initialized", nil)
 	return result
-}
-
-// ping proves that the server is there and reads.
-func (s *server) ping() {
-	s.t.Helper()
-	if s.era == modern {
-		s.request("server/discover", nil)
-		return
-	}
-	s.request("ping", nil)
 }
 
 // waitFor waits until the messages so far are as the test wants them.

@@ -3,12 +3,6 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"io"
-	"net/http"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +15,6 @@ import (
 
 // fieldServer is what a case wants of its server beside what most clients start.
 type fieldServer struct {
-	HTTP     bool // the steps are requests
 	Internet bool // names below field.test lead to hosts of the test's own
 	Args     []string
 	Env      map[string]string
@@ -29,7 +22,7 @@ type fieldServer struct {
 
 // startField starts a server with the database, indexes and hosts that these cases of one server need, and returns what
 // their steps may name as well.
-func startField(t *testing.T, cases []fieldCase) (s *httpServer, named map[string]string) {
+func startField(t *testing.T, cases []fieldCase) (s *server, named map[string]string) {
 	t.Helper()
 	want, named := cases[0].Server, make(map[string]string)
 	with := setup{env: []string{"SANDBOX_STRUCTURED_CONTENT=false", "SANDBOX_RUN_TIMEOUT=" + slowed(fieldPatience*time.Minute).String()}}
@@ -50,10 +43,7 @@ func startField(t *testing.T, cases []fieldCase) (s *httpServer, named map[strin
 		with.args = append(with.args, "--engine-url", podmanURL) // a service of its own would have its containers in the namespace
 		named["CA"] = net.CA
 	}
-	if want.HTTP {
-		return startHTTPWith(t, with), named
-	}
-	return &httpServer{server: start(t, with)}, named
+	return start(t, with), named
 }
 
 // fieldIndexes starts the indexes that settings name, and returns what puts their addresses into these.
@@ -75,26 +65,7 @@ func fieldIndexes(t *testing.T, settings string) *strings.Replacer {
 		registry.Add(fieldNode()...)
 		places = append(places, "{NPM}", registry.URL)
 	}
-	if strings.Contains(settings, "{REGISTRY}") {
-		places = append(places, "{REGISTRY}", machineRegistry(t))
-	}
 	return strings.NewReplacer(places...)
-}
-
-// machineRegistry is npm's registry as this machine is set to reach it, or a reason to skip the test.
-func machineRegistry(t *testing.T) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "npm", "config", "get", "registry").Output()
-	if err != nil {
-		t.Skipf("npm does not say where its registry is: %v", err)
-	}
-	registry := strings.TrimSpace(string(out))
-	response, err := (&http.Client{Timeout: 20 * time.Second}).Get(registry)
-	if err != nil || response.StatusCode >= http.StatusInternalServerError {
-		t.Skipf("npm's registry is out of reach: %v", err)
-	}
-	_ = response.Body.Close()
-	return registry
 }
 
 // long is when what is not new was published.
@@ -146,54 +117,4 @@ func fieldNode() []npmregistry.Package {
 		packages[i].Published = long
 	}
 	return packages
-}
-
-// fieldRequest is a step that is a request over HTTP.
-type fieldRequest struct {
-	Method, Path string
-	Headers      map[string]*string // nil: none of those that a client sends
-	Body         json.RawMessage
-	ReadMS       int `json:"read_ms"` // how long to read an answer that has no end
-}
-
-// fieldHead is what comes before an answer's body.
-type fieldHead struct {
-	http.Header
-	status int
-}
-
-// fieldClient shows answers as they come: nothing is unpacked and no redirect followed.
-var fieldClient = &http.Client{
-	Transport:     &http.Transport{DisableCompression: true},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
-
-// send sends the request, with what clients add to each.
-func (f fieldRequest) send(t *testing.T, s *httpServer) (toolResult, fieldHead) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, f.Method, strings.TrimSuffix(s.url, "/mcp")+f.Path, bytes.NewReader(f.Body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Authorization": {"Bearer " + s.token}}
-	for name, value := range f.Headers {
-		if r.Header.Del(name); value != nil {
-			r.Header.Set(name, *value)
-		}
-	}
-	response, err := fieldClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if f.ReadMS > 0 {
-		time.AfterFunc(time.Duration(f.ReadMS)*time.Millisecond, cancel)
-	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil && f.ReadMS == 0 {
-		t.Fatal(err)
-	}
-	return toolResult{line: body, Content: []content{{Type: "text", Text: string(body)}}}, fieldHead{response.Header, response.StatusCode}
 }

@@ -10,10 +10,11 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"unicode/utf8"
 )
+
+const invalidParams = -32602 // of JSON-RPC
 
 var update = flag.Bool("update", false, "write testdata/tools anew from what the program lists")
 
@@ -74,7 +75,7 @@ func TestToolsAreAsReviewed(t *testing.T) {
 		}
 		want, err := os.ReadFile(path)
 		if err != nil || !bytes.Equal(want, got.Bytes()) {
-			t.Errorf("%s is not what is reviewed (go test ./internal/test/e2e -run Reviewed -update):\n%s", path, difference(string(want), got.String()))
+			t.Errorf("%s is not what is reviewed (go test ./internal/test/e2e -run Reviewed -update):\n%s", path, got.String())
 		}
 	}
 	files, _ := filepath.Glob(filepath.Join("testdata", "tools", "*.json"))
@@ -93,19 +94,6 @@ func write(t *testing.T, path string, text []byte) {
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// difference shows the lines that only one of the texts has.
-func difference(want, got string) string {
-	var b strings.Builder
-	for _, side := range []struct{ mark, text, other string }{{"- ", want, got}, {"+ ", got, want}} {
-		for line := range strings.Lines(side.text) {
-			if !strings.Contains(side.other, line) {
-				b.WriteString(side.mark + line)
-			}
-		}
-	}
-	return b.String()
 }
 
 // plainNames are of arguments that say by themselves what they are.
@@ -159,4 +147,14 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 			}
 		}
 	}
+}
+
+// lists gives the answers to everything that a client asks before it works.
+func lists(s *server) (tools, resources json.RawMessage) {
+	s.t.Helper()
+	var t struct{ Tools json.RawMessage }
+	decode(s.t, s.request("tools/list", nil).Result, &t)
+	var r struct{ Resources json.RawMessage }
+	decode(s.t, s.request("resources/list", nil).Result, &r)
+	return t.Tools, r.Resources
 }
