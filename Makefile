@@ -8,6 +8,7 @@ BIN := bin/code-sandbox-mcp
 
 build:
 	go build -o $(BIN) .
+	go build -o bin/code-sandbox-server ./cmd/code-sandbox-server
 
 # The tour on a fresh machine: what is missing is installed, the images are made, and a real client
 # works on a real data set.
@@ -87,7 +88,7 @@ $(NODE_LINT)/node_modules: $(NODE_LINT)/package-lock.json
 
 # What needs a Kubernetes cluster: that of KUBECONFIG, for somebody who may make namespaces. LOAD_IMAGES is a command that brings
 # images of Podman's to its nodes, STORAGE_CLASS makes volumes, and RUNTIME_CLASS has pods with loopback alone.
-KUBERNETES_TESTS ?= ./sandbox/kubernetes ./internal/test/chart
+KUBERNETES_TESTS ?= ./cluster/kubernetes ./internal/test/chart
 .PHONY: test-kubernetes
 test-kubernetes: build
 	@test -n "$$KUBECONFIG" || { echo "KUBECONFIG is not set: name the file of a cluster's administrator"; exit 1; }

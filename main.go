@@ -9,5 +9,5 @@ import (
 )
 
 func main() {
-	os.Exit(cmd.Main(os.Args[1:]))
+	os.Exit(cmd.Program{Name: "code-sandbox-mcp"}.Main(os.Args[1:]))
 }

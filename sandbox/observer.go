@@ -2,7 +2,7 @@ package sandbox
 
 import "context"
 
-// Observer is told of what goes on, for figures and traces. Its methods are called by several goroutines, and must not wait.
+// Observer is told of what goes on, for figures and the audit log. Its methods are called by several goroutines, and must not wait.
 type Observer interface {
 	// RunBegan is told of a run when it is queued, with RunOptions.Caller. What it returns is called once, with what the
 	// run came to, before anybody else has that.

@@ -23,16 +23,16 @@ func allowedCommand(settings *server.Settings) *cobra.Command {
 		Long: `allowed looks after what a person has allowed for good when code asked for it
 (--ask). A running server goes by what changes at the next request.
 --state-dir must be the server's.`,
-		Args: noArgs,
+		Args: NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usage(errors.New("say what to do: allowed list or remove"))
+			return Usage(errors.New("say what to do: allowed list or remove"))
 		},
 	}
 	cmd.PersistentFlags().StringVar(&whose, "principal", "", "whose it is (default: the user's whose server it is)")
 	file := func() (string, error) {
 		if whose != "" {
 			if err := principal.CheckName(whose); err != nil {
-				return "", usage(err)
+				return "", Usage(err)
 			}
 		}
 		return settings.AllowedFile(principal.Principal{Name: whose}), nil
@@ -44,7 +44,7 @@ func allowedCommand(settings *server.Settings) *cobra.Command {
 func listAllowedCommand(file func() (string, error)) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list", Short: "List what is allowed for good", Args: noArgs,
+		Use: "list", Short: "List what is allowed for good", Args: NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path, err := file()
 			if err != nil {
@@ -55,7 +55,7 @@ func listAllowedCommand(file func() (string, error)) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return writeJSON(cmd.OutOrStdout(), struct {
+				return WriteJSON(cmd.OutOrStdout(), struct {
 					Allowed []ask.Grant `json:"allowed"`
 				}{append([]ask.Grant{}, all...)})
 			}
@@ -77,7 +77,7 @@ func listAllowedCommand(file func() (string, error)) *cobra.Command {
 
 func removeAllowedCommand(settings *server.Settings, whose *string, file func() (string, error)) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove RULE", Short: "Take back what is allowed, as the list names it", Args: takes(1, 1),
+		Use: "remove RULE", Short: "Take back what is allowed, as the list names it", Args: Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			path, err := file()
 			if err != nil {
@@ -92,7 +92,7 @@ func removeAllowedCommand(settings *server.Settings, whose *string, file func() 
 				err = fault.New(fault.NotFound, "`code-sandbox-mcp allowed list` tells what there is.", "Nothing is allowed by the rule %q.", args[0])
 			}
 			if err := change.End("allowed rule removed", *whose, err, map[string]any{"rule": args[0]}); err != nil {
-				return report(err)
+				return Report(err)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", args[0])
 			return err

@@ -14,8 +14,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// withEngine runs a shell command's work with an engine, under a context that ends with a signal.
-func withEngine(ctx context.Context, s *server.Settings, work func(context.Context, engine.Engine, *slog.Logger) error) error {
+// WithEngine runs a shell command's work with an engine, under a context that ends with a signal.
+func WithEngine(ctx context.Context, s *server.Settings, work func(context.Context, engine.Engine, *slog.Logger) error) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	log, err := s.Logger(os.Stderr)
@@ -34,8 +34,8 @@ type verdict interface {
 	OK() bool
 }
 
-// printReport prints the report, and makes the exit status tell whether it is good.
-func printReport(report verdict, asJSON bool) error {
+// PrintReport prints the report, and makes the exit status tell whether it is good.
+func PrintReport(report verdict, asJSON bool) error {
 	write := report.WriteTable
 	if asJSON {
 		write = report.WriteJSON

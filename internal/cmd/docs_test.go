@@ -1,4 +1,4 @@
-package cmd
+package cmd_test
 
 import (
 	"errors"
@@ -21,6 +21,8 @@ import (
 	extensions "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/allfeatures"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
@@ -178,7 +180,7 @@ var (
 	betweenCommands = regexp.MustCompile(` (?:&&|\|\|?) |; `)
 	assignment      = regexp.MustCompile(`^[A-Za-z_]+=`)
 	variable        = regexp.MustCompile(`\bSANDBOX_[A-Z_]+\b`)
-	repositoryPath  = regexp.MustCompile(`^(?:containers|docs|examples|internal|sandbox|scripts|sql|tools)/[\w./-]+$`)
+	repositoryPath  = regexp.MustCompile(`^(?:apis|cluster|cmd|containers|docs|examples|internal|sandbox|scripts|sql|team|tools)/[\w./-]+$`)
 )
 
 // commands are the commands of this program and of make in a line of code.
@@ -190,7 +192,7 @@ func commands(line string) [][]string {
 		for len(words) > 0 && (words[0] == "$" || words[0] == "sudo" || assignment.MatchString(words[0])) {
 			words = words[1:]
 		}
-		if len(words) > 0 && (words[0] == "make" || path.Base(words[0]) == "code-sandbox-mcp") {
+		if len(words) > 0 && (words[0] == "make" || programs[path.Base(words[0])].Name != "") {
 			found = append(found, words)
 		}
 	}
@@ -205,11 +207,13 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 	for name, p := range readPages(t) {
 		for _, line := range p.code() {
 			for _, words := range commands(line) {
-				check := checkProgram
+				err := error(nil)
 				if words[0] == "make" {
-					check = func(words []string) error { return checkMake(string(makefile), words) }
+					err = checkMake(string(makefile), words[1:])
+				} else {
+					err = checkProgram(programs[path.Base(words[0])], words[1:])
 				}
-				if err := check(words[1:]); err != nil {
+				if err != nil {
 					t.Errorf("%s: %q: %v", name, line, err)
 				}
 			}
@@ -217,23 +221,41 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 	}
 }
 
-// commandTree is the whole of the program's commands, with those that cobra adds.
-func commandTree() *cobra.Command {
-	root := Command()
+// programs are those of this module, by their names.
+var programs = map[string]cmd.Program{
+	"code-sandbox-mcp":   {Name: "code-sandbox-mcp"},
+	server.ServerProgram: allfeatures.Program,
+}
+
+// commandTree is the whole of a program's commands, with those that cobra adds.
+func commandTree(of cmd.Program) *cobra.Command {
+	root := of.Command()
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
 	return root
 }
 
-// checkProgram parses a command line of this program, and runs nothing.
-func checkProgram(args []string) error {
-	cmd, rest, err := commandTree().Find(args)
+// checkProgram parses a command line of a program, and runs nothing.
+func checkProgram(of cmd.Program, args []string) error {
+	cmd, rest, err := commandTree(of).Find(args)
 	if err != nil {
 		return err
+	}
+	if cmd.Hidden {
+		return fmt.Errorf("%s has no command %s", of.Name, cmd.Name())
 	}
 	cmd.InitDefaultHelpFlag()
 	if err := cmd.ParseFlags(rest); err != nil {
 		return err
+	}
+	hidden := ""
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Hidden {
+			hidden = f.Name
+		}
+	})
+	if hidden != "" {
+		return fmt.Errorf("%s has no flag --%s", of.Name, hidden)
 	}
 	if asked, _ := cmd.Flags().GetBool("help"); asked {
 		return nil
@@ -261,7 +283,7 @@ func checkMake(makefile string, words []string) error {
 
 func TestNamesInTheDocumentationExist(t *testing.T) {
 	flags, variables := make(map[string]bool), map[string]bool{"SANDBOX_HTTP_TOKEN": true, "SANDBOX_TRUSTED_HEADER_SECRET": true, "SANDBOX_OIDC_CLIENT_SECRET": true}
-	addFlags(commandTree(), func(f *pflag.Flag) {
+	addFlags(commandTree(programs[server.ServerProgram]), func(f *pflag.Flag) {
 		flags["--"+f.Name] = true
 		variables[server.VariableOf(f.Name)] = true
 	})
@@ -311,7 +333,7 @@ func addFlags(cmd *cobra.Command, add func(*pflag.Flag)) {
 // The page says what the program says, so that a search for a message finds it.
 func TestMessagesOfTheTroubleshootingPageAreTheProgramsOwn(t *testing.T) {
 	var sources strings.Builder
-	for _, folder := range []string{"containers", "internal", "sandbox", "sql", "tools"} {
+	for _, folder := range []string{"cluster", "containers", "internal", "sandbox", "sql", "team", "tools"} {
 		files(t, folder, func(name string) {
 			if strings.HasSuffix(name, "_test.go") || !slices.Contains([]string{".go", ".py", ".js"}, path.Ext(name)) {
 				return

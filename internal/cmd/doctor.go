@@ -25,7 +25,7 @@ import (
 func doctorCommand(settings *server.Settings) *cobra.Command {
 	var asJSON, fix, yes, inForce bool
 	cmd := &cobra.Command{
-		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: noArgs,
+		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: NoArgs,
 		Long: `doctor looks for Podman, its service, the OCI runtime, the limits that the
 machine can hold and the images, starts one container of each language, and says
 of everything that is missing what it costs and what mends it. With --engine
@@ -42,9 +42,9 @@ setting in force, its value, and where that comes from. Secrets are not shown.
 Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if inForce {
-				return printReport(settings.InForce(cmd.Root().PersistentFlags()), asJSON)
+				return PrintReport(settings.InForce(cmd.Root().PersistentFlags()), asJSON)
 			}
-			report, err := examine(cmd.Context(), settings)
+			report, err := Examine(cmd.Context(), settings)
 			if err != nil {
 				return err
 			}
@@ -55,11 +55,11 @@ Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 				if err := runFixes(cmd.Context(), fixes, yes); err != nil {
 					return err
 				}
-				if report, err = examine(cmd.Context(), settings); err != nil {
+				if report, err = Examine(cmd.Context(), settings); err != nil {
 					return err
 				}
 			}
-			return printReport(report, asJSON)
+			return PrintReport(report, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the checks, or the settings, as JSON")
@@ -82,9 +82,9 @@ func withBareConfig(args []string) []string {
 	return args
 }
 
-// examine returns what a doctor finds, by a connection of its own: what was mended may have started another service.
-func examine(ctx context.Context, s *server.Settings) (report doctor.Report, err error) {
-	err = withEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+// Examine returns what a doctor finds, by a connection of its own: what was mended may have started another service.
+func Examine(ctx context.Context, s *server.Settings) (report doctor.Report, err error) {
+	err = WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
 		report = s.Examine(ctx, on, log)
 		return nil
 	})
@@ -96,7 +96,7 @@ var thisProgram = regexp.MustCompile(`^code-sandbox-mcp\b`)
 // runFixes runs the commands that are agreed to. What one that fails was to mend is still missing at the next look.
 func runFixes(ctx context.Context, fixes []string, yes bool) error {
 	if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usage(errors.New("--fix asks before each command, which takes a terminal; --yes runs them without asking"))
+		return Usage(errors.New("--fix asks before each command, which takes a terminal; --yes runs them without asking"))
 	}
 	answers := bufio.NewReader(os.Stdin)
 	for _, fix := range fixes {

@@ -49,22 +49,22 @@ more, and fails where that takes longer than --timeout.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
-				return usage(fmt.Errorf("drain: %d arguments are given; usage: code-sandbox-mcp %s", len(args), cmd.Use))
+				return Usage(fmt.Errorf("drain: %d arguments are given; usage: code-sandbox-mcp %s", len(args), cmd.Use))
 			case o.undo && o.wait:
-				return usage(errors.New("drain: --undo and --wait exclude each other; leave one of the two out"))
+				return Usage(errors.New("drain: --undo and --wait exclude each other; leave one of the two out"))
 			case o.clients && !o.wait:
-				return usage(errors.New("drain: --clients says what --wait waits for; give --wait as well"))
+				return Usage(errors.New("drain: --clients says what --wait waits for; give --wait as well"))
 			case o.atLeast > 0 && !o.wait:
-				return usage(errors.New("drain: --at-least says how long --wait waits; give --wait as well"))
+				return Usage(errors.New("drain: --at-least says how long --wait waits; give --wait as well"))
 			case o.timeout <= 0:
-				return usage(fmt.Errorf("drain: --timeout %v is no time that can be waited for; give one such as 5m", o.timeout))
+				return Usage(fmt.Errorf("drain: --timeout %v is no time that can be waited for; give one such as 5m", o.timeout))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			return report(drain(ctx, settings.StateFolder(), strings.Join(args, ""), o))
+			return Report(drain(ctx, settings.StateFolder(), strings.Join(args, ""), o))
 		},
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "return when nothing runs in its sessions")

@@ -28,7 +28,7 @@ const gcTimeout = 2 * time.Minute
 func gcCommand(settings *server.Settings) *cobra.Command {
 	var afterParent bool
 	cmd := &cobra.Command{
-		Use: "gc", Short: "Remove what servers that no longer live left behind", Args: noArgs,
+		Use: "gc", Short: "Remove what servers that no longer live left behind", Args: NoArgs,
 		Long: `gc removes the containers and files of sessions that no live server has open:
 all of an unnamed session, and of a named one the containers that have ended,
 and all of it once nobody has used it for --keep, or earlier where sleeping
@@ -40,7 +40,7 @@ but for containers that wait, so this is only needed where that process was
 killed too and no server will be started again.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			once := func() error {
-				return withEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+				return WithEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
 					return sweep(ctx, settings, on, log)
 				})
 			}
@@ -77,7 +77,7 @@ func sweep(ctx context.Context, s *server.Settings, on engine.Engine, log *slog.
 	for _, left := range swept {
 		whose := ""
 		if left.Tenant != "" {
-			whose = " of " + printable(nameOf(config.StateDir, left.Tenant))
+			whose = " of " + Printable(nameOf(config.StateDir, left.Tenant))
 		}
 		fmt.Printf("removed what was left of session %s%s: %s\n", left.ID, whose, left.Why)
 	}

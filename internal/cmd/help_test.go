@@ -13,7 +13,7 @@ import (
 func helpOf(t *testing.T, args ...string) string {
 	t.Helper()
 	var out bytes.Buffer
-	root := Command()
+	root := core.Command()
 	root.SetOut(&out)
 	root.SetArgs(append(args, "--help"))
 	if err := root.Execute(); err != nil {
@@ -24,7 +24,7 @@ func helpOf(t *testing.T, args ...string) string {
 
 func TestHelpHasEverySettingOnceByGroups(t *testing.T) {
 	help := helpOf(t)
-	Command().PersistentFlags().VisitAll(func(f *pflag.Flag) {
+	core.Command().PersistentFlags().VisitAll(func(f *pflag.Flag) {
 		if n := strings.Count(help, "\n  "+flagHead(f)+" ") + strings.Count(help, "\n  "+flagHead(f)+"\n"); n != 1 && !f.Hidden {
 			t.Errorf("%s stands there %d times", flagHead(f), n)
 		}
@@ -51,8 +51,11 @@ func TestHelpFitsIntoATerminal(t *testing.T) {
 			}
 		}
 		for _, child := range c.Commands() {
+			if child.Hidden {
+				continue
+			}
 			check(child)
 		}
 	}
-	check(Command())
+	check(core.Command())
 }

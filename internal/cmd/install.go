@@ -30,6 +30,7 @@ const defaultName = "code-sandbox"
 
 // installFlags are what install and uninstall are told.
 type installFlags struct {
+	program  Program
 	clients  []string
 	all      bool
 	scope    string
@@ -51,8 +52,8 @@ func (f *installFlags) bind(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.dryRun, "dry-run", false, "change nothing, print what would change")
 }
 
-func installCommand() *cobra.Command {
-	f := &installFlags{}
+func installCommand(p Program) *cobra.Command {
+	f := &installFlags{program: p}
 	cmd := &cobra.Command{
 		Use: "install --client NAME… [-- SERVER FLAGS]", Short: "Put this server into the configuration of AI clients",
 		Long: `install puts this server into the configuration of the clients that are named.
@@ -79,12 +80,12 @@ use.`,
 			}
 			f.clients = append(f.clients, names...)
 			serverArgs = slices.Concat(f.args, serverArgs)
-			if flags := server.Flags(); flags.Parse(serverArgs) == nil && flags.NArg() == 0 { // else options says what is wrong
+			if flags := server.Flags(p.features()); flags.Parse(serverArgs) == nil && flags.NArg() == 0 { // else options says what is wrong
 				serverArgs = changedFlags(flags, withCredentials)
 			}
 			options, err := f.options(slices.Concat(changedFlags(cmd.InheritedFlags(), withCredentials), serverArgs))
 			if err != nil {
-				return usage(err)
+				return Usage(err)
 			}
 			options.Force, options.EditFile = f.force, f.editFile
 			if len(f.clients) == 0 && !f.all {
@@ -92,7 +93,7 @@ use.`,
 			}
 			clients, err := f.chosen(options)
 			if err != nil {
-				return usage(err)
+				return Usage(err)
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
@@ -121,14 +122,14 @@ gc, sessions close and podman image rm remove those.`,
 			f.clients = append(f.clients, args...)
 			options, err := f.options(nil)
 			if err != nil {
-				return usage(err)
+				return Usage(err)
 			}
 			if len(f.clients) == 0 && !f.all {
-				return usage(errors.New("say of which clients: --client NAME, or --all"))
+				return Usage(errors.New("say of which clients: --client NAME, or --all"))
 			}
 			clients, err := f.chosen(options)
 			if err != nil {
-				return usage(err)
+				return Usage(err)
 			}
 			return f.uninstall(options, clients)
 		},
@@ -204,7 +205,7 @@ func (f *installFlags) options(serverArgs []string) (install.Options, error) {
 	if !serverName.MatchString(f.name) {
 		return install.Options{}, fmt.Errorf("--name %q: a name has up to 60 letters, digits, - and _, and begins with none of the last two", f.name)
 	}
-	if err := server.CheckArgs(serverArgs); err != nil {
+	if err := server.CheckArgs(f.program.features(), serverArgs); err != nil {
 		return install.Options{}, fmt.Errorf("for the server: %w", err)
 	}
 	entry := install.Server{Args: serverArgs}

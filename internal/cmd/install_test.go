@@ -25,7 +25,7 @@ func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
 	if got := changedFlags(fs, withCredentials); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if err := server.CheckArgs(want); err != nil {
+	if err := server.CheckArgs(nil, want); err != nil {
 		t.Error(err)
 	}
 }
@@ -45,7 +45,7 @@ func TestPathsInTheEntryAreAbsolute(t *testing.T) {
 		"--log-file=":                                       "--log-file=",
 		"--python-image=localhost/a/b":                      "--python-image=localhost/a/b",
 	} {
-		fs := server.Flags()
+		fs := server.Flags(nil)
 		if err := fs.Parse([]string{given}); err != nil {
 			t.Fatal(err)
 		}
@@ -67,20 +67,20 @@ func TestWrongUseOfInstall(t *testing.T) {
 		{"uninstall --client cursor --memory-limits 2g", "unknown flag"},
 	} {
 		t.Setenv("HOME", t.TempDir())
-		root := Command()
+		root := core.Command()
 		root.SetArgs(strings.Fields(test.args))
 		err := root.Execute()
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", test.args, err)
 		}
-		if code := Main(strings.Fields(test.args)); code != exitUsage {
+		if code := core.Main(strings.Fields(test.args)); code != exitUsage {
 			t.Errorf("%s: exit code %d", test.args, code)
 		}
 	}
 }
 
 func TestHelpNamesEveryClient(t *testing.T) {
-	help := installCommand().Long
+	help := installCommand(core).Long
 	for _, name := range install.Names() {
 		if !strings.Contains(help, name) {
 			t.Errorf("%s is missing", name)

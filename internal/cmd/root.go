@@ -21,10 +21,26 @@ const (
 	exitUsage  = 2
 )
 
+// Program is a program of this module: the core with the features that it lists.
+type Program struct {
+	Name     string
+	Features func() []server.Feature // makes them anew; nil: the program has none
+}
+
+// settings returns settings that nothing has filled yet.
+func (p Program) settings() *server.Settings { return server.New(p.features()) }
+
+func (p Program) features() []server.Feature {
+	if p.Features == nil {
+		return nil
+	}
+	return p.Features()
+}
+
 // Main runs a command line, without the program's name, and returns its exit code: 0 it worked, 1 it
 // failed, 2 wrong use.
-func Main(args []string) int {
-	root := Command()
+func (p Program) Main(args []string) int {
+	root := p.Command()
 	root.SetArgs(withBareConfig(args))
 	err := root.Execute()
 	var wrong server.UsageError
@@ -37,23 +53,23 @@ func Main(args []string) int {
 	case errors.Is(err, server.ErrReported):
 		return exitFailed
 	case errors.As(err, &wrong):
-		fmt.Fprintf(os.Stderr, "code-sandbox-mcp: %v\nRun 'code-sandbox-mcp --help' for usage.\n", err)
+		fmt.Fprintf(os.Stderr, "%[1]s: %[2]v\nRun '%[1]s --help' for usage.\n", p.Name, err)
 		return exitUsage
 	}
-	fmt.Fprintf(os.Stderr, "code-sandbox-mcp: %v\n", err)
+	fmt.Fprintf(os.Stderr, "%s: %v\n", p.Name, err)
 	return exitFailed
 }
 
 // Command is the whole command line, for Main and for what describes it.
-func Command() *cobra.Command {
-	settings := &server.Settings{}
+func (p Program) Command() *cobra.Command {
+	features := p.features()
+	settings := server.New(features)
 	root := &cobra.Command{
-		Use:   "code-sandbox-mcp",
+		Use:   p.Name,
 		Short: "An MCP server that runs Python, JavaScript and bash in hardened containers",
-		Long: `code-sandbox-mcp is an MCP server over stdio, or over HTTP with --http. It runs
+		Long: p.Name + ` is an MCP server over stdio, or over HTTP with --http. It runs
 Python, JavaScript and bash in hardened containers that remember variables,
-imports and files: Podman's on this machine or, with --engine kubernetes, a
-cluster's.
+imports and files.
 
 Without a command it serves. Every flag --some-name is also the environment
 variable SANDBOX_SOME_NAME and a key some-name in the --config file; a flag
@@ -73,13 +89,35 @@ Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 	root.SetUsageFunc(printUsage)
 	root.SetFlagErrorFunc(flagError)
 	settings.Bind(root.PersistentFlags())
-	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(), uninstallCommand(), gcCommand(settings), drainCommand(settings), sessionsCommand(settings), auditCommand(settings), tokensCommand(settings), allowedCommand(settings), uiCommand(settings), versionCommand())
+	root.AddCommand(serveCommand(settings), setupCommand(settings), doctorCommand(settings), selftestCommand(settings), runCommand(settings), installCommand(p), uninstallCommand(), gcCommand(settings), drainCommand(settings), sessionsCommand(settings), allowedCommand(settings), uiCommand(settings), versionCommand())
+	for _, f := range features {
+		if f.Commands != nil {
+			f.Commands(root, settings)
+		}
+	}
+	refuseElsewhere(root)
 	return root
 }
 
-func noArgs(cmd *cobra.Command, args []string) error {
+// refuseElsewhere adds the commands that only server.ServerProgram has, hidden. They name that program.
+func refuseElsewhere(root *cobra.Command) {
+	_, names := server.Elsewhere()
+	for _, name := range names {
+		if found, _, err := root.Find([]string{name}); err == nil && found != root {
+			continue
+		}
+		root.AddCommand(&cobra.Command{
+			Use: name, Hidden: true, DisableFlagParsing: true,
+			RunE: func(*cobra.Command, []string) error {
+				return Usage(fmt.Errorf("this program has no command %q; %s has it", name, server.ServerProgram))
+			},
+		})
+	}
+}
+
+func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return usage(fmt.Errorf("unknown command or argument %q%s", args[0], meant(cmd, args[0], "")))
+		return Usage(fmt.Errorf("unknown command or argument %q%s", args[0], meant(cmd, args[0], "")))
 	}
 	return nil
 }
@@ -87,7 +125,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 // flagError names the flag that an unknown one is most like, or the command where a mistyped one has taken its flags along.
 func flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return noArgs(cmd, args)
+		return NoArgs(cmd, args)
 	}
 	var unknown *pflag.NotExistError
 	if errors.As(err, &unknown) {
@@ -97,7 +135,7 @@ func flagError(cmd *cobra.Command, err error) error {
 		})
 		err = fmt.Errorf("%w%s", err, meant(known, unknown.GetSpecifiedName(), "--"))
 	}
-	return usage(err)
+	return Usage(err)
 }
 
 // meant asks for the names of known that are most like a word, or begin with it; empty: there are none.
@@ -116,12 +154,12 @@ func prewarmArgs(s *server.Settings) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		f := cmd.Flags().Lookup("prewarm")
 		if len(args) != 1 || !f.Changed || strings.Join(s.Prewarm, ",") != f.NoOptDefVal {
-			return noArgs(cmd, args)
+			return NoArgs(cmd, args)
 		}
 		languages := strings.Split(args[0], ",")
 		for _, name := range languages {
 			if _, known := sandbox.LanguageCalled(name); !known {
-				return noArgs(cmd, args)
+				return NoArgs(cmd, args)
 			}
 		}
 		s.Prewarm = languages
@@ -129,5 +167,5 @@ func prewarmArgs(s *server.Settings) cobra.PositionalArgs {
 	}
 }
 
-// usage marks an error as wrong use of the program.
-func usage(err error) error { return server.UsageError{Err: err} }
+// Usage marks an error as wrong use of the program.
+func Usage(err error) error { return server.UsageError{Err: err} }

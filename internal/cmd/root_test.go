@@ -10,10 +10,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
+// core is the program without features.
+var core = Program{Name: "code-sandbox-mcp"}
+
 // parsed is the command that these arguments name, with its flags read.
 func parsed(t *testing.T, args ...string) *cobra.Command {
 	t.Helper()
-	cmd, rest, err := Command().Find(args)
+	cmd, rest, err := core.Command().Find(args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +64,7 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 				t.Errorf("it is called with %q, want %q", got, test.want)
 			}
 			parsed(t, args...)
-			if err := server.CheckArgs(args[2:]); err != nil {
+			if err := server.CheckArgs(nil, args[2:]); err != nil {
 				t.Error(err)
 			}
 		})
@@ -88,7 +91,7 @@ func TestExitCodes(t *testing.T) {
 		"no registry":     {[]string{"setup", "--registry", "https://registry.example.com"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Main(test.args); got != test.want {
+			if got := core.Main(test.args); got != test.want {
 				t.Errorf("exit code %d, want %d", got, test.want)
 			}
 		})
@@ -104,7 +107,7 @@ func TestWhatIsMistypedIsNamed(t *testing.T) {
 		"run --languag python": "do you mean --language?",
 		"frobnicate":           `argument "frobnicate"`,
 	} {
-		root := Command()
+		root := core.Command()
 		root.SetArgs(strings.Fields(args))
 		if err := root.Execute(); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)

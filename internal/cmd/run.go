@@ -54,7 +54,7 @@ could not be saved.`,
   code-sandbox-mcp run -i --session work`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 && !request.Interactive {
-				return usage(errors.New("run: name a file of code, or - for stdin; or ask for a prompt with -i"))
+				return Usage(errors.New("run: name a file of code, or - for stdin; or ask for a prompt with -i"))
 			}
 			return nil
 		},
@@ -91,7 +91,7 @@ func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session
 	}
 	on := s.Engine(log)
 	defer func() { _ = on.Close() }()
-	if err := server.Reach(ctx, on, true); err != nil {
+	if err := s.Reach(ctx, on, true); err != nil {
 		return notRun(engineFault(err))
 	}
 	box, err := s.NewSandbox(on, gcArgs(cmd), log)
@@ -134,8 +134,8 @@ func interruptible(ctx context.Context, prompt bool) (context.Context, context.C
 
 // notRun reports what is wrong, and what to do.
 func notRun(err error) error {
-	if !errors.Is(report(err), server.ErrReported) {
-		_ = report(fault.From(err).Because(err))
+	if !errors.Is(Report(err), server.ErrReported) {
+		_ = Report(fault.From(err).Because(err))
 	}
 	return exitCode(runcmd.ExitNotRun)
 }

@@ -19,7 +19,7 @@ import (
 func selftestCommand(settings *server.Settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "selftest", Short: "Attack a session from inside and show what holds", Args: noArgs,
+		Use: "selftest", Short: "Attack a session from inside and show what holds", Args: NoArgs,
 		Long: `selftest starts sessions with the settings in force, attacks them from inside,
 and prints for each promise of the sandbox whether it held, what was tried and
 what refused it:
@@ -39,12 +39,12 @@ in an image of this program's own.`,
 			if err := settings.AddCanaries(); err != nil {
 				return err
 			}
-			return withEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+			return WithEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
 				report, err := settings.SelfTest(ctx, on, gcArgs(cmd), progressTo(os.Stderr), log)
 				if err != nil {
 					return err
 				}
-				return printReport(report, asJSON)
+				return PrintReport(report, asJSON)
 			})
 		},
 	}

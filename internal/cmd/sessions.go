@@ -34,9 +34,9 @@ without it they are the user's own.
 
 Settings that say where sessions are (--state-dir, --engine-url, --engine and
 --namespace with what leads there) must be the server's.`,
-		Args: noArgs,
+		Args: NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			return usage(errors.New("say what to do: sessions list, show, close, pin, unpin, export, import or notebook"))
+			return Usage(errors.New("say what to do: sessions list, show, close, pin, unpin, export, import or notebook"))
 		},
 	}
 	cmd.PersistentFlags().StringVar(&whose.name, "principal", "", "whose the session is, where a server works for several (default: the user's own)")
@@ -45,11 +45,11 @@ Settings that say where sessions are (--state-dir, --engine-url, --engine and
 	return cmd
 }
 
-// takes allows so many arguments.
-func takes(least, most int) cobra.PositionalArgs {
+// Takes allows so many arguments.
+func Takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
-			return usage(fmt.Errorf("%s: %d arguments are given; usage: %s%s", cmd.Name(), len(args), cmd.CommandPath(), strings.TrimPrefix(cmd.Use, cmd.Name())))
+			return Usage(fmt.Errorf("%s: %d arguments are given; usage: %s%s", cmd.Name(), len(args), cmd.CommandPath(), strings.TrimPrefix(cmd.Use, cmd.Name())))
 		}
 		return nil
 	}
@@ -86,7 +86,7 @@ func nameOf(dir, tenant string) string {
 // end.
 func withManager(ctx context.Context, s *server.Settings, whose *owner, work func(context.Context, *sandbox.Manager) error) error {
 	if _, err := whose.dir(s); err != nil {
-		return report(err)
+		return Report(err)
 	}
 	return withPool(ctx, s, func(ctx context.Context, own sandbox.Config) error { return withTenant(ctx, own, whose.key(), work) })
 }
@@ -105,14 +105,14 @@ func withTenant(ctx context.Context, own sandbox.Config, tenant string, work fun
 
 // withPool runs a shell command's work with what its managers need.
 func withPool(ctx context.Context, s *server.Settings, work func(context.Context, sandbox.Config) error) error {
-	return withEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
-		if err := server.Reach(ctx, on, false); err != nil {
-			return report(engineFault(err))
+	return WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+		if err := s.Reach(ctx, on, false); err != nil {
+			return Report(engineFault(err))
 		}
 		config := s.VisitConfig(on, log)
 		config.Pool = sandbox.NewPool(config)
 		defer config.Pool.Close(context.WithoutCancel(ctx))
-		return report(work(ctx, config))
+		return Report(work(ctx, config))
 	})
 }
 
@@ -125,8 +125,8 @@ func engineFault(err error) error {
 	return fault.New(fault.EngineUnavailable, fix, "%s", reason).Because(err)
 }
 
-// report prints a fault with its hint.
-func report(err error) error {
+// Report prints a fault with its hint.
+func Report(err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		return err

@@ -41,7 +41,7 @@ func checkpointLimits(s *server.Settings, maxBytes int64) checkpoint.Limits {
 func exportCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
-		Use: "export NAME FILE.tar.zst", Short: "Write a session's files and history to a file", Args: takes(2, 2),
+		Use: "export NAME FILE.tar.zst", Short: "Write a session's files and history to a file", Args: Takes(2, 2),
 		Long: `export writes a session's files, variables and history to one file that import
 takes on another machine. The session stays as it is; no running server may have
 it open. The files are written as they are: what code has put into them is in
@@ -135,7 +135,7 @@ func warnOf(told checkpoint.Report) {
 
 func importCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "import FILE.tar.zst [NAME]", Short: "Make a session from an exported file", Args: takes(1, 2),
+		Use: "import FILE.tar.zst [NAME]", Short: "Make a session from an exported file", Args: Takes(1, 2),
 		Long: `import makes a named session from a file that export wrote, under its old name
 or under NAME, which must not exist yet. A server that opens it finds the files,
 and its first run the variables, which are read inside the sandbox only. The
@@ -146,7 +146,7 @@ nothing is left.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		file, err := os.Open(args[0])
 		if err != nil {
-			return report(fault.New(fault.NotFound, "Name a file that export wrote.", "The file %q cannot be read: %v.", args[0], errors.Unwrap(err)))
+			return Report(fault.New(fault.NotFound, "Name a file that export wrote.", "The file %q cannot be read: %v.", args[0], errors.Unwrap(err)))
 		}
 		defer func() { _ = file.Close() }()
 		return withManager(cmd.Context(), settings, whose, func(ctx context.Context, manager *sandbox.Manager) error {

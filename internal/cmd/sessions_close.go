@@ -14,7 +14,7 @@ import (
 func closeCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	var keepFiles bool
 	cmd := &cobra.Command{
-		Use: "close NAME", Short: "End a session that no running server has open", Args: takes(1, 1),
+		Use: "close NAME", Short: "End a session that no running server has open", Args: Takes(1, 1),
 		Long: `close removes a session's containers, and its files and history unless
 --keep-files is given. One that a running server has open is closed there, with
 close_session.`,

@@ -39,16 +39,16 @@ func fieldsOf(info sandbox.SessionInfo) sessionFields {
 	return sessionFields{"", tools.FieldsOf(context.Background(), info), info.Named, append([]sandbox.KernelInfo{}, info.Kernels...), info.Created.UTC(), info.SizeBytes}
 }
 
-func since(t time.Time) time.Duration { return max(0, time.Since(t)) }
+func Since(t time.Time) time.Duration { return max(0, time.Since(t)) }
 
 func listCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "list", Short: "List the sessions of this user's servers", Args: noArgs,
+		Use: "list", Short: "List the sessions of this user's servers", Args: NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, keys := settings.SessionDir(), []string{whose.key()}
 			if _, err := whose.dir(settings); err != nil {
-				return report(err)
+				return Report(err)
 			}
 			if whose.name == "" {
 				others := state.Tenants(dir)
@@ -96,12 +96,12 @@ func writeSessions(w io.Writer, sessions []listedSession) error {
 		f.Principal = s.owner
 		fields = append(fields, f)
 	}
-	return writeJSON(w, struct {
+	return WriteJSON(w, struct {
 		Sessions []sessionFields `json:"sessions"`
 	}{fields})
 }
 
-func writeJSON(w io.Writer, value any) error {
+func WriteJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	encoder.SetEscapeHTML(false)
@@ -119,14 +119,14 @@ func tabulate(w io.Writer, sessions []listedSession) error {
 		if !several {
 			return ""
 		}
-		return cmp.Or(printable(text), "-") + "\t"
+		return cmp.Or(Printable(text), "-") + "\t"
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, whose("PRINCIPAL")+"SESSION\tSTATE\tKERNELS\tAGE\tIDLE\tFILES\tKEPT")
 	for _, s := range sessions {
 		info := s.SessionInfo
 		fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\t%s\t%s\t%s\n", whose(s.owner), info.ID, info.State, kernelsOf(info),
-			units.HumanDuration(since(info.Created)), units.HumanDuration(since(info.LastUsed)), sizeOf(info, "-"), keptOf(info))
+			units.HumanDuration(Since(info.Created)), units.HumanDuration(Since(info.LastUsed)), sizeOf(info, "-"), keptOf(info))
 	}
 	return table.Flush()
 }
@@ -167,7 +167,7 @@ const shownRuns = 10
 func showCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use: "show NAME", Short: "Show a session and what ran in it last", Args: takes(1, 1),
+		Use: "show NAME", Short: "Show a session and what ran in it last", Args: Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withManager(cmd.Context(), settings, whose, func(ctx context.Context, manager *sandbox.Manager) error {
 				info, err := findSession(ctx, manager, args[0])
@@ -199,7 +199,7 @@ func writeSession(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryE
 	for _, r := range lastOf(runs) {
 		last = append(last, runFields{r.Fields(), r.Code})
 	}
-	return writeJSON(w, struct {
+	return WriteJSON(w, struct {
 		sessionFields
 		Runs     int         `json:"runs"`
 		LastRuns []runFields `json:"last_runs"`
@@ -214,7 +214,7 @@ func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, line := range [][2]string{
 		{"session", info.ID}, {"state", info.State}, {"open in", info.Owner}, {"kernels", kernelsOf(info)},
-		{"created", info.Created.Local().Format(time.DateTime)}, {"idle for", units.HumanDuration(since(info.LastUsed))},
+		{"created", info.Created.Local().Format(time.DateTime)}, {"idle for", units.HumanDuration(Since(info.LastUsed))},
 		{"files", sizeOf(info, "not known here")}, {"kept", keptOf(info)}, {"runs", humanize.Comma(int64(len(runs)))}, {"place", info.Place.String()},
 	} {
 		if line[1] == "" {
@@ -229,15 +229,15 @@ func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry
 	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "RUN\tSTARTED\tLANGUAGE\tSTATUS\tCODE")
 	for _, r := range lastOf(runs) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.RunID, r.Started.Local().Format(time.DateTime), printable(string(r.Language)), printable(r.Status()), printable(r.Code))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.RunID, r.Started.Local().Format(time.DateTime), Printable(string(r.Language)), Printable(r.Status()), Printable(r.Code))
 	}
 	return table.Flush()
 }
 
-// printable is a text's beginning in one line, with nothing in it that a terminal would act upon.
-func printable(text string) string { return printableTo(text, 60) }
+// Printable is a text's beginning in one line, with nothing in it that a terminal would act upon.
+func Printable(text string) string { return PrintableTo(text, 60) }
 
-func printableTo(text string, most int) string {
+func PrintableTo(text string, most int) string {
 	var b strings.Builder
 	for i, r := range []rune(strings.Join(strings.Fields(text), " ")) {
 		if i == most {

@@ -16,13 +16,13 @@ import (
 func notebookCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
-		Use: "notebook NAME FILE.ipynb|-", Short: "Write what ran in a session as a Jupyter notebook", Args: takes(2, 2),
+		Use: "notebook NAME FILE.ipynb|-", Short: "Write what ran in a session as a Jupyter notebook", Args: Takes(2, 2),
 		Long: `notebook writes a session's runs with their outputs as a notebook that opens in
 Jupyter, or to stdout for -. It only reads the history, so a running server may
 have the session open. The language with more runs is the notebook's; runs of
 the other become text with code in it.`,
 		RunE: func(_ *cobra.Command, args []string) error {
-			return report(writeNotebook(settings, whose, args[0], args[1], force))
+			return Report(writeNotebook(settings, whose, args[0], args[1], force))
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "replace the file where it exists")

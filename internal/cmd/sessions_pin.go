@@ -15,7 +15,7 @@ import (
 // pinCommand returns the command `sessions pin`, or `sessions unpin`.
 func pinCommand(settings *server.Settings, whose *owner, pinned bool) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "pin NAME", Short: "Keep a session however long nobody uses it", Args: takes(1, 1),
+		Use: "pin NAME", Short: "Keep a session however long nobody uses it", Args: Takes(1, 1),
 		Long: `pin keeps a named session's files, variables and history beyond --keep and
 --keep-limit, until unpin. A running server may have it open. close_session and
 sessions close end it all the same.`,
@@ -27,11 +27,11 @@ sessions close end it all the same.`,
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		id := args[0]
 		if err := sandbox.CheckSessionID(id); err != nil {
-			return report(err)
+			return Report(err)
 		}
 		dir, err := whose.dir(settings)
 		if err != nil {
-			return report(err)
+			return Report(err)
 		}
 		err = noSession(id)
 		if state.IsKept(dir, id) {
@@ -43,7 +43,7 @@ sessions close end it all the same.`,
 		if err == nil {
 			fmt.Println(done, id)
 		}
-		return report(err)
+		return Report(err)
 	}
 	return cmd
 }

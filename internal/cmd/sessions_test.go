@@ -89,7 +89,7 @@ func TestCodeIsShownInOneHarmlessLine(t *testing.T) {
 		"\x1b[2Jgone\u009b1m": "·[2Jgone·1m",
 		"ü":                   "ü",
 	} {
-		if got := printable(text); got != want {
+		if got := Printable(text); got != want {
 			t.Errorf("%q is shown as %q", text, got)
 		}
 	}

@@ -31,10 +31,10 @@ import (
 var registryName = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:\d+|localhost:\d+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
 func setupCommand(settings *server.Settings) *cobra.Command {
-	var base, registry, programs, save string
-	var build, rebuild, yes, template bool
+	var base, registry, save string
+	var build, rebuild, yes bool
 	cmd := &cobra.Command{
-		Use: "setup", Short: "Make everything ready that code runs in", Args: noArgs,
+		Use: "setup", Short: "Make everything ready that code runs in", Args: NoArgs,
 		Long: `setup makes everything ready that code runs in, and says how the server gets
 into the clients that are found on this machine.
 
@@ -50,28 +50,13 @@ that is named by --python-image or --js-image is pulled when it is not there;
 
 What is ready already is left as it is: a call after one that was interrupted
 goes on where that was, and one after one that succeeded takes no time. On
-stdout there is a line for each image, for scripts.
-
-With --engine kubernetes there is nothing to build: the nodes of the cluster
-pull the images. setup then says which ones, and makes doctor's checks. With
---programs-archive it writes the image of this program's parts that run in pods,
-for clusters that do not reach the registry that it is published in, and does
-nothing else. --save also writes the images of the languages into a file, under
-the names that a cluster asks for.`,
+stdout there is a line for each image, for scripts. --save also writes the
+images of the languages into a file, under the names that a cluster asks for.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if registry != "" && !registryName.MatchString(registry) {
-				return usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))
+				return Usage(fmt.Errorf("--registry %q is not a registry's name such as registry.example.com/team or localhost:5000", registry))
 			}
-			if programs != "" {
-				return writePrograms(programs)
-			}
-			if template {
-				return printTemplate(cmd.Context(), settings)
-			}
-			if settings.OnKubernetes() {
-				return setupKubernetes(cmd, settings)
-			}
-			return withEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, _ *slog.Logger) error {
+			return WithEngine(cmd.Context(), settings, func(ctx context.Context, on engine.Engine, _ *slog.Logger) error {
 				options := setup.Options{Base: base, Rebuild: rebuild}
 				if !build && !rebuild && base == "" {
 					options.Published = containers.PublishedImages()
@@ -90,72 +75,17 @@ the names that a cluster asks for.`,
 				if save != "" {
 					return saveImages(ctx, settings, on, registry, save)
 				}
-				return printReady(os.Stderr, changedFlags(cmd.InheritedFlags(), masked))
+				return PrintReady(cmd)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&registry, "registry", "", "`registry` that has copies of the published images, such as registry.example.com/team (default: where they are published)")
-	cmd.Flags().StringVar(&programs, "programs-archive", "", "write the programs image for Kubernetes to this `file`, for podman load, ctr images import or kind load image-archive")
 	cmd.Flags().StringVar(&save, "save", "", "write the images into this `file` too, under the names that a cluster asks for, for kind load image-archive or ctr images import")
-	cmd.Flags().BoolVar(&template, "sandbox-template", false, "print the SandboxTemplate and the SandboxWarmPool of --warm-pool, for kubectl apply, and do nothing else")
 	cmd.Flags().BoolVar(&build, "build", false, "build the images here, and pull none that is published; so do --base and --rebuild")
 	cmd.Flags().StringVar(&base, "base", "", "`image` to build on, Debian 13 or newer")
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "make and start Podman's virtual machine without a question")
 	cmd.Flags().BoolVar(&rebuild, "rebuild", false, "build again what is there, without the build cache")
 	return cmd
-}
-
-// setupKubernetes makes nothing: it looks whether all is there, and says what the nodes of the cluster have to reach.
-func setupKubernetes(cmd *cobra.Command, s *server.Settings) error {
-	for _, name := range []string{"build", "base", "rebuild", "registry", "save"} {
-		if cmd.Flags().Changed(name) {
-			return usage(fmt.Errorf("--%s has no effect with --engine kubernetes, whose nodes pull the images that --python-image and --js-image name, or the published ones", name))
-		}
-	}
-	fmt.Fprintln(os.Stderr, "There is nothing to build: the nodes of the cluster pull these images.")
-	for _, ref := range s.ClusterImages() {
-		fmt.Println(ref)
-	}
-	report, err := examine(cmd.Context(), s)
-	if err != nil {
-		return err
-	}
-	if err := report.WriteTable(os.Stderr); err != nil {
-		return err
-	}
-	if !report.OK() {
-		return server.ErrReported
-	}
-	return printReady(os.Stderr, changedFlags(cmd.InheritedFlags(), masked))
-}
-
-// printTemplate prints what an operator of agent-sandbox applies.
-func printTemplate(ctx context.Context, s *server.Settings) error {
-	if !s.OnKubernetes() || s.Kubernetes.WarmPool == "" {
-		return usage(errors.New("--sandbox-template needs --engine kubernetes and --warm-pool NAME"))
-	}
-	return withEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
-		objects, err := s.SandboxTemplate(ctx, on, log)
-		if err == nil {
-			fmt.Printf("%s\n", objects)
-		}
-		return err
-	})
-}
-
-// writePrograms writes the programs image into a file, and prints what it is called where it is loaded.
-func writePrograms(name string) error {
-	f, err := os.Create(name)
-	if err != nil {
-		return err
-	}
-	w := bufio.NewWriter(f)
-	ref := containers.ProgramsRef()
-	if err := errors.Join(containers.ProgramsImage(w, ref), w.Flush(), f.Close()); err != nil {
-		return fmt.Errorf("write the programs image: %w", err)
-	}
-	fmt.Println(ref)
-	return nil
 }
 
 // saveImages writes the images of the languages that are on into a file, and prints what they are called where it is loaded.
@@ -201,7 +131,7 @@ func printImages(ctx context.Context, s *server.Settings, on engine.Engine, opti
 		}
 	}
 	if len(options.Languages) == 0 {
-		return usage(fmt.Errorf("all languages are switched off, so there is no image to make"))
+		return Usage(fmt.Errorf("all languages are switched off, so there is no image to make"))
 	}
 	results, err := server.MakeImages(ctx, on, options, report)
 	for _, r := range results {
@@ -246,6 +176,11 @@ func consentTo(ctx context.Context, what string, yes bool, in, out *os.File) err
 		}
 		return nil
 	}
+}
+
+// PrintReady prints the end of a setup: how the server gets into the clients of this machine.
+func PrintReady(cmd *cobra.Command) error {
+	return printReady(os.Stderr, changedFlags(cmd.InheritedFlags(), masked))
 }
 
 // printReady says that all is ready, and how the server gets into the clients of this machine, with the flags that it has

@@ -81,7 +81,7 @@ func TestSetupEndsWithTheClients(t *testing.T) {
 	if got := ready(); !strings.Contains(got, "\n  code-sandbox-mcp install --client cursor,devin --memory-limit=2GiB\n") {
 		t.Errorf("got %s", got)
 	}
-	if code := Main([]string{"install", "--client", "cursor", "--start=false"}); code != 0 {
+	if code := core.Main([]string{"install", "--client", "cursor", "--start=false"}); code != 0 {
 		t.Fatalf("install: %d", code)
 	}
 	if got := ready(); !strings.Contains(got, "\nCursor: the server is installed there.\n") || !strings.Contains(got, "install --client devin ") {

@@ -28,7 +28,7 @@ import (
 func uiCommand(settings *server.Settings) *cobra.Command {
 	var noBrowser bool
 	cmd := &cobra.Command{
-		Use: "ui", Short: "Show the sessions, and what ran in them, on a page in the browser", Args: noArgs,
+		Use: "ui", Short: "Show the sessions, and what ran in them, on a page in the browser", Args: NoArgs,
 		Long: `ui serves a page on this machine until it is interrupted, and opens it: the
 sessions of this user's servers, their runs with output and figures, new ones as
 they end. It closes sessions that no running server has open, and does nothing

@@ -12,7 +12,7 @@ import (
 // versionCommand returns the command `version`.
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: noArgs,
+		Use: "version", Short: "Print the version", Args: NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			fmt.Fprintf(cmd.OutOrStdout(), "code-sandbox-mcp %s (%s, %s/%s)\n", server.CurrentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return nil

@@ -232,7 +232,7 @@ const probeAnswer = "ready"
 func probe(ctx context.Context, opts Options, image Image) Check {
 	check := Check{Name: string(image.Language) + " container", Status: OK}
 	began := time.Now()
-	err := tryContainer(ctx, opts, image, false)
+	err := TryContainer(ctx, opts, image, false)
 	check.Found = fmt.Sprintf("started and answered in %d ms", time.Since(began).Milliseconds())
 	if err != nil {
 		check.Status, check.Found, check.Why = Fail, "did not start", err.Error()
@@ -241,8 +241,8 @@ func probe(ctx context.Context, opts Options, image Image) Check {
 	return check
 }
 
-// tryContainer starts one, with a volume that lasts or not, hears its answer, and removes both.
-func tryContainer(ctx context.Context, opts Options, image Image, lasts bool) error {
+// TryContainer starts one, with a volume that lasts or not, hears its answer, and removes both.
+func TryContainer(ctx context.Context, opts Options, image Image, lasts bool) error {
 	name := "code-sandbox-mcp-doctor-" + strings.ToLower(rand.Text()[:12])
 	spec := engine.Spec{
 		Name: name, Volume: name, Labels: opts.Labels, Image: image.Ref, Lasts: lasts,

@@ -53,7 +53,7 @@ func (s setting) value() any {
 	if s.flag == "" {
 		return ""
 	}
-	f := server.Flags().Lookup(s.flag)
+	f := server.Flags(nil).Lookup(s.flag)
 	switch f.Value.Type() {
 	case "bool":
 		return f.DefValue == "true"

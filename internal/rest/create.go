@@ -1,8 +1,6 @@
 package rest
 
 import (
-	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,24 +14,24 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 )
 
 // newSession is the body of a request that makes one.
 type newSession struct {
 	SessionID string `json:"session_id,omitempty" jsonschema:"Its name; one is made up where it is left out."`
 	Language  string `json:"language,omitempty" jsonschema:"With limits: the language whose container is started first."`
-	Limits    limits `json:"limits,omitzero" jsonschema:"Of the session, below those of the server; larger ones are lowered. A container is started at once."`
+	Limits    Limits `json:"limits,omitzero" jsonschema:"Of the session, below those of the server; larger ones are lowered. A container is started at once."`
 }
 
-type limits struct {
+// Limits are those of a session.
+type Limits struct {
 	MemoryMB       float64 `json:"memory_mb,omitempty"`
 	CPUs           float64 `json:"cpus,omitempty"`
 	TimeoutSeconds float64 `json:"timeout_seconds,omitempty" jsonschema:"The most that a run may take."`
 }
 
-func (l limits) session() (of sandbox.SessionLimits, err error) {
+// Session returns them as those of a sandbox.
+func (l Limits) Session() (of sandbox.SessionLimits, err error) {
 	const most = 1 << 40
 	for name, value := range map[string]float64{"memory_mb": l.MemoryMB, "cpus": l.CPUs, "timeout_seconds": l.TimeoutSeconds} {
 		if value < 0 || value > most {
@@ -45,8 +43,14 @@ func (l limits) session() (of sandbox.SessionLimits, err error) {
 	}, nil
 }
 
+// Decode reads a body into a struct.
+func Decode(r *http.Request, into any) error {
+	_, err := decode(r, into)
+	return err
+}
+
 // decode reads a body into a struct, and returns it as it is.
-func decode(r *http.Request, into any) (given arguments, err error) {
+func decode(r *http.Request, into any) (given Arguments, err error) {
 	if given, err = body(r); err != nil {
 		return nil, err
 	}
@@ -61,7 +65,7 @@ func decode(r *http.Request, into any) (given arguments, err error) {
 }
 
 // ignored notes the members of an object that a struct has no field for.
-func ignored(given arguments, of any) (notes []string) {
+func ignored(given Arguments, of any) (notes []string) {
 	var known []string
 	for _, field := range reflect.VisibleFields(reflect.TypeOf(of)) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
@@ -111,70 +115,22 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) {
 	var language sandbox.LanguageInfo
 	var of sandbox.SessionLimits
 	if err == nil {
-		language, err = s.language(wanted.Language)
+		language, err = s.Language(wanted.Language)
 	}
 	if err == nil {
-		of, err = wanted.Limits.session()
+		of, err = wanted.Limits.Session()
 	}
 	var lease sandbox.Lease
 	var notes []string
 	if err == nil {
-		lease, notes, err = s.begin(r.Context(), wanted.SessionID, language.Language, of, "")
+		lease, notes, err = s.Begin(r.Context(), wanted.SessionID, language.Language, of, "")
 	}
 	if err == nil {
-		given := make(arguments)
-		given.set("session_id", lease.SessionID)
+		given := make(Arguments)
+		given.Set("session_id", lease.SessionID)
 		o, err = s.call(r.Context(), "session_info", given)
 		o.notes = slices.Concat(ignored(asked, wanted), ignored(asked.object("limits"), wanted.Limits), notes, o.notes)
 		w.Header().Set("Location", "/v1/sessions/"+lease.SessionID)
 	}
 	s.send(w, r, o, err, status)
-}
-
-// begin makes a session, of a new name for an empty id, and returns what is to be said of its limits. Where it has limits or code to
-// run first, a container is started. One that could not be begun is closed again, if it is new.
-func (s *Server) begin(ctx context.Context, id string, language sandbox.Language, of sandbox.SessionLimits, code string) (lease sandbox.Lease, notes []string, err error) {
-	isNew := id == ""
-	if isNew {
-		id = state.NewID("s-")
-	}
-	lease, err = s.manager.Lease(id, true)
-	if err == nil && (code != "" || of != sandbox.SessionLimits{}) {
-		nothing := "0" // in every language
-		notes, err = s.runFirst(ctx, sandbox.RunOptions{SessionID: id, Language: language, Code: cmp.Or(code, nothing), Limits: of, Times: clientheader.Of(ctx).Times()})
-	}
-	if err != nil && isNew {
-		_, _ = s.manager.CloseSession(context.WithoutCancel(ctx), id, false)
-	}
-	return lease, notes, err
-}
-
-// runOwn begins to run code of our own.
-func (s *Server) runOwn(ctx context.Context, o sandbox.RunOptions) (*sandbox.Run, error) {
-	o.Unlisted, o.Caller = true, ctx
-	return s.manager.Run(o)
-}
-
-// runFirst runs code of our own, and returns the notes of the run.
-func (s *Server) runFirst(ctx context.Context, o sandbox.RunOptions) (notes []string, err error) {
-	run, err := s.runOwn(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-run.Done():
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	res, err := run.Result()
-	switch {
-	case err != nil:
-		return nil, err
-	case res.Status == sandbox.Completed:
-		return res.Notes, nil
-	case res.Status == sandbox.Failed && res.Error != nil:
-		return nil, fault.New(fault.InvalidArgument, "Check the names and values of the variables.", "The session could not be prepared: %s: %s.",
-			text.Shorten(res.Error.Name, 80), text.Shorten(res.Error.Message, 200))
-	}
-	return nil, fault.New(fault.ExecutionFailed, "Try again, with more memory or time.", "The session could not be prepared: its first run was %s.", strings.ReplaceAll(string(res.Status), "_", " "))
 }

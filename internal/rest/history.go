@@ -279,7 +279,7 @@ func (s *Server) readRun(w http.ResponseWriter, r *http.Request) {
 	if e == nil {
 		return
 	}
-	if _, err := room.Take(r.Context(), 2*jsonRoom*textBytes(e)); err != nil {
+	if _, err := room.Take(r.Context(), 2*JSONRoom*textBytes(e)); err != nil {
 		s.refuse(w, r, err)
 		return
 	}

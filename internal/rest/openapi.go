@@ -19,8 +19,13 @@ import (
 // object is a part of the document.
 type object = map[string]any
 
-// media is a body of one type.
-func media(kind string, schema object) object { return object{kind: object{"schema": schema}} }
+// Content returns the media types of a body. It is made for the document alone: schemas take a while.
+type Content func() map[string]any
+
+// Media describes a body of one type.
+func Media(kind string, schema map[string]any) Content {
+	return func() map[string]any { return object{kind: object{"schema": schema}} }
+}
 
 // asObject is a schema as it is in JSON.
 func asObject(value any) (o object) {
@@ -29,26 +34,28 @@ func asObject(value any) (o object) {
 	return o
 }
 
-// schemaOf is the body that a struct is read from or written to.
-func schemaOf[T any]() object {
+// Schema is the Content that a struct is read from or written to.
+func Schema[T any]() map[string]any {
 	var t mcp.Tool
 	mcp.WithOutputSchema[T]()(&t)
-	return media("application/json", asObject(t.OutputSchema))
+	return asJSON(asObject(t.OutputSchema))
 }
 
-// listOf is the body of a list.
-func listOf[T any]() object {
-	return media("application/json", object{"type": "array", "items": schemaOf[T]()["application/json"].(object)["schema"]})
+// ListOf is the Content of a list of structs.
+func ListOf[T any]() map[string]any {
+	return asJSON(object{"type": "array", "items": Schema[T]()["application/json"].(object)["schema"]})
 }
+
+func asJSON(schema object) object { return Media("application/json", schema)() }
 
 func ref(part, name string) object { return object{"$ref": "#/components/" + part + "/" + name} }
 
 // toolAnswer is the body with a tool's fields.
-func toolAnswer(name string) object { return media("application/json", ref("schemas", name)) }
+func toolAnswer(name string) object { return asJSON(ref("schemas", name)) }
 
-// document is the OpenAPI document of routes.
-func document(routes []route, by map[string]server.ServerTool, version string) []byte {
-	d := documenter{tools: by, schemas: object{
+// Document is the OpenAPI document of routes.
+func (b *backend) Document(routes []Route) json.RawMessage {
+	d := documenter{tools: b.tools, schemas: object{
 		"error": object{
 			"type": "object", "required": []string{"code", "message", "hint"},
 			"properties": object{
@@ -60,22 +67,22 @@ func document(routes []route, by map[string]server.ServerTool, version string) [
 	}}
 	paths := make(object)
 	var tags []object // in the order in which they are to be shown
-	for _, r := range routes {
+	for _, r := range b.existing(routes) {
 		if tag := (object{"name": r.group()}); !slices.ContainsFunc(tags, func(t object) bool { return t["name"] == tag["name"] }) {
 			tags = append(tags, tag)
 		}
-		path := strings.ReplaceAll(r.path, "...", "")
+		path := strings.ReplaceAll(r.Path, "...", "")
 		operations, _ := paths[path].(object)
 		if operations == nil {
 			operations = make(object)
 			paths[path] = operations
 		}
-		operations[strings.ToLower(r.method)] = d.operation(&r)
+		operations[strings.ToLower(r.Method)] = d.operation(&r)
 	}
 	return web.Encode(object{
 		"openapi": "3.1.0",
 		"info": object{
-			"title": "code-sandbox-mcp", "version": version,
+			"title": "code-sandbox-mcp", "version": b.version,
 			"description": "Runs code in isolated sessions. Whatever a tool can do is here under a path of its own.",
 		},
 		"servers":  []object{{"url": "/"}},
@@ -109,9 +116,9 @@ func (d *documenter) result(tool string) string {
 }
 
 // tool is the one that describes a route: that of the first language where it is of all.
-func (d *documenter) tool(r *route) (name string, input object) {
-	name = r.tool
-	if name != runTool {
+func (d *documenter) tool(r *Route) (name string, input object) {
+	name = r.Tool
+	if name != RunTool {
 		return name, asObject(d.tools[name].Tool.InputSchema)
 	}
 	var languages []any
@@ -124,13 +131,13 @@ func (d *documenter) tool(r *route) (name string, input object) {
 	return name, input
 }
 
-func (d *documenter) operation(r *route) object {
-	o := object{"operationId": r.id, "summary": r.summary, "tags": []string{r.group()}}
+func (d *documenter) operation(r *Route) object {
+	o := object{"operationId": r.ID, "summary": r.Summary, "tags": []string{r.group()}}
 	name, input := d.tool(r)
 	properties, _ := input["properties"].(object)
 	var parameters []object
 	parameter := func(in, name string, schema any) {
-		parameters = append(parameters, object{"name": name, "in": in, "required": in == "path" || name == r.needs, "schema": schema})
+		parameters = append(parameters, object{"name": name, "in": in, "required": in == "path" || name == r.Needs, "schema": schema})
 	}
 	for _, name := range r.names() {
 		parameter("path", name, object{"type": "string"})
@@ -139,12 +146,15 @@ func (d *documenter) operation(r *route) object {
 	for name := range r.always {
 		delete(properties, name)
 	}
-	answer := r.answer
+	var answer object
+	if r.Answer != nil {
+		answer = r.Answer()
+	}
 	switch {
-	case r.serve != nil:
-		properties = r.query
-		if r.request != nil {
-			o["requestBody"] = object{"required": true, "content": r.request}
+	case !r.isByTool():
+		properties = r.Query
+		if r.Request != nil {
+			o["requestBody"] = object{"required": true, "content": r.Request()}
 		}
 		if r.answerOf != "" {
 			answer = toolAnswer(d.result(r.answerOf))
@@ -152,13 +162,13 @@ func (d *documenter) operation(r *route) object {
 	default:
 		answer = toolAnswer(d.result(name))
 	}
-	if r.serve == nil && r.method == http.MethodPost {
+	if r.isByTool() && r.Method == http.MethodPost {
 		required, _ := input["required"].([]any)
 		schema := object{"type": "object", "properties": maps.Clone(properties)}
 		if required = slices.DeleteFunc(required, func(name any) bool { return properties[name.(string)] == nil }); len(required) > 0 {
 			schema["required"] = required
 		}
-		o["requestBody"] = object{"required": len(required) > 0, "content": media("application/json", schema)}
+		o["requestBody"] = object{"required": len(required) > 0, "content": asJSON(schema)}
 		properties = nil
 	}
 	if r.waits {
@@ -177,13 +187,13 @@ func (d *documenter) operation(r *route) object {
 		o["parameters"] = parameters
 	}
 	responses := object{
-		strconv.Itoa(max(r.status, http.StatusOK)): object{"description": "Done.", "content": answer},
+		strconv.Itoa(max(r.Status, http.StatusOK)): object{"description": "Done.", "content": answer},
 		"default": ref("responses", "error"),
 	}
 	for status, description := range r.also {
 		responses[strconv.Itoa(status)] = object{"description": description, "content": answer}
 	}
-	if r.serve == nil && slices.Contains([]string{runTool, "wait_for_run", "install_packages"}, r.tool) {
+	if r.isByTool() && slices.Contains([]string{RunTool, "wait_for_run", "install_packages"}, r.Tool) {
 		run := languagesOf(d.tools)[0].Tool()
 		responses["202"] = object{"description": "The run goes on; its run_id is for /v1/runs/{run_id}.", "content": toolAnswer(d.result(run))}
 	}

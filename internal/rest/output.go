@@ -92,8 +92,8 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	given := make(arguments)
-	given.set("run_id", run.ID)
+	given := make(Arguments)
+	given.Set("run_id", run.ID)
 	o, err := s.call(r.Context(), "wait_for_run", given)
 	switch {
 	case err != nil:

@@ -1,5 +1,4 @@
-// Package rest serves the tools as a REST interface below /v1, and the endpoints of other systems for programs that were
-// written for those.
+// Package rest serves the tools as a REST interface below /v1, and beside it the APIs of other systems.
 //
 // Start with New. A table of routes (routes.go) says which tool answers what; its arguments are those of the path, the
 // query and the body, its answer is the fields that programs get of the tool, and an error is {code, message, hint} with the
@@ -16,27 +15,23 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
-	"net/url"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
 // Options are what a Server is made with. Those without a default have to be there.
@@ -50,58 +45,45 @@ type Options struct {
 	Ending context.Context
 	// Every is how often such a stream looks for something new. Default a second.
 	Every time.Duration
-	// Terminals are those of the server in whose place this one comes. Nil: there are none yet.
-	Terminals *Terminals
+	// APIs are served beside /v1.
+	APIs APIs
 }
 
 // Server answers requests. It is for any number of goroutines.
 type Server struct {
-	manager   *sandbox.Manager
+	backend
+	apis      APIs
 	log       *slog.Logger
-	tools     map[string]server.ServerTool
-	links     *filelinks.Links
 	softWait  time.Duration
 	mux       *http.ServeMux
 	followers streams             // of a run's output
 	watchers  streams             // of events
 	readers   *semaphore.Weighted // of lists of runs
-	secrets   *secrets.Masker
-	network   *netlog.Log // nil: nothing is known of it
+	network   *netlog.Log         // nil: nothing is known of it
 	sessions  sessionList
-	terminals *Terminals
-	version   string
 	countCall func() error
 	freeReads bool
-	// uploadBytes is the longest file of a form; 0: any.
-	uploadBytes int64
-	ending      context.Context
-	every       time.Duration
+	ending    context.Context
+	every     time.Duration
 }
 
 // New returns a server of the tools that exist under these settings.
 func New(o Options) *Server {
 	s := &Server{
-		manager: o.Deps.Manager, log: o.Logger, tools: make(map[string]server.ServerTool), mux: http.NewServeMux(),
-		links: filelinks.New(filelinks.Options{
-			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: o.Deps.DownloadBytes, Scripts: o.Deps.PageScripts, Logger: o.Logger,
-		}),
+		backend: newBackend(o), apis: o.APIs, log: o.Logger, mux: http.NewServeMux(),
 		followers: newStreams(maxFollowers, "output", "Ask for /v1/runs/{run_id}?wait_seconds=10 instead, or try again later."),
 		watchers:  newStreams(maxWatchers, "events", "Ask for /v1/sessions instead, or try again later."),
-		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait,
-		terminals: cmp.Or(o.Terminals, NewTerminals()), version: o.Version, countCall: o.Deps.CountCall, freeReads: o.FreeReads, uploadBytes: o.Deps.DownloadBytes,
-		secrets: o.Deps.Secrets, network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
+		readers:   semaphore.NewWeighted(maxReaders), softWait: o.Deps.SoftWait, countCall: o.Deps.CountCall, freeReads: o.FreeReads,
+		network: o.Deps.NetworkLog, ending: o.Ending, every: cmp.Or(o.Every, time.Second),
 	}
 	if s.ending == nil {
 		s.ending = context.Background()
 	}
-	for _, t := range tools.ForPrograms(o.Deps) {
-		s.tools[t.Tool.Name] = t
-	}
 	served := s.routes()
 	for _, r := range served {
-		s.mux.HandleFunc(r.method+" "+r.path, func(w http.ResponseWriter, request *http.Request) { s.serve(w, request, r) })
+		s.mux.HandleFunc(r.Method+" "+r.Path, func(w http.ResponseWriter, request *http.Request) { s.serve(w, request, r) })
 	}
-	made := sync.OnceValue(func() json.RawMessage { return document(served, s.tools, o.Version) }) // few ask for it
+	made := sync.OnceValue(func() json.RawMessage { return s.Document(served) }) // few ask for it
 	for _, path := range []string{"/v1/openapi.json", "/openapi.json"} {
 		s.mux.HandleFunc("GET "+path, func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, made()) })
 	}
@@ -115,14 +97,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.mux.Serve
 // Routes are the handlers by patterns of http.ServeMux.
 func (s *Server) Routes() map[string]http.Handler {
 	list := make(map[string]http.Handler)
-	for _, pattern := range Patterns {
+	for _, pattern := range s.apis.Patterns() {
 		list[pattern] = s
 	}
 	return list
 }
-
-// Patterns are those of Server.Routes, which are the same for every server.
-var Patterns = []string{"/v1/", "/sessions", "/sessions/", "/execute", "/execute/", "/openapi.json", librechatPath + "/", terminalPath + "/"}
 
 // refusals are the codes of requests that the transport in front does not let in, by their status.
 var refusals = map[int]fault.Code{
@@ -138,11 +117,14 @@ func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, prob
 	s.write(w, r, status, fault.New(refusals[status], sentence(advice), "%s", sentence(problem)).JSON())
 }
 
-// Open are the handlers of what tells nothing of this server, so that anybody may see it: a page to try the interface with,
-// which asks for the token, and what Open WebUI asks Open Terminal for.
+// Open are the handlers of what tells nothing of this server, so that anybody may see it, such as a page to try the interface with,
+// which asks for the token.
 func (s *Server) Open() map[string]http.Handler {
-	config := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, terminalConfig) })
-	return map[string]http.Handler{"GET /v1/docs": http.HandlerFunc(page), "GET /docs": http.HandlerFunc(page), "GET " + terminalPath + "/api/config": config}
+	open := map[string]http.Handler{"GET /v1/docs": http.HandlerFunc(page), "GET /docs": http.HandlerFunc(page)}
+	for _, api := range s.apis {
+		maps.Copy(open, api.Open)
+	}
+	return open
 }
 
 // nothing answers requests that are for no route.
@@ -183,32 +165,34 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, field
 	if seconds := fields[fault.RetryAfter]; seconds != nil {
 		w.Header().Set("Retry-After", fmt.Sprint(seconds))
 	}
-	if api := foreignOf(r.URL.Path); api != nil {
-		api.refusal(fields)
+	if api := s.apis.of(r.URL.Path); api != nil {
+		api.Refusal(fields)
 	}
 	web.JSON(w, status, fields)
 }
 
-// arguments are those of a call, as JSON.
-type arguments map[string]json.RawMessage
+// Arguments are those of a call, as JSON.
+type Arguments map[string]json.RawMessage
 
-func (a arguments) set(name string, value any) {
+// Set gives an argument a value.
+func (a Arguments) Set(name string, value any) {
 	a[name] = web.Encode(value)
 }
 
-func (a arguments) text(name string) (value string) {
+// Text returns an argument that is a text; else an empty one.
+func (a Arguments) Text(name string) (value string) {
 	_ = json.Unmarshal(a[name], &value) // what is no text is for the tool to refuse
 	return value
 }
 
 // object is the members of an argument that is one.
-func (a arguments) object(name string) (members arguments) {
+func (a Arguments) object(name string) (members Arguments) {
 	_ = json.Unmarshal(a[name], &members)
 	return members
 }
 
 // body reads the object that a request has; none is an empty one.
-func body(r *http.Request) (arguments, error) {
+func body(r *http.Request) (Arguments, error) {
 	if strings.HasPrefix(strings.ToLower(r.Header.Get("Content-Type")), "multipart/") { // which the transport has not bounded
 		return nil, fault.New(fault.InvalidContent, "Send JSON.", "The body is a form.")
 	}
@@ -224,7 +208,7 @@ func body(r *http.Request) (arguments, error) {
 	case err != nil:
 		return nil, fault.New(fault.InvalidContent, "Send it again.", "The body did not come whole.").Because(err)
 	}
-	given := make(arguments)
+	given := make(Arguments)
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return given, nil
 	}
@@ -239,8 +223,8 @@ func body(r *http.Request) (arguments, error) {
 }
 
 // read reads a request's arguments: of its body where it is a POST, else of its query, and of its path.
-func read(r *http.Request, names []string) (arguments, error) {
-	given := make(arguments)
+func read(r *http.Request, names []string) (Arguments, error) {
+	given := make(Arguments)
 	if r.Method == http.MethodPost {
 		var err error
 		if given, err = body(r); err != nil {
@@ -248,57 +232,26 @@ func read(r *http.Request, names []string) (arguments, error) {
 		}
 	} else {
 		for name, values := range r.URL.Query() {
-			given.set(name, values[0])
+			given.Set(name, values[0])
 		}
 	}
 	for _, name := range names {
-		given.set(name, r.PathValue(name))
+		given.Set(name, r.PathValue(name))
 	}
 	return given, nil
 }
 
-// outcome is what a tool answered.
-type outcome struct {
-	fields any
-	fault  map[string]any // nil: it did what it should
-	notes  []string
-}
-
-// call calls a tool. The error is that of a context that has ended, or a fault.
-func (s *Server) call(ctx context.Context, name string, given arguments) (o outcome, err error) {
-	t, ok := s.tools[name]
-	if !ok {
-		return o, fault.New(fault.InvalidArgument, "/v1/openapi.json lists what there is.", "This server has no %s.", text.Shorten(name, 80))
-	}
-	request := mcp.CallToolRequest{}
-	request.Params.Name = name
-	request.Params.RawArguments = web.Encode(given)
-	res, err := t.Handler(ctx, request)
-	if err != nil {
-		return o, err
-	}
-	o.fields, o.fault = res.StructuredContent, tools.FaultOf(res)
-	for _, c := range res.Content {
-		if c, ok := c.(mcp.TextContent); ok {
-			if note, ok := strings.CutPrefix(c.Text, "Note: "); ok {
-				o.notes = append(o.notes, note)
-			}
-		}
-	}
-	return o, nil
-}
-
 // members are the fields of an answer, and beside them what a model would read in its text.
-func (o outcome) members() arguments {
-	members := make(arguments)
+func (o outcome) members() Arguments {
+	members := make(Arguments)
 	_ = json.Unmarshal(web.Encode(o.fields), &members)
 	if len(o.notes) > 0 {
 		var own []string // of the fields
 		_ = json.Unmarshal(members["notes"], &own)
-		members.set("notes", append(own, o.notes...))
+		members.Set("notes", append(own, o.notes...))
 	}
 	if o.fault != nil {
-		members.set("fault", o.fault)
+		members.Set("fault", o.fault)
 	}
 	return members
 }
@@ -323,9 +276,9 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, o outcome, err err
 	default:
 		o.notes = append(o.notes, outOfPlace(r)...)
 		members := o.members()
-		if sandbox.Status(members.text("status")) == sandbox.Running {
+		if sandbox.Status(members.Text("status")) == sandbox.Running {
 			status = http.StatusAccepted
-			w.Header().Set("Location", "/v1/runs/"+members.text("run_id"))
+			w.Header().Set("Location", "/v1/runs/"+members.Text("run_id"))
 		}
 		web.JSON(w, status, members)
 	}

@@ -34,15 +34,17 @@ type alias struct {
 
 // The systems whose settings are understood.
 const (
-	philschmid = "philschmid/code-sandbox-mcp"
-	gaiar      = "gaiar/mcp-code-sandbox"
-	codeBoxMCP = "MadhanMohanReddy2301/CodeBoxMCP"
-	codeBoxAI  = "tomconte/codebox-ai"
+	philschmid    = "philschmid/code-sandbox-mcp"
+	gaiar         = "gaiar/mcp-code-sandbox"
+	codeBoxMCP    = "MadhanMohanReddy2301/CodeBoxMCP"
+	codeBoxAI     = "tomconte/codebox-ai"
+	openTelemetry = "OpenTelemetry"
 )
 
 const (
 	onHTTP   = "where `MCP_TRANSPORT` is `streamable-http`, a part of the address `http`"
 	overHTTP = transportVariable + "=" + streamableHTTP
+	noTraces = "no traces are sent; Prometheus, or a collector's `prometheus` receiver, reads the figures at `/metrics` of a server with `http` (docs/monitoring.md)"
 	address  = "`http` is the address to serve at over HTTP, MCP at `/mcp` and [REST](rest.md) at `/v1`"
 )
 
@@ -92,6 +94,10 @@ var aliases = []alias{
 	{name: "--host", of: codeBoxAI, answer: address},
 	{name: "--port", of: codeBoxAI, answer: address},
 	{name: "--mcp-port", of: codeBoxAI, answer: address},
+
+	{name: "OTEL_EXPORTER_OTLP_ENDPOINT", of: openTelemetry, answer: noTraces},
+	{name: "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", of: openTelemetry, answer: noTraces},
+	{name: "OTEL_TRACES_EXPORTER", of: openTelemetry, fine: []string{"none"}, answer: noTraces},
 }
 
 // aliasWords are the values that other systems have for settings of the same name as ours.
@@ -223,7 +229,7 @@ func (s aliased) takeFileServer() {
 
 // takeEngine takes over the names that Podman's and Docker's own programs have for the address of a service.
 func (s aliased) takeEngine() {
-	if s.OnKubernetes() {
+	if s.engineKind() != nil {
 		return // they are Podman's
 	}
 	s.DockerHost, _ = s.env.lookup("DOCKER_HOST")
@@ -325,8 +331,15 @@ func plainText(markdown string) string { return strings.ReplaceAll(markdown, "`"
 func aliasTable() string {
 	var b strings.Builder
 	b.WriteString("| name | of | here |\n|---|---|---|\n")
-	for _, n := range aliases {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", n.name, n.of, n.meaning())
+	names := ""
+	for i, n := range aliases {
+		names += "`" + n.name + "`"
+		if i+1 < len(aliases) && aliases[i+1].of == n.of && aliases[i+1].meaning() == n.meaning() {
+			names += ", "
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", names, n.of, n.meaning())
+		names = ""
 	}
 	for _, w := range aliasWords {
 		fmt.Fprintf(&b, "| `%s=%s` | %s | `%s` |\n", VariableOf(w.setting), w.word, gaiar, w.ours)

@@ -67,7 +67,7 @@ func TestEveryNameOfOtherSystemsIsAnswered(t *testing.T) {
 		if err != nil || !taken && (len(s.notes) != 1 || s.notes[0].Name != n.name || s.notes[0].Text == "") {
 			t.Errorf("%s: %v, %+v", n.name, err, s.notes)
 		}
-		if n.setting != "" && Flags().Lookup(n.setting) == nil {
+		if n.setting != "" && Flags(nil).Lookup(n.setting) == nil {
 			t.Errorf("%s: there is no setting %s", n.name, n.setting)
 		}
 		if n.with != "" {

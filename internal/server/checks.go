@@ -1,4 +1,4 @@
-// Checks of the settings that doctor shows: databases, traces, variables, folders.
+// Checks of the settings that doctor shows: databases, variables, folders.
 
 package server
 
@@ -10,7 +10,6 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -20,7 +19,7 @@ func (s *Settings) Examine(ctx context.Context, on engine.Engine, log *slog.Logg
 	skills := s.skillChecks() // first, so that the log does not say it too
 	config := s.sandboxConfig(on, nil, log)
 	options := doctor.Options{
-		Engine: on, Look: look(on), Limits: config.Limits, Mounts: config.Mounts,
+		Engine: on, Look: s.look(on), Limits: config.Limits, Mounts: config.Mounts,
 		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
 	}
 	for _, l := range sandbox.Languages {
@@ -37,24 +36,12 @@ func (s *Settings) Examine(ctx context.Context, on engine.Engine, log *slog.Logg
 	report.Checks = append(report.Checks, skills...)
 	report.Checks = append(report.Checks, s.databaseChecks(ctx)...)
 	report.Checks = append(report.Checks, s.toolServerChecks(ctx, log)...)
-	report.Checks = append(report.Checks, s.principalChecks(ctx)...)
-	report.Checks = append(report.Checks, traceChecks(s.env.lookup)...)
-	return report
-}
-
-// traceChecks tell where traces go, where anything asks for them.
-func traceChecks(lookup func(string) (string, bool)) []doctor.Check {
-	address, note, err := telemetry.Traces(lookup)
-	check := doctor.Check{Name: "traces", Status: doctor.OK, Found: "to " + address + " as http/json"}
-	switch {
-	case err != nil:
-		check.Status, check.Found, check.Why, check.Fix = doctor.Warn, "none are sent", err.Error(), "correct the variable, or unset it"
-	case address == "":
-		return nil
-	case note != "":
-		check.Status, check.Why, check.Fix = doctor.Warn, note, "set OTEL_EXPORTER_OTLP_PROTOCOL=http/json for this server, if its collector takes that"
+	for _, f := range s.features {
+		if f.Doctor != nil {
+			report.Checks = append(report.Checks, f.Doctor(ctx, s)...)
+		}
 	}
-	return []doctor.Check{check}
+	return report
 }
 
 // passThroughChecks tell of variables that cannot be passed through, or not masked.

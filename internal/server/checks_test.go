@@ -42,30 +42,3 @@ func TestVariablesThatAreNotMasked(t *testing.T) {
 		})
 	}
 }
-
-func TestWhatADoctorSaysOfTraces(t *testing.T) {
-	const endpoint, protocol = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_PROTOCOL"
-	for name, test := range map[string]struct {
-		variables map[string]string
-		status    doctor.Status // empty: nothing is said
-		want      string
-	}{
-		"nobody asks":  {nil, "", ""},
-		"by default":   {map[string]string{endpoint: "http://me:hunter22@c:4318"}, doctor.OK, "to http://me:xxxxx@c:4318/v1/traces as http/json"},
-		"protobuf":     {map[string]string{endpoint: "http://c:4318", protocol: "http/protobuf"}, doctor.Warn, "traces are sent as http/json all the same"},
-		"gRPC":         {map[string]string{endpoint: "http://c:4317", protocol: "grpc"}, doctor.Warn, "OTEL_EXPORTER_OTLP_PROTOCOL=\"grpc\" is not supported; use http/json"},
-		"no exporter":  {map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, doctor.Warn, "OTEL_TRACES_EXPORTER=\"zipkin\" is not supported"},
-		"switched off": {map[string]string{endpoint: "http://c:4317", protocol: "grpc", "OTEL_SDK_DISABLED": "true"}, "", ""},
-	} {
-		checks := traceChecks(func(variable string) (string, bool) { value, set := test.variables[variable]; return value, set })
-		if test.status == "" {
-			if len(checks) > 0 {
-				t.Errorf("%s: %+v", name, checks)
-			}
-			continue
-		}
-		if len(checks) != 1 || checks[0].Status != test.status || !strings.Contains(checks[0].Found+checks[0].Why, test.want) || (checks[0].Status == doctor.OK) != (checks[0].Fix == "") {
-			t.Errorf("%s: %+v", name, checks)
-		}
-	}
-}

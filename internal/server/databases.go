@@ -39,7 +39,7 @@ func (s *Settings) connections(environ []string, log *slog.Logger) *sql.Connecti
 // isSetting distinguishes a setting's variable, such as SANDBOX_SQL_TIMEOUT, from a connection's.
 func isSetting(variable string) bool {
 	found := false
-	Flags().VisitAll(func(f *pflag.Flag) { found = found || VariableOf(f.Name) == variable })
+	Flags(nil).VisitAll(func(f *pflag.Flag) { found = found || VariableOf(f.Name) == variable })
 	return found
 }
 

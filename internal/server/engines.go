@@ -4,9 +4,14 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -14,16 +19,51 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
-// The engines that --engine names.
-const (
-	enginePodman     = "podman"
-	engineKubernetes = "kubernetes"
-)
+// enginePodman is the engine of the core.
+const enginePodman = "podman"
+
+// engineKind is that of the engine which the settings name; nil: it is Podman.
+func (s *Settings) engineKind() *EngineKind {
+	for _, f := range s.features {
+		if f.Engine != nil && f.Engine.Name == s.EngineName {
+			return f.Engine
+		}
+	}
+	return nil
+}
+
+// engineNames are those that --engine may have.
+func (s *Settings) engineNames() []string {
+	names := []string{enginePodman}
+	for _, f := range s.features {
+		if f.Engine != nil {
+			names = append(names, f.Engine.Name)
+		}
+	}
+	return names
+}
+
+// checkEngine refuses an engine that there is not, and settings that have no effect on the one that is named.
+func (s *Settings) checkEngine() error {
+	var found Problems
+	if names := s.engineNames(); !slices.Contains(names, s.EngineName) {
+		if s.EngineName == "kubernetes" {
+			return fmt.Errorf("--engine kubernetes: this program runs code in Podman alone; %s runs it in a cluster", ServerProgram)
+		}
+		return fmt.Errorf("--engine %q is not %s", s.EngineName, strings.Join(names, " or "))
+	}
+	for _, f := range s.features {
+		if f.Engine != nil {
+			found = append(found, f.Engine.Check(s))
+		}
+	}
+	return errors.Join(found...)
+}
 
 // Engine returns the engine that the settings name, which is looked for when it is needed.
 func (s *Settings) Engine(log *slog.Logger) engine.Engine {
-	if s.OnKubernetes() {
-		return s.openKubernetes(log)
+	if kind := s.engineKind(); kind != nil {
+		return kind.Open(s, log)
 	}
 	return podman.Open(podman.Options{
 		URL: s.EngineURL, DockerHost: s.DockerHost, OCIRuntime: s.OCIRuntime,
@@ -31,14 +71,11 @@ func (s *Settings) Engine(log *slog.Logger) engine.Engine {
 	})
 }
 
-// OnKubernetes reports whether pods of a cluster are what code runs in. There no image is made on this machine, and no folder of it is seen.
-func (s *Settings) OnKubernetes() bool { return s.EngineName == engineKubernetes }
-
 // kernel returns how the containers of a language are made on the engine.
 func (s *Settings) kernel(language sandbox.Language, image string) sandbox.KernelConfig {
 	kernel := podman.Kernel(language, image)
-	if s.OnKubernetes() {
-		kernel.Setup = "code-sandbox-mcp doctor --engine kubernetes"
+	if kind := s.engineKind(); kind != nil {
+		kernel.Setup = kind.Setup
 	}
 	return kernel
 }
@@ -50,7 +87,7 @@ func isOurs(image string) bool {
 }
 
 // Reach fails where no engine answers, before anything is asked of it. wake starts what it runs in, if that was stopped.
-func Reach(ctx context.Context, on engine.Engine, wake bool) error {
+func (s *Settings) Reach(ctx context.Context, on engine.Engine, wake bool) error {
 	p, is := on.(*podman.Engine)
 	switch {
 	case is && wake:
@@ -59,7 +96,7 @@ func Reach(ctx context.Context, on engine.Engine, wake bool) error {
 		_, err := p.Connection(ctx)
 		return err
 	}
-	return reachKubernetes(ctx, on)
+	return s.engineKind().Reach(ctx, on)
 }
 
 // Tidy removes what earlier versions and runs of this program made on an engine for themselves, and returns the names of it.
@@ -76,19 +113,31 @@ func Tidy(ctx context.Context, on engine.Engine) ([]string, error) {
 }
 
 // look makes doctor's checks of an engine itself.
-func look(on engine.Engine) func(context.Context, doctor.Options) (checks []doctor.Check, answers bool) {
+func (s *Settings) look(on engine.Engine) func(context.Context, doctor.Options) (checks []doctor.Check, answers bool) {
 	if p, is := on.(*podman.Engine); is {
 		return doctor.Podman(p)
 	}
-	return lookAtKubernetes(on)
+	return s.engineKind().Look(on)
 }
 
 // engineHost returns what a self-test has to know of what an engine's containers run on.
 func (s *Settings) engineHost(ctx context.Context, on engine.Engine, languages int) (selftest.Host, error) {
 	p, is := on.(*podman.Engine)
 	if !is {
-		return s.kubernetesHost(ctx, on, languages)
+		return s.engineKind().Host(ctx, s, on, languages)
 	}
 	info, err := p.Info(ctx)
 	return selftest.Podman(info), err
+}
+
+// Spec returns the container of a session with these settings, for an engine's template.
+func (s *Settings) Spec(on engine.Engine, log *slog.Logger) (engine.Spec, error) {
+	config := s.sandboxConfig(on, s.passThrough(log), log)
+	way, err := s.wayOut(nil, &netlog.Log{}, nil, log)
+	if err != nil {
+		return engine.Spec{}, err
+	}
+	defer func() { _ = way.Close() }()
+	config.WayOut = way
+	return sandbox.Spec(&config)
 }

@@ -20,7 +20,7 @@ import (
 // goes on when ctx ends.
 func (s *Settings) makeMissing(ctx context.Context, on engine.Engine, kernels map[sandbox.Language]sandbox.KernelConfig, log *slog.Logger) (settled func(context.Context)) {
 	var all []*setup.Background
-	if s.OnKubernetes() {
+	if s.engineKind() != nil {
 		kernels = nil // its nodes pull
 	}
 	for language, kernel := range kernels {

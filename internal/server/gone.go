@@ -4,6 +4,7 @@ package server
 
 import (
 	"errors"
+	"strings"
 
 	"github.com/spf13/pflag"
 )
@@ -22,13 +23,38 @@ func (g gone) Set(string) error { return errors.New(string(g)) }
 
 func (g gone) String() string { return "" }
 
-// Type names the value for what describes flags.
-func (g gone) Type() string { return "gone" }
+// goneType is the Type of these values.
+const goneType = "gone"
 
-// bindGone declares the settings that went, which no help lists.
-func bindGone(fs *pflag.FlagSet) {
+// Type names the value for what describes flags.
+func (g gone) Type() string { return goneType }
+
+// ServerProgram is the program that has the features which this module's first program leaves out.
+const ServerProgram = "code-sandbox-server"
+
+// elsewhere are settings of ServerProgram.
+var elsewhere = strings.Fields(`
+	kubeconfig context namespace storage-class runtime-class warm-pool programs-image pod-users pod-seccomp pod-user-namespaces
+	oidc-issuer oidc-audience oidc-claim oidc-groups-claim trusted-header trusted-groups-header trusted-proxy
+	oauth oauth-url oidc-client-id policy metrics-principals
+	max-kernels memory-total cpu-total disk-total calls-per-minute bytes-out-limit
+	audit-log audit-code audit-required audit-max-size audit-keep`)
+
+// Elsewhere returns the settings and the commands of ServerProgram that a program without its features refuses by naming it.
+func Elsewhere() (settings, commands []string) { return elsewhere, []string{"audit", "tokens"} }
+
+// bindGone declares the settings that went, and those that only ServerProgram has; no help lists them.
+func (s *Settings) bindGone(fs *pflag.FlagSet) {
+	hide := func(name string, value gone) {
+		if fs.Lookup(name) == nil {
+			fs.Var(value, name, string(value))
+			fs.Lookup(name).Hidden, fs.Lookup(name).NoOptDefVal = true, "on" // a switch has no value
+		}
+	}
 	for name, value := range goneSettings {
-		fs.Var(value, name, string(value))
-		_ = fs.MarkHidden(name)
+		hide(name, value)
+	}
+	for _, name := range elsewhere {
+		hide(name, "this program does not have this setting; "+ServerProgram+" has it, which takes all settings of this program too")
 	}
 }

@@ -59,8 +59,8 @@ const socketScheme = "unix://"
 // passedSocket, as an address, is the socket that a service manager has and passes.
 const passedSocket = "fd://"
 
-// listenAddress takes an address apart as net.Listen wants it. A port alone is one of this machine only.
-func (s *HTTPSettings) listenAddress() (network, address string, err error) {
+// ListenAddress takes an address apart as net.Listen wants it. A port alone is one of this machine only.
+func (s *HTTPSettings) ListenAddress() (network, address string, err error) {
 	if s.Address == passedSocket {
 		return "fd", "", nil
 	}
@@ -87,8 +87,8 @@ func (s *HTTPSettings) listenAddress() (network, address string, err error) {
 	return "tcp", net.JoinHostPort(host, port), nil
 }
 
-// isLocal reports whether only this machine reaches an address of listenAddress.
-func isLocal(network, address string) bool {
+// IsLocal reports whether only this machine reaches an address of ListenAddress.
+func IsLocal(network, address string) bool {
 	if network == "unix" || network == "fd" { // of which open asks again
 		return true
 	}
@@ -102,20 +102,20 @@ func (s *HTTPSettings) check() error {
 	if s.Address == "" {
 		return nil
 	}
-	network, address, err := s.listenAddress()
+	network, address, err := s.ListenAddress()
 	if err != nil {
 		return err
 	}
-	var found problems
-	if s.NoAuth && !isLocal(network, address) {
+	var found Problems
+	if s.NoAuth && !IsLocal(network, address) {
 		found = append(found, errOpenToAll(address))
 	}
-	found.wrong(s.NoAuth && s.TokenFile != "", "--http-no-auth and --http-token-file exclude each other; leave one of the two out")
-	found.wrong((s.Certificate == "") != (s.Key == ""), "--tls-cert and --tls-key go together; one of them is missing")
+	found.Wrong(s.NoAuth && s.TokenFile != "", "--http-no-auth and --http-token-file exclude each other; leave one of the two out")
+	found.Wrong((s.Certificate == "") != (s.Key == ""), "--tls-cert and --tls-key go together; one of them is missing")
 	for _, origin := range s.AllowOrigins {
 		u, err := url.Parse(origin)
-		found.wrong(origin != "*" && (err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin), "--allow-origin %q is not an origin such as https://example.com", origin)
-		found.wrong(origin == "*" && s.NoAuth, "--allow-origin * and --http-no-auth together would let every web page run code; leave one of the two out")
+		found.Wrong(origin != "*" && (err != nil || u.Host == "" || u.Scheme+"://"+u.Host != origin), "--allow-origin %q is not an origin such as https://example.com", origin)
+		found.Wrong(origin == "*" && s.NoAuth, "--allow-origin * and --http-no-auth together would let every web page run code; leave one of the two out")
 	}
 	if s.tokenVariable != "" && !s.NoAuth && s.TokenFile == "" {
 		if err := httpserver.CheckToken(s.tokenVariable); err != nil {
@@ -166,21 +166,23 @@ func (s *Settings) asked(h http.Header) *clientheader.Asked {
 	return asked
 }
 
-// web is what MCP is served on over HTTP.
-type web struct {
-	listener net.Listener
-	options  httpserver.Options
-	server   *httpserver.Server
+// Web serves MCP over HTTP. Features may add to Options until the server has begun.
+type Web struct {
+	Listener net.Listener
+	Options  httpserver.Options
+	// PublicURL is the address of the server for clients and browsers, where a setting says so; else empty.
+	PublicURL string
+	server    *httpserver.Server
 }
 
 // open listens, so that an address that cannot be had is known before anything is begun. nil: HTTP is not asked for.
-func (s *HTTPSettings) open(stateDir string, log *slog.Logger) (*web, error) {
+func (s *HTTPSettings) open(stateDir string, log *slog.Logger) (*Web, error) {
 	if s.Address == "" {
 		return nil, nil
 	}
 	_ = os.Unsetenv(tokenVariable)
-	w := &web{options: httpserver.Options{Site: httpserver.Site{Routes: make(map[string]http.Handler)}, Open: make(map[string]http.Handler), AllowHosts: s.AllowHosts, AllowOrigins: s.AllowOrigins, Logger: log}}
-	network, address, err := s.listenAddress()
+	w := &Web{Options: httpserver.Options{Site: httpserver.Site{Routes: make(map[string]http.Handler)}, Open: make(map[string]http.Handler), AllowHosts: s.AllowHosts, AllowOrigins: s.AllowOrigins, Logger: log}}
+	network, address, err := s.ListenAddress()
 	if err != nil {
 		return nil, err // not reached: the settings were checked
 	}
@@ -189,34 +191,34 @@ func (s *HTTPSettings) open(stateDir string, log *slog.Logger) (*web, error) {
 		if err != nil {
 			return nil, UsageError{Err: fmt.Errorf("--tls-cert %s: %w", s.Certificate, err)}
 		}
-		w.options.Certificate = &certificate
+		w.Options.Certificate = &certificate
 	}
 	token, where, err := s.token(stateDir)
 	if err != nil {
 		return nil, fmt.Errorf("the token for --http: %w", err)
 	}
-	w.options.Token = token
+	w.Options.Token = token
 	if info, err := os.Stat(s.TokenFile); err == nil && info.Mode().Perm()&0o007 != 0 && runtime.GOOS != "windows" {
 		log.Warn("every user of this machine can read or change the token", "file", s.TokenFile)
 	}
 	switch network {
 	case "unix":
-		w.listener, err = listenSocket(address)
+		w.Listener, err = listenSocket(address)
 	case "fd":
-		if w.listener, err = httpserver.Activated(); err == nil {
-			network, address = w.listener.Addr().Network(), w.listener.Addr().String()
+		if w.Listener, err = httpserver.Activated(); err == nil {
+			network, address = w.Listener.Addr().Network(), w.Listener.Addr().String()
 		}
 	default:
-		w.options.AllowHosts = append(hostOf(address), w.options.AllowHosts...)
-		w.listener, err = net.Listen(network, address)
+		w.Options.AllowHosts = append(hostOf(address), w.Options.AllowHosts...)
+		w.Listener, err = net.Listen(network, address)
 	}
-	if err == nil && s.NoAuth && !isLocal(network, address) {
-		err = errors.Join(errOpenToAll(address), w.listener.Close())
+	if err == nil && s.NoAuth && !IsLocal(network, address) {
+		err = errors.Join(errOpenToAll(address), w.Listener.Close())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--http: %w", err)
 	}
-	w.announce(where, isLocal(network, address), log)
+	w.announce(where, IsLocal(network, address), log)
 	return w, nil
 }
 
@@ -225,35 +227,34 @@ func hostOf(address string) []string {
 	return []string{host}
 }
 
-// base is what comes before the paths of the server, by what the settings say, or by the address that it has; nil where
-// that tells nobody how to get there.
-func (w *web) base(set string) *url.URL {
+// Base returns the server's URL: set, else its address. It returns nil for a socket or an unspecified address.
+func (w *Web) Base(set string) *url.URL {
 	if set != "" {
 		base, _ := filelinks.ParseBaseURL(set) // the settings were checked
 		return base
 	}
-	tcp, is := w.listener.Addr().(*net.TCPAddr)
+	tcp, is := w.Listener.Addr().(*net.TCPAddr)
 	if !is || tcp.IP.IsUnspecified() {
 		return nil
 	}
 	return &url.URL{Scheme: w.scheme(), Host: tcp.String()}
 }
 
-func (w *web) scheme() string {
-	if w.options.Certificate != nil {
+func (w *Web) scheme() string {
+	if w.Options.Certificate != nil {
 		return "https"
 	}
 	return "http"
 }
 
 // announce logs where clients find the server and the token, which itself is in no log.
-func (w *web) announce(where string, local bool, log *slog.Logger) {
-	at := socketScheme + w.listener.Addr().String()
-	if w.listener.Addr().Network() == "tcp" {
-		at = w.scheme() + "://" + w.listener.Addr().String()
+func (w *Web) announce(where string, local bool, log *slog.Logger) {
+	at := socketScheme + w.Listener.Addr().String()
+	if w.Listener.Addr().Network() == "tcp" {
+		at = w.scheme() + "://" + w.Listener.Addr().String()
 	}
 	log.Info("serving MCP over HTTP", "url", at+httpserver.Path, "page", at+"/", "token_in", cmp.Or(where, "none is asked for"))
-	if !local && w.options.Certificate == nil {
+	if !local && w.Options.Certificate == nil {
 		log.Warn("the token and all that is said cross the network unencrypted; set --tls-cert and --tls-key, or have a proxy in front that does")
 	}
 }
@@ -271,20 +272,20 @@ func listenSocket(path string) (net.Listener, error) {
 }
 
 // watch serves what operators ask for. Only figures are for who has the token.
-func (w *web) watch(watched *telemetry.Recorder, now *telemetry.Now) {
-	w.options.Around = watched.Requests
-	w.options.Open["GET "+telemetry.HealthPath] = telemetry.Healthy()
-	w.options.Open["GET "+telemetry.ReadyPath] = now.Ready(w.isOperator)
-	w.options.Routes["GET "+telemetry.MetricsPath] = watched.Metrics(now)
+func (w *Web) watch(watched *telemetry.Recorder, now *telemetry.Now) {
+	w.Options.Around = watched.Requests
+	w.Options.Open["GET "+telemetry.HealthPath] = telemetry.Healthy()
+	w.Options.Open["GET "+telemetry.ReadyPath] = now.Ready(w.isOperator)
+	w.Options.Routes["GET "+telemetry.MetricsPath] = watched.Metrics(now)
 }
 
 // isOperator reports whether a request is the user's whose server it is.
-func (w *web) isOperator(r *http.Request) bool {
-	return w.options.Token == "" && w.options.Authenticate == nil || served.NewToken(w.options.Token).Is(principal.Bearer(r))
+func (w *Web) isOperator(r *http.Request) bool {
+	return w.Options.Token == "" && w.Options.Authenticate == nil || served.NewToken(w.Options.Token).Is(principal.Bearer(r))
 }
 
 // isGone is sandbox.Config.Gone.
-func (w *web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
+func (w *Web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
 
 // forPersons returns what the page for a person has: whichever tools a model has, and calls that no figures of a model's count.
 func forPersons(deps *tools.Deps, called called) *tools.Deps {
@@ -294,14 +295,14 @@ func forPersons(deps *tools.Deps, called called) *tools.Deps {
 }
 
 // serveOverHTTP makes what a principal is served. A client's calls go to a session of its own, which ends with it.
-func (s *Settings) serveOverHTTP(ending context.Context, f *front, terminals *rest.Terminals) {
+func (s *Settings) serveOverHTTP(ending context.Context, f *front, apis rest.APIs) {
 	deps := f.deps
-	serve := func(deps *tools.Deps, freeReads bool) func() *rest.Server {
+	serve := func(deps *tools.Deps, apis rest.APIs, freeReads bool) func() *rest.Server {
 		return sync.OnceValue(func() *rest.Server {
-			return rest.New(rest.Options{Deps: deps, FreeReads: freeReads, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, Terminals: terminals})
+			return rest.New(rest.Options{Deps: deps, FreeReads: freeReads, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, APIs: apis})
 		})
 	}
-	f.api, f.page = serve(deps, false), serve(forPersons(deps, f.called), true)
+	f.api, f.page = serve(deps, apis, false), serve(forPersons(deps, f.called), nil, true)
 	methods := deps.Methods(self())
 	f.site = &httpserver.Site{
 		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,
@@ -316,7 +317,7 @@ func (s *Settings) serveOverHTTP(ending context.Context, f *front, terminals *re
 			deps.Logger.Debug("client has ended its session", "error", err)
 		},
 	}
-	for _, pattern := range rest.Patterns {
+	for _, pattern := range apis.Patterns() {
 		f.site.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
 			f.api().ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), s.asked(r.Header))))
 		})
@@ -324,38 +325,38 @@ func (s *Settings) serveOverHTTP(ending context.Context, f *front, terminals *re
 }
 
 // prepare makes the server of what all principals are served.
-func (w *web) prepare(r *running) {
-	w.options.MaxAnswerBytes = r.settings.maxAnswer()
-	routes := w.options.Routes // for the user alone
+func (w *Web) prepare(r *Running) {
+	w.Options.MaxAnswerBytes = r.Settings.maxAnswer()
+	routes := w.Options.Routes // for the user alone
 	own := r.own.now.Load()
-	w.options.Site = *own.site
-	maps.Copy(w.options.Routes, routes)
+	w.Options.Site = *own.site
+	maps.Copy(w.Options.Routes, routes)
 	api := own.api()
-	maps.Copy(w.options.Open, api.Open())
-	w.options.Refuse, w.options.Translate = api.Refuse, rest.AcceptKey
-	w.options.Of = func(p principal.Principal) (*httpserver.Site, error) {
-		t, err := r.tenants.get(p)
+	maps.Copy(w.Options.Open, api.Open())
+	w.Options.Refuse, w.Options.Translate = api.Refuse, r.own.apis.Translate
+	w.Options.Of = func(p principal.Principal) (*httpserver.Site, error) {
+		t, err := r.front(p)
 		if err != nil {
 			return nil, err
 		}
 		return t.site, nil
 	}
 	page := webui.New(webui.Options{
-		Token: w.options.Token, Authenticate: w.options.Authenticate, NoAuth: w.options.Token == "", Logger: r.log,
+		Token: w.Options.Token, Authenticate: w.Options.Authenticate, NoAuth: w.Options.Token == "", Logger: r.Log,
 		API: func(p principal.Principal) (webui.API, error) {
-			t, err := r.tenants.get(p)
+			t, err := r.front(p)
 			if err != nil {
 				return nil, err
 			}
 			return t.page(), nil
 		},
 		Questions: func(p principal.Principal) webui.Questions {
-			if t, err := r.tenants.get(p); err == nil && t.deps.Asks != nil {
+			if t, err := r.front(p); err == nil && t.deps.Asks != nil {
 				return t.deps.Asks
 			}
 			return nil
 		},
 	})
-	w.options.Open["/{$}"], w.options.Open[webui.Prefix] = page, page
-	w.server = httpserver.New(w.options)
+	w.Options.Open["/{$}"], w.Options.Open[webui.Prefix] = page, page
+	w.server = httpserver.New(w.Options)
 }

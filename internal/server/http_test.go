@@ -32,9 +32,9 @@ func TestAddressesOfHTTP(t *testing.T) {
 		"unix:///run/sandbox.s": {"unix", "/run/sandbox.s", true},
 	} {
 		s := HTTPSettings{Address: given}
-		network, address, err := s.listenAddress()
-		if err != nil || network != want.network || address != want.address || isLocal(network, address) != want.local {
-			t.Errorf("%s: %s %s, local %v, %v", given, network, address, isLocal(network, address), err)
+		network, address, err := s.ListenAddress()
+		if err != nil || network != want.network || address != want.address || IsLocal(network, address) != want.local {
+			t.Errorf("%s: %s %s, local %v, %v", given, network, address, IsLocal(network, address), err)
 		}
 	}
 }
@@ -111,8 +111,8 @@ func TestSocketOfThisUserAlone(t *testing.T) {
 	if _, err := listenSocket(path); err == nil || !strings.Contains(err.Error(), "another server") {
 		t.Errorf("a second server: %v", err)
 	}
-	w.listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a server that is killed leaves it
-	_ = w.listener.Close()
+	w.Listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a server that is killed leaves it
+	_ = w.Listener.Close()
 	again, err := listenSocket(path)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -63,33 +64,33 @@ func (s *LinkSettings) listen(log *slog.Logger) (*filelinks.Listener, error) {
 
 // linksBase is what comes before the paths of links: on an address of their own, or else where MCP is served over HTTP; nil where
 // there is neither.
-func (r *running) linksBase() *url.URL {
+func (r *Running) linksBase() *url.URL {
 	switch {
 	case r.linked != nil:
 		return r.linked.BaseURL
-	case r.web != nil:
-		return r.web.base(cmp.Or(r.settings.Links.URL, r.settings.OAuth.URL))
+	case r.Web != nil:
+		return r.Web.Base(cmp.Or(r.Settings.Links.URL, r.Web.PublicURL))
 	}
 	return nil
 }
 
 // serveLinks answers links until stopLinks is called.
-func (r *running) serveLinks() {
+func (r *Running) serveLinks() {
 	base := r.linksBase()
 	if base == nil {
 		return
 	}
 	if r.linked == nil {
-		r.web.options.AllowHosts = append(r.web.options.AllowHosts, base.Hostname())
-		r.web.options.Open[filelinks.Prefix], r.web.options.Open[linksPrefix] = r.tenants, r.tenants
+		r.Web.Options.AllowHosts = append(r.Web.Options.AllowHosts, base.Hostname())
+		r.Web.Options.Open[filelinks.Prefix], r.Web.Options.Open[linksPrefix] = http.HandlerFunc(r.serveLink), http.HandlerFunc(r.serveLink)
 		return
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		if err := filelinks.Serve(ctx, r.linked, r.tenants, linksGrace, r.log); err != nil {
-			r.log.Error("links to files", "error", err)
+		if err := filelinks.Serve(ctx, r.linked, http.HandlerFunc(r.serveLink), linksGrace, r.Log); err != nil {
+			r.Log.Error("links to files", "error", err)
 		}
 	}()
 	r.stopLinks = func() {

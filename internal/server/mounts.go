@@ -69,8 +69,8 @@ func (s *Settings) mounts() ([]engine.Mount, error) {
 	if len(s.Mounts) == 0 {
 		return nil, nil
 	}
-	if s.OnKubernetes() {
-		return nil, errors.New("the nodes of a Kubernetes cluster do not have this machine's folders; upload files, or allow a folder with --allow-host-dir")
+	if s.engineKind() != nil {
+		return nil, fmt.Errorf("the machines of --engine %s do not have this machine's folders; upload files, or allow a folder with --allow-host-dir", s.EngineName)
 	}
 	if runtime.GOOS != "linux" {
 		return nil, errors.New("containers run in a virtual machine here, which does not have this machine's folders; upload files, or allow a folder with --allow-host-dir")

@@ -30,22 +30,22 @@ func (n *NetworkSettings) reachesSome() bool {
 
 // check refuses what cannot be meant.
 func (n *NetworkSettings) check(passed []string) error {
-	var found problems
+	var found Problems
 	options, err := n.parse()
 	found = append(found, err)
 	listed := n.reachesSome()
 	known := slices.Contains(proxy.Modes, options.Mode)
-	found.wrong(!known, "--network %q is not none, allowlist or open", n.Network)
-	found.wrong(options.Mode == proxy.None && listed, "--network none beside --allow-domain, --allow-private, --secret or --ask would allow nothing; leave it out, or write --network allowlist")
-	found.wrong(options.Mode == proxy.Allowlist && !listed, "--network allowlist allows no host without --allow-domain, --allow-private, --secret or --ask")
+	found.Wrong(!known, "--network %q is not none, allowlist or open", n.Network)
+	found.Wrong(options.Mode == proxy.None && listed, "--network none beside --allow-domain, --allow-private, --secret or --ask would allow nothing; leave it out, or write --network allowlist")
+	found.Wrong(options.Mode == proxy.Allowlist && !listed, "--network allowlist allows no host without --allow-domain, --allow-private, --secret or --ask")
 	for _, s := range options.Secrets {
-		found.wrong(slices.Contains(passed, s.Name), "--secret: %s is in --pass-through-env as well, which would give code its value", s.Name)
+		found.Wrong(slices.Contains(passed, s.Name), "--secret: %s is in --pass-through-env as well, which would give code its value", s.Name)
 	}
-	found.wrong(n.PrivateCA != "" && options.Mode == proxy.None, "--allow-private-ca has no effect without --allow-private, --allow-domain, --secret or --ask")
+	found.Wrong(n.PrivateCA != "" && options.Mode == proxy.None, "--allow-private-ca has no effect without --allow-private, --allow-domain, --secret or --ask")
 	_, err = n.roots()
 	found = append(found, err)
 	l := n.Limits
-	found.wrong(l.SessionBytes < l.RequestBytes, "--network-byte-limit %s is less than --network-request-limit %s", Size(&l.SessionBytes), Size(&l.RequestBytes))
+	found.Wrong(l.SessionBytes < l.RequestBytes, "--network-byte-limit %s is less than --network-request-limit %s", Size(&l.SessionBytes), Size(&l.RequestBytes))
 	return errors.Join(found...)
 }
 

@@ -11,16 +11,19 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
@@ -58,9 +61,6 @@ var ErrReported = errors.New("reported")
 // Serve runs the server until its client goes, where it has one only, or a signal comes. gcArgs are the arguments by which
 // this program removes what is left of a server that is killed.
 func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
-	if s.Policy != "" && s.HTTP.Address == "" {
-		return UsageError{Err: fmt.Errorf("--policy %s has no effect without --http: over stdin and stdout there is one user", s.Policy)}
-	}
 	var in io.Reader
 	var out io.Writer
 	if s.HTTP.Address == "" {
@@ -77,7 +77,7 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if s.Policy == "" {
+	if s.OnHangup == nil {
 		ends = append(ends, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(ctx, ends...)
@@ -89,23 +89,23 @@ func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 		return err
 	}
 	aliased{s}.tellNotes(log)
-	r, err := s.begin(ctx, gcArgs, log)
+	r, err := s.Begin(ctx, gcArgs, log)
 	if err != nil {
 		return err
 	}
 	r.own.manager.Prewarm()
-	if s.Policy != "" {
-		go r.tenants.reloadOnHangup(ctx)
+	if s.OnHangup != nil {
+		go s.watchHangups(ctx)
 	}
-	if r.web != nil {
+	if r.Web != nil {
 		go r.drainer.watch(ctx)
-		err = r.web.server.Serve(ctx, r.web.listener)
+		err = r.Web.server.Serve(ctx, r.Web.Listener)
 	} else {
 		own := r.own.now.Load()
 		err = stdio.Serve(tools.WithNamed(rpc.WithMethods(ctx, own.deps.Methods(self())), s.Sandbox.Shared, "--session"), own.mcp, in, out, stdio.Options{InOrder: true, Logger: log, MaxMessageBytes: s.maxAnswer()})
 	}
 	log.Debug("message loop ended", "error", err)
-	r.end(context.WithoutCancel(ctx))
+	r.End(context.WithoutCancel(ctx))
 	if err == nil || errors.Is(err, stdio.ErrClientGone) || errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -124,44 +124,122 @@ func self() mcp.Implementation {
 	return mcp.Implementation{Name: "code-sandbox-mcp", Version: CurrentVersion(), Title: "Code sandbox"}
 }
 
-// running is a server from its beginning to its end.
-type running struct {
-	settings *Settings
-	log      *slog.Logger
-	ending   context.Context // ends with the server
-	web      *web            // nil: stdin and stdout are served
-	linked   *filelinks.Listener
-	shared   *shared
-	watched  *telemetry.Recorder
-	audited  *audited
-	drainer  *drainer // nil, as web is
-	// own is what the user has whose server it is, and tenants what others have.
-	own     *tenant
-	tenants *tenants
+// watchHangups calls OnHangup for each SIGHUP until ctx ends.
+func (s *Settings) watchHangups(ctx context.Context) {
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	defer signal.Stop(hangup)
+	for {
+		select {
+		case <-hangup:
+			s.OnHangup()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Running is a server from its beginning to its end. Features read its fields and change none but those of Web.
+type Running struct {
+	Settings *Settings
+	Log      *slog.Logger
+	Ending   context.Context // ends with the server
+	Web      *Web            // nil: stdin and stdout are served
+
+	linked  *filelinks.Listener
+	shared  *shared
+	watched *telemetry.Recorder
+	witness Witness
+	drainer *drainer // nil, as Web is
+
+	own        *Services      // the owner's
+	principals Principals     // nil: the owner is the only user
+	closing    sync.WaitGroup // of fronts that were replaced
 
 	stopLinks     func()
 	stopMaking    context.CancelFunc // ends what makes images
 	imagesSettled func(context.Context)
 }
 
-// begin opens the addresses, and then puts together what is served there.
-func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*running, error) {
-	r := &running{settings: s, log: log, ending: ctx, stopLinks: func() {}}
+// Recorder is where changes are recorded; nil: nowhere.
+func (r *Running) Recorder() audit.Recorder {
+	if r.witness == nil {
+		return nil
+	}
+	return r.witness
+}
+
+// Close runs close beside the requests; End waits for it.
+func (r *Running) Close(close func()) { r.closing.Go(close) }
+
+// services returns those of a principal.
+func (r *Running) services(p principal.Principal) (*Services, error) {
+	switch {
+	case p.IsUser():
+		return r.own, nil
+	case r.principals == nil:
+		return nil, errors.New("this server has one user")
+	}
+	return r.principals.Get(p)
+}
+
+// front returns the services of a principal under its policy of now.
+func (r *Running) front(p principal.Principal) (*front, error) {
+	t, err := r.services(p)
+	if err != nil {
+		return nil, err
+	}
+	return t.now.Load(), nil
+}
+
+// all returns the services of all principals, the owner's first.
+func (r *Running) all() []*Services {
+	list := []*Services{r.own}
+	if r.principals != nil {
+		list = append(list, r.principals.All()...)
+	}
+	return list
+}
+
+// managers are those of all principals.
+func (r *Running) managers() []*sandbox.Manager {
+	var list []*sandbox.Manager
+	for _, t := range r.all() {
+		list = append(list, t.manager)
+	}
+	return list
+}
+
+// watchedTenants are all principals, for the figures of the moment.
+func (r *Running) watchedTenants() []telemetry.Tenant {
+	var list []telemetry.Tenant
+	for _, t := range r.all() {
+		list = append(list, telemetry.Tenant{Of: principal.Principal{Name: t.of.Name}, Manager: t.manager})
+	}
+	return list
+}
+
+// Begin opens the addresses, and puts together what is served there. gcArgs are as those of Serve.
+func (s *Settings) Begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*Running, error) {
+	r := &Running{Settings: s, Log: log, Ending: ctx, stopLinks: func() {}}
 	var err error
-	if r.audited, err = s.audit(log); err != nil {
+	for _, f := range s.features {
+		if f.Witness != nil && err == nil {
+			r.witness, err = f.Witness(s, log)
+		}
+	}
+	if err != nil {
 		return nil, err
 	}
 	if r.linked, err = s.Links.listen(log); err != nil {
 		return nil, err
 	}
-	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Variables: s.env.lookup, Principals: s.MetricsPrincipals, Logger: log})
-	if r.web, err = s.HTTP.open(s.StateFolder(), log); err != nil {
+	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Principals: s.MetricsPrincipals, Logger: log})
+	if r.Web, err = s.HTTP.open(s.StateFolder(), log); err != nil {
 		return nil, err
 	}
-	if r.web != nil {
-		if err := s.authenticate(r.web, r.audited.recorder(), log); err != nil {
-			return nil, err
-		}
+	if err := r.openFeatures(); err != nil {
+		return nil, err
 	}
 	r.shared = newShared(s.Engine(log), gcArgs, log)
 	making, stopMaking := context.WithCancel(ctx)
@@ -169,42 +247,80 @@ func (s *Settings) begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	kernels := s.Kernels()
 	r.imagesSettled = s.makeMissing(making, r.shared.engine, kernels, log)
 	r.shared.kernels = kernels
-	r.tenants = newTenants(r)
-	if r.own, err = r.newTenant(principal.Principal{}); err != nil {
+	if r.own, err = r.NewServices(principal.Principal{}, s); err != nil {
 		stopMaking()
 		return nil, err
 	}
 	r.serveLinks()
-	if r.web != nil {
-		r.drainer = newDrainer(s.StateFolder(), r.web.listener.Addr().String(), r.tenants.managers, log)
-		r.web.watch(r.watched, telemetry.NewNow(telemetry.NowOptions{
-			Tenants: r.tenants.watched, Draining: r.drainer.draining.Load, StartWait: r.shared.pool.StartWait, StateDir: s.StateFolder(), Logger: log,
-			Audit: r.audited.err, AuditRequired: s.Audit.Required,
-		}))
-		r.web.options.Around = r.audited.around(r.web.options.Around)
-		r.web.prepare(r)
+	if r.Web != nil {
+		r.drainer = newDrainer(s.StateFolder(), r.Web.Listener.Addr().String(), r.managers, log)
+		now := telemetry.NowOptions{Tenants: r.watchedTenants, Draining: r.drainer.draining.Load, StartWait: r.shared.pool.StartWait, StateDir: s.StateFolder(), Logger: log}
+		if r.witness != nil {
+			now.Audit, now.AuditRequired = r.witness.Err, r.witness.Required()
+		}
+		r.Web.watch(r.watched, telemetry.NewNow(now))
+		if r.witness != nil {
+			around := r.Web.Options.Around
+			r.Web.Options.Around = func(next http.Handler) http.Handler { return r.witness.Requests(around(next)) }
+		}
+		r.Web.prepare(r)
 	}
 	return r, nil
 }
 
-// end ends all that begin has begun, within closeTime.
-func (r *running) end(ctx context.Context) {
+// openFeatures makes what identifies requests, and the services of principals.
+func (r *Running) openFeatures() (err error) {
+	for _, f := range r.Settings.features {
+		if f.Principals != nil {
+			if r.principals, err = f.Principals(r); err != nil {
+				return err
+			}
+		}
+		if f.Authenticate != nil && r.Web != nil && !r.Settings.HTTP.NoAuth {
+			if r.Web.Options.Authenticate, err = f.Authenticate(r); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// End ends all that Begin has begun, within closeTime.
+func (r *Running) End(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
-	r.watched.Flush() // the engine may take all the time that there is
 	r.stopLinks()
 	nothingReady := make(chan bool, 1)
 	go func() { nothingReady <- r.shared.pool.Close(ctx) }()
-	nothingLeft := r.tenants.close(ctx)
+	nothingLeft := r.closeServices(ctx)
 	nothingLeft = <-nothingReady && nothingLeft
-	r.audited.end(ctx)
+	if r.witness != nil {
+		_ = r.witness.Close(ctx) // it has logged why
+	}
 	r.stopMaking()
 	r.imagesSettled(ctx)
 	_ = r.shared.engine.Close()
-	r.watched.Close(ctx)
 	if nothingLeft {
 		r.shared.keeper.dismiss()
 	}
+}
+
+// closeServices ends all sessions. It reports whether nothing is left on the engine.
+func (r *Running) closeServices(ctx context.Context) bool {
+	others := make(chan bool, 1)
+	go func() { others <- r.principals == nil || r.principals.Close(ctx) }()
+	nothingLeft := r.own.Close(ctx)
+	nothingLeft = <-others && nothingLeft
+	replaced := make(chan struct{})
+	go func() {
+		r.closing.Wait()
+		close(replaced)
+	}()
+	select {
+	case <-replaced:
+	case <-ctx.Done():
+	}
+	return nothingLeft
 }
 
 // mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither the engine nor the disk.
@@ -407,7 +523,7 @@ func (s *Settings) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 		}
 		kernel := s.kernel(l.Language, image)
 		switch {
-		case s.OnKubernetes():
+		case s.engineKind() != nil:
 		case l.ImageOf != "" && *s.LanguageImages[l.Language] == "":
 			kernel.Setup = s.setupFor("--"+l.ImageOf.Info().ImageFlag(), *s.LanguageImages[l.ImageOf])
 		default:
@@ -445,8 +561,8 @@ func (s *Settings) setupFor(flag, image string) string {
 func (s *Settings) SessionDir() string {
 	name := "sessions"
 	switch {
-	case s.OnKubernetes():
-		name += "-" + shortHash(s.Kubernetes.where)
+	case s.enginePlace != "":
+		name += "-" + shortHash(s.enginePlace)
 	case s.EngineURL != "":
 		name += "-" + shortHash(s.EngineURL)
 	}
@@ -507,11 +623,25 @@ func (s *Settings) maskOfAll() *secrets.Masker {
 	return s.logMask
 }
 
+// LearnSecrets adds the secrets of Others to those that no log says.
+func (s *Settings) LearnSecrets() {
+	if s.logMask != nil {
+		s.logMask.Learn(s.everySecret())
+	}
+}
+
+// Mask masks the secrets of all principals.
+func (s *Settings) Mask() *secrets.Masker { return s.maskOfAll() }
+
 // everySecret is what is secret to any principal, by the names of variables.
 func (s *Settings) everySecret() map[string]string {
 	all := make(map[string]string)
 	sources, _ := sql.Sources(s.env.environ(), isSetting) // what is wrong with one is said where it is opened
-	for i, own := range s.everySettings() {
+	every := []*Settings{s}
+	if s.Others != nil {
+		every = append(every, s.Others()...)
+	}
+	for i, own := range every {
 		for name, value := range own.secretValues(own.passThrough(slog.New(slog.DiscardHandler)), sources) {
 			if had, known := all[name]; known && had != value {
 				name = fmt.Sprintf("%s_%d", name, i)

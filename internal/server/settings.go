@@ -40,11 +40,11 @@ type Settings struct {
 
 	EngineName string
 	EngineURL  string
-	DockerHost string
-	OCIRuntime string
-	StateDir   string
-
-	Kubernetes KubernetesSettings
+	// enginePlace tells apart the places that an EngineKind makes containers at; empty: this machine.
+	enginePlace string
+	DockerHost  string
+	OCIRuntime  string
+	StateDir    string
 
 	// LanguageImages are the images that are set, by language; empty: the one that setup makes.
 	LanguageImages map[sandbox.Language]*string
@@ -80,9 +80,7 @@ type Settings struct {
 	Preload        []string
 	PassThroughEnv []string
 
-	HTTP       HTTPSettings
-	Principals PrincipalSettings
-	OAuth      OAuthSettings
+	HTTP HTTPSettings
 
 	LogFile    string
 	LogMaxSize int64
@@ -93,17 +91,18 @@ type Settings struct {
 	MetricsPrincipals string
 	LogLevel          string
 
-	Audit AuditSettings
+	// Others returns the settings of all principals that there may be, whose secrets no log says; nil: there are none.
+	Others func() []*Settings
+	// OnHangup is called for each SIGHUP while a server runs; nil: it ends the server.
+	OnHangup func()
 
-	// Policy is the file of what principals may do, and policy what it says.
-	Policy  string
-	policy  policies
-	logMask *secrets.Masker // of maskOfAll; nil: there is none yet
-	tenant  string          // the Key of the principal whose settings they are; empty: the user's whose server it is
+	features []Feature
+	logMask  *secrets.Masker // of maskOfAll; nil: there is none yet
+	tenant   string          // the Key of the principal whose settings they are; empty: the owner's
 	// hostLabel is what HostLabel returns; empty: it is made.
 	hostLabel string
 
-	groups     []settingGroup
+	groups     []SettingGroup
 	env        variables
 	origins    map[string]origin // by setting; what is absent has its default
 	aliasFlags aliasFlags
@@ -127,6 +126,9 @@ func (e UsageError) Error() string { return e.Err.Error() }
 // Unwrap returns the mistake.
 func (e UsageError) Unwrap() error { return e.Err }
 
+// New returns settings for a program with these features, to be bound and loaded.
+func New(features []Feature) *Settings { return &Settings{features: features} }
+
 // Bind declares the flags of all settings, and those of other systems.
 func (s *Settings) Bind(fs *pflag.FlagSet) {
 	s.bind(fs)
@@ -142,20 +144,26 @@ func (s *Settings) Load(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// CheckArgs refuses a command line that the server would refuse at its start.
-func CheckArgs(args []string) error {
-	var s Settings
+// CheckArgs refuses a command line that the server of a program with these features would refuse at its start.
+func CheckArgs(features []Feature, args []string) error {
+	_, err := Read(features, args, func(string) (string, bool) { return "", false })
+	return err
+}
+
+// Read returns the settings of a command line and of variables, which lookup finds.
+func Read(features []Feature, args []string, lookup func(string) (string, bool)) (*Settings, error) {
+	s := New(features)
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	fs.Usage = func() {}
-	s.bind(fs)
+	s.Bind(fs)
 	if err := fs.Parse(args); err != nil {
-		return err
+		return s, err
 	}
 	if rest := fs.Args(); len(rest) > 1 || len(rest) == 1 && rest[0] != "serve" {
-		return fmt.Errorf("%q is not a flag", rest[0])
+		return s, fmt.Errorf("%q is not a flag", rest[0])
 	}
-	return s.load(fs, func(string) (string, bool) { return "", false })
+	return s, s.load(fs, lookup)
 }
 
 // load fills in what the command line did not say from variables and then from the file, and checks the whole.
@@ -179,19 +187,19 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	aliased{s}.translateWords()
 	aliased{s}.takeEngine()
 	s.HTTP.tokenVariable, _ = s.env.lookup(tokenVariable)
-	s.OAuth.clientSecret, _ = s.env.lookup(oidcSecretVariable)
-	s.Principals.headerSecret, _ = s.env.lookup(headerSecretVariable)
-	problems = append(problems, aliased{s}.takeImage(), s.check(), s.HTTP.check(), s.Principals.check(s.HTTP.NoAuth), s.OAuth.check(&s.HTTP, s.Principals.Issuer))
-	var err error
-	s.policy, err = s.readPolicies()
-	problems = append(problems, err)
+	problems = append(problems, aliased{s}.takeImage(), s.check(), s.HTTP.check())
+	for _, f := range s.features {
+		if f.Check != nil {
+			problems = append(problems, f.Check(s))
+		}
+	}
 	if err := errors.Join(problems...); err != nil {
 		return err
 	}
 	aliased{s}.takeStore(fs.Lookup("artifact-store"))
 	aliased{s}.takeAliases(fs)
-	if s.OnKubernetes() {
-		s.Kubernetes.where = s.Kubernetes.place()
+	if kind := s.engineKind(); kind != nil {
+		s.enginePlace = kind.Place()
 	}
 	return nil
 }
@@ -216,12 +224,15 @@ func mayBeEmpty(f *pflag.Flag) bool {
 	return slices.Contains([]string{"string", "stringSlice"}, f.Value.Type())
 }
 
-// Flags returns the flags of all settings, with their defaults. They are the caller's: nothing reads them.
-func Flags() *pflag.FlagSet {
+// Flags returns the flags of all settings of a program with these features, with their defaults. They are the caller's: nothing reads them.
+func Flags(features []Feature) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	new(Settings).bind(flags)
+	New(features).bind(flags)
 	return flags
 }
+
+// LookupEnv returns a variable of the environment or of the files of variables.
+func (s *Settings) LookupEnv(name string) (value string, ok bool) { return s.env.lookup(name) }
 
 // VariableOf returns the environment variable of a flag.
 func VariableOf(flag string) string {
@@ -241,7 +252,7 @@ func (s *Settings) loadFile(fs *pflag.FlagSet) error {
 	var problems []error
 	for name, value := range values {
 		f := fs.Lookup(name)
-		if f == nil || f.Hidden && goneSettings[name] == "" || slices.Contains([]string{"env-file", "config", "help"}, name) {
+		if f == nil || f.Hidden && f.Value.Type() != goneType || slices.Contains([]string{"env-file", "config", "help"}, name) {
 			problems = append(problems, fmt.Errorf("%s: there is no setting %q", s.Config, name))
 			continue
 		}
@@ -268,10 +279,11 @@ func flat(value any) string {
 	return fmt.Sprint(value)
 }
 
-// problems are what is wrong with settings.
-type problems []error
+// Problems collects the errors of settings.
+type Problems []error
 
-func (p *problems) wrong(bad bool, format string, args ...any) {
+// Wrong adds an error if bad.
+func (p *Problems) Wrong(bad bool, format string, args ...any) {
 	if bad {
 		*p = append(*p, fmt.Errorf(format, args...))
 	}
@@ -279,46 +291,45 @@ func (p *problems) wrong(bad bool, format string, args ...any) {
 
 // check refuses values that no run could work with.
 func (s *Settings) check() error {
-	var found problems
+	var found Problems
 	if name := s.Sandbox.Shared; name != "" {
-		found.wrong(s.HTTP.Address != "", "--session has no effect with --http; a client names its session in its URL, as /mcp?session=%s", name)
+		found.Wrong(s.HTTP.Address != "", "--session has no effect with --http; a client names its session in its URL, as /mcp?session=%s", name)
 		if err := sandbox.CheckSessionID(name); err != nil {
 			found = append(found, fmt.Errorf("--session: %w", err))
 		}
 	}
 	for _, g := range s.groups {
-		for _, r := range g.settings {
+		for _, r := range g.Settings {
 			found = append(found, r.check())
 		}
 	}
 	found = append(found, s.checkEngine())
-	found.wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service that --engine-url or CONTAINER_HOST names, which has a runtime of its own; leave one of the two out", s.OCIRuntime)
-	found.wrong(s.OCIRuntime != "" && !s.OnKubernetes() && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
+	found.Wrong(s.OCIRuntime != "" && s.EngineURL != "", "--oci-runtime %s has no effect on the Podman service that --engine-url or CONTAINER_HOST names, which has a runtime of its own; leave one of the two out", s.OCIRuntime)
+	found.Wrong(s.OCIRuntime != "" && s.engineKind() == nil && runtime.GOOS != "linux", "--oci-runtime %s has no effect here: containers run in Podman's virtual machine, whose containers.conf names the runtime", s.OCIRuntime)
 	found = append(found, s.Network.check(s.PassThroughEnv))
 	_, _, wrongStore := artifacts{s}.address()
 	found = append(found, wrongStore)
 	_, err := hostdir.New(s.AllowHostDir)
-	found.wrong(err != nil, "--allow-host-dir: %w", err)
+	found.Wrong(err != nil, "--allow-host-dir: %w", err)
 	found = append(found, s.Packages.check(), s.ToolServers.check(s.env.lookup))
 	_, err = s.mounts()
-	found.wrong(err != nil, "--mount: %w", err)
+	found.Wrong(err != nil, "--mount: %w", err)
 	_, err = s.skillPlaces()
-	found.wrong(err != nil, "--skills: %w", err)
+	found.Wrong(err != nil, "--skills: %w", err)
 	found = append(found, s.Links.check(s.HTTP.Address != ""))
 	for _, name := range slices.Concat(s.Tools.Enable, s.Tools.Disable) {
-		found.wrong(!slices.Contains(tools.Names, name), "there is no tool %q; there are %s", name, strings.Join(tools.Names, ", "))
+		found.Wrong(!slices.Contains(tools.Names, name), "there is no tool %q; there are %s", name, strings.Join(tools.Names, ", "))
 	}
 	for _, language := range s.Prewarm {
 		_, known := sandbox.LanguageCalled(language)
-		found.wrong(!known, "--prewarm: there is no language %q; there are %s", language, sandbox.ListLanguages("and"))
+		found.Wrong(!known, "--prewarm: there is no language %q; there are %s", language, sandbox.ListLanguages("and"))
 	}
-	found.wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Tools.Images), "--images %q is not on, off or path", s.Tools.Images)
-	found.wrong(s.KeepVariables != "on" && s.KeepVariables != "off", "--keep-variables %q is neither on nor off", s.KeepVariables)
-	found.wrong(!slices.Contains([]string{telemetry.ByName, telemetry.ByKey, telemetry.Off}, s.MetricsPrincipals), "--metrics-principals %q is none of name, key and off", s.MetricsPrincipals)
-	found.wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
+	found.Wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Tools.Images), "--images %q is not on, off or path", s.Tools.Images)
+	found.Wrong(s.KeepVariables != "on" && s.KeepVariables != "off", "--keep-variables %q is neither on nor off", s.KeepVariables)
+	found.Wrong(!slices.Contains([]string{telemetry.ByName, telemetry.ByKey, telemetry.Off}, s.MetricsPrincipals), "--metrics-principals %q is none of name, key and off", s.MetricsPrincipals)
+	found.Wrong(s.LogFormat != "text" && s.LogFormat != "json", "--log-format %q is neither text nor json", s.LogFormat)
 	var level slog.Level
-	found.wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)
-	found = append(found, s.Audit.check())
+	found.Wrong(level.UnmarshalText([]byte(s.LogLevel)) != nil, "--log-level %q is not debug, info, warn or error", s.LogLevel)
 	return errors.Join(found...)
 }
 
@@ -337,7 +348,7 @@ func (s *Settings) Image(language sandbox.Language) (string, bool) {
 		if set == imageFull {
 			recipe = recipe.WithCompiler()
 		}
-		if s.OnKubernetes() {
+		if s.engineKind() != nil {
 			return containers.PublishedImages().Pull(recipe), true
 		}
 		return recipe.Ref(), true

@@ -17,14 +17,7 @@ import (
 // loadSettings reads settings as the program does.
 func loadSettings(t testing.TB, args []string, env map[string]string) (*Settings, error) {
 	t.Helper()
-	s := &Settings{}
-	fs := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	s.bind(fs)
-	aliased{s}.bindAliases(fs)
-	if err := fs.Parse(args); err != nil {
-		return s, err
-	}
-	return s, s.load(fs, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	return Read(nil, args, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 }
 
 // What the documentation and the messages have as a bound is within it, however it is written.
@@ -78,7 +71,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 
 func TestAnEmptyVariableIsNoSizeAndNoNumber(t *testing.T) {
 	env := make(map[string]string)
-	Flags().VisitAll(func(f *pflag.Flag) { env[VariableOf(f.Name)] = "" })
+	Flags(nil).VisitAll(func(f *pflag.Flag) { env[VariableOf(f.Name)] = "" })
 	s, err := loadSettings(t, nil, env)
 	if err == nil || strings.Contains(err.Error(), "LIMIT") || strings.Contains(err.Error(), "SQL_TIMEOUT") {
 		t.Errorf("got %v", err) // the log's settings are texts, and an empty one is wrong
@@ -305,7 +298,7 @@ func TestArgumentsForTheServerAreChecked(t *testing.T) {
 		{args: []string{"doctor"}, want: `"doctor" is not a flag`},
 		{args: []string{"--config", "/nowhere/config.yaml"}, want: "/nowhere/config.yaml"},
 	} {
-		err := CheckArgs(test.args)
+		err := CheckArgs(nil, test.args)
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%q: %v", test.args, err)
 		}

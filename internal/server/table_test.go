@@ -2,55 +2,28 @@ package server
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
-	"testing"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write the tables in docs/configuration.md anew")
-
-// The page of the settings has all of them, with their defaults and bounds, and all names of other systems.
-func TestSettingsAreDocumented(t *testing.T) {
-	const page = "../../docs/configuration.md"
-	before, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts := regexp.MustCompile(`(?s)(<!-- made by: [^\n]*\n)(.*?)(<!-- end -->)`).FindAllStringSubmatchIndex(string(before), -1)
-	if len(parts) != 2 {
-		t.Fatalf("%s has %d tables", page, len(parts))
-	}
-	at, settings, others := string(before), parts[0], parts[1]
-	after := at[:settings[4]] + settingsTable(at[settings[4]:settings[5]]) + at[settings[5]:others[4]] + aliasTable() + at[others[5]:]
-	if *update {
-		err = os.WriteFile(page, []byte(after), 0o644)
-	} else if after != at {
-		err = fmt.Errorf("%s is not what the program does: go test ./internal/server -run Documented -update", page)
-	}
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// settingsTable is the table with the meanings that it has before, or else what --help says.
-func settingsTable(before string) string {
+// SettingsTable is the table of the settings of the core and of the features behind it, with the meanings that they have before, or else what --help says.
+func SettingsTable(features []Feature, before string) string {
 	meanings := make(map[string]string)
 	for _, row := range regexp.MustCompile("(?m)^\\| `([\\w-]+)` \\|[^|]*\\| (.*) \\|$").FindAllStringSubmatch(before, -1) {
 		meanings[row[1]] = row[2]
 	}
 	var b strings.Builder
 	b.WriteString("| setting | default (bounds) | meaning |\n|---|---|---|\n")
-	flags := Flags()
-	for _, g := range new(Settings).table() {
-		for _, r := range g.settings {
-			if r.name != "config" {
-				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.name, defaultOf(r, flags.Lookup(r.name))+strings.Replace(" ("+r.bounds()+")", " ()", "", 1), cmp.Or(meanings[r.name], r.help))
+	s, flags := New(features), pflag.NewFlagSet("", pflag.ContinueOnError)
+	s.bind(flags)
+	for _, g := range s.groups {
+		for _, r := range g.Settings {
+			if r.Name != "config" {
+				fmt.Fprintf(&b, "| `%s` | %s | %s |\n", r.Name, defaultOf(r, flags.Lookup(r.Name))+strings.Replace(" ("+r.bounds()+")", " ()", "", 1), cmp.Or(meanings[r.Name], r.Help))
 			}
 		}
 	}
@@ -58,11 +31,11 @@ func settingsTable(before string) string {
 }
 
 // defaultOf is the default of a setting as a person writes it.
-func defaultOf(r setting, f *pflag.Flag) string {
-	if said := regexp.MustCompile(`default: ([^()]*)\)`).FindStringSubmatch(r.help); said != nil {
+func defaultOf(r Setting, f *pflag.Flag) string {
+	if said := regexp.MustCompile(`default: ([^()]*)\)`).FindStringSubmatch(r.Help); said != nil {
 		return said[1]
 	}
-	switch to := r.value.(type) {
+	switch to := r.Value.(type) {
 	case *bool:
 		return map[bool]string{true: "on", false: "off"}[*to]
 	case *int64:
@@ -80,3 +53,6 @@ func defaultOf(r setting, f *pflag.Flag) string {
 	}
 	return cmp.Or(f.DefValue, "none")
 }
+
+// AliasTable is the table of other systems' settings.
+func AliasTable() string { return aliasTable() }

@@ -25,12 +25,12 @@ type ToolServerSettings struct {
 
 // check refuses what cannot be meant.
 func (u *ToolServerSettings) check(lookup func(string) (string, bool)) error {
-	var found problems
+	var found Problems
 	_, err := u.read(lookup)
 	found = append(found, err)
-	found.wrong(u.File == "" && len(u.Allow) > 0, "--mcp-allow %s has no effect without --mcp-servers", strings.Join(u.Allow, ","))
+	found.Wrong(u.File == "" && len(u.Allow) > 0, "--mcp-allow %s has no effect without --mcp-servers", strings.Join(u.Allow, ","))
 	wrong := upstream.Patterns(u.Allow).Wrong()
-	found.wrong(wrong != "", "--mcp-allow %q is no tool: write server.tool, with * for any part", wrong)
+	found.Wrong(wrong != "", "--mcp-allow %q is no tool: write server.tool, with * for any part", wrong)
 	return errors.Join(found...)
 }
 

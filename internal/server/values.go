@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// set sets a default and returns what it is the default of.
-func set[T any](to *T, byDefault T) *T {
+// Default sets a variable to the default of its setting, and returns it.
+func Default[T any](to *T, byDefault T) *T {
 	*to = byDefault
 	return to
 }
@@ -82,10 +82,8 @@ func (b byteSize[T]) measure() (float64, func(float64) string) {
 // seconds is a duration, written as 90s, 1h30m, 7d or a plain number of seconds.
 type seconds time.Duration
 
-// Duration returns the value of a flag that takes a duration, as settings do.
-func Duration(to *time.Duration) pflag.Value { return duration(to) }
-
-func duration(to *time.Duration, byDefault ...time.Duration) pflag.Value {
+// Duration returns the value of a flag that takes a duration.
+func Duration(to *time.Duration, byDefault ...time.Duration) pflag.Value {
 	for _, d := range byDefault {
 		*to = d
 	}
@@ -123,7 +121,7 @@ func (s *seconds) measure() (float64, func(float64) string) {
 // indexURL is an address that may have credentials, which are not in what it prints.
 type indexURL string
 
-func index(to *string, byDefault string) pflag.Value { return (*indexURL)(set(to, byDefault)) }
+func index(to *string, byDefault string) pflag.Value { return (*indexURL)(Default(to, byDefault)) }
 
 func (u *indexURL) Set(text string) error {
 	*u = indexURL(text) // packages checks it

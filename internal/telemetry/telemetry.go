@@ -1,10 +1,10 @@
-// Package telemetry tells operators what a server does: figures for Prometheus, traces for OpenTelemetry, a line of the log for
-// each run, and whether the server is ready.
+// Package telemetry tells operators what a server does: figures for Prometheus, a line of the log for each run, and whether the
+// server is ready.
 //
 // Start with New, and hand its methods to those who have something to tell: the sandbox has an Observer, the tools a hook
-// around each call, the network log one for each entry, and the HTTP server one around each request. What belongs to a principal
-// is told to the Recorder that For returns. Labels of figures come from fixed sets, but for a bounded number of principals, so
-// nothing that a client or its code says is in one. Traces and the log have the ids of sessions and runs.
+// around each call, the network log one for each entry, and the HTTP server one around each request. For returns the Recorder
+// of a principal. Labels of figures come from fixed sets, but for a bounded number of principals: no label has words of a client
+// or its code. The log has the ids of sessions and runs.
 package telemetry
 
 import (
@@ -25,24 +25,21 @@ import (
 // Options sets what is recorded, and where to.
 type Options struct {
 	Version string
-	// Variables looks up one of OpenTelemetry's, as os.LookupEnv does.
-	Variables func(string) (string, bool)
 	// Principals says what the figures call a principal: ByName, ByKey, or Off, with which they are those of all together.
 	Principals string
 	Logger     *slog.Logger
 }
 
-// Recorder counts, traces and logs what it is told. Its methods may be called by any goroutine.
+// Recorder counts and logs what it is told. Its methods may be called by any goroutine.
 type Recorder struct {
 	metrics *metrics
-	tracer  *tracer
 	log     *slog.Logger
 	who     string // the label of its principal
 }
 
 // New returns a recorder without a server, for the user whose server it is.
 func New(o Options) *Recorder {
-	return &Recorder{metrics: newMetrics(o.Version, o.Principals), tracer: newTracer(o), log: o.Logger}
+	return &Recorder{metrics: newMetrics(o.Version, o.Principals), log: o.Logger}
 }
 
 // For returns a recorder for what a principal does.
@@ -55,52 +52,28 @@ func (rec *Recorder) For(p principal.Principal) *Recorder {
 	return &own
 }
 
-// Flush begins to send the traces so far, and does not wait for that.
-func (rec *Recorder) Flush() { rec.tracer.flush() }
-
-// Close sends the traces that are left, while ctx lasts.
-func (rec *Recorder) Close(ctx context.Context) { rec.tracer.close(ctx) }
-
 // Call is tools.Deps.Called.
 func (rec *Recorder) Call(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string)) {
-	if meta := request.Params.Meta; meta != nil { // which has the W3C's fields where the transport has no headers
-		parent, _ := meta.AdditionalFields["traceparent"].(string)
-		ctx = under(ctx, parent)
-	}
-	tool := request.Params.Name
-	ctx, span := rec.tracer.start(ctx, "tools/call "+tool, kindServer)
-	span.with("mcp.method.name", "tools/call").with("gen_ai.tool.name", tool)
 	return ctx, func(code string) {
-		rec.metrics.calls.add(rec.who, 1, tool, code)
-		if code != tools.CodeOK {
-			span.with("error.type", code)
-		}
+		rec.metrics.calls.add(rec.who, 1, request.Params.Name, code)
 		if code != tools.CodeOK && code != tools.CodeCancelled {
 			rec.metrics.refusals.add(rec.who, 1, "tool", code)
-			span.fail()
 		}
-		span.end()
 	}
 }
 
 // RunBegan is part of sandbox.Observer.
-func (rec *Recorder) RunBegan(caller context.Context, run *sandbox.Run) (over func(*sandbox.Result, error)) {
+func (rec *Recorder) RunBegan(_ context.Context, run *sandbox.Run) (over func(*sandbox.Result, error)) {
 	began, language := time.Now(), string(run.Language)
 	log := rec.log.With("session", run.SessionID, "run", run.ID, "language", language)
 	log.Debug("run began")
-	_, span := rec.tracer.start(caller, "run "+language, kindInternal)
-	span.with("code_sandbox.language", language).with("code_sandbox.session.id", run.SessionID).with("code_sandbox.run.id", run.ID)
 	return func(res *sandbox.Result, err error) {
 		took, status := time.Since(began), statusError
 		if err != nil {
-			code := string(fault.From(err).Code)
-			span.with("error.type", code)
-			span.fail()
-			log = log.With("code", code)
+			log = log.With("code", fault.From(err).Code)
 		} else {
 			status = string(res.Status)
 		}
-		span.with("code_sandbox.status", status).end()
 		rec.metrics.runs.add(rec.who, 1, language, status)
 		rec.metrics.runSeconds.observe(rec.who, took.Seconds(), language)
 		log.Info("run ended", "status", status, "seconds", took.Round(time.Millisecond).Seconds())

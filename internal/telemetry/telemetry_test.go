@@ -99,7 +99,7 @@ func figures(t *testing.T, text string) map[string]float64 {
 }
 
 func quiet() Options {
-	return Options{Version: "1.2.3", Logger: slog.New(slog.DiscardHandler), Variables: func(string) (string, bool) { return "", false }}
+	return Options{Version: "1.2.3", Logger: slog.New(slog.DiscardHandler)}
 }
 
 func callOf(tool string) mcp.CallToolRequest {

@@ -1,5 +1,5 @@
-// Command generate writes what a release has beside the program, into the folders man and completions of the one that is named:
-// a man page for each command, and completions for each shell.
+// Command generate writes what a release has beside its programs, into a folder for each program below the one that is named, with
+// the folders man and completions: a man page for each command, and completions for each shell.
 //
 //	go run ./internal/cmd/generate FOLDER
 //
@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/allfeatures"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 )
 
@@ -23,9 +24,11 @@ func main() {
 		fmt.Fprintln(os.Stderr, "usage: generate FOLDER")
 		os.Exit(2)
 	}
-	if err := generate(cmd.Command(), os.Args[1]); err != nil {
-		fmt.Fprintln(os.Stderr, "generate:", err)
-		os.Exit(1)
+	for _, program := range []cmd.Program{{Name: "code-sandbox-mcp"}, allfeatures.Program} {
+		if err := generate(program.Command(), filepath.Join(os.Args[1], program.Name)); err != nil {
+			fmt.Fprintln(os.Stderr, "generate:", err)
+			os.Exit(1)
+		}
 	}
 }
 

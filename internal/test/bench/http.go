@@ -34,6 +34,10 @@ const benchToken = "a-token-for-measurements"
 
 // startWeb starts a server over HTTP and begins a session.
 func (b *bench) startWeb(ctx context.Context, args ...string) *web {
+	return b.startWebOf(ctx, b.server, args...)
+}
+
+func (b *bench) startWebOf(ctx context.Context, program string, args ...string) *web {
 	dir := must(os.MkdirTemp("", "bench-"))
 	defer func() { _ = os.RemoveAll(dir) }()
 	token := filepath.Join(dir, "token")
@@ -42,7 +46,7 @@ func (b *bench) startWeb(ctx context.Context, args ...string) *web {
 	address := free.Addr().String()
 	_ = free.Close()
 	args = append([]string{"--log-level=warn", "--spares=0", "--http", address, "--http-token-file", token}, args...)
-	w := &web{process: exec.CommandContext(ctx, b.server, args...), url: "http://" + address + "/mcp"}
+	w := &web{process: exec.CommandContext(ctx, program, args...), url: "http://" + address + "/mcp"}
 	w.process.Stderr = os.Stderr
 	check(w.process.Start())
 	for tries := 0; ; tries++ {

@@ -1,4 +1,4 @@
-//go:build unix && !nokubernetes
+//go:build unix
 
 // Sessions in pods, beside pods that are made by the plain API.
 
@@ -19,8 +19,8 @@ import (
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/cluster"
 )
 
@@ -37,6 +37,7 @@ func (b *bench) inCluster(measure func(ctx context.Context, p *pods, settings []
 			b.row("sessions in pods", "not measured: KUBECONFIG is not set", "", "")
 			return
 		}
+		b.server = b.serverProgram()
 		of := must(cluster.Open())
 		defer func() { check(of.Close()) }()
 		python, javascript := containers.ImageRef("python"), containers.ImageRef("javascript")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -22,10 +23,15 @@ type team struct {
 	dir string
 }
 
+// serverProgram is the program that has principals, beside the other.
+func (b *bench) serverProgram() string {
+	return filepath.Join(filepath.Dir(b.server), "code-sandbox-server")
+}
+
 // startTeam starts a server with a state folder of its own.
 func (b *bench) startTeam(ctx context.Context, args ...string) *team {
 	dir := must(os.MkdirTemp("", "bench-team-"))
-	return &team{b.startWeb(ctx, append([]string{"--state-dir=" + dir, "--preload="}, args...)...), b, dir}
+	return &team{b.startWebOf(ctx, b.serverProgram(), append([]string{"--state-dir=" + dir, "--preload="}, args...)...), b, dir}
 }
 
 func (t *team) close() {
@@ -35,7 +41,7 @@ func (t *team) close() {
 
 // token makes a token for a principal.
 func (t *team) token(ctx context.Context, name string) string {
-	out := must(exec.CommandContext(ctx, t.b.server, "tokens", "add", name, "--json", "--state-dir", t.dir).Output())
+	out := must(exec.CommandContext(ctx, t.b.serverProgram(), "tokens", "add", name, "--json", "--state-dir", t.dir).Output())
 	var made struct{ Token string }
 	check(json.Unmarshal(out, &made))
 	return made.Token

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -52,8 +51,8 @@ func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/a.txt"})
 		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/none.txt"})
 	}
-	if status, _ := s.look(t, "/metrics", "wrong"); status != http.StatusUnauthorized {
-		t.Errorf("a wrong token got %d", status)
+	if _, status := (&httpServer{server: s.server, url: s.url, token: "wrong"}).curl("/metrics"); status != "401" {
+		t.Errorf("a wrong token got %s", status)
 	}
 	// While the log cannot be written, nobody runs anything.
 	away := log + ".away"

@@ -4,10 +4,8 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -41,44 +39,6 @@ func TestTypeScriptClients(t *testing.T) {
 			stdout, stderr, err := node(t, "typescript.mjs", binary, clientState(t), generation)
 			if err != nil || strings.TrimSpace(stdout) != "ok" {
 				t.Errorf("%v\n%s\n%s", err, stdout, stderr)
-			}
-		})
-	}
-}
-
-// inspector runs one method with the Inspector's command line.
-func inspector(t *testing.T, generation string, args ...string) string {
-	t.Helper()
-	args = append([]string{
-		filepath.Join("node_modules", ".bin", "mcp-inspector"), "--cli", binary, "-e", "SANDBOX_STATE_DIR=" + clientState(t),
-		"--protocol-era", generation, "--quiet",
-	}, args...)
-	stdout, stderr, err := node(t, args...)
-	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, stdout, stderr)
-	}
-	return stdout
-}
-
-func TestInspector(t *testing.T) {
-	t.Parallel()
-	for _, generation := range []string{"legacy", "modern"} {
-		t.Run(generation, func(t *testing.T) {
-			listed := inspector(t, generation, "--method", "tools/list", "--strict")
-			if !strings.Contains(listed, `"run_python_code"`) {
-				t.Errorf("listed: %s", listed)
-			}
-			if got := inspector(t, generation, "--method", "resources/list"); !strings.Contains(got, "sandbox://usage") {
-				t.Errorf("resources: %s", got)
-			}
-			var called struct {
-				Result struct{ Content []content }
-			}
-			text := inspector(t, generation, "--method", "tools/call", "--tool-name", javascript,
-				"--tool-args-json", `{"code":"6 * 7"}`, "--format", "json")
-			decode(t, json.RawMessage(text), &called)
-			if c := called.Result.Content; len(c) != 1 || !strings.HasSuffix(c[0].Text, "[result]\n42") {
-				t.Errorf("called: %s", text)
 			}
 		})
 	}

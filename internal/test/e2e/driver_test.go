@@ -13,10 +13,12 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	settings "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 )
 
@@ -118,9 +120,23 @@ func start(t *testing.T, with setup) *server {
 	return s
 }
 
+// programFor is the program that has the settings and commands of these arguments and variables.
+func programFor(given []string) string {
+	names, elsewhere := settings.Elsewhere()
+	for _, name := range names {
+		elsewhere = append(elsewhere, "--"+name, settings.VariableOf(name))
+	}
+	for _, word := range given {
+		if word, _, _ = strings.Cut(word, "="); slices.Contains(elsewhere, word) {
+			return serverProgram
+		}
+	}
+	return binary
+}
+
 func (s *server) launch(with setup) {
 	s.t.Helper()
-	s.cmd = exec.Command(cmp.Or(with.program, binary), append([]string{"--state-dir", s.stateDir, "--log-level", "debug"}, with.args...)...)
+	s.cmd = exec.Command(cmp.Or(with.program, programFor(slices.Concat(with.args, with.env))), append([]string{"--state-dir", s.stateDir, "--log-level", "debug"}, with.args...)...)
 	// What clients pass on. HOME is the real one: rootless Podman keeps its images there.
 	s.cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH"), noSpares}
 	if !with.asShipped { // what is told exactly is easier to check than a text

@@ -60,10 +60,6 @@ var examples = []example{
 	{script: "agents.mjs", api: &responses},
 	{script: "ai-sdk.mjs", api: &responses},
 	{name: "openai.mjs over HTTP", script: "openai.mjs", api: &openAI, http: true},
-	{name: "anthropic.mjs over HTTP", script: "anthropic.mjs", api: &anthropic, http: true},
-	{name: "langgraph.mjs over HTTP", script: "langgraph.mjs", api: &openAI, http: true},
-	{name: "agents.mjs over HTTP", script: "agents.mjs", api: &responses, http: true},
-	{name: "ai-sdk.mjs over HTTP", script: "ai-sdk.mjs", api: &responses, http: true},
 }
 
 func TestExamples(t *testing.T) {

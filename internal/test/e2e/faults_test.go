@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -104,81 +103,13 @@ func TestAContainerThatGoesIsReplaced(t *testing.T) {
 		res.wantStatus(t, "killed")
 		res.wantText(t, "variables are gone")
 		s.loses(javascript)
-		s.call("upload_file", object{"filename": fmt.Sprintf("%d.txt", n), "text": "x"}).fields(t)
+		s.call("upload_file", object{"filename": fmt.Sprintf("%d.txt", n), "text": "x"}).wantDone(t)
 		if n == 0 {
 			files = s.openFiles()
 		}
 	}
 	if now := s.openFiles(); now > files+4 {
 		t.Errorf("%d open files became %d", files, now)
-	}
-	unharmed()
-}
-
-// A container that goes before it has come up.
-func TestAContainerThatGoesWhileItStarts(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{})
-	unharmed := s.bystander()
-	call := s.beginCall(python, object{"code": "kept = 7"})
-	var container string
-	eventually(t, "the container runs", func() (bool, string) {
-		out, err := podman("ps", "--filter", "label=code-sandbox-mcp.session", "--format", "{{.Names}}")
-		for _, name := range strings.Fields(out) {
-			for _, id := range unnamed(s.sessionIDs()) {
-				if strings.Contains(name, id) {
-					container = name
-				}
-			}
-		}
-		return container != "", fmt.Sprint(out, err)
-	})
-	_, _ = podman("kill", container)
-	if res := call.result(); res.Meta.Error != nil {
-		res.wantCode(t, "execution_failed")
-	}
-	s.loses(python)
-	unharmed()
-}
-
-// Calls of every other kind meet a container that is gone, is being removed, or goes meanwhile.
-func TestOtherCallsMeetAContainerThatGoes(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{})
-	unharmed := s.bystander()
-	for _, call := range []struct {
-		tool      string
-		arguments object
-		codes     []string
-	}{
-		{"session_info", nil, nil},
-		{"list_sessions", nil, nil},
-		{"list_artifacts", nil, []string{"engine_error"}},
-		{"read_artifact", object{"path": "a.txt"}, []string{"engine_error", "not_found"}},
-		{"upload_file", object{"filename": "b.txt", "text": "b"}, []string{"engine_error"}},
-		{"close_session", nil, nil},
-	} {
-		for _, how := range []string{"process 1 is killed", "its volume is removed"} {
-			remove := removals[how]
-			id := s.py("kept = 7; open('a.txt', 'w').write('a')").Meta.Run.SessionID
-			act := remove(t, s.containerOf(id, python))
-			begun := make(chan struct{})
-			go func() {
-				defer close(begun)
-				act()
-			}()
-			if res := s.call(call.tool, call.arguments); res.Meta.Error != nil && !slices.Contains(call.codes, res.Meta.Error.Code) {
-				t.Errorf("%s while %s: %s", call.tool, how, res.text())
-			}
-			<-begun
-			if call.tool != "close_session" {
-				s.loses(python)
-				if res := s.call(call.tool, call.arguments); res.Meta.Error != nil && res.Meta.Error.Code != "not_found" && res.Meta.Error.Code != "file_exists" {
-					t.Errorf("%s after %s: %s", call.tool, how, res.text())
-				}
-			}
-			s.call("close_session", nil)
-		}
 	}
 	unharmed()
 }
@@ -208,88 +139,4 @@ func TestAProgramThatTheMemoryLimitEndedIsTold(t *testing.T) {
 	within("over")
 	_ = syscall.Kill(process1, syscall.SIGCONT)
 	running.result().wantText(t, "note: programs that the memory limit ended during the run: 1")
-}
-
-// freezer gives what stops everything in a container, as a pause does, and what lets it go on.
-func freezer(t *testing.T, container string) (freeze, thaw func()) {
-	t.Helper()
-	namespace, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", inspectPID(t, container, "Pid")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	send := func(sig syscall.Signal) {
-		for _, p := range processes() {
-			if p.namespace == namespace {
-				_ = syscall.Kill(p.pid, sig) // it may have ended by itself
-			}
-		}
-	}
-	return func() { send(syscall.SIGSTOP) }, func() { send(syscall.SIGCONT) }
-}
-
-func TestAContainerThatDoesNotGoOn(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{})
-	unharmed := s.bystander()
-	freeze, _ := freezer(t, s.containerOf(s.js("kept = 7").Meta.Run.SessionID, javascript))
-	running := s.busy(javascript, object{"timeout_seconds": 3})
-	freeze()
-	s.listed()
-	s.call("session_info", nil)
-	res := running.result()
-	res.wantStatus(t, "timed_out")
-	res.wantText(t, "variables are gone")
-	s.loses(javascript)
-	// A freeze that is over in time costs nothing.
-	id := s.py("kept = 7; open('a.txt', 'w').write('a')").Meta.Run.SessionID
-	s.call("read_artifact", object{"path": "a.txt"}).wantText(t, "a")
-	freeze, thaw := freezer(t, s.containerOf(id, python))
-	freeze()
-	reading := s.beginCall("read_artifact", object{"path": "a.txt"})
-	code := s.beginCall(python, object{"code": "kept"})
-	s.listed()
-	if !reading.pending() || !code.pending() {
-		t.Error("a frozen container answers")
-	}
-	thaw()
-	reading.result().wantText(t, "a")
-	if got := code.result().Meta.Run.value(); got != "7" {
-		t.Errorf("after the freeze: %s", got)
-	}
-	freeze()
-	s.call("close_session", nil).wantText(t, "closed")
-	unharmed()
-}
-
-// The container that a next server takes up goes at that very moment.
-func TestAContainerThatGoesWhileItIsTakenUp(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	first := start(t, setup{stateDir: dir})
-	idOf := func(how string) string { return "e2e-fault-take-" + strings.ReplaceAll(how, " ", "-") }
-	for how := range removals {
-		first.complete(python, object{"session_id": idOf(how), "code": "kept = 7"})
-	}
-	first.end()
-	second := start(t, setup{stateDir: dir})
-	for how, remove := range removals {
-		id := idOf(how)
-		act := remove(t, second.containerOf(id, python))
-		gone := make(chan struct{})
-		go func() {
-			defer close(gone)
-			act()
-		}()
-		code := object{"session_id": id, "code": "'kept' in globals()"}
-		res := second.call(python, code)
-		<-gone
-		if res.Meta.Error != nil { // a volume can go between being made and being used
-			res.wantCode(t, "engine_error")
-		}
-		if res = second.call(python, code); res.Meta.Run != nil && res.Meta.Run.Status == "killed" {
-			res = second.call(python, code)
-		}
-		res.wantStatus(t, "completed")
-		second.call("close_session", object{"session_id": id})
-	}
 }

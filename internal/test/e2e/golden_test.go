@@ -108,11 +108,20 @@ func difference(want, got string) string {
 	return b.String()
 }
 
-func TestToolsAreWithinTheirBudgets(t *testing.T) {
+// plainNames are of arguments that say by themselves what they are.
+var plainNames = []string{"session_id", "run_id", "limits", "language", "text", "content_base64", "offset", "limit", "cancel"}
+
+var toolName = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
+
+func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 	t.Parallel()
 	tools, list := listedTools(t)
 	if len(list) > listBudget {
 		t.Errorf("the list has %d bytes, and may have %d", len(list), listBudget)
+	}
+	said := start(t, setup{silent: true}).handshake(string(legacy)).Instructions
+	if said == "" || len(said) > instructionsBudget {
+		t.Errorf("instructions of %d bytes", len(said))
 	}
 	for _, tool := range tools {
 		if len(tool.raw) > toolBudget {
@@ -121,22 +130,6 @@ func TestToolsAreWithinTheirBudgets(t *testing.T) {
 		if n := utf8.RuneCountInString(tool.Description); n == 0 || n > descriptionBudget {
 			t.Errorf("%s: a description of %d characters", tool.Name, n)
 		}
-	}
-	said := start(t, setup{silent: true}).handshake(string(legacy)).Instructions
-	if said == "" || len(said) > instructionsBudget {
-		t.Errorf("instructions of %d bytes", len(said))
-	}
-}
-
-// plainNames are of arguments that say by themselves what they are.
-var plainNames = []string{"session_id", "run_id", "limits", "language", "text", "content_base64", "offset", "limit", "cancel"}
-
-var toolName = regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
-
-func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
-	t.Parallel()
-	tools, _ := listedTools(t)
-	for _, tool := range tools {
 		a := tool.Annotations
 		if !toolName.MatchString(tool.Name) || len(tool.Name) > 30 {
 			t.Errorf("the name %q", tool.Name)
@@ -144,8 +137,11 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 		if tool.Title == "" && a.Title == "" {
 			t.Errorf("%s has no title", tool.Name)
 		}
-		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.OpenWorldHint == nil {
-			t.Errorf("%s: annotations are missing: %s", tool.Name, tool.raw)
+		reads := slices.Contains([]string{"session_info", "list_sessions", "list_artifacts", "read_artifact"}, tool.Name)
+		fetches := tool.Name == "upload_file" || tool.Name == "install_packages" // from a public address, from an index
+		if a.ReadOnlyHint == nil || a.DestructiveHint == nil || a.OpenWorldHint == nil ||
+			*a.ReadOnlyHint != reads || *a.DestructiveHint != (tool.Name == "close_session" || tool.Name == "restore_session") || *a.OpenWorldHint != fetches {
+			t.Errorf("%s: %s", tool.Name, sprint(a))
 		}
 		schema := tool.InputSchema
 		if schema.Type != "object" || schema.Properties == nil || schema.AdditionalProperties != nil {
@@ -161,19 +157,6 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 				property["description"] == nil && !slices.Contains(plainNames, name) {
 				t.Errorf("%s: %s is %s", tool.Name, name, sprint(property))
 			}
-		}
-	}
-}
-
-func TestReadOnlyToolsAreTheOnesThatOnlyRead(t *testing.T) {
-	t.Parallel()
-	tools, _ := listedTools(t)
-	for _, tool := range tools {
-		reads := slices.Contains([]string{"session_info", "list_sessions", "list_artifacts", "read_artifact"}, tool.Name)
-		fetches := tool.Name == "upload_file" || tool.Name == "install_packages" // from a public address, from an index
-		a := tool.Annotations
-		if *a.ReadOnlyHint != reads || *a.DestructiveHint != (tool.Name == "close_session" || tool.Name == "restore_session") || *a.OpenWorldHint != fetches {
-			t.Errorf("%s: %s", tool.Name, sprint(a))
 		}
 	}
 }

@@ -3,14 +3,11 @@
 package e2e
 
 import (
-	"encoding/json"
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // inGVisor are the arguments of a server whose containers have gVisor's kernel. An ordinary user may be
@@ -88,50 +85,4 @@ func TestGVisor(t *testing.T) {
 		t.Errorf("afterwards there is %s, but was told: %s", got, text)
 	}
 	second.call("close_session", object{"session_id": id})
-}
-
-// What gVisor does not hold, the self-test names; nothing else is amiss.
-func TestSelftestUnderGVisor(t *testing.T) {
-	t.Parallel()
-	// On a machine that is emulated gVisor is slower again: to look into every folder has taken it over ten minutes,
-	// and to count ten thousand files a quarter of an hour.
-	each := slowed(6 * time.Minute).String()
-	args := append(inGVisor(t), "--json", "--pass-through-env", "API_KEY",
-		"--run-timeout", each, "--max-run-timeout", each, "--volume-files", "1000")
-	state := t.TempDir()
-	out, err := selftestCommand(state, args...).Output()
-	if err != nil {
-		t.Error(err)
-	}
-	var report struct{ Rows []selftestRow }
-	if err := json.Unmarshal(out, &report); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	// On some of gVisor's platforms its processes are none of the host's. Newer ones know the machine's name.
-	weak := []string{"rootless", "process_one", "pids", "kernel_files"}
-	if os.Getuid() != 0 {
-		weak = []string{"process_one", "memory", "cpu", "pids", "kernel_files"} // there are no cgroups
-	}
-	for _, row := range report.Rows {
-		if row.Status != "proven" && (row.Status != "not_enforced" || row.Fix == "" || !slices.Contains(weak, row.Name)) {
-			t.Errorf("%+v", row)
-		}
-	}
-	if len(report.Rows) < 30 {
-		t.Errorf("%d rows", len(report.Rows))
-	}
-	wantSwept(t, state)
-}
-
-// A runtime that is not there is an engine that is not available.
-func TestRuntimeThatIsNotThere(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{args: []string{"--oci-runtime", "kata-no-such"}})
-	res := s.call(python, object{"code": "1"})
-	res.wantCode(t, "engine_unavailable")
-	res.wantText(t, `"kata-no-such"`, "/dev/kvm")
-	out, _ := exec.Command(binary, "doctor", "--oci-runtime", "runsc-no-such", "--state-dir", t.TempDir()).CombinedOutput()
-	if !strings.Contains(string(out), "is not installed") || !strings.Contains(string(out), "apt-get install -y runsc") {
-		t.Errorf("doctor: %s", out)
-	}
 }

@@ -15,8 +15,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 // httpServer is a server that is reached over HTTP.
@@ -50,19 +48,6 @@ func startHTTPWith(t *testing.T, o setup) *httpServer {
 		s.token = strings.TrimSpace(string(token))
 	}
 	return s
-}
-
-// authorized adds the token to a client's requests.
-type authorized string
-
-func (token authorized) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(token))
-	return http.DefaultTransport.RoundTrip(r)
-}
-
-func (s *httpServer) transport() *mcp.StreamableClientTransport {
-	return &mcp.StreamableClientTransport{Endpoint: s.url, HTTPClient: &http.Client{Transport: authorized(s.token)}}
 }
 
 // httpClient is a client of the older era that knows no more than it has to: a message for each POST, and JSON for answers.
@@ -165,58 +150,6 @@ func TestTypeScriptClientsOverHTTP(t *testing.T) {
 	}
 }
 
-func TestGoClientOverHTTP(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t)
-	for _, version := range []string{"2025-06-18", "2026-07-28", ""} {
-		t.Run("revision "+version, func(t *testing.T) {
-			transport := s.transport()
-			if version != "2025-06-18" { // without a handshake its session has to have a name
-				transport.Endpoint += "?session=e2e-go"
-			}
-			useGoClient(t, version, transport)
-		})
-	}
-}
-
-// Clients that name no session do not share one, and one that they name they do.
-func TestClientsOverHTTPAreApart(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t)
-	a, b := s.plain(), s.plain()
-	for value, c := range map[string]*httpClient{"1": a, "2": b} {
-		if err := c.initialize(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		c.run(t, object{"code": "x = " + value})
-	}
-	text, first := a.run(t, object{"code": "x"})
-	other, second := b.run(t, object{"code": "x"})
-	if !strings.HasSuffix(text, "[result]\n1") || !strings.HasSuffix(other, "[result]\n2") || first == second {
-		t.Errorf("%s has %s; %s has %s", first, text, second, other)
-	}
-	a.run(t, object{"code": "x = 3", "session_id": "shared"})
-	if text, _ := b.run(t, object{"code": "x", "session_id": "shared"}); !strings.HasSuffix(text, "[result]\n3") {
-		t.Errorf("of a session with a name: %s", text)
-	}
-	// A client's own session ends with it, and the others do not.
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, s.url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+s.token)
-	r.Header.Set("Mcp-Session-Id", a.session)
-	response, err := http.DefaultClient.Do(r)
-	if err != nil || response.StatusCode != http.StatusNoContent {
-		t.Fatalf("%v, %v", response, err)
-	}
-	response.Body.Close()
-	wantNothingLeft(t, []string{first})
-	if text, _ := b.run(t, object{"code": "x"}); !strings.HasSuffix(text, "[result]\n2") {
-		t.Errorf("after another's end: %s", text)
-	}
-}
-
 func TestHTTPServersEndInOrder(t *testing.T) {
 	t.Parallel()
 	s := startHTTP(t)
@@ -232,59 +165,4 @@ func TestHTTPServersEndInOrder(t *testing.T) {
 	}()
 	s.endBy("SIGTERM", func() { s.signal(syscall.SIGTERM) })
 	<-done
-}
-
-// The log says where the token is, and never what it is.
-func TestTokenIsNotInTheLog(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t)
-	c := s.plain()
-	if err := c.initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	wrong := &httpClient{server: &httpServer{url: s.url, token: "not-" + s.token}, client: http.DefaultClient}
-	if status, _, _ := wrong.post(t.Context(), object{"jsonrpc": "2.0", "id": 1, "method": "ping"}, nil); status != http.StatusUnauthorized {
-		t.Errorf("%d with another token", status)
-	}
-	if log := s.stderr.String(); strings.Contains(log, s.token) || !strings.Contains(log, filepath.Join(s.stateDir, "http-token")) {
-		t.Errorf("log: %s", log)
-	}
-}
-
-// Frameworks that start a server or begin anew for each call go on with a session that their configuration names.
-func TestASessionByConfiguration(t *testing.T) {
-	t.Parallel()
-	t.Run("stdio", func(t *testing.T) {
-		t.Parallel()
-		dir := t.TempDir()
-		one := start(t, setup{stateDir: dir, args: []string{"--session", "e2e-configured"}})
-		one.shared = true
-		one.complete(python, object{"code": "x = 41"})
-		two := start(t, setup{stateDir: dir, args: []string{"--session", "e2e-configured"}})
-		if got := two.complete(python, object{"code": "x + 1"}).Meta.Run.value(); got != "42" {
-			t.Errorf("another server has %s", got)
-		}
-		two.call("close_session", nil)
-	})
-	t.Run("HTTP", func(t *testing.T) {
-		t.Parallel()
-		s := startHTTP(t)
-		call := func(query string, arguments object) string {
-			c := &httpClient{server: &httpServer{server: s.server, url: s.url + query, token: s.token}, client: http.DefaultClient}
-			text, _ := c.run(t, arguments)
-			return text
-		}
-		call("?session=e2e-url", object{"code": "x = 41"})
-		if got := call("?session=e2e-url", object{"code": "x + 1"}); !strings.HasSuffix(got, "42") {
-			t.Errorf("the URL's session has %s", got)
-		}
-		alone := call("", object{"code": "x"})
-		found := regexp.MustCompile(`session_id "(\S+)" goes on with it`).FindStringSubmatch(alone)
-		if found == nil || !strings.Contains(alone, "NameError") {
-			t.Fatalf("a program without a session has %s", alone)
-		}
-		if got := call("", object{"code": "x = 1; x", "session_id": found[1]}); !strings.HasSuffix(got, "\n1") {
-			t.Errorf("the session that it was told has %s", got)
-		}
-	})
 }

@@ -33,7 +33,7 @@ func TestTheKernelsTestsWithIPython(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "tests.zip"), zipped(t, programs))
 	s := start(t, setup{args: []string{"--allow-host-dir", dir}})
-	s.call("upload_file", object{"filename": "tests.zip", "host_path": "tests.zip"}).fields(t)
+	s.call("upload_file", object{"filename": "tests.zip", "host_path": "tests.zip"}).wantDone(t)
 	session := s.py("import zipfile; zipfile.ZipFile('input/tests.zip').extractall('tests')").Meta.Run.SessionID
 	h, err := held([]string{session})
 	if err != nil || len(h.Containers) != 1 {

@@ -1,16 +1,9 @@
-//go:build unix && !nokubernetes
+//go:build unix
 
 package e2e
 
 import (
-	"encoding/json"
-	"io"
-	"net"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,12 +14,12 @@ import (
 // The tests of this file are those that make test-kubernetes runs. All of their names begin with TestPods.
 
 // inPods are the settings of a server whose sessions are in pods of a cluster, with claims for their files.
-func inPods(t *testing.T, c *cluster.Cluster, kubeconfig string) []string {
+func inPods(t *testing.T, c *cluster.Cluster) []string {
 	t.Helper()
 	python, javascript := containers.ImageRef("python"), containers.ImageRef("javascript")
 	c.Load(t, python, javascript)
 	return []string{
-		"--engine=kubernetes", "--kubeconfig", kubeconfig, "--runtime-class", c.RuntimeClass, "--storage-class", c.StorageClass,
+		"--engine=kubernetes", "--kubeconfig", c.Kubeconfig, "--runtime-class", c.RuntimeClass, "--storage-class", c.StorageClass,
 		"--python-image", python, "--js-image", javascript, "--bash-image=off",
 	}
 }
@@ -52,7 +45,7 @@ func (s *server) begun(session string) *request {
 // A pod that is told to go in the middle of a run freezes the variables, and the next call has them in another.
 func TestPodsThatGoInTheMiddleOfARun(t *testing.T) {
 	c := cluster.Need(t)
-	s := start(t, setup{args: inPods(t, c, c.Kubeconfig)})
+	s := start(t, setup{args: inPods(t, c)})
 	for name, end := range map[string]func(pod string){
 		"deleted": func(pod string) { c.Kubectl(t, "delete", "pod", pod) },
 		"drained": func(string) {
@@ -77,92 +70,4 @@ func TestPodsThatGoInTheMiddleOfARun(t *testing.T) {
 			s.call("close_session", object{"session_id": name})
 		})
 	}
-}
-
-// A connection that breaks costs no run and no variable, however many of them: the API server restarts, a watch ends, a proxy drops.
-func TestPodsOutliveTheirConnections(t *testing.T) {
-	c := cluster.Need(t)
-	through := listenBefore(t, c.Kubeconfig)
-	s := start(t, setup{args: inPods(t, c, through.kubeconfig)})
-	s.complete(python, object{"code": "x = 41", "session_id": "cut"})
-	r := s.beginCall(python, object{"code": "import time\ntime.sleep(4)\nx += 1\nx", "session_id": "cut"})
-	eventually(t, "the run begins", func() (bool, string) {
-		info := s.call("session_info", object{"session_id": "cut"}).text()
-		return strings.Contains(info, `"run_id"`), info
-	})
-	through.cut()
-	got := r.result()
-	t.Logf("the run: %.300s", got.text())
-	s.complete(python, object{"code": "x", "session_id": "cut"}).wantText(t, "42")
-	s.call("close_session", object{"session_id": "cut"})
-	if pod := podOf(t, c); pod != "" {
-		t.Errorf("left behind: %s", pod)
-	}
-}
-
-// middle passes connections on.
-type middle struct {
-	kubeconfig string // names it in the place of the API server
-
-	mu    sync.Mutex
-	conns []net.Conn
-}
-
-func listenBefore(t *testing.T, kubeconfig string) *middle {
-	t.Helper()
-	text, err := os.ReadFile(kubeconfig)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var config struct {
-		Clusters []struct{ Cluster struct{ Server string } }
-	}
-	decode(t, json.RawMessage(text), &config)
-	server, err := url.Parse(config.Clusters[0].Cluster.Server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	m := &middle{kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
-	moved := strings.ReplaceAll(string(text), `"`+server.String()+`"`, `"https://`+l.Addr().String()+`","tls-server-name":"`+server.Hostname()+`"`)
-	if err := os.WriteFile(m.kubeconfig, []byte(moved), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	go func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			onward, err := net.Dial("tcp", server.Host)
-			if err != nil {
-				_ = conn.Close()
-				continue
-			}
-			m.mu.Lock()
-			m.conns = append(m.conns, conn, onward)
-			m.mu.Unlock()
-			for _, ends := range [][2]net.Conn{{conn, onward}, {onward, conn}} {
-				go func() {
-					_, _ = io.Copy(ends[0], ends[1])
-					_ = ends[0].Close()
-				}()
-			}
-		}
-	}()
-	return m
-}
-
-// cut ends all connections that there are.
-func (m *middle) cut() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, conn := range m.conns {
-		_ = conn.Close()
-	}
-	m.conns = nil
 }

@@ -7,46 +7,6 @@ import (
 	"testing"
 )
 
-func TestASessionIsOpenInOneServer(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const id = "e2e-lasting-busy"
-	a, b := start(t, setup{stateDir: dir}), start(t, setup{stateDir: dir})
-	a.complete(python, object{"session_id": id, "code": "x = 1"})
-	for _, call := range []struct {
-		tool string
-		args object
-	}{
-		{python, object{"session_id": id, "code": "1"}},
-		{"close_session", object{"session_id": id}},
-	} {
-		b.call(call.tool, call.args).wantCode(t, "session_busy")
-	}
-	if info := b.sessionInfo(id); info.Owner != "another server" {
-		t.Errorf("another server's session: %s", sprint(info))
-	}
-	b.py("1")
-	waiting := b.beginCall(python, object{"session_id": id, "code": "1"})
-	b.py("2")
-	if !waiting.pending() {
-		t.Error("a run of another session has waited as well")
-	}
-	waiting.result().wantCode(t, "session_busy")
-	a.end()
-	if info := b.sessionInfo(id); info.Owner != "none" || len(info.Kernels) != 1 || info.Kernels[0].State != "kept" {
-		t.Errorf("after the first server's end: %s", sprint(info))
-	}
-	a = start(t, setup{stateDir: dir})
-	if got := a.complete(python, object{"session_id": id, "code": "x"}).Meta.Run.value(); got != "1" {
-		t.Errorf("in a server beside the one that has looked at it: %s", got)
-	}
-	a.end()
-	if got := b.complete(python, object{"session_id": id, "code": "x"}).Meta.Run.value(); got != "1" {
-		t.Errorf("after the first server's end: %s", got)
-	}
-	b.call("close_session", object{"session_id": id})
-}
-
 // goesOn begins a run that does not end soon, waits until its code has said something, and gives its id.
 // The server's soft wait must be short.
 func (s *server) goesOn(tool string, arguments object) string {
@@ -159,22 +119,4 @@ func TestVariablesSleepAndWake(t *testing.T) {
 	s = start(t, setup{stateDir: dir})
 	wants("46")
 	s.call("close_session", object{"session_id": id})
-}
-
-// No server speaks to it, so the container ends by itself; its files stay for as long as its server said
-// and are then removed by any server.
-func TestAContainerThatNobodyUsesEnds(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const id = "e2e-lasting-idle"
-	first := start(t, setup{stateDir: dir, args: []string{"--idle-timeout", "3s", "--keep", "0"}})
-	first.complete(python, object{"session_id": id, "code": "x = 1"})
-	first.kill()
-	goesToSleep(t, id)
-	second := start(t, setup{stateDir: dir, args: []string{"--idle-timeout", "3s"}})
-	second.py("1")
-	eventually(t, "the next server removes the files", func() (bool, string) {
-		h := mustHold(t, []string{id})
-		return h.empty(), sprint(h)
-	})
 }

@@ -24,6 +24,9 @@ const parallelTests = "3"
 // binary is the program under test; with the race detector in it where the tests have it.
 var binary string
 
+// serverProgram is the program with the features that binary leaves out, likewise.
+var serverProgram string
+
 // shipped is the program as it is shipped, for tests of what it takes.
 var shipped string
 
@@ -50,7 +53,7 @@ func run(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	defer stopPostgres()
-	binary = filepath.Join(dir, "code-sandbox-mcp")
+	binary, serverProgram = filepath.Join(dir, "code-sandbox-mcp"), filepath.Join(dir, "code-sandbox-server")
 	shipped = binary
 	if raceDetector {
 		shipped += "-shipped"
@@ -78,13 +81,17 @@ func failed(err error) int {
 }
 
 func build() error {
-	if !raceDetector {
-		return buildWith(binary, "")
+	args, cgo := []string{"build", "-o", filepath.Dir(binary) + "/"}, "CGO_ENABLED=0"
+	if raceDetector {
+		args, cgo = append(args, "-race"), "CGO_ENABLED=1"
 	}
-	cmd := exec.Command("go", "build", "-race", "-o", binary, module)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=1", buildTags)
+	cmd := exec.Command("go", append(args, module, module+"/cmd/code-sandbox-server")...)
+	cmd.Env = append(os.Environ(), cgo, buildTags)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the program with the race detector: %w\n%s", err, out)
+		return fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	if !raceDetector {
+		return nil
 	}
 	return buildWith(shipped, "")
 }

@@ -86,7 +86,6 @@ type toolResult struct {
 
 type content struct {
 	Type, Text, Data, MimeType string
-	Resource                   resourceContents
 }
 
 // errorFields is the fields of a coded error.

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/cookiejar"
-	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -70,30 +69,6 @@ func (v *visitor) close(session string) int {
 	r.Header.Set("X-Sandbox-Page", "1")
 	status, _ := v.read(v.client.Do(r))
 	return status
-}
-
-// The page of an HTTP server shows what it does, and leads to the files of its sessions.
-func TestThePageOfAnHTTPServer(t *testing.T) {
-	t.Parallel()
-	s := startHTTP(t, "--disable-tools", "list_artifacts,close_session") // the model's, not the page's
-	_, session := s.plain().run(t, object{"code": "open('made.txt', 'w').write('by ' + 'code'); print('on the page')"})
-	v := visit(t, strings.TrimSuffix(s.url, "mcp"))
-	if status, body := v.read(v.client.Get(v.page)); status != http.StatusOK || strings.Contains(body, session) {
-		t.Errorf("without a token: %d %s", status, body)
-	}
-	if status, _ := v.read(v.client.PostForm(v.page+"ui/login", url.Values{"token": {s.token}})); status != http.StatusOK {
-		t.Fatalf("with the token: %d", status)
-	}
-	v.await(session, `"owner":"this server"`, `"status":"completed"`)
-	if status, body := v.read(v.client.Get(v.page + "ui/v1/sessions/" + session + "/files")); status != http.StatusOK || !strings.Contains(body, "made.txt") {
-		t.Errorf("its files: %d %s", status, body)
-	}
-	if status, body := v.read(v.client.Get(v.page + "ui/v1/sessions/" + session + "/files/made.txt")); status != http.StatusOK || body != "by code" {
-		t.Errorf("a file: %d %s", status, body)
-	}
-	if status := v.close(session); status != http.StatusOK {
-		t.Errorf("close: %d", status)
-	}
 }
 
 // ui shows the sessions of servers that it is none of, and ends with its signal.

@@ -13,7 +13,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -107,7 +106,7 @@ func argumentsFor(v victim, session, run string) object {
 func TestPrincipalsAreApart(t *testing.T) {
 	t.Parallel()
 	db, _ := database(t)
-	s := startHTTPWith(t, setup{env: []string{"SANDBOX_SQL_MAIN=" + db.DSN("postgres")}})
+	s := startHTTPWith(t, setup{program: serverProgram, env: []string{"SANDBOX_SQL_MAIN=" + db.DSN("postgres")}})
 	alice, bob := s.as("alice@example.com"), s.as("bob")
 	v := makeVictim(t, alice)
 	c := bob.plain()
@@ -204,7 +203,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 		t.Errorf("alice's own events do not tell of what she has: %s", said)
 	}
 
-	// Links: of another's place, key, signature, and mixed.
+	// Links.
 	get := func(address string, h http.Header) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
 		if err != nil {
@@ -223,27 +222,10 @@ func TestPrincipalsAreApart(t *testing.T) {
 	if status, body := get(v.download, nil); status != http.StatusOK || !strings.Contains(body, canary) {
 		t.Fatalf("alice's link: %d %s", status, body)
 	}
-	bobs := c.answer(t, python, object{"session_id": "bobs", "code": "open('output/mine.txt', 'w').write('of bob')"})
-	own := regexp.MustCompile(`"(?:download_url|url)":"(http[^"]+)"`).FindStringSubmatch(bobs)
-	if own == nil {
-		t.Fatalf("bob has no link: %s", bobs)
-	}
-	bobsLink := strings.ReplaceAll(own[1], `\u0026`, "&")
-	place := func(link string) string { return regexp.MustCompile(`/p/[a-z0-9]+`).FindString(link) }
-	a, err := url.Parse(v.download)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, _ := url.Parse(bobsLink)
 	for name, address := range map[string]string{
-		"in bob's place":               strings.Replace(v.download, place(v.download), place(bobsLink), 1),
-		"in the user's place":          strings.Replace(v.download, place(v.download), "", 1),
-		"in nobody's place":            strings.Replace(v.download, place(v.download), "/p/aaaaaaaaaaaaaaaaaaaaaaaaaa", 1),
-		"alice's file, bob's sums":     a.Scheme + "://" + a.Host + a.Path + "?" + b.RawQuery,
-		"bob's place by dots":          strings.Replace(bobsLink, place(bobsLink), place(bobsLink)+"/.."+strings.TrimPrefix(place(v.download), "/p"), 1),
-		"without a signature":          a.Scheme + "://" + a.Host + a.Path,
-		"bob's link, alice's key":      strings.Replace(bobsLink, place(bobsLink), place(v.download), 1),
-		"alice's session, bob's place": strings.Replace(strings.Replace(bobsLink, "/bobs/", "/"+v.session+"/", 1), "mine.txt", "theirs.txt", 1),
+		"in the user's place": regexp.MustCompile(`/p/[a-z0-9]+`).ReplaceAllString(v.download, ""),
+		"in nobody's place":   regexp.MustCompile(`/p/[a-z0-9]+`).ReplaceAllString(v.download, "/p/aaaaaaaaaaaaaaaaaaaaaaaaaa"),
+		"without a signature": v.download[:strings.Index(v.download, "?")],
 	} {
 		if status, body := get(address, http.Header{"Authorization": {"Bearer " + bob.token}}); status == http.StatusOK || strings.Contains(body, canary) {
 			t.Errorf("a link %s: %d %s", name, status, body)
@@ -286,10 +268,8 @@ func TestPrincipalsAreApart(t *testing.T) {
 	if status := page.close(v.session + "-busy"); status != http.StatusNotFound {
 		t.Errorf("bob closes alice's session on the page: %d", status)
 	}
-	for _, path := range []string{"/metrics"} {
-		if body, status := bob.curl(path); status != "404" {
-			t.Errorf("%s: %s %.200s", path, status, body)
-		}
+	if body, status := bob.curl("/metrics"); status != "404" {
+		t.Errorf("the figures of all: %s %.200s", status, body)
 	}
 
 	// All that alice has is there, and nothing of bob's is in it.
@@ -326,90 +306,5 @@ func TestPrincipalsAreApart(t *testing.T) {
 	mustShell(t, s.stateDir, "tokens", "revoke", "bob")
 	if status, _, _ := c.post(t.Context(), object{"jsonrpc": "2.0", "id": 8, "method": "ping"}, nil); status != http.StatusUnauthorized {
 		t.Errorf("a revoked token: %d", status)
-	}
-}
-
-// The policy file bounds what each principal may do, and counts again after SIGHUP.
-func TestPoliciesOfPrincipals(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "policy.yaml")
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	write(`
-default: {max-run-timeout: 20s, disable-tools: [install_packages]}
-groups:
-  analysts: {allow-domain: [one.example], memory-limit: 512m}
-  builders: {allow-domain: [two.example]}
-principals:
-  alice: {max-run-timeout: 40s, tools: [run_python_code, session_info]}
-`)
-	s := startHTTPWith(t, setup{args: []string{"--policy", file}})
-	alice, bob, eve := s.as("alice"), s.as("bob", "--group", "analysts", "--group", "builders"), s.as("eve")
-	list := func(of *httpServer) string {
-		res, err := of.plain().request(t.Context(), "tools/list", object{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var all struct{ Tools []struct{ Name string } }
-		decode(t, res, &all)
-		var names []string
-		for _, tool := range all.Tools {
-			names = append(names, tool.Name)
-		}
-		return strings.Join(names, " ")
-	}
-	info := func(of *httpServer) string {
-		return of.plain().answer(t, "session_info", object{"session_id": "probe"})
-	}
-	if got := list(alice); got != "run_python_code session_info" {
-		t.Errorf("alice has the tools %s", got)
-	}
-	if got := list(eve); strings.Contains(got, "install_packages") || !strings.Contains(got, "run_js_code") {
-		t.Errorf("eve has the tools %s", got)
-	}
-	if got := list(s); !strings.Contains(got, "install_packages") {
-		t.Errorf("the user has the tools %s", got)
-	}
-	for of, wants := range map[*httpServer][]string{
-		alice: {`"max_run_seconds":40`}, eve: {`"max_run_seconds":20`}, bob: {`"max_run_seconds":20`, "one.example", "two.example", `"memory_bytes":536870912`}, s: {`"max_run_seconds":3600`},
-	} {
-		of.plain().run(t, object{"session_id": "probe", "code": "1"})
-		got := info(of)
-		for _, want := range wants {
-			if !strings.Contains(got, want) {
-				t.Errorf("there is no %s in %s", want, got)
-			}
-		}
-		defer of.plain().answer(t, "close_session", object{"session_id": "probe"})
-	}
-	bob.plain().run(t, object{"session_id": "probe", "code": "kept = 41"})
-
-	write("principals: {alice: {nonsense: 1}}")
-	s.signal(syscall.SIGHUP)
-	eventually(t, "it says what is wrong", func() (bool, string) {
-		log := s.stderr.String()
-		return strings.Contains(log, "nonsense"), log
-	})
-	if got := list(alice); got != "run_python_code session_info" {
-		t.Errorf("with a bad file alice has the tools %s", got)
-	}
-	write("groups: {analysts: {disable-tools: [run_bash]}}")
-	s.signal(syscall.SIGHUP)
-	eventually(t, "it counts", func() (bool, string) {
-		got := list(bob)
-		return !strings.Contains(got, "run_bash"), got
-	})
-	if got := list(alice); !strings.Contains(got, "install_packages") {
-		t.Errorf("alice has the tools %s", got)
-	}
-	if got := info(bob); strings.Contains(got, "one.example") {
-		t.Errorf("bob still reaches what the policy named before: %s", got)
-	}
-	if text, _ := bob.plain().run(t, object{"session_id": "probe", "code": "kept + 1"}); !strings.HasSuffix(text, "[result]\n42") {
-		t.Errorf("bob's variables: %s", text)
 	}
 }

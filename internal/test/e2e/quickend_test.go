@@ -76,25 +76,6 @@ func TestAQuickEndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestAQuickEndLeavesOthersAlone(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const id = "e2e-quick-kept"
-	alive, killed := start(t, setup{stateDir: dir}), start(t, setup{stateDir: dir})
-	alive.py("x = 'alive'")
-	left := []string{killed.py("x = 1").Meta.Run.SessionID}
-	killed.complete(python, object{"session_id": id, "code": "x = 'kept'"})
-	killed.kill()
-	wantNothingLeft(t, left)
-	if got := alive.py("x").Meta.Run.value(); got != "'alive'" {
-		t.Errorf("the live server's variable is %s", got)
-	}
-	if got := alive.complete(python, object{"session_id": id, "code": "x"}).Meta.Run.value(); got != "'kept'" {
-		t.Errorf("the named session's variable is %s", got)
-	}
-	alive.call("close_session", object{"session_id": id})
-}
-
 // What waits for the server's end is there as long as it can be needed, and is small.
 func TestWhatWaitsForTheEnd(t *testing.T) {
 	t.Parallel()

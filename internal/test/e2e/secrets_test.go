@@ -10,7 +10,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 const pemKey = `-----BEGIN PRIVATE KEY-----
@@ -126,26 +125,5 @@ func TestSecretsDoNotLeave(t *testing.T) {
 	}
 	if looked == 0 {
 		t.Error("no conmon and no service to look at")
-	}
-}
-
-func TestSecretsInWhatARunTellsOnItsWay(t *testing.T) {
-	t.Parallel()
-	v := openVault(t, "--soft-wait", slowed(4*time.Second).String())
-	v.complete(python, object{"code": "0"}) // so that the wait is none for the container, and sees progress
-	code := "import os, sys, time\ns = os.environ['LONGER']\nsys.stdout.write('so far ' + s + ' ' + s[:11]); sys.stdout.flush()\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint(s[11:])"
-	r := v.beginTracked(python, object{"code": code}, "p")
-	res := r.result()
-	res.wantStatus(t, "running")
-	v.waitFor("progress", func(all []message) bool { return len(progressOf(all, "p")) > 0 })
-	eventually(t, "the output so far is told", func() (bool, string) {
-		res := v.call("wait_for_run", object{"run_id": res.Meta.Run.RunID, "timeout_seconds": 0.1})
-		v.silent("the output so far", res.line)
-		return strings.Contains(res.text(), "so far [masked: LONGER] [masked]"), res.text()
-	})
-	v.js("require('fs').writeFileSync('go', '')")
-	v.silent("the end", v.wait(res.Meta.Run.RunID).line)
-	for _, m := range v.messages {
-		v.silent("a message", m.line)
 	}
 }

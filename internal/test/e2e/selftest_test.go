@@ -104,26 +104,6 @@ func TestSelftest(t *testing.T) {
 	wantSwept(t, state)
 }
 
-func TestSelftestThatCannotBegin(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		args []string
-		code int
-		says string
-	}{
-		"nothing to attack": {[]string{"--python-image", "off", "--js-image", "off"}, 2, "switched off"},
-		"a wrong flag":      {[]string{"--no-such"}, 2, "--no-such"},
-		"no image":          {[]string{"--python-image", "localhost/no-such-image:1"}, 1, "localhost/no-such-image:1"},
-		"no engine":         {[]string{"--engine-url", "unix:///no/such/socket"}, 1, "fix:"},
-	} {
-		cmd := selftestCommand(t.TempDir(), test.args...)
-		out, _ := cmd.CombinedOutput()
-		if cmd.ProcessState.ExitCode() != test.code || !strings.Contains(string(out), test.says) {
-			t.Errorf("%s: exit status %d: %s", name, cmd.ProcessState.ExitCode(), out)
-		}
-	}
-}
-
 // beginSelftest starts it, and returns the sessions that it has when one of them has a container.
 func beginSelftest(t *testing.T, cmd *exec.Cmd, state string) []string {
 	t.Helper()
@@ -161,23 +141,4 @@ func TestSelftestCleansUpWhenItIsInterrupted(t *testing.T) {
 	if err != nil || len(bait) > 0 {
 		t.Errorf("it left %q", bait)
 	}
-}
-
-func TestSelftestLeavesASweepForAPodmanThatHangs(t *testing.T) {
-	t.Parallel()
-	socket := socketPath(t)
-	service := serve(t, socket)
-	state := t.TempDir()
-	cmd := selftestCommand(state, "--engine-url", "unix://"+socket)
-	ids := beginSelftest(t, cmd, state)
-	t.Cleanup(func() { removeAll(t, ids) })
-	_ = syscall.Kill(-service.Process.Pid, syscall.SIGSTOP)
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
-		t.Errorf("it ended with %v", err)
-	}
-	_ = syscall.Kill(-service.Process.Pid, syscall.SIGCONT)
-	wantNothingLeft(t, ids)
 }

@@ -22,7 +22,7 @@ type shellResult struct {
 // shell runs the program as a person does.
 func shell(t *testing.T, stateDir string, args ...string) shellResult {
 	t.Helper()
-	cmd := exec.Command(binary, append(args, "--state-dir", stateDir)...)
+	cmd := exec.Command(programFor(args), append(args, "--state-dir", stateDir)...)
 	cmd.Env = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -127,93 +127,4 @@ func TestSessionsFromAShell(t *testing.T) {
 	}
 	shell(t, dir, "sessions", "show", "../x").wantFault(t, "invalid_session_id")
 	shell(t, dir, "sessions", "list", "--engine-url", "unix:///no/such/socket").wantFault(t, "engine_unavailable")
-}
-
-// notebookFields is the part of a notebook that tests look at.
-type notebookFields struct {
-	Metadata struct{ Kernelspec struct{ Name string } }
-	Cells    []struct {
-		Type    string `json:"cell_type"`
-		Source  []string
-		Outputs []struct {
-			Type  string `json:"output_type"`
-			Text  []string
-			Data  map[string]any
-			EName string
-		}
-	}
-}
-
-// validNotebook holds a notebook against the official schema and gives it.
-func validNotebook(t *testing.T, text string) (book notebookFields) {
-	t.Helper()
-	interpreter := "/usr/bin/python3" // Debian's, which has the package; another may stand before it in the PATH
-	if exec.Command(interpreter, "-c", "import nbformat").Run() != nil {
-		interpreter = "python3"
-	}
-	cmd := exec.Command(interpreter, "-c", "import sys, nbformat; nbformat.validate(nbformat.reads(sys.stdin.read(), as_version=nbformat.NO_CONVERT))")
-	cmd.Stdin = strings.NewReader(text)
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("the notebook is not valid (scripts/install-deps test installs what checks it): %v\n%s", err, out)
-	}
-	decode(t, json.RawMessage(text), &book)
-	return book
-}
-
-func TestASessionBecomesANotebook(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	const id, secret = "e2e-notebook", "correct-horse-battery"
-	s := start(t, setup{stateDir: dir, args: []string{"--pass-through-env", "TOKEN"}, env: []string{"TOKEN=" + secret}})
-	s.complete(python, object{"session_id": id, "code": "import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nprint('drawn')\n6 * 7"})
-	s.complete(python, object{"session_id": id, "code": "import os\nprint(os.environ['TOKEN'])"})
-	s.run(python, object{"session_id": id, "code": "1/0"}, "failed")
-	s.complete(javascript, object{"session_id": id, "code": "const y = 5; console.log('```'); y"})
-
-	var book notebookFields
-	eventually(t, "the history has all runs", func() (bool, string) { // the server lives, and writes when it has answered
-		text := mustShell(t, dir, "sessions", "notebook", id, "-")
-		book = validNotebook(t, text)
-		last := len(book.Cells) - 1
-		return last == 3 && strings.Contains(strings.Join(book.Cells[last].Source, ""), "\n5\n"), text
-	})
-	if book.Metadata.Kernelspec.Name != "python3" {
-		t.Errorf("the kernel is %s", book.Metadata.Kernelspec.Name)
-	}
-	if text := sprint(book.Cells); !strings.Contains(text, "image/png") || !strings.Contains(text, "[masked: TOKEN]") || !strings.Contains(text, "ZeroDivisionError") {
-		t.Errorf("the cells are %s", text)
-	}
-	noSecret(t, dir, secret)
-
-	path := filepath.Join(t.TempDir(), "work.ipynb")
-	mustShell(t, dir, "sessions", "notebook", id, path)
-	shell(t, dir, "sessions", "notebook", id, path).wantFault(t, "file_exists")
-	mustShell(t, dir, "sessions", "notebook", id, path, "--force")
-	if text, err := os.ReadFile(path); err != nil {
-		t.Error(err)
-	} else {
-		validNotebook(t, string(text))
-	}
-	shell(t, dir, "sessions", "notebook", id, filepath.Join(dir, "no", "such.ipynb")).wantFault(t, "invalid_argument")
-	shell(t, dir, "sessions", "notebook", "e2e-no-such", "-").wantFault(t, "session_not_found")
-	s.call("close_session", object{"session_id": id})
-	shell(t, dir, "sessions", "notebook", id, "-").wantFault(t, "session_not_found")
-}
-
-// noSecret looks through everything that the server keeps on the disk.
-func noSecret(t *testing.T, dir, secret string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, entry os.DirEntry, err error) error {
-		if err != nil || !entry.Type().IsRegular() {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if bytes.Contains(text, []byte(secret)) {
-			t.Errorf("the secret is in %s", path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
 }

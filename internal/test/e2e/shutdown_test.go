@@ -39,25 +39,6 @@ func TestEndsInOrderWhileCodeRuns(t *testing.T) {
 	}
 }
 
-// A client that goes while the first container still comes up leaves nothing either.
-func TestEndsInOrderWhileAContainerStarts(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{})
-	s.beginCall(python, object{"code": "1"})
-	eventually(t, "a session exists", func() (bool, string) { return len(s.sessionIDs()) > 0, "" })
-	s.end()
-}
-
-func TestASecondSignalChangesNothing(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{})
-	s.py("x = 1")
-	s.endBy("two signals", func() {
-		s.signal(syscall.SIGTERM)
-		s.signal(syscall.SIGINT)
-	})
-}
-
 func TestTheNextServerClearsWhatAKilledOneLeft(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -3,24 +3,12 @@
 package e2e
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 )
-
-type skillEntry struct {
-	URI         string
-	Frontmatter struct{ Name, Description string }
-	Resources   []struct {
-		URI, Digest string
-		Size        int
-	}
-}
 
 // The skill of the examples, as models and clients have it: by code in both languages, as resources, and by the extension.
 func TestSkills(t *testing.T) {
@@ -75,57 +63,20 @@ except OSError as err: print(err.strerror)`}).wantText(t, "2 groups, south is th
 		t.Errorf("a description has a control character: %s", info.text())
 	}
 
-	stateless := start(t, setup{era: modern, args: []string{"--skills", folder}})
-	for _, s := range []*server{s, stateless} {
-		var all struct {
-			Skills                 []skillEntry
-			ResultType, CacheScope string
-			TTLMs                  *int
+	// What the extension answers, the suite of the protocol knows; here is what it refuses.
+	for method, uris := range map[string][]string{
+		"skills/get":               {"skill://none/SKILL.md", "skill://report", "skill://report/scripts/make_report.py", "file:///etc/passwd", ""},
+		"resources/directory/read": {"skill://report/SKILL.md", "skill://report/none", "skill://broken", "skill://report/../report", "x"},
+	} {
+		for _, uri := range uris {
+			s.refuse(method, object{"uri": uri}, invalidParams)
 		}
-		decode(t, s.request("skills/list", nil).Result, &all)
-		if len(all.Skills) != 2 || all.Skills[0].Frontmatter.Name != "report" || all.ResultType != "complete" || all.TTLMs == nil || all.CacheScope != "private" {
-			t.Fatalf("%s: %s", s.era, sprint(all))
-		}
-		var one struct{ Skill skillEntry }
-		decode(t, s.request("skills/get", object{"uri": "skill://report/SKILL.md"}).Result, &one)
-		if len(one.Skill.Resources) != 3 || sprint(one.Skill) != sprint(all.Skills[0]) {
-			t.Errorf("%s: %s", s.era, sprint(one))
-		}
-		for _, file := range one.Skill.Resources {
-			sum := sha256.Sum256([]byte(s.readResource(file.URI).Text))
-			if file.Digest != "sha256:"+hex.EncodeToString(sum[:]) {
-				t.Errorf("%s is not what its digest says", file.URI)
-			}
-		}
-		var children struct {
-			Resources []struct{ URI, Name, MimeType string }
-		}
-		decode(t, s.request("resources/directory/read", object{"uri": "skill://report/scripts"}).Result, &children)
-		if len(children.Resources) != 1 || children.Resources[0].URI != "skill://report/scripts/make_report.py" {
-			t.Errorf("%s: %s", s.era, sprint(children))
-		}
-		for method, uris := range map[string][]string{
-			"skills/get":               {"skill://none/SKILL.md", "skill://report", "skill://report/scripts/make_report.py", "file:///etc/passwd", ""},
-			"resources/directory/read": {"skill://report/SKILL.md", "skill://report/none", "skill://broken", "skill://report/../report", "x"},
-		} {
-			for _, uri := range uris {
-				s.refuse(method, object{"uri": uri}, invalidParams)
-			}
-		}
-		s.refuse("skills/list", object{"cursor": "?"}, invalidParams)
-		s.refuse("skills/other", nil, -32601)
 	}
+	s.refuse("skills/list", object{"cursor": "?"}, invalidParams)
+	s.refuse("skills/other", nil, -32601)
 	if !s.listsResource("skill://report/SKILL.md") || s.listsResource("skill://broken/SKILL.md") {
 		t.Error("the list of resources")
 	}
-	var discovered struct {
-		Capabilities struct{ Extensions map[string]json.RawMessage }
-	}
-	decode(t, stateless.request("server/discover", nil).Result, &discovered)
-	if got := string(discovered.Capabilities.Extensions["io.modelcontextprotocol/skills"]); got != `{"directoryRead":true}` {
-		t.Errorf("the extension is declared with %s", got)
-	}
-
 	// A change is for the sessions that begin then.
 	if err := os.Rename(filepath.Join(folder, "sly"), filepath.Join(folder, "clever")); err != nil {
 		t.Fatal(err)
@@ -155,4 +106,15 @@ func TestThereAreNoSkillsUnasked(t *testing.T) {
 	if text := string(s.request("server/discover", nil).Result) + string(s.request("tools/list", nil).Result); strings.Contains(text, "/mnt/skills") || strings.Contains(text, "modelcontextprotocol/skills") {
 		t.Errorf("it tells of skills: %.2000s", text)
 	}
+}
+func (s *server) listsResource(uri string) bool {
+	s.t.Helper()
+	var got struct{ Resources []struct{ URI string } }
+	decode(s.t, s.request("resources/list", nil).Result, &got)
+	for _, r := range got.Resources {
+		if r.URI == uri {
+			return true
+		}
+	}
+	return false
 }

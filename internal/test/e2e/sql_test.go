@@ -6,8 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -18,8 +16,7 @@ import (
 )
 
 const (
-	execSQL     = "exec_sql"
-	describeSQL = "describe_sql"
+	execSQL = "exec_sql"
 )
 
 // sqlFields is what exec_sql tells.
@@ -88,56 +85,6 @@ func (s *server) query(arguments object) (f sqlFields) {
 		s.mu.Unlock()
 	}
 	return f
-}
-
-func TestSmallResultsComeInline(t *testing.T) {
-	t.Parallel()
-	s := startSQL(t, testpg.Superuser)
-	f := s.query(object{"query": "SELECT n, n * $1::numeric AS price, $2::text AS name, NULL AS nothing FROM generate_series(1, 3) n", "params": []any{1.5, "O'Brien; --"}})
-	if got, want := fmt.Sprint(f.Rows), "[[1 1.5 O'Brien; -- <nil>] [2 3 O'Brien; -- <nil>] [3 4.5 O'Brien; -- <nil>]]"; got != want {
-		t.Errorf("rows %s, want %s", got, want)
-	}
-	if f.RowCount != 3 || f.Truncated || f.Path != "" || f.Columns[1].Type != "numeric" {
-		t.Errorf("odd fields: %+v", f)
-	}
-	f = s.query(object{"query": "SELECT generate_series(1, 500) AS n", "max_rows": 7})
-	if len(f.Rows) != 7 || !f.Truncated || f.TruncatedBy != "rows" || f.Path != "" {
-		t.Errorf("with max_rows: %+v", f)
-	}
-	f = s.query(object{"query": "SELECT repeat('x', 5000) AS wide"})
-	if value := f.Rows[0][0].(string); len(value) > 2100 || !strings.Contains(value, "… (5,000 characters)") || len(f.Notes) != 1 {
-		t.Errorf("a wide value: %.80q, notes %q", value, f.Notes)
-	}
-	if ids := s.sessionIDs(); len(ids) != 0 {
-		t.Errorf("a query made a session: %q", ids)
-	}
-}
-
-func TestLargeResultsGoToTheSession(t *testing.T) {
-	t.Parallel()
-	s := startSQL(t, testpg.Superuser)
-	s.py("before = 1")
-	f := s.query(object{"query": "SELECT n, 'row ' || n AS name FROM generate_series(1, 20000) n"})
-	if f.RowCount != 20000 || f.Truncated || len(f.Preview) != 5 || !strings.HasPrefix(f.Path, "/mnt/data/input/query-") {
-		t.Fatalf("odd fields: %+v", f)
-	}
-	res := s.py(f.Load + "\nprint(len(df), int(df.n.sum()), df.name.iloc[-1], before)")
-	res.wantText(t, "20000 200010000 row 20000 1")
-
-	f = s.query(object{"query": "SELECT 1 AS a, 2 AS a, '' AS b, '[1]'::json AS c", "save_as": "tables/one.jsonl"})
-	if f.Path != "/mnt/data/input/tables/one.jsonl" || f.RowCount != 1 {
-		t.Errorf("odd fields: %+v", f)
-	}
-	s.py("print(open('input/tables/one.jsonl').read())").wantText(t, `{"a":1,"a_2":2,"b":"","c":[1]}`)
-	s.py(f.Load+"\nprint(df.to_dict('records'))").wantText(t, "[{'a': 1, 'a_2': 2, 'b': '', 'c': [1]}]")
-
-	s.call(execSQL, object{"query": "SELECT 5", "save_as": "tables/one.jsonl"}).wantCode(t, "file_exists")
-	s.query(object{"query": "SELECT 5 AS n", "save_as": "tables/one.jsonl", "overwrite": true})
-	s.py("print(open('input/tables/one.jsonl').read())").wantText(t, `{"n":5}`)
-	s.call(execSQL, object{"query": "SELECT 5", "save_as": "one.xls"}).wantCode(t, "invalid_filename")
-	// An error in the middle is an error, and leaves no file.
-	s.call(execSQL, object{"query": "SELECT 1/(500-n) AS q FROM generate_series(1, 900) n", "save_as": "half.csv"}).wantCode(t, "sql_failed")
-	s.py("import os\nprint(os.path.exists('input/half.csv'))").wantText(t, "False")
 }
 
 // everyType is an expression of each type, and what pandas is to make of it: a Python expression of value.
@@ -231,176 +178,4 @@ func TestPandasReadsOddResults(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestWhatIsWrongWithAQueryIsSaid(t *testing.T) {
-	t.Parallel()
-	db, conn := database(t)
-	if _, err := conn.Exec(t.Context(), "CREATE ROLE confined LOGIN; CREATE TABLE private_things (n int)"); err != nil {
-		t.Fatal(err)
-	}
-	const password = "correct-horse-battery"
-	s := start(t, setup{env: []string{
-		"SANDBOX_SQL_MAIN=" + db.DSN("confined"), "SANDBOX_SQL_GONE=postgres://ghost:" + password + "@127.0.0.1:1/hidden", "SANDBOX_SQL_BROKEN=postgres://[",
-	}})
-	for _, c := range []struct {
-		name      string
-		arguments object
-		code      string
-		words     []string
-	}{
-		{"no connection named", object{"query": "SELECT 1"}, "connection_not_found", []string{"broken, gone, main"}},
-		{"a host that is down", object{"query": "SELECT 1", "connection": "gone"}, "sql_failed", []string{"nothing listens"}},
-		{"a connection string that is none", object{"query": "SELECT 1", "connection": "broken"}, "sql_failed", []string{"SANDBOX_SQL_BROKEN"}},
-		{"a write", object{"query": "DELETE FROM private_things", "connection": "main"}, "sql_rejected", []string{"DELETE"}},
-		{"a syntax error", object{"query": "SELECT 1 +\n FROM x", "connection": "main"}, "sql_failed", []string{"42601", "line 2:  FROM x"}},
-		{"less than no rows", object{"query": "SELECT 1", "connection": "main", "max_rows": -1}, "invalid_argument", []string{"max_rows"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			res := s.call(execSQL, c.arguments)
-			res.wantCode(t, c.code)
-			res.wantText(t, c.words...)
-			if strings.Contains(string(res.line), password) || strings.Contains(string(res.line), "ghost") {
-				t.Errorf("a credential is in the answer: %s", res.line)
-			}
-		})
-	}
-	if log := s.stderr.String(); strings.Contains(log, password) {
-		t.Error("the password is in the log")
-	}
-	s.py("import os\nprint([v for v in os.environ.values() if 'ghost' in v or 'confined' in v])").wantText(t, "[]")
-}
-
-func TestADatabaseIsDescribed(t *testing.T) {
-	t.Parallel()
-	_, conn := database(t)
-	for _, statement := range []string{
-		"CREATE SCHEMA shop",
-		"CREATE TABLE shop.customers (id int PRIMARY KEY, name text NOT NULL)",
-		"CREATE TABLE shop.orders (id bigint PRIMARY KEY, customer int NOT NULL REFERENCES shop.customers)", "CREATE VIEW shop.open_orders AS SELECT * FROM shop.orders",
-		"INSERT INTO shop.customers VALUES (1, 'Ada'), (2, 'Bob')",
-	} {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := startSQL(t, testpg.Superuser)
-	s.call(describeSQL, object{}).wantText(t, `"schema":"shop"`, `"connection":"main"`)
-	s.call(describeSQL, object{"glob": "open_*"}).wantText(t, `"table":"open_orders"`, `"kind":"view"`)
-	s.call(describeSQL, object{"table": "customers", "schema": "shop", "examples": true}).wantText(t, `"Ada"`, `"referenced_by"`)
-	res := s.call(describeSQL, object{"table": "shop.order"})
-	res.wantCode(t, "not_found")
-	res.wantText(t, "orders")
-	s.call(describeSQL, object{"connection": "other"}).wantCode(t, "connection_not_found")
-}
-
-func TestDoctorTellsWhatALoginCouldDo(t *testing.T) {
-	t.Parallel()
-	db, conn := database(t)
-	for _, statement := range []string{"CREATE ROLE plain_reader LOGIN", "GRANT pg_read_all_data TO plain_reader"} {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	cmd := exec.Command(binary, "doctor", "--json")
-	cmd.Env = append(os.Environ(), "SANDBOX_SQL_STRONG="+db.DSN(testpg.Superuser), "SANDBOX_SQL_PLAIN="+db.DSN("plain_reader"),
-		"SANDBOX_SQL_GONE=postgres://ghost:correct-horse-battery@127.0.0.1:1/x", "SANDBOX_SQL_ODD=correct-horse-battery")
-	out, _ := cmd.Output() // the machine may lack something else
-	var report struct {
-		Checks []struct{ Name, Status, Found, Fix string }
-	}
-	decode(t, out, &report)
-	found := make(map[string]string)
-	for _, c := range report.Checks {
-		found[c.Name] += c.Status + ": " + c.Found + " " + c.Fix + "\n"
-	}
-	for name, words := range map[string][]string{
-		"database strong": {"warn", "superuser", "CREATE ROLE"}, "database plain": {"ok", "can only read"},
-		"database gone": {"warn", "nothing listens"}, "database": {"warn", "SANDBOX_SQL_ODD"},
-	} {
-		for _, word := range words {
-			if !strings.Contains(found[name], word) {
-				t.Errorf("%s: %q is not in %q", name, word, found[name])
-			}
-		}
-	}
-	if strings.Contains(string(out), "correct-horse-battery") {
-		t.Error("a password is in the report")
-	}
-}
-
-func TestAnswersAreBoundedWhateverTheDatabaseHas(t *testing.T) {
-	t.Parallel()
-	_, conn := database(t)
-	columns := func(name string) string {
-		var list []string
-		for i := range 1600 {
-			list = append(list, fmt.Sprintf("\"%s%04d\" date", name, i))
-		}
-		return strings.Join(list, ", ")
-	}
-	long := strings.Repeat("\x01", 59)
-	for _, statement := range []string{
-		"CREATE SCHEMA wide", "CREATE TABLE wide.plain (" + columns("c") + ")", "CREATE TABLE wide.nasty (" + columns(long) + ")",
-		"INSERT INTO wide.nasty DEFAULT VALUES", "INSERT INTO wide.plain SELECT FROM generate_series(1, 30)",
-	} {
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s := startSQL(t, testpg.Superuser)
-	bounded := func(name, tool string, arguments object) toolResult {
-		t.Helper()
-		res := s.call(tool, arguments)
-		if len(res.line) > 1_000_000 || len(res.text()) > 16_001 {
-			t.Errorf("%s: %d bytes, %d of text", name, len(res.line), len(res.text()))
-		}
-		return res
-	}
-	f := s.query(object{"query": "SELECT repeat(E'\\x01', 1000) AS a FROM generate_series(1, 25)"})
-	if f.RowCount != 25 || len(f.Rows)+len(f.Preview) < 5 {
-		t.Errorf("%d rows inline, %d in the preview", len(f.Rows), len(f.Preview))
-	}
-	bounded("a long connection", execSQL, object{"query": "SELECT 1", "connection": strings.Repeat("x", 2_000_000)}).wantCode(t, "connection_not_found")
-	bounded("1600 columns", execSQL, object{"query": "TABLE wide.plain", "save_as": "plain.csv"}).wantText(t, "Only the first", `"row_count":30`)
-	bounded("1600 long names in a file", execSQL, object{"query": "TABLE wide.nasty", "save_as": "nasty.csv"}).wantText(t, "Only the first", `"row_count":1`)
-	bounded("a table of long names", describeSQL, object{"table": "wide.nasty", "examples": true}).wantText(t, "left out")
-	if f := s.query(object{"query": "SELECT FROM generate_series(1, 2)"}); f.Columns == nil || f.RowCount != 2 {
-		t.Errorf("no columns: %+v", f)
-	}
-	s.call(execSQL, object{"query": "SELECT 1", "session_id": "../x"}).wantCode(t, "invalid_session_id")
-}
-
-// runningIn tells how many statements with a text in them the database works on.
-func runningIn(t *testing.T, conn *pgx.Conn, text string) (n int) {
-	t.Helper()
-	if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE position($1 IN query) > 0 AND pid <> pg_backend_pid() AND state = 'active'", text).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func TestAQueryEndsWithItsServer(t *testing.T) {
-	t.Parallel()
-	_, conn := database(t)
-	s := startSQL(t, testpg.Superuser)
-	const query = "SELECT n, repeat('x', 1000), pg_sleep(0.001) AS s8766 FROM generate_series(1, 1000000) n"
-	s.beginCall(execSQL, object{"query": query, "save_as": "ended.csv"})
-	eventually(t, "the query runs", func() (bool, string) { return runningIn(t, conn, query) == 1, "" })
-	s.end()
-	eventually(t, "the query has ended", func() (bool, string) { return runningIn(t, conn, query) == 0, "" })
-}
-
-func TestACancelledExportLeavesNoFile(t *testing.T) {
-	t.Parallel()
-	_, conn := database(t)
-	s := startSQL(t, testpg.Superuser)
-	s.py("1")
-	const query = "SELECT n, repeat('x', 1000), pg_sleep(0.001) AS s8767 FROM generate_series(1, 1000000) n"
-	call := s.beginCall(execSQL, object{"query": query, "save_as": "cancelled.csv"})
-	eventually(t, "the query runs", func() (bool, string) { return runningIn(t, conn, query) == 1, "" })
-	call.cancel()
-	eventually(t, "the query has ended", func() (bool, string) { return runningIn(t, conn, query) == 0, "" })
-	s.py("import os\nprint([f for f in os.listdir('input')] if os.path.exists('input') else [])").wantText(t, "[]")
-	s.query(object{"query": "SELECT 1 AS n", "save_as": "cancelled.csv"})
 }

@@ -37,29 +37,6 @@ func TestKernelsThatEatMemory(t *testing.T) {
 
 var killedForMemory = regexp.MustCompile(`^killed after .*(memory|the container ended)`)
 
-func TestALongRunIsWaitedFor(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{args: []string{"--soft-wait", "500ms"}})
-	res := s.run(python, object{"code": "import os, time\nprint('so far', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.05)\nprint('the end')"}, "running")
-	run := res.Meta.Run
-	if res.IsError || run.ExitCode != nil || !strings.Contains(res.text(), run.RunID) || !strings.Contains(res.text(), "wait_for_run") {
-		t.Errorf("running: %s", res.text())
-	}
-	eventually(t, "the output so far is told", func() (bool, string) {
-		again := s.call("wait_for_run", object{"run_id": run.RunID, "timeout_seconds": 0.1})
-		again.wantStatus(t, "running")
-		return strings.Contains(again.text(), "so far"), again.text()
-	})
-	s.js("require('fs').writeFileSync('go', '')")
-	for range 2 { // and again
-		end := s.wait(run.RunID)
-		end.wantStatus(t, "completed")
-		if end.Meta.Run.Stdout != "so far\nthe end\n" || end.Meta.Run.RunID != run.RunID {
-			t.Errorf("the end: %s", sprint(end.Meta.Run))
-		}
-	}
-}
-
 // wait asks for a run until it is over.
 func (s *server) wait(id string) toolResult {
 	s.t.Helper()
@@ -68,21 +45,5 @@ func (s *server) wait(id string) toolResult {
 		if res.Meta.Run == nil || res.Meta.Run.Status != "running" || time.Now().After(deadline) {
 			return res
 		}
-	}
-}
-
-func TestALongRunIsCancelled(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{args: []string{"--soft-wait", "500ms"}})
-	s.py("kept = 1") // half a second is not enough everywhere to come to a second line
-	run := s.run(python, object{"code": "while True: pass"}, "running").Meta.Run
-	res := s.call("wait_for_run", object{"run_id": run.RunID, "cancel": true})
-	if res.Meta.Run.Status == "running" {
-		res = s.wait(run.RunID)
-	}
-	res.wantStatus(t, "cancelled")
-	res.wantText(t, "variables are kept")
-	if got := s.py("kept").Meta.Run.value(); got != "1" {
-		t.Errorf("got %s", got)
 	}
 }

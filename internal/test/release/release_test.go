@@ -24,9 +24,9 @@ const (
 	root   = "../../.."
 	golden = "testdata/contents.txt"
 
-	// maxProgram is what a stripped program may take, in bytes, and maxWithKubernetes one with Kubernetes in it.
-	maxProgram        = 35_000_000
-	maxWithKubernetes = 46_000_000
+	// maxProgram is what a stripped program may take, in bytes, and maxServer one with Kubernetes in it.
+	maxProgram = 35_000_000
+	maxServer  = 46_000_000
 )
 
 // distFolder is a folder that a release was made in, and whether it has all kinds of machines. RELEASE_DIST names one, as
@@ -91,8 +91,13 @@ type artifact struct {
 	Extra                          struct{ ID string }
 }
 
-// withKubernetes reports whether a program is one that has Kubernetes in it, or a file has such a program.
-func (a artifact) withKubernetes() bool { return strings.HasSuffix(a.Extra.ID, "-kubernetes") }
+// program is the name of a program, or of the one in a file.
+func (a artifact) program() string {
+	if a.Extra.ID == "code-sandbox-server" {
+		return a.Extra.ID
+	}
+	return "code-sandbox-mcp"
+}
 
 // made lists what was made, by kind, with paths from anywhere.
 func made(t *testing.T, dist string) (binaries, packed []artifact) {
@@ -191,8 +196,8 @@ func TestARelease(t *testing.T) {
 				t.Fatal(err)
 			}
 			most := int64(maxProgram)
-			if a.withKubernetes() {
-				most = maxWithKubernetes
+			if a.program() != "code-sandbox-mcp" {
+				most = maxServer
 			}
 			if a.Goarch != "all" && info.Size() > most { // that is two programs
 				t.Errorf("the one for %s/%s takes %d bytes", a.Goos, a.Goarch, info.Size())
@@ -203,18 +208,14 @@ func TestARelease(t *testing.T) {
 		if a.Goos != runtime.GOOS || a.Goarch != runtime.GOARCH || strings.HasSuffix(a.Name, ".deb") {
 			continue
 		}
-		t.Run("runs from "+strings.TrimPrefix(a.Name, "code-sandbox-mcp"), func(t *testing.T) {
+		t.Run("runs from "+strings.TrimPrefix(a.Name, "code-sandbox-"), func(t *testing.T) {
 			folder := t.TempDir()
 			command(t, "bsdtar", "-xf", a.Path, "-C", folder)
-			program := filepath.Join(folder, "code-sandbox-mcp")
+			program := filepath.Join(folder, a.program())
 			if a.Type != "Archive" {
 				program = filepath.Join(folder, "usr/bin/code-sandbox-mcp")
 			}
 			runs(t, program, version)
-			// What is left out says so.
-			if out, _ := exec.CommandContext(t.Context(), program, "doctor", "--engine", "kubernetes", "--kubeconfig", "/none").CombinedOutput(); strings.Contains(string(out), "has no Kubernetes") == a.withKubernetes() {
-				t.Errorf("with --engine kubernetes it says %s", out)
-			}
 		})
 	}
 	for _, a := range packed {

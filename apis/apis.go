@@ -1,0 +1,185 @@
+// Package apis is what the APIs of other systems have in common. Each is a package below, whose New returns it.
+package apis
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// Sentence is an error as systems have it that have one text for it.
+func Sentence(fields map[string]any) string {
+	message, _ := fields["message"].(string)
+	hint, _ := fields["hint"].(string)
+	return strings.TrimSpace(message + " " + hint)
+}
+
+// Run runs code in an interpreter of its own, behind other code of ours, for a time if that is above 0, and waits for its end; a client
+// that goes away interrupts it.
+func Run(ctx context.Context, h rest.Host, session string, language sandbox.LanguageInfo, before, code string, timeout time.Duration) (*sandbox.Result, error) {
+	given := make(rest.Arguments)
+	given.Set("fresh", true)
+	if timeout > 0 {
+		given.Set("timeout_seconds", timeout.Seconds())
+	}
+	run, err := Start(ctx, h, session, language, before, code, given)
+	if err != nil {
+		return nil, err
+	}
+	return End(ctx, run)
+}
+
+// End waits for the end of a run. A client that goes away interrupts it.
+func End(ctx context.Context, run *sandbox.Run) (*sandbox.Result, error) {
+	select {
+	case <-run.Done():
+		return run.Result()
+	case <-ctx.Done():
+		run.Interrupt()
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Start begins to run code, behind other code of ours.
+func Start(ctx context.Context, h rest.Host, session string, language sandbox.LanguageInfo, before, code string, given rest.Arguments) (*sandbox.Run, error) {
+	given.Set("code", code)
+	given.Set("session_id", session)
+	fields, err := h.Call(tools.WithBefore(tools.WithWait(ctx, 0), before), language.Tool(), given)
+	if fields == nil {
+		return nil, err
+	}
+	return h.Sessions().FindRun(fields.Text("run_id"))
+}
+
+// Part reads a stream from an offset, at most so many bytes, and returns where it ended: from the file with all of it where the result
+// has only some. The error is that there is no room.
+func Part(ctx context.Context, h rest.Host, session string, of sandbox.Stream, offset, most int64) (text string, next int64, err error) {
+	if _, err := room.Take(ctx, TextRoom(min(most, max(0, of.Bytes-offset)))); err != nil {
+		return "", 0, err
+	}
+	if !of.Truncated() {
+		offset = min(offset, int64(len(of.Head)))
+		next = min(int64(len(of.Head)), offset+most)
+		return strings.ToValidUTF8(of.Head[offset:next], "\ufffd"), next, nil
+	}
+	file, err := h.Sessions().OpenFile(ctx, session, of.Path, sandbox.ReadOptions{Offset: offset, Limit: most})
+	if err == nil {
+		defer func() { _ = file.Close() }()
+		var raw []byte
+		if raw, err = io.ReadAll(file); err == nil {
+			return h.MaskText(strings.ToValidUTF8(string(raw), "\ufffd")), offset + int64(len(raw)), nil
+		}
+	}
+	return of.Head + "\n…\n" + of.Tail, of.Bytes, nil
+}
+
+// EntryRoom is what a file in a list takes with its times and sizes in JSON, in bytes.
+const EntryRoom = 512
+
+// TextRoom is what a text of a length takes until it is answered: as it is read, as a text, masked, and as JSON twice.
+func TextRoom(length int64) int64 { return (4 + 2*rest.JSONRoom) * length }
+
+// EachFile visits the files of a form. Their names may have folders. What is wrong with their content is a fault.
+func EachFile(h rest.Host, w http.ResponseWriter, r *http.Request, visit func(name string, content io.Reader) error) error {
+	_, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || parameters["boundary"] == "" {
+		return errForm(err)
+	}
+	if _, err := room.Take(r.Context(), headsRoom); err != nil {
+		return err
+	}
+	body, most := h.Uploaded(w, r)
+	heads := &formHeads{Reader: body}
+	form := multipart.NewReader(heads, parameters["boundary"])
+	for {
+		heads.left = maxFormHead
+		part, err := form.NextPart()
+		heads.left = math.MaxInt64
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return errForm(err)
+		}
+		_, of, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
+		file := &formFile{part, most, most}
+		if of["filename"] != "" { // else who it is for: whoever asks has sessions of its own
+			err = visit(of["filename"], file)
+		}
+		if err == nil {
+			_, err = io.Copy(io.Discard, file) // or the next head could not be told from it
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// What a form may have before a part's content, in bytes, and what fields of so many take.
+const (
+	maxFormHead = 16 << 10
+	headsRoom   = 32 * maxFormHead
+)
+
+// formHeads is a form of which only so much is read before a part's content.
+type formHeads struct {
+	io.Reader
+	left int64
+}
+
+func (h *formHeads) Read(b []byte) (int, error) {
+	if h.left <= 0 {
+		return 0, fault.New(fault.InvalidContent, "Send shorter names.", "A part of the form has more than %d bytes before its content.", maxFormHead)
+	}
+	n, err := h.Reader.Read(b[:min(int64(len(b)), h.left)])
+	h.left -= int64(n)
+	return n, err
+}
+
+func errForm(err error) error {
+	return fault.New(fault.InvalidContent, "Send a whole form (multipart/form-data), without long pauses.", "The form cannot be read.").Because(err)
+}
+
+// formFile is a file of a form. Its errors are faults.
+type formFile struct {
+	io.Reader
+	left, most int64 // bytes
+}
+
+func (f *formFile) Read(b []byte) (int, error) {
+	n, err := f.Reader.Read(b)
+	if f.left -= int64(n); f.left < 0 && f.most > 0 {
+		return n, fault.New(fault.UploadTooLarge, "Upload less, or have the server's user raise --download-limit.", "The file is longer than %d bytes.", f.most).With("limit_bytes", f.most)
+	}
+	if err != nil && !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return n, errForm(err)
+	}
+	return n, err
+}
+
+// ErrNoFile is the answer where there is no such file or session, which are not told apart.
+func ErrNoFile(id string) error {
+	return fault.New(fault.NotFound, "Upload it again, or leave it out.", "There is no file %q.", id)
+}
+
+// Quote makes of a text one word of a shell's, in one line.
+func Quote(word string) string {
+	return "'" + strings.NewReplacer("'", `'\''`, "\n", `'$'\n''`).Replace(word) + "'"
+}
+
+// ErrNoPart is the answer to a form without a file.
+func ErrNoPart() error {
+	return fault.New(fault.InvalidContent, "Send a form (multipart/form-data) with a part of the name file.", "The form has no file.")
+}

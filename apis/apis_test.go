@@ -1,0 +1,595 @@
+package apis_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/server"
+
+	"flag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/codebox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/librechat"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/openterminal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+var update = flag.Bool("update", false, "write testdata anew")
+
+func TestMain(m *testing.M) {
+	resttest.Main(m, func(id string) bool { return strings.HasPrefix(id, "compatible.") })
+}
+
+// all are the APIs, as a server has them.
+func all() rest.APIs { return rest.APIs{librechat.New(), openterminal.New(), codebox.New()} }
+
+func start(t *testing.T, change func(*tools.Deps), languages ...sandbox.Language) *resttest.Fixture {
+	t.Helper()
+	return resttest.Start(t, func(d *tools.Deps) resttest.Served {
+		return rest.New(rest.Options{Deps: d, Version: "1.2.3", Logger: d.Logger, APIs: all()})
+	}, change, languages...)
+}
+
+// A dialogue is a recorded one: what a client sends, line by line, and what it reads. A line begins with ">" where it is a request's,
+// which has a method, a path, and headers or a body behind it; the rest is the answer. What is different each time is a NAME in
+// braces, which the first answer that has it gives a value.
+var minted = []struct {
+	name string
+	form *regexp.Regexp
+}{
+	{"session", regexp.MustCompile(`\blc[ru][a-z2-7]{18}\b`)},
+	{"run", regexp.MustCompile(`\brun-[a-z2-7]{13}\b`)},
+	{"time", regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`)},
+	{"modified", regexp.MustCompile(`("modified": )[\d.e+]+`)},
+}
+
+type dialogue struct {
+	f     *resttest.Fixture
+	names map[string]string // of values
+}
+
+// named writes an answer with names in the place of what was minted, a new one for each value.
+func (d *dialogue) named(answer string) string {
+	for _, kind := range minted {
+		answer = kind.form.ReplaceAllStringFunc(answer, func(value string) string {
+			switch kind.name {
+			case "time":
+				return "{time}"
+			case "modified":
+				return kind.form.ReplaceAllString(value, `$1"{time}"`)
+			}
+			if d.names[value] == "" {
+				n := 1
+				for _, name := range d.names {
+					if strings.HasPrefix(name, "{"+kind.name) {
+						n++
+					}
+				}
+				d.names[value] = "{" + kind.name + strings.Repeat("'", n-1) + "}"
+			}
+			return d.names[value]
+		})
+	}
+	return answer
+}
+
+// replay sends a recorded request, and returns the answer.
+func (d *dialogue) replay(request string) string {
+	d.f.T.Helper()
+	for value, name := range d.names { // no name is a part of another: the braces are one's, too
+		request = strings.ReplaceAll(request, name, value)
+	}
+	lines := strings.Split(request, "\n")
+	method, path, _ := strings.Cut(lines[0], " ")
+	var headers []string
+	at := 1
+	for ; at < len(lines); at++ {
+		name, value, found := strings.Cut(lines[at], ": ")
+		if !found || strings.ContainsAny(name, ` {"`) {
+			break
+		}
+		headers = append(headers, name, value)
+	}
+	status, body := d.f.Do(method, path, strings.Join(lines[at:], "\n"), headers...)
+	var indented bytes.Buffer
+	if json.Indent(&indented, []byte(body), "", "  ") == nil {
+		body = indented.String()
+	}
+	return d.named(http.StatusText(status) + "\n" + strings.TrimRight(body, "\n"))
+}
+
+func TestDialogues(t *testing.T) {
+	for _, golden := range []string{"librechat", "openterminal"} {
+		t.Run(golden, func(t *testing.T) {
+			t.Parallel()
+			file := filepath.Join("testdata", golden+".txt")
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := dialogue{start(t, nil, sandbox.Python, sandbox.Bash), make(map[string]string)}
+			var got strings.Builder
+			for n, part := range strings.Split(strings.TrimSpace(string(want)), "\n\n") {
+				var request []string
+				for line := range strings.Lines(part) {
+					if sent, is := strings.CutPrefix(line, "> "); is {
+						request = append(request, strings.TrimSuffix(sent, "\n"))
+					} else if strings.HasPrefix(line, "# ") {
+						got.WriteString(line)
+					}
+				}
+				if len(request) == 0 {
+					t.Fatalf("part %d has no request", n+1)
+				}
+				got.WriteString("> " + strings.Join(request, "\n> ") + "\n" + d.replay(strings.Join(request, "\n")) + "\n\n")
+			}
+			text := strings.TrimSpace(got.String()) + "\n"
+			if *update {
+				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if text != string(want) {
+				t.Errorf("it is not %s: look at what -update makes of it:\n%s", file, text)
+			}
+		})
+	}
+}
+
+func TestAcceptKey(t *testing.T) {
+	for name, test := range map[string]struct{ path, authorization, want string }{
+		"LibreChat's":               {"/librechat/exec", "", "Bearer key"},
+		"one that shows another":    {"/librechat/exec", "Bearer own", "Bearer own"},
+		"a path that only looks so": {"/librechatter", "", ""},
+		"ours":                      {"/v1/sessions", "", ""},
+	} {
+		r := httptest.NewRequest(http.MethodPost, test.path, nil)
+		r.Header.Set("X-API-Key", "key")
+		if test.authorization != "" {
+			r.Header.Set("Authorization", test.authorization)
+		}
+		if all().Translate(r); r.Header.Get("Authorization") != test.want {
+			t.Errorf("%s: %q", name, r.Header.Get("Authorization"))
+		}
+	}
+}
+
+// What a result has no room for is read from the file with all of it, also while it is written.
+func TestLongOutput(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil, sandbox.Python, sandbox.Bash)
+	var all strings.Builder
+	for n := range 6000 {
+		fmt.Fprintln(&all, n)
+	}
+	ran := f.Want(200, "POST", "/librechat/exec", `{"lang": "py", "code": "for n in range(6000): print(n)"}`)
+	if ran["stdout"] != all.String() {
+		t.Errorf("%d bytes of %d", len(ran["stdout"].(string)), all.Len())
+	}
+	ran = f.Want(200, "POST", "/librechat/exec", `{"lang": "py", "code": "for n in range(20000): print(n)"}`)
+	if printed := ran["stdout"].(string); !strings.HasPrefix(printed, all.String()) || len(printed) > 64<<10+200 || !strings.Contains(printed, "the whole text is in ") {
+		t.Errorf("%d bytes of many more: %q", len(printed), printed[len(printed)-100:])
+	}
+	ran = f.Want(200, "POST", "/open-terminal/execute", `{"command": "seq 0 5999; read -r line; echo the end"}`)
+	process := "/open-terminal/execute/" + ran["id"].(string)
+	var read strings.Builder
+	offset := 0.0
+	more := func(status map[string]any) {
+		for _, part := range status["output"].([]any) {
+			read.WriteString(part.(map[string]any)["data"].(string))
+		}
+		offset = status["next_offset"].(float64)
+	}
+	for more(ran); int(offset) < all.Len() && !t.Failed(); {
+		more(f.Want(200, "GET", fmt.Sprintf("%s/status?offset=%v", process, offset), ""))
+	}
+	f.Want(200, "POST", process+"/input", `{"input": "\n"}`)
+	more(f.Want(200, "GET", fmt.Sprintf("%s/status?wait=60&offset=%v", process, offset), ""))
+	if read.String() != all.String()+"the end\n" {
+		t.Errorf("read %d bytes of %d, at last %q", read.Len(), all.Len(), read.String()[max(0, read.Len()-100):])
+	}
+}
+
+// Milliseconds are what LibreChat counts in; a run that is over says so where a model reads it.
+func TestATimeoutOfLibreChat(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil, sandbox.Python, sandbox.Bash)
+	ran := f.Want(200, "POST", "/librechat/exec", `{"lang": "bash", "code": "sleep 600", "timeout": 700}`)
+	if !strings.Contains(ran["stderr"].(string), "The run was timed out.") {
+		t.Errorf("%v", ran)
+	}
+}
+
+// Models of Open WebUI have the tools that its own document lists, at addresses below the prefix.
+func TestTheTerminalsDocument(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil, sandbox.Python, sandbox.Bash)
+	document := f.Want(200, "GET", "/open-terminal/openapi.json", "")
+	var ids []string
+	for path, operations := range document["paths"].(map[string]any) {
+		for method, operation := range operations.(map[string]any) {
+			ids = append(ids, operation.(map[string]any)["operationId"].(string))
+			address := strings.NewReplacer("{process_id}", "x").Replace(path)
+			if status, text := f.Do(strings.ToUpper(method), "/open-terminal"+address, "{}"); status == 405 || strings.Contains(text, "nothing at") {
+				t.Errorf("%s %s: %s", method, path, text)
+			}
+		}
+	}
+	slices.Sort(ids)
+	if got := strings.Join(ids, " "); got != "display_file get_process_status glob_search grep_search kill_process list_files list_processes read_file replace_file_content run_command send_process_input write_file" {
+		t.Errorf("tools: %s", got)
+	}
+}
+
+// An archive has what was asked for, by names below the folder that it is in.
+func TestTheTerminalsArchive(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil, sandbox.Python, sandbox.Bash)
+	f.Want(200, "POST", "/open-terminal/execute?wait=60", `{"command": "mkdir -p a/b; echo 1 > a/b/c.txt; echo 2 > a.txt; echo 3 > other"}`)
+	for _, test := range []struct{ paths, name, want string }{
+		{`["/mnt/data/a/b"]`, "b.zip", "b/c.txt"},
+		{`["a", "/mnt/data/a.txt"]`, "download.zip", "a.txt a/b/c.txt"},
+		{`["/mnt/data"]`, "data.zip", "a.txt a/b/c.txt other"},
+	} {
+		answer := f.Send(t.Context(), "POST", "/open-terminal/files/archive", strings.NewReader(`{"paths": `+test.paths+`}`))
+		raw, err := io.ReadAll(answer.Body)
+		answer.Body.Close()
+		packed, wrong := zip.NewReader(bytes.NewReader(raw), int64(len(raw)))
+		if err != nil || wrong != nil {
+			t.Fatalf("%s: %v, %v: %q", test.paths, err, wrong, raw)
+		}
+		var names []string
+		for _, file := range packed.File {
+			names = append(names, file.Name)
+		}
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != test.want || !strings.HasSuffix(answer.Header.Get("Content-Disposition"), "filename="+test.name) {
+			t.Errorf("%s: %s, %s", test.paths, got, answer.Header.Get("Content-Disposition"))
+		}
+	}
+	for paths, want := range map[string]int{`[]`: 400, `["none"]`: 404, `["/etc"]`: 400} {
+		f.Want(want, "POST", "/open-terminal/files/archive", `{"paths": `+paths+`}`)
+	}
+}
+
+// librechatRun is what the tests read of an answer.
+type librechatRun struct {
+	SessionID string `json:"session_id"`
+	Stdout    string
+	Files     []struct{ ID string }
+}
+
+type keys map[string]string
+
+func (k keys) Authenticate(r *http.Request) (principal.Principal, error) {
+	if name := k[principal.Bearer(r)]; name != "" {
+		return principal.Principal{Name: name, Source: "test"}, nil
+	}
+	return principal.Principal{}, principal.ErrNone
+}
+
+// A key finds its principal's sessions alone, by either header. What another one has is not there.
+func TestKeysOfPrincipals(t *testing.T) {
+	t.Parallel()
+	of := map[string]*resttest.Fixture{"alice": start(t, nil, sandbox.Python, sandbox.Bash), "bob": start(t, nil, sandbox.Python, sandbox.Bash)}
+	protocol := func() *server.MCPServer { return server.NewMCPServer("x", "1") }
+	own := of["alice"].Served.Routes() // which nobody is served here: there is no token
+	url := resttest.Listen(t, httpserver.Options{
+		Site: httpserver.Site{MCP: protocol(), Routes: own}, Token: resttest.Token, Authenticate: keys{"key-a": "alice", "key-b": "bob"}, Translate: all().Translate,
+		Of: func(p principal.Principal) (*httpserver.Site, error) {
+			site := &httpserver.Site{MCP: protocol(), Routes: of[p.Name].Served.Routes()}
+			site.Prepare()
+			return site, nil
+		},
+		Refuse: of["alice"].Served.Refuse, Logger: slog.New(slog.DiscardHandler),
+	})
+	ask := &resttest.Fixture{T: t, URL: url}
+	want := func(status int, method, path, key, body string) (answer librechatRun) {
+		t.Helper()
+		got, text := ask.Do(method, path, body, "Authorization", "", "X-API-Key", key)
+		if got != status {
+			t.Fatalf("%s %s for %q: %d, want %d: %s", method, path, key, got, status, text)
+		}
+		_ = json.Unmarshal([]byte(text), &answer)
+		return answer
+	}
+	made := want(200, "POST", "/librechat/exec", "key-a", `{"lang": "py", "code": "open('secret.txt', 'w').write('of alice')"}`)
+	file := made.Files[0]
+	input := fmt.Sprintf(`{"lang": "py", "code": "print(open('secret.txt').read())", "files": [{"id": %q, "name": "secret.txt", "session_id": %q}]}`, file.ID, made.SessionID)
+	if again := want(200, "POST", "/librechat/exec", "key-a", input); again.Stdout != "of alice\n" {
+		t.Errorf("alice reads %q", again.Stdout)
+	}
+	for _, key := range []string{"key-b"} {
+		want(404, "POST", "/librechat/exec", key, input)
+		want(404, "GET", "/librechat/files/"+made.SessionID, key, "")
+		want(404, "GET", "/librechat/download/"+made.SessionID+"/"+file.ID, key, "")
+		want(404, "GET", "/librechat/sessions/"+made.SessionID+"/objects/"+file.ID, key, "")
+	}
+	alone := fmt.Sprintf(`{"lang": "bash", "code": "ls", "session_id": %q}`, made.SessionID)
+	if other := want(200, "POST", "/librechat/exec", "key-b", alone); other.SessionID == made.SessionID || strings.Contains(other.Stdout, "secret") {
+		t.Errorf("bob ran in %s and saw %q", other.SessionID, other.Stdout)
+	}
+	want(401, "POST", "/librechat/exec", "key-c", input)
+	want(401, "POST", "/librechat/exec", "", input)
+	want(401, "GET", "/v1/sessions", "key-a", "") // a header of LibreChat's is good there alone
+	if status, text := ask.Do("GET", "/librechat/files/"+made.SessionID, "", "Authorization", "Bearer key-b", "X-API-Key", "key-a"); status != 404 {
+		t.Errorf("the header that all clients have counts more: %d %s", status, text)
+	}
+}
+
+func TestFormsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil, sandbox.Python, sandbox.Bash)
+	form := func(name, content string) string {
+		return "--XX\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + name + "\"\r\n\r\n" + content + "\r\n--XX--\r\n"
+	}
+	for name, test := range map[string]struct {
+		kind, body string
+		status     int
+		want       string
+	}{
+		"a long file":   {"multipart/form-data; boundary=XX", form("a", strings.Repeat("x", 100_001)), 413, "The file is longer than 100000 bytes"},
+		"outside":       {"multipart/form-data; boundary=XX", form("../../etc/passwd", "x"), 400, "invalid_path"},
+		"cut off":       {"multipart/form-data; boundary=XX", strings.TrimSuffix(form("a", "x"), "--XX--\r\n"), 400, "invalid_content"},
+		"without files": {"multipart/form-data; boundary=XX", "--XX\r\nContent-Disposition: form-data; name=\"file\"\r\n\r\nx\r\n--XX--\r\n", 400, "has no file"},
+		"no boundary":   {"multipart/form-data", form("a", "x"), 400, "invalid_content"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if status, text := f.Do("POST", "/librechat/upload", test.body, "Content-Type", test.kind); status != test.status || !strings.Contains(text, test.want) {
+				t.Errorf("got %d %s", status, text)
+			}
+		})
+	}
+	// What takes JSON reads no form, of which nobody has bounded the length.
+	if status, text := f.Do("POST", "/librechat/exec", form("a", "x"), "Content-Type", "multipart/form-data; boundary=XX"); status != 400 || !strings.Contains(text, "The body is a form.") {
+		t.Errorf("code as a form: %d %s", status, text)
+	}
+	// Nothing is left of them.
+	if list := f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 0 {
+		t.Errorf("there are %v", list)
+	}
+}
+
+// What a dialect has run before code moves none of its lines, and forbids nothing that has to come first.
+func TestWhatComesBeforeCodeIsNoneOfIt(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil, sandbox.Python, sandbox.Bash, sandbox.JavaScript)
+	for body, want := range map[string][2]string{
+		`{"lang": "py", "args": ["a b", "c\n'd"], "code": "from __future__ import annotations\nimport sys\nprint(sys.argv[1:])\n1 / 0"}`: {`['a b', "c\n'd"]`, `line 4`},
+		`{"lang": "bash", "args": ["a b", "c\n'd"], "code": "echo \"$1-$2\" $LINENO\nnone"}`:                                             {"a b-c\n'd 1\n", "line 2: none"},
+		`{"lang": "js", "args": ["a b", "c\n'd"], "code": "console.log(process.argv.slice(2))\nthrow new Error('x')"}`:                   {`[ 'a b', "c\n'd" ]`, ":2"},
+	} {
+		got := f.Want(200, "POST", "/librechat/exec", body)
+		if out, err := got["stdout"].(string), got["stderr"].(string); !strings.Contains(out, want[0]) || !strings.Contains(err, want[1]) {
+			t.Errorf("%s: %q, %q", body, out, err)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"command": "echo $LINENO $A\nnone", "env": {"A": "b\nc"}}`: "1 b c\nbash: line 2: none: command not found\n",
+		`{"command": "if )"}`:               "bash: line 1: syntax error near unexpected token `)'\nbash: line 1: `if )'\n",
+		`{"command": "set -u; echo $NONE"}`: "bash: line 1: NONE: unbound variable\n",
+	} {
+		got := f.Want(200, "POST", "/open-terminal/execute?wait=60", body)
+		if out := got["output"].([]any)[0].(map[string]any)["data"].(string); out != want {
+			t.Errorf("%s: %q", body, out)
+		}
+	}
+}
+
+func TestTheShapesOfCodeBox(t *testing.T) {
+	f := start(t, nil, sandbox.Python)
+	made := f.Want(200, "POST", "/sessions", `{"dependencies": [], "execution_options": {"timeout": 300, "memory_limit": "512M", "cpu_limit": "1", "environment_variables": {"A": "b\"'\\c"}}}`)
+	session := made["session_id"].(string)
+	if made["status"] != "created" || made["created_at"] == "" {
+		t.Errorf("made %v", made)
+	}
+	begun := f.Want(200, "POST", "/execute", `{"code": "import os\nprint(os.environ['A'])\n[n for n in dir() if 'json' in n]", "session_id": "`+session+`", "disable_validation": ["x"]}`)
+	if begun["status"] != "created" || len(begun) != 3 {
+		t.Errorf("begun %v", begun)
+	}
+	id := begun["request_id"].(string)
+	f.Want(200, "GET", "/v1/runs/"+id+"?wait_seconds=60", "")
+	status := f.Want(200, "GET", "/execute/"+id+"/status", "")
+	if status["status"] != "completed" || status["completed_at"] == nil || status["created_at"] != begun["created_at"] || status["request_id"] != id {
+		t.Errorf("status %v", status)
+	}
+	_, results := f.Do("GET", "/execute/"+id+"/results", "")
+	if !strings.HasPrefix(results, `{"status":"completed","output":[{"type":"stream","content":"b\"'\\c\n"},{"type":"result","content":"[]"}],"error":null,"files":[],"completed_at":"`) {
+		t.Errorf("results %s", results)
+	}
+	id = f.Want(200, "POST", "/execute", `{"code": "1/0", "session_id": "`+session+`"}`)["request_id"].(string)
+	f.Want(200, "GET", "/v1/runs/"+id+"?wait_seconds=60", "")
+	failed := f.Want(200, "GET", "/execute/"+id+"/results", "")["error"].(map[string]any)
+	if failed["ename"] != "ZeroDivisionError" || failed["evalue"] != "division by zero" || len(failed["traceback"].([]any)) < 2 {
+		t.Errorf("failed %v", failed)
+	}
+	id = f.Want(200, "POST", "/execute", `{"code": "import time; time.sleep(600)", "session_id": "`+session+`"}`)["request_id"].(string)
+	if now := f.Want(200, "GET", "/execute/"+id+"/results", ""); now["status"] != "running" || now["completed_at"] != nil {
+		t.Errorf("running %v", now)
+	}
+	// Its clients ask until a status is one of theirs.
+	f.Want(200, "POST", "/v1/runs/"+id+"/cancel", "")
+	theyEnded(f, id, "cancelled")
+	id = f.Want(200, "POST", "/execute", `{"code": "import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "session_id": "`+session+`"}`)["request_id"].(string)
+	f.Want(200, "GET", "/v1/runs/"+id+"?wait_seconds=60", "")
+	theyEnded(f, id, "killed")
+	lowered := f.Want(200, "POST", "/sessions", `{"execution_options": {"memory_limit": "900G"}}`)
+	if !strings.Contains(fmt.Sprint(lowered["notes"]), "memory from 900 GiB to 1.0 GiB") {
+		t.Errorf("lowered %v", lowered)
+	}
+	id = f.Want(200, "POST", "/v1/sessions/"+session+"/runs?wait_seconds=60", `{"code": "import time; time.sleep(600)", "timeout_seconds": 1}`)["run_id"].(string)
+	theyEnded(f, id, "timed_out")
+	if closed := f.Want(200, "DELETE", "/sessions/"+session, ""); len(closed) != 1 || closed["status"] != "cleaned up" {
+		t.Errorf("closed %v", closed)
+	}
+}
+
+// theyEnded checks what the other system's clients see of a run that ended in a way that it has no word for.
+func theyEnded(f *resttest.Fixture, id, name string) {
+	f.T.Helper()
+	status, results := f.Want(200, "GET", "/execute/"+id+"/status", ""), f.Want(200, "GET", "/execute/"+id+"/results", "")
+	if wrong, _ := results["error"].(map[string]any); status["status"] != "error" || status["completed_at"] == nil || results["status"] != "error" || wrong["ename"] != name {
+		f.T.Errorf("%s: %v, %v", name, status, results)
+	}
+}
+
+func TestBadInputOfCodeBox(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil, sandbox.Python)
+	f.Want(201, "POST", "/v1/sessions", `{"session_id": "a"}`)
+	for name, test := range map[string]struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		"a text for a list":        {"POST", "/sessions", `{"dependencies": "numpy"}`, 400, `"dependencies has a text where a list belongs."`},
+		"numbers for texts":        {"POST", "/sessions", `{"dependencies": [true]}`, 400, `"dependencies has true or false where a text belongs."`},
+		"a list for an object":     {"POST", "/sessions", `{"execution_options": {"environment_variables": []}}`, 400, `"execution_options.environment_variables has a list where an object belongs."`},
+		"mounts":                   {"POST", "/sessions", `{"execution_options": {"mount_points": [{"host_path": "/"}]}}`, 400, `"status":"error"`},
+		"memory":                   {"POST", "/sessions", `{"execution_options": {"memory_limit": "much"}}`, 400, `memory_limit is \"much\"`},
+		"processors":               {"POST", "/sessions", `{"execution_options": {"cpu_limit": "NaN"}}`, 400, `cpu_limit is \"NaN\"`},
+		"a variable without name":  {"POST", "/sessions", `{"execution_options": {"environment_variables": {"": "x"}}}`, 400, `could not be prepared`},
+		"execution in no session":  {"POST", "/execute", `{"code": "1"}`, 400, `session_id is missing`},
+		"execution in unknown one": {"POST", "/execute", `{"code": "1", "session_id": "nobody"}`, 404, `"status":"error"`},
+		"execution of nothing":     {"POST", "/execute", `{"session_id": "a"}`, 400, `The code is empty`},
+		"status of nothing":        {"GET", "/execute/x/status", ``, 404, `"run_not_found"`},
+		"results of nothing":       {"GET", "/execute/x/results", ``, 404, `"run_not_found"`},
+		"clean-up of nothing":      {"DELETE", "/sessions/nobody", ``, 404, `"session_not_found"`},
+		"another method of theirs": {"GET", "/execute", ``, 405, `Use POST`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, text := f.Do(test.method, test.path, test.body)
+			var refusal struct{ Code, Message, Hint, Status string }
+			if err := json.Unmarshal([]byte(text), &refusal); err != nil || refusal.Code == "" || refusal.Message == "" || refusal.Hint == "" || refusal.Status != "error" {
+				t.Errorf("%v: %s", err, text)
+			}
+			if status != test.status || !strings.Contains(text, test.want) {
+				t.Errorf("got %d %s", status, text)
+			}
+		})
+	}
+	// What could not be prepared is not left behind.
+	if list := f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 1 {
+		t.Errorf("there are %v", list)
+	}
+}
+
+// What makes something takes room for the worst case first.
+func TestWhatIsMadeTakesRoomFirst(t *testing.T) {
+	f := start(t, nil, sandbox.Python, sandbox.Bash)
+	const length = 3000
+	f.Want(200, "POST", "/v1/sessions/terminal/runs?wait_seconds=60", fmt.Sprintf(`{"code": "open('a.txt', 'w').write('a' * %d)"}`, length))
+	const form = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"f\"\r\n\r\nx\r\n--b--\r\n"
+	const kind = "multipart/form-data; boundary=b"
+	for _, door := range []resttest.Door{
+		{Name: "a text of a file", Method: "GET", Path: "/open-terminal/files/read?path=a.txt", Worst: apis.TextRoom(length)},
+		{Name: "a text with replacements", Method: "POST", Path: "/open-terminal/files/replace", Body: `{"path": "a.txt", "replacements": [{"target": "a", "replacement": "b", "allow_multiple": true}]}`, Worst: 4 << 20},
+		{Name: "a folder", Method: "GET", Path: "/open-terminal/files/list", Worst: 2 * room.Small},
+		{Name: "the heads of a form", Method: "POST", Path: "/librechat/upload", Body: form, Kind: kind, Worst: 512 << 10},
+		{Name: "the files of a form", Method: "POST", Path: "/librechat/upload", Body: form, Kind: kind, Worst: 2 * room.Small},
+		{Name: "the output of a run", Method: "POST", Path: "/librechat/exec", Body: `{"lang": "py", "code": "print('x' * 2999)"}`, Worst: apis.TextRoom(length)},
+	} {
+		f.TakesRoomFirst(door)
+	}
+}
+
+// What has no other test here has the answers that the document says.
+func TestAnswersAreAsTheDocumentSays(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil, sandbox.Python, sandbox.Bash)
+	f.Want(501, "POST", "/librechat/exec/programmatic", "{}")
+	const form = "--X\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n--X--\r\n"
+	if status, text := f.Do("POST", "/librechat/upload/batch", form, "Content-Type", "multipart/form-data; boundary=X"); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// The document is reviewed like code, and what it refers to is there.
+func TestTheDocument(t *testing.T) {
+	f := start(t, nil, sandbox.Python, sandbox.Bash)
+	_, text := f.Do("GET", "/v1/openapi.json", "")
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, []byte(text), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	const golden = "testdata/openapi.json"
+	if *update {
+		if err := os.WriteFile(golden, indented.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if want, err := os.ReadFile(golden); err != nil || !bytes.Equal(want, indented.Bytes()) {
+		t.Errorf("%v; it is not %s: look at what -update makes of it", err, golden)
+	}
+	var document struct {
+		OpenAPI string
+		Info    struct{ Title, Version string }
+		Paths   map[string]map[string]struct {
+			OperationID string
+			Summary     string
+			Tags        []string
+			Parameters  []struct {
+				Name, In string
+				Required bool
+				Schema   map[string]any
+			}
+			RequestBody map[string]any
+			Responses   map[string]map[string]any
+		}
+		Components map[string]map[string]any
+	}
+	if err := json.Unmarshal([]byte(text), &document); err != nil {
+		t.Fatal(err)
+	}
+	if document.OpenAPI != "3.1.0" || document.Info.Title == "" || document.Info.Version != "1.2.3" {
+		t.Errorf("it is %s of %+v", document.OpenAPI, document.Info)
+	}
+	for _, found := range regexp.MustCompile(`"\$ref":"([^"]+)"`).FindAllStringSubmatch(text, -1) {
+		parts := strings.Split(found[1], "/")
+		if len(parts) != 4 || document.Components[parts[2]][parts[3]] == nil {
+			t.Errorf("there is no %s", found[1])
+		}
+	}
+	ids := make(map[string]bool)
+	for path, operations := range document.Paths {
+		for method, o := range operations {
+			if ids[o.OperationID] || o.Summary == "" || len(o.Tags) != 1 || len(o.Responses) < 2 || (method == "post" || method == "put") != (o.RequestBody != nil) {
+				t.Errorf("%s %s: %+v", method, path, o)
+			}
+			ids[o.OperationID] = true
+			var inPath, declared []string
+			for _, found := range regexp.MustCompile(`\{(\w+)\}`).FindAllStringSubmatch(path, -1) {
+				inPath = append(inPath, found[1])
+			}
+			for _, p := range o.Parameters {
+				if p.In == "path" && p.Required {
+					declared = append(declared, p.Name)
+				}
+				if p.Schema == nil {
+					t.Errorf("%s %s: %s has no schema", method, path, p.Name)
+				}
+			}
+			if !slices.Equal(inPath, declared) {
+				t.Errorf("%s %s: parameters %v", method, path, declared)
+			}
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package apis_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit/witness"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// watch has a function asked before each run of a fixture's sessions that open from now on.
+func watch(f *resttest.Fixture, admit func(*sandbox.Run) error) {
+	config := f.Deps.Manager.Config()
+	config.Admit = func(_ context.Context, run *sandbox.Run) error { return admit(run) }
+	f.Deps.Manager.Reconfigure(config)
+}
+
+// Routes that are no tools run code of the server's own: it is told of as all code is, and refused as all code is.
+func TestNoRouteRunsCodeUnseen(t *testing.T) {
+	t.Parallel()
+	f := start(t, nil, sandbox.Python, sandbox.Bash)
+	var refuse error
+	told := 0
+	watch(f, func(*sandbox.Run) error { told++; return refuse })
+	requests := [][3]string{
+		{"POST", "/open-terminal/files/mkdir", `{"path": "a"}`},
+		{"GET", "/open-terminal/files/grep?query=x", ""},
+		{"POST", "/open-terminal/files/move", `{"source": "a", "destination": "b"}`},
+		{"DELETE", "/open-terminal/files/delete?path=b", ""},
+		{"POST", "/sessions", `{"execution_options": {"environment_variables": {"A": "b"}}}`},
+	}
+	for n, r := range requests {
+		if f.Want(200, r[0], r[1], r[2]); told != n+1 {
+			t.Errorf("%s %s: told of %d runs, not %d", r[0], r[1], told, n+1)
+		}
+	}
+	refuse = errors.New("no")
+	for _, r := range requests {
+		if status, text := f.Do(r[0], r[1], r[2]); status < 400 {
+			t.Errorf("%s %s: %d %s", r[0], r[1], status, text)
+		}
+	}
+}
+
+// lines has what is done told to an audit log, and returns what it says.
+func lines(t *testing.T, do func(f *resttest.Fixture, deps *tools.Deps)) (list []string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "audit.jsonl")
+	log, err := audit.Open(audit.Options{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := witness.New(log).For(principal.Principal{Name: "ann"}, nil)
+	var own *tools.Deps
+	f := start(t, func(d *tools.Deps) { d.Called, own = of.Calls(d.SessionOf), d }, sandbox.Python, sandbox.Bash)
+	config := f.Deps.Manager.Config()
+	config.Observer, config.Admit = of, of.Admit
+	f.Deps.Manager.Reconfigure(config)
+	do(f, own)
+	if err := log.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	err = audit.Read(t.Context(), path, false, func(_ []byte, l *audit.Line) error {
+		words := []string{l.Kind(), l.Activity, l.StatusCode, l.Session()}
+		if l.API != nil {
+			words = append(words, l.API.Operation)
+		}
+		if l.File != nil {
+			words = append(words, fmt.Sprint(l.File.Path, " ", *l.File.Size))
+		}
+		if l.Process != nil && l.Process.File != nil {
+			words = append(words, l.Process.File.Hashes[0].Value[:8])
+		}
+		if l.Destination != nil {
+			words = append(words, l.Destination.Hostname)
+		}
+		rest, _ := json.Marshal(l.Unmapped)
+		list = append(list, strings.Join(append(words, string(rest)), "|"))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func TestACallHasTheSameLinesByMCPAndByREST(t *testing.T) {
+	t.Parallel()
+	long := "select '" + strings.Repeat("x", 100_000) + "' ;;"
+	for _, call := range []struct {
+		tool, method, path string
+		given              map[string]any
+	}{
+		{"exec_sql", "POST", "/v1/sessions/one/sql", map[string]any{"connection": "none", "query": "select 1", "session_id": "one"}},
+		{"exec_sql", "POST", "/v1/sessions/one/sql", map[string]any{"connection": "none", "query": long, "session_id": "one"}},
+		{"close_session", "DELETE", "/v1/sessions/one", map[string]any{"session_id": "one"}},
+		{"close_session", "DELETE", "/sessions/one", map[string]any{"session_id": "one"}},
+	} {
+		body, _ := json.Marshal(call.given)
+		byREST := lines(t, func(f *resttest.Fixture, _ *tools.Deps) { f.Do(call.method, call.path, string(body)) })
+		byMCP := lines(t, func(_ *resttest.Fixture, d *tools.Deps) {
+			for _, tool := range tools.ForPrograms(d) {
+				if tool.Tool.Name == call.tool {
+					_, _ = tool.Handler(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Name: call.tool, Arguments: call.given}})
+				}
+			}
+		})
+		if !slices.Equal(byREST, byMCP) || len(byMCP) == 0 || !strings.Contains(byMCP[0], "|one|") || call.tool == "exec_sql" && len(byMCP) != 2 {
+			t.Errorf("%s: by REST\n%s\nand by MCP\n%s", call.tool, strings.Join(byREST, "\n"), strings.Join(byMCP, "\n"))
+		}
+	}
+}
+
+func TestFilesOfAnArchiveAreInTheAuditLog(t *testing.T) {
+	t.Parallel()
+	got := lines(t, func(f *resttest.Fixture, _ *tools.Deps) {
+		f.Want(200, "POST", "/open-terminal/files/write", `{"path": "a/one", "content": "1234"}`)
+		f.Want(200, "POST", "/open-terminal/files/write", `{"path": "a/two", "content": ""}`)
+		f.Want(200, "POST", "/open-terminal/files/write", `{"path": "b", "content": "12"}`)
+		if status, text := f.Do("POST", "/open-terminal/files/archive", `{"paths": ["/mnt/data/a"]}`); status != 200 {
+			t.Errorf("%d %s", status, text)
+		}
+	})
+	out := strings.Join(slices.DeleteFunc(got, func(l string) bool { return !strings.HasPrefix(l, "file|Download|") }), "\n")
+	if want := "file|Download||terminal|a/one 4|{\"kind\":\"file\"}\nfile|Download||terminal|a/two 0|{\"kind\":\"file\"}"; out != want {
+		t.Errorf("it says\n%s", out)
+	}
+}
+
+func TestACommandThatIsKilledIsACall(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	var called []string
+	f := start(t, func(d *tools.Deps) {
+		d.Called = func(ctx context.Context, r mcp.CallToolRequest) (context.Context, func(string)) {
+			mu.Lock()
+			defer mu.Unlock()
+			called = append(called, fmt.Sprint(r.Params.Name, " ", r.GetArguments()["run_id"]))
+			return ctx, func(string) {}
+		}
+	}, sandbox.Python, sandbox.Bash)
+	id := f.Want(200, "POST", "/open-terminal/execute", `{"command": "sleep 600"}`)["id"].(string)
+	f.Want(200, "DELETE", "/open-terminal/execute/"+id, "")
+	mu.Lock()
+	defer mu.Unlock()
+	if !slices.Contains(called, "wait_for_run "+id) {
+		t.Errorf("called: %v", called)
+	}
+}

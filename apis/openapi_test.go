@@ -1,0 +1,25 @@
+//go:build unix
+
+package apis_test
+
+import (
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
+)
+
+// Two validators of others take the document.
+func TestTheDocumentIsOpenAPI(t *testing.T) {
+	t.Parallel()
+	const clients = "../internal/test/e2e/clients"
+	modules, err := npmci.Install(clients)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), filepath.Join(modules, ".bin", "node"), clients+"/openapi.mjs", "testdata/openapi.json").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

@@ -1,0 +1,100 @@
+package openterminal
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// walked is a Host that has sessions alone.
+type walked struct {
+	rest.Host
+	manager *sandbox.Manager
+}
+
+func (w walked) Sessions() *sandbox.Manager { return w.manager }
+
+func start(t *testing.T, kept *chats) *resttest.Fixture {
+	t.Helper()
+	return resttest.Start(t, func(d *tools.Deps) resttest.Served {
+		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{newAPI(kept)}})
+	}, nil, sandbox.Bash)
+}
+
+// What is kept of chats, and what a search may ask for, is bounded in number and in length.
+func TestTheTerminalsBounds(t *testing.T) {
+	t.Parallel()
+	kept := newChats()
+	f := start(t, kept)
+	long := strings.Repeat("x", 8<<10)
+	for i := range maxKept {
+		kept.folders[fmt.Sprint(i)], kept.commands = "", append(kept.commands, command{})
+	}
+	for path, body := range map[string]string{"files/cwd": `{"path": "."}`, "execute?wait=60": fmt.Sprintf(`{"command": ": %s"}`, long)} {
+		if status, text := f.Do("POST", "/open-terminal/"+path, body, "X-Session-Id", long); status != http.StatusOK {
+			t.Fatalf("%s: %d %s", path, status, text)
+		}
+	}
+	for chat := range kept.folders {
+		if len(kept.folders) > maxKept || len(chat) > 32 {
+			t.Fatalf("%d folders are kept, by %d bytes", len(kept.folders), len(chat))
+		}
+	}
+	if last := kept.commands[len(kept.commands)-1]; len(kept.commands) != maxKept || len(last.text) > maxCommand || len(last.chat) > 32 {
+		t.Errorf("%d commands are kept, of %d bytes, by %d", len(kept.commands), len(last.text), len(last.chat))
+	}
+	for _, query := range []string{"pattern=" + long[:maxGlob+1], "pattern=x&exclude=" + long[:maxGlob+1], "pattern=x" + strings.Repeat("&exclude=x", maxPatterns+1)} {
+		f.Want(400, "GET", "/open-terminal/files/glob?"+query, "")
+	}
+	gone, leave := context.WithCancel(t.Context())
+	seen := 0
+	walk := func(c *call) (any, error) {
+		return nil, c.eachEntry(func(sandbox.Entry) error { seen++; leave(); return nil })
+	}
+	host := walked{manager: f.Deps.Manager}
+	err := kept.serve(walk)(host, nil, httptest.NewRequestWithContext(gone, "GET", "/", nil))
+	if err == nil || seen != 1 {
+		t.Errorf("behind a client that has left %d files are looked at: %v", seen, err)
+	}
+}
+
+// Whatever a path is, it leads below the work directory or nowhere.
+func FuzzPaths(f *testing.F) {
+	for _, path := range []string{"", ".", "~", "~/a", "../..", "/mnt/data/../x", "/mnt/database", "a/../../b", "//mnt//data//c", "a\x00b", "~root"} {
+		f.Add("sub/folder", path)
+	}
+	f.Fuzz(func(t *testing.T, folder, path string) {
+		at := call{cwd: folder}
+		below, err := at.resolve(path)
+		if err == nil && (strings.HasPrefix(below, "/") || slices.Contains(strings.Split(below, "/"), "..")) {
+			t.Errorf("%q in %q is %q", path, folder, below)
+		}
+	})
+}
+
+// A pattern without what is special is what it says, and a shell reads a quoted word as it was.
+func FuzzPatterns(f *testing.F) {
+	for _, pattern := range []string{"*.py", "**/*.go", "[!a]b", "[", "a?c", "\\", "é\xff"} {
+		f.Add(pattern)
+	}
+	f.Fuzz(func(t *testing.T, pattern string) {
+		found, err := patternOf(pattern)
+		if err == nil && !strings.ContainsAny(pattern, "*?[]") && (!found.MatchString(pattern) || found.MatchString("x"+pattern)) {
+			t.Errorf("%q is %s", pattern, found)
+		}
+		word := apis.Quote(pattern)
+		if strings.ReplaceAll(word[1:len(word)-1], `'\''`, "'") != pattern || strings.Contains(strings.ReplaceAll(word[1:len(word)-1], `'\''`, ""), "'") {
+			t.Errorf("%q is quoted as %s", pattern, word)
+		}
+	})
+}

@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+)
+
+func load(k *settings, args []string, env map[string]string) (*server.Settings, error) {
+	return server.Read([]server.Feature{k.feature()}, args, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+}
+
+func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
+	for args, want := range map[string]string{
+		"--engine=docker": "--engine \"docker\" is not podman or kubernetes",
+
+		"--kubeconfig=/k":       "--kubeconfig /k has no effect without --engine kubernetes",
+		"--context=c":           "--context c has no effect without --engine kubernetes",
+		"--namespace=n":         "--namespace n has no effect without --engine kubernetes",
+		"--storage-class=s":     "--storage-class s has no effect without --engine kubernetes",
+		"--runtime-class=r":     "--runtime-class r has no effect without --engine kubernetes",
+		"--programs-image=i":    "--programs-image i has no effect without --engine kubernetes",
+		"--pod-users=none":      "--pod-users none has no effect without --engine kubernetes",
+		"--pod-seccomp=p":       "--pod-seccomp p has no effect without --engine kubernetes",
+		"--warm-pool=p":         "--warm-pool p has no effect without --engine kubernetes",
+		"--pod-user-namespaces": "--pod-user-namespaces has no effect without --engine kubernetes",
+
+		"--engine=kubernetes --engine-url=unix:///p":   "--engine-url unix:///p has no effect with --engine kubernetes",
+		"--engine=kubernetes --oci-runtime=runc":       "--oci-runtime runc has no effect with --engine kubernetes",
+		"--engine=kubernetes --skills=claude":          "--skills claude has no effect with --engine kubernetes",
+		"--engine=kubernetes --mount=/usr:usr":         "the machines of --engine kubernetes do not have this machine's folders",
+		"--engine=kubernetes --namespace=Mine":         "--namespace \"Mine\" is not a namespace's name",
+		"--engine=kubernetes --namespace=-a":           "is not a namespace's name",
+		"--engine=kubernetes --storage-class=a_b":      "--storage-class \"a_b\" is not the name of a class",
+		"--engine=kubernetes --runtime-class=a/b":      "--runtime-class \"a/b\" is not the name of a class",
+		"--engine=kubernetes --programs-image=A:b:c":   "--programs-image \"A:b:c\" is not an image's name",
+		"--engine=kubernetes --pod-seccomp=../p.json":  "is not a path below the kubelet's folder",
+		"--engine=kubernetes --pod-seccomp=/etc/p":     "is not a path below the kubelet's folder",
+		"--engine=kubernetes --warm-pool=A":            "--warm-pool \"A\" is not the name of a SandboxWarmPool",
+		"--engine=kubernetes --pod-users=0-65535":      "--pod-users \"0-65535\"",
+		"--engine=kubernetes --pod-users=70000-60000":  "--pod-users \"70000-60000\"",
+		"--engine=kubernetes --namespace=a.b":          "is not a namespace's name",
+		"--engine=kubernetes --namespace=" + tooLong(): "is not a namespace's name",
+	} {
+		if _, err := load(new(settings), strings.Fields(args), nil); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
+func tooLong() string { return strings.Repeat("n", 64) }
+
+func TestSettingsOfKubernetes(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(kubeconfig, []byte(`
+apiVersion: v1
+kind: Config
+current-context: one
+clusters: [{name: c, cluster: {server: "https://one.example.com"}}, {name: d, cluster: {server: "https://two.example.com"}}]
+contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, context: {cluster: c}}, {name: two, context: {cluster: d, namespace: team}}]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var k *settings
+	loaded := func(args ...string) *server.Settings {
+		t.Helper()
+		// Podman's variables are of no engine that is named here.
+		k = new(settings)
+		s, err := load(k, append([]string{"--engine=kubernetes", "--state-dir=/state", "--kubeconfig", kubeconfig}, args...), map[string]string{"CONTAINER_HOST": "unix:///p"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	at := loaded().SessionDir()
+	for args, same := range map[string]bool{
+		"--namespace=team": true, "--context=same --namespace=team": true, "--storage-class=fast --pod-users=70000-80000 --pod-seccomp=profiles/a.json": true,
+		"--namespace=other": false, "--context=same": false, "--context=two": false, "--context=absent": false,
+	} {
+		if got := loaded(strings.Fields(args)...).SessionDir(); (got == at) != same {
+			t.Errorf("%s: sessions are in %s, of the first in %s", args, got, at)
+		}
+	}
+	if at == (&server.Settings{StateDir: "/state"}).SessionDir() {
+		t.Error("Podman's sessions are in the same folder")
+	}
+
+	s := loaded("--js-image=registry.example.com/js:1")
+	python, _ := containers.RecipeFor("python")
+	for language, want := range map[sandbox.Language]string{
+		sandbox.Python: containers.PublishedImages().Pull(python), sandbox.Bash: containers.PublishedImages().Pull(python), sandbox.JavaScript: "registry.example.com/js:1",
+	} {
+		if image, on := s.Image(language); !on || image != want {
+			t.Errorf("%s is in %q", language, image)
+		}
+	}
+	if image, _ := loaded("--python-image=full").Image(sandbox.Python); image != containers.PublishedImages().Pull(python.WithCompiler()) {
+		t.Errorf("the full image is %q", image)
+	}
+	if images := k.images(s); len(images) != 3 || images[0] != containers.ProgramsRef() {
+		t.Errorf("the cluster has to have %q", images)
+	}
+}
+
+// A pod that a shell command makes for a session's files is the server's that runs code in it later.
+func TestVisitsMakePodsAsServersDo(t *testing.T) {
+	s, err := load(new(settings), []string{"--engine=kubernetes", "--network=open", "--state-dir", t.TempDir()}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	on := s.Engine(slog.New(slog.DiscardHandler))
+	visit := s.VisitConfig(on, slog.New(slog.DiscardHandler))
+	spec, err := s.Spec(on, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if visit.WayOut == nil || visit.WayOut.Environment(sandbox.WayOutPort)["HTTPS_PROXY"] == "" || visit.WayOut.Environment(sandbox.WayOutPort)["HTTPS_PROXY"] != spec.Env["HTTPS_PROXY"] {
+		t.Errorf("the way out is %v", visit.WayOut)
+	}
+}

@@ -1,0 +1,96 @@
+// What a person is told of a cluster.
+
+package kube
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	authentication "k8s.io/api/authentication/v1"
+	core "k8s.io/api/core/v1"
+	node "k8s.io/api/node/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// source says where a configuration is from.
+func source(loaded clientcmd.ClientConfig, o Options) string {
+	raw, err := loaded.RawConfig()
+	if err != nil || clientcmd.IsEmptyConfig(err) || len(raw.Contexts) == 0 {
+		return "the account of this pod"
+	}
+	name := raw.CurrentContext
+	if o.Context != "" {
+		name = o.Context
+	}
+	if c := raw.Contexts[name]; c != nil && c.LocationOfOrigin != "" {
+		return fmt.Sprintf("context %s of %s", name, c.LocationOfOrigin)
+	}
+	return "context " + name
+}
+
+// Version returns the API server's.
+func (c *Client) Version(ctx context.Context) (*version.Info, error) {
+	v := &version.Info{}
+	return v, c.Call(ctx, http.MethodGet, "/version", nil, v)
+}
+
+// Labels returns those of this client's namespace, which not every account may read.
+func (c *Client) Labels(ctx context.Context) (map[string]string, error) {
+	namespace := &core.Namespace{}
+	err := c.Call(ctx, http.MethodGet, "/api/v1/namespaces/"+c.Namespace, nil, namespace)
+	return namespace.Labels, err
+}
+
+// Handler returns what nodes know a RuntimeClass by, which not every account may read.
+func (c *Client) Handler(ctx context.Context, class string) (string, error) {
+	found := &node.RuntimeClass{}
+	err := c.Call(ctx, http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses/"+class, nil, found)
+	return found.Handler, err
+}
+
+// Account returns the name by which the API server knows this client.
+func (c *Client) Account(ctx context.Context) (string, error) {
+	review := &authentication.SelfSubjectReview{TypeMeta: meta.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
+	err := c.Call(ctx, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", review, review)
+	return review.Status.UserInfo.Username, err
+}
+
+// clockLooks is how often the API server is asked for its time.
+const clockLooks = 5
+
+// Clock returns the median time of an answer, and how far the API server's clock is ahead of this machine's, to a second or two.
+func (c *Client) Clock(ctx context.Context) (roundTrip, ahead time.Duration, err error) {
+	var times []time.Duration
+	for range clockLooks {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.clients[core.SchemeGroupVersion].Get().AbsPath("/version").URL().String(), nil)
+		if err != nil {
+			return 0, 0, err
+		}
+		began := time.Now()
+		answer, err := c.http.Do(request)
+		if err != nil {
+			return 0, 0, err
+		}
+		_ = answer.Body.Close()
+		took := time.Since(began)
+		times = append(times, took)
+		if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
+			ahead = date.Add(time.Second / 2).Sub(began.Add(took / 2)) // of the second that it names
+		}
+	}
+	slices.Sort(times)
+	return times[clockLooks/2], ahead, nil
+}
+
+// Transport names what programs in pods were last reached by.
+func (c *Client) Transport() string {
+	if c.spdy.Load() {
+		return "SPDY"
+	}
+	return "WebSocket"
+}

@@ -1,0 +1,262 @@
+// Package kubernetes is the engine.Engine over Kubernetes: a pod for each session, with a container for each language.
+//
+// Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager. What a pod may do is in pod.go, one line a
+// promise. Process 1 of a container is the keeper of containers/supervisor, and all that is said to it goes by pods/exec: a pod
+// has no network, no account and no output of its own.
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.podman.io/image/v5/docker/reference"
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+// Options says where pods are made and what they are like.
+type Options struct {
+	Cluster kube.Options
+	// StorageClass is that of the claims for volumes that last. Empty: files are in their pod, and end with it.
+	StorageClass string
+	// RuntimeClass is that of the pods, such as one for gVisor, Kata, or a network of loopback alone. Empty: the cluster's default.
+	RuntimeClass string
+	// ProgramsImage is the image that has our programs, for every kind of processor that nodes have.
+	ProgramsImage string
+	// WarmPool is a SandboxWarmPool of agent-sandbox that pods are taken from whose volumes are in them. Empty: pods are made.
+	WarmPool string
+	// Users is a range of numbers, "FIRST-LAST", of which each session has one, by its name, as its user and group. "none": the cluster
+	// chooses, as OpenShift does. Empty: one that neither distributions nor directory services use.
+	Users string
+	// SeccompProfile is one that nodes have, by its path below the kubelet's folder. Empty: the container runtime's default.
+	SeccompProfile string
+	// UserNamespaces gives each pod a user namespace of its own.
+	UserNamespaces bool
+	// CallTimeout bounds a call whose caller set no deadline. Zero: 60 s.
+	CallTimeout time.Duration
+	// Logger gets what helps to debug. Nil: nothing is logged.
+	Logger *slog.Logger
+}
+
+const defaultCallTimeout = time.Minute
+
+// Engine is an engine.Engine. It is safe for use by several goroutines.
+type Engine struct {
+	opts  Options
+	users engine.Users
+	log   *slog.Logger
+
+	closing context.Context
+	close   context.CancelFunc
+
+	meeting turn // held while the cluster is met
+	cluster atomic.Pointer[cluster]
+
+	network network
+
+	places sync.Map // of place, by the names of containers
+}
+
+// turn is a lock that is waited for no longer than a context lasts. It has room for one.
+type turn chan struct{}
+
+func (t turn) lock(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (t turn) unlock() { <-t }
+
+// cluster is a client of one that was found fit for use.
+type cluster struct {
+	*kube.Client
+	engine       *Engine
+	imageVolumes bool // a pod can mount an image
+
+	refused atomic.Bool // the client's credentials: the configuration may have others by now
+}
+
+// place is where this engine has come across a container.
+type place struct {
+	pod, node string
+	uid       types.UID // of the pod: another may have its name since
+	labels    map[string]string
+	noted     time.Time
+	shut      bool // the pod has shown this engine that it reaches nothing
+}
+
+var (
+	_ engine.Engine  = (*Engine)(nil)
+	_ engine.Locator = (*Engine)(nil)
+)
+
+// Open prepares an engine. It neither reads the configuration nor connects; the first call that needs the cluster does.
+func Open(opts Options) *Engine {
+	if opts.CallTimeout == 0 {
+		opts.CallTimeout = defaultCallTimeout
+	}
+	if opts.Logger == nil {
+		opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{opts: opts, log: opts.Logger, meeting: make(turn, 1), network: network{turn: make(turn, 1)}}
+	e.users, _ = parseUsers(opts.Users) // who opens it has checked that
+	e.closing, e.close = context.WithCancel(context.Background())
+	return e
+}
+
+// Traits implements engine.Engine.
+func (e *Engine) Traits() engine.Traits {
+	return engine.Traits{Name: "Kubernetes", Together: true, Remote: true}
+}
+
+// Shape implements engine.Engine. The version of the cluster is no setting: its nodes have the same programs either way.
+func (e *Engine) Shape(spec engine.Spec) string {
+	spec.Volume, spec.Lasts = "", false
+	return engine.Key(e.opts.StorageClass, e.opts.WarmPool, shapeOf(e.opts.podSpec(spec, e.users, true)))
+}
+
+// Image implements engine.Engine. The nodes have the images, so nothing is known of one before a pod has it.
+func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
+	if err := e.usable(ctx); err != nil {
+		return engine.ImageInfo{}, err
+	}
+	if _, err := reference.ParseNormalizedNamed(ref); err != nil {
+		return engine.ImageInfo{}, &Error{Reason: fmt.Sprintf("%q is not an image's name", ref), Fix: "correct the image setting, or leave it out to use the standard one", Is: engine.ErrImageMissing, Err: err}
+	}
+	return engine.ImageInfo{ID: ref}, nil
+}
+
+// usable reports a context that has ended, and an engine that was closed.
+func (e *Engine) usable(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if e.closing.Err() != nil {
+		return errClosed
+	}
+	return nil
+}
+
+// Close implements engine.Engine. Pods go on; removing them is Remove's. It may be called more than once.
+func (e *Engine) Close() error {
+	e.close()
+	e.dropCanary()
+	return nil
+}
+
+// limit gives a call without a deadline one, and ends it with the engine.
+func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(e.closing, cancel)
+	if _, has := ctx.Deadline(); has {
+		return ctx, func() { stop(); cancel() }
+	}
+	limited, cancelLimit := context.WithTimeout(ctx, e.opts.CallTimeout)
+	return limited, func() { stop(); cancelLimit(); cancel() }
+}
+
+// rights are what this engine needs in its namespace.
+var rights = []kube.Right{
+	{Verb: "create", Resource: "pods"}, {Verb: "get", Resource: "pods"}, {Verb: "list", Resource: "pods"}, {Verb: "watch", Resource: "pods"},
+	{Verb: "patch", Resource: "pods"}, {Verb: "delete", Resource: "pods"}, {Verb: "create", Resource: "pods", Subresource: "exec"},
+	{Verb: "get", Resource: "pods", Subresource: "exec"}, // a WebSocket begins by a GET; without it each exec is refused once, and SPDY is used
+	{Verb: "get", Group: "networking.k8s.io", Resource: "networkpolicies"}, {Verb: "create", Group: "networking.k8s.io", Resource: "networkpolicies"},
+}
+
+// claimRights are what it needs beside them where volumes are claims.
+var claimRights = []kube.Right{
+	{Verb: "create", Resource: "persistentvolumeclaims"}, {Verb: "get", Resource: "persistentvolumeclaims"},
+	{Verb: "list", Resource: "persistentvolumeclaims"}, {Verb: "delete", Resource: "persistentvolumeclaims"},
+}
+
+// Rights returns what this engine needs in its namespace.
+func (e *Engine) Rights() []kube.Right {
+	all := slices.Clone(rights)
+	if e.opts.StorageClass != "" {
+		all = append(all, claimRights...)
+	}
+	if e.opts.WarmPool != "" {
+		all = append(all, poolRights...)
+	}
+	return all
+}
+
+// connect returns the cluster, which is met once, and again when it has refused this program's token: its version, this
+// program's rights, and the policy that shuts pods off.
+func (e *Engine) connect(ctx context.Context) (*cluster, error) {
+	if err := e.usable(ctx); err != nil {
+		return nil, err
+	}
+	if c := e.cluster.Load(); c != nil && !c.refused.Load() {
+		return c, nil
+	}
+	if err := e.meeting.lock(ctx); err != nil {
+		return nil, e.apiError(nil, err)
+	}
+	defer e.meeting.unlock()
+	before := e.cluster.Load()
+	if before != nil && !before.refused.Load() {
+		return before, nil
+	}
+	client, err := kube.Open(e.opts.Cluster)
+	if err != nil {
+		return nil, configError(err)
+	}
+	if before != nil && (client.Host != before.Host || client.Namespace != before.Namespace) {
+		return nil, otherCluster(client, before.Client)
+	}
+	version, err := client.Version(ctx)
+	if err != nil {
+		return nil, e.apiError(client, err)
+	}
+	missing, err := client.Missing(ctx, e.Rights())
+	if err != nil {
+		return nil, e.apiError(client, err)
+	}
+	if len(missing) > 0 {
+		return nil, missingRights(client.Namespace, missing)
+	}
+	if err := ensurePolicies(ctx, client); err != nil {
+		return nil, e.apiError(client, err)
+	}
+	e.cluster.Store(&cluster{Client: client, engine: e, imageVolumes: hasImageVolumes(version)})
+	return e.cluster.Load(), nil
+}
+
+// Where implements engine.Locator, for containers that this engine has come across.
+func (e *Engine) Where(container string) engine.Place {
+	at := e.at(container)
+	return engine.Place{Pod: at.pod, Node: at.node}
+}
+
+// at returns the place of a container; the zero value: it is not known.
+func (e *Engine) at(container string) place {
+	at, _ := e.places.Load(container)
+	known, _ := at.(place)
+	return known
+}
+
+// remember notes the containers of a pod.
+func (e *Engine) remember(pod *core.Pod, shut bool) {
+	for name := range containersOf(pod) {
+		e.places.Store(name, place{pod.Name, pod.Spec.NodeName, pod.UID, fromJSON(pod.Annotations[noteLabels]), time.Now(), shut})
+	}
+}
+
+func (e *Engine) forget(pod *core.Pod) {
+	for name := range containersOf(pod) {
+		e.places.Delete(name)
+	}
+}

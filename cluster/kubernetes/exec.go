@@ -1,0 +1,132 @@
+// Programs in a pod, and their stdio.
+
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+// process is an engine.Process over pods/exec.
+type process struct {
+	*kube.Stream
+	cluster *cluster
+	stderr  engine.Tail
+
+	madeVolume bool // with its start
+	keptOther  bool
+}
+
+// Stderr implements engine.Process.
+func (p *process) Stderr() string { return p.stderr.String() }
+
+// KeptOther implements engine.Keeper.
+func (p *process) KeptOther() bool { return p.keptOther }
+
+// MadeVolume implements engine.Maker.
+func (p *process) MadeVolume() bool { return p.madeVolume }
+
+// exec starts a program. That it could not be started shows when its answer is read.
+func (c *cluster) exec(pod, container string, command []string) (*process, error) {
+	p := &process{cluster: c}
+	var err error
+	p.Stream, err = c.Exec(pod, container, command, &p.stderr)
+	return p, err
+}
+
+// answer reads one byte, which process 1's programs say before anything else.
+func (p *process) answer(ctx context.Context) (byte, error) {
+	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
+	var b [1]byte
+	_, err := io.ReadFull(p, b[:])
+	switch {
+	case !stop(): // it is closed by now, also where it has answered
+		return 0, ctx.Err()
+	case err == nil:
+		return b[0], nil
+	}
+	return 0, p.cluster.execError(cmp.Or(p.Err(), io.ErrUnexpectedEOF), p.Stderr())
+}
+
+// Exec implements engine.Engine. The program has the container's user and limits, and no capabilities, as process 1 has.
+func (e *Engine) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
+	if len(command) == 0 {
+		return nil, engine.ErrNoCommand
+	}
+	ctx, cancel := e.limit(ctx)
+	defer cancel()
+	c, err := e.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p, err := e.within(ctx, c, container, command)
+	if err != nil {
+		return nil, fmt.Errorf("exec in container %s: %w", container, err)
+	}
+	return p, nil
+}
+
+// within starts a program in a container whose pod has shown that it reaches nothing.
+func (e *Engine) within(ctx context.Context, c *cluster, name string, command []string) (*process, error) {
+	pod, err := e.podWith(ctx, c, name)
+	if err != nil {
+		return nil, err
+	}
+	container := containersOf(pod)[name]
+	if at := e.at(name); !at.shut || at.uid != pod.UID {
+		if err := e.lookAt(ctx, c, pod, container); err != nil {
+			return nil, err
+		}
+		e.remember(pod, true)
+	}
+	p, err := c.exec(pod.Name, container, append([]string{supervisor, "within"}, command...))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := p.answer(ctx)
+	switch {
+	case err == nil && answer == answerYours:
+		return p, nil
+	case err == nil:
+		err = fmt.Errorf("%w: its program has ended", engine.ErrContainerGone)
+	case !errors.Is(err, engine.ErrContainerGone) && ctx.Err() == nil && isGone(ctx, c, pod.Name, container):
+		err = fmt.Errorf("%w: %w", engine.ErrContainerGone, err)
+	}
+	_ = p.Close()
+	return nil, err
+}
+
+// isGone reports whether a container does not run, of which container runtimes say in many words that nothing starts in it.
+func isGone(ctx context.Context, c *cluster, name, container string) bool {
+	pod := &core.Pod{}
+	if err := c.Get(ctx, name, pod); err != nil {
+		return apierrors.IsNotFound(err)
+	}
+	return isLeaving(pod) || !runs(pod, container) || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+		return s.Name == container && s.State.Running == nil
+	})
+}
+
+// podWith returns the pod that has a container of a name, and goes on: engine.ErrContainerGone where there is none.
+func (e *Engine) podWith(ctx context.Context, c *cluster, container string) (*core.Pod, error) {
+	list := &core.PodList{}
+	if err := c.List(ctx, managedBy+"="+us+","+labelHas+hash(container), list); err != nil {
+		return nil, e.apiError(c.Client, err)
+	}
+	for i := range list.Items {
+		if pod := &list.Items[i]; !isLeaving(pod) && !isOver(pod) && containersOf(pod)[container] != "" {
+			return pod, nil
+		}
+	}
+	return nil, engine.ErrContainerGone
+}

@@ -1,0 +1,250 @@
+// What is there listed, and removed.
+
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+// List implements engine.Engine. A pod whose files are in it is a volume too.
+func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory, error) {
+	ctx, cancel := e.limit(ctx)
+	defer cancel()
+	c, err := e.connect(ctx)
+	if err != nil {
+		return engine.Inventory{}, err
+	}
+	selector := managedBy + "=" + us + "," + component + "=" + sandboxes + "," + key
+	if value != "" {
+		selector += "=" + valueOf(value)
+	}
+	carries := func(labels map[string]string) bool {
+		had, ok := labels[key]
+		return ok && (value == "" || had == value)
+	}
+	var inventory engine.Inventory
+	began, pods, listed := time.Now(), &core.PodList{}, make(map[types.UID]bool)
+	if err := c.List(ctx, selector, pods); err != nil {
+		return engine.Inventory{}, e.apiError(c.Client, err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		listed[pod.UID] = true
+		labels := fromJSON(pod.Annotations[noteLabels])
+		if isLeaving(pod) || !carries(labels) {
+			continue
+		}
+		for name, container := range containersOf(pod) {
+			if !isUsed(pod, container) {
+				continue
+			}
+			own := withLanguage(labels, container)
+			inventory.Containers = append(inventory.Containers, engine.Container{
+				Name: name, Labels: own, Running: runs(pod, container), Created: pod.CreationTimestamp.Time,
+				Place: engine.Place{Pod: pod.Name, Node: pod.Spec.NodeName},
+			})
+		}
+		if !hasClaim(pod) && !isOver(pod) {
+			inventory.Volumes = append(inventory.Volumes, engine.Volume{Name: pod.Annotations[noteVolume], Labels: labels, Created: pod.CreationTimestamp.Time})
+		}
+		if isOver(pod) && !slices.ContainsFunc(inventory.Containers, func(c engine.Container) bool { return containersOf(pod)[c.Name] != "" }) {
+			for name, container := range containersOf(pod) { // so that somebody removes it
+				inventory.Containers = append(inventory.Containers, engine.Container{Name: name, Labels: withLanguage(labels, container), Created: pod.CreationTimestamp.Time})
+				break
+			}
+		}
+	}
+	e.places.Range(func(name, at any) bool {
+		if at := at.(place); carries(at.labels) && !listed[at.uid] && at.noted.Before(began) {
+			e.places.Delete(name)
+		}
+		return true
+	})
+	claims := &core.PersistentVolumeClaimList{}
+	if err := c.List(ctx, selector, claims); err != nil && !e.hasNoClaims(err) {
+		return engine.Inventory{}, e.apiError(c.Client, err)
+	}
+	for i := range claims.Items {
+		claim := &claims.Items[i]
+		if labels := fromJSON(claim.Annotations[noteLabels]); !isLeaving(claim) && carries(labels) {
+			inventory.Volumes = append(inventory.Volumes, engine.Volume{Name: claim.Annotations[noteVolume], Labels: labels, Created: claim.CreationTimestamp.Time})
+		}
+	}
+	return inventory, nil
+}
+
+// withLanguage returns the labels of a pod as its container has them.
+func withLanguage(labels map[string]string, container string) map[string]string {
+	own := maps.Clone(labels)
+	if _, known := sandbox.LanguageCalled(container); known {
+		own[sandbox.LabelLanguage] = container
+	}
+	return own
+}
+
+// runs reports whether a container of a pod does. Its status may not say that yet: it is entered before.
+func runs(pod *core.Pod, container string) bool {
+	return !isOver(pod) && isUsed(pod, container) && pod.Annotations[noteUsed+container] != hasEnded && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+		return s.Name == container && s.State.Terminated != nil
+	})
+}
+
+// Remove implements engine.Engine. A container whose pod has the files, or others that are in use, is emptied and waits in it; else the
+// pod goes. What has been asked to go counts as gone: its name is waited for by the next start.
+func (e *Engine) Remove(ctx context.Context, containers, volumes []string) error {
+	ctx, cancel := e.limit(ctx)
+	defer cancel()
+	c, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	pods, err := e.podsOf(ctx, c, containers, volumes)
+	if err != nil {
+		return err
+	}
+	var removing sync.WaitGroup
+	failed := make([]error, len(pods))
+	for i, pod := range pods {
+		removing.Go(func() { failed[i] = e.removeFrom(ctx, c, pod, containers, volumes) })
+	}
+	removing.Wait()
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	for _, volume := range volumes {
+		claim, err := e.claimFor(ctx, c, volume)
+		if claim != nil {
+			err = c.Delete(ctx, claim.Name, claim, inOrder)
+		}
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			return fmt.Errorf("remove volume %s: %w", volume, e.apiError(c.Client, err))
+		}
+	}
+	return nil
+}
+
+// podsOf returns the pods that have some containers or volumes.
+func (e *Engine) podsOf(ctx context.Context, c *cluster, containers, volumes []string) ([]*core.Pod, error) {
+	found := make(map[string]*core.Pod)
+	note := func(selector string) error {
+		list := &core.PodList{}
+		if err := c.List(ctx, managedBy+"="+us+","+selector, list); err != nil {
+			return e.apiError(c.Client, err)
+		}
+		for i := range list.Items {
+			if pod := &list.Items[i]; !isLeaving(pod) {
+				found[pod.Name] = pod
+			}
+		}
+		return nil
+	}
+	for hashes := range slices.Chunk(volumes, 100) {
+		values := ""
+		for i, volume := range hashes {
+			if i > 0 {
+				values += ","
+			}
+			values += hash(volume)
+		}
+		if err := note(labelVolume + " in (" + values + ")"); err != nil {
+			return nil, err
+		}
+	}
+	has := func(container string) bool {
+		for _, pod := range found {
+			if containersOf(pod)[container] != "" {
+				return true
+			}
+		}
+		return false
+	}
+	for _, container := range containers {
+		if has(container) {
+			continue
+		}
+		if err := note(labelHas + hash(container)); err != nil {
+			return nil, err
+		}
+	}
+	pods := make([]*core.Pod, 0, len(found))
+	for _, pod := range found {
+		pods = append(pods, pod)
+	}
+	return pods, nil
+}
+
+// removeFrom removes from a pod what is named of it.
+func (e *Engine) removeFrom(ctx context.Context, c *cluster, pod *core.Pod, containers, volumes []string) error {
+	var resets []string
+	staying := 0
+	for name, container := range containersOf(pod) {
+		switch {
+		case !isUsed(pod, container):
+		case slices.Contains(containers, name):
+			resets = append(resets, container)
+		default:
+			staying++
+		}
+	}
+	withVolume := slices.Contains(volumes, pod.Annotations[noteVolume])
+	switch {
+	case withVolume && staying > 0 && !isOver(pod):
+		return fmt.Errorf("remove volume %s: a container uses it", pod.Annotations[noteVolume])
+	case withVolume || isOver(pod) || hasClaim(pod) && staying == 0:
+		return e.delete(ctx, c, pod, now)
+	}
+	for _, container := range resets {
+		if err := e.reset(ctx, c, pod, container); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reset ends all in a container, which then waits to be entered. Code can kill what is started to do that, but not for ever: then
+// the pod goes, with the files that are in it.
+func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
+	var err error
+	for range mostKilled {
+		if err = e.tryReset(ctx, c, pod, container); !errors.Is(err, errKilled) {
+			break
+		}
+	}
+	switch {
+	case errors.Is(err, errKilled):
+		e.log.Warn("code keeps its container from being emptied: the pod is removed", "pod", pod.Name)
+		return e.delete(ctx, c, pod, 1)
+	case err != nil && !errors.Is(err, engine.ErrContainerGone): // nothing runs in one that is down
+		return fmt.Errorf("empty container %s of pod %s: %w", container, pod.Name, err)
+	}
+	if err := c.note(ctx, pod, noteUsed+container, nil); err != nil {
+		return e.apiError(c.Client, err)
+	}
+	return nil
+}
+
+func (e *Engine) tryReset(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
+	p, err := c.exec(pod.Name, container, []string{supervisor, "reset"})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = p.Close() }()
+	answer, err := p.answer(ctx)
+	if err == nil && answer != answerYours {
+		err = fmt.Errorf("process 1 answered %q", answer)
+	}
+	return err
+}

@@ -1,0 +1,148 @@
+// What is ours in a namespace, and how it is found again.
+
+package kubernetes
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+const (
+	prefix = "code-sandbox-mcp."
+
+	managedBy = "app.kubernetes.io/managed-by"
+	component = "app.kubernetes.io/component"
+	us        = "code-sandbox-mcp"
+	sandboxes = "sandbox" // component of the pods that code runs in
+
+	labelVolume = prefix + "volume" // its hash, on its pods and its claim
+	labelHas    = prefix + "has."   // with the hash of a container's name
+
+	noteLabels     = prefix + "labels"     // the true ones, in JSON
+	noteVolume     = prefix + "volume"     // its true name
+	noteContainers = prefix + "containers" // by their true names what they are called in the pod, in JSON
+	noteUsed       = prefix + "used."      // with a container's name in the pod
+	noteShape      = prefix + "shape"      // of the pod's spec
+	noteFrame      = prefix + "frame"      // the same of what no setting of a server changes while files are in the pod
+	noteLimits     = prefix + "limits"     // those that its shape was made of, in JSON
+)
+
+var (
+	labelValue = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?$`)
+	unfit      = regexp.MustCompile(`[^a-z0-9]+`)
+)
+
+func hash(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:10])
+}
+
+// valueOf returns what stands for a label's value, which may have letters that a label cannot, and be longer.
+func valueOf(value string) string {
+	if labelValue.MatchString(value) {
+		return value
+	}
+	return "h." + hash(value)
+}
+
+// objectName returns the name of what is made for a name of any form: readable, and different for each.
+func objectName(name string) string {
+	readable := strings.Trim(unfit.ReplaceAllString(strings.ToLower(name), "-"), "-")
+	if !strings.HasPrefix(readable, "csm-") {
+		readable = "csm-" + readable
+	}
+	return strings.TrimRight(readable[:min(len(readable), 40)], "-") + "-" + hash(name)
+}
+
+// podName returns the name of the pod that a container is in: of its volume where others are made beside it.
+func podName(spec engine.Spec) string {
+	if len(spec.Beside) > 0 {
+		return objectName(spec.Volume)
+	}
+	return objectName(spec.Name)
+}
+
+// containerName returns what a container is called in its pod.
+func containerName(spec engine.Spec) string {
+	return cmp.Or(spec.Labels[sandbox.LabelLanguage], "main")
+}
+
+// metadata is that of what is made for a volume.
+func metadata(name, volume string, labels map[string]string) meta.ObjectMeta {
+	m := meta.ObjectMeta{
+		Name:        name,
+		Labels:      map[string]string{managedBy: us, component: sandboxes, labelVolume: hash(volume)},
+		Annotations: map[string]string{noteLabels: toJSON(labels), noteVolume: volume},
+	}
+	for key, value := range labels {
+		m.Labels[key] = valueOf(value)
+	}
+	return m
+}
+
+func toJSON(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // a type of the API, or one that has its types
+	}
+	return string(text)
+}
+
+func fromJSON(text string) map[string]string {
+	values := make(map[string]string)
+	_ = json.Unmarshal([]byte(text), &values) // what is not ours has nothing
+	return values
+}
+
+// containersOf returns by their true names what the containers of a pod are called in it.
+func containersOf(pod *core.Pod) map[string]string { return fromJSON(pod.Annotations[noteContainers]) }
+
+// What noteUsed says of a container.
+const (
+	inUse    = "true"
+	hasEnded = "ended" // its program, by itself
+)
+
+// isUsed reports whether a container of a pod was started and not removed since.
+func isUsed(pod *core.Pod, container string) bool { return pod.Annotations[noteUsed+container] != "" }
+
+// group returns the specs of all containers of a pod, the one that is wanted first.
+func group(spec engine.Spec) []engine.Spec { return append([]engine.Spec{spec}, spec.Beside...) }
+
+// commonLabels returns the labels that all containers of a pod have.
+func commonLabels(specs []engine.Spec) map[string]string {
+	common := maps.Clone(specs[0].Labels)
+	for _, other := range specs[1:] {
+		maps.DeleteFunc(common, func(key, value string) bool { return other.Labels[key] != value })
+	}
+	return common
+}
+
+// hasClaim reports whether a pod has its files in a claim.
+func hasClaim(pod *core.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(v core.Volume) bool { return v.PersistentVolumeClaim != nil })
+}
+
+// isOver reports whether all containers of a pod have ended for good.
+func isOver(pod *core.Pod) bool {
+	return pod.Status.Phase == core.PodSucceeded || pod.Status.Phase == core.PodFailed
+}
+
+// isOurs reports whether what has the name of a volume's pod or claim is that.
+func isOurs(o meta.Object, volume string) bool {
+	return o.GetLabels()[managedBy] == us && o.GetAnnotations()[noteVolume] == volume
+}
+
+func isLeaving(o meta.Object) bool { return o.GetDeletionTimestamp() != nil }

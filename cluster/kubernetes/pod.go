@@ -1,0 +1,350 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"errors"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	core "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+const (
+	// requestCPU and requestMemory are what the scheduler keeps for a container: most wait for their session's next call.
+	requestCPU    = "10m"
+	requestMemory = 48 << 20
+
+	// taskReserve is what the programs of ours have of a user's processes and threads, in each container.
+	taskReserve = 48
+	// sharedTasks is how many times a container's the limit is of a user whom other sessions may have too.
+	sharedTasks = 16
+
+	// beyondVolume is how much more than the limit of the files the kubelet lets a pod write, before it ends it: ours acts earlier.
+	beyondVolume = 256 << 20
+)
+
+var errUsers = errors.New(`a range of users is FIRST-LAST, of numbers from 1000 to 2147483647, or "none"`)
+
+func parseUsers(text string) (engine.Users, error) {
+	switch text {
+	case "":
+		return engine.HostUsers, nil
+	case "none":
+		return engine.Users{}, nil // the cluster chooses
+	}
+	from, to, _ := strings.Cut(text, "-")
+	first, err1 := strconv.ParseInt(from, 10, 32)
+	last, err2 := strconv.ParseInt(to, 10, 32)
+	if err1 != nil || err2 != nil || first < 1000 || last < first {
+		return engine.Users{}, errUsers
+	}
+	return engine.Users{First: first, Count: last - first + 1}, nil
+}
+
+// CheckUsers reports what is wrong with a range for Options.Users.
+func CheckUsers(text string) error {
+	_, err := parseUsers(text)
+	return err
+}
+
+// fewUsers reports whether sessions are likely to have one user together.
+func fewUsers(u engine.Users) bool { return u.Count < 1<<16 }
+
+// hasImageVolumes reports whether pods of a cluster can mount images, as they can since 1.36.
+func hasImageVolumes(v *version.Info) bool {
+	major, _ := strconv.Atoi(v.Major)
+	minor, _ := strconv.Atoi(strings.TrimRight(v.Minor, "+"))
+	return major > 1 || major == 1 && minor >= 36
+}
+
+// podOf is the whole of what the cluster is asked for. It is pure: the same input returns the same pod, and a golden file holds it.
+func (o *Options) podOf(spec engine.Spec, u engine.Users, imageVolumes bool) *core.Pod {
+	specs := group(spec)
+	pod := &core.Pod{ObjectMeta: metadata(podName(spec), spec.Volume, commonLabels(specs))}
+	names := make(map[string]string)
+	for _, s := range specs {
+		names[s.Name] = containerName(s)
+		pod.Labels[labelHas+hash(s.Name)] = ""
+	}
+	pod.Annotations[noteContainers] = toJSON(names)
+	pod.Annotations[noteUsed+containerName(spec)] = inUse
+	pod.Annotations[noteLimits] = toJSON(limitsOf(specs))
+	pod.Spec = o.podSpec(spec, u, imageVolumes)
+	pod.Annotations[noteShape], pod.Annotations[noteFrame] = shapeOf(pod.Spec), shapeOf(o.podSpec(frameOf(spec), u, imageVolumes))
+	if !o.isClaim(spec) { // what is in one may be code of the session, which is not to run before its pod has shown what it reaches
+		first := &pod.Spec.Containers[0]
+		first.Command = slices.Insert(first.Command, 2, "--now", engine.WorkDir)
+	}
+	return pod
+}
+
+func (o *Options) podSpec(spec engine.Spec, u engine.Users, imageVolumes bool) core.PodSpec {
+	var user *int64
+	if u.Count > 0 {
+		user = new(u.Of(spec.Volume))
+	}
+	pod := core.PodSpec{
+		// A container that was killed for its memory comes back, with the files that its pod has.
+		RestartPolicy: core.RestartPolicyAlways,
+		// Nothing of the cluster's is in a pod: no account, no addresses of services, no name servers, no names of hosts.
+		AutomountServiceAccountToken: new(false),
+		EnableServiceLinks:           new(false),
+		Hostname:                     "sandbox",
+		DNSPolicy:                    core.DNSNone,
+		DNSConfig:                    &core.PodDNSConfig{Nameservers: []string{"127.0.0.1"}},
+		// An eviction, a drain and a preemption leave kernels this long to write their variables.
+		TerminationGracePeriodSeconds: new(max(1, int64(math.Ceil(spec.Grace.Seconds())))),
+		SecurityContext: &core.PodSecurityContext{
+			RunAsNonRoot: new(true), RunAsUser: user, RunAsGroup: user, FSGroup: user,
+			SeccompProfile: &core.SeccompProfile{Type: core.SeccompProfileTypeRuntimeDefault},
+		},
+		Volumes: o.volumes(spec, imageVolumes),
+	}
+	if o.SeccompProfile != "" {
+		pod.SecurityContext.SeccompProfile = &core.SeccompProfile{Type: core.SeccompProfileTypeLocalhost, LocalhostProfile: &o.SeccompProfile}
+	}
+	if o.RuntimeClass != "" {
+		pod.RuntimeClassName = &o.RuntimeClass
+	}
+	if o.UserNamespaces {
+		pod.HostUsers = new(false)
+	}
+	if spec.Ends > 0 && (!spec.Lasts || o.isClaim(spec)) {
+		pod.ActiveDeadlineSeconds = new(int64(spec.Ends.Seconds()))
+	}
+	if !imageVolumes {
+		pod.InitContainers = []core.Container{o.copyPrograms(user)}
+	}
+	specs := group(spec)
+	for _, s := range specs {
+		pod.Containers = append(pod.Containers, container(s, tasksOf(s.Limits, len(specs), u)))
+	}
+	return pod
+}
+
+// shapeOf returns a key that is the same for pods that do the same for a session, whichever language it began with and however long it lasts.
+func shapeOf(spec core.PodSpec) string {
+	same := spec.DeepCopy()
+	same.TerminationGracePeriodSeconds, same.ActiveDeadlineSeconds = nil, nil
+	slices.SortFunc(same.Containers, func(a, b core.Container) int { return strings.Compare(a.Name, b.Name) })
+	return hash(toJSON(same))
+}
+
+// frameOf returns what stays of a spec without the environment and the limits.
+func frameOf(spec engine.Spec) engine.Spec {
+	spec.Beside = slices.Clone(spec.Beside)
+	for i := range spec.Beside {
+		spec.Beside[i] = frameOf(spec.Beside[i])
+	}
+	spec.Env, spec.Limits, spec.VolumeBytes = nil, engine.Limits{}, 0
+	return spec
+}
+
+// limitsOf returns the limits of a pod by the names of its containers, and that of its volume by none. Zero: there is none.
+func limitsOf(specs []engine.Spec) map[string][]float64 {
+	all := map[string][]float64{"": {float64(specs[0].VolumeBytes)}}
+	for _, s := range specs {
+		l := s.Limits
+		all[containerName(s)] = []float64{
+			float64(l.MemoryBytes), l.CPUs, float64(l.PIDs), float64(l.TmpBytes), float64(l.FileBytes), float64(l.OpenFiles),
+		}
+	}
+	return all
+}
+
+// isWithin reports whether of two notes of limits the first has none that is larger than that of the second.
+func isWithin(pod, wanted string) bool {
+	var has, most map[string][]float64
+	if json.Unmarshal([]byte(pod), &has) != nil || json.Unmarshal([]byte(wanted), &most) != nil {
+		return false // it is not ours
+	}
+	for name, limits := range most {
+		if len(has[name]) != len(limits) {
+			return false
+		}
+		for i, limit := range limits {
+			if has := has[name][i]; limit > 0 && (has == 0 || has > limit) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+var supervisor = path.Join(containers.ProgramsDir, "supervisor")
+
+// ownFolders are what a container has for itself, besides the session's volume: what its keeper empties.
+var ownFolders = []string{"/tmp", "/var/tmp", "/run", "/dev/shm"}
+
+func container(spec engine.Spec, tasks int64) core.Container {
+	keeper := []string{supervisor, "pod"}
+	for _, limit := range []struct {
+		name  string
+		value int64
+	}{{"fsize", spec.Limits.FileBytes}, {"nofile", spec.Limits.OpenFiles}, {"nproc", tasks}} {
+		if limit.value > 0 {
+			keeper = append(keeper, "--"+limit.name, strconv.FormatInt(limit.value, 10))
+		}
+	}
+	keeper = append(keeper, "--core", "0") // a core dump would fill the volume with a copy of the memory
+	mounts := []core.VolumeMount{
+		{Name: "data", MountPath: engine.WorkDir},
+		{Name: "programs", MountPath: containers.ProgramsDir, ReadOnly: true},
+	}
+	for _, folder := range ownFolders {
+		mounts = append(mounts, core.VolumeMount{Name: containerName(spec), MountPath: folder, SubPath: strings.ReplaceAll(folder[1:], "/", "-")})
+	}
+	return core.Container{
+		Name: containerName(spec), Image: spec.Image, ImagePullPolicy: core.PullIfNotPresent,
+		Command: append(append(keeper, "--"), spec.Command...),
+		// What the keeper says where it cannot start is in the pod's status then; nothing else of a session is ever in a log.
+		TerminationMessagePolicy: core.TerminationMessageFallbackToLogsOnError,
+		// It is a file of the node's that everybody may write to, so it is where code does not get.
+		TerminationMessagePath: "/root/termination-log",
+		WorkingDir:             "/", // not where code can write: interpreters import from the folder that they start in
+		Env:                    environment(spec.Env),
+		Resources:              resources(spec),
+		SecurityContext: &core.SecurityContext{
+			AllowPrivilegeEscalation: new(false),
+			ReadOnlyRootFilesystem:   new(true),
+			Capabilities:             &core.Capabilities{Drop: []core.Capability{"ALL"}},
+		},
+		VolumeMounts: mounts,
+	}
+}
+
+// tasksOf returns how many processes and threads a user may have whose session has so many containers.
+func tasksOf(limits engine.Limits, together int, u engine.Users) int64 {
+	if fewUsers(u) {
+		return limits.PIDs * sharedTasks
+	}
+	return (limits.PIDs + taskReserve) * int64(together)
+}
+
+// environment has no address of the cluster, which a pod gets even without links to services.
+func environment(env map[string]string) []core.EnvVar {
+	all := map[string]string{"USER": "sandbox", "LOGNAME": "sandbox"}
+	for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTPS", "PORT", "PORT_443_TCP", "PORT_443_TCP_PROTO", "PORT_443_TCP_PORT", "PORT_443_TCP_ADDR"} {
+		all["KUBERNETES_"+name] = ""
+	}
+	for name, value := range env {
+		all[name] = strings.ReplaceAll(value, "$", "$$") // Kubernetes would put other variables in
+	}
+	list := make([]core.EnvVar, 0, len(all))
+	for name, value := range all {
+		list = append(list, core.EnvVar{Name: name, Value: value})
+	}
+	slices.SortFunc(list, func(a, b core.EnvVar) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+func resources(spec engine.Spec) core.ResourceRequirements {
+	r := core.ResourceRequirements{
+		Requests: core.ResourceList{core.ResourceCPU: resource.MustParse(requestCPU), core.ResourceMemory: bytes(requestMemory)},
+		Limits:   core.ResourceList{},
+	}
+	if n := spec.Limits.MemoryBytes; n > 0 {
+		r.Limits[core.ResourceMemory] = bytes(n)
+		r.Requests[core.ResourceMemory] = bytes(min(n, requestMemory))
+	}
+	if cpus := spec.Limits.CPUs; cpus > 0 {
+		limit := *resource.NewMilliQuantity(int64(math.Ceil(cpus*1000)), resource.DecimalSI)
+		r.Limits[core.ResourceCPU] = limit
+		if limit.Cmp(r.Requests[core.ResourceCPU]) < 0 {
+			r.Requests[core.ResourceCPU] = limit
+		}
+	}
+	if spec.VolumeBytes > 0 {
+		r.Limits[core.ResourceEphemeralStorage] = bytes(spec.VolumeBytes + 2*beyondVolume)
+		r.Requests[core.ResourceEphemeralStorage] = bytes(16 << 20)
+	}
+	return r
+}
+
+func bytes(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
+
+// volumes are the places that can be written, each with its size, and our programs, which cannot.
+func (o *Options) volumes(spec engine.Spec, imageVolumes bool) []core.Volume {
+	data := core.Volume{Name: "data"}
+	if o.isClaim(spec) {
+		data.PersistentVolumeClaim = &core.PersistentVolumeClaimVolumeSource{ClaimName: objectName(spec.Volume)}
+	} else {
+		data.EmptyDir = &core.EmptyDirVolumeSource{}
+		if spec.VolumeBytes > 0 {
+			data.EmptyDir.SizeLimit = new(bytes(spec.VolumeBytes + beyondVolume))
+		}
+	}
+	programs := core.Volume{Name: "programs"}
+	if imageVolumes {
+		programs.Image = &core.ImageVolumeSource{Reference: o.ProgramsImage, PullPolicy: core.PullIfNotPresent}
+	} else {
+		programs.EmptyDir = &core.EmptyDirVolumeSource{SizeLimit: new(bytes(64 << 20))}
+	}
+	all := []core.Volume{data, programs}
+	var own []core.Volume
+	for _, s := range group(spec) {
+		own = append(own, core.Volume{Name: containerName(s), VolumeSource: core.VolumeSource{
+			EmptyDir: &core.EmptyDirVolumeSource{Medium: core.StorageMediumMemory, SizeLimit: new(bytes(ownBytes(s.Limits)))},
+		}})
+	}
+	slices.SortFunc(own, func(a, b core.Volume) int { return strings.Compare(a.Name, b.Name) })
+	return append(all, own...)
+}
+
+// ownBytes is the size of what a container has for itself in memory: all its temporary folders.
+func ownBytes(limits engine.Limits) int64 {
+	size := limits.TmpBytes
+	if size == 0 {
+		size = engine.DefaultTmpBytes
+	}
+	return size + engine.ShmBytes + engine.RunBytes + engine.VarTmpBytes
+}
+
+// copyPrograms is for clusters whose pods cannot mount an image. It has another user than the session's code, which owns nothing of
+// what it copies.
+func (o *Options) copyPrograms(user *int64) core.Container {
+	c := core.Container{
+		Name: "programs", Image: o.ProgramsImage, ImagePullPolicy: core.PullIfNotPresent,
+		Command: []string{"/supervisor", "copy", "/programs"}, WorkingDir: "/",
+		SecurityContext: &core.SecurityContext{
+			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
+			Capabilities: &core.Capabilities{Drop: []core.Capability{"ALL"}},
+			RunAsGroup:   new(int64(containers.ProgramsGroup)), // which may read the supervisor there
+		},
+		Resources: core.ResourceRequirements{
+			Requests: core.ResourceList{core.ResourceCPU: resource.MustParse(requestCPU), core.ResourceMemory: bytes(16 << 20)},
+			Limits:   core.ResourceList{core.ResourceCPU: resource.MustParse("1"), core.ResourceMemory: bytes(128 << 20)},
+		},
+		VolumeMounts: []core.VolumeMount{{Name: "programs", MountPath: "/programs"}},
+	}
+	if user != nil {
+		c.SecurityContext.RunAsUser = new(*user - 1)
+	}
+	return c
+}
+
+// isClaim reports whether a volume is a claim.
+func (o *Options) isClaim(spec engine.Spec) bool { return o.StorageClass != "" && spec.Lasts }
+
+// claimOf is the claim of a volume that lasts.
+func (o *Options) claimOf(spec engine.Spec) *core.PersistentVolumeClaim {
+	claim := &core.PersistentVolumeClaim{ObjectMeta: metadata(objectName(spec.Volume), spec.Volume, commonLabels(group(spec)))}
+	size := spec.VolumeBytes
+	if size == 0 {
+		size = 1 << 30
+	}
+	claim.Spec = core.PersistentVolumeClaimSpec{
+		AccessModes:      []core.PersistentVolumeAccessMode{core.ReadWriteOnce},
+		StorageClassName: &o.StorageClass,
+		Resources:        core.VolumeResourceRequirements{Requests: core.ResourceList{core.ResourceStorage: bytes(size)}},
+	}
+	return claim
+}

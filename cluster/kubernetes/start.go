@@ -1,0 +1,599 @@
+// A pod made, or found, and a container in it entered; what a failed start made is removed.
+
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	core "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/util/exec"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+var errNameInUse = errors.New("a container of that name runs")
+
+// cleanupTimeout bounds the removal of what a failed Start made, after its own time.
+const cleanupTimeout = 5 * time.Second
+
+// Start implements engine.Engine. A pod that has the container already, and waits, is used as it is.
+func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
+	if err := spec.Check(); err != nil {
+		return nil, err
+	}
+	switch {
+	case len(spec.Mounts) > 0:
+		return nil, engine.ErrNotOnHost
+	case spec.Arch != "" && !slices.Contains(containers.Architectures(), spec.Arch):
+		return nil, engine.ErrArchitecture
+	}
+	ctx, cancel := e.limit(ctx)
+	defer cancel()
+	c, err := e.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	opts, has, err := e.optionsFor(ctx, c, spec)
+	if err != nil {
+		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+	}
+	claim, err := e.ensureClaim(ctx, c, &opts, spec)
+	if err != nil {
+		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+	}
+	pod, made, err := e.ensure(ctx, c, &opts, spec, has)
+	var p *process
+	if err == nil {
+		p, err = e.startIn(ctx, c, pod, spec, made)
+	}
+	if err != nil {
+		if (made || pod == nil) && !errors.Is(err, engine.ErrPreparing) {
+			e.clean(ctx, c, pod, claim)
+		}
+		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+	}
+	p.madeVolume = claim != nil || made && !opts.isClaim(spec)
+	p.keptOther = !made && pod.Annotations[noteClaim] == "" && pod.Annotations[noteShape] != shapeOf(opts.podSpec(spec, e.users, c.imageVolumes))
+	return p, nil
+}
+
+// Claim implements engine.Claimer.
+func (e *Engine) Claim(ctx context.Context, container string, labels map[string]string) error {
+	ctx, cancel := e.limit(ctx)
+	defer cancel()
+	c, err := e.connect(ctx)
+	if err != nil {
+		return err
+	}
+	pod, err := e.podWith(ctx, c, container)
+	if err != nil {
+		return err
+	}
+	var patch []map[string]any
+	for key, value := range labels {
+		patch = append(patch,
+			map[string]any{"op": "test", "path": "/metadata/labels/" + key, "value": nil}, // it has none
+			map[string]any{"op": "add", "path": "/metadata/labels/" + key, "value": valueOf(value)})
+	}
+	if err := c.Patch(ctx, pod.Name, types.JSONPatchType, patch, &core.Pod{}); err != nil {
+		return e.apiError(c.Client, err)
+	}
+	return nil
+}
+
+// startIn waits for the container of a pod and enters it.
+func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec engine.Spec, made bool) (*process, error) {
+	container := containerName(spec)
+	pod, p, err := e.enterSoon(ctx, c, pod, container)
+	if err != nil {
+		return nil, err
+	}
+	e.remember(pod, true)
+	start := inUse
+	if !made {
+		start = rand.Text() // so that the end of an earlier start, noted late, is not taken for this one's
+		if err := c.note(ctx, pod, noteUsed+container, start); err != nil {
+			_ = p.Close()
+			return nil, e.apiError(c.Client, err)
+		}
+	}
+	go e.noteEnd(c, pod, container, start, p)
+	return p, nil
+}
+
+// How long, and how often, a container is tried to be entered that is coming up: the pod's status says that it runs only when all
+// of its containers do, and a moment later.
+const (
+	eagerTime  = 2 * time.Second
+	eagerPause = 25 * time.Millisecond
+	mostKilled = 3 // times that code can kill what is to empty its container
+)
+
+// enterSoon enters a container as soon as that can be done, and returns its pod as it is then.
+func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, container string) (*core.Pod, *process, error) {
+	pod, err := e.await(ctx, c, pod, container, comingUp)
+	if err != nil {
+		return nil, nil, err
+	}
+	for began := time.Now(); ; {
+		p, err := e.enter(ctx, c, pod, container)
+		if !errors.Is(err, engine.ErrContainerGone) || ctx.Err() != nil {
+			return pod, p, err
+		}
+		// It is coming up, or coming back, or a program that ended before it was entered took along what was on its way to it.
+		now := &core.Pod{}
+		if getErr := c.Get(ctx, pod.Name, now); apierrors.IsNotFound(getErr) {
+			return nil, nil, err
+		} else if getErr != nil {
+			return nil, nil, e.apiError(c.Client, getErr)
+		}
+		pause := eagerPause
+		state, err := stateOf(now, container)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case time.Since(began) < eagerTime:
+		case state == running: // its status is late
+			pause = pollPause
+		default:
+			if pod, err = e.await(ctx, c, now, container, running); err != nil {
+				return nil, nil, err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, e.late(ctx, c, now, container)
+		case <-time.After(pause):
+		}
+	}
+}
+
+// noteEnd notes that the program of a start of a container has ended by itself: the container goes on, with the files.
+func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container, start string, p *process) {
+	err := p.Err()
+	var status exec.CodeExitError
+	if err != nil && (!errors.As(err, &status) || status.ExitStatus() == killed) {
+		return // the connection ended, or code has killed what held it, and it may go on
+	}
+	ctx, cancel := context.WithTimeout(e.closing, e.opts.CallTimeout)
+	defer cancel()
+	if err := c.noteEnded(ctx, pod, container, start); err != nil {
+		e.log.Debug("note that a program has ended", "pod", pod.Name, "error", err)
+	}
+}
+
+// noteEnded notes the end of a start, where there was none after it.
+func (c *cluster) noteEnded(ctx context.Context, pod *core.Pod, container, start string) error {
+	at := "/metadata/annotations/" + noteUsed + container
+	return c.Patch(ctx, pod.Name, types.JSONPatchType, []map[string]any{
+		{"op": "test", "path": "/metadata/uid", "value": pod.UID}, {"op": "test", "path": at, "value": start},
+		{"op": "replace", "path": at, "value": hasEnded},
+	}, &core.Pod{})
+}
+
+// note sets an annotation of a pod; nil removes it. A pod that is gone, or has a follower of its name, is left alone.
+func (c *cluster) note(ctx context.Context, pod *core.Pod, key string, value any) error {
+	patch := map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{key: value}}}
+	err := c.Patch(ctx, pod.Name, types.MergePatchType, patch, &core.Pod{})
+	if apierrors.IsNotFound(err) || apierrors.IsConflict(err) {
+		return nil
+	}
+	return err
+}
+
+// podsFor returns the pods that a volume has.
+func (e *Engine) podsFor(ctx context.Context, c *cluster, volume string) ([]*core.Pod, error) {
+	list := &core.PodList{}
+	if err := c.List(ctx, managedBy+"="+us+","+labelVolume+"="+hash(volume), list); err != nil {
+		return nil, e.apiError(c.Client, err)
+	}
+	var pods []*core.Pod
+	for i := range list.Items {
+		if pod := &list.Items[i]; !isLeaving(pod) && pod.Annotations[noteVolume] == volume {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
+}
+
+// optionsFor returns the options for a volume, and the pods that it has. The files of one that lasts stay where they are, in a claim or
+// in a pod, whichever this server has for new ones.
+func (e *Engine) optionsFor(ctx context.Context, c *cluster, spec engine.Spec) (opts Options, has []*core.Pod, err error) {
+	opts = e.opts
+	if !spec.Lasts && opts.WarmPool == "" {
+		return opts, nil, nil
+	}
+	if has, err = e.podsFor(ctx, c, spec.Volume); err != nil || !spec.Lasts {
+		return opts, has, err
+	}
+	if slices.ContainsFunc(has, func(p *core.Pod) bool { return !hasClaim(p) && !isOver(p) }) {
+		opts.StorageClass = ""
+		return opts, has, nil
+	}
+	claim, err := e.claimFor(ctx, c, spec.Volume)
+	if err != nil {
+		return opts, nil, e.apiError(c.Client, err)
+	}
+	if claim != nil && opts.StorageClass == "" {
+		opts.StorageClass = *cmp.Or(claim.Spec.StorageClassName, new("none"))
+	}
+	return opts, has, nil
+}
+
+// claimFor returns the claim of a volume; nil: it has none, or this account may not see it and need not.
+func (e *Engine) claimFor(ctx context.Context, c *cluster, volume string) (*core.PersistentVolumeClaim, error) {
+	claim := &core.PersistentVolumeClaim{}
+	err := c.Get(ctx, objectName(volume), claim)
+	if apierrors.IsNotFound(err) || err != nil && e.hasNoClaims(err) {
+		return nil, nil
+	}
+	if err == nil && (isLeaving(claim) || !isOurs(claim, volume)) {
+		claim = nil
+	}
+	return claim, err
+}
+
+// hasNoClaims reports whether an error is that of an account which needs no right to claims: it has made none, but for those of a server
+// that had them.
+func (e *Engine) hasNoClaims(err error) bool {
+	return e.opts.StorageClass == "" && apierrors.IsForbidden(err)
+}
+
+// ensureClaim makes the claim of a volume that lasts, and returns it; nil: there was one, or none is needed.
+func (e *Engine) ensureClaim(ctx context.Context, c *cluster, opts *Options, spec engine.Spec) (*core.PersistentVolumeClaim, error) {
+	if !opts.isClaim(spec) {
+		return nil, nil
+	}
+	for {
+		wanted := opts.claimOf(spec)
+		err := c.Create(ctx, wanted)
+		if err == nil {
+			return wanted, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, e.apiError(c.Client, err)
+		}
+		claim := &core.PersistentVolumeClaim{} // what is read into another keeps the labels of that
+		err = c.Get(ctx, wanted.Name, claim)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return nil, e.apiError(c.Client, err)
+		case !isOurs(claim, spec.Volume):
+			return nil, foreign("persistentvolumeclaim", claim)
+		case !isLeaving(claim):
+			return nil, nil
+		}
+		select { // a pod that is ending has one of that name yet
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%w: claim %s is not removed yet", ctx.Err(), claim.Name)
+		case <-time.After(pollPause):
+		}
+	}
+}
+
+// ensure returns the pod that a container is to be in, and whether it made it. has are the pods of its volume.
+func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec engine.Spec, has []*core.Pod) (pod *core.Pod, made bool, err error) {
+	if opts.WarmPool != "" && !opts.isClaim(spec) {
+		if pod, taken, err := e.fromPool(ctx, c, spec, has); pod != nil || err != nil {
+			return pod, taken, err
+		}
+	}
+	for _, pod := range has {
+		if spec.Lasts && pod.Name != podName(spec) && !hasClaim(pod) && !isOver(pod) {
+			return nil, false, otherSettings(pod) // of a pool, or for other languages
+		}
+	}
+	for {
+		wanted := opts.podOf(spec, e.users, c.imageVolumes)
+		pod := wanted.DeepCopy()
+		err := c.Create(ctx, pod)
+		if err == nil {
+			return pod, true, nil
+		}
+		if !apierrors.IsAlreadyExists(err) {
+			return nil, false, e.apiError(c.Client, err)
+		}
+		pod = &core.Pod{}
+		err = c.Get(ctx, wanted.Name, pod)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return nil, false, e.apiError(c.Client, err)
+		case !isOurs(pod, spec.Volume):
+			return nil, false, foreign("pod", pod)
+		case isLeaving(pod):
+		case !isOver(pod) && pod.Annotations[noteShape] == wanted.Annotations[noteShape]:
+			return pod, false, nil
+		case !isOver(pod) && isUsed(pod, containerName(spec)):
+			return nil, false, errNameInUse
+		case !isOver(pod) && keepsFiles(pod, wanted):
+			e.log.Warn("a pod was made with other settings, and stays as it is, because files are in it", "pod", pod.Name)
+			return pod, false, nil
+		case !isOver(pod) && !hasClaim(pod) && spec.Lasts:
+			return nil, false, otherSettings(pod)
+		default:
+			if err := e.delete(ctx, c, pod, inOrder); err != nil { // kernels of other languages write their variables
+				return nil, false, err
+			}
+		}
+		_, err = follow(ctx, c, pod, func(p *core.Pod) bool { return p.UID != pod.UID })
+		switch {
+		case ctx.Err() != nil:
+			return nil, false, fmt.Errorf("%w: pod %s is not removed yet", ctx.Err(), pod.Name)
+		case err != nil:
+			return nil, false, e.apiError(c.Client, err)
+		}
+	}
+}
+
+// keepsFiles reports whether a pod that was made with other settings is to stay, because files would go with it: where these are the
+// environment, or limits that were smaller.
+func keepsFiles(pod, wanted *core.Pod) bool {
+	return !hasClaim(pod) && pod.Annotations[noteFrame] == wanted.Annotations[noteFrame] && isWithin(pod.Annotations[noteLimits], wanted.Annotations[noteLimits])
+}
+
+// How many seconds the containers of a pod have left: one, or what their pod says.
+const (
+	now     = 1
+	inOrder = -1
+)
+
+// delete has a pod removed.
+func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod, seconds int64) error {
+	e.forget(pod)
+	if claim := pod.Annotations[noteClaim]; claim != "" {
+		if err := e.unclaim(ctx, c, claim); err != nil {
+			return err
+		}
+	}
+	if err := c.Delete(ctx, pod.Name, pod, seconds); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return e.apiError(c.Client, err)
+	}
+	return nil
+}
+
+// clean removes the pod and the claim that a failed start made, also when its context is over; nil: it made none. No code has run there.
+func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod, claim *core.PersistentVolumeClaim) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	var err error
+	if pod != nil {
+		err = e.delete(ctx, c, pod, now)
+	}
+	if claim != nil && err == nil {
+		err = c.Delete(ctx, claim.Name, claim, inOrder)
+	}
+	if err != nil {
+		e.log.Warn("what a failed start made could not be removed", "error", err)
+	}
+}
+
+// await waits until a container of a pod is so far. What cannot become better is an error at once, and what may, such as a node that has
+// no room yet, when ctx ends.
+func (e *Engine) await(ctx context.Context, c *cluster, pod *core.Pod, container string, wanted state) (*core.Pod, error) {
+	last := pod
+	var failed error
+	found, err := follow(ctx, c, pod, func(p *core.Pod) bool {
+		var is state
+		last = p
+		is, failed = stateOf(p, container)
+		return is >= wanted || failed != nil
+	})
+	switch {
+	case found != nil:
+		return found, failed
+	case ctx.Err() != nil:
+		return nil, e.late(ctx, c, last, container)
+	case err != nil:
+		return nil, e.apiError(c.Client, err)
+	}
+	return nil, fmt.Errorf("%w: the pod was removed while it started", engine.ErrContainerGone)
+}
+
+// pollPause is between looks at a pod where a watch broke off.
+const pollPause = 200 * time.Millisecond
+
+// follow watches a pod until found reports that it has what is waited for, and returns it; nil: it is gone. A watch that ends is begun
+// anew.
+func follow(ctx context.Context, c *cluster, pod *core.Pod, found func(*core.Pod) bool) (*core.Pod, error) {
+	for !found(pod) {
+		w, err := c.Watch(ctx, &core.PodList{}, pod.Name, "", pod.ResourceVersion)
+		if err == nil {
+			for event := range w.ResultChan() {
+				p, isPod := event.Object.(*core.Pod)
+				if !isPod {
+					break // an error, such as a version that is too old
+				}
+				if gone := event.Type == watch.Deleted; gone || found(p) {
+					w.Stop()
+					if gone {
+						p = nil
+					}
+					return p, nil
+				}
+				pod = p
+			}
+			w.Stop()
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pollPause):
+		}
+		now := &core.Pod{}
+		switch err := c.Get(ctx, pod.Name, now); {
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err == nil:
+			pod = now
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case !isLost(err):
+			return nil, err
+		}
+	}
+	return pod, nil
+}
+
+type state int
+
+const (
+	waiting  state = iota
+	comingUp       // its pod is on a node, and has its network
+	running
+)
+
+// stateOf returns how far a container of a pod is, and the error of one that will not run.
+func stateOf(pod *core.Pod, container string) (state, error) {
+	if isLeaving(pod) {
+		return waiting, fmt.Errorf("%w: the pod is being removed", engine.ErrContainerGone)
+	}
+	all := append(append([]core.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
+	for _, s := range all {
+		if s.Name != container && s.Name != "programs" {
+			continue
+		}
+		switch {
+		case s.State.Running != nil && s.Name == container:
+			return running, nil
+		case s.State.Waiting != nil && s.LastTerminationState.Terminated != nil:
+			if t := s.LastTerminationState.Terminated; !wasKilled(t) {
+				return waiting, terminatedError(t)
+			}
+		case s.State.Waiting != nil:
+			if err := waitingError(missingImage(pod, s), s.State.Waiting); err != nil {
+				return waiting, err
+			}
+		case s.State.Terminated != nil && s.State.Terminated.ExitCode != 0 && !wasKilled(s.State.Terminated):
+			return waiting, terminatedError(s.State.Terminated)
+		}
+	}
+	if isOver(pod) {
+		return waiting, fmt.Errorf("%w: %s", engine.ErrContainerGone, cmp.Or(pod.Status.Reason, "the pod has ended"))
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == core.PodReadyToStartContainers && c.Status == core.ConditionTrue {
+			return comingUp, nil
+		}
+	}
+	return waiting, nil
+}
+
+// missingImage returns the image that a container waits for: its own, or that of its pod's programs, where what is said of it names that one.
+func missingImage(pod *core.Pod, s core.ContainerStatus) string {
+	for _, v := range pod.Spec.Volumes {
+		if v.Image != nil && v.Image.Reference != "" && strings.Contains(s.State.Waiting.Message, v.Image.Reference) {
+			return v.Image.Reference + " of --programs-image"
+		}
+	}
+	if s.Name == "programs" {
+		return s.Image + " of --programs-image"
+	}
+	return s.Image
+}
+
+// wasKilled reports whether a container was ended from outside or for its memory: the kubelet starts it again.
+func wasKilled(t *core.ContainerStateTerminated) bool {
+	return t.ExitCode == int32(killed) || t.ExitCode == 128+int32(syscall.SIGTERM)
+}
+
+// condition returns what the scheduler says of a pod that it has no node for.
+func condition(pod *core.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// tryToEnter takes the stdio of a container's program, when the pod has shown that it reaches nothing.
+func (e *Engine) tryToEnter(ctx context.Context, c *cluster, pod *core.Pod, container string) (*process, error) {
+	targets, err := e.network.targets(ctx, e, c, pod, container)
+	if err != nil {
+		return nil, err
+	}
+	p, err := c.exec(pod.Name, container, []string{supervisor, "enter", "--reach", strings.Join(targets, ",")})
+	if err != nil {
+		return nil, err
+	}
+	only, reached, err := p.reached(ctx)
+	if err == nil {
+		err = e.network.judge(ctx, pod, only, reached)
+	}
+	if err != nil {
+		_ = p.Close()
+		return nil, err
+	}
+	answer, err := p.answer(ctx)
+	switch {
+	case err == nil && answer == answerYours:
+		return p, nil
+	case err == nil && answer == answerBusy:
+		err = errNameInUse
+	case err == nil:
+		err = fmt.Errorf("process 1 answered %q", answer)
+	}
+	_ = p.Close()
+	return nil, err
+}
+
+// The answers of process 1, the first byte of its programs' output.
+const (
+	answerYours = 'K'
+	answerBusy  = 'B'
+	answerGone  = 'G'
+)
+
+// mostPreparing is how long a node may take to get a pod's images and volumes.
+const mostPreparing = 15 * time.Minute
+
+// late says why a container did not run in time.
+func (e *Engine) late(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
+	why, claim := condition(pod), unboundClaim(ctx, c, pod)
+	if why != "" || claim != nil {
+		return unscheduled(pod, why, claim)
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if w := s.State.Waiting; s.Name == container && w != nil {
+			if isPreparing(w) && time.Since(pod.CreationTimestamp.Time) < mostPreparing && pod.DeletionTimestamp == nil {
+				return preparing(pod)
+			}
+			return fmt.Errorf("%w: the pod waits: %s %s", ctx.Err(), w.Reason, w.Message)
+		}
+	}
+	return fmt.Errorf("%w: the pod does not run yet", ctx.Err())
+}
+
+// isPreparing reports whether a container waits for what its node is getting: an image, or a volume.
+func isPreparing(w *core.ContainerStateWaiting) bool {
+	return w.Reason == "ContainerCreating" || w.Reason == "PodInitializing"
+}
+
+// unboundClaim returns a pod's claim where no volume has come for it, also when the context is over; nil: there is none.
+func unboundClaim(ctx context.Context, c *cluster, pod *core.Pod) *core.PersistentVolumeClaim {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	for _, v := range pod.Spec.Volumes {
+		claim := &core.PersistentVolumeClaim{}
+		if v.PersistentVolumeClaim != nil && c.Get(ctx, v.PersistentVolumeClaim.ClaimName, claim) == nil && claim.Status.Phase == core.ClaimPending {
+			return claim
+		}
+	}
+	return nil
+}

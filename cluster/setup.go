@@ -1,0 +1,108 @@
+// What `setup` does where code runs in a cluster.
+
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+)
+
+// commands adds to `setup` its flags for clusters, and what it does with --engine kubernetes.
+func (k *settings) commands(root *cobra.Command, s *server.Settings) {
+	setup, _, err := root.Find([]string{"setup"})
+	if err != nil {
+		panic(err) // the core has it
+	}
+	var programs string
+	var template bool
+	setup.Flags().StringVar(&programs, "programs-archive", "", "write the programs image for Kubernetes to this `file`, for podman load, ctr images import or kind load image-archive")
+	setup.Flags().BoolVar(&template, "sandbox-template", false, "print the SandboxTemplate and the SandboxWarmPool of --warm-pool, for kubectl apply, and do nothing else")
+	setup.Long += `
+
+With --engine kubernetes there is nothing to build: the nodes of the cluster
+pull the images. setup then says which ones, and makes doctor's checks. With
+--programs-archive it writes the image of this program's parts that run in pods,
+for clusters that do not reach the registry that it is published in, and does
+nothing else.`
+	podman := setup.RunE
+	setup.RunE = func(command *cobra.Command, args []string) error {
+		switch {
+		case programs != "":
+			return writePrograms(programs)
+		case template:
+			return k.printTemplate(command.Context(), s)
+		case s.EngineName == engineName:
+			return k.setUp(command, s)
+		}
+		return podman(command, args)
+	}
+}
+
+// setUp makes nothing: it looks whether all is there, and says what the nodes of the cluster have to reach.
+func (k *settings) setUp(command *cobra.Command, s *server.Settings) error {
+	for _, name := range []string{"build", "base", "rebuild", "registry", "save"} {
+		if command.Flags().Changed(name) {
+			return cmd.Usage(fmt.Errorf("--%s has no effect with --engine kubernetes, whose nodes pull the images that --python-image and --js-image name, or the published ones", name))
+		}
+	}
+	fmt.Fprintln(os.Stderr, "There is nothing to build: the nodes of the cluster pull these images.")
+	for _, ref := range k.images(s) {
+		fmt.Println(ref)
+	}
+	report, err := cmd.Examine(command.Context(), s)
+	if err != nil {
+		return err
+	}
+	if err := report.WriteTable(os.Stderr); err != nil {
+		return err
+	}
+	if !report.OK() {
+		return server.ErrReported
+	}
+	return cmd.PrintReady(command)
+}
+
+// printTemplate prints what an operator of agent-sandbox applies.
+func (k *settings) printTemplate(ctx context.Context, s *server.Settings) error {
+	if s.EngineName != engineName || k.WarmPool == "" {
+		return cmd.Usage(errors.New("--sandbox-template needs --engine kubernetes and --warm-pool NAME"))
+	}
+	return cmd.WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
+		spec, err := s.Spec(on, log)
+		if err != nil {
+			return err
+		}
+		objects, err := on.(*kubernetes.Engine).Template(ctx, spec)
+		if err == nil {
+			fmt.Printf("%s\n", objects)
+		}
+		return err
+	})
+}
+
+// writePrograms writes the programs image into a file, and prints what it is called where it is loaded.
+func writePrograms(name string) error {
+	f, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriter(f)
+	ref := containers.ProgramsRef()
+	if err := errors.Join(containers.ProgramsImage(w, ref), w.Flush(), f.Close()); err != nil {
+		return fmt.Errorf("write the programs image: %w", err)
+	}
+	fmt.Println(ref)
+	return nil
+}

@@ -1,0 +1,23 @@
+package allfeatures_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The first program of this module has no feature's package in it, and none that only features need.
+func TestTheFirstProgramHasNoFeatures(t *testing.T) {
+	const module = "github.com/code-sandbox-mcp/code-sandbox-mcp"
+	out, err := exec.Command("go", "list", "-deps", module).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range strings.Lines(string(out)) {
+		for _, feature := range []string{module + "/team", module + "/cluster", module + "/apis", "k8s.io", "sigs.k8s.io", "github.com/coreos/go-oidc"} {
+			if strings.HasPrefix(name, feature) {
+				t.Errorf("it imports %s", name)
+			}
+		}
+	}
+}

@@ -1,4 +1,0 @@
-//go:build nokubernetes
-
-// Package kubernetes is left out of this build.
-package kubernetes

@@ -1,0 +1,136 @@
+// The audit log: its settings, and how a server and commands write it.
+
+package team
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/spf13/cobra"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit/witness"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+// auditSettings say whether and how an audit log is kept.
+type auditSettings struct {
+	File     string
+	Code     string
+	Required bool
+	MaxSize  int64
+	Keep     int
+}
+
+// auditFeature records calls, runs and changes in the audit log.
+func auditFeature() server.Feature {
+	a := new(auditSettings)
+	return server.Feature{
+		Name: "audit", Settings: a.rows, Check: a.check,
+		Commands: func(root *cobra.Command, _ *server.Settings) { root.AddCommand(auditCommand(a)) },
+		Record: func(s *server.Settings, log *slog.Logger) (server.RecordCloser, error) {
+			if l, err := a.open(s, log); l != nil || err != nil {
+				return l, err
+			}
+			return nil, nil
+		},
+		Witness: func(s *server.Settings, log *slog.Logger) (server.Witness, error) {
+			l, err := a.open(s, log)
+			if l == nil || err != nil {
+				return nil, err
+			}
+			return beginAudit(l, s, a.Required), nil
+		},
+	}
+}
+
+func (a *auditSettings) rows() []server.SettingGroup {
+	return []server.SettingGroup{{Title: "Audit log", Settings: []server.Setting{
+		server.Row("audit-log", "FILE", &a.File, 0, 0, "file for the audit log: a line for all that was done, by whom, each with the hash of the one before; several servers may share it (default: none)"),
+		server.Row("audit-code", "MODE", server.Default(&a.Code, "hash"), 0, 0, "what it has of code that ran: hash, its SHA-256, or full, the code"),
+		server.Row("audit-required", "", &a.Required, 0, 0, "run no code while the audit log cannot be written"),
+		server.Row("audit-max-size", "SIZE", server.Size(&a.MaxSize, 100_000_000), 0, 0, "size at which the --audit-log is renamed to FILE.1 and goes on anew; 0: never"),
+		server.Row("audit-keep", "N", &a.Keep, 0, server.MaxLogKeep, "how many such files are kept; 0: all"),
+	}}}
+}
+
+func (a *auditSettings) check(*server.Settings) error {
+	var found server.Problems
+	found.Wrong(a.Code != "hash" && a.Code != "full", "--audit-code %q is neither hash nor full", a.Code)
+	found.Wrong(a.Required && a.File == "", "--audit-required has no effect without --audit-log; name a file there")
+	return errors.Join(found...)
+}
+
+// open opens the audit log, which servers and commands share; nil: there is none. The error is of server.UsageError.
+func (a *auditSettings) open(s *server.Settings, log *slog.Logger) (*audit.Log, error) {
+	if a.File == "" {
+		return nil, nil
+	}
+	l, err := audit.Open(audit.Options{
+		Path: a.File, FullCode: a.Code == "full", Required: a.Required, MaxBytes: a.MaxSize, Keep: a.Keep,
+		Mask: s.Mask(), Logger: log,
+	})
+	if err != nil {
+		return nil, server.UsageError{Err: fmt.Errorf("--audit-log: %w; name a file in a folder that exists and that this user may write to", err)}
+	}
+	return l, nil
+}
+
+// auditGrace is how long the last lines may take to get to the disk.
+const auditGrace = 200 * time.Millisecond
+
+// audited is a server's audit log. It implements server.Witness.
+type audited struct {
+	*audit.Log
+	witness  *witness.Witness
+	required bool
+}
+
+func beginAudit(l *audit.Log, s *server.Settings, required bool) *audited {
+	served := "stdio"
+	if s.HTTP.Address != "" {
+		served = s.HTTP.Address
+	}
+	l.Record(audit.Event{Kind: audit.KindServer, Outcome: audit.Success, Detail: map[string]any{"version": server.CurrentVersion(), "pid": os.Getpid(), "serves": served}})
+	return &audited{l, witness.New(l), required}
+}
+
+// Required implements server.Witness.
+func (a *audited) Required() bool { return a.required }
+
+// Close implements server.Witness.
+func (a *audited) Close(ctx context.Context) error {
+	a.witness.Close()
+	a.Record(audit.Event{Kind: audit.KindServer, Action: "Stop", Outcome: audit.Success, Detail: map[string]any{"pid": os.Getpid()}})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), auditGrace)
+	defer cancel()
+	return a.Log.Close(ctx)
+}
+
+// Watch implements server.Witness.
+func (a *audited) Watch(p principal.Principal, config *sandbox.Config, network *netlog.Log) {
+	of, first := a.witness.For(p, config.Mask), network.Added
+	config.Observer, config.Admit = sandbox.Observers{config.Observer, of}, of.Admit
+	network.Added = func(e netlog.Entry) {
+		first(e)
+		of.Network(e)
+	}
+}
+
+// Calls implements server.Witness.
+func (a *audited) Calls(p principal.Principal, deps *tools.Deps) func(context.Context, mcp.CallToolRequest) (context.Context, func(code string)) {
+	return a.witness.For(p, deps.Secrets).Calls(deps.SessionOf)
+}
+
+// Requests implements server.Witness.
+func (a *audited) Requests(next http.Handler) http.Handler { return a.witness.Requests(next) }

@@ -1,0 +1,264 @@
+// Package oidc finds a principal by a token that an issuer of OpenID Connect has signed.
+//
+// Start with New. A Verifier asks the issuer for nothing until the first token comes, so that a server starts without it.
+//
+// What it promises:
+//
+//   - A token is good only if a key of the issuer's has signed it by an algorithm for such keys, and if it names the issuer, one of the
+//     audiences and a time that is not over. Keys that a token brings or points to are not looked at.
+//   - Whatever tokens come, the issuer is asked no more than about twice a minute.
+//   - What the issuer answers is bounded in length and time.
+package oidc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+)
+
+// The claims that are read where nothing else is said.
+const (
+	DefaultClaim       = "sub"
+	DefaultGroupsClaim = "groups"
+)
+
+// Bounds.
+const (
+	maxTokenBytes  = 16 << 10
+	maxAnswerBytes = 1 << 20 // of the issuer
+	maxErrorChars  = 300     // of an error, which may have words of a token or an answer
+	maxGroups      = 500
+)
+
+const (
+	// fetchTime is what the issuer has to answer.
+	fetchTime = 10 * time.Second
+	// leeway is how far the clocks of the issuer and of this machine may be apart.
+	leeway = 30 * time.Second
+)
+
+// Options say whose tokens are good, and what is read from them.
+type Options struct {
+	// Issuer is its address, as its tokens have it.
+	Issuer string
+	// Audiences are those of which a token must name one; there is at least one.
+	Audiences []string
+	// Claim names the principal; default DefaultClaim. "email" counts only where the token says that it was verified.
+	Claim string
+	// GroupsClaim has its groups; default DefaultGroupsClaim. A name with dots, such as realm_access.roles, leads into objects.
+	GroupsClaim string
+	Logger      *slog.Logger
+}
+
+// Verifier checks tokens of an issuer. Its methods may be called by any number of goroutines.
+type Verifier struct {
+	opts   Options
+	now    func() time.Time
+	keys   *keySet
+	tokens *oidc.IDTokenVerifier
+}
+
+// New returns a verifier, and asks nobody yet. CheckIssuer has said that the issuer is one.
+func New(o Options) *Verifier {
+	o.Claim, o.GroupsClaim = cmp.Or(o.Claim, DefaultClaim), cmp.Or(o.GroupsClaim, DefaultGroupsClaim)
+	v := &Verifier{opts: o, now: time.Now}
+	v.keys = newKeySet(o.Issuer, func() time.Time { return v.now() }, o.Logger)
+	v.tokens = oidc.NewVerifier(o.Issuer, v.keys, &oidc.Config{
+		SkipClientIDCheck: true, SupportedSigningAlgs: algorithmNames(), Now: func() time.Time { return v.now().Add(-leeway) },
+	})
+	return v
+}
+
+// NewClient returns what an issuer is asked with: it follows no redirect, waits ten seconds, bounds answers, and asks no proxy of the
+// environment.
+func NewClient() *http.Client {
+	return &http.Client{
+		Transport:     bounded{&http.Transport{DialContext: (&net.Dialer{Timeout: fetchTime}).DialContext, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       fetchTime,
+	}
+}
+
+// bounded cuts answers.
+type bounded struct{ *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.Transport.RoundTrip(r)
+	if err == nil {
+		answer.Body = http.MaxBytesReader(nil, answer.Body, maxAnswerBytes)
+	}
+	return answer, err
+}
+
+// CheckIssuer refuses what cannot be an issuer's address: an answer that somebody on the way can change is worth nothing.
+func CheckIssuer(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
+		return fmt.Errorf("%q is not the address of an issuer, such as https://login.example.com/realms/staff", address)
+	}
+	if !IsSafe(u) {
+		return fmt.Errorf("%q: an issuer is reached by https, or on a loopback address", address)
+	}
+	return nil
+}
+
+// IsSafe reports whether what an address answers is its own: by https, or by http on this machine.
+func IsSafe(u *url.URL) bool {
+	ip, err := netip.ParseAddr(u.Hostname())
+	local := u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
+	return u.Scheme == "https" || u.Scheme == "http" && local
+}
+
+// IsToken reports whether a text has the form of a signed token.
+func IsToken(given string) bool {
+	return strings.HasPrefix(given, "eyJ") && strings.Count(given, ".") == 2
+}
+
+// Authenticate implements principal.Authenticator for the issuer's tokens.
+func (v *Verifier) Authenticate(r *http.Request) (principal.Principal, error) {
+	given := principal.Bearer(r)
+	if !IsToken(given) {
+		return principal.Principal{}, principal.ErrNone
+	}
+	return v.Verify(r.Context(), given)
+}
+
+// Verify returns whose a token is. It may wait for the issuer.
+func (v *Verifier) Verify(ctx context.Context, token string) (principal.Principal, error) {
+	p, _, _, err := v.VerifyID(ctx, token)
+	return p, err
+}
+
+// VerifyID is Verify for the token of a sign-in, whose nonce it returns too, as one that somebody else has begun has another, and its end.
+func (v *Verifier) VerifyID(ctx context.Context, token string) (p principal.Principal, nonce string, until time.Time, err error) {
+	if len(token) > maxTokenBytes {
+		return p, "", until, fmt.Errorf("the token has %d bytes, and may have %d", len(token), maxTokenBytes)
+	}
+	good, err := v.tokens.Verify(ctx, token)
+	if err != nil {
+		return p, "", until, shortened(err)
+	}
+	var claims map[string]any
+	if err := good.Claims(&claims); err != nil {
+		return p, "", until, err // not reached: they were read before
+	}
+	begins, _ := claims["nbf"].(float64) // the library lets clocks differ by minutes
+	switch {
+	case time.Unix(int64(begins), 0).After(v.now().Add(leeway)):
+		return p, "", until, errors.New("the token is not good yet")
+	case !slices.ContainsFunc(good.Audience, func(a string) bool { return slices.Contains(v.opts.Audiences, a) }):
+		return p, "", until, fmt.Errorf("the token is for %s, and not for --oidc-audience", text.Shorten(strings.Join(good.Audience, ", "), 80))
+	}
+	p, err = v.principal(claims)
+	return p, good.Nonce, good.Expiry, err
+}
+
+// shortened returns an error without what makes it long.
+func shortened(err error) error { return errors.New(text.Shorten(err.Error(), maxErrorChars)) }
+
+// principal reads whom a token names.
+func (v *Verifier) principal(claims map[string]any) (principal.Principal, error) {
+	name, ok := claim(claims, v.opts.Claim).(string)
+	if !ok {
+		return principal.Principal{}, fmt.Errorf("the token has no text in its claim %q", v.opts.Claim)
+	}
+	if err := principal.CheckName(name); err != nil {
+		return principal.Principal{}, fmt.Errorf("the claim %q: %w", v.opts.Claim, err)
+	}
+	if is := claims["email_verified"]; v.opts.Claim == "email" && is != true && is != "true" { // as text some issuers write it
+		return principal.Principal{}, errors.New("the token does not say that its email address was verified")
+	}
+	groups, err := groupsOf(claim(claims, v.opts.GroupsClaim))
+	if err != nil {
+		return principal.Principal{}, fmt.Errorf("the claim %q: %w", v.opts.GroupsClaim, err)
+	}
+	return principal.Principal{Name: name, Groups: groups, Source: "oidc"}, nil
+}
+
+// claim returns the value of a claim, which may stand within objects.
+func claim(claims map[string]any, name string) any {
+	if value, has := claims[name]; has {
+		return value
+	}
+	first, rest, deeper := strings.Cut(name, ".")
+	if within, is := claims[first].(map[string]any); deeper && is {
+		return claim(within, rest)
+	}
+	return nil
+}
+
+// groupsOf reads groups. What is wrong with one is wrong with all: a group may also stand for less.
+func groupsOf(value any) ([]string, error) {
+	var groups []string
+	switch value := value.(type) {
+	case nil:
+	case string:
+		groups = []string{value}
+	case []any:
+		for _, item := range value {
+			group, ok := item.(string)
+			if !ok {
+				return nil, errors.New("a group is not a text")
+			}
+			groups = append(groups, group)
+		}
+	default:
+		return nil, errors.New("it is no list of texts")
+	}
+	if len(groups) > maxGroups {
+		return nil, fmt.Errorf("it has %d groups, and may have %d", len(groups), maxGroups)
+	}
+	for _, group := range groups {
+		if err := principal.CheckName(group); err != nil {
+			return nil, err
+		}
+	}
+	return groups, nil
+}
+
+// Check asks the issuer for its keys, and returns how many of them tokens can be checked with.
+func (v *Verifier) Check(ctx context.Context) (int, error) {
+	keys, err := v.keys.fetch(ctx)
+	return len(keys), err
+}
+
+// Discovery is what an issuer says of itself.
+type Discovery struct {
+	Keys      string   `json:"jwks_uri"`
+	Authorize string   `json:"authorization_endpoint"`
+	Token     string   `json:"token_endpoint"`
+	Methods   []string `json:"token_endpoint_auth_methods_supported"`
+}
+
+// Discover asks an issuer what it says of itself. Its addresses are for CheckEndpoint before they are used.
+func Discover(ctx context.Context, client *http.Client, issuer string) (found Discovery, err error) {
+	p, err := oidc.NewProvider(oidc.ClientContext(ctx, client), issuer)
+	if err != nil {
+		return found, shortened(err)
+	}
+	return found, p.Claims(&found)
+}
+
+// CheckEndpoint refuses an address of an issuer's that CheckIssuer would not take for its scheme; what is what is there.
+func CheckEndpoint(what, address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || !IsSafe(u) {
+		return fmt.Errorf("the issuer has its %s at %q, which is not an https address", what, text.Shorten(address, 200))
+	}
+	return nil
+}

@@ -1,0 +1,207 @@
+// The policy file: what each principal may do, by the names of the settings.
+
+package team
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+)
+
+// policies are what the policy file says: values of settings by their names, for every principal, for those of a group, and for one.
+// The zero value says nothing.
+type policies struct {
+	Default    values            `yaml:"default"`
+	Groups     groups            `yaml:"groups"`
+	Principals map[string]values `yaml:"principals"`
+}
+
+// groups are values by the names of groups, and these in the order of the file.
+type groups struct {
+	of    map[string]values
+	order []string
+}
+
+// UnmarshalYAML implements yaml.Unmarshaler.
+func (g *groups) UnmarshalYAML(node *yaml.Node) error {
+	if err := node.Decode(&g.of); err != nil {
+		return err
+	}
+	for at := 0; at < len(node.Content); at += 2 {
+		g.order = append(g.order, node.Content[at].Value)
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.of)) {
+		if !slices.Contains(g.order, name) { // it was merged in
+			g.order = append([]string{name}, g.order...)
+		}
+	}
+	return nil
+}
+
+type values map[string]any
+
+// policy is the feature's state: the file, and what it says now.
+type policy struct {
+	file string
+
+	mu  sync.RWMutex
+	now policies
+}
+
+// policyFeature gives each principal services of its own under a policy.
+func policyFeature() server.Feature { return new(policy).feature() }
+
+func (p *policy) feature() server.Feature {
+	return server.Feature{
+		Name: "policy",
+		PrincipalSettings: func(s *server.Settings) []server.SettingGroup {
+			return []server.SettingGroup{{Title: "Policy", Settings: []server.Setting{
+				server.Row("metrics-principals", "BY", &s.MetricsPrincipals, 0, 0, "what figures call a principal: its name, its key, or off for nothing"),
+			}}}
+		},
+		Settings: func() []server.SettingGroup {
+			return []server.SettingGroup{{Title: "Policy", Settings: []server.Setting{
+				server.Row("policy", "FILE", &p.file, 0, 0, "YAML file of what principals may do: settings by their names, below default, groups and principals; SIGHUP has it read again"),
+			}}}
+		},
+		Check: p.check, Principals: p.open,
+	}
+}
+
+// check reads the policy file, and refuses one in which anything is wrong.
+func (p *policy) check(s *server.Settings) (err error) {
+	if p.file == "" {
+		return nil
+	}
+	if p.now, err = p.read(s); err != nil {
+		return err
+	}
+	s.Others = func() []*server.Settings { return p.everySettings(s) }
+	s.OnHangup = func() {}
+	return nil
+}
+
+// open returns the services of principals, none of which is made before it is asked for.
+func (p *policy) open(r *server.Running) (server.Principals, error) {
+	if r.Web == nil {
+		if p.file != "" {
+			return nil, server.UsageError{Err: fmt.Errorf("--policy %s has no effect without --http: over stdin and stdout there is one user", p.file)}
+		}
+		return nil, nil
+	}
+	t := newTenants(r, p)
+	if p.file != "" {
+		r.Settings.OnHangup = t.reload
+	}
+	return t, nil
+}
+
+// ofPrincipals are the settings that a policy may have. The others are of the whole server.
+var ofPrincipals = []string{
+	"memory-limit", "cpu-limit", "pids-limit", "tmp-size", "mount", "skills", "pass-through-env",
+	"run-timeout", "max-run-timeout", "soft-wait", "linger", "idle-timeout", "lifetime", "keep", "keep-limit", "keep-variables", "variables-limit",
+	"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total", "calls-per-minute", "bytes-out-limit",
+	"code-limit", "output-limit", "images", "structured-content", "tools", "disable-tools",
+	"file-limit", "volume-limit", "volume-files", "upload-limit", "download-limit", "download-timeout", "fetch-urls", "allow-host-dir",
+	"artifact-read-limit", "artifact-store", "link-lifetime", "page-scripts",
+	"network", "allow-domain", "allow-private", "secret", "network-connections", "network-request-limit", "network-byte-limit", "network-timeout", "network-idle-timeout",
+	"packages", "packages-allow", "packages-deny", "packages-deny-set", "packages-minimum", "package-min-age", "packages-allow-sdist", "package-size-limit", "package-cache-limit",
+	"databases", "sql-max-inline-rows", "sql-max-rows", "sql-max-bytes", "sql-timeout", "sql-allow-functions", "sql-from-code",
+	"mcp-servers", "mcp-allow", "mcp-trust-hints",
+}
+
+// read reads the file.
+func (p *policy) read(s *server.Settings) (policies, error) {
+	text, err := os.ReadFile(p.file)
+	if err != nil {
+		return policies{}, fmt.Errorf("--policy: %w", err)
+	}
+	var said policies
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&said); err != nil && !errors.Is(err, io.EOF) {
+		return policies{}, fmt.Errorf("--policy %s: %w", p.file, err)
+	}
+	var found server.Problems
+	told := make(map[string]bool)
+	check := func(where string, v values) {
+		if _, err := with(s, v); err != nil {
+			for _, problem := range strings.Split(err.Error(), "\n") {
+				found.Wrong(!told[problem], "--policy %s: %s: %s", p.file, where, problem) // default's are those of all others too
+				told[problem] = true
+			}
+		}
+	}
+	check("default", said.Default)
+	for _, name := range said.Groups.order {
+		check("group "+name, said.of(principal.Principal{Groups: []string{name}}))
+	}
+	for _, name := range slices.Sorted(maps.Keys(said.Principals)) {
+		if err := principal.CheckName(name); err != nil {
+			found = append(found, fmt.Errorf("--policy %s: %w", p.file, err))
+		}
+		check("principal "+name, said.of(principal.Principal{Name: name}))
+	}
+	return said, errors.Join(found...)
+}
+
+// of returns the values for a principal: its own before those of its groups, and those before everybody's. Of several groups lists
+// are joined, and of other values that of the group counts which stands last in the file.
+func (p policies) of(who principal.Principal) values {
+	all := maps.Clone(p.Default)
+	if all == nil {
+		all = make(values)
+	}
+	joined := make(values)
+	for _, group := range p.Groups.order {
+		if !slices.Contains(who.Groups, group) {
+			continue
+		}
+		for name, value := range p.Groups.of[group] {
+			had, is := joined[name].([]any)
+			if more, isList := value.([]any); is && isList {
+				value = slices.Concat(had, more)
+			}
+			joined[name] = value
+		}
+	}
+	maps.Copy(all, joined)
+	maps.Copy(all, p.Principals[who.Name])
+	return all
+}
+
+// with returns the settings of a principal for which a policy has these values.
+func with(s *server.Settings, v values) (*server.Settings, error) {
+	return s.With(v, func(name string) bool { return slices.Contains(ofPrincipals, name) })
+}
+
+// everySettings returns the settings of all principals that the policy can lead to: a log masks the secrets of all.
+func (p *policy) everySettings(s *server.Settings) []*server.Settings {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var all []*server.Settings
+	add := func(who principal.Principal) {
+		if own, err := with(s, p.now.of(who)); err == nil { // it was checked
+			all = append(all, own)
+		}
+	}
+	add(principal.Principal{})
+	for _, group := range p.now.Groups.order {
+		add(principal.Principal{Groups: []string{group}})
+	}
+	for name := range p.now.Principals {
+		add(principal.Principal{Name: name})
+	}
+	return all
+}

@@ -1,0 +1,303 @@
+package team
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+)
+
+// withPolicy loads settings with a policy file.
+func withPolicy(t *testing.T, text string, more ...string) (*policy, *server.Settings, error) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := new(policy)
+	s, err := read([]server.Feature{quotas(), p.feature()}, append([]string{"--http", "127.0.0.1:0", "--state-dir", filepath.Join(t.TempDir(), "state"), "--policy", file}, more...), map[string]string{"API_KEY": "a-key-that-is-long"})
+	return p, s, err
+}
+
+func TestAPolicyIsTheMostSpecificOne(t *testing.T) {
+	p, s, err := withPolicy(t, `
+default: {max-sessions: 3, run-timeout: 20, tools: [run_python_code]}
+groups:
+  a: {allow-domain: [one.example, two.example], memory-limit: 256m, max-sessions: 5}
+  b: {allow-domain: [three.example], memory-limit: 128m}
+  Trial: {memory-limit: 64m}
+  B2: {memory-limit: 96m}
+principals:
+  alice: {memory-limit: 512m, network: none}
+`, "--memory-limit", "2g", "--cpu-limit", "1.5", "--allow-domain", "of.all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		who      principal.Principal
+		memory   int64
+		sessions int
+		tools    int
+		domains  string
+	}{
+		"the user":        {principal.Principal{}, 2 << 30, 10, 0, "of.all"},
+		"nobody special":  {principal.Principal{Name: "eve"}, 2 << 30, 3, 1, "of.all"},
+		"unknown group":   {principal.Principal{Name: "eve", Groups: []string{"c"}}, 2 << 30, 3, 1, "of.all"},
+		"a group":         {principal.Principal{Name: "bob", Groups: []string{"a"}}, 256 << 20, 5, 1, "one.example two.example"},
+		"both":            {principal.Principal{Name: "bob", Groups: []string{"b", "a"}}, 128 << 20, 5, 1, "one.example two.example three.example"},
+		"the file's last": {principal.Principal{Name: "bob", Groups: []string{"B2", "a", "Trial"}}, 96 << 20, 5, 1, "one.example two.example"},
+		"one person":      {principal.Principal{Name: "alice"}, 512 << 20, 3, 1, ""},
+		"and her group":   {principal.Principal{Name: "alice", Groups: []string{"a"}}, 512 << 20, 5, 1, ""},
+		"no name's group": {principal.Principal{Groups: []string{"a"}}, 2 << 30, 10, 0, "of.all"},
+	} {
+		own := s
+		if !test.who.IsUser() {
+			own, _, err = newTenants(&server.Running{Settings: s}, p).settingsOf(test.who)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if own.Sandbox.Limits.MemoryBytes != test.memory || own.Sandbox.MaxSessions != test.sessions || len(own.Tools.Enable) != test.tools ||
+			strings.Join(own.Network.AllowDomain, " ") != test.domains || own.Sandbox.Limits.CPUs != 1.5 {
+			t.Errorf("%s: %d bytes, %d sessions, tools %v, domains %v, %v processors", name, own.Sandbox.Limits.MemoryBytes, own.Sandbox.MaxSessions, own.Tools.Enable, own.Network.AllowDomain, own.Sandbox.Limits.CPUs)
+		}
+		if own.HostLabel() != s.HostLabel() || (own.SessionDir() == s.SessionDir()) != test.who.IsUser() {
+			t.Errorf("%s: label %s, folder %s", name, own.HostLabel(), own.SessionDir())
+		}
+	}
+	if !reflect.DeepEqual(s.Network.AllowDomain, []string{"of.all"}) || s.Sandbox.Limits.MemoryBytes != 2<<30 {
+		t.Errorf("the server's own settings have changed: %v", s.Network.AllowDomain)
+	}
+}
+
+func TestWhatIsWrongWithAPolicy(t *testing.T) {
+	for name, test := range map[string]struct{ text, want string }{
+		"no YAML":            {"a: [", "--policy"},
+		"a word of its own":  {"users: {}", "users"},
+		"no setting":         {"default: {memory: 1g}", `default: there is no setting "memory"`},
+		"the server's":       {"groups: {a: {http: 8001}}", "group a: http is of the whole server, and no principal's own"},
+		"no value":           {"principals: {alice: {memory-limit: much}}", `principal alice: memory-limit: not a size such as 512m or 2g: "much"`},
+		"out of bounds":      {"principals: {alice: {memory-limit: 1m}}", "principal alice: --memory-limit 1MiB is too small"},
+		"a bad name":         {`principals: {" alice": {}}`, "blanks around it"},
+		"a tool":             {"default: {tools: [run_cobol]}", `there is no tool "run_cobol"`},
+		"only with another":  {"default: {network-request-limit: 2t}", "--network-byte-limit"},
+		"an allowlist of no": {"default: {network: allowlist}", "allows no host"},
+	} {
+		if _, _, err := withPolicy(t, test.text); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, _, err := withPolicy(t, "default: {nonsense: 1}\ngroups: {a: {}}\nprincipals: {b: {worse: 1}}"); err == nil || strings.Count(err.Error(), "nonsense") != 1 || !strings.Contains(err.Error(), "worse") {
+		t.Errorf("a mistake for everybody is told as that of each: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := load(t, nil, map[string]string{"SANDBOX_POLICY": file}) // as a command does that serves nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Begin(t.Context(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "without --http") {
+		t.Errorf("without --http: %v", err)
+	}
+	if p, _, err := withPolicy(t, ""); err != nil || len(p.now.Default) > 0 {
+		t.Errorf("an empty one: %v", err)
+	}
+}
+
+// The log masks the secrets of all principals, whoever a line is about.
+func TestSecretsOfPoliciesAreKnown(t *testing.T) {
+	_, s, err := withPolicy(t, "{default: {allow-domain: [x.example]}, groups: {a: {network: allowlist, pass-through-env: [API_KEY]}}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	log, err := s.Logger(&said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("a-key-that-is-long")
+	if strings.Contains(said.String(), "a-key-that-is-long") {
+		t.Errorf("the log says %s", said.String())
+	}
+}
+
+// Every setting that a policy may have is one, and it may have those that say what principals may do.
+func TestSettingsOfPrincipalsExist(t *testing.T) {
+	flags := server.Flags(Features())
+	flags.VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden && (strings.Contains(f.Usage, "of a principal ") || strings.Contains(f.Usage, "a principal may ")) && !slices.Contains(ofPrincipals, f.Name) {
+			t.Errorf("a policy cannot have %s", f.Name)
+		}
+	})
+	for _, limit := range []string{"max-sessions", "max-kernels", "memory-total", "cpu-total", "disk-total", "keep-limit", "calls-per-minute", "bytes-out-limit"} {
+		if !slices.Contains(ofPrincipals, limit) {
+			t.Errorf("%s is no principal's own", limit)
+		}
+	}
+	for _, name := range ofPrincipals {
+		if f := flags.Lookup(name); f == nil || f.Hidden {
+			t.Errorf("there is no setting %s", name)
+		}
+	}
+}
+
+// begun is a server that nobody uses yet.
+func begun(t *testing.T, args []string, env map[string]string) *server.Running {
+	t.Helper()
+	s, err := load(t, args, env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return begin(t, s)
+}
+
+func begin(t *testing.T, s *server.Settings) *server.Running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := s.Begin(ctx, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		_ = r.Web.Listener.Close()
+		r.End(context.Background())
+	})
+	return r
+}
+
+// begunWith is a server with a policy file.
+func begunWith(t *testing.T, text string) (all *tenants, rewrite func(text string)) {
+	t.Helper()
+	p, s, err := withPolicy(t, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all = newTenants(begin(t, s), p)
+	t.Cleanup(func() { all.Close(context.Background()) })
+	return all, func(text string) {
+		t.Helper()
+		if err := os.WriteFile(p.file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all.reload()
+	}
+}
+
+// What a principal gets by another policy counts for what it opens later, and its secrets are masked.
+func TestAPolicyThatChangesCounts(t *testing.T) {
+	all, rewrite := begunWith(t, "groups: {a: {secret: [API_KEY@api.example], memory-limit: 2g}, b: {memory-limit: 256m}}")
+	bob := principal.Principal{Name: "bob", Groups: []string{"b"}}
+	first, err := all.Get(bob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const key = "a-key-that-is-long"
+	if got := first.Manager().Config(); got.Mask.Mask(key) != key || got.Limits.MemoryBytes != 256<<20 {
+		t.Errorf("of b: %s, %d bytes", got.Mask.Mask(key), got.Limits.MemoryBytes)
+	}
+	before := first.Settings()
+	bob.Groups = []string{"a"}
+	second, err := all.Get(bob)
+	if err != nil || second != first || second.Settings() == before {
+		t.Fatalf("the same services by other settings: %v, %v", second == first, err)
+	}
+	if got := second.Manager().Config(); got.Limits.MemoryBytes != 2<<30 || got.Mask.Mask(key) == key {
+		t.Errorf("of a: %d bytes, the secret is %s", got.Limits.MemoryBytes, got.Mask.Mask(key))
+	}
+	rewrite("default: {memory-limit: 128m, pass-through-env: [API_KEY]}")
+	third, err := all.Get(bob)
+	if got := third.Manager().Config(); err != nil || got.Limits.MemoryBytes != 128<<20 || got.Env["API_KEY"] != key {
+		t.Errorf("of all: %d bytes, %v, %v", got.Limits.MemoryBytes, got.Env, err)
+	}
+	after := third.Settings()
+	if again, _ := all.Get(bob); again.Settings() != after {
+		t.Error("unchanged settings are made anew")
+	}
+}
+
+// A principal whose groups change, and one that comes for the first time, keep nobody else waiting.
+func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
+	all, rewrite := begunWith(t, "groups: {a: {memory-limit: 2g}, b: {memory-limit: 256m}}")
+	alice := principal.Principal{Name: "alice", Groups: []string{"a"}}
+	first, err := all.Get(alice)
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, _ := all.known(alice)
+	known.turn.Lock() // as while its front is replaced
+	before := first.Settings()
+	changed := make(chan *server.Services)
+	go func() {
+		next, _ := all.Get(principal.Principal{Name: "alice", Groups: []string{"b"}})
+		changed <- next
+	}()
+	waits, goOn := make(chan struct{}), make(chan struct{})
+	go func() { // as while carol gets what she has
+		_, _, _ = all.making.Do(principal.Principal{Name: "carol"}.Key(), func() (any, error) {
+			close(waits)
+			<-goOn
+			return nil, context.Canceled
+		})
+	}()
+	<-waits
+	if same, err := all.Get(alice); err != nil || same.Settings() != before {
+		t.Errorf("under the groups from before: %v", err)
+	}
+	if _, err := all.Get(principal.Principal{Name: "bob"}); err != nil {
+		t.Error(err)
+	}
+	close(goOn)
+	known.turn.Unlock()
+	if next := <-changed; next == nil || next.Settings() == before || next.Manager().Config().Limits.MemoryBytes != 256<<20 {
+		t.Error("the change does not count")
+	}
+	made := make(chan error, 20)
+	for range cap(made) {
+		go func() {
+			_, err := all.Get(principal.Principal{Name: "dave"})
+			made <- err
+		}()
+	}
+	rewrite("default: {memory-limit: 128m}")
+	for range cap(made) {
+		if err := <-made; err != nil {
+			t.Error(err)
+		}
+	}
+	if dave, err := all.Get(principal.Principal{Name: "dave"}); err != nil || dave.Manager().Config().Limits.MemoryBytes != 128<<20 {
+		t.Errorf("by the policy of before: %v", err)
+	}
+}
+
+// What cannot count lets nobody go on with more than it.
+func TestAPolicyThatCannotCountRefuses(t *testing.T) {
+	all, rewrite := begunWith(t, "groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 3g}, closed: {network: none}}")
+	bob := principal.Principal{Name: "bob", Groups: []string{"staff"}}
+	if _, err := all.Get(bob); err != nil {
+		t.Fatal(err)
+	}
+	rewrite("groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 1g, network-request-limit: 1m}, closed: {network: none}, xtra: {network-request-limit: 2g}}")
+	bob.Groups = []string{"small", "xtra"} // neither is wrong, and both together are
+	for range 2 {
+		if _, err := all.Get(bob); err == nil {
+			t.Error("a policy that cannot count lets bob in")
+		}
+	}
+	bob.Groups = []string{"closed"}
+	if _, err := all.Get(bob); err != nil {
+		t.Errorf("another that can does not: %v", err)
+	}
+}

@@ -1,0 +1,287 @@
+// The services of principals: made for the first request, changed with the policy, forgotten when idle.
+
+package team
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+	"golang.org/x/time/rate"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+)
+
+const (
+	// forgetAfter is how long the services of a principal stay without an open session or a request.
+	forgetAfter = time.Hour
+	// changesEach is how often in a second the settings of one principal are changed, and how often at once.
+	changesEach = 10
+)
+
+// tenant is one principal with its services.
+type tenant struct {
+	*server.Services
+
+	turn    sync.Mutex    // held while the settings change: nobody else waits for that
+	changes *rate.Limiter // of the settings, which cost more than most requests
+
+	// Under the lock of tenants.
+	values  values    // of the policy
+	groups  []string  // under whose policy it is served
+	used    time.Time // last
+	refused error     // why nothing is done for the principal; nil: it is served
+}
+
+// tenants are all principals but the owner. Methods may be called from any goroutine.
+type tenants struct {
+	running *server.Running
+	policy  *policy
+	making  singleflight.Group // of the services of principals who come for the first time
+
+	mu       sync.Mutex
+	live     map[string]*tenant // by principal.Principal.Key
+	policies int                // how often the policy was read again
+	closed   bool
+}
+
+func newTenants(r *server.Running, p *policy) *tenants {
+	return &tenants{running: r, policy: p, live: make(map[string]*tenant)}
+}
+
+// settingsOf returns the settings of a principal under the policy of now, and the values of the policy.
+func (t *tenants) settingsOf(p principal.Principal) (*server.Settings, values, error) {
+	t.policy.mu.RLock()
+	v := t.policy.now.of(p)
+	t.policy.mu.RUnlock()
+	s := t.running.Settings
+	own, err := with(s, v)
+	if err != nil {
+		return nil, nil, err
+	}
+	own, err = s.For(p, own)
+	return own, v, err
+}
+
+// Get implements server.Principals.
+func (t *tenants) Get(p principal.Principal) (*server.Services, error) {
+	known, isNow := t.known(p)
+	if known == nil {
+		var err error
+		if known, err = t.makeOnce(p); err != nil {
+			return nil, err
+		}
+	} else if isNow {
+		return known.Services, nil
+	}
+	known.turn.Lock()
+	defer known.turn.Unlock()
+	if _, isNow = t.known(p); !isNow { // another request may have seen to it meanwhile
+		if t.isClosed() {
+			return nil, context.Canceled
+		}
+		time.Sleep(known.changes.Reserve().Delay())
+		if _, err := t.apply(known, p.Groups); err != nil {
+			return nil, err
+		}
+	}
+	return known.Services, nil
+}
+
+// ByKey implements server.Principals.
+func (t *tenants) ByKey(key string) *server.Services {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known := t.live[key]; known != nil {
+		return known.Services
+	}
+	return nil
+}
+
+// known returns a principal, nil if it has no services yet, and whether they are under the groups that it has now.
+func (t *tenants) known(p principal.Principal) (known *tenant, isNow bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known = t.live[p.Key()]; known != nil {
+		known.used = time.Now()
+		isNow = known.refused == nil && slices.Equal(known.groups, p.Groups)
+	}
+	return known, isNow
+}
+
+func (t *tenants) isClosed() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.closed
+}
+
+// makeOnce is make for all who come at the same time.
+func (t *tenants) makeOnce(p principal.Principal) (*tenant, error) {
+	made, err, _ := t.making.Do(p.Key(), func() (any, error) { return t.make(p) })
+	if err != nil {
+		return nil, err
+	}
+	return made.(*tenant), nil
+}
+
+// make makes the services of a principal that has none yet.
+func (t *tenants) make(p principal.Principal) (*tenant, error) {
+	key := p.Key()
+	t.mu.Lock()
+	t.forgetIdle(time.Now())
+	known, closed, policies := t.live[key], t.closed, t.policies
+	t.mu.Unlock()
+	switch {
+	case known != nil:
+		return known, nil
+	case closed:
+		return nil, context.Canceled
+	}
+	s, v, err := t.settingsOf(p)
+	if err != nil {
+		return nil, err
+	}
+	services, err := t.running.NewServices(p, s)
+	if err != nil {
+		return nil, err
+	}
+	made := &tenant{Services: services, values: v, groups: p.Groups, changes: rate.NewLimiter(changesEach, changesEach), used: time.Now()}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		t.end(made)
+		return nil, context.Canceled
+	}
+	if t.policies != policies { // it is by the one from before
+		made.groups, made.refused = nil, errOldPolicy
+	}
+	t.live[key] = made
+	return made, nil
+}
+
+var errOldPolicy = errors.New("the policy has changed since")
+
+// end ends a principal's sessions beside whatever else goes on.
+func (t *tenants) end(known *tenant) {
+	t.running.Close(func() { known.Close(context.WithoutCancel(t.running.Ending)) })
+}
+
+// forgetIdle drops principals without an open session or a recent request: a sleeping session needs none. The caller holds t.mu.
+func (t *tenants) forgetIdle(now time.Time) {
+	for key, known := range t.live {
+		stay := max(forgetAfter, known.Settings().Links.Lifetime) // its links are good for so long
+		if now.Sub(known.used) > stay && len(known.Manager().Known()) == 0 {
+			delete(t.live, key)
+			t.end(known)
+		}
+	}
+}
+
+// all returns the principals that have services.
+func (t *tenants) all() []*tenant {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Collect(maps.Values(t.live))
+}
+
+// All implements server.Principals.
+func (t *tenants) All() []*server.Services {
+	var list []*server.Services
+	for _, known := range t.all() {
+		list = append(list, known.Services)
+	}
+	return list
+}
+
+// Close implements server.Principals.
+func (t *tenants) Close(ctx context.Context) bool {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
+	all := t.all()
+	left := make(chan bool, len(all))
+	for _, known := range all {
+		go func() {
+			known.turn.Lock() // until its settings are the last
+			defer known.turn.Unlock()
+			left <- !known.Close(ctx)
+		}()
+	}
+	nothingLeft := true
+	for range all {
+		nothingLeft = !<-left && nothingLeft
+	}
+	return nothingLeft
+}
+
+// apply applies the policy of these groups to a principal, and reports whether it changed. A principal whose policy cannot be applied is
+// refused. The caller holds known.turn.
+func (t *tenants) apply(known *tenant, groups []string) (changed bool, err error) {
+	who := known.Of()
+	who.Groups = groups
+	s, v, err := t.settingsOf(who)
+	if changed = err == nil && !reflect.DeepEqual(v, known.values); changed {
+		err = known.Change(s)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if known.refused = err; err == nil {
+		known.groups, known.values = groups, v
+	}
+	return changed && err == nil, err
+}
+
+// again applies the policy of now to a principal, under the groups that it has.
+func (t *tenants) again(known *tenant) (changed bool, err error) {
+	known.turn.Lock()
+	defer known.turn.Unlock()
+	t.mu.Lock()
+	groups := known.groups
+	t.mu.Unlock()
+	return t.apply(known, groups)
+}
+
+// reload applies the policy file to all principals. A wrong one changes nothing.
+func (t *tenants) reload() {
+	log, s := t.running.Log, t.running.Settings
+	now, err := t.policy.read(s)
+	if err != nil {
+		log.Error("the policy file was not read again; what it said before still counts", "error", err)
+		t.record("invalid", map[string]any{})
+		return
+	}
+	t.policy.mu.Lock()
+	t.policy.now = now
+	t.policy.mu.Unlock()
+	s.LearnSecrets()
+	t.mu.Lock()
+	t.policies++
+	t.mu.Unlock()
+	changed := 0
+	for _, known := range t.all() {
+		did, err := t.again(known)
+		if err != nil {
+			log.Error("the policy of a principal cannot be changed; nothing more is done for it until it can", "principal", known.Of().Name, "error", err)
+		}
+		if did {
+			changed++
+		}
+	}
+	log.Info("the policy file was read again", "principals_changed", changed)
+	t.record(audit.Success, map[string]any{"principals_changed": changed})
+}
+
+// record records that the policy file was read again.
+func (t *tenants) record(outcome string, detail map[string]any) {
+	detail["file"] = t.policy.file
+	if recorder := t.running.Recorder(); recorder != nil {
+		recorder.Record(audit.Event{Kind: audit.KindPolicy, Outcome: outcome, Detail: detail})
+	}
+}
