@@ -331,8 +331,15 @@ func plainText(markdown string) string { return strings.ReplaceAll(markdown, "`"
 func aliasTable() string {
 	var b strings.Builder
 	b.WriteString("| name | of | here |\n|---|---|---|\n")
-	for _, n := range aliases {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", n.name, n.of, n.meaning())
+	names := ""
+	for i, n := range aliases {
+		names += "`" + n.name + "`"
+		if i+1 < len(aliases) && aliases[i+1].of == n.of && aliases[i+1].meaning() == n.meaning() {
+			names += ", "
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", names, n.of, n.meaning())
+		names = ""
 	}
 	for _, w := range aliasWords {
 		fmt.Fprintf(&b, "| `%s=%s` | %s | `%s` |\n", VariableOf(w.setting), w.word, gaiar, w.ours)
