@@ -7,18 +7,12 @@ import (
 	dbsql "database/sql"
 	"strings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-// defaultTables is how many tables are listed where the filter has no limit.
-const defaultTables = 1000
-
-// catalogBytes is the most that an answer of the catalog's may be. A server may send what it likes.
-const catalogBytes = 32 << 20
-
 // list runs a statement of our own and hands over each row.
-func (d *Database) list(ctx context.Context, statement string, params []any, each func(scan func(...any) error) error) error {
+func (d *Database) list(ctx context.Context, statement string, params []any, each func(checked.Scan) error) error {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
 	if err := d.tryList(ctx, statement, params, each); err != nil {
@@ -27,7 +21,7 @@ func (d *Database) list(ctx context.Context, statement string, params []any, eac
 	return nil
 }
 
-func (d *Database) tryList(ctx context.Context, statement string, params []any, each func(scan func(...any) error) error) error {
+func (d *Database) tryList(ctx context.Context, statement string, params []any, each func(checked.Scan) error) error {
 	s, err := d.session(ctx)
 	if err != nil {
 		return err
@@ -38,17 +32,10 @@ func (d *Database) tryList(ctx context.Context, statement string, params []any, 
 		if err != nil {
 			return err
 		}
-		defer func() { _ = found.Close() }()
-		for found.Next() {
-			if err := each(found.Scan); err != nil {
-				return err
-			}
-		}
-		return found.Err()
+		return checked.Each(found, each)
 	})
 	if s.wire.meter.Tripped() {
-		return fault.New(fault.SQLFailed, "Ask for less: one schema, a glob or one table.",
-			"The catalog's answer has more than %d bytes.", catalogBytes).With("limit_bytes", catalogBytes)
+		return checked.ErrTooWide
 	}
 	return err
 }
@@ -81,7 +68,7 @@ FROM information_schema.TABLES `
 func (d *Database) Tables(ctx context.Context, filter sql.TableFilter) ([]sql.Table, error) {
 	limit := int64(filter.Limit)
 	if limit <= 0 {
-		limit = defaultTables
+		limit = checked.DefaultTables
 	}
 	where, params := "WHERE TABLE_SCHEMA"+ofUsers, []any{}
 	if filter.Schema != "" {
@@ -91,11 +78,7 @@ func (d *Database) Tables(ctx context.Context, filter sql.TableFilter) ([]sql.Ta
 		where, params = where+"AND TABLE_NAME LIKE ? ", append(params, like(filter))
 	}
 	var tables []sql.Table
-	err := d.list(ctx, tableColumns+where+"ORDER BY TABLE_SCHEMA, TABLE_NAME LIMIT ?", append(params, limit), func(scan func(...any) error) error {
-		t, err := scanTable(scan)
-		tables = append(tables, t)
-		return err
-	})
+	err := d.list(ctx, tableColumns+where+"ORDER BY TABLE_SCHEMA, TABLE_NAME LIMIT ?", append(params, limit), checked.Into(&tables, scanTable))
 	return tables, err
 }
 

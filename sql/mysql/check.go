@@ -2,13 +2,10 @@ package mysql
 
 import (
 	"cmp"
-	"errors"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 const oneStatement = "Send one SELECT, WITH, VALUES, TABLE, SHOW, DESCRIBE or EXPLAIN at a time; each call is a read-only transaction of its own."
@@ -17,79 +14,62 @@ const oneStatement = "Send one SELECT, WITH, VALUES, TABLE, SHOW, DESCRIBE or EX
 // keeps the tables as they are; the read-only transaction is, which refuses writes inside the statement. The check refuses
 // what such a transaction lets through: files of the server, locks, settings, and statements that are no query.
 func check(statement string, params int) (*uses, error) {
-	if err := sql.CheckLength(statement); err != nil {
+	read, err := checked.Read(statement, lex)
+	if err != nil {
 		return nil, err
 	}
-	tokens, err := lex(statement)
-	if err != nil {
-		var at *lexError
-		errors.As(err, &at)
-		return nil, fault.New(fault.SQLRejected, at.hint, "The statement cannot be read: line %d: %s.", at.line, at.what).With("line", at.line)
-	}
+	tokens := read.Tokens
 	last := len(tokens) - 1
-	for last > 0 && tokens[last-1].key == ";" {
+	for last > 0 && tokens[last-1].Key == ";" {
 		last--
 	}
-	c := checker{tokens: tokens[:last], lines: strings.Split(statement, "\n")}
+	read.Tokens = tokens[:last]
+	c := checker{read}
 	if err := c.begins(); err != nil {
 		return nil, err
 	}
-	for i := range c.tokens {
+	for i := range c.Tokens {
 		if err := c.look(i); err != nil {
 			return nil, err
 		}
 	}
-	return usesOf(c.tokens), c.parameters(params)
+	return usesOf(c.Tokens), c.parameters(params)
 }
 
 // checker goes through a statement from left to right.
-type checker struct {
-	tokens []token
-	lines  []string
-}
-
-func (c *checker) at(i int) token {
-	if i < 0 || i >= len(c.tokens) {
-		line := 1
-		if len(c.tokens) > 0 {
-			line = c.tokens[len(c.tokens)-1].line
-		}
-		return token{kind: end, line: line}
-	}
-	return c.tokens[i]
-}
+type checker struct{ checked.Statement }
 
 // begins looks at the first words.
 func (c *checker) begins() error {
-	first := c.at(0)
-	switch first.key {
+	first := c.At(0)
+	switch first.Key {
 	case "SHOW":
 		return c.shows()
 	case "DESCRIBE", "DESC", "EXPLAIN", "ANALYZE":
 		return c.explains()
 	}
-	if first.kind == end {
-		return fault.New(fault.SQLRejected, oneStatement, "The statement is empty.")
+	if first.Kind == end {
+		return checked.ErrEmpty(oneStatement)
 	}
 	if !c.reads(0) {
-		return c.refuse(0, "it is no statement that only reads", cmp.Or(instead[first.key], oneStatement))
+		return c.Refuse(0, "it is no statement that only reads", cmp.Or(instead[first.Key], oneStatement))
 	}
 	return nil
 }
 
 // reads reports whether a query begins at i. What WITH leads to is seen by its words: those that write are refused anywhere.
 func (c *checker) reads(i int) bool {
-	for c.at(i).key == "(" {
+	for c.At(i).Key == "(" {
 		i++
 	}
-	t := c.at(i)
-	return isOneOf(t, "SELECT", "WITH", "TABLE") || t.key == "VALUES" && (c.at(i+1).key == "(" || c.at(i+1).key == "ROW")
+	t := c.At(i)
+	return t.IsOneOf("SELECT", "WITH", "TABLE") || t.Key == "VALUES" && (c.At(i+1).Key == "(" || c.At(i+1).Key == "ROW")
 }
 
 // shows refuses what shows the digest of a password.
 func (c *checker) shows() error {
-	if c.at(1).key == "GRANTS" || c.at(1).key == "CREATE" && isOneOf(c.at(2), "USER", "ROLE", "SERVER") {
-		return c.refuse(1, "it may show a password, or what one is checked against", "Ask the database's owner.")
+	if c.At(1).Key == "GRANTS" || c.At(1).Key == "CREATE" && c.At(2).IsOneOf("USER", "ROLE", "SERVER") {
+		return c.Refuse(1, "it may show a password, or what one is checked against", "Ask the database's owner.")
 	}
 	return nil
 }
@@ -99,44 +79,44 @@ func (c *checker) shows() error {
 func (c *checker) explains() error {
 	i := 1
 	for {
-		switch t := c.at(i); {
-		case t.key == "FORMAT" && c.at(i+1).key == "=":
+		switch t := c.At(i); {
+		case t.Key == "FORMAT" && c.At(i+1).Key == "=":
 			i += 3
 			continue
-		case isOneOf(t, "EXTENDED", "PARTITIONS", "ANALYZE") && c.at(0).key != "ANALYZE" && c.at(i+1).kind != end:
+		case t.IsOneOf("EXTENDED", "PARTITIONS", "ANALYZE") && c.At(0).Key != "ANALYZE" && c.At(i+1).Kind != end:
 			i++
 			continue
 		}
 		break
 	}
-	t := c.at(i)
-	if c.reads(i) && (t.key != "TABLE" || c.at(0).key != "ANALYZE") {
+	t := c.At(i)
+	if c.reads(i) && (t.Key != "TABLE" || c.At(0).Key != "ANALYZE") {
 		return nil
 	}
-	if c.at(0).key != "ANALYZE" && (t.kind == quoted || t.kind == word && refused[t.key] == "" && !isOneOf(t, "REPLACE", "INSERT", "FOR")) {
+	if c.At(0).Key != "ANALYZE" && (t.Kind == quoted || t.Kind == word && refused[t.Key] == "" && !t.IsOneOf("REPLACE", "INSERT", "FOR")) {
 		return nil // a table's name; what else begins so is refused by its words, or by the server
 	}
-	return c.refuse(min(i, len(c.tokens)-1), "only a query or a table can be explained here", "Write EXPLAIN SELECT …, or use describe_sql for a table.")
+	return c.Refuse(min(i, len(c.Tokens)-1), "only a query or a table can be explained here", "Write EXPLAIN SELECT …, or use describe_sql for a table.")
 }
 
 // look refuses the token at i where it and its neighbours do more than read.
 func (c *checker) look(i int) error {
-	t, next := c.tokens[i], c.at(i+1)
-	switch t.kind {
+	t, next := c.Tokens[i], c.At(i+1)
+	switch t.Kind {
 	case symbol:
-		switch t.key {
+		switch t.Key {
 		case ";":
-			return c.refuse(i+1, "a second statement follows a semicolon", oneStatement)
+			return c.Refuse(i+1, "a second statement follows a semicolon", oneStatement)
 		case ":":
-			return c.refuse(i, "there are no variables", "Parameters are ? in the order of params.")
+			return c.Refuse(i, "there are no variables", "Parameters are ? in the order of params.")
 		}
 	case word, quoted:
-		if next.key == "(" {
+		if next.Key == "(" {
 			if err := c.call(i); err != nil {
 				return err
 			}
 		}
-		if t.kind == word && !c.afterDot(i) {
+		if t.Kind == word && !c.afterDot(i) {
 			return c.keyword(i)
 		}
 	}
@@ -145,44 +125,44 @@ func (c *checker) look(i int) error {
 
 // keyword refuses a word that is none of a query. They are reserved: without quotes none is a name.
 func (c *checker) keyword(i int) error {
-	t, next := c.tokens[i], c.at(i+1)
-	why := refused[t.key]
-	switch t.key {
+	t, next := c.Tokens[i], c.At(i+1)
+	why := refused[t.Key]
+	switch t.Key {
 	case "INSERT", "REPLACE": // which are functions too
-		if next.key != "(" {
+		if next.Key != "(" {
 			why = "it writes"
 		}
 	case "FOR":
-		if isOneOf(next, "UPDATE", "SHARE") {
+		if next.IsOneOf("UPDATE", "SHARE") {
 			why = "it locks rows"
-		} else if next.key == "CONNECTION" {
+		} else if next.Key == "CONNECTION" {
 			why = "it looks at another session's statement"
 		}
 	case "LOCK":
-		if next.key == "IN" {
+		if next.Key == "IN" {
 			why = "it locks rows"
 		}
 	}
 	if why == "" {
 		return nil
 	}
-	return c.refuse(i, why, cmp.Or(instead[t.key], oneStatement))
+	return c.Refuse(i, why, cmp.Or(instead[t.Key], oneStatement))
 }
 
 // afterDot reports whether a word is the later part of a name, as in t.update. The server takes it for that only where nothing is
 // between the dot and the word.
 func (c *checker) afterDot(i int) bool {
-	before := c.at(i - 2)
-	return c.at(i).glued && c.at(i-1).key == "." && (before.kind == word || before.kind == quoted)
+	before := c.At(i - 2)
+	return c.At(i).Glued && c.At(i-1).Key == "." && (before.Kind == word || before.Kind == quoted)
 }
 
 // call refuses a function that does more than compute. Of the database's own functions only the database can tell; see uses.
 func (c *checker) call(i int) error {
-	t := c.tokens[i]
-	name := strings.ToUpper(t.name())
+	t := c.Tokens[i]
+	name := strings.ToUpper(nameOf(t))
 	for at := range len(name) {
 		if name[at] >= utf8.RuneSelf { // the server may take it for a function with another letter there
-			return c.refuse(i, "a name with letters beyond ASCII stands before a parenthesis", "Give it a plain name.")
+			return c.Refuse(i, "a name with letters beyond ASCII stands before a parenthesis", "Give it a plain name.")
 		}
 	}
 	why := refusedFunctions[name]
@@ -194,43 +174,16 @@ func (c *checker) call(i int) error {
 	if why == "" {
 		return nil
 	}
-	return c.refuse(i, why, "Write the statement without this function; only reading tables is allowed.")
+	return c.Refuse(i, why, "Write the statement without this function; only reading tables is allowed.")
 }
 
 // parameters compares the parameters that the statement has with those that came with it.
 func (c *checker) parameters(given int) error {
 	used := 0
-	for _, t := range c.tokens {
-		if t.key == "?" {
+	for _, t := range c.Tokens {
+		if t.Key == "?" {
 			used++
 		}
 	}
-	if used != given {
-		return fault.New(fault.SQLRejected, "Give one value in params for each ? in the statement, in their order.",
-			"The statement has %d parameters and %d values were given.", used, given).With("parameters", used)
-	}
-	return nil
-}
-
-// refuse reports what is wrong at a token, with the line that it is in.
-func (c *checker) refuse(i int, why, hint string) error {
-	t := c.at(i)
-	what := t.text
-	if t.kind == end {
-		what = "the end"
-	}
-	return fault.New(fault.SQLRejected, hint, "Refused at %q: %s. Line %d: %s", text.Shorten(what, 60), why, t.line, excerpt(c.lines[t.line-1])).
-		With("line", t.line).With("word", text.Shorten(what, 60))
-}
-
-// excerpt is what is shown of a line.
-func excerpt(line string) string { return text.Shorten(strings.TrimSpace(line), 200) }
-
-func isOneOf(t token, keys ...string) bool {
-	for _, key := range keys {
-		if t.key == key {
-			return true
-		}
-	}
-	return false
+	return checked.CheckParameters(used, given, "Give one value in params for each ? in the statement, in their order.")
 }

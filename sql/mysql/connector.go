@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/meter"
 )
 
@@ -27,7 +28,7 @@ func (c *connector) Driver() driver.Driver { return mysql.MySQLDriver{} }
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.settings.config.Timeout, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.settings.config.Timeout, checked.ErrNoAnswer)
 	defer cancel()
 	conn, err := c.dial(ctx)
 	if err == nil {
@@ -39,15 +40,8 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return nil, &connectError{err}
+	return nil, &checked.LoginError{Err: err}
 }
-
-// connectError is an error from before there was a connection; no statement has to do with it.
-type connectError struct{ error }
-
-func (e *connectError) Unwrap() error { return e.error }
-
-var errNoAnswer = errors.New("the server did not answer in time")
 
 // dial makes a connection whose session is the server's default.
 func (c *connector) dial(ctx context.Context) (conn *wireConn, err error) {
@@ -61,7 +55,7 @@ func (c *connector) dial(ctx context.Context) (conn *wireConn, err error) {
 		conn.net = dialed
 		return &meter.Conn{Conn: dialed, Meter: &conn.meter}, nil
 	}
-	conn.meter.Allow(catalogBytes)
+	conn.meter.Allow(checked.CatalogBytes)
 	err = guard(func() error {
 		made, err := mysql.NewConnector(config)
 		if err != nil {
@@ -172,7 +166,7 @@ const resetTime = 5 * time.Second
 // ResetSession implements driver.SessionResetter: it sets the session up anew. A connection that has broken meanwhile shows here,
 // before any statement.
 func (c *wireConn) ResetSession(ctx context.Context) error {
-	c.meter.Allow(catalogBytes)
+	c.meter.Allow(checked.CatalogBytes)
 	late := time.AfterFunc(resetTime, c.abandon)
 	defer late.Stop()
 	if guard(func() error { return errors.Join(c.driverConn.ResetSession(ctx), c.set(ctx)) }) != nil {

@@ -217,7 +217,7 @@ func TestAnAttackIsRefusedWhereverItIsPutIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for at := range tokens {
-			if at == 0 || tokens[at-1].key == "." {
+			if at == 0 || tokens[at-1].Key == "." {
 				continue // where it would be another statement's beginning, or a name
 			}
 			for _, attack := range attacks {
@@ -233,7 +233,7 @@ func TestAnAttackIsRefusedWhereverItIsPutIn(t *testing.T) {
 func written(tokens []token) string {
 	var b strings.Builder
 	for _, t := range tokens {
-		b.WriteString(t.text + "\n")
+		b.WriteString(t.Text + "\n")
 	}
 	return b.String()
 }

@@ -9,7 +9,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,15 +17,10 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-var (
-	errTimeout = fmt.Errorf("MySQL: %w", sql.ErrTimeout)
-	errTooLong = errors.New("a row is longer than it may be")
-	errNoRows  = fault.New(fault.SQLRejected, oneStatement, "The statement returns no rows: it is no reading statement.")
-	errNoTurn  = errors.New("as many statements run as may")
-)
+var errNoRows = fault.New(fault.SQLRejected, oneStatement, "The statement returns no rows: it is no reading statement.")
 
 // Numbers of the server's errors that are told in words of our own.
 const (
@@ -87,40 +81,18 @@ var connectHints = map[uint16]string{
 	1053: "The server is shutting down; try again in a moment.",
 }
 
-const ofConnecting = "See whether the server runs (it may be starting), and mend the server, the database or the login in the " +
-	"connection string; `code-sandbox-mcp doctor` tries it."
-
-// maxMessage is how many letters of the server's own words are told.
-const maxMessage = 2000
-
 // fail makes a fault of what the driver said. Nothing of the login is in it.
 func (d *Database) fail(ctx context.Context, err error, statement string) error {
-	var f *fault.Error
-	if errors.As(err, &f) {
-		return f
-	}
 	var said *mysql.MySQLError
 	isSaid := errors.As(err, &said)
 	slow := isSaid && (said.Number == tooSlow || said.Number == tooSlowToo)
-	switch cause := context.Cause(ctx); {
-	case errors.Is(err, errNoTurn):
-		return fault.New(fault.SQLFailed, "Wait for a statement that still runs, or cancel one.",
-			"%d statements run on this connection already, which is as many as there may be.", poolSize).Because(err)
-	case errors.Is(err, errTooLong):
-		return fault.New(fault.SQLFailed, "Select fewer columns, or parts of long values with SUBSTRING(column, 1, n).",
-			"A row has more than %d bytes.", d.limits.RowBytes).With("limit_bytes", d.limits.RowBytes)
-	case slow, errors.Is(cause, errTimeout):
-		return fault.New(fault.SQLFailed, "Make the statement cheaper: LIMIT, an indexed column in WHERE, or an aggregate. EXPLAIN shows the plan.",
-			"The statement was ended after %s.", d.limits.Timeout).With("timeout_seconds", d.limits.Timeout.Seconds()).Because(errTimeout)
-	case cause != nil:
-		return fault.New(fault.SQLFailed, "Send it again if it is still wanted.", "The statement was cancelled.").Because(cause)
+	if f := checked.Failure(ctx, err, d.limits, slow, "Make the statement cheaper: LIMIT, an indexed column in WHERE, or an aggregate. EXPLAIN shows the plan."); f != nil {
+		return f
 	}
-	var connecting *connectError
-	atLogin := errors.As(err, &connecting)
 	if isSaid {
-		return d.serverSaid(said, statement, atLogin)
+		return d.serverSaid(said, statement, checked.IsOfLogin(err))
 	}
-	return d.unreachable(err, atLogin)
+	return d.unreachable(err)
 }
 
 var (
@@ -144,14 +116,14 @@ func (d *Database) serverSaid(said *mysql.MySQLError, statement string, atLogin 
 		message = "The statement has an error in its syntax near '" + text.Shorten(parts[1], 80) + "'"
 	}
 	if atLogin {
-		message, hint = "MySQL refused the connection", cmp.Or(connectHints[said.Number], ofConnecting)
+		message, hint = "MySQL refused the connection", cmp.Or(connectHints[said.Number], checked.OfConnecting)
 	}
-	message = text.Shorten(d.scrub(account.ReplaceAllString(message, "the login ")), maxMessage)
+	message = text.Shorten(checked.Scrub(account.ReplaceAllString(message, "the login "), d.secrets), checked.MaxMessage)
 	place := fmt.Sprintf("error %d, SQLSTATE %s", said.Number, state)
 	lines := strings.Split(statement, "\n")
 	shown := line > 0 && line <= len(lines) && !atLogin
 	if shown {
-		place += fmt.Sprintf(", line %d: %s", line, excerpt(lines[line-1]))
+		place += fmt.Sprintf(", line %d: %s", line, checked.Excerpt(lines[line-1]))
 	}
 	f := fault.New(fault.SQLFailed, hint, "%s (%s)", message, place).With("number", said.Number).With("sqlstate", state)
 	if shown {
@@ -161,31 +133,25 @@ func (d *Database) serverSaid(said *mysql.MySQLError, statement string, atLogin 
 }
 
 // unreachable reports why there is no connection, without the driver's words.
-func (d *Database) unreachable(err error, atLogin bool) error {
-	what, hint := "The connection to the database broke.", "Send the statement again."
-	if atLogin {
-		what, hint = "The database ended the connection before the login.", ofConnecting
-	}
-	var dns *net.DNSError
-	var dial *net.OpError
+func (d *Database) unreachable(err error) error {
+	what, hint := said(err)
+	return checked.Unreachable(err, d.secrets, checked.BeforeLogin, checked.OfConnecting, what, hint)
+}
+
+// said are the errors that this driver has.
+func said(err error) (what, hint string) {
 	switch {
-	case errors.Is(err, errNoAnswer), errors.Is(err, context.DeadlineExceeded):
-		what, hint = "The database does not answer.", "See whether the server runs, and whether a firewall is in between."
 	case isCertificate(err):
-		what = "The server's certificate is not trusted."
-		hint = "Set ssl-ca to its authority's file, or ssl-mode to VERIFY_CA where the host has another name; ssl-mode=REQUIRED encrypts and trusts any certificate."
+		return "The server's certificate is not trusted.",
+			"Set ssl-ca to its authority's file, or ssl-mode to VERIFY_CA where the host has another name; ssl-mode=REQUIRED encrypts and trusts any certificate."
 	case errors.Is(err, mysql.ErrNoTLS):
-		what, hint = "The server does not encrypt.", "Set ssl-mode=DISABLED in the connection string, if the network is trusted."
+		return "The server does not encrypt.", "Set ssl-mode=DISABLED in the connection string, if the network is trusted."
 	case errors.Is(err, mysql.ErrCleartextPassword):
-		what, hint = "The server asks for the password in clear text.", "If it has to, set allowCleartextPasswords=true with ssl-mode=VERIFY_IDENTITY in the connection string."
+		return "The server asks for the password in clear text.", "If it has to, set allowCleartextPasswords=true with ssl-mode=VERIFY_IDENTITY in the connection string."
 	case errors.Is(err, mysql.ErrOldPassword), errors.Is(err, mysql.ErrUnknownPlugin), errors.Is(err, mysql.ErrNativePassword):
-		what, hint = "The server asks for a login in a form that is not known here.", "Use a login with caching_sha2_password, ed25519 or mysql_native_password."
-	case errors.As(err, &dns):
-		what, hint = "The database's host has no address.", "Mend the host in the connection string."
-	case errors.As(err, &dial) && dial.Op == "dial":
-		what, hint = "The database is not in reach.", "See whether the server runs, and mend host and port in the connection string."
+		return "The server asks for a login in a form that is not known here.", "Use a login with caching_sha2_password, ed25519 or mysql_native_password."
 	}
-	return fault.New(fault.SQLFailed, hint, "%s", what).Because(errors.New(d.scrub(err.Error())))
+	return "", ""
 }
 
 func isCertificate(err error) bool {
@@ -194,12 +160,4 @@ func isCertificate(err error) bool {
 	var host x509.HostnameError
 	var invalid x509.CertificateInvalidError
 	return errors.As(err, &verification) || errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid)
-}
-
-// scrub takes the password out of a text.
-func (d *Database) scrub(text string) string {
-	for _, secret := range d.secrets {
-		text = strings.ReplaceAll(text, secret, "***")
-	}
-	return text
 }

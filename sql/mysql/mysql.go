@@ -10,17 +10,12 @@ package mysql
 import (
 	"context"
 	dbsql "database/sql"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
-
-const poolSize = sql.PoolSize
-
-// idleTime is how long an unused connection stays open.
-const idleTime = 5 * time.Minute
 
 // Database is one connection string's database. It implements sql.Database.
 type Database struct {
@@ -50,10 +45,7 @@ func Open(dsn string, limits sql.Limits) (*Database, error) {
 		return nil, err
 	}
 	c := &connector{settings: s, limits: limits}
-	pool := dbsql.OpenDB(c)
-	pool.SetMaxOpenConns(poolSize)
-	pool.SetMaxIdleConns(poolSize)
-	pool.SetConnMaxIdleTime(idleTime)
+	pool := checked.Pool(c)
 	return &Database{pool: pool, connector: c, limits: limits, secrets: s.secrets()}, nil
 }
 
@@ -71,7 +63,7 @@ func (d *Database) withTimeout(ctx context.Context) (context.Context, context.Ca
 	if d.limits.Timeout <= 0 {
 		return context.WithCancel(ctx)
 	}
-	return context.WithTimeoutCause(ctx, d.limits.Timeout, errTimeout)
+	return context.WithTimeoutCause(ctx, d.limits.Timeout, sql.ErrTimeout)
 }
 
 // silent keeps the driver's words out of the log: what matters is in its errors.

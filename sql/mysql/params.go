@@ -7,32 +7,18 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-// bind makes of JSON's values what the driver sends beside the statement.
-func bind(params []any) ([]any, error) {
-	bound := make([]any, len(params))
-	for i, param := range params {
-		var err error
-		if bound[i], err = bindOne(i+1, param); err != nil {
-			return nil, err
-		}
-	}
-	return bound, nil
-}
-
+// bindOne makes of a value of JSON's what the driver sends beside the statement.
 func bindOne(n int, param any) (any, error) {
 	switch v := param.(type) {
 	case nil, bool, string:
 		return v, nil
 	case json.Number:
 		return bindNumber(n, string(v))
-	case []any:
-		return nil, fault.New(fault.SQLRejected,
-			"MySQL has no arrays: write a ? for each value, or give a JSON text and read it with JSON_TABLE(?, '$[*]' COLUMNS (v INT PATH '$')).",
-			"Parameter %d is an array.", n)
 	default:
-		return nil, fault.New(fault.SQLRejected, "Parameters are texts, numbers, true, false and null.", "Parameter %d is a %T.", n, param)
+		return nil, checked.ErrParam(n, param, "MySQL has no arrays: write a ? for each value, or give a JSON text and read it with JSON_TABLE(?, '$[*]' COLUMNS (v INT PATH '$')).")
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 // grace is how long a server may take to end a statement or a transaction before its connection is closed.
@@ -24,7 +25,7 @@ func (d *Database) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	params, err := bind(q.Params)
+	params, err := checked.Bind(q.Params, bindOne)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +59,7 @@ func (d *Database) open(ctx context.Context, statement string, params []any, use
 	})
 	if err != nil {
 		if s.wire.meter.Tripped() {
-			err = errTooLong
+			err = checked.ErrTooLong
 		}
 		s.end()
 		return nil, err
@@ -108,26 +109,21 @@ type session struct {
 
 // session begins a read-only transaction. A connection that breaks before the statement was sent is replaced once.
 func (d *Database) session(ctx context.Context) (s *session, err error) {
-	for range 2 {
+	err = checked.Begin(ctx, func() (err error) {
 		s, err = d.trySession(ctx)
-		if err == nil || !errors.Is(err, driver.ErrBadConn) || ctx.Err() != nil {
-			break
-		}
-	}
+		return err
+	})
 	return s, err
 }
 
 func (d *Database) trySession(ctx context.Context) (*session, error) {
-	conn, err := d.pool.Conn(ctx)
+	conn, err := checked.Conn(ctx, d.pool)
 	if err != nil {
-		if errors.Is(context.Cause(ctx), errTimeout) && d.pool.Stats().InUse >= poolSize {
-			err = errNoTurn
-		}
 		return nil, err
 	}
 	s := &session{db: d, conn: conn, over: make(chan struct{}), killed: make(chan struct{})}
 	_ = conn.Raw(func(c any) error { s.wire = c.(*wireConn); return nil })
-	s.wire.meter.Allow(catalogBytes)
+	s.wire.meter.Allow(checked.CatalogBytes)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.unhook = context.AfterFunc(ctx, s.interrupt)
 	if err := guard(func() (err error) {

@@ -213,7 +213,7 @@ func TestErrorsSayWhatToDoAndNothingOfTheLogin(t *testing.T) {
 func TestMoreStatementsThanConnectionsWait(t *testing.T) {
 	d := open(t, "reader", sql.Limits{Timeout: time.Minute, RowBytes: 1 << 20})
 	var all []sql.Rows
-	for range poolSize {
+	for range sql.PoolSize {
 		rows, err := d.Query(t.Context(), sql.Query{Text: "SELECT 1"})
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 // grant is a line of SHOW GRANTS: what may be done, and where.
@@ -49,9 +50,9 @@ func findingOf(line string) (sql.Finding, bool) {
 	case len(more) == 0 || parts[1] == "PROXY":
 		return sql.Finding{}, false
 	case slices.Contains(more, "ALL PRIVILEGES"):
-		return sql.Finding{What: "may do everything on " + excerpt(parts[2]), Fix: safeLogin}, true
+		return sql.Finding{What: "may do everything on " + checked.Excerpt(parts[2]), Fix: safeLogin}, true
 	}
-	return sql.Finding{What: fmt.Sprintf("has %s on %s", excerpt(strings.Join(more, ", ")), excerpt(parts[2])), Fix: safeLogin}, true
+	return sql.Finding{What: fmt.Sprintf("has %s on %s", checked.Excerpt(strings.Join(more, ", ")), checked.Excerpt(parts[2])), Fix: safeLogin}, true
 }
 
 // safeLogin makes a login that reads one database.

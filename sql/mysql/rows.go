@@ -5,10 +5,12 @@ import (
 	dbsql "database/sql"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 // rows implements sql.Rows.
 type rows struct {
+	checked.Row
 	db        *Database
 	ctx       context.Context
 	cancel    context.CancelFunc
@@ -16,14 +18,8 @@ type rows struct {
 	inner     *dbsql.Rows
 	statement string
 
-	columns []sql.Column
-	forms   []form
-	found   []any // what the driver gave
-	targets []any // pointers to found
-	values  [][]byte
 	done    bool // the server has sent all
 	stopped bool // nothing more is read
-	err     error
 }
 
 // describe reads what the columns are.
@@ -37,24 +33,12 @@ func (r *rows) describe() error {
 	}
 	for _, t := range types {
 		f := formOf(t.DatabaseTypeName(), r.db.connector.settings.timeZone == "")
-		r.columns = append(r.columns, sql.Column{Name: t.Name(), Type: typeText(t), Kind: f.kind})
-		r.forms = append(r.forms, f)
+		r.Cols = append(r.Cols, sql.Column{Name: t.Name(), Type: typeText(t), Kind: f.Kind})
+		r.Forms = append(r.Forms, f)
 	}
-	r.found, r.values = make([]any, len(types)), make([][]byte, len(types))
-	for i := range r.found {
-		r.targets = append(r.targets, &r.found[i])
-	}
+	r.Make(len(types))
 	return nil
 }
-
-// Columns implements sql.Rows.
-func (r *rows) Columns() []sql.Column { return r.columns }
-
-// Values implements sql.Rows.
-func (r *rows) Values() [][]byte { return r.values }
-
-// Err implements sql.Rows.
-func (r *rows) Err() error { return r.err }
 
 // Next implements sql.Rows.
 func (r *rows) Next() bool {
@@ -64,7 +48,7 @@ func (r *rows) Next() bool {
 	r.session.wire.meter.Allow(r.db.budget())
 	err := guard(func() error {
 		if r.inner.Next() {
-			return r.inner.Scan(r.targets...)
+			return r.inner.Scan(r.Targets...)
 		}
 		r.done = true
 		return r.inner.Err()
@@ -73,13 +57,9 @@ func (r *rows) Next() bool {
 		r.fail(err)
 		return false
 	}
-	size := 0
-	for i, value := range r.found {
-		r.values[i] = r.forms[i].text(value)
-		size += len(r.values[i])
-	}
+	size := r.Fill()
 	if limit := r.db.limits.RowBytes; limit > 0 && size > limit {
-		r.fail(errTooLong)
+		r.fail(checked.ErrTooLong)
 		return false
 	}
 	return true
@@ -88,10 +68,10 @@ func (r *rows) Next() bool {
 func (r *rows) fail(err error) {
 	r.stopped = true
 	if r.session.wire.meter.Tripped() {
-		err = errTooLong
+		err = checked.ErrTooLong
 	}
 	if err != nil {
-		r.err = r.db.fail(r.ctx, err, r.statement)
+		r.Failed = r.db.fail(r.ctx, err, r.statement)
 	}
 }
 

@@ -8,13 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 // Table implements sql.Database.
@@ -82,8 +82,8 @@ func listed(declared string) []string {
 	}
 	var values []string
 	for _, t := range tokens {
-		if t.kind == literal {
-			values = append(values, strings.ReplaceAll(t.text[1:len(t.text)-1], "''", "'"))
+		if t.Kind == literal {
+			values = append(values, strings.ReplaceAll(t.Text[1:len(t.Text)-1], "''", "'"))
 		}
 	}
 	return values
@@ -200,13 +200,6 @@ func (d *Database) readChecks(ctx context.Context, detail *sql.TableDetail) erro
 	return d.fail(ctx, err, "")
 }
 
-const (
-	exampleColumns = 60
-	exampleRows    = 500
-	exampleValues  = 5
-	exampleLetters = 60
-)
-
 // shown are the types whose values become text that tells something.
 var shown = regexp.MustCompile(`int|^decimal|^float|^double|char|text|^date|^time|^year|^enum|^set|^json|^uuid|^inet`)
 
@@ -217,30 +210,15 @@ func (d *Database) readExamples(ctx context.Context, detail *sql.TableDetail) {
 	var parts []string
 	for i := range detail.Columns {
 		c := &detail.Columns[i]
-		if len(columns) == exampleColumns || !shown.MatchString(c.Type) {
+		if len(columns) == checked.ExampleColumns || !shown.MatchString(c.Type) {
 			continue
 		}
 		columns = append(columns, c)
-		parts = append(parts, fmt.Sprintf("LEFT(CAST(%s AS CHAR CHARACTER SET utf8mb4), %d)", quote(c.Name), exampleLetters))
+		parts = append(parts, fmt.Sprintf("LEFT(CAST(%s AS CHAR CHARACTER SET utf8mb4), %d)", quote(c.Name), checked.ExampleLetters))
 	}
 	if len(columns) == 0 || detail.Kind == "view" {
 		return
 	}
-	statement := fmt.Sprintf("SELECT %s FROM %s.%s LIMIT %d", strings.Join(parts, ", "), quote(detail.Schema), quote(detail.Name), exampleRows)
-	_ = d.list(ctx, statement, nil, func(scan func(...any) error) error {
-		values := make([]dbsql.NullString, len(columns))
-		targets := make([]any, len(columns))
-		for i := range values {
-			targets[i] = &values[i]
-		}
-		if err := scan(targets...); err != nil {
-			return err
-		}
-		for i, c := range columns {
-			if v := values[i]; v.Valid && len(c.Examples) < exampleValues && !slices.Contains(c.Examples, v.String) {
-				c.Examples = append(c.Examples, v.String)
-			}
-		}
-		return nil
-	})
+	statement := fmt.Sprintf("SELECT %s FROM %s.%s LIMIT %d", strings.Join(parts, ", "), quote(detail.Schema), quote(detail.Name), checked.ExampleRows)
+	_ = d.list(ctx, statement, nil, checked.Examples(columns, func(_, value string) string { return value }))
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
@@ -21,21 +23,21 @@ type uses struct {
 func usesOf(tokens []token) *uses {
 	u := &uses{make(map[string]bool), make(map[string]bool), make(map[string]bool)}
 	for i, t := range tokens {
-		if t.kind != word && t.kind != quoted {
+		if t.Kind != word && t.Kind != quoted {
 			continue
 		}
 		next := ""
 		if i+1 < len(tokens) {
-			next = tokens[i+1].key
+			next = tokens[i+1].Key
 		}
 		switch next {
 		case "(":
-			u.calls[strings.ToLower(t.name())] = true
+			u.calls[strings.ToLower(nameOf(t))] = true
 		case ".":
-			u.before[t.name()] = true
+			u.before[nameOf(t)] = true
 			fallthrough
 		default:
-			u.names[t.name()] = true
+			u.names[nameOf(t)] = true
 		}
 	}
 	return u
@@ -79,7 +81,7 @@ func (u *uses) admit(ctx context.Context, q queryer, allowed []string) error {
 // checkView refuses a view by what a statement is refused by: locks, files, settings.
 func checkView(name, definition string) (*uses, error) {
 	tokens, err := lex(definition)
-	c := checker{tokens: tokens, lines: strings.Split(definition, "\n")}
+	c := checker{checked.Of(definition, tokens)}
 	for i := 0; i < len(tokens)-1 && err == nil; i++ {
 		err = c.look(i)
 	}

@@ -9,54 +9,40 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-// form is how the values of a column become text.
-type form struct {
-	kind sql.Kind
-	// write makes the text of a value that is not NULL.
-	write func(value any) []byte
-}
-
-func (f form) text(value any) []byte {
-	if value == nil {
-		return nil
-	}
-	if text := f.write(value); text != nil {
-		return text
-	}
-	return []byte{}
-}
+type form = checked.Form
 
 // formOf chooses by the name that the driver has for a type. A TIMESTAMP is a moment, and is told in UTC where the session is.
 func formOf(name string, utc bool) form {
 	name = strings.TrimPrefix(name, "UNSIGNED ")
 	switch name {
 	case "TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR":
-		return form{sql.Integer, plain}
+		return form{Kind: sql.Integer, Write: plain}
 	case "BIT":
-		return form{sql.Integer, bits}
+		return form{Kind: sql.Integer, Write: bits}
 	case "FLOAT", "DOUBLE":
-		return form{sql.Float, plain}
+		return form{Kind: sql.Float, Write: plain}
 	case "DECIMAL":
-		return form{sql.Decimal, unpadded}
+		return form{Kind: sql.Decimal, Write: unpadded}
 	case "DATE":
-		return form{sql.Date, plain}
+		return form{Kind: sql.Date, Write: plain}
 	case "TIME":
-		return form{sql.Time, plain}
+		return form{Kind: sql.Time, Write: plain}
 	case "DATETIME":
-		return form{sql.Timestamp, plain}
+		return form{Kind: sql.Timestamp, Write: plain}
 	case "TIMESTAMP":
 		if utc {
-			return form{sql.TimestampTZ, func(value any) []byte { return append(plain(value), "+00"...) }}
+			return form{Kind: sql.TimestampTZ, Write: func(value any) []byte { return append(plain(value), "+00"...) }}
 		}
-		return form{sql.Timestamp, plain}
+		return form{Kind: sql.Timestamp, Write: plain}
 	case "JSON":
-		return form{sql.JSON, plain}
+		return form{Kind: sql.JSON, Write: plain}
 	case "BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB", "GEOMETRY", "VECTOR":
-		return form{sql.Bytes, hexadecimal}
+		return form{Kind: sql.Bytes, Write: hexadecimal}
 	}
-	return form{sql.Text, plain}
+	return form{Kind: sql.Text, Write: plain}
 }
 
 // plain is for values that the driver gives as text or as numbers.

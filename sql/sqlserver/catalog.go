@@ -8,16 +8,11 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-// defaultTables is how many tables are listed where the filter has no limit.
-const defaultTables = 1000
-
-// catalogBytes is the most that an answer of the catalog's may be. A server may send what it likes.
-const catalogBytes = 32 << 20
-
 // list runs a statement of our own and hands over each row.
-func (d *Database) list(ctx context.Context, statement string, params []any, each func(scan func(...any) error) error) error {
+func (d *Database) list(ctx context.Context, statement string, params []any, each func(checked.Scan) error) error {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
 	if err := d.tryList(ctx, statement, params, each); err != nil {
@@ -26,7 +21,7 @@ func (d *Database) list(ctx context.Context, statement string, params []any, eac
 	return nil
 }
 
-func (d *Database) tryList(ctx context.Context, statement string, params []any, each func(scan func(...any) error) error) error {
+func (d *Database) tryList(ctx context.Context, statement string, params []any, each func(checked.Scan) error) error {
 	s, _, err := d.session(ctx, "", nil, false)
 	if err != nil {
 		return err
@@ -36,13 +31,7 @@ func (d *Database) tryList(ctx context.Context, statement string, params []any, 
 	if err != nil {
 		return s.because(err)
 	}
-	defer func() { _ = found.Close() }()
-	for found.Next() {
-		if err := each(found.Scan); err != nil {
-			return err
-		}
-	}
-	return s.because(found.Err())
+	return s.because(checked.Each(found, each))
 }
 
 // The fixed roles have schemas of their own, which hardly anybody uses.
@@ -94,14 +83,10 @@ ORDER BY s.name, o.name`
 func (d *Database) Tables(ctx context.Context, filter sql.TableFilter) ([]sql.Table, error) {
 	limit := int64(filter.Limit)
 	if limit <= 0 {
-		limit = defaultTables
+		limit = checked.DefaultTables
 	}
 	var tables []sql.Table
-	err := d.list(ctx, tablesStatement, []any{limit, filter.Schema, filter.Like()}, func(scan func(...any) error) error {
-		t, err := scanTable(scan)
-		tables = append(tables, t)
-		return err
-	})
+	err := d.list(ctx, tablesStatement, []any{limit, filter.Schema, filter.Like()}, checked.Into(&tables, func(scan checked.Scan) (sql.Table, error) { return scanTable(scan) }))
 	return tables, err
 }
 

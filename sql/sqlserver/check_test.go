@@ -48,7 +48,7 @@ func TestAnAttackIsRefusedWhereverItIsPutIn(t *testing.T) {
 			t.Fatal(err)
 		}
 		for at := range tokens {
-			if at == 0 && tokens[0].key == "(" || at > 0 && mayGoOn(tokens[at-1]) {
+			if at == 0 && tokens[0].Key == "(" || at > 0 && mayGoOn(tokens[at-1]) {
 				continue // the attack's first word would be a name, or its SELECT would belong there
 			}
 			for _, attack := range attacks {
@@ -66,13 +66,13 @@ func TestAnAttackIsRefusedWhereverItIsPutIn(t *testing.T) {
 
 // mayGoOn reports whether what follows a token is a name, or a SELECT that belongs to the statement.
 func mayGoOn(t token) bool {
-	return slices.Contains([]string{".", "(", "UNION", "ALL", "EXCEPT", "INTERSECT", ";"}, t.key)
+	return slices.Contains([]string{".", "(", "UNION", "ALL", "EXCEPT", "INTERSECT", ";"}, t.Key)
 }
 
 func written(tokens []token) string {
 	var b strings.Builder
 	for _, t := range tokens {
-		b.WriteString(t.text + "\n")
+		b.WriteString(t.Text + "\n")
 	}
 	return b.String()
 }
@@ -187,12 +187,12 @@ func FuzzCheck(f *testing.F) {
 		}
 		var spaced strings.Builder
 		for _, token := range tokens {
-			if strings.Contains(statement, token.text) {
-				spaced.WriteString(token.text)
+			if strings.Contains(statement, token.Text) {
+				spaced.WriteString(token.Text)
 				spaced.WriteByte('\n')
 				continue
 			}
-			t.Errorf("%q is not in %q", token.text, statement)
+			t.Errorf("%q is not in %q", token.Text, statement)
 		}
 		again, err := lex(spaced.String())
 		if err != nil {
@@ -211,12 +211,12 @@ func FuzzCheck(f *testing.F) {
 func refusedIn(tokens []token) []string {
 	var found []string
 	for i, t := range tokens {
-		if t.kind != word || i > 0 && tokens[i-1].key == "." {
+		if t.Kind != word || i > 0 && tokens[i-1].Key == "." {
 			continue
 		}
-		switch t.key {
+		switch t.Key {
 		case "INSERT", "UPDATE", "DELETE", "EXEC", "EXECUTE", "INTO", "DROP", "CREATE", "ALTER", "SET", "DECLARE", "COMMIT", "ROLLBACK", "BEGIN":
-			found = append(found, t.key)
+			found = append(found, t.Key)
 		}
 	}
 	return found

@@ -3,7 +3,6 @@ package sqlserver
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"net"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/microsoft/go-mssqldb/azuread"
 	"github.com/microsoft/go-mssqldb/msdsn"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/meter"
 )
 
@@ -42,7 +42,7 @@ func (c *connector) Driver() driver.Driver { return &mssql.Driver{} }
 
 // Connect implements driver.Connector.
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, c.config.DialTimeout, errNoAnswer)
+	ctx, cancel := context.WithTimeoutCause(ctx, c.config.DialTimeout, checked.ErrNoAnswer)
 	defer cancel()
 	var dialed dialing
 	stop := context.AfterFunc(ctx, dialed.abandon)
@@ -54,7 +54,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return nil, &connectError{err}
+	return nil, &checked.LoginError{Err: err}
 }
 
 func (c *connector) connect(ctx context.Context, dialed *dialing) (*wireConn, error) {
@@ -69,13 +69,6 @@ func (c *connector) connect(ctx context.Context, dialed *dialing) (*wireConn, er
 	conn := &wireConn{Conn: inner.(*mssql.Conn), meter: &dialed.meter, setup: c.setup, abandon: dialed.abandon}
 	return conn, conn.begin(ctx)
 }
-
-// connectError is an error from before there was a connection; no statement has to do with it.
-type connectError struct{ error }
-
-func (e *connectError) Unwrap() error { return e.error }
-
-var errNoAnswer = errors.New("the server did not answer in time")
 
 // wireConn is the driver's connection with what it reads metered.
 type wireConn struct {

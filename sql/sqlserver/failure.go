@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 
@@ -16,14 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
-)
-
-var (
-	errTimeout = fmt.Errorf("SQL Server: %w", sql.ErrTimeout)
-	errTooLong = errors.New("a row is longer than it may be")
-	errTooWide = errors.New("the catalog's answer is longer than it may be")
-	errNoTurn  = errors.New("as many statements run as may")
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 // hintsByNumber tell what to do about the errors that are met most, by the server's number.
@@ -57,10 +49,6 @@ var hintsByNumber = map[int32]string{
 
 const inAMoment = "The server or the database is starting, stopping or being restored; try again in a moment."
 
-// ofConnecting is the hint for an error of connecting that has none of its own.
-const ofConnecting = "See whether the server runs (it may be starting), and mend the server, the database or the login in the " +
-	"connection string; `code-sandbox-mcp doctor` tries it."
-
 // connectHints are those for what is said while connecting, and of what a statement cannot mend.
 var connectHints = map[int32]string{
 	10928: "The database has reached a limit of its Azure plan; try later.",
@@ -87,39 +75,17 @@ var connectHints = map[int32]string{
 	18488: "The login's password must be changed; its owner sets a new one.",
 }
 
-// maxMessage is how many letters of the server's own words are told.
-const maxMessage = 2000
-
 // fail makes a fault of what the driver said. Nothing of the password is in it, nor in what the log gets.
 func (d *Database) fail(ctx context.Context, err error, statement string) error {
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f := checked.Failure(ctx, err, d.limits, false, "Make the statement cheaper: TOP (n), an indexed column in WHERE, or an aggregate. "+
+		"SET SHOWPLAN_XML ON in a client of the database's own shows the plan."); f != nil {
 		return f
 	}
-	switch cause := context.Cause(ctx); {
-	case errors.Is(err, errNoTurn):
-		return fault.New(fault.SQLFailed, "Wait for a statement that still runs, or cancel one.",
-			"%d statements run on this connection already, which is as many as there may be.", poolSize).Because(err)
-	case errors.Is(err, errTooLong):
-		return fault.New(fault.SQLFailed, "Select fewer columns, or parts of long values with SUBSTRING(column, 1, n).",
-			"A row has more than %d bytes.", d.limits.RowBytes).With("limit_bytes", d.limits.RowBytes)
-	case errors.Is(err, errTooWide):
-		return fault.New(fault.SQLFailed, "Ask for less: one schema, a glob or one table.",
-			"The catalog's answer has more than %d bytes.", catalogBytes).With("limit_bytes", catalogBytes)
-	case errors.Is(cause, errTimeout):
-		return fault.New(fault.SQLFailed, "Make the statement cheaper: TOP (n), an indexed column in WHERE, or an aggregate. "+
-			"SET SHOWPLAN_XML ON in a client of the database's own shows the plan.",
-			"The statement was ended after %s.", d.limits.Timeout).With("timeout_seconds", d.limits.Timeout.Seconds()).Because(errTimeout)
-	case cause != nil:
-		return fault.New(fault.SQLFailed, "Send it again if it is still wanted.", "The statement was cancelled.").Because(cause)
-	}
 	var said mssql.Error
-	var connecting *connectError
-	atLogin := errors.As(err, &connecting)
 	if errors.As(err, &said) {
-		return d.serverSaid(said, statement, atLogin)
+		return d.serverSaid(said, statement, checked.IsOfLogin(err))
 	}
-	return d.unreachable(err, atLogin)
+	return d.unreachable(err)
 }
 
 // serverSaid reports an error of the server in its own words, with its number and place. One at login is about no
@@ -129,15 +95,15 @@ func (d *Database) serverSaid(said mssql.Error, statement string, atLogin bool) 
 	if len(said.All) > 0 {
 		first = said.All[0]
 	}
-	message := text.Shorten(d.scrub(first.Message), maxMessage)
+	message := text.Shorten(checked.Scrub(first.Message, d.secrets), checked.MaxMessage)
 	hint := cmp.Or(hintsByNumber[first.Number], connectHints[first.Number], "Mend the statement, or look up tables and columns with describe_sql.")
 	if atLogin || ofLogin(first.Number) {
-		message, hint = "SQL Server refused the connection", cmp.Or(connectHints[first.Number], ofConnecting)
+		message, hint = "SQL Server refused the connection", cmp.Or(connectHints[first.Number], checked.OfConnecting)
 		statement, first.ProcName = "", ""
 	}
 	place := fmt.Sprintf("error %d, state %d", first.Number, first.State)
 	if first.ProcName != "" {
-		place += ", in " + d.scrub(first.ProcName)
+		place += ", in " + checked.Scrub(first.ProcName, d.secrets)
 	} else if line := lineOf(statement, int(first.LineNo)); line != "" {
 		place += fmt.Sprintf(", line %d: %s", first.LineNo, line)
 	}
@@ -147,7 +113,7 @@ func (d *Database) serverSaid(said mssql.Error, statement string, atLogin bool) 
 		f = f.With("line", first.LineNo)
 	}
 	if first.ProcName != "" {
-		f = f.With("procedure", d.scrub(first.ProcName))
+		f = f.With("procedure", checked.Scrub(first.ProcName, d.secrets))
 	}
 	return f
 }
@@ -162,40 +128,30 @@ func lineOf(statement string, number int) string {
 	if statement == "" || number < 1 || number > len(lines) {
 		return ""
 	}
-	return excerpt(lines[number-1])
+	return checked.Excerpt(lines[number-1])
 }
 
 // unreachable reports why there is no connection, without the driver's words: those quote the connection string.
-func (d *Database) unreachable(err error, atLogin bool) error {
-	what, hint := "The connection to the database broke.", "Send the statement again."
-	switch {
-	case atLogin && byToken(d.config):
-		what = "Microsoft Entra ID gave no token for the login, or the database ended the connection before it."
-		hint = "Run `az login` on this server's computer, or mend the user, the password and Authentication in the connection string; the log has Entra's words."
-	case atLogin:
-		what, hint = "The database ended the connection before the login.", ofConnecting
+func (d *Database) unreachable(err error) error {
+	before, beforeHint := checked.BeforeLogin, checked.OfConnecting
+	entra := byToken(d.config)
+	if entra {
+		before = "Microsoft Entra ID gave no token for the login, or the database ended the connection before it."
+		beforeHint = "Run `az login` on this server's computer, or mend the user, the password and Authentication in the connection string; the log has Entra's words."
 	}
-	var dns *net.DNSError
-	var dial *net.OpError
+	what, hint := "", ""
 	switch {
-	case errors.Is(err, errNoAnswer), errors.Is(err, context.DeadlineExceeded):
-		what, hint = "The database does not answer.", "See whether the server runs, and whether a firewall is in between."
-		if byToken(d.config) {
-			what = "The database or Microsoft Entra ID does not answer."
-		}
-	case atLogin && strings.Contains(err.Error(), "Credential"): // of Entra's, which may have met any of what follows
+	case entra && checked.IsSilent(err):
+		what, hint = "The database or Microsoft Entra ID does not answer.", checked.SeeFirewall
+	case checked.IsOfLogin(err) && strings.Contains(err.Error(), "Credential"): // of Entra's, which may have met any of what follows
+		what, hint = before, beforeHint
 	case isCertificate(err):
-		what = "The server's certificate is not trusted."
-		hint = "Set certificate to its authority's file or HostNameInCertificate to its name; TrustServerCertificate=true trusts any, " +
+		what, hint = "The server's certificate is not trusted.", "Set certificate to its authority's file or HostNameInCertificate to its name; TrustServerCertificate=true trusts any, "+
 			"and so does Encrypt=no (Optional, False), with which the login alone is encrypted."
 	case strings.Contains(err.Error(), "server does not support encryption"):
 		what, hint = "The server does not encrypt.", "Set encrypt=disable in the connection string, if the network is trusted."
-	case errors.As(err, &dns):
-		what, hint = "The database's host has no address.", "Mend the host in the connection string."
-	case errors.As(err, &dial) && dial.Op == "dial":
-		what, hint = "The database is not in reach.", "See whether the server runs, and mend host and port in the connection string."
 	}
-	return fault.New(fault.SQLFailed, hint, "%s", what).Because(errors.New(d.scrub(err.Error())))
+	return checked.Unreachable(err, d.secrets, before, beforeHint, what, hint)
 }
 
 func isCertificate(err error) bool {
@@ -204,12 +160,4 @@ func isCertificate(err error) bool {
 	var invalid x509.CertificateInvalidError
 	// The driver hands the errors of most handshakes on as text.
 	return errors.As(err, &unknown) || errors.As(err, &host) || errors.As(err, &invalid) || strings.Contains(err.Error(), "x509:")
-}
-
-// scrub takes the password out of a text.
-func (d *Database) scrub(text string) string {
-	for _, secret := range d.secrets {
-		text = strings.ReplaceAll(text, secret, "***")
-	}
-	return text
 }

@@ -10,22 +10,12 @@ import (
 	"unicode/utf16"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 const castHint = "Give it as a text and convert it in the statement: CAST(@p1 AS decimal(38, 10))."
 
-// bind makes of JSON's values what the driver sends beside the statement.
-func bind(params []any) ([]any, error) {
-	bound := make([]any, len(params))
-	for i, param := range params {
-		var err error
-		if bound[i], err = bindOne(i+1, param); err != nil {
-			return nil, err
-		}
-	}
-	return bound, nil
-}
-
+// bindOne makes of a value of JSON's what the driver sends beside the statement.
 func bindOne(n int, param any) (any, error) {
 	switch v := param.(type) {
 	case nil:
@@ -34,12 +24,8 @@ func bindOne(n int, param any) (any, error) {
 		return v, nil
 	case json.Number:
 		return bindNumber(n, string(v))
-	case []any:
-		return nil, fault.New(fault.SQLRejected,
-			fmt.Sprintf("SQL Server has no arrays: give it as a JSON text and read it with IN (SELECT value FROM OPENJSON(@p%d)).", n),
-			"Parameter %d is an array.", n)
 	default:
-		return nil, fault.New(fault.SQLRejected, "Parameters are texts, numbers, true, false and null.", "Parameter %d is a %T.", n, param)
+		return nil, checked.ErrParam(n, param, fmt.Sprintf("SQL Server has no arrays: give it as a JSON text and read it with IN (SELECT value FROM OPENJSON(@p%d)).", n))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/meter"
 )
 
@@ -24,7 +25,7 @@ func (d *Database) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
 	if err := check(q.Text, len(q.Params)); err != nil {
 		return nil, err
 	}
-	params, err := bind(q.Params)
+	params, err := checked.Bind(q.Params, bindOne)
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +51,7 @@ func (d *Database) open(ctx context.Context, statement string, params []any, for
 	inner, err := s.tx.QueryContext(ctx, statement+"\n", params...)
 	if err != nil {
 		if s.meter.Tripped() {
-			err = errTooLong
+			err = checked.ErrTooLong
 		}
 		s.end()
 		return nil, err
@@ -82,21 +83,16 @@ type session struct {
 // session begins a transaction, after the server has been asked about a statement that is not our own. A
 // connection that breaks before the statement was sent is replaced once.
 func (d *Database) session(ctx context.Context, statement string, params []any, foreign bool) (s *session, columns []described, err error) {
-	for range 2 {
+	err = checked.Begin(ctx, func() (err error) {
 		s, columns, err = d.trySession(ctx, statement, params, foreign)
-		if err == nil || !errors.Is(err, driver.ErrBadConn) || ctx.Err() != nil {
-			break
-		}
-	}
+		return err
+	})
 	return s, columns, err
 }
 
 func (d *Database) trySession(ctx context.Context, statement string, params []any, foreign bool) (*session, []described, error) {
-	conn, err := d.pool.Conn(ctx)
+	conn, err := checked.Conn(ctx, d.pool)
 	if err != nil {
-		if errors.Is(context.Cause(ctx), errTimeout) && d.pool.Stats().InUse >= poolSize {
-			err = errNoTurn
-		}
 		return nil, nil, err
 	}
 	s := &session{conn: conn}
@@ -104,7 +100,7 @@ func (d *Database) trySession(ctx context.Context, statement string, params []an
 		s.end()
 		return nil, nil, err
 	}
-	s.meter.Allow(catalogBytes)
+	s.meter.Allow(checked.CatalogBytes)
 	var columns []described
 	if foreign {
 		if columns, err = d.describe(ctx, conn, statement, params); err != nil {
@@ -135,7 +131,7 @@ func (s *session) begin(ctx context.Context, limit time.Duration) error {
 // because is err, or why it came where too much was in the catalog's answer.
 func (s *session) because(err error) error {
 	if err != nil && s.meter.Tripped() {
-		return errTooWide
+		return checked.ErrTooWide
 	}
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 // rightsStatement asks for one row: who it is, then 1 where the login is or may what the column says.
@@ -48,7 +49,7 @@ func (d *Database) Rights(ctx context.Context) ([]sql.Finding, error) {
 func (r rights) findings() []sql.Finding {
 	var found []sql.Finding
 	if !ownVersion.MatchString(r.version) {
-		found = append(found, sql.Finding{What: fmt.Sprintf("is on a server that calls itself %q: what holds writes back here is made for SQL Server itself", excerpt(r.version)),
+		found = append(found, sql.Finding{What: fmt.Sprintf("is on a server that calls itself %q: what holds writes back here is made for SQL Server itself", checked.Excerpt(r.version)),
 			Fix: "Rely on nothing but a login that cannot write, made as that server's manual says."})
 	}
 	if r.sysadmin == 1 || r.control == 1 {

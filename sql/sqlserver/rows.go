@@ -7,10 +7,12 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 // rows implements sql.Rows.
 type rows struct {
+	checked.Row
 	db        *Database
 	ctx       context.Context
 	cancel    context.CancelFunc // nil for statements of our own, whose caller has it
@@ -18,17 +20,11 @@ type rows struct {
 	inner     *dbsql.Rows
 	statement string
 
-	columns []sql.Column
-	forms   []form
 	// pieces is set where the one value of FOR JSON and FOR XML comes in rows of two thousand letters.
 	pieces bool
 
-	found   []any // what the driver gave
-	targets []any // pointers to found
-	values  [][]byte
-	done    bool
-	closed  bool
-	err     error
+	done   bool
+	closed bool
 }
 
 // streamed are the names of the columns in which FOR JSON and FOR XML come in pieces, and what they are here.
@@ -44,35 +40,22 @@ func (r *rows) describe(said []described) error {
 		return err
 	}
 	for i, t := range types {
-		column := sql.Column{Name: t.name, Type: t.text, Kind: t.form.kind}
+		column := sql.Column{Name: t.name, Type: t.text, Kind: t.form.Kind}
 		if len(said) == len(types) && said[i].name == t.name && said[i].kind != "" {
 			column.Type = said[i].kind
 		}
-		r.columns = append(r.columns, column)
-		r.forms = append(r.forms, t.form)
+		r.Cols = append(r.Cols, column)
+		r.Forms = append(r.Forms, t.form)
 	}
-	r.found = make([]any, len(types))
-	r.values = make([][]byte, len(types))
-	for i := range r.found {
-		r.targets = append(r.targets, &r.found[i])
-	}
+	r.Make(len(types))
 	if len(types) == 1 {
 		if column, ok := streamed[types[0].name]; ok {
 			r.pieces = true
-			r.columns[0] = column
+			r.Cols[0] = column
 		}
 	}
 	return nil
 }
-
-// Columns implements sql.Rows.
-func (r *rows) Columns() []sql.Column { return r.columns }
-
-// Values implements sql.Rows.
-func (r *rows) Values() [][]byte { return r.values }
-
-// Err implements sql.Rows.
-func (r *rows) Err() error { return r.err }
 
 // Next implements sql.Rows.
 func (r *rows) Next() bool {
@@ -87,11 +70,7 @@ func (r *rows) Next() bool {
 		r.done = true
 		return false
 	}
-	size := 0
-	for i, value := range r.found {
-		r.values[i] = r.forms[i].text(value)
-		size += len(r.values[i])
-	}
+	size := r.Fill()
 	return r.fits(size)
 }
 
@@ -99,7 +78,7 @@ func (r *rows) Next() bool {
 func (r *rows) read() bool {
 	r.session.meter.Allow(r.db.budget())
 	if r.inner.Next() {
-		if err := r.inner.Scan(r.targets...); err != nil {
+		if err := r.inner.Scan(r.Targets...); err != nil {
 			r.failed(err)
 			return false
 		}
@@ -113,15 +92,15 @@ func (r *rows) read() bool {
 
 func (r *rows) failed(err error) {
 	if r.session.meter.Tripped() {
-		err = errTooLong
+		err = checked.ErrTooLong
 	}
-	r.err = r.db.fail(r.ctx, err, r.statement)
+	r.Failed = r.db.fail(r.ctx, err, r.statement)
 	r.done = true
 }
 
 func (r *rows) fits(size int) bool {
 	if limit := r.db.limits.RowBytes; limit > 0 && size > limit {
-		r.failed(errTooLong)
+		r.failed(checked.ErrTooLong)
 		return false
 	}
 	return true
@@ -131,13 +110,13 @@ func (r *rows) fits(size int) bool {
 func (r *rows) join() bool {
 	var whole []byte
 	for r.read() {
-		whole = append(whole, r.forms[0].text(r.found[0])...)
+		whole = append(whole, r.Forms[0].Text(r.Found[0])...)
 		if !r.fits(len(whole)) {
 			return false
 		}
 	}
-	r.values[0] = whole
-	return r.err == nil && whole != nil
+	r.Texts[0] = whole
+	return r.Failed == nil && whole != nil
 }
 
 // Close implements sql.Rows.

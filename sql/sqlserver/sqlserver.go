@@ -17,12 +17,8 @@ import (
 	"github.com/microsoft/go-mssqldb/msdsn"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
-
-const poolSize = sql.PoolSize
-
-// idleTime is how long an unused connection stays open.
-const idleTime = 5 * time.Minute
 
 // Database is one connection string's database. It implements sql.Database.
 type Database struct {
@@ -50,10 +46,7 @@ func Open(dsn, password string, limits sql.Limits) (*Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	pool := dbsql.OpenDB(&connector{config, setup(limits)})
-	pool.SetMaxOpenConns(poolSize)
-	pool.SetMaxIdleConns(poolSize)
-	pool.SetConnMaxIdleTime(idleTime)
+	pool := checked.Pool(&connector{config, setup(limits)})
 	return &Database{pool: pool, limits: limits, config: config, secrets: secrets(config)}, nil
 }
 
@@ -88,7 +81,7 @@ func (d *Database) withTimeout(ctx context.Context) (context.Context, context.Ca
 	if d.limits.Timeout <= 0 {
 		return ctx, func() { cancel(nil) }
 	}
-	timer := time.AfterFunc(d.limits.Timeout, func() { cancel(errTimeout) })
+	timer := time.AfterFunc(d.limits.Timeout, func() { cancel(sql.ErrTimeout) })
 	return ctx, func() {
 		timer.Stop()
 		cancel(nil)

@@ -6,12 +6,12 @@ import (
 	"context"
 	dbsql "database/sql"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 // Table implements sql.Database.
@@ -248,45 +248,22 @@ func (d *Database) readChecks(ctx context.Context, id int64, detail *sql.TableDe
 	})
 }
 
-const (
-	exampleColumns = 60
-	exampleRows    = 500
-	exampleValues  = 5
-	exampleLetters = 60
-)
-
 // readExamples looks at the first rows of the table for a few values of each column. A login that may see the
 // table and not read it gets none.
 func (d *Database) readExamples(ctx context.Context, detail *sql.TableDetail) {
 	var columns []*sql.TableColumn
 	var parts []string
 	for i := range detail.Columns {
-		if c := &detail.Columns[i]; len(columns) < exampleColumns && shown[baseType(c.Type)] {
+		if c := &detail.Columns[i]; len(columns) < checked.ExampleColumns && shown[baseType(c.Type)] {
 			columns = append(columns, c)
-			parts = append(parts, fmt.Sprintf("LEFT(CONVERT(nvarchar(400), %s%s), %d)", bracket(c.Name), style(c.Type), exampleLetters))
+			parts = append(parts, fmt.Sprintf("LEFT(CONVERT(nvarchar(400), %s%s), %d)", bracket(c.Name), style(c.Type), checked.ExampleLetters))
 		}
 	}
 	if len(columns) == 0 {
 		return
 	}
-	statement := fmt.Sprintf("SELECT TOP (%d) %s FROM %s.%s", exampleRows, strings.Join(parts, ", "), bracket(detail.Schema), bracket(detail.Name))
-	_ = d.list(ctx, statement, nil, func(scan func(...any) error) error {
-		values := make([]dbsql.NullString, len(columns))
-		targets := make([]any, len(columns))
-		for i := range values {
-			targets[i] = &values[i]
-		}
-		if err := scan(targets...); err != nil {
-			return err
-		}
-		for i, c := range columns {
-			v := shortest(c.Type, values[i].String)
-			if values[i].Valid && len(c.Examples) < exampleValues && !slices.Contains(c.Examples, v) {
-				c.Examples = append(c.Examples, v)
-			}
-		}
-		return nil
-	})
+	statement := fmt.Sprintf("SELECT TOP (%d) %s FROM %s.%s", checked.ExampleRows, strings.Join(parts, ", "), bracket(detail.Schema), bracket(detail.Name))
+	_ = d.list(ctx, statement, nil, checked.Examples(columns, shortest))
 }
 
 // shown are the types whose values become text that tells something.

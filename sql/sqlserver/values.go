@@ -12,58 +12,44 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-// form is how the values of a column become text.
-type form struct {
-	kind sql.Kind
-	// write makes the text of a value that is not NULL.
-	write func(value any) []byte
-}
-
-func (f form) text(value any) []byte {
-	if value == nil {
-		return nil
-	}
-	if text := f.write(value); text != nil {
-		return text
-	}
-	return []byte{}
-}
+type form = checked.Form
 
 // formOf chooses by the name that the driver has for a type.
 func formOf(t *dbsql.ColumnType) form {
 	switch t.DatabaseTypeName() {
 	case "TINYINT", "SMALLINT", "INT", "BIGINT":
-		return form{sql.Integer, anyText}
+		return form{Kind: sql.Integer, Write: anyText}
 	case "BIT":
-		return form{sql.Boolean, boolean}
+		return form{Kind: sql.Boolean, Write: boolean}
 	case "REAL":
-		return form{sql.Float, float(32)}
+		return form{Kind: sql.Float, Write: float(32)}
 	case "FLOAT":
-		return form{sql.Float, float(64)}
+		return form{Kind: sql.Float, Write: float(64)}
 	case "DECIMAL", "MONEY", "SMALLMONEY":
-		return form{sql.Decimal, plain}
+		return form{Kind: sql.Decimal, Write: plain}
 	case "DATE":
-		return form{sql.Date, moment(time.DateOnly)}
+		return form{Kind: sql.Date, Write: moment(time.DateOnly)}
 	case "TIME":
-		return form{sql.Time, moment(time.TimeOnly + fraction(t))}
+		return form{Kind: sql.Time, Write: moment(time.TimeOnly + fraction(t))}
 	case "SMALLDATETIME":
-		return form{sql.Timestamp, moment(time.DateTime)}
+		return form{Kind: sql.Timestamp, Write: moment(time.DateTime)}
 	case "DATETIME":
-		return form{sql.Timestamp, moment(time.DateTime + ".000")}
+		return form{Kind: sql.Timestamp, Write: moment(time.DateTime + ".000")}
 	case "DATETIME2":
-		return form{sql.Timestamp, moment(time.DateTime + fraction(t))}
+		return form{Kind: sql.Timestamp, Write: moment(time.DateTime + fraction(t))}
 	case "DATETIMEOFFSET":
-		return form{sql.TimestampTZ, moment(time.DateTime + fraction(t) + "+00")}
+		return form{Kind: sql.TimestampTZ, Write: moment(time.DateTime + fraction(t) + "+00")}
 	case "UNIQUEIDENTIFIER":
-		return form{sql.Text, identifier}
+		return form{Kind: sql.Text, Write: identifier}
 	case "BINARY", "VARBINARY", "IMAGE", "HIERARCHYID", "GEOMETRY", "GEOGRAPHY":
-		return form{sql.Bytes, hexadecimal}
+		return form{Kind: sql.Bytes, Write: hexadecimal}
 	case "SQL_VARIANT":
-		return form{sql.Text, variant}
+		return form{Kind: sql.Text, Write: variant}
 	default:
-		return form{sql.Text, anyText}
+		return form{Kind: sql.Text, Write: anyText}
 	}
 }
 

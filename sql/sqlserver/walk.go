@@ -10,8 +10,8 @@ import (
 
 // token looks at one token, in the light of what is around it.
 func (c *checker) token(i int) error {
-	t := c.tokens[i]
-	switch t.kind {
+	t := c.Tokens[i]
+	switch t.Kind {
 	case symbol:
 		return c.symbol(i)
 	case variable:
@@ -34,35 +34,35 @@ func (c *checker) token(i int) error {
 // a name: T-SQL reads 1.DELETE as 1. and DELETE.
 func (c *checker) afterDot(i int) bool {
 	first := i - 1
-	for c.at(first).key == "." {
+	for c.At(first).Key == "." {
 		first--
 	}
-	before := c.at(first)
-	return first < i-1 && (before.kind == word || before.kind == quoted || before.kind == variable || before.key == ")")
+	before := c.At(first)
+	return first < i-1 && (before.Kind == word || before.Kind == quoted || before.Kind == variable || before.Key == ")")
 }
 
 func (c *checker) inside() *group { return &c.groups[len(c.groups)-1] }
 
 func (c *checker) symbol(i int) error {
-	switch c.tokens[i].key {
+	switch c.Tokens[i].Key {
 	case "(":
 		return c.open(i)
 	case ")":
 		if len(c.groups) == 1 {
-			return c.refuse(i, "a parenthesis is closed that was not opened", "Leave it out.")
+			return c.Refuse(i, "a parenthesis is closed that was not opened", "Leave it out.")
 		}
 		c.groups = c.groups[:len(c.groups)-1]
 	case ";":
-		return c.refuse(i+1, "a second statement follows a semicolon", oneStatement)
+		return c.Refuse(i+1, "a second statement follows a semicolon", oneStatement)
 	case ":":
 		if len(c.groups) == 1 {
-			return c.refuse(i, "a label is a part of a program", oneStatement)
+			return c.Refuse(i, "a label is a part of a program", oneStatement)
 		}
 	case "{":
-		switch c.at(i + 1).key {
+		switch c.At(i + 1).Key {
 		case "D", "T", "TS", "FN", "GUID", "OJ", "ESCAPE":
 		default:
-			return c.refuse(i, "of the forms in braces only {d}, {t}, {ts}, {fn}, {guid} and {oj} read", "Write it without braces.")
+			return c.Refuse(i, "of the forms in braces only {d}, {t}, {ts}, {fn}, {guid} and {oj} read", "Write it without braces.")
 		}
 	}
 	return nil
@@ -70,17 +70,17 @@ func (c *checker) symbol(i int) error {
 
 func (c *checker) open(i int) error {
 	if len(c.groups) > maxDepth {
-		return c.refuse(i, fmt.Sprintf("more than %d parentheses are open", maxDepth), "Simplify the statement.")
+		return c.Refuse(i, fmt.Sprintf("more than %d parentheses are open", maxDepth), "Simplify the statement.")
 	}
 	if err := c.tableHints(i); err != nil {
 		return err
 	}
-	if next := c.at(i + 1).key; (next == "SELECT" || next == "(") && len(c.groups) == 1 && i != c.main && c.endsStatement(i-1) {
-		return c.refuse(i+1, "a second statement begins here", oneStatement)
+	if next := c.At(i + 1).Key; (next == "SELECT" || next == "(") && len(c.groups) == 1 && i != c.main && c.endsStatement(i-1) {
+		return c.Refuse(i+1, "a second statement begins here", oneStatement)
 	}
 	inner := group{opener: i - 1}
-	switch before := c.at(i - 1); {
-	case before.kind == word && (before.key == "PREDICT" || strings.HasSuffix(before.key, "TABLE")): // CHANGETABLE, CONTAINSTABLE
+	switch before := c.At(i - 1); {
+	case before.Kind == word && (before.Key == "PREDICT" || strings.HasSuffix(before.Key, "TABLE")): // CHANGETABLE, CONTAINSTABLE
 		inner.clause = "TABLES"
 	case c.namesTable(i): // FROM (a JOIN b ON …)
 		inner.clause = "FROM"
@@ -91,28 +91,28 @@ func (c *checker) open(i int) error {
 
 // endsStatement reports whether a statement could be complete with the token at i, whatever it is part of.
 func (c *checker) endsStatement(i int) bool {
-	t := c.at(i)
-	return i >= 0 && (t.kind == literal || t.kind == number || t.kind == variable || t.key == ")")
+	t := c.At(i)
+	return i >= 0 && (t.Kind == literal || t.Kind == number || t.Kind == variable || t.Key == ")")
 }
 
 // tableHints refuses hints that keep locks: after WITH, in OPTION's TABLE HINT, or alone in parentheses.
 func (c *checker) tableHints(i int) error {
-	before := c.at(i - 1)
-	marked := before.key == "WITH" || before.key == "HINT" || c.at(i+1).key == "INDEX"
-	named := c.inside().clause == "FROM" && (before.kind == quoted || before.kind == word)
-	if !marked && (!named || !hints[c.at(i+1).key]) {
+	before := c.At(i - 1)
+	marked := before.Key == "WITH" || before.Key == "HINT" || c.At(i+1).Key == "INDEX"
+	named := c.inside().clause == "FROM" && (before.Kind == quoted || before.Kind == word)
+	if !marked && (!named || !hints[c.At(i+1).Key]) {
 		return nil
 	}
 	held, all := -1, true
 	for j := i + 1; j < c.closing(i); j++ {
-		t := c.at(j)
-		if t.kind == word && holding[t.key] && held < 0 {
+		t := c.At(j)
+		if t.Kind == word && holding[t.Key] && held < 0 {
 			held = j
 		}
-		all = all && (t.key == "," || hints[t.key])
+		all = all && (t.Key == "," || hints[t.Key])
 	}
 	if held >= 0 && (marked || all) {
-		return c.refuse(held, "the hint keeps locks that others wait for", "Leave the hint out; NOLOCK and READPAST are allowed.")
+		return c.Refuse(held, "the hint keeps locks that others wait for", "Leave the hint out; NOLOCK and READPAST are allowed.")
 	}
 	return nil
 }
@@ -120,21 +120,21 @@ func (c *checker) tableHints(i int) error {
 var parameter = regexp.MustCompile(`^@[pP][1-9][0-9]{0,3}$`)
 
 func (c *checker) variable(i int) error {
-	t := c.tokens[i].text
+	t := c.Tokens[i].Text
 	if parameter.MatchString(t) || strings.HasPrefix(t, "@@") && serverVariables[strings.ToUpper(t[2:])] {
 		return nil
 	}
-	return c.refuse(i, "there are no variables", "Parameters are @p1, @p2 … in the order of params.")
+	return c.Refuse(i, "there are no variables", "Parameters are @p1, @p2 … in the order of params.")
 }
 
 // keyword looks at a word that is not the later part of a name.
 func (c *checker) keyword(i int) error {
-	for _, key := range keywordsIn(c.tokens[i]) {
+	for _, key := range keywordsIn(c.Tokens[i]) {
 		if why, ok := refused[key]; ok && !c.harmless(i, key) {
-			return c.refuse(i, why, c.hint(i, key))
+			return c.Refuse(i, why, c.hint(i, key))
 		}
 		if why, ok := beginners[key]; ok && c.beginsStatement(i, key) {
-			return c.refuse(i, why, c.hint(i, key))
+			return c.Refuse(i, why, c.hint(i, key))
 		}
 	}
 	return c.structure(i)
@@ -142,73 +142,64 @@ func (c *checker) keyword(i int) error {
 
 // harmless recognizes the uses of refused words that only read.
 func (c *checker) harmless(i int, key string) bool {
-	next := c.at(i + 1)
+	next := c.At(i + 1)
 	switch key {
 	case "MERGE": // a hint: a table cannot be named JOIN or UNION without quotes
-		return next.key == "JOIN" || next.key == "UNION"
+		return next.Key == "JOIN" || next.Key == "UNION"
 	case "USE": // OPTION (USE HINT ('…')), OPTION (USE PLAN N'…')
-		return c.at(c.inside().opener).key == "OPTION" && (next.key == "HINT" || next.key == "PLAN")
+		return c.At(c.inside().opener).Key == "OPTION" && (next.Key == "HINT" || next.Key == "PLAN")
 	case "FETCH": // OFFSET n ROWS FETCH NEXT n ROWS ONLY
-		counted := c.at(i + 2)
-		return isOneOf(c.at(i-1), "ROW", "ROWS") && isOneOf(next, "NEXT", "FIRST") &&
-			(counted.kind == number || counted.kind == variable || counted.key == "(")
-	}
-	return false
-}
-
-func isOneOf(t token, keys ...string) bool {
-	for _, key := range keys {
-		if t.key == key {
-			return true
-		}
+		counted := c.At(i + 2)
+		return c.At(i-1).IsOneOf("ROW", "ROWS") && next.IsOneOf("NEXT", "FIRST") &&
+			(counted.Kind == number || counted.Kind == variable || counted.Key == "(")
 	}
 	return false
 }
 
 // structure follows the parts of a statement that tell where another one would begin.
 func (c *checker) structure(i int) error {
-	g, t := c.inside(), c.tokens[i]
-	switch t.key {
+	g, t := c.inside(), c.Tokens[i]
+	switch t.Key {
 	case "SELECT":
 		if !c.selectMayStand(i) {
-			return c.refuse(i, "a second statement begins here", oneStatement)
+			return c.Refuse(i, "a second statement begins here", oneStatement)
 		}
-		if next := c.at(i + 1); next.kind == end || next.key == ")" {
-			return c.refuse(i, "it selects nothing", "Say what it should select.")
+		if next := c.At(i + 1); next.Kind == end || next.Key == ")" {
+			return c.Refuse(i, "it selects nothing", "Say what it should select.")
 		}
 		g.clause = ""
 	case "FROM":
-		if c.at(i-1).key != "DISTINCT" {
+		if c.At(i-1).Key != "DISTINCT" {
 			g.clause = "FROM"
 		}
 	case "FOR":
-		if isOneOf(c.at(i+1), "XML", "JSON", "BROWSE") { // and not FOR SYSTEM_TIME, nor FOR PATH of a graph
+		if c.At(i+1).IsOneOf("XML", "JSON", "BROWSE") { // and not FOR SYSTEM_TIME, nor FOR PATH of a graph
 			g.clause = ""
 		}
 	case "WHERE", "GROUP", "HAVING", "ORDER", "WINDOW", "OPTION", "UNION", "EXCEPT", "INTERSECT":
 		g.clause = ""
 	case "NEXT":
-		if c.at(i+1).key == "VALUE" && c.at(i+2).key == "FOR" {
-			return c.refuse(i, "it takes a number from a sequence, which is a write", oneStatement)
+		if c.At(i+1).Key == "VALUE" && c.At(i+2).Key == "FOR" {
+			return c.Refuse(i, "it takes a number from a sequence, which is a write", oneStatement)
 		}
 	case "CASE":
 		g.cases++
 	case "END":
 		if g.cases--; g.cases < 0 {
-			return c.refuse(i, "END has no CASE", oneStatement)
+			return c.Refuse(i, "END has no CASE", oneStatement)
 		}
 	case "VALUES":
-		if c.at(i-1).key != "(" {
-			return c.refuse(i, "VALUES stands in parentheses: FROM (VALUES (1), (2)) AS v(a)", "Write it so.")
+		if c.At(i-1).Key != "(" {
+			return c.Refuse(i, "VALUES stands in parentheses: FROM (VALUES (1), (2)) AS v(a)", "Write it so.")
 		}
 		g.clause = ""
 	case "WITH":
 		if !c.withMayStand(i) {
-			return c.refuse(i, "a second statement begins here", oneStatement)
+			return c.Refuse(i, "a second statement begins here", oneStatement)
 		}
 	case "GO":
 		if c.aloneInLine(i) && !c.wantsMore(i-1) {
-			return c.refuse(i, "GO is a word of client programs and no T-SQL", "Leave the line out. "+oneStatement)
+			return c.Refuse(i, "GO is a word of client programs and no T-SQL", "Leave the line out. "+oneStatement)
 		}
 	}
 	return nil
@@ -217,38 +208,38 @@ func (c *checker) structure(i int) error {
 // beginsStatement reports whether a word that may be a name begins a statement: where one could end before it, and what
 // follows is what the statement has and a name has not.
 func (c *checker) beginsStatement(i int, key string) bool {
-	if c.tokens[i].key == key && c.wantsMore(i-1) {
+	if c.Tokens[i].Key == key && c.wantsMore(i-1) {
 		return false
 	}
-	next, last := c.at(i+1), c.at(i+3)
+	next, last := c.At(i+1), c.At(i+3)
 	switch key {
 	case "RECEIVE", "THROW":
 		return !c.followsName(i + 1)
 	case "SEND": // ON CONVERSATION @handle, where an alias has a condition
-		return next.key == "ON" && c.at(i+2).key == "CONVERSATION" && (last.key == "(" || !c.followsName(i+3))
+		return next.Key == "ON" && c.At(i+2).Key == "CONVERSATION" && (last.Key == "(" || !c.followsName(i+3))
 	case "GET":
-		return next.key == "CONVERSATION" && c.at(i+2).key == "GROUP" && last.key != "BY"
+		return next.Key == "CONVERSATION" && c.At(i+2).Key == "GROUP" && last.Key != "BY"
 	default: // MOVE CONVERSATION, RENAME OBJECT
-		return isOneOf(next, "CONVERSATION", "OBJECT", "DATABASE") && !c.followsName(i+2)
+		return next.IsOneOf("CONVERSATION", "OBJECT", "DATABASE") && !c.followsName(i+2)
 	}
 }
 
 // wantsMore reports whether a statement cannot end with the token at i, so that what comes next is a part of it.
 func (c *checker) wantsMore(i int) bool {
-	t := c.at(i)
-	return t.kind == symbol && isOneOf(t, "(", ",", "/", "+", "-", "%", "=", "<", ">", "!", "&", "|", "^", "~", "{") || t.kind == word && operators[t.key] && !c.afterDot(i)
+	t := c.At(i)
+	return t.Kind == symbol && t.IsOneOf("(", ",", "/", "+", "-", "%", "=", "<", ">", "!", "&", "|", "^", "~", "{") || t.Kind == word && operators[t.Key] && !c.afterDot(i)
 }
 
 // followsName reports whether the token at i is one that may come after a name, and begins no list of values.
 func (c *checker) followsName(i int) bool {
-	t := c.at(i)
-	switch t.kind {
+	t := c.At(i)
+	switch t.Kind {
 	case end:
 		return true
 	case symbol:
-		return !isOneOf(t, "(", "{", "*", "+", "-", "~", "::")
+		return !t.IsOneOf("(", "{", "*", "+", "-", "~", "::")
 	case word:
-		return afterNames[t.key] && (!isOneOf(t, "LEFT", "RIGHT") || c.at(i+1).key != "(")
+		return afterNames[t.Key] && (!t.IsOneOf("LEFT", "RIGHT") || c.At(i+1).Key != "(")
 	}
 	return false
 }
@@ -258,11 +249,11 @@ func (c *checker) selectMayStand(i int) bool {
 	if i == 0 || i == c.main {
 		return true
 	}
-	before := c.at(i - 1)
-	if before.key == "ALL" {
-		return c.at(i-2).key == "UNION"
+	before := c.At(i - 1)
+	if before.Key == "ALL" {
+		return c.At(i-2).Key == "UNION"
 	}
-	return isOneOf(before, "(", "UNION", "EXCEPT", "INTERSECT")
+	return before.IsOneOf("(", "UNION", "EXCEPT", "INTERSECT")
 }
 
 // withMayStand: at the beginning, and where it is part of a clause.
@@ -270,40 +261,40 @@ func (c *checker) withMayStand(i int) bool {
 	if i == 0 {
 		return true
 	}
-	return isOneOf(c.at(i+1), "(", "TIES", "ROLLUP", "CUBE")
+	return c.At(i+1).IsOneOf("(", "TIES", "ROLLUP", "CUBE")
 }
 
 func (c *checker) aloneInLine(i int) bool {
-	line := c.tokens[i].line
-	if c.at(i-1).line == line && i > 0 {
+	line := c.Tokens[i].Line
+	if c.At(i-1).Line == line && i > 0 {
 		return false
 	}
-	next := c.at(i + 1)
-	return next.kind == end || next.line != line || next.kind == number
+	next := c.At(i + 1)
+	return next.Kind == end || next.Line != line || next.Kind == number
 }
 
 // name refuses what names can reach that the words do not show: other servers, and files.
 func (c *checker) name(i int) error {
-	name := unquote(c.tokens[i])
+	name := unquote(c.Tokens[i])
 	for begin, why := range farFunctions {
-		if c.at(i+1).key == "(" && strings.HasPrefix(name, begin) {
-			return c.refuse(i, why, "Read tables and views only.")
+		if c.At(i+1).Key == "(" && strings.HasPrefix(name, begin) {
+			return c.Refuse(i, why, "Read tables and views only.")
 		}
 	}
-	if c.at(i-1).key == "." || !c.namesTable(i) {
+	if c.At(i-1).Key == "." || !c.namesTable(i) {
 		return nil
 	}
 	if dots, next := c.chain(i); dots > 2 && !c.opensNodes(next) {
-		return c.refuse(i, "a name of four parts is on another server", "Name tables as schema.table or database.schema.table.")
+		return c.Refuse(i, "a name of four parts is on another server", "Name tables as schema.table or database.schema.table.")
 	}
 	return nil
 }
 
 func unquote(t token) string {
-	if t.kind != quoted {
-		return t.key
+	if t.Kind != quoted {
+		return t.Key
 	}
-	return canonical(t.text[1 : len(t.text)-1])
+	return canonical(t.Text[1 : len(t.Text)-1])
 }
 
 // namesTable reports whether a name or a parenthesis at i stands where a table does, rather than a column.
@@ -312,24 +303,24 @@ func (c *checker) namesTable(i int) bool {
 	case "TABLES":
 		return true
 	case "FROM":
-		before := c.at(i - 1)
-		return isOneOf(before, "JOIN", "APPLY", ",", "(") || before.key == "FROM" && c.at(i-2).key != "DISTINCT" ||
-			before.key == "OJ" && c.at(i-2).key == "{"
+		before := c.At(i - 1)
+		return before.IsOneOf("JOIN", "APPLY", ",", "(") || before.Key == "FROM" && c.At(i-2).Key != "DISTINCT" ||
+			before.Key == "OJ" && c.At(i-2).Key == "{"
 	}
 	return false
 }
 
 // opensNodes reports whether the parenthesis at i is that of column.nodes('/path'), the one method that gives rows.
 func (c *checker) opensNodes(i int) bool {
-	return unquote(c.at(i-1)) == "NODES" && c.at(i).key == "(" && c.at(i+1).kind == literal
+	return unquote(c.At(i-1)) == "NODES" && c.At(i).Key == "(" && c.At(i+1).Kind == literal
 }
 
 // chain counts the dots of the name that begins at i, and tells what follows it.
 func (c *checker) chain(i int) (dots, next int) {
-	for i++; c.at(i).key == "."; {
+	for i++; c.At(i).Key == "."; {
 		dots++
 		i++
-		if k := c.at(i).kind; k == word || k == quoted {
+		if k := c.At(i).Kind; k == word || k == quoted {
 			i++
 		}
 	}

@@ -449,7 +449,7 @@ func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
 func TestACallBeyondThePoolIsToldWhy(t *testing.T) {
 	server := serve(t, always(testmssql.Reply{Hang: true}))
 	db := open(t, server.DSN(), sql.Limits{Timeout: 300 * time.Millisecond})
-	for range poolSize { // connections that nobody gives back
+	for range sql.PoolSize { // connections that nobody gives back
 		conn, err := db.pool.Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -474,7 +474,7 @@ func TestThePoolIsSmall(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := len(server.Logins()); n > poolSize {
+	if n := len(server.Logins()); n > sql.PoolSize {
 		t.Errorf("%d connections were made", n)
 	}
 }

@@ -1,0 +1,145 @@
+package checked
+
+import (
+	"context"
+	dbsql "database/sql"
+	"database/sql/driver"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+const (
+	// DefaultTables is how many tables are listed where the filter has no limit.
+	DefaultTables = 1000
+	// CatalogBytes is the most that an answer of the catalog's may be. A server may send what it likes.
+	CatalogBytes = 32 << 20
+	// idleTime is how long an unused connection stays open.
+	idleTime = 5 * time.Minute
+)
+
+// Pool makes a pool of a database's connections.
+func Pool(connector driver.Connector) *dbsql.DB {
+	pool := dbsql.OpenDB(connector)
+	pool.SetMaxOpenConns(sql.PoolSize)
+	pool.SetMaxIdleConns(sql.PoolSize)
+	pool.SetConnMaxIdleTime(idleTime)
+	return pool
+}
+
+// Conn takes a connection of a pool.
+func Conn(ctx context.Context, pool *dbsql.DB) (*dbsql.Conn, error) {
+	conn, err := pool.Conn(ctx)
+	if err != nil && errors.Is(context.Cause(ctx), sql.ErrTimeout) && pool.Stats().InUse >= sql.PoolSize {
+		err = ErrNoTurn
+	}
+	return conn, err
+}
+
+// Form is how the values of a column become text.
+type Form struct {
+	Kind sql.Kind
+	// Write makes the text of a value that is not NULL.
+	Write func(value any) []byte
+}
+
+// Text is the text of a value; nil: it is NULL.
+func (f Form) Text(value any) []byte {
+	if value == nil {
+		return nil
+	}
+	if text := f.Write(value); text != nil {
+		return text
+	}
+	return []byte{}
+}
+
+// Row is the current one of an answer.
+type Row struct {
+	Cols    []sql.Column
+	Forms   []Form
+	Found   []any // what the driver gave
+	Targets []any // pointers to Found
+	Texts   [][]byte
+	Failed  error
+}
+
+// Make makes room for a row of columns.
+func (r *Row) Make(columns int) {
+	r.Found, r.Texts = make([]any, columns), make([][]byte, columns)
+	for i := range r.Found {
+		r.Targets = append(r.Targets, &r.Found[i])
+	}
+}
+
+// Fill makes texts of what was found, and returns how long they are.
+func (r *Row) Fill() (size int) {
+	for i, value := range r.Found {
+		r.Texts[i] = r.Forms[i].Text(value)
+		size += len(r.Texts[i])
+	}
+	return size
+}
+
+// Columns implements sql.Rows.
+func (r *Row) Columns() []sql.Column { return r.Cols }
+
+// Values implements sql.Rows.
+func (r *Row) Values() [][]byte { return r.Texts }
+
+// Err implements sql.Rows.
+func (r *Row) Err() error { return r.Failed }
+
+// Scan reads the columns of a row.
+type Scan = func(...any) error
+
+// Each hands over each row of an answer.
+func Each(found *dbsql.Rows, each func(Scan) error) error {
+	defer func() { _ = found.Close() }()
+	for found.Next() {
+		if err := each(found.Scan); err != nil {
+			return err
+		}
+	}
+	return found.Err()
+}
+
+// Into appends to a list what one makes of each row.
+func Into[T any](list *[]T, one func(Scan) (T, error)) func(Scan) error {
+	return func(scan Scan) error {
+		item, err := one(scan)
+		*list = append(*list, item)
+		return err
+	}
+}
+
+// What is read of a table for examples.
+const (
+	ExampleColumns = 60
+	ExampleRows    = 500
+	ExampleLetters = 60
+	exampleValues  = 5
+)
+
+// Examples adds the values of a row to the examples of its columns, as show has them.
+func Examples(columns []*sql.TableColumn, show func(declared, value string) string) func(Scan) error {
+	return func(scan Scan) error {
+		values := make([]dbsql.NullString, len(columns))
+		targets := make([]any, len(columns))
+		for i := range values {
+			targets[i] = &values[i]
+		}
+		if err := scan(targets...); err != nil {
+			return err
+		}
+		for i, c := range columns {
+			v := show(c.Type, values[i].String)
+			if values[i].Valid && len(c.Examples) < exampleValues && !slices.Contains(c.Examples, v) {
+				c.Examples = append(c.Examples, v)
+			}
+		}
+		return nil
+	}
+}

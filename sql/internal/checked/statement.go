@@ -1,0 +1,189 @@
+// Package checked is what the databases have in common whose statements are divided and checked word by word before they run.
+package checked
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+)
+
+// Kind is what a token is to the check.
+type Kind int
+
+// Kinds of tokens.
+const (
+	End      Kind = iota
+	Word          // a keyword or a name without quotes
+	Quoted        // a name in quotes
+	Literal       // 'a string'
+	Number        // 1, 1.5e3, 0xFF
+	Variable      // @p1, @@name
+	Symbol        // punctuation
+)
+
+// Token is a piece of a statement that is neither space nor comment.
+type Token struct {
+	Kind Kind
+	Text string // as it is written
+	// Key is a word in the one form in which it can be compared. A symbol's is the symbol. The others have none.
+	Key  string
+	Line int
+	// Glued reports that nothing is between this token and the one before it.
+	Glued bool
+}
+
+// IsOneOf reports whether a token's key is one of these.
+func (t Token) IsOneOf(keys ...string) bool { return slices.Contains(keys, t.Key) }
+
+// Scanner is what is left of a statement that is being divided.
+type Scanner struct {
+	Rest  string
+	Line  int
+	Glued bool
+}
+
+// textError is a text that no server and no reader would divide the same way.
+type textError struct {
+	line       int
+	what, hint string
+}
+
+func (e *textError) Error() string { return fmt.Sprintf("line %d: %s", e.line, e.what) }
+
+// Fail says why a text cannot be divided.
+func (s *Scanner) Fail(what, hint string) error { return &textError{s.Line, what, hint} }
+
+// Take cuts a token off.
+func (s *Scanner) Take(k Kind, length int, key func(string) string) Token {
+	t := Token{Kind: k, Text: s.Rest[:length], Line: s.Line, Glued: s.Glued}
+	if k == Word || k == Symbol {
+		t.Key = key(t.Text)
+	}
+	s.Line += strings.Count(t.Text, "\n")
+	s.Rest = s.Rest[length:]
+	return t
+}
+
+// Divide divides a whole statement. skip passes over space and comments, and next takes a token. The last one is of the kind End.
+func Divide(statement string, skip func(*Scanner) error, next func(*Scanner) (Token, error)) ([]Token, error) {
+	s := &Scanner{Rest: statement, Line: 1}
+	if !utf8.ValidString(statement) {
+		return nil, s.Fail("the text is not UTF-8", "Send the statement as UTF-8.")
+	}
+	if at := strings.IndexByte(statement, 0); at >= 0 {
+		s.Line += strings.Count(statement[:at], "\n")
+		return nil, s.Fail("the text has a NUL character", "Leave it out.")
+	}
+	var tokens []Token
+	for {
+		before := len(s.Rest)
+		if err := skip(s); err != nil {
+			return nil, err
+		}
+		s.Glued = before == len(s.Rest)
+		if s.Rest == "" {
+			return append(tokens, Token{Kind: End, Line: s.Line}), nil
+		}
+		t, err := next(s)
+		if err != nil {
+			return nil, err
+		}
+		tokens = append(tokens, t)
+	}
+}
+
+// Statement is one that is checked from left to right.
+type Statement struct {
+	Tokens []Token
+	lines  []string
+}
+
+// Read divides a statement.
+func Read(statement string, divide func(string) ([]Token, error)) (s Statement, err error) {
+	if err := sql.CheckLength(statement); err != nil {
+		return s, err
+	}
+	tokens, err := divide(statement)
+	var at *textError
+	if errors.As(err, &at) {
+		return s, fault.New(fault.SQLRejected, at.hint, "The statement cannot be read: line %d: %s.", at.line, at.what).With("line", at.line)
+	}
+	return Of(statement, tokens), err
+}
+
+// Of is a text that is divided already.
+func Of(text string, tokens []Token) Statement { return Statement{tokens, strings.Split(text, "\n")} }
+
+// At is the token at i: the end where there is none.
+func (s *Statement) At(i int) Token {
+	if i >= 0 && i < len(s.Tokens) {
+		return s.Tokens[i]
+	}
+	line := 1
+	if len(s.Tokens) > 0 {
+		line = s.Tokens[len(s.Tokens)-1].Line
+	}
+	return Token{Kind: End, Line: line}
+}
+
+// Refuse reports what is wrong at a token, with the line that it is in.
+func (s *Statement) Refuse(i int, why, hint string) error {
+	t := s.At(i)
+	what := Excerpt(t.Text)
+	if t.Kind == End {
+		what = "the end"
+	}
+	return fault.New(fault.SQLRejected, hint, "Refused at %q: %s. Line %d: %s", what, why, t.Line, Excerpt(s.lines[t.Line-1])).
+		With("line", t.Line).With("word", what)
+}
+
+// ErrEmpty is the answer to a statement without a word.
+func ErrEmpty(hint string) error {
+	return fault.New(fault.SQLRejected, hint, "The statement is empty.")
+}
+
+// CheckParameters compares how many parameters a statement has with how many values came with it.
+func CheckParameters(used, given int, hint string) error {
+	if used == given {
+		return nil
+	}
+	return fault.New(fault.SQLRejected, hint, "The statement has %d parameters and %d values were given.", used, given).With("parameters", used)
+}
+
+// Bind makes of JSON's values what a driver sends beside the statement; one binds the nth of them.
+func Bind(params []any, one func(n int, param any) (any, error)) ([]any, error) {
+	bound := make([]any, len(params))
+	for i, param := range params {
+		var err error
+		if bound[i], err = one(i+1, param); err != nil {
+			return nil, err
+		}
+	}
+	return bound, nil
+}
+
+// ErrParam is the error of a value that is none that a parameter can be. arrays says what to do in the place of an array.
+func ErrParam(n int, param any, arrays string) error {
+	if _, is := param.([]any); is {
+		return fault.New(fault.SQLRejected, arrays, "Parameter %d is an array.", n)
+	}
+	return fault.New(fault.SQLRejected, "Parameters are texts, numbers, true, false and null.", "Parameter %d is a %T.", n, param)
+}
+
+// Excerpt is what is shown of a line.
+func Excerpt(line string) string { return text.Shorten(strings.TrimSpace(line), 200) }
+
+// CountWhile is how many bytes at the beginning are so.
+func CountWhile(s string, is func(byte) bool) int {
+	n := 0
+	for n < len(s) && is(s[n]) {
+		n++
+	}
+	return n
+}
