@@ -33,8 +33,8 @@ func check(text string) (*uses, error) {
 		return nil, err
 	}
 	c := &checker{uses: newUses()}
-	for l := newLexer(text); l.more(); {
-		switch t := l.next(); t.kind {
+	for _, t := range tokenize(text) {
+		switch t.kind {
 		case space, comment:
 		case broken:
 			return nil, reject(t, excerpt(t.text), "PostgreSQL cannot read it: "+t.value+".", "Correct the statement.")
@@ -80,9 +80,6 @@ func (c *checker) at(i int) token {
 const reading = "SELECT, WITH, VALUES, TABLE, SHOW and EXPLAIN"
 
 func (c *checker) statement() error {
-	if err := c.alone(); err != nil {
-		return err
-	}
 	switch first := c.at(0); {
 	case first.is("explain"):
 		if err := c.explain(); err != nil {
@@ -97,17 +94,6 @@ func (c *checker) statement() error {
 	for i := range c.tokens {
 		if err := c.look(i); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// alone refuses a second statement.
-func (c *checker) alone() error {
-	for i, t := range c.tokens {
-		if t.punct(";") {
-			return reject(c.at(i+1), c.words(i+1), "It is a second statement, and a query is one.",
-				"Send each statement in a call of its own.")
 		}
 	}
 	return nil
@@ -134,7 +120,7 @@ func hint(t token) string {
 	switch {
 	case t.is("begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release", "set", "reset", "discard"):
 		return "Leave it out: every call is a read-only transaction of its own."
-	case t.is("copy"):
+	case t.is("copy", "into"):
 		return "Give the SELECT itself; a long result becomes a file."
 	case t.is("declare", "fetch", "move", "close", "prepare", "execute", "deallocate"):
 		return "Give the SELECT itself, with params for its $1, $2."
@@ -162,6 +148,8 @@ func (c *checker) explain() error {
 // look refuses the token number i where it and its neighbours do more than read.
 func (c *checker) look(i int) error {
 	switch t := c.at(i); {
+	case t.punct(";"):
+		return reject(c.at(i+1), c.words(i+1), "It is a second statement, and a query is one.", "Send each statement in a call of its own.")
 	case t.punct("("), t.punct("["):
 		c.levels = append(c.levels, level{of: i - 1})
 	case t.punct(")"), t.punct("]"):
@@ -170,12 +158,8 @@ func (c *checker) look(i int) error {
 		c.levels[len(c.levels)-1].commas++
 	case t.kind == quotedName, t.kind == name && c.labels(i):
 		return c.named(i)
-	case t.is("into") && c.at(i-1).is("insert", "merge"):
-		return c.rejectWrite(i - 1)
-	case t.is("into"):
-		return reject(t, c.words(i), "SELECT … INTO makes a table.", "Leave INTO out; a long result becomes a file.")
-	case c.start > 0 && c.writes(i):
-		return c.rejectWrite(i)
+	case t.is("into"), c.start > 0 && c.writes(i):
+		return reject(t, c.words(i), "It writes or locks rows.", hint(t))
 	case t.kind == name:
 		return c.named(i)
 	case t.kind == operator:
@@ -184,10 +168,6 @@ func (c *checker) look(i int) error {
 		}
 	}
 	return nil
-}
-
-func (c *checker) rejectWrite(i int) error {
-	return reject(c.at(i), c.words(i), "It writes or locks rows.", hint(c.at(i)))
 }
 
 // writes reports whether the token at i begins an INSERT, UPDATE, DELETE or MERGE behind WITH, or a lock of rows. It is

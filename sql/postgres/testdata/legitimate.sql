@@ -181,9 +181,6 @@ SELECT 'it''s; DELETE', E'it\'s; DELETE', E'\\', U&'d\0061t\+000061; DELETE', $$
 SELECT 'a'
   'b; DELETE'
 -- ~~~
-SELECT E'a' -- it's
-  'b\'; DELETE'
--- ~~~
 SELECT 'pg_read_file(''/etc/passwd'')', 'SELECT INTO', 'FOR UPDATE'
 -- ~~~
 SELECT B'0101', X'1F', N'text', b'1'
@@ -193,8 +190,6 @@ SELECT '\', 'C:\temp\'
 SELECT 1 AS "DELETE FROM accounts; --"
 -- ~~~
 SELECT 1 AS "a""b; DROP TABLE accounts"
--- ~~~
-SELECT 1 AS U&"d\0061ta", 2 AS U&"d!0061ta" UESCAPE '!'
 -- ~~~
 SELECT -- DELETE FROM accounts;
  1
