@@ -21,8 +21,8 @@ type pattern struct {
 // automaton finds all patterns in one pass, as Aho and Corasick do.
 type automaton struct {
 	patterns []pattern
-	longest  int    // which of them is the longest
-	views    []view // in which texts are looked through
+	longest  int  // the length of the longest
+	grouped  bool // texts are read without the blanks in which digits are grouped
 	nodes    []node
 	edges    map[edge]int // those of nodes with several, but for the first one of each
 	first    [256]int     // those of the first node, where most bytes lead nowhere
@@ -45,13 +45,11 @@ type edge struct {
 	by   byte
 }
 
-func newAutomaton(patterns []pattern, views ...view) *automaton {
-	a := &automaton{patterns: patterns, views: views, nodes: make([]node, 1), edges: make(map[edge]int)}
+func newAutomaton(patterns []pattern, grouped bool) *automaton {
+	a := &automaton{patterns: patterns, grouped: grouped, nodes: make([]node, 1), edges: make(map[edge]int)}
 	var levels [][]edge // by which the nodes of each depth are reached
 	for which, p := range patterns {
-		if len(p.text) > len(patterns[a.longest].text) {
-			a.longest = which
-		}
+		a.longest = max(a.longest, len(p.text))
 		at := 0
 		for i := range len(p.text) {
 			if i == len(levels) {
@@ -117,20 +115,30 @@ func (a *automaton) step(at int, b byte) int {
 	return a.first[b]
 }
 
-// viewsOf returns the first view, and the others in which a text reads differently.
-func (a *automaton) viewsOf(text string) (views []view) {
-	for i, v := range a.views {
-		if i == 0 || strings.ContainsAny(text, v.marks) {
-			views = append(views, v)
-		}
+// mostBlanks is how many blanks in a row may stand in digits.
+const mostBlanks = 2
+
+// read returns what of a text is looked through, and where each byte of it is. Without places, all are where they are read.
+func (a *automaton) read(text string) (inside string, places []int32) {
+	const blanks = " :\r\n"
+	if !a.grouped || !strings.ContainsAny(text, blanks) {
+		return text, nil
 	}
-	return views
+	kept := make([]byte, 0, len(text))
+	places = make([]int32, 0, len(text))
+	for at, skipped := 0, 0; at < len(text); at++ {
+		if strings.IndexByte(blanks, text[at]) >= 0 && skipped < mostBlanks {
+			skipped++
+			continue
+		}
+		kept, places, skipped = append(kept, text[at]), append(places, int32(at)), 0
+	}
+	return string(kept), places
 }
 
-// find returns where secrets are in a text as a view reads it, and where one may begin that goes on behind the text; the
-// text's length if there is none.
-func (a *automaton) find(v view, text string, where cut) (spans []span, unfinished int) {
-	inside, places, certain := v.read(text)
+// find returns where secrets are in a text, and where one may begin that goes on behind the text; the text's length if there is none.
+func (a *automaton) find(text string, where cut) (spans []span, unfinished int) {
+	inside, places := a.read(text)
 	origin := func(i int) int {
 		switch {
 		case i == len(inside):
@@ -138,20 +146,11 @@ func (a *automaton) find(v view, text string, where cut) (spans []span, unfinish
 		case places == nil:
 			return i
 		}
-		return int(places[i].from)
+		return int(places[i])
 	}
-	add := func(from, to int, name string) {
-		end := to
-		if places != nil {
-			end = int(places[to-1].to)
-		}
-		spans = append(spans, span{origin(from), end, name})
-	}
-	at, sure, unfinished := 0, 0, len(text)
+	add := func(from, to int, name string) { spans = append(spans, span{origin(from), origin(to-1) + 1, name}) }
+	at, unfinished := 0, len(text)
 	for i := range len(inside) {
-		if i == certain {
-			sure = at
-		}
 		if at = a.step(at, inside[i]); at == 0 {
 			continue
 		}
@@ -164,27 +163,19 @@ func (a *automaton) find(v view, text string, where cut) (spans []span, unfinish
 				switch {
 				case strings.HasPrefix(inside[i+1:], mark):
 					add(i+1-n.depth, i+1, a.patterns[n.of].name)
-				case strings.HasPrefix(mark, inside[i+1:max(i+1, certain)]):
+				case strings.HasPrefix(mark, inside[i+1:]):
 					unfinished = min(unfinished, origin(i+1-n.depth))
 				}
 			}
 		}
 	}
-	if certain == len(inside) {
-		sure = at
+	if depth := a.begun(at); where.end && depth > 0 {
+		spans = append(spans, span{from: origin(len(inside) - depth), to: len(text)})
 	}
-	if where.end {
-		if depth := a.begun(at); depth > 0 {
-			add(len(inside)-depth, len(inside), "")
-		}
-		if depth := a.begun(sure); depth > 0 && certain < len(inside) { // an escape was cut off too
-			spans = append(spans, span{from: origin(certain - depth), to: len(text)})
-		}
+	for at != 0 && a.nodes[at].to == 0 {
+		at = a.nodes[at].fail
 	}
-	for sure != 0 && a.nodes[sure].to == 0 {
-		sure = a.nodes[sure].fail
-	}
-	return spans, min(unfinished, origin(certain-a.nodes[sure].depth))
+	return spans, min(unfinished, origin(len(inside)-a.nodes[at].depth))
 }
 
 const (
@@ -203,42 +194,25 @@ func (a *automaton) begun(at int) int {
 	return 0
 }
 
-// rest returns how much of a text whose beginning was cut off is the rest of a secret, maybe behind the rest of an escape.
-func (a *automaton) rest(v view, text string, cutEnd bool) (longest int) {
-	most := longestEscape * (1 + len(a.patterns[a.longest].text))
-	for skipped := range longestEscape {
-		if skipped > len(text) {
-			break
-		}
-		if skipped > 0 && !v.endsWith(text[:skipped]) {
-			continue
-		}
-		head := text[skipped:min(len(text), skipped+most)]
-		inside, places, _ := v.read(head)
-		least := plainFragment
-		if skipped > 0 {
-			least = encodedFragment
-		}
-		if n := a.remainder(inside, least, cutEnd && skipped+len(head) == len(text)); n > 0 {
-			if places != nil {
-				n = int(places[n-1].to)
-			}
-			longest = max(longest, skipped+n)
-		}
+// rest returns how much of a text whose beginning was cut off is the rest of a secret.
+func (a *automaton) rest(text string, cutEnd bool) int {
+	head := text[:min(len(text), (1+mostBlanks)*(1+a.longest))]
+	inside, places := a.read(head)
+	n := a.remainder(inside, cutEnd && len(head) == len(text))
+	if n > 0 && places != nil {
+		n = int(places[n-1]) + 1
 	}
-	return longest
+	return n
 }
 
-// remainder returns how much of a text, whose beginning was cut off, is the rest of a pattern, which has at least so many
-// bytes.
-func (a *automaton) remainder(text string, least int, cutEnd bool) (longest int) {
+// remainder returns how much of a text, whose beginning was cut off, is the rest of a pattern.
+func (a *automaton) remainder(text string, cutEnd bool) (longest int) {
 	for _, p := range a.patterns {
-		enough := max(p.fragment, least)
-		for first := 1; first+max(enough, longest+1) <= len(p.text); first++ {
+		for first := 1; first+max(p.fragment, longest+1) <= len(p.text); first++ {
 			rest := p.text[first:]
 			if strings.HasPrefix(text, rest) {
 				longest = len(rest)
-			} else if cutEnd && len(text) >= enough && strings.HasPrefix(rest, text) {
+			} else if cutEnd && len(text) >= p.fragment && strings.HasPrefix(rest, text) {
 				return len(text)
 			}
 		}

@@ -71,6 +71,11 @@ func patternsOf(name, value string) (texts, digits []pattern) {
 		for _, form := range []string{core, strings.NewReplacer("+", "-", "/", "_").Replace(core)} {
 			digits = append(digits, pattern{form, name, base64Fragment})
 		}
+		if len(value) <= longValue { // in a URL, and in JSON as PHP writes it
+			for _, form := range []string{percent(core, alphanumeric, "%%%02X"), percent(core, alphanumeric, "%%%02x"), strings.ReplaceAll(core, "/", `\/`)} {
+				texts = append(texts, pattern{form, name, base64Fragment})
+			}
+		}
 	}
 	for _, format := range []string{"%02x", "%02X"} {
 		digits = append(digits, pattern{percent(value, "", format), name, encodedFragment})
@@ -103,32 +108,63 @@ const (
 	printable    = alphanumeric + " !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 )
 
-// writtenForms are the whole forms that encoders give a value, beside those that a view reads: as the sandbox shows
-// it, in other lines, in a shell's quotes, in the bytes of Latin-1, as a URL has it that is not escaped twice, and
-// quoted within what is escaped otherwise, unless they are to be fewer.
+// safeInURLs are the characters that encoders leave as they are: Python's and Go's, with a slash, a form's, JavaScript's of a part and of a
+// whole address, Go's of a path; and those of browsers and of Node in a query, a fragment, a path and a password.
+var safeInURLs = []string{
+	alphanumeric + "-_.~", alphanumeric + "-_.~/", alphanumeric + "-_.*", alphanumeric + "-_.~!'()*", alphanumeric + "-_.~!'()*;/?:@&=+$,#",
+	alphanumeric + "-_.~$&+=:@", but(` "#<>'`), but(" \"<>`"), but(" \"#<>?`{}"), but(" \"#<>?`{}/:;=@[\\]^|"),
+}
+
+// but are the printable characters without some.
+func but(without string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune(without, r) {
+			return -1
+		}
+		return r
+	}, printable)
+}
+
+// writtenForms are the whole forms that encoders give a value, beside the value itself; unless they are to be fewer.
 func writtenForms(value string, fewer bool) (forms []string) {
 	add := func(more ...string) { forms = append(forms, more...) }
-	unescaped, _, _ := inURLs.read(value)
-	add(strings.Map(text.Visible, strings.ToValidUTF8(value, "\ufffd")), unescaped, latin1(value), withBlanks(latin1(value)), withBlanks(value),
-		strings.ReplaceAll(value, "\n", "\r\n"), strings.ReplaceAll(value, "\n", " "))
+	quoted := inJSON(value, false)
+	add(quoted, percent(value, safeInURLs[0], "%%%02X"))
+	if fewer {
+		return forms
+	}
+	add(strings.Map(text.Visible, strings.ToValidUTF8(value, "\ufffd")), strings.ReplaceAll(value, "\n", "\r\n"), strings.ReplaceAll(value, "\n", " "))
+	safe := inJSON(value, true)
+	escaped := strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(value)
+	for _, q := range []string{quoted, safe, inASCII(quoted), inASCII(safe), escaped, percent(escaped, printable, `\x%02x`), percent(latin1(escaped), printable, `\x%02x`)} {
+		add(q, inJSON(q, false), strings.ReplaceAll(q, "'", `\'`), strings.ReplaceAll(q, "/", `\/`))
+	}
+	for _, format := range []string{"%%%02X", "%%%02x"} {
+		add(percent(value, "", format))
+		for _, signs := range safeInURLs {
+			url := percent(value, signs, format)
+			add(url, strings.ReplaceAll(url, "%20", "+"))
+		}
+	}
+	for _, quotes := range [][2]string{{"&#34;", "&#39;"}, {"&quot;", "&#39;"}, {"&quot;", "&#x27;"}, {"&quot;", "&apos;"}, {"&quot;", "'"}, {`"`, "'"}} {
+		add(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, quotes[0], "'", quotes[1]).Replace(value))
+	}
 	for _, quote := range []string{`'"'"'`, `'\''`} {
 		add(strings.ReplaceAll(value, "'", quote))
 	}
-	if fewer {
-		return append(forms, inJSON(value, false))
-	}
-	for _, q := range quoted(value) {
-		add(q, withBlanks(q), strings.ReplaceAll(q, "'", `\'`), strings.ReplaceAll(q, "/", `\/`))
-	}
-	return forms
+	return append(forms, behindBackslashes(value, "\"\\$`"), behindBackslashes(value, " !\"$&'()*,;<>?[\\]^`{|}"), percent(value, but("="), "=%02X"))
 }
 
-// quoted are the ways in which a value stands within quotes: of JSON, of JSON that is safe in HTML, both in ASCII too,
-// of Python and JavaScript, and of Python's bytes.
-func quoted(value string) []string {
-	plain, safe := inJSON(value, false), inJSON(value, true)
-	escaped := strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`, "\t", `\t`).Replace(value)
-	return []string{plain, safe, inASCII(plain), inASCII(safe), escaped, percent(escaped, printable, `\x%02x`)}
+// behindBackslashes is a word of a shell's with a backslash before these signs.
+func behindBackslashes(value, signs string) string {
+	var b strings.Builder
+	for _, r := range value {
+		if strings.ContainsRune(signs, r) {
+			b.WriteByte('\\')
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
 
 // percent writes each byte that is not among the safe ones by a format.
@@ -156,9 +192,6 @@ func latin1(value string) string {
 	}
 	return string(b)
 }
-
-// withBlanks reads plus signs as inURLs does.
-func withBlanks(value string) string { return strings.ReplaceAll(value, "+", " ") }
 
 func inJSON(value string, safeInHTML bool) string {
 	var b bytes.Buffer

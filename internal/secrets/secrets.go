@@ -80,7 +80,7 @@ func automataOf(secrets map[string]string) []*automaton {
 	if len(texts) == 0 {
 		return nil
 	}
-	return []*automaton{newAutomaton(texts, written...), newAutomaton(digits, inLines)}
+	return []*automaton{newAutomaton(texts, false), newAutomaton(digits, true)}
 }
 
 // And masks what either of the two does.
@@ -190,18 +190,13 @@ func (m *Masker) mask(text string, where cut) string {
 func (m *Masker) find(text string, where cut, before int) (spans []span) {
 	var all []span
 	for _, a := range m.all() {
-		for _, v := range a.views {
-			if !where.beginning {
-				break
-			}
-			if to := a.rest(v, text, where.end); to > 0 {
+		if where.beginning {
+			if to := a.rest(text, where.end); to > 0 {
 				all = append(all, span{to: to})
 			}
 		}
-		for _, v := range a.viewsOf(text) {
-			found, _ := a.find(v, text, where)
-			all = append(all, found...)
-		}
+		found, _ := a.find(text, where)
+		all = append(all, found...)
 	}
 	slices.SortStableFunc(all, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
 	for i, s := range all {

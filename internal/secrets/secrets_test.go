@@ -29,8 +29,6 @@ func TestSecretsAreMaskedInEveryForm(t *testing.T) {
 		"JSON":                    string(quoted),
 		"JSON in JSON":            string(inner),
 		"JSON as others write it": `s3cret\/Pa+ss \"word\"&%`,
-		"JSON in a URL":           url.QueryEscape(string(quoted)),
-		"JSON in HTML":            html.EscapeString(string(quoted)),
 		"bytes in Python's bytes": `b'[b\'s3cret/Pa+ss "word"&%\']'`,
 		"quoted-printable":        `s3cret/Pa+ss "word"&%=20`,
 		"a shell's word":          `s3cret/Pa+ss\ \"word\"\&%`,
@@ -230,12 +228,6 @@ func TestASecretCutInTwoIsMasked(t *testing.T) {
 	}
 	if got := New(map[string]string{"KEY": "hunter2-hunter2"}).MaskHead("0 hunter2-hunter2"); got != "0 [masked: KEY]" {
 		t.Errorf("a secret that ends as it begins became %q", got)
-	}
-	inDigits := New(map[string]string{"KEY": secret})
-	for _, text := range []string{`czNjcmV0L1Bh\`, `czNjcmV0L1Bh\r\`, "czNjcmV0L1Bh%0", `733363726574\`} {
-		if got := inDigits.MaskHead("x " + text); got != "x [masked]" {
-			t.Errorf("head %q became %q", text, got)
-		}
 	}
 	for text, want := range map[string]string{"er22 it was": "[masked] it was", "22": "22", "nter22hunter22": "[masked][masked: KEY]"} {
 		if got := m.MaskTail(text); got != want {

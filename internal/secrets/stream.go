@@ -51,7 +51,7 @@ func (s *Stream) release(upTo int) error {
 		return nil
 	}
 	covered := span{to: s.covered}
-	spans := s.masker.find(string(s.held), whole, upTo) // behind it, what follows can change what an escape means
+	spans := s.masker.find(string(s.held), whole, upTo)
 	for len(spans) > 0 && spans[0].from < covered.to {
 		covered.to = max(covered.to, spans[0].to)
 		spans = spans[1:]
@@ -91,18 +91,8 @@ func (s *Stream) put(out []byte, length int, secret span, continued bool) []byte
 func (m *Masker) unfinished(text string) int {
 	first := len(text)
 	for _, a := range m.all() {
-		for _, v := range a.viewsOf(text) {
-			_, at := a.find(v, text, whole)
-			first = min(first, at)
-		}
-	}
-	for before := -1; first != before; {
-		before = first
-		for _, a := range m.all() {
-			for _, v := range a.viewsOf(text) {
-				first = min(first, v.aligned(text, first))
-			}
-		}
+		_, at := a.find(text, whole)
+		first = min(first, at)
 	}
 	return first
 }
