@@ -61,7 +61,7 @@ func (k *settings) rows() []server.SettingGroup {
 		server.Row("context", "NAME", &k.Context, 0, 0, "context of that file (default: its current one)"),
 		server.Row("namespace", "NAME", &k.Namespace, 0, 0, "namespace for the pods (default: that of the context, or of this program's own pod)"),
 		server.Row("storage-class", "NAME", &k.StorageClass, 0, 0, "class of the volumes of named sessions, which outlive their pods (default: none, files end with their pod)"),
-		server.Row("runtime-class", "NAME", &k.RuntimeClass, 0, 0, "RuntimeClass of the pods, such as one for gVisor or Kata (default: the cluster's)"),
+		server.Row("runtime-class", "NAME", &k.RuntimeClass, 0, 0, "RuntimeClass of the pods, such as one for gVisor (default: the cluster's)"),
 		server.Row("warm-pool", "NAME", &k.WarmPool, 0, 0, "SandboxWarmPool of agent-sandbox to take pods from, where one is kept (default: none, pods are made); see setup --sandbox-template"),
 		server.Row("programs-image", "REF", &k.ProgramsImage, 0, 0, "image with this program's parts that run in pods (default: the one that was published with it)"),
 		server.Row("pod-users", "RANGE", &k.Users, 0, 0, "user numbers, FIRST-LAST, of which each session has one by its name; none: the cluster chooses, as OpenShift does (default: a range that nobody else uses)"),

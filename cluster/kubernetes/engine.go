@@ -28,7 +28,7 @@ type Options struct {
 	Cluster kube.Options
 	// StorageClass is that of the claims for volumes that last. Empty: files are in their pod, and end with it.
 	StorageClass string
-	// RuntimeClass is that of the pods, such as one for gVisor, Kata, or a network of loopback alone. Empty: the cluster's default.
+	// RuntimeClass is that of the pods, such as one for gVisor or a network of loopback alone. Empty: the cluster's default.
 	RuntimeClass string
 	// ProgramsImage is the image that has our programs, for every kind of processor that nodes have.
 	ProgramsImage string

@@ -207,23 +207,6 @@ func TestHostChecks(t *testing.T) {
 	}
 }
 
-func TestVirtualMachinesNeedKVM(t *testing.T) {
-	for _, test := range []struct {
-		root fstest.MapFS
-		want Status
-	}{
-		{fstest.MapFS{"dev/kvm": &fstest.MapFile{}}, OK},
-		{fstest.MapFS{}, Fail},
-	} {
-		if c := virtualizationCheck(host{root: test.root}); c.Status != test.want || (c.Fix != "") != (test.want == Fail) {
-			t.Errorf("%+v", c)
-		}
-	}
-	e := &standIn{info: healthy(), says: "ready\n"}
-	e.info.Isolation = podman.VirtualMachine
-	check(t, Run(t.Context(), Options{Engine: e, Look: Podman(e)}), "/dev/kvm")
-}
-
 func TestRuntimeIsNamedWithWhatItIsolatesBy(t *testing.T) {
 	e := &standIn{info: healthy()}
 	e.info.Isolation, e.info.RuntimeVersion, e.info.RuntimeReason = podman.GVisor, "runsc version 1", "asked for"

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"runtime"
 	"strings"
 	"time"
@@ -37,9 +36,6 @@ func Podman(on interface {
 		checks := engineChecks(info)
 		if info.OnHost && info.Rootless {
 			checks = append(checks, hostChecks(thisHost())...)
-		}
-		if info.OnHost && info.Isolation == podman.VirtualMachine {
-			checks = append(checks, virtualizationCheck(thisHost()))
 		}
 		return checks, true
 	}
@@ -98,17 +94,6 @@ func runtimeCheck(info podman.Info) Check {
 		return check
 	}
 	check.Found += "; isolates by " + string(info.Isolation)
-	return check
-}
-
-// virtualizationCheck looks for what virtual machines are made with.
-func virtualizationCheck(h host) Check {
-	check := Check{Name: "/dev/kvm", Status: OK, Found: "there"}
-	if _, err := fs.Stat(h.root, "dev/kvm"); err != nil {
-		check.Status, check.Found = Fail, "not there"
-		check.Why = "the OCI runtime makes a virtual machine for each container"
-		check.Fix = "sudo modprobe kvm_intel or kvm_amd, with virtualization switched on in the firmware; or leave --oci-runtime out"
-	}
 	return check
 }
 

@@ -433,7 +433,7 @@ func TestRuntimeThatCannotStartContainersIsReplaced(t *testing.T) {
 
 // What has started a container fails for other reasons, and what isolates more is not replaced by what isolates less.
 func TestRuntimeThatIsNotReplaced(t *testing.T) {
-	for _, name := range []string{"runsc", "kata", "krun", "unknown", ""} {
+	for _, name := range []string{"runsc", "unknown", ""} {
 		if next := own(t, Options{Program: "/bin/false"}).untriedRuntime(t.Context(), &link{conn: t.Context(), runtime: runtimeChoice{name: name}}); next != "" {
 			t.Errorf("%q is replaced by %q", name, next)
 		}
@@ -454,7 +454,6 @@ func TestRuntimeThatWasAskedForIsKept(t *testing.T) {
 	for _, test := range []struct{ runtime, reason, fix string }{
 		{"no-such-runtime", `"no-such-runtime" that --oci-runtime names is not installed`, "containers.conf"},
 		{"runsc-no-such", "not installed", "apt-get install -y runsc"},
-		{"kata-no-such", "not installed", "/dev/kvm"},
 		{"/no/such/runtime", "not installed", "path of an OCI runtime"},
 		{"/bin/false", "cannot start a container", "path of an OCI runtime"},
 	} {

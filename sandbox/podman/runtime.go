@@ -46,18 +46,15 @@ type Isolation string
 
 // The kinds of isolation. Unknown is that of a runtime whose name says nothing.
 const (
-	HostKernel     Isolation = "the host's own kernel"
-	GVisor         Isolation = "gVisor, a kernel of its own in a process of the host"
-	VirtualMachine Isolation = "a virtual machine with a kernel of its own"
-	Unknown        Isolation = "unknown"
+	HostKernel Isolation = "the host's own kernel"
+	GVisor     Isolation = "gVisor, a kernel of its own in a process of the host"
+	Unknown    Isolation = "unknown"
 )
 
 // isolation goes by a runtime's name, also where it is the end of a path.
 func isolation(ociRuntime string) Isolation {
 	name := filepath.Base(ociRuntime)
 	switch {
-	case name == "krun" || strings.HasPrefix(name, "kata"):
-		return VirtualMachine
 	case strings.HasPrefix(name, "runsc"):
 		return GVisor
 	case slices.Contains([]string{"crun", "runc", "youki"}, name):
@@ -120,8 +117,6 @@ func unfitFix(ociRuntime string) string {
 	switch isolation(ociRuntime) {
 	case GVisor:
 		return "use a newer runsc, or run this program as root"
-	case VirtualMachine:
-		return "it needs /dev/kvm, and this user the right to open it"
 	case HostKernel:
 		return "use another OCI runtime"
 	}
@@ -136,10 +131,6 @@ func runtimeFix(ociRuntime string) string {
 		return "give the path of an OCI runtime that may be executed" + without
 	case isolation(name) == GVisor:
 		return "sudo apt-get install -y runsc (Debian; elsewhere https://gvisor.dev/docs/user_guide/install)" + without
-	case name == "krun":
-		return "install crun with libkrun (sudo dnf install -y crun-krun on Fedora), which needs /dev/kvm" + without
-	case isolation(name) == VirtualMachine:
-		return "install Kata Containers (https://katacontainers.io), which needs /dev/kvm" + without
 	case name == "crun" || name == "runc":
 		return "install the package " + name + without
 	}
