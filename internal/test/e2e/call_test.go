@@ -125,8 +125,6 @@ func (r toolResult) wantDone(t *testing.T) {
 // progress is the params of a progress notification.
 type progress struct {
 	ProgressToken string
-	Progress      float64
-	Total         float64
 	Message       string
 }
 

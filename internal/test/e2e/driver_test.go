@@ -87,13 +87,11 @@ type server struct {
 	killed   bool // by the test: what it left is not its fault
 
 	writing sync.Mutex
-	hold    sync.Mutex // while a test has it, no more is read
 
 	mu       sync.Mutex
 	messages []message
 	changed  chan struct{} // closed at the next message
 	waiting  map[string]chan message
-	refused  map[string]bool // ids that must not be answered any more
 	sessions map[string]bool
 }
 
@@ -103,7 +101,7 @@ func start(t *testing.T, with setup) *server {
 	s := &server{
 		t: t, era: with.era, stateDir: with.stateDir, stderr: &locked.Buffer{}, exited: make(chan struct{}),
 		changed: make(chan struct{}), waiting: make(map[string]chan message),
-		refused: make(map[string]bool), sessions: make(map[string]bool),
+		sessions: make(map[string]bool),
 	}
 	if s.era == "" {
 		s.era = legacy
@@ -169,8 +167,6 @@ func (s *server) read() {
 	defer func() { _ = s.cmd.Wait() }()
 	reader := bufio.NewReaderSize(s.stdout, 1<<20)
 	for {
-		s.hold.Lock()
-		s.hold.Unlock() //nolint:staticcheck // a test that holds it stops the reading
 		line, err := reader.ReadBytes('\n')
 		if errors.Is(err, os.ErrClosed) {
 			return // the test has stopped reading
@@ -201,7 +197,7 @@ func (s *server) deliver(m message) {
 		return
 	}
 	waiting := s.waiting[id]
-	if waiting == nil || s.refused[id] {
+	if waiting == nil {
 		s.t.Errorf("an answer that nobody waits for: %.300s", m.line)
 		return
 	}
@@ -312,19 +308,6 @@ func (r *request) wait() message {
 
 // pending reports whether the answer has not come yet.
 func (r *request) pending() bool { return len(r.answer) == 0 }
-
-// cancel tells the server that nobody wants the answer. One that comes all the same is an error.
-func (r *request) cancel() {
-	r.server.t.Helper()
-	r.server.mu.Lock()
-	r.server.refused[r.id] = true
-	r.server.mu.Unlock()
-	id, err := strconv.Atoi(r.id)
-	if err != nil {
-		r.server.t.Fatal(err)
-	}
-	r.server.notify("notifications/cancelled", object{"requestId": id, "reason": "the test wants it so"})
-}
 
 // request sends a request and returns its answer, which must be a result.
 func (s *server) request(method string, params object) message {

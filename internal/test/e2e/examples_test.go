@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -156,37 +155,4 @@ func withGemini(t *testing.T) (program string, env []string) {
 func withDatabase(t *testing.T) []string {
 	db, _ := database(t)
 	return []string{"SANDBOX_SQL_MAIN=" + db.DSN(testpg.Superuser)}
-}
-
-// Nothing is in examples/ that is not run here and not listed in its README.
-func TestEveryExampleIsRun(t *testing.T) {
-	t.Parallel()
-	readme, err := os.ReadFile(filepath.Join(examplesDir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var scripts []string
-	for _, pattern := range []string{"*.py", "*.mjs", "*/*.mjs"} {
-		found, err := filepath.Glob(filepath.Join(examplesDir, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
-		scripts = append(scripts, found...)
-	}
-	for _, path := range scripts {
-		name, _ := filepath.Rel(examplesDir, path)
-		if name == "sandbox.mjs" || name == "issues/tracker.mjs" { // what the others share, and what one of them starts
-			continue
-		}
-		if !slices.ContainsFunc(examples, func(e example) bool { return e.script == name }) {
-			t.Errorf("%s is not run by a test", name)
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !bytes.Contains(text, []byte(filepath.Base(name))) || !bytes.Contains(readme, []byte("("+name+")")) {
-			t.Errorf("%s does not say how it is run, or is not in the README", name)
-		}
-	}
 }

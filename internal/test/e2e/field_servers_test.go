@@ -3,10 +3,6 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"io"
 	"net/http"
 	"os/exec"
 	"slices"
@@ -21,7 +17,6 @@ import (
 
 // fieldServer is what a case wants of its server beside what most clients start.
 type fieldServer struct {
-	HTTP     bool // the steps are requests
 	Internet bool // names below field.test lead to hosts of the test's own
 	Args     []string
 	Env      map[string]string
@@ -29,7 +24,7 @@ type fieldServer struct {
 
 // startField starts a server with the database, indexes and hosts that these cases of one server need, and returns what
 // their steps may name as well.
-func startField(t *testing.T, cases []fieldCase) (s *httpServer, named map[string]string) {
+func startField(t *testing.T, cases []fieldCase) (s *server, named map[string]string) {
 	t.Helper()
 	want, named := cases[0].Server, make(map[string]string)
 	with := setup{env: []string{"SANDBOX_STRUCTURED_CONTENT=false", "SANDBOX_RUN_TIMEOUT=" + slowed(fieldPatience*time.Minute).String()}}
@@ -50,10 +45,7 @@ func startField(t *testing.T, cases []fieldCase) (s *httpServer, named map[strin
 		with.args = append(with.args, "--engine-url", podmanURL) // a service of its own would have its containers in the namespace
 		named["CA"] = net.CA
 	}
-	if want.HTTP {
-		return startHTTPWith(t, with), named
-	}
-	return &httpServer{server: start(t, with)}, named
+	return start(t, with), named
 }
 
 // fieldIndexes starts the indexes that settings name, and returns what puts their addresses into these.
@@ -146,54 +138,4 @@ func fieldNode() []npmregistry.Package {
 		packages[i].Published = long
 	}
 	return packages
-}
-
-// fieldRequest is a step that is a request over HTTP.
-type fieldRequest struct {
-	Method, Path string
-	Headers      map[string]*string // nil: none of those that a client sends
-	Body         json.RawMessage
-	ReadMS       int `json:"read_ms"` // how long to read an answer that has no end
-}
-
-// fieldHead is what comes before an answer's body.
-type fieldHead struct {
-	http.Header
-	status int
-}
-
-// fieldClient shows answers as they come: nothing is unpacked and no redirect followed.
-var fieldClient = &http.Client{
-	Transport:     &http.Transport{DisableCompression: true},
-	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-}
-
-// send sends the request, with what clients add to each.
-func (f fieldRequest) send(t *testing.T, s *httpServer) (toolResult, fieldHead) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, f.Method, strings.TrimSuffix(s.url, "/mcp")+f.Path, bytes.NewReader(f.Body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header = http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}, "Authorization": {"Bearer " + s.token}}
-	for name, value := range f.Headers {
-		if r.Header.Del(name); value != nil {
-			r.Header.Set(name, *value)
-		}
-	}
-	response, err := fieldClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if f.ReadMS > 0 {
-		time.AfterFunc(time.Duration(f.ReadMS)*time.Millisecond, cancel)
-	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil && f.ReadMS == 0 {
-		t.Fatal(err)
-	}
-	return toolResult{line: body, Content: []content{{Type: "text", Text: string(body)}}}, fieldHead{response.Header, response.StatusCode}
 }

