@@ -40,7 +40,7 @@ func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
 	const secret = "correct-horse-battery-staple"
 	s := startHTTPWith(t, setup{
-		args: []string{"--audit-log", log, "--audit-code", "full", "--audit-required", "--pass-through-env", "PASSED"}, env: []string{"PASSED=" + secret},
+		args: []string{"--audit-log", log, "--audit-code", "full", "--pass-through-env", "PASSED"}, env: []string{"PASSED=" + secret},
 	})
 	for _, who := range []*httpServer{s, s.as("ann"), s.as("bob")} {
 		c := who.plain()
@@ -53,30 +53,6 @@ func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 	}
 	if _, status := (&httpServer{server: s.server, url: s.url, token: "wrong"}).curl("/metrics"); status != "401" {
 		t.Errorf("a wrong token got %s", status)
-	}
-	// While the log cannot be written, nobody runs anything.
-	away := log + ".away"
-	if err := os.Rename(log, away); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Mkdir(log, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	c := s.plain()
-	if err := c.initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.answer(t, python, object{"session_id": "work", "code": "print('it ran')"}); !strings.Contains(got, "audit_unavailable") || strings.Contains(got, "it ran") {
-		t.Errorf("without the log: %.300s", got)
-	}
-	if err := os.Remove(log); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(away, log); err != nil {
-		t.Fatal(err)
-	}
-	if got := c.answer(t, python, object{"session_id": "work", "code": "print('it ran')"}); !strings.Contains(got, "it ran") {
-		t.Errorf("with it again: %.300s", got)
 	}
 	s.kill()
 	if out := mustShell(t, s.stateDir, "audit", "verify", log); !strings.Contains(out, "the chain holds") {
@@ -99,7 +75,6 @@ func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 	all := auditLines(t, s.stateDir, log)
 	for _, want := range []string{
 		"|server|Start||Success", "ann|sign-in|Logon||Success", "bob|sign-in|Logon||Success", "|refusal|Refuse|GET /metrics|FailureUnauthorized",
-		"|call|Call|run_python_code|Failureaudit_unavailable",
 	} {
 		if !slices.Contains(all, want) {
 			t.Errorf("%q is not in\n%s", want, strings.Join(all, "\n"))

@@ -15,6 +15,8 @@ import (
 	"unicode/utf8"
 )
 
+const invalidParams = -32602 // of JSON-RPC
+
 var update = flag.Bool("update", false, "write testdata/tools anew from what the program lists")
 
 // What a client's model pays for the list of tools, in bytes of compact JSON and in characters.
@@ -159,4 +161,13 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 			}
 		}
 	}
+}
+// lists gives the answers to everything that a client asks before it works.
+func lists(s *server) (tools, resources json.RawMessage) {
+	s.t.Helper()
+	var t struct{ Tools json.RawMessage }
+	decode(s.t, s.request("tools/list", nil).Result, &t)
+	var r struct{ Resources json.RawMessage }
+	decode(s.t, s.request("resources/list", nil).Result, &r)
+	return t.Tools, r.Resources
 }

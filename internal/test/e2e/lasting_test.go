@@ -38,9 +38,6 @@ func TestARunOutlivesItsServer(t *testing.T) {
 	if res := second.call("wait_for_run", object{"run_id": run}); res.Meta.Run == nil || res.Meta.Run.Status != "running" {
 		t.Fatalf("in the next server: %s", res.text())
 	}
-	second.call(python, object{"session_id": id, "code": "1", "timeout_seconds": 0.5}).wantText(t, "session_busy", run, "cancel: true")
-	second.call("session_info", object{"session_id": id}).wantText(t, run)
-	second.call("list_sessions", object{}).wantText(t, run)
 	second.kill()
 	third := start(t, setup{stateDir: dir})
 	// The other language's kernel shares the files and lets the run go on.
@@ -104,10 +101,6 @@ func TestVariablesSleepAndWake(t *testing.T) {
 		t.Fatal(err)
 	}
 	wants("44")
-	s.end() // its kernel waits, and the next server has other settings
-
-	s = start(t, setup{stateDir: dir, args: []string{"--memory-limit", "800m"}})
-	wants("45")
 	s.end()
 	mustShell(t, dir, "sessions", "pin", id)
 	if out := mustShell(t, dir, "sessions", "close", id, "--keep-files"); !strings.Contains(out, "kept") {
@@ -117,6 +110,6 @@ func TestVariablesSleepAndWake(t *testing.T) {
 		t.Errorf("list:\n%s", out)
 	}
 	s = start(t, setup{stateDir: dir})
-	wants("46")
+	wants("45")
 	s.call("close_session", object{"session_id": id})
 }
