@@ -162,6 +162,7 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 		}
 	}
 }
+
 // lists gives the answers to everything that a client asks before it works.
 func lists(s *server) (tools, resources json.RawMessage) {
 	s.t.Helper()

@@ -234,11 +234,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 	// Headers: another's session of the protocol, names that only a proxy may say, two tokens, another's cookie.
 	for name, h := range map[string]http.Header{
 		"alice's session of the protocol": {"Mcp-Session-Id": {v.mcpSession}},
-		"no token":                        {"Authorization": {""}},
-		"a token with more":               {"Authorization": {"Bearer " + alice.token + "x"}},
-		"half a token":                    {"Authorization": {"Bearer " + alice.token[:len(alice.token)/2]}},
 		"two tokens":                      {"Authorization": {"Bearer " + bob.token, "Bearer " + alice.token}},
-		"the token's hash":                {"Authorization": {"Bearer " + strings.TrimPrefix(alice.token, "csm_")}},
 	} {
 		status, res, err := c.post(t.Context(), object{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": object{"name": "list_sessions", "arguments": object{}}}, h)
 		refuse(name, fmt.Sprint(string(res), err))

@@ -74,30 +74,6 @@ func TestAQuickEndLeavesNothing(t *testing.T) {
 	}
 }
 
-// What waits for the server's end is there as long as it can be needed.
-func TestWhatWaitsForTheEnd(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := start(t, setup{stateDir: dir})
-	s.ping()
-	if k := keepers(dir); len(k) != 0 {
-		t.Errorf("it is there before any container: %v", k)
-	}
-	s.py("1")
-	waiting := keepers(dir)
-	if len(waiting) != 1 {
-		t.Fatalf("there are %v", waiting)
-	}
-	if slices.Contains(descendants(s.cmd.Process.Pid), waiting[0]) {
-		t.Error("it descends from the server")
-	}
-	if group, err := syscall.Getpgid(waiting[0]); err != nil || group == syscall.Getpgrp() {
-		t.Errorf("it is in the group %d, %v", group, err)
-	}
-	s.end()
-	eventually(t, "it ends with the server", func() (bool, string) { k := keepers(dir); return len(k) == 0, fmt.Sprint(k) })
-}
-
 // keepers are the processes that wait for the end of a server with this state directory, or clear up after it.
 func keepers(stateDir string) (pids []int) {
 	for _, p := range processes() {
