@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -251,6 +252,25 @@ func TestStructuredContentIsAskedFor(t *testing.T) {
 		}
 		if n := strings.Count(list, `"outputSchema":{`); n != map[bool]int{true: strings.Count(list, `"inputSchema"`), false: 0}[asked] {
 			t.Errorf("asked for: %v: %s schemas in %s", asked, strconv.Itoa(n), list)
+		}
+	}
+}
+
+func TestWhichToolsExist(t *testing.T) {
+	for want, d := range map[string]*Deps{
+		"run_bash session_info":    {Enable: []string{"session_info", "run_python_code", "run_bash"}}, // Python is off
+		"run_bash":                 {Enable: []string{"session_info", "run_bash"}, Disable: []string{"session_info"}},
+		"wait_for_run upload_file": {Disable: slices.DeleteFunc(slices.Clone(Names), func(name string) bool { return name == "wait_for_run" || name == "upload_file" })},
+	} {
+		c := newTalker(t, func(of *Deps) { of.Enable, of.Disable = d.Enable, d.Disable })
+		var got []string
+		for _, name := range Names {
+			if strings.Contains(c.ask("tools/list", nil), `"name":"`+name+`"`) {
+				got = append(got, name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("there are %s, want %s", got, want)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 )
 
 // slowStore is a store that takes files only when it is let.
@@ -139,6 +140,34 @@ func TestFilesThatARunDoesNotListAreNoted(t *testing.T) {
 		}
 		if o := way.outcome; len(o.Links) != test.links || o.Note != test.note {
 			t.Errorf("%s: %d links, %q", test.code, len(o.Links), o.Note)
+		}
+	}
+}
+
+// Over REST a run is asked for by requests that may have other headers: addresses in a client's own store are for that client alone.
+func TestAddressesInAClientsStoreAreForIt(t *testing.T) {
+	done := make(chan struct{})
+	close(done)
+	own := map[string]string{"X-Blob-Connection-String": "AccountKey=abcdef", "X-Blob-Container-Name": "mine"}
+	asks := func(headers map[string]string) context.Context {
+		h := make(http.Header)
+		for name, value := range headers {
+			h.Set(name, value)
+		}
+		return clientheader.With(t.Context(), clientheader.Read(h, clientheader.Bounds{}, true))
+	}
+	w := &delivery{of: clientheader.Of(asks(own)).OwnStore(), done: done, outcome: artifactstore.Outcome{Links: map[string]string{"a.txt": "https://signed"}}}
+	for name, test := range map[string]struct {
+		headers map[string]string
+		want    int
+	}{
+		"its own":           {own, 1},
+		"none":              {nil, 0},
+		"another container": {map[string]string{"X-Blob-Connection-String": own["X-Blob-Connection-String"], "X-Blob-Container-Name": "other"}, 0},
+		"another key":       {map[string]string{"X-Blob-Connection-String": "AccountKey=x", "X-Blob-Container-Name": "mine"}, 0},
+	} {
+		if links, note := w.await(asks(test.headers), ""); len(links) != test.want || (note == "") != (test.want == 1) {
+			t.Errorf("%s: %v, %q", name, links, note)
 		}
 	}
 }

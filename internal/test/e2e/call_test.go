@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The tools that run code.
@@ -140,4 +141,15 @@ func progressOf(messages []message, token string) (list []progress) {
 		}
 	}
 	return list
+}
+
+// wait asks for a run until it is over.
+func (s *server) wait(id string) toolResult {
+	s.t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		res := s.call("wait_for_run", object{"run_id": id})
+		if res.Meta.Run == nil || res.Meta.Run.Status != "running" || time.Now().After(deadline) {
+			return res
+		}
+	}
 }

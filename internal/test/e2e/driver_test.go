@@ -68,7 +68,6 @@ type setup struct {
 	silent    bool     // nothing is sent by the driver itself
 	program   string   // empty: the one under test
 	asShipped bool     // with the program's own defaults: no structured content, and its times on a slow machine too
-	stderr    *os.File // where its log goes; nil: to the test
 }
 
 // server is a running program under test, with a client's view of it. What is not said to be
@@ -142,9 +141,6 @@ func (s *server) launch(with setup) {
 	}
 	s.cmd.Env = append(s.cmd.Env, with.env...)
 	s.cmd.Stderr = s.stderr
-	if with.stderr != nil {
-		s.cmd.Stderr = with.stderr
-	}
 	stdin, err := s.cmd.StdinPipe()
 	if err != nil {
 		s.t.Fatal(err)
@@ -341,16 +337,6 @@ func (s *server) handshake(version string) (result struct {
 	decode(s.t, m.Result, &result)
 	s.notify("notifications/initialized", nil)
 	return result
-}
-
-// ping proves that the server is there and reads.
-func (s *server) ping() {
-	s.t.Helper()
-	if s.era == modern {
-		s.request("server/discover", nil)
-		return
-	}
-	s.request("ping", nil)
 }
 
 // waitFor waits until the messages so far are as the test wants them.

@@ -3,8 +3,6 @@
 package e2e
 
 import (
-	"net/http"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -67,26 +65,7 @@ func fieldIndexes(t *testing.T, settings string) *strings.Replacer {
 		registry.Add(fieldNode()...)
 		places = append(places, "{NPM}", registry.URL)
 	}
-	if strings.Contains(settings, "{REGISTRY}") {
-		places = append(places, "{REGISTRY}", machineRegistry(t))
-	}
 	return strings.NewReplacer(places...)
-}
-
-// machineRegistry is npm's registry as this machine is set to reach it, or a reason to skip the test.
-func machineRegistry(t *testing.T) string {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "npm", "config", "get", "registry").Output()
-	if err != nil {
-		t.Skipf("npm does not say where its registry is: %v", err)
-	}
-	registry := strings.TrimSpace(string(out))
-	response, err := (&http.Client{Timeout: 20 * time.Second}).Get(registry)
-	if err != nil || response.StatusCode >= http.StatusInternalServerError {
-		t.Skipf("npm's registry is out of reach: %v", err)
-	}
-	_ = response.Body.Close()
-	return registry
 }
 
 // long is when what is not new was published.

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -76,7 +75,7 @@ func TestToolsAreAsReviewed(t *testing.T) {
 		}
 		want, err := os.ReadFile(path)
 		if err != nil || !bytes.Equal(want, got.Bytes()) {
-			t.Errorf("%s is not what is reviewed (go test ./internal/test/e2e -run Reviewed -update):\n%s", path, difference(string(want), got.String()))
+			t.Errorf("%s is not what is reviewed (go test ./internal/test/e2e -run Reviewed -update):\n%s", path, got.String())
 		}
 	}
 	files, _ := filepath.Glob(filepath.Join("testdata", "tools", "*.json"))
@@ -95,19 +94,6 @@ func write(t *testing.T, path string, text []byte) {
 	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// difference shows the lines that only one of the texts has.
-func difference(want, got string) string {
-	var b strings.Builder
-	for _, side := range []struct{ mark, text, other string }{{"- ", want, got}, {"+ ", got, want}} {
-		for line := range strings.Lines(side.text) {
-			if !strings.Contains(side.other, line) {
-				b.WriteString(side.mark + line)
-			}
-		}
-	}
-	return b.String()
 }
 
 // plainNames are of arguments that say by themselves what they are.

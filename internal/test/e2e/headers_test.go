@@ -82,10 +82,8 @@ func TestDatabasesOfClientsAreTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := startHTTP(t, "--header-credentials")
 	clients := make(map[string]*httpClient)
-	databases := make(map[string]*testmssql.Server)
 	for _, name := range []string{"first", "second"} {
 		db := clientDatabase(t, testmssql.Column{Name: "value", Type: testmssql.NVarChar(100)}, "of "+name, testmssql.Password)
-		databases[name] = db
 		clients[name] = s.client(t, withHeaders{
 			"X-Db-Connection-String": "Driver={ODBC Driver 18 for SQL Server};Server=tcp:" + strings.Replace(db.Address(), ":", ",", 1) +
 				";Database=shop;Uid=" + testmssql.User + ";Pwd={your_password_here};Encrypt=disable;",
@@ -108,17 +106,6 @@ func TestDatabasesOfClientsAreTheirOwn(t *testing.T) {
 		c := s.client(t, withHeaders{"X-Db-Connection-String": dsn, "X-Db-Password": "correct-horse"})
 		if refused := c.call(t, execSQL, object{"query": "SELECT 1"}); !strings.Contains(refused, "comes from a client") {
 			t.Errorf("%s: %s", dsn, refused)
-		}
-	}
-	half := s.client(t, withHeaders{"X-Db-Password": "correct-horse"}).call(t, execSQL, object{"query": "SELECT 1"})
-	if !strings.Contains(half, "connection_not_found") || !strings.Contains(half, "a database needs both") {
-		t.Errorf("a password alone: %s", half)
-	}
-	for name, db := range databases {
-		for _, l := range db.Logins() {
-			if l.Password != testmssql.Password {
-				t.Errorf("%s: it logged in as %+v", name, l)
-			}
 		}
 	}
 	if strings.Contains(s.stderr.String()+strings.Join(answers, ""), testmssql.Password) {

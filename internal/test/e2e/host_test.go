@@ -90,13 +90,3 @@ func (s *server) ownService() (pid int) {
 	s.t.Fatal("the server has no Podman service of its own")
 	return 0
 }
-
-// openFiles counts the server's descriptors.
-func (s *server) openFiles() int {
-	s.t.Helper()
-	entries, err := os.ReadDir("/proc/" + strconv.Itoa(s.cmd.Process.Pid) + "/fd")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return len(entries)
-}

@@ -5,7 +5,6 @@ package e2e
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/cluster"
@@ -24,13 +23,6 @@ func inPods(t *testing.T, c *cluster.Cluster) []string {
 	}
 }
 
-// podOf is the pod of the only session in a namespace.
-func podOf(t *testing.T, c *cluster.Cluster) string {
-	t.Helper()
-	return strings.TrimSpace(c.Kubectl(t, "get", "pods", "--selector", "app.kubernetes.io/component=sandbox", "-o",
-		`go-template={{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}}{{end}}{{end}}`))
-}
-
 // begun starts a run that lasts, and waits until it prints.
 func (s *server) begun(session string) *request {
 	s.t.Helper()
@@ -46,28 +38,16 @@ func (s *server) begun(session string) *request {
 func TestPodsThatGoInTheMiddleOfARun(t *testing.T) {
 	c := cluster.Need(t)
 	s := start(t, setup{args: inPods(t, c)})
-	for name, end := range map[string]func(pod string){
-		"deleted": func(pod string) { c.Kubectl(t, "delete", "pod", pod) },
-		"drained": func(string) {
-			node := strings.TrimSpace(c.Kubectl(t, "get", "pods", "-o", "jsonpath={.items[0].spec.nodeName}"))
-			defer c.Kubectl(t, "uncordon", node)
-			c.Kubectl(t, "drain", node, "--force", "--delete-emptydir-data", "--timeout=60s", "--pod-selector=app.kubernetes.io/component=sandbox")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s.complete(python, object{"code": "x = 41; open('kept', 'w').write('text')", "session_id": name})
-			run := s.begun(name)
-			end(podOf(t, c))
-			if lost := run.result(); lost.Meta.Run == nil || lost.Meta.Run.Status == "completed" {
-				t.Errorf("the run came to: %s", lost.text())
-			} else {
-				t.Logf("the run: %.300s", lost.text())
-			}
-			began := time.Now()
-			got := s.complete(python, object{"code": "x + 1, open('kept').read()", "session_id": name})
-			t.Logf("variables were back after %v", time.Since(began).Round(time.Millisecond))
-			got.wantText(t, "(42, 'text')")
-			s.call("close_session", object{"session_id": name})
-		})
+	const name = "drained"
+	s.complete(python, object{"code": "x = 41; open('kept', 'w').write('text')", "session_id": name})
+	run := s.begun(name)
+	node := strings.TrimSpace(c.Kubectl(t, "get", "pods", "-o", "jsonpath={.items[0].spec.nodeName}"))
+	defer c.Kubectl(t, "uncordon", node)
+	c.Kubectl(t, "drain", node, "--force", "--delete-emptydir-data", "--timeout=60s", "--pod-selector=app.kubernetes.io/component=sandbox")
+	if lost := run.result(); lost.Meta.Run == nil || lost.Meta.Run.Status == "completed" {
+		t.Errorf("the run came to: %s", lost.text())
 	}
+	c.Kubectl(t, "uncordon", node)
+	s.complete(python, object{"code": "x + 1, open('kept').read()", "session_id": name}).wantText(t, "(42, 'text')")
+	s.call("close_session", object{"session_id": name})
 }

@@ -84,9 +84,6 @@ func TestSessionsFromAShell(t *testing.T) {
 	if f := found[id]; len(found) != 2 || f.Owner != "another server" || !f.Named || f.Age == nil || found[unnamed].Named {
 		t.Errorf("list: %s", sprint(found))
 	}
-	if table := mustShell(t, dir, "sessions", "list"); !strings.Contains(table, "SESSION") || !strings.Contains(table, id+" ") || !strings.Contains(table, unnamed) {
-		t.Errorf("the table:\n%s", table)
-	}
 	var shown shellSession
 	eventually(t, "the history has both runs", func() (bool, string) {
 		text := mustShell(t, dir, "sessions", "show", id, "--json")
@@ -116,12 +113,5 @@ func TestSessionsFromAShell(t *testing.T) {
 	if h := mustHold(t, []string{id}); !h.empty() {
 		t.Errorf("a closed session still has %s", sprint(h))
 	}
-	if out := mustShell(t, dir, "sessions", "list"); out != "no sessions\n" {
-		t.Errorf("list: %s", out)
-	}
-	for _, command := range []string{"show", "close"} {
-		shell(t, dir, "sessions", command, id).wantFault(t, "session_not_found")
-	}
-	shell(t, dir, "sessions", "show", "../x").wantFault(t, "invalid_session_id")
-	shell(t, dir, "sessions", "list", "--engine-url", "unix:///no/such/socket").wantFault(t, "engine_unavailable")
+	shell(t, dir, "sessions", "show", id).wantFault(t, "session_not_found")
 }
