@@ -53,6 +53,11 @@ test-unit:
 test-python: bin/supervisor
 	cd containers/kernel/python && python3 -m unittest -q
 	cd containers/image/python && python3 -m unittest -q
+	$(IN_PYTHON) $(PYTHON_IMAGE) python3 -m unittest -q test_ipython test_plotly_drawing
+
+# What needs the packages of the Python image runs in it, with the tree beside it.
+PYTHON_IMAGE ?= $(shell podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-python | head -1)
+IN_PYTHON = podman run --rm --init --network=none --volume $(CURDIR):/src:ro --workdir /src/containers/kernel/python --env E2E_SLOWNESS
 
 # On the machine's own Node, which is an older one, and on the one that the image has. A test that hangs
 # fails after five minutes, and what it leaves open keeps nobody waiting.
@@ -66,9 +71,7 @@ FORK_PACKAGES := xgboost opencv-python-headless numba zarr tokenizers blosc2 pyz
 test-forks: bin/supervisor
 	python3 -m pip install --quiet --upgrade --target bin/fork-packages --python-version 3.13 --only-binary :all: \
 	  $(foreach version,17 27 28 34,--platform manylinux_2_$(version)_$(shell uname -m)) $(FORK_PACKAGES)
-	image=$${PYTHON_IMAGE:-$$(podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-python | head -1)} && \
-	podman run --rm --network=none --volume $(CURDIR):/src:ro --workdir /src/containers/kernel/python --env FORKS=$(FORKS) \
-	  --env PYTHONPATH=/src/bin/fork-packages $$image python3 -m unittest -v test_forks
+	$(IN_PYTHON) --env FORKS=$(FORKS) --env PYTHONPATH=/src/bin/fork-packages $(PYTHON_IMAGE) python3 -m unittest -v test_forks
 
 # What the tests of a kernel start. Go itself knows whether anything is to be done.
 .PHONY: bin/supervisor
