@@ -40,8 +40,11 @@ func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
 	const secret = "correct-horse-battery-staple"
 	s := startHTTPWith(t, setup{
-		args: []string{"--audit-log", log, "--audit-code", "full", "--pass-through-env", "PASSED"}, env: []string{"PASSED=" + secret},
+		args: []string{"--audit-log", log, "--audit-code", "full", "--audit-required", "--pass-through-env", "PASSED"}, env: []string{"PASSED=" + secret},
 	})
+	if _, status := (&httpServer{server: s.server, url: s.url, token: "wrong"}).curl("/metrics"); status != "401" {
+		t.Errorf("a wrong token got %s", status)
+	}
 	for _, who := range []*httpServer{s, s.as("ann"), s.as("bob")} {
 		c := who.plain()
 		if err := c.initialize(t.Context()); err != nil {
@@ -50,9 +53,6 @@ func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 		c.run(t, object{"session_id": "work", "code": fmt.Sprintf("open('output/a.txt', 'w').write('%s') and None", secret)})
 		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/a.txt"})
 		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/none.txt"})
-	}
-	if _, status := (&httpServer{server: s.server, url: s.url, token: "wrong"}).curl("/metrics"); status != "401" {
-		t.Errorf("a wrong token got %s", status)
 	}
 	s.kill()
 	if out := mustShell(t, s.stateDir, "audit", "verify", log); !strings.Contains(out, "the chain holds") {
