@@ -3,6 +3,7 @@
 package tools
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
@@ -80,8 +82,16 @@ func (c *talker) play(rows []row) {
 type args = map[string]any
 
 func TestSessionsAreTold(t *testing.T) {
-	c := newTalker(t, func(*Deps) {})
+	c := newTalker(t, func(d *Deps) {
+		d.Environments = func(context.Context) []Environment {
+			return []Environment{{Language: "python", Version: "3.13", Packages: map[string]string{"numpy": "2.3"}}, {Language: "bash", Problem: "run doctor"}}
+		}
+	})
 	c.play([]row{
+		{"sandbox://environments", nil, `"uri":"sandbox://environments"|\"numpy\": \"2.3\"|run doctor|\"network\": \"none\"`},
+		{"sandbox://usage", nil, `run_python_code`},
+		{"sandbox://nothing", nil, `"error":`},
+		{"session_info", args{"packages": true}, `\"packages\":{\"python\":{\"numpy\":\"2.3\"}}`},
 		{"session_info", nil, `/mnt/data/output|"session_id\":\"\"`},
 		{"session_info", args{"session_id": "nobodys"}, `session_not_found|nobodys|Hint: `},
 		{"session_info", args{"session_id": "../x"}, `invalid_session_id`},
@@ -271,6 +281,18 @@ func TestWhichToolsExist(t *testing.T) {
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("there are %s, want %s", got, want)
+		}
+	}
+}
+
+// Links go to the client that is known to show them, and the text is the same for all.
+func TestLinksGoToTheClientThatOpensThem(t *testing.T) {
+	for name, want := range map[string]bool{"Visual Studio Code": true, "claude-code": false} {
+		c := newTalker(t, func(*Deps) {})
+		c.session.SetClientInfo(mcp.Implementation{Name: name})
+		answer := c.call("run_bash", args{"session_id": "l", "code": "echo x >'output/a b.txt'"})
+		if strings.Contains(answer, `"uri":"artifact://l/output/a%20b.txt"`) != want || !strings.Contains(answer, "output/a b.txt") {
+			t.Errorf("%s: %s", name, answer)
 		}
 	}
 }
