@@ -88,8 +88,6 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 			"Traceback (most recent call last):\n  File \"<cell 1>\", line 3, in <module>\n    f()\n  File \"<cell 1>\", line 2, in f\n    return 1 / 0\nZeroDivisionError: division by zero\n", 1}},
 		{"a timeout", "", []string{"endless.py", "--run-timeout", "1"}, shellResult{"",
 			"KeyboardInterrupt\ncode-sandbox-mcp: timed out after TIME; --run-timeout sets how long it may take\n", 124}},
-		{"no file", "", nil,
-			shellResult{"", "code-sandbox-mcp: run: name a file of code, or - for stdin; or ask for a prompt with -i\nRun 'code-sandbox-mcp --help' for usage.\n", 2}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got := r.run(test.stdin, test.args)
@@ -108,29 +106,35 @@ func TestAFileOfCodeIsRunFromAShell(t *testing.T) {
 	}
 }
 
-func TestOutputComesAtOnceAndAnInterruptSavesWhatThereIs(t *testing.T) {
+// Output comes at once. An interrupt saves what there is, and a second one ends the program at once, whatever code does.
+func TestARunIsInterruptedFromAShell(t *testing.T) {
 	t.Parallel()
-	r := newRunner(t, map[string]string{"wait.py": "import time\nopen('part.txt', 'w').write('so far')\nprint('begun', flush=True)\ntime.sleep(600)\n"})
-	cmd := r.command([]string{"wait.py", "--run-timeout", "700", "--out", "out"})
-	var stderr strings.Builder
-	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	if line, err := bufio.NewReader(stdout).ReadString('\n'); line != "begun\n" {
-		t.Fatalf("a line is %q, %v", line, err)
-	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Error(err)
-	}
-	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != 130 || !strings.Contains(stderr.String(), "KeyboardInterrupt") || !strings.Contains(stderr.String(), "interrupted after") {
-		t.Errorf("exit status %d: %s", code, stderr.String())
+	r := newRunner(t, map[string]string{
+		"wait.py":     "import time\nopen('part.txt', 'w').write('so far')\nprint('begun', flush=True)\ntime.sleep(600)\n",
+		"stubborn.py": "import time\nprint('begun', flush=True)\nwhile True:\n    try: time.sleep(600)\n    except KeyboardInterrupt: print('begun', flush=True)\n",
+	})
+	for file, interrupts := range map[string]int{"wait.py": 1, "stubborn.py": 2} {
+		cmd := r.command([]string{file, "--run-timeout", "700", "--out", "out"})
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		stdout, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		for lines := bufio.NewReader(stdout); interrupts > 0; interrupts-- {
+			if line, err := lines.ReadString('\n'); line != "begun\n" {
+				t.Fatalf("a line is %q, %v", line, err)
+			}
+			_ = cmd.Process.Signal(syscall.SIGINT)
+		}
+		_ = cmd.Wait()
+		if code, told := cmd.ProcessState.ExitCode(), strings.Contains(stderr.String(), "interrupted after"); code != 130 || told != (file == "wait.py") {
+			t.Errorf("%s: exit status %d: %s", file, code, stderr.String())
+		}
 	}
 	if text, err := os.ReadFile(filepath.Join(r.dir, "out/part.txt")); string(text) != "so far" {
 		t.Errorf("saved: %q, %v", text, err)

@@ -32,11 +32,6 @@ func (r toolResult) stored(t *testing.T) (f stored) {
 	return f
 }
 
-func signature(address string) string {
-	_, signature, _ := strings.Cut(address, "X-Amz-Signature=")
-	return signature
-}
-
 func wantContent(t *testing.T, address, content string) {
 	t.Helper()
 	answer, err := http.Get(address)
@@ -67,8 +62,8 @@ print(sorted(name for name in os.environ if name.startswith('AWS')))`)
 		t.Fatalf("artifacts: %+v", f)
 	}
 	for _, a := range f.Artifacts {
-		if !strings.Contains(a.StoreURL, "/artifacts/of/me/"+res.Meta.Run.SessionID+"/") || strings.Count(string(res.line), signature(a.StoreURL)) != 3 {
-			t.Errorf("%s is at %q, which the text, the fields and _meta do not all say", a.Path, a.StoreURL)
+		if !strings.Contains(a.StoreURL, "/artifacts/of/me/"+res.Meta.Run.SessionID+"/") {
+			t.Errorf("%s is at %q", a.Path, a.StoreURL)
 		}
 		if strings.HasSuffix(a.Path, ".txt") {
 			wantContent(t, a.StoreURL, "first")
