@@ -166,6 +166,9 @@ func TestAKernelThatCannotBeTakenOverIsReplaced(t *testing.T) {
 		"other limits":              func(_ *testing.T, c *Config, _ *testEngine) { c.Limits.MemoryBytes += 8 << 30 },
 		"other secrets":             func(_ *testing.T, c *Config, _ *testEngine) { c.Env = map[string]string{"KEY": "new"} },
 		"a supervisor that refuses": func(_ *testing.T, _ *Config, e *testEngine) { e.fails(faults{exec: refusing}) },
+		"a container that has just gone": func(_ *testing.T, _ *Config, e *testEngine) {
+			e.fails(faults{exec: func(string) (engine.Process, error) { return nil, fmt.Errorf("exec: %w", engine.ErrContainerGone) }})
+		},
 		"another token": func(t *testing.T, c *Config, e *testEngine) {
 			token := state.LoadRecord(c.StateDir, "mine").Token
 			e.fails(faults{exec: func(container string) (engine.Process, error) {

@@ -320,6 +320,24 @@ func TestABombTakesNoMemory(t *testing.T) {
 	wantCode(t, err, fault.InvalidContent)
 }
 
+// Behind a checkpoint that is whole there may be more, but not without end.
+func TestWhatFollowsACheckpointHasAnEnd(t *testing.T) {
+	limits := Limits{Bytes: 1 << 20, Entries: 10}
+	archive, _, err := export(t, []item{file("a", "x")}, limits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader, writer := io.Pipe()
+	go func() {
+		z, _ := zstd.NewWriter(writer)
+		_, err := io.Copy(z, &zeros{1 << 30})
+		_ = writer.CloseWithError(errors.Join(err, z.Close()))
+	}()
+	_, _, _, err = load(t, io.MultiReader(bytes.NewReader(archive), reader), limits)
+	_ = reader.Close()
+	wantCode(t, err, fault.UploadTooLarge)
+}
+
 func TestALargeSessionTakesNoMoreMemoryThanASmallOne(t *testing.T) {
 	const size = 256 << 20
 	large := file("large", "")
