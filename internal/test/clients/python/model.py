@@ -66,7 +66,7 @@ class Model:
             self.session = named[1]
         step = self.left[0]
         reached = re.search(STEPS[step][1], text) and not self.running() and len(text) <= MOST
-        if reached or self.calls == TRIES:
+        if reached or self.calls >= TRIES and not self.running():
             self.results[step] = {"reached": bool(reached), "calls": self.calls, "characters": len(text), "images": self.images, "text": text[:300]}
             self.left.pop(0)
             self.read, self.calls, self.images = "", 0, 0

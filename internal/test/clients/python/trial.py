@@ -90,7 +90,7 @@ def run(sandbox, name, transport, python):
     environment = sandbox.environment(transport, f"http://127.0.0.1:{server.server_port}/v1")
     began = time.monotonic()
     try:
-        done = subprocess.run([python, program(name), "go"], env=environment, cwd=sandbox.folder, capture_output=True, text=True, timeout=600)
+        done = subprocess.run([python, program(name), "go"], env=environment, cwd=sandbox.folder, capture_output=True, text=True, timeout=1800)
         status, said = done.returncode, done.stderr[-2000:] + done.stdout[-500:]
     except subprocess.TimeoutExpired as late:
         status, said = "timeout", str(late.stderr)[-2000:]
