@@ -1,75 +1,44 @@
 'use strict';
 /*
- * Writes variables with all that they refer to, as what a later kernel makes them again of. Each object has a number,
- * in the order in which it is first met, so what is shared stays shared. A chunk's first item is a mark: in a value's place
- * it says that the number of an object follows. What one object cannot be made again of costs the variables that hold it.
+ * Writes variables with all that they refer to. Each object becomes a *node* that v8.serialize can write: [kind, body, prototype, lock,
+ * properties]. A body and properties are [values, references]; references are key, number, key, number and so on, with the
+ * numbers of objects in the order in which they are met.
  */
 
 const { types } = require('node:util');
 const { cutText } = require('../common/text.cjs');
+const { isClass, sourceOf, usesOthers } = require('./sources.cjs');
 
-// Operations, and kinds of objects.
-const NEW = 0; // kind, number of arguments, arguments, prototype (0: the kind's own)
-const ITEMS = 1; // of the object before: number, values
-const PROPERTIES = 2; // number, then each [attributes] key value
-const LOCK = 3; // how far
-const VARIABLE = 4; // name, how, is constant, value
-const OBJECT = 0;
-const ARRAY = 1;
-const NUMBERS = 2; // an array in a blob
-const MAP = 3;
-const SET = 4;
-const DATE = 5;
-const REGEXP = 6;
-const ERROR = 7;
-const BUFFER = 8; // an ArrayBuffer in a blob
-const VIEW = 9;
-const SYMBOL = 10;
-const ADDRESS = 11;
-const KNOWN = 12;
-const FUNCTION = 13;
-const PROTOTYPE = 14; // of a function
+// Kinds of nodes, and their bodies.
+const PLAIN = 0; // the object or array itself
+const NATIVE = 1; // what V8 keeps by itself
+const MAP = 2; // keys and values
+const SET = 3; // values
+const ERROR = 4; // stack, message and cause
+const BUFFER = 5; // number of a blob of the chunk
+const VIEW = 6; // [class, offset, length, buffer]
+const SYMBOL = 7; // [description, is registered]
+const ADDRESS = 8; // of a URL
+const KNOWN = 9; // way
+const FUNCTION = 10; // [source, name, is a class]
+const PROTOTYPE = 11; // [function]
 
-const CHUNK_ITEMS = 1 << 16;
-const CHUNK_CHARACTERS = 4 << 20;
-const SLICE = 1 << 14; // items of one operation
 const MOST_LISTED = 10_000; // elements of an array whose other properties are looked for
 const MOST_HOLES = 1_000_000;
-// Bytes of the heap that waking needs for an object, an entry of a table and a value, and writing for an object's number.
-const OBJECT_BYTES = (kind) => (kind <= ARRAY ? 80 : kind === FUNCTION ? 3000 : 200);
-const ENTRY_BYTES = 80;
-const VALUE_BYTES = 8;
-const STRING_BYTES = 16;
-const NUMBER_BYTES = 100;
 const MANY = 1000; // properties; so many are in a table
+// Bytes of the heap for an object, its number, a function, a value, and an entry of a table.
+const [OBJECT_BYTES, NUMBER_BYTES, FUNCTION_BYTES, VALUE_BYTES, ENTRY_BYTES] = [200, 100, 3000, 20, 80];
 const MOST_NEEDED = 0.7; // of the heap's limit, to wake
 const MOST_USED = 0.85; // to write
-const WRITABLE = 1;
-const ENUMERABLE = 2;
-const CONFIGURABLE = 4;
-const ACCESSOR = 8;
-const PLAIN = WRITABLE | ENUMERABLE | CONFIGURABLE;
 
 const callOf = (method) => (() => {}).call.bind(method);
 const forEachOfMap = callOf(Map.prototype.forEach);
 const forEachOfSet = callOf(Set.prototype.forEach);
-const timeOf = callOf(Date.prototype.getTime);
-const sourceOf = callOf(Function.prototype.toString);
 const viewName = callOf(Object.getOwnPropertyDescriptor(Object.getPrototypeOf(Int8Array.prototype), Symbol.toStringTag).get);
 const iteratorPrototype = Object.getPrototypeOf(Object.getPrototypeOf([][Symbol.iterator]()));
-const functionPrototypes = new Set([() => {}, async () => {}, function* () {}, async function* () {}].map(Object.getPrototypeOf));
-
-const LOST = [
-  ...[[types.isProxy, 'a proxy'], [types.isPromise, 'a promise'], [types.isGeneratorObject, 'a generator'], [types.isWeakMap, 'a WeakMap']],
-  ...[[types.isWeakSet, 'a WeakSet'], [types.isMapIterator, 'an iterator'], [types.isSetIterator, 'an iterator']],
-  ...[[types.isSharedArrayBuffer, 'memory that threads share'], [types.isExternal, 'a native object'], [types.isArgumentsObject, 'the arguments of a call']],
-  [types.isModuleNamespaceObject, 'a module'],
-];
-const LOST_NAMES = [
-  ...[[/^(?:Timeout|Immediate)$/, 'a timer'], [/Socket$/, 'a socket'], [/Server$/, 'a server'], [/^(?:Worker|MessagePort|MessageChannel|BroadcastChannel)$/, 'a worker or what leads to one']],
-  ...[[/^ChildProcess$/, 'a program that runs'], [/^(?:FileHandle|Dir|FSWatcher|StatWatcher|ReadStream|WriteStream)$/, 'an open file']],
-  ...[[/Stream$|^(?:Readable|Writable|Duplex|Transform|PassThrough)/, 'a stream'], [/Iterator$|^Generator$/, 'an iterator']],
-];
+const functionPrototypes = [() => {}, async () => {}, function* () {}, async function* () {}].map(Object.getPrototypeOf);
+const ERROR_KEYS = ['stack', 'message', 'cause', 'errors'];
+const LOST = ['Proxy', 'Promise', 'GeneratorObject', 'WeakMap', 'WeakSet', 'SharedArrayBuffer', 'External', 'ArgumentsObject', 'ModuleNamespaceObject'].map((name) => [name, types[`is${name}`]]);
 
 /** Lost is thrown over what cannot be kept. */
 class Lost extends Error {}
@@ -78,352 +47,204 @@ class Lost extends Error {}
 class Freezer {
   #writer;
   #known;
-  #inspect; // returns the scopes of a function, and whether an object has private properties
+  #scopes;
   #until;
-  #toWake; // bytes that are left for what waking needs
-  #toWrite; // and for what writing does
-  #mark = {};
-  #out = [this.#mark];
-  #characters = 0;
+  #left; // bytes of the heap: toWake for the kernel that reads, toWrite for this one
   #ids = new Map();
   #order = []; // the objects of one variable
-  #blobs = 0;
-  #classes = new Map(); // what was found of the classes of a prototype
+  #blobs = []; // and its buffers
+  #classes = new Map(); // of a prototype: the native class that it is of, and why its instances cannot be kept
   #isRoot = false; // what is described is a variable's own value
 
-  /** heap has its limit, and how many bytes of it are in use. */
-  constructor(writer, known, inspect, until, heap) {
+  /** scopes returns those of a function. heap has its limit, and how many bytes of it are in use. */
+  constructor(writer, known, scopes, until, heap) {
     this.#writer = writer;
     this.#known = known;
-    this.#inspect = inspect;
+    this.#scopes = scopes;
     this.#until = until;
-    this.#toWake = heap.limit * MOST_NEEDED;
-    this.#toWrite = heap.limit * MOST_USED - heap.used;
+    this.#left = { toWake: heap.limit * MOST_NEEDED, toWrite: heap.limit * MOST_USED - heap.used };
   }
 
   /** add writes one variable. It throws Lost, with nothing of it written, where it cannot be kept. */
   add({ name, how, value }, isConstant) {
-    const before = { size: this.#writer.size, blobs: this.#blobs, toWake: this.#toWake, toWrite: this.#toWrite };
-    this.#order = [];
+    const left = { ...this.#left };
+    [this.#order, this.#blobs] = [[], []];
     try {
-      this.#checkTime();
-      this.#put(VARIABLE, name, how, isConstant);
-      this.#value(value);
+      const nodes = [];
+      const variable = this.#pack([name, how, isConstant, value]);
       for (const object of this.#order) {
         this.#isRoot = object === value;
-        this.#describe(object);
+        if (nodes.push(this.#describe(object)) % 1000 === 1 && performance.now() > this.#until) throw new Lost('there was no time left for it');
       }
-      this.#flush();
+      if (!this.#writer.chunk([nodes, variable], this.#blobs)) throw new Lost('too large for what may be kept');
+      this.#left.toWrite = left.toWrite - NUMBER_BYTES * nodes.length; // the copies are garbage
     } catch (error) {
-      this.#back(before);
-      throw error instanceof Lost ? error : new Lost(cutText(`it cannot be read: ${error?.message}`, 200));
+      for (const object of this.#order) this.#ids.delete(object);
+      this.#left = left;
+      throw error instanceof Lost || error?.syscall ? error : new Lost(cutText(`it cannot be read: ${error?.message}`, 200));
     }
-  }
-
-  #back({ size, blobs, toWake, toWrite }) {
-    this.#out = [this.#mark];
-    this.#characters = 0;
-    for (const object of this.#order) this.#ids.delete(object);
-    this.#blobs = blobs;
-    this.#toWake = toWake;
-    this.#toWrite = toWrite;
-    this.#writer.back(size);
-  }
-
-  #flush() {
-    this.#checkTime();
-    this.#toWrite -= this.#characters; // a text that was put together becomes one as it is written
-    this.#checkMemory();
-    const { size } = this.#writer;
-    this.#writer.chunk(this.#out);
-    this.#toWake -= this.#writer.size - size;
-    this.#checkMemory();
-    if (!this.#writer.fits(0)) throw new Lost('too large for what may be kept');
-    this.#out = [this.#mark];
-    this.#characters = 0;
-  }
-
-  #checkTime() {
-    if (performance.now() > this.#until) throw new Lost('there was no time left for it');
   }
 
   // V8 ends a kernel whose heap is full, this one or the one that wakes.
-  #checkMemory() {
-    if (this.#toWake < 0 || this.#toWrite < 0) throw new Lost('there is not enough memory for it');
+  #use(toWake, toWrite) {
+    this.#left.toWake -= toWake;
+    this.#left.toWrite -= toWrite;
+    if (this.#left.toWake < 0 || this.#left.toWrite < 0) throw new Lost('there is not enough memory for it');
   }
 
-  #lost(what) {
-    return new Lost(this.#isRoot ? what : `holds ${what}`);
-  }
-
-  #put(...items) {
-    for (const item of items) this.#out.push(item);
-  }
-
-  #value(value) {
-    const type = typeof value;
-    this.#toWake -= VALUE_BYTES;
-    if (type === 'string') {
-      this.#characters += value.length;
-      this.#toWake -= STRING_BYTES;
-    }
-    if (this.#out.length >= CHUNK_ITEMS || this.#characters > CHUNK_CHARACTERS) this.#flush();
-    if (value === null || (type !== 'object' && type !== 'function' && type !== 'symbol')) this.#out.push(value);
-    else this.#out.push(this.#mark, this.#id(value));
+  #lost(kind) {
+    return new Lost(this.#isRoot ? kind : `holds ${kind}`);
   }
 
   #id(object) {
     let id = this.#ids.get(object);
     if (id === undefined) {
       id = this.#ids.size;
-      this.#toWrite -= NUMBER_BYTES;
+      this.#use(OBJECT_BYTES, OBJECT_BYTES);
       this.#ids.set(object, id);
       this.#order.push(object);
     }
     return id;
   }
 
-  #new(kind, args, prototype = 0) {
-    this.#toWake -= OBJECT_BYTES(kind);
-    this.#put(NEW, kind, args.length);
-    args.forEach((arg) => this.#value(arg));
-    this.#value(prototype);
+  // pack returns a list or an object without its references, and these. One that has none is not copied.
+  #pack(list, keys = range(list.length), isCopy = false) {
+    const packed = !isCopy ? list : Array.isArray(list) ? new Array(list.length) : {};
+    const refs = [];
+    let [bytes, holes] = [0, 0];
+    for (const key of keys) {
+      const value = list[key];
+      const isRef = isReference(value);
+      if (isRef && !isCopy) return this.#pack(list, keys, true);
+      if (value === undefined && !(key in list)) {
+        if (++holes > MOST_HOLES) throw this.#lost('an array that is mostly empty');
+        continue;
+      }
+      if (isRef) refs.push(key, this.#id(value));
+      if (isCopy) packed[key] = isRef ? null : value;
+      bytes += VALUE_BYTES + (typeof value === 'string' ? value.length : 0) + (typeof key === 'string' ? key.length : 0);
+    }
+    this.#use(bytes, bytes); // a text that was put together becomes one as it is written
+    return refs.length > 0 ? [packed, refs] : [packed];
   }
-
-  // Objects -------------------------------------------------------------------------
 
   #describe(object) {
     const way = this.#known.way(object);
-    if (way !== undefined) return this.#new(KNOWN, way);
-    if (typeof object === 'symbol') return this.#new(SYMBOL, [object.description, Symbol.keyFor(object) !== undefined]);
-    for (const [is, what] of LOST) if (is(object)) throw this.#lost(what);
+    if (way !== undefined) return [KNOWN, [way]];
+    if (typeof object === 'symbol') return [SYMBOL, [[object.description, Symbol.keyFor(object) !== undefined]]];
+    for (const [name, isOne] of LOST) if (isOne(object)) throw this.#lost(`a native object (${name})`);
     if (typeof object === 'function') return this.#describeFunction(object);
-    this.#describeObject(object);
-    if (!Object.isExtensible(object)) this.#put(LOCK, Object.isFrozen(object) ? 3 : Object.isSealed(object) ? 2 : 1);
+    const owner = ownerOf(object);
+    // What a class has made comes again with the class.
+    if (owner !== undefined) return this.#node(PROTOTYPE, [owner], object, Object.prototype, Object.keys(object));
+    const [kind, standard, body] = this.#base(object);
+    if (Object.getPrototypeOf(object) !== standard) this.#checkInstance(object, standard !== Object.prototype);
+    return this.#node(kind, body, object, standard, kind === PLAIN ? this.#keys(object) : kind === VIEW ? [] : Object.keys(object));
   }
 
-  #describeObject(object) {
-    const prototype = Object.getPrototypeOf(object);
-    const own = (standard) => (prototype === standard ? 0 : prototype);
-    if (Array.isArray(object)) return this.#describeArray(object, own(Array.prototype));
-    if (ArrayBuffer.isView(object)) return this.#describeView(object);
-    if (types.isAnyArrayBuffer(object)) return this.#describeBuffer(object);
-    if (this.#describePrototype(object, prototype)) return;
-    if (prototype !== Object.prototype && prototype !== null) {
-      if (this.#describeBuiltin(object, prototype, own)) return;
-      this.#checkInstance(object, prototype, false);
+  // base returns the kind of an object, the prototype that such have, and the node's body.
+  #base(object) {
+    if (Array.isArray(object)) return [PLAIN, Array.prototype];
+    if (types.isMap(object)) return [MAP, Map.prototype, this.#entries(forEachOfMap, object)];
+    if (types.isSet(object)) return [SET, Set.prototype, this.#entries(forEachOfSet, object)];
+    if (types.isDate(object)) return [NATIVE, Date.prototype, object];
+    if (types.isRegExp(object)) return [NATIVE, RegExp.prototype, object];
+    if (types.isNativeError(object)) return [ERROR, Error.prototype, ERROR_KEYS.flatMap((key) => (Object.hasOwn(object, key) ? [key, object[key]] : []))];
+    if (types.isArrayBuffer(object)) return [BUFFER, ArrayBuffer.prototype, this.#blob(object)];
+    if (ArrayBuffer.isView(object)) {
+      const name = viewName(object) ?? 'DataView';
+      return [VIEW, globalThis[name].prototype, [name, object.byteOffset, object.length ?? object.byteLength, object.buffer]];
     }
-    this.#new(OBJECT, [], own(Object.prototype));
-    this.#properties(object, Reflect.ownKeys(object));
+    if (Object.getPrototypeOf(object) === URL.prototype) return [ADDRESS, URL.prototype, object.href];
+    return [PLAIN, Object.prototype];
   }
 
-  #describeBuiltin(object, prototype, own) {
-    if (types.isMap(object)) {
-      this.#new(MAP, [], own(Map.prototype));
-      let items = [];
-      forEachOfMap(object, (value, key) => {
-        if (items.push(key, value) === SLICE) items = this.#items(items);
-      });
-      this.#items(items);
-    } else if (types.isSet(object)) {
-      this.#new(SET, [], own(Set.prototype));
-      let items = [];
-      forEachOfSet(object, (value) => {
-        if (items.push(value) === SLICE) items = this.#items(items);
-      });
-      this.#items(items);
-    } else if (types.isDate(object)) this.#new(DATE, [timeOf(object)], own(Date.prototype));
-    else if (types.isRegExp(object)) this.#new(REGEXP, [object.source, object.flags], own(RegExp.prototype));
-    else if (types.isNativeError(object)) {
-      this.#new(ERROR, [], prototype);
-      this.#put(PROPERTIES, 1, WRITABLE | CONFIGURABLE, 'stack');
-      this.#value(String(object.stack));
-    } else if (prototype === URL.prototype) {
-      this.#new(ADDRESS, [object.href]);
-      return true;
-    } else return false;
-    this.#checkInstance(object, prototype, true);
-    this.#properties(object, Reflect.ownKeys(object).filter((key) => key !== 'stack'));
-    return true;
+  #entries(forEach, table) {
+    const items = [];
+    forEach(table, (value, key) => void (forEach === forEachOfMap ? items.push(key, value) : items.push(value)));
+    this.#use(ENTRY_BYTES * items.length, 0);
+    return items;
   }
 
-  #describeArray(array, prototype) {
-    const { length } = array;
-    if (prototype !== 0 && prototype !== null) this.#checkInstance(array, prototype, true);
-    const numbers = length > 100 && this.#writer.fits(8 * length) && numbersOf(array);
-    if (numbers) {
-      this.#toWake -= 2 * numbers.byteLength;
-      this.#checkMemory();
-      this.#new(NUMBERS, [this.#blob(new Uint8Array(numbers.buffer))], prototype);
-    } else {
-      this.#new(ARRAY, [length], prototype);
-      this.#elements(array, length);
-    }
-    if (length > MOST_LISTED) return;
-    const isOther = (key) => typeof key === 'symbol' || (key !== 'length' && !(String(key >>> 0) === key && key >>> 0 < length));
-    this.#properties(array, Reflect.ownKeys(array).filter(isOther));
-  }
-
-  // A hole is written as an object that cannot exist.
-  #elements(array, length) {
-    let holes = 0;
-    for (let from = 0; from < length; from += SLICE) {
-      const count = Math.min(SLICE, length - from);
-      this.#put(ITEMS, count);
-      for (let i = from; i < from + count; i++) {
-        const value = array[i];
-        if (value !== undefined || i in array) this.#value(value);
-        else if (holes++ < MOST_HOLES) this.#put(this.#mark, -1);
-        else throw this.#lost('an array that is mostly empty');
-      }
-    }
-  }
-
-  #items(values) {
-    this.#toWake -= ENTRY_BYTES * values.length;
-    this.#put(ITEMS, values.length);
-    for (const value of values) this.#value(value);
-    return [];
-  }
-
-  #describeView(view) {
-    const name = viewName(view) ?? 'DataView';
-    const standard = globalThis[name]?.prototype;
-    const prototype = Object.getPrototypeOf(view);
-    const length = name === 'DataView' ? view.byteLength : view.length;
-    this.#new(VIEW, [name, view.byteOffset, length, view.buffer], prototype === standard ? 0 : prototype);
-  }
-
-  #describeBuffer(buffer) {
+  #blob(buffer) {
     if (buffer.resizable) throw this.#lost('a buffer that changes its size');
-    this.#new(BUFFER, [this.#blob(new Uint8Array(buffer))]);
+    return this.#blobs.push(buffer) - 1;
   }
 
-  #blob(bytes) {
-    if (!this.#writer.fits(bytes.length)) throw new Lost('too large for what may be kept');
-    this.#writer.blob(bytes);
-    return this.#blobs++;
+  #node(kind, body, object, standard, keys) {
+    const parent = Object.getPrototypeOf(object);
+    const prototype = parent === standard ? undefined : parent && this.#id(parent);
+    const lock = Object.isExtensible(object) ? undefined : Object.isFrozen(object) ? 3 : Object.isSealed(object) ? 2 : 1;
+    const packed = kind === PLAIN ? this.#pack(object, keys) : Array.isArray(body) ? this.#pack(body) : [body];
+    const node = [kind, packed, prototype, lock, kind === PLAIN || keys.length === 0 ? undefined : this.#pack(object, keys, true)];
+    return node.slice(0, node.findLastIndex((part) => part !== undefined) + 1);
   }
 
-  // describePrototype is for what a class has made: it comes again with the class.
-  #describePrototype(object, prototype) {
-    const owner = Object.getOwnPropertyDescriptor(object, 'constructor')?.value;
-    if (typeof owner !== 'function' || Object.getOwnPropertyDescriptor(owner, 'prototype')?.value !== object) return false;
-    this.#new(PROTOTYPE, [owner], prototype === Object.prototype ? 0 : prototype);
-    this.#properties(object, Object.keys(object));
-    return true;
+  // keys returns those of an object's properties, if each is one that an assignment makes.
+  #keys(object) {
+    if (Array.isArray(object) && object.length > MOST_LISTED) return range(object.length);
+    const keys = Reflect.ownKeys(object).filter((key) => !(key === 'length' && Array.isArray(object)));
+    const isFrozen = !Object.isExtensible(object) && Object.isFrozen(object);
+    const isPlain = ({ enumerable, writable }) => enumerable && (writable || (writable === false && isFrozen));
+    const other = keys.find((key) => typeof key === 'symbol' || key === '__proto__' || !isPlain(Object.getOwnPropertyDescriptor(object, key)));
+    if (other !== undefined) throw new Lost(`holds a property that is computed, hidden, read-only or named by a symbol (${cutText(String(other), 60)})`);
+    if (keys.length > MANY) this.#use(ENTRY_BYTES * keys.length, 0);
+    return keys;
   }
 
   // What is in an instance besides its properties cannot be read, nor given to another.
-  #checkInstance(object, prototype, isBased) {
-    let classes = this.#classes.get(prototype);
-    if (classes === undefined) this.#classes.set(prototype, (classes = this.#lookAtClasses(prototype)));
-    if (classes.inner !== null) throw this.#lost(lostKind(classes.inner) ?? `an instance of ${classes.inner}, a class that is not kept`);
-    if (classes.native !== null && !isBased) throw this.#lost(nativeKind(classes.native));
-    if (classes.hidden !== null) throw this.#lost(`an instance of ${classes.hidden}, which has private data`);
-    if (classes.isSuspect && this.#inspect.hasPrivate(object)) throw this.#lost('an instance with private fields');
+  #checkInstance(object, isBased) {
+    const prototype = Object.getPrototypeOf(object);
+    if (!this.#classes.has(prototype)) this.#classes.set(prototype, this.#lookAtClasses(prototype));
+    const { native, why } = this.#classes.get(prototype);
+    if (why !== undefined) throw this.#lost(`an instance of ${why}`);
+    if (native !== undefined && !isBased) throw this.#lost(`a native object (${native})`);
   }
 
   #lookAtClasses(prototype) {
-    const found = { native: null, inner: null, hidden: null, isSuspect: false };
+    const found = {};
     for (let at = prototype; at !== null && at !== Object.prototype; at = Object.getPrototypeOf(at)) {
-      if (types.isProxy(at)) break;
-      if (at === iteratorPrototype) found.native ??= 'Iterator';
-      const owner = Object.getOwnPropertyDescriptor(at, 'constructor')?.value;
-      if (typeof owner !== 'function' || types.isProxy(owner)) continue;
-      const name = String(owner.name);
-      const scopes = this.#known.way(owner) === undefined ? this.#inspect.scopes(owner) : [];
-      if (this.#known.isBuiltin(at) || scopes === null) found.native ??= name;
-      else if (!isWithout(scopes, owner)) found.inner = cutText(name, 60);
-      else if (this.#known.way(at) !== undefined && /#|private|WeakMap/i.test(sourceOf(owner))) found.hidden = name;
-      else found.isSuspect ||= sourceOf(owner).includes('#');
+      const owner = ownerOf(at);
+      const name = cutText(String(owner?.name ?? 'Iterator'), 60);
+      const isOurs = owner !== undefined && this.#known.way(owner) === undefined;
+      const scopes = isOurs ? this.#scopes(owner) : [];
+      if (this.#known.isBuiltin(at) || at === iteratorPrototype || scopes === null) found.native ??= name;
+      else if (isOurs && usesOthers(owner, scopes)) found.why ??= `${name}, a class that is not kept`;
+      else if (owner !== undefined && (isOurs ? /#[\w$]/ : /#|private|WeakMap/i).test(sourceOf(owner))) found.why ??= `${name}, which has private data`;
     }
     return found;
   }
 
-  // Functions -------------------------------------------------------------------------
-
   #describeFunction(f) {
     const source = sourceOf(f);
-    const scopes = this.#inspect.scopes(f);
-    if (scopes === null || isNative(f)) throw this.#lost(/^bound /.test(f.name) ? 'a bound function' : 'a native function');
-    if (!isWithout(scopes, f)) throw this.#lost('a closure: a function that uses variables from around it');
-    if (isClass(f) && sourceOf(f).includes('#') && this.#inspect.hasPrivate(f)) throw this.#lost('a class with static private fields');
+    const scopes = this.#scopes(f);
+    if (scopes === null || /\{ \[native code\] \}$/.test(source)) throw this.#lost(/^bound /.test(f.name) ? 'a bound function' : 'a native function');
+    if (usesOthers(f, scopes)) throw this.#lost('a closure: a function that uses variables from around it');
+    if (isClass(f) && /\bstatic\s+#[\w$]+(?!\s*[\w$(])/.test(source)) throw this.#lost('a class with static private fields');
     if (!isClass(f) && /\bsuper\b/.test(source)) throw this.#lost('a method that uses super');
-    const parent = Object.getPrototypeOf(f);
-    this.#new(FUNCTION, [source, String(f.name), isClass(f)], functionPrototypes.has(parent) ? 0 : parent);
+    this.#use(FUNCTION_BYTES, 0);
     const keys = Object.keys(f);
     const prototype = types.isGeneratorFunction(f) ? undefined : Object.getOwnPropertyDescriptor(f, 'prototype')?.value;
-    if (!isClass(f) && isObject(prototype) && Object.getOwnPropertyDescriptor(prototype, 'constructor')?.value !== f) keys.push('prototype');
+    if (isReference(prototype) && ownerOf(prototype) !== f) keys.push('prototype');
     // What was put on it later is not in the source.
     else if (prototype && (Object.keys(prototype).length > 0 || Object.getPrototypeOf(prototype) !== Object.prototype)) this.#id(prototype);
-    this.#properties(f, keys);
-  }
-
-  // Properties ------------------------------------------------------------------------
-
-  #properties(object, keys) {
-    if (keys.length > MANY) this.#toWake -= ENTRY_BYTES * keys.length;
-    for (let from = 0; from < keys.length; from += SLICE) {
-      const slice = keys.slice(from, from + SLICE);
-      this.#put(PROPERTIES, slice.length);
-      for (const key of slice) this.#property(key, Object.getOwnPropertyDescriptor(object, key));
-    }
-  }
-
-  #property(key, { value, get, set, writable, enumerable, configurable }) {
-    const isAccessor = get !== undefined || set !== undefined;
-    const attributes = (writable ? WRITABLE : 0) | (enumerable ? ENUMERABLE : 0) | (configurable ? CONFIGURABLE : 0) | (isAccessor ? ACCESSOR : 0);
-    if (attributes !== PLAIN) this.#out.push(attributes);
-    if (typeof key === 'string') this.#out.push(key);
-    else this.#value(key);
-    if (!isAccessor) return this.#value(value);
-    this.#value(get);
-    this.#value(set);
+    const standard = functionPrototypes.find((each) => each === Object.getPrototypeOf(f));
+    return this.#node(FUNCTION, [source, String(f.name), isClass(f)], f, standard, keys);
   }
 }
 
-// isWithout reports whether a function uses no variables but global ones. The scope of a class has its name and those of
-// private fields.
-function isWithout(scopes, f) {
-  const isOfClass = (names) => isClass(f) && names.every((name) => name === f.name || /^[#.]/.test(name));
-  return scopes.every(({ kind, names }) => kind === 'Script' || kind === 'Global' || isOfClass(names));
+function range(length) {
+  return { length, [Symbol.iterator]: () => new Array(length).keys() };
 }
 
-function isClass(f) {
-  return /^class\b/.test(sourceOf(f));
+function isReference(value) {
+  return typeof value === 'function' || typeof value === 'symbol' || (typeof value === 'object' && value !== null);
 }
 
-function isNative(f) {
-  return /\{ \[native code\] \}$/.test(sourceOf(f));
+// ownerOf returns the function that an object is the prototype of.
+function ownerOf(object) {
+  const owner = Object.getOwnPropertyDescriptor(object, 'constructor')?.value;
+  return typeof owner === 'function' && Object.getOwnPropertyDescriptor(owner, 'prototype')?.value === object ? owner : undefined;
 }
 
-function isObject(value) {
-  return typeof value === 'object' && value !== null;
-}
-
-function lostKind(name) {
-  return LOST_NAMES.find(([pattern]) => pattern.test(name))?.[1];
-}
-
-function nativeKind(name) {
-  return lostKind(name) ?? (name === '' ? 'a native object' : `a native object (${cutText(name, 60)})`);
-}
-
-/** numbersOf returns the elements of an array that holds nothing but numbers, or null. */
-function numbersOf(array) {
-  const numbers = new Float64Array(array.length);
-  for (let i = 0; i < array.length; i++) {
-    const value = array[i];
-    if (typeof value !== 'number') return null;
-    numbers[i] = value;
-  }
-  return numbers;
-}
-
-module.exports = {
-  Freezer, Lost,
-  NEW, ITEMS, PROPERTIES, LOCK, VARIABLE,
-  OBJECT, ARRAY, NUMBERS, MAP, SET, DATE, REGEXP, ERROR, BUFFER, VIEW, SYMBOL, ADDRESS, KNOWN, FUNCTION, PROTOTYPE,
-  WRITABLE, ENUMERABLE, CONFIGURABLE, ACCESSOR,
-};
+module.exports = { Freezer, Lost, PLAIN, NATIVE, MAP, SET, ERROR, BUFFER, VIEW, SYMBOL, ADDRESS, KNOWN, FUNCTION, PROTOTYPE };

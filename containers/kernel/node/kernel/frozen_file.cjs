@@ -1,145 +1,104 @@
 'use strict';
 /*
- * The file that variables are kept in: a magic, and sections of a kind, a length and so many bytes. A *record* is JSON (the
- * first one says what the file is, the last one what is not in it), a *chunk* an array by v8.serialize, a *blob* bytes
- * as they are. It takes its name when it is whole.
+ * The file that variables are kept in: a magic, and chunks by v8.serialize, each with its length before it and its blobs behind it.
+ * The first says what the file is, the last what is not in it, and by being there that it is whole. The file takes its name then.
  */
 
 const fs = require('node:fs');
 const v8 = require('node:v8');
 
-const { closeSync, fstatSync, fsyncSync, ftruncateSync, openSync, readSync, renameSync, rmSync, writeSync } = fs;
-const MAGIC = Buffer.from('code-sandbox-mcp frozen javascript 1\n');
-const RECORD = 1;
-const CHUNK = 2;
-const BLOB = 3;
-const HEAD = 9;
-const PART = 64 << 20; // a call writes no more than 2 GiB
+const { closeSync, fstatSync, fsyncSync, openSync, readSync, renameSync, rmSync, writeFileSync } = fs;
+const MAGIC = 'code-sandbox-mcp frozen javascript 2\n';
+const PART = 64 << 20; // a call reads no more than 2 GiB
 
 /** FrozenWriter writes such a file beside path, and puts it there in the end. */
 class FrozenWriter {
   #fd;
   #path;
-  #temporary;
   size = 0;
 
   constructor(path, limit) {
     this.#path = path;
-    this.#temporary = `${path}.new`;
     this.limit = limit;
-    rmSync(this.#temporary, { force: true, recursive: true });
-    this.#fd = openSync(this.#temporary, 'wx', 0o600);
-    this.#write(MAGIC);
+    rmSync(`${path}.new`, { force: true, recursive: true });
+    this.#fd = openSync(`${path}.new`, 'wx', 0o600);
+    this.#write(Buffer.from(MAGIC));
   }
 
-  record(value) {
-    this.#section(RECORD, Buffer.from(JSON.stringify(value)));
-  }
-
-  chunk(values) {
-    this.#section(CHUNK, v8.serialize(values));
-  }
-
-  blob(bytes) {
-    this.#section(BLOB, bytes);
-  }
-
-  /** fits reports whether so many bytes may still be written. */
-  fits(bytes) {
-    return this.size + HEAD + bytes <= this.limit;
-  }
-
-  /** back takes back all that is behind a size that the file had. */
-  back(size) {
-    ftruncateSync(this.#fd, size);
-    this.size = size;
-  }
-
-  #section(kind, bytes) {
-    const head = Buffer.alloc(HEAD);
-    head[0] = kind;
-    head.writeDoubleBE(bytes.length, 1);
-    this.#write(head);
-    this.#write(bytes);
+  /** chunk writes values and buffers, or returns false where the file would become too large. */
+  chunk(values, blobs = []) {
+    const bytes = v8.serialize([values, blobs.map(({ byteLength }) => byteLength)]);
+    const head = Buffer.alloc(8);
+    head.writeDoubleBE(bytes.length);
+    const parts = [head, bytes, ...blobs.map((blob) => new Uint8Array(blob))];
+    if (parts.reduce((sum, { length }) => sum + length, this.size) > this.limit) return false;
+    parts.forEach((part) => this.#write(part));
+    return true;
   }
 
   #write(bytes) {
-    for (let at = 0; at < bytes.length; ) {
-      const count = writeSync(this.#fd, bytes, at, Math.min(PART, bytes.length - at), this.size);
-      at += count;
-      this.size += count;
-    }
+    writeFileSync(this.#fd, bytes);
+    this.size += bytes.length;
   }
 
-  finish() {
+  /** finish writes the last chunk, which fits. */
+  finish(values) {
+    this.limit = Infinity;
+    this.chunk(values);
     fsyncSync(this.#fd);
-    closeSync(this.#fd);
-    this.#fd = -1;
-    renameSync(this.#temporary, this.#path);
+    renameSync(`${this.#path}.new`, this.#path);
   }
 
-  /** abandon leaves the file that was there before. */
-  abandon() {
-    try {
-      if (this.#fd !== -1) closeSync(this.#fd);
-      rmSync(this.#temporary, { force: true });
-    } catch {
-      // It has its name, or is gone.
-    }
+  /** close leaves the file that was there before, unless this one is finished. */
+  close() {
+    closeSync(this.#fd);
+    rmSync(`${this.#path}.new`, { force: true });
   }
 }
 
-/** FrozenReader reads such a file a section at a time. It throws where that is cut off or none. */
+/** FrozenReader reads such a file. It throws where that is cut off or none. */
 class FrozenReader {
   #fd;
-  #sections = { [RECORD]: [], [CHUNK]: [], [BLOB]: [] }; // [place, length] of each
+  #left;
 
   constructor(path) {
     this.#fd = openSync(path, fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW | fs.constants.O_NONBLOCK);
-    try {
-      this.#find();
-      this.records = this.#sections[RECORD].map((section) => JSON.parse(this.#read(...section).toString('utf8')));
-      if (this.records.length !== 2) throw new Error('the file is cut off');
-    } catch (error) {
-      this.close();
-      throw error;
-    }
-  }
-
-  #find() {
     const info = fstatSync(this.#fd);
-    if (!info.isFile()) throw new Error('it is no file');
-    if (!this.#read(0, Math.min(info.size, MAGIC.length)).equals(MAGIC)) throw new Error('the file is of another kind or version');
-    for (let place = MAGIC.length; place < info.size; ) {
-      const head = this.#read(place, HEAD);
-      const length = head.readDoubleBE(1);
-      place += HEAD;
-      if (!(Number.isInteger(length) && length >= 0 && length <= info.size - place)) throw new Error('the file is cut off');
-      if (!(head[0] in this.#sections)) throw new Error('the file is damaged');
-      this.#sections[head[0]].push([place, length]);
-      place += length;
+    this.#left = info.isFile() ? info.size : 0;
+    this.magic = this.#left < MAGIC.length ? '' : this.#read(MAGIC.length).toString('latin1');
+  }
+
+  /** chunks gives [values, blobs] of each chunk. */
+  *chunks() {
+    if (this.magic !== MAGIC) throw new Error('the file is of another kind or version');
+    while (this.#left > 0) {
+      const [values, lengths] = v8.deserialize(this.#read(this.#read(8).readDoubleBE()));
+      yield [values, lengths.map((length) => this.#read(length).buffer)];
     }
   }
 
-  #read(place, length) {
+  /** earlierNames lists the variables of a file of the version before this, or returns null. */
+  earlierNames() {
+    if (this.magic !== MAGIC.replace('2', '1')) return null;
+    const names = [];
+    while (this.#left > 0) {
+      const head = this.#read(9);
+      const section = this.#read(head.readDoubleBE(1));
+      const [, operation, name] = head[0] === 2 ? v8.deserialize(section) : [];
+      if (operation === 4 && typeof name === 'string') names.push(name);
+    }
+    return names;
+  }
+
+  #read(length) {
+    if (!(Number.isInteger(length) && length >= 0 && length <= this.#left)) throw new Error('the file is cut off');
+    this.#left -= length;
     const bytes = Buffer.from(new ArrayBuffer(length)); // not of a pool: blobs become code's own
     for (let at = 0, count; at < length; at += count) {
-      count = readSync(this.#fd, bytes, at, Math.min(PART, length - at), place + at);
+      count = readSync(this.#fd, bytes, at, Math.min(PART, length - at), null);
       if (count === 0) throw new Error('the file is cut off');
     }
     return bytes;
-  }
-
-  get chunks() {
-    return this.#sections[CHUNK].length;
-  }
-
-  chunk(number) {
-    return v8.deserialize(this.#read(...this.#sections[CHUNK][number]));
-  }
-
-  blob(number) {
-    return this.#read(...this.#sections[BLOB][number]).buffer;
   }
 
   close() {

@@ -6,18 +6,22 @@ const { types } = require('node:util');
 
 const DEEP = 3; // String.prototype.trim
 const NOT_INTO = new Set(['exports', 'globalThis', 'global', 'module', 'require']);
-const PLAIN = new Set([Object.prototype, Array.prototype, null]);
+const PLAIN = [Object.prototype, Array.prototype, null];
 
-/** Known has a way to each such object: where it begins, and the properties from there. */
+/** Known has a way to each such object: [from, name, folder, key, key …]. */
 class Known {
   #ways = new Map();
 
   /** globals are [name, value] that were there before any code ran; imported is what an Importer has imported. */
   constructor(globals, imported) {
-    for (const [name, value] of globals) this.#add(value, ['global', name], NOT_INTO.has(name) ? 0 : DEEP);
-    for (const name of loadedBuiltins()) this.#add(require(name), ['builtin', name], DEEP - 1);
+    for (const [name, value] of globals) this.#add(value, ['global', name, ''], NOT_INTO.has(name) ? 0 : DEEP);
+    const isLoaded = new Set(process.moduleLoadList);
+    for (const name of moduleApi.builtinModules) {
+      // The last one is a property of fs as well, which is made when it is asked for.
+      if (isLoaded.has(`NativeModule ${name}`) || name === 'fs/promises') this.#add(require(name), ['builtin', name, ''], DEEP - 1);
+    }
     for (const [path, { exports, loaded }] of Object.entries(moduleApi._cache)) {
-      if (loaded && !path.endsWith('.json')) this.#add(exports, ['require', path], DEEP - 1);
+      if (loaded && !path.endsWith('.json')) this.#add(exports, ['require', path, ''], DEEP - 1);
     }
     for (const [namespace, { specifier, folder }] of imported) this.#add(namespace, ['import', specifier, folder], DEEP - 1);
   }
@@ -38,37 +42,24 @@ class Known {
     if (deep === 0 || types.isProxy(value)) return;
     for (const key of Object.getOwnPropertyNames(value)) {
       const inner = Object.getOwnPropertyDescriptor(value, key).value;
-      if (typeof inner === 'symbol' && value === Symbol) this.#ways.set(inner, [...way, key]);
-      else if (way.length < 4 || isOwn(key, inner)) this.#add(inner, [...way, key], deep - 1);
+      // What is only data further in is the code's own, whichever object holds it.
+      if (way.length === 3 || typeof inner === 'function' || (isObject(inner) && (key === 'prototype' || types.isProxy(inner) || !PLAIN.includes(Object.getPrototypeOf(inner))))) {
+        this.#add(inner, [...way, key], deep - 1);
+      }
     }
   }
-}
-
-// What is only data further in is the code's own, whichever object holds it.
-function isOwn(key, value) {
-  return typeof value === 'function' || key === 'prototype' || (isObject(value) && !types.isProxy(value) && !PLAIN.has(Object.getPrototypeOf(value)));
 }
 
 function isObject(value) {
   return typeof value === 'function' || (typeof value === 'object' && value !== null);
 }
 
-function loadedBuiltins() {
-  const isLoaded = new Set(process.moduleLoadList);
-  // The last one is a property of fs as well, which is made when it is asked for.
-  return moduleApi.builtinModules.filter((name) => isLoaded.has(`NativeModule ${name}`) || name === 'fs/promises');
-}
-
 /** follow returns what a way leads to. It throws where that is not there any more. */
-async function follow([from, name, ...rest], importer) {
-  let keys = rest;
+async function follow([from, name, folder, ...keys], importer) {
   let value;
   if (from === 'global') value = globalThis[name];
-  else if (from === 'builtin' || from === 'require') value = moduleApi.createRequire(`${importer.workDir}/cell.js`)(name);
-  else {
-    keys = rest.slice(1);
-    value = await importer.call(name, undefined, rest[0]);
-  }
+  else if (from === 'import') value = await importer.call(name, undefined, folder);
+  else value = moduleApi.createRequire(`${importer.workDir}/cell.js`)(name);
   for (const key of keys) value = value[key];
   if (value === undefined || value === null) throw new Error(`${name} has no ${keys.join('.')} any more`);
   return value;

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { existsSync, mkdirSync, readFileSync, readdirSync, statSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { serialize } from 'node:v8';
 import { KernelClient, newFolder } from './kernel_client.mjs';
 
 /** again runs cells in one kernel, freezes it, and gives a kernel that has woken, with what both have told. */
@@ -28,12 +29,8 @@ test('kinds that are kept', async (t) => {
     ['let a1 = 41', 'a1 + 1 === 42'],
     ['let a2 = "ä\\u{1f600}", a3 = 12n ** 30n, a4 = null, a5, a6 = NaN, a7 = -0, a8 = true', 'a2.length === 3 && a3 === 12n ** 30n && a4 === null && a5 === undefined && a6 !== a6 && 1 / a7 === -Infinity && a8'],
     ['let b1 = { x: { y: [1, "2", null, undefined] }, __proto__: null }', 'b1.x.y.length === 4 && b1.x.y[1] === "2" && Object.getPrototypeOf(b1) === null'],
-    ['let b2 = { ["__proto__"]: 1 }', 'Object.keys(b2)[0] === "__proto__"'],
     ['let b3 = {}; b3.self = b3', 'b3.self === b3'],
     ['let b4 = Object.freeze({ a: [1] }); let b5 = Object.freeze([1, 2])', 'Object.isFrozen(b4) && !Object.isFrozen(b4.a) && Object.isFrozen(b5)'],
-    ['let b6 = Object.defineProperty({ get twice() { return this.n * 2 }, n: 4 }, "hidden", { value: 7 })', 'b6.twice === 8 && b6.hidden === 7 && Object.keys(b6).join() === "twice,n"'],
-    ['let b7 = { [Symbol.for("k")]: 1, [Symbol.iterator]: function* () { yield 5 } }', 'b7[Symbol.for("k")] === 1 && [...b7][0] === 5'],
-    ['let tag = Symbol("tag"); let b8 = { [tag]: 3 }', 'b8[tag] === 3 && tag.description === "tag"'],
     ['let c1 = [1, , 3]; c1.extra = "x"; let c2 = "aXb".match(/X/)', '!(1 in c1) && c1.length === 3 && c1.extra === "x" && c2.index === 1'],
     ['let c3 = Array.from({ length: 5000 }, (_, i) => i / 2); let c4 = new Array(40_000).fill({ v: 1 })', 'c3.length === 5000 && c3[4999] === 2499.5 && c4.length === 40_000 && c4[39_999] === c4[0] && Array.isArray(c3)'],
     ['let d1 = new Map([["k", new Set([1, { a: 1 }])]]); d1.set(d1, 1)', 'd1.get("k").size === 2 && d1.get(d1) === 1'],
@@ -42,7 +39,7 @@ test('kinds that are kept', async (t) => {
     ['class Own extends Error { constructor(m) { super(m); this.name = "Own"; } } let e2 = new Own("mine")', 'e2 instanceof Own && e2.name === "Own" && String(e2) === "Own: mine"'],
     ['let f1 = Buffer.from("bytes"), f2 = new Uint16Array([1, 2, 3]), f3 = new DataView(f2.buffer, 2), f4 = new Float64Array(300_000).fill(1.5)', 'Buffer.isBuffer(f1) && f1.toString() === "bytes" && f2.join() === "1,2,3" && f3.buffer === f2.buffer && f3.byteLength === 4 && f4[299_999] === 1.5'],
     ['function g1(n) { return n < 2 ? 1 : n * g1(n - 1) } let g2 = async (x) => x + a1; g1.cache = { hits: 2 }', 'g1(5) === 120 && await g2(1) === 42 && g1.cache.hits === 2 && g1.name === "g1" && g2.name === "g2"'],
-    ['let g3 = { add(a, b) { return a + b }, async *many() { yield 1 }, set v(x) { this.w = x } }', 'g3.add(1, 2) === 3 && (g3.v = 5, g3.w) === 5 && typeof g3.many().next === "function"'],
+    ['let g3 = { add(a, b) { return a + b }, async *many() { yield 1 } }, tag = Symbol("tag"), g4 = [tag, tag, Symbol.for("k")]', 'g3.add(1, 2) === 3 && g4[0] === tag && g4[0] === g4[1] && g4[2] === Symbol.for("k") && tag.description === "tag" && typeof g3.many().next === "function"'],
     ['class P { static made = 0; constructor(x) { this.x = x; P.made++; } get d() { return this.x * 2 } } class Q extends P { m() { return super.d + 1 } } let h1 = new Q(4)', 'h1 instanceof Q && h1 instanceof P && h1.m() === 9 && P.made === 1 && new Q(1) && P.made === 2'],
     ['class L extends Map { total() { return [...this.values()].reduce((a, b) => a + b, 0) } } let h2 = new L([["a", 1], ["b", 2]]); class M extends Array { last() { return this[this.length - 1] } } let h3 = M.from([1, 9])', 'h2.total() === 3 && h2 instanceof L && h3.last() === 9'],
     ['function Old(v) { this.v = v } Old.prototype.get = function () { return this.v }; function New(v) { Old.call(this, v) } New.prototype = Object.create(Old.prototype); let h4 = new New(3)', 'h4.get() === 3 && h4 instanceof Old && h4 instanceof New'],
@@ -65,15 +62,16 @@ test('kinds that are lost, by name and reason, and nothing else with them', asyn
   const lost = [
     ['let a = (() => { let n = 0; return () => n++ })()', 'a', /^a closure/],
     ['let b = { inner: [a] }', 'b', /^holds a closure/],
-    ['let c = new (require("net").Socket)()', 'c', /^a socket$/],
-    ['let d = setTimeout(() => {}, 1e6).unref()', 'd', /^a timer$/],
-    ['let e = Promise.resolve(1), e2 = (function* () {})(), e3 = new Proxy({}, {}), e4 = new WeakMap()', 'e,e2,e3,e4', /^a (?:promise|generator|proxy|WeakMap)$/],
-    ['let f = require("fs").createReadStream("/dev/null")', 'f', /^an open file$/],
-    ['let g = new SharedArrayBuffer(8), g2 = [1][Symbol.iterator](), g3 = (() => {}).bind(null), g4 = new TextEncoder()', 'g,g2,g3,g4', /threads share|iterator|bound|instance of TextEncoder|native object/],
+    ['let c = new (require("net").Socket)()', 'c', /^a native object \(Socket\)$/],
+    ['let d = setTimeout(() => {}, 1e6).unref()', 'd', /^an instance of Timeout/],
+    ['let e = Promise.resolve(1), e2 = (function* () {})(), e3 = new Proxy({}, {}), e4 = new WeakMap()', 'e,e2,e3,e4', /^a native object \((?:Promise|GeneratorObject|Proxy|WeakMap)\)$/],
+    ['let f = require("fs").createReadStream("/dev/null")', 'f', /ReadStream/],
+    ['let g = new SharedArrayBuffer(8), g2 = [1][Symbol.iterator](), g3 = (() => {}).bind(null), g4 = new TextEncoder()', 'g,g2,g3,g4', /native object|bound|instance of TextEncoder/],
     ['class Secret { #s = 1; get s() { return this.#s } } let h = [new Secret()]', 'h', /private/],
     ['class Shared { static #n = 1; n() { return Shared.#n } }', 'Shared', /private/],
     ['let i = require("events"); let j = new i()', 'j', /native object \(EventEmitter\)/],
-    ['let { k } = { k: { get x() { return a } } }; k.y = new Promise(() => {}); 0', 'k', /^holds a promise$/],
+    ['let k = { promise: Promise.resolve(1) }, k2 = new Map([[{}, k]])', 'k,k2', /^holds a native object \(Promise\)$/],
+    ['let l = { get x() { return 1 } }, l2 = { [Symbol.iterator]: 1 }, l3 = Object.defineProperty({}, "hidden", { value: 7 })', 'l,l2,l3', /^holds a property that is computed, hidden/],
   ];
   const cells = ['let before = { n: 1 }', ...lost.map(([cell]) => cell), 'let after = [before]'];
   const { frozen, woken, kernel } = await again(t, cells);
@@ -192,4 +190,21 @@ test('a file that is cut off, forged or not there costs nothing but itself', asy
   assert.match((await kernel.wake({ path: '.state/none' })).why, /ENOENT/);
   assert.equal(await kernel.value('40 + 2'), '42');
   assert.ok(existsSync(file));
+});
+
+test('the variables of a file of the version before are lost by name', async (t) => {
+  const folder = newFolder(t);
+  mkdirSync(join(folder, '.state'));
+  const section = (kind, bytes) => {
+    const head = Buffer.from([kind, 0, 0, 0, 0, 0, 0, 0, 0]);
+    head.writeDoubleBE(bytes.length, 1);
+    return Buffer.concat([head, bytes]);
+  };
+  const chunk = (...values) => section(2, serialize([{}, ...values]));
+  const record = (value) => section(1, Buffer.from(JSON.stringify(value)));
+  const parts = [record({}), chunk(4, 'a', 'let', false, 1), chunk(1, 1, 'b'), section(3, Buffer.from('blob')), chunk(4, 'b', 'var', false, 'text'), record({ lost: [] })];
+  writeFileSync(join(folder, '.state', 'javascript.frozen'), Buffer.concat([Buffer.from('code-sandbox-mcp frozen javascript 1\n'), ...parts]));
+  const kernel = await KernelClient.start(t, folder);
+  const woken = await kernel.wake();
+  assert.deepEqual([woken.variables, woken.lost.map(({ name, why }) => `${name}: ${why}`)], [0, ['a', 'b'].map((name) => `${name}: written by an earlier version of the sandbox`)]);
 });
