@@ -2,9 +2,7 @@
 /* A kernel: the process that user code lives in. */
 
 const fs = require('node:fs');
-const moduleApi = require('node:module');
 const net = require('node:net');
-const pathApi = require('node:path');
 const vm = require('node:vm');
 const workerThreads = require('node:worker_threads');
 const { getHeapStatistics, promiseHooks: { onInit } } = require('node:v8');
@@ -12,10 +10,9 @@ const { getHeapStatistics, promiseHooks: { onInit } } = require('node:v8');
 // code gives a program would end with the run.
 require('node:child_process');
 const { Asker } = require('../common/ask.cjs');
-const { closeSync, fstatSync, openSync, promiseThen } = require('./builtins.cjs');
+const { promiseThen } = require('./builtins.cjs');
 const { writeAll } = require('./bytes.cjs');
 const { Cell, readsAsObject } = require('./cell.cjs');
-const { inode } = require('./descriptors.cjs');
 const { fillConsole } = require('./console.cjs');
 const { Displayer, displaysItself } = require('./display.cjs');
 const { cutError, describeError, describeSyntaxError, formatStack } = require('./errors.cjs');
@@ -24,9 +21,11 @@ const { EventLoop } = require('./event_loop.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
 const { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, RUNNING, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
 const { Frozen } = require('./frozen.cjs');
+const { defineGlobal, features, installKill, installLibraries, installModule } = require('./globals.cjs');
 const { Importer } = require('./importer.cjs');
-const { inspect, safeText, whole } = require('./inspect.cjs');
+const { inspect, whole } = require('./inspect.cjs');
 const { KernelOutput } = require('./kernel_output.cjs');
+const { Pipes } = require('./pipes.cjs');
 const { RunContext } = require('./run_context.cjs');
 const { cutText, isText } = require('../common/text.cjs');
 const { CLOSED, Started } = require('./started.cjs');
@@ -36,6 +35,7 @@ const { serveTypeScript } = require('./typescript_files.cjs');
 const { Unfinished } = require('./unfinished.cjs');
 const { resumeImmediates, startImmediate } = require('./turns.cjs');
 const { Variables } = require('./variables.cjs');
+const { Warnings } = require('./warnings.cjs');
 const { KERNEL_FD, MAX_BLOB, MAX_FRAME_IN, MAX_HEADER } = require('../common/wire.cjs');
 
 const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to the other
@@ -59,11 +59,12 @@ class Kernel {
   #constants = null; // a pattern of the names that assignments in the next code are looked for
   #interruptState = new Int32Array(new SharedArrayBuffer(4 * CELLS));
   #asker = null;
-  #pipes = [];
+  #pipes = new Pipes();
   #finished = ''; // the id of the last run that has ended
   #leakedFds = null; // what interrupted calls have left open
   #loaded = new Loaded('/');
   #started = null;
+  #warnings = null;
   #frozen = null;
   #waking = null; // a promise of its end, while variables are read
   #loop = null;
@@ -83,7 +84,6 @@ class Kernel {
     this.#startWatcher();
     const session = newSession();
     this.post = session.post.bind(session);
-    this.#openPipes();
     this.#installGlobals();
     this.#loop = new EventLoop(this.#openChannel(), this.#started);
   }
@@ -112,32 +112,6 @@ class Kernel {
   #fail(message) {
     this.send({ type: 'log', message });
     process.kill(process.pid, 'SIGKILL');
-  }
-
-  // openPipes opens the output pipes once more under descriptors that only the kernel
-  // uses: code that closes or replaces 1 and 2 keeps its console that way.
-  #openPipes() {
-    for (const fd of [1, 2]) {
-      let own = fd;
-      try {
-        if (fstatSync(fd).isFIFO()) own = openSync(`/proc/self/fd/${fd}`, 'a');
-      } catch {
-        // A socket cannot be opened again: the kernel shares the descriptor.
-      }
-      this.#pipes[fd] = { own, ino: fstatSync(own).ino };
-    }
-  }
-
-  /** repairStdio puts descriptors 0, 1 and 2 back in place where the last run closed or replaced them. */
-  #repairStdio() {
-    for (const fd of [1, 2]) {
-      const { own, ino } = this.#pipes[fd];
-      if (own === fd || inode(fd) === ino) continue;
-      if (inode(0) === -1) openSync('/dev/null', 'r');
-      if (inode(fd) !== -1) closeSync(fd);
-      const reopened = openSync(`/proc/self/fd/${own}`, 'a');
-      if (reopened !== fd) closeSync(reopened);
-    }
   }
 
   #openChannel() {
@@ -172,7 +146,7 @@ class Kernel {
     else if (frame.type === 'bind') this.#frozen.bind(frame.env);
     else if (frame.type === 'run') this.#onceAwake(frame);
     else if (frame.type === 'interrupt') this.#onceBegun(() => this.#onInterrupt(frame));
-    else if (frame.type === 'pipes') this.#onPipes(frame);
+    else if (frame.type === 'pipes') this.#replacePipes(frame);
     else if (frame.type === 'freeze') this.send({ type: 'frozen', ...this.#frozen.freeze(frame) });
     else if (frame.type === 'wake') this.#wake(frame);
   }
@@ -199,15 +173,8 @@ class Kernel {
     else act();
   }
 
-  // onPipes leaves the pipes to the programs that have got them, and takes others.
-  #onPipes({ paths }) {
-    for (const fd of [1, 2]) {
-      const before = this.#pipes[fd].own;
-      const own = openSync(paths[fd - 1], 'a');
-      this.#pipes[fd] = { own, ino: fstatSync(own).ino };
-      if (before !== fd) closeSync(before);
-    }
-    this.#repairStdio();
+  #replacePipes({ paths }) {
+    this.#pipes.replace(paths);
     this.send({ type: 'piped' });
   }
 
@@ -256,8 +223,8 @@ class Kernel {
     for (const [name, value] of Object.entries({ $const, $mport, display })) defineGlobal(name, value);
     this.#installOutput();
     this.#installExit();
-    this.#installKill();
-    this.#installWarnings();
+    installKill();
+    this.#warnings = new Warnings(() => this.#owner(), (...told) => this.write(...told));
     this.#leakedFds = new LeakedFds();
     this.#started = new Started({
       owner: () => this.#owner(),
@@ -289,44 +256,6 @@ class Kernel {
     };
     process.exit = exit;
     process.reallyExit = exit;
-  }
-
-  // Node takes its contexts down before it sends itself a signal, though that may be one to live on
-  // after. By the number of another thread of its own it does not know itself.
-  #installKill() {
-    const kill = process._kill;
-    process._kill = (pid, number) => {
-      if (pid !== process.pid || number === 0) return kill(pid, number);
-      const other = fs.readdirSync('/proc/self/task').find((thread) => Number(thread) !== process.pid);
-      return other !== undefined && kill(Number(other), number) === 0 ? 0 : kill(pid, number);
-    };
-  }
-
-  // Node tells a warning each time. Here the first of a kind is told at once, and the number of the others at the
-  // end of the run. That something is experimental is not told: it may be the kernel that uses it.
-  #installWarnings() {
-    const [tell] = process.listeners('warning');
-    process.removeListener('warning', tell);
-    process.on('warning', (warning) => {
-      if (warning?.name === 'ExperimentalWarning') return;
-      const run = this.#owner();
-      const kind = `${warning?.name}${warning?.code ? ` [${warning.code}]` : ''}`;
-      const key = warning?.code ? kind : `${kind}: ${safeText(() => warning.message).replace(/\d+/g, '0')}`;
-      const told = run?.warnings.get(key);
-      if (told === undefined) {
-        run?.warnings.set(key, { kind, times: 1 });
-        return tell(warning);
-      }
-      told.times++;
-      if (run.finished) startImmediate(() => this.#tellRepeated(run));
-    });
-  }
-
-  #tellRepeated(run) {
-    for (const told of run.warnings.values()) {
-      if (told.times > 1) this.write(run, 2, Buffer.from(`(${told.kind}: came ${told.times} times, told once)\n`));
-      told.times = 0;
-    }
   }
 
   #tellInstalled(run) {
@@ -372,7 +301,7 @@ class Kernel {
   /** write prints bytes for run. What a run prints after its end belongs into no other run's answer. */
   write(run, fd, bytes) {
     const owner = run ?? this.#run;
-    if (owner !== null && (owner === this.#run || this.#isJoining())) return writeAll(this.#pipes[fd].own, bytes);
+    if (owner !== null && (owner === this.#run || this.#isJoining())) return this.#pipes.write(fd, bytes);
     for (let at = 0; at < bytes.length; at += BACKGROUND_BYTES) {
       this.send({ type: 'background', id: owner?.id ?? '', stream: fd }, bytes.subarray(at, at + BACKGROUND_BYTES));
     }
@@ -398,7 +327,7 @@ class Kernel {
   #onRun(frame) {
     const { id, code } = frame;
     this.#tellFirst(id);
-    this.#repairStdio();
+    this.#pipes.repair();
     this.#keepHandlers();
     process.exitCode = undefined;
     const run = newRun(frame);
@@ -701,7 +630,7 @@ class Kernel {
   // hit reports that a termination that the watcher asked for has taken effect.
   #finish(run, outcome, hit = false) {
     if (run.finished) return;
-    this.#tellRepeated(run);
+    this.#warnings.showRepeated(run);
     this.#tellInstalled(run);
     Atomics.store(this.#interruptState, IN_RUN, 0);
     this.#endInterrupt(hit);
@@ -797,55 +726,6 @@ function shorter({ result, error }, limit) {
 function exitNumber(code) {
   const number = Number(code ?? 0);
   return Number.isInteger(number) ? number & 255 : 1;
-}
-
-function defineGlobal(name, value) {
-  Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: false });
-}
-
-/** installModule gives cells what a CommonJS file in workDir has that Node was started with. */
-function installModule(workDir) {
-  const filename = pathApi.join(workDir, 'cell.js');
-  const module = new moduleApi.Module(filename, null);
-  module.id = '.';
-  module.filename = filename;
-  module.paths = moduleApi.Module._nodeModulePaths(workDir);
-  delete moduleApi.Module._cache[process.mainModule.filename]; // the kernel's own
-  process.mainModule = module;
-  const require = moduleApi.createRequire(filename);
-  const globals = { require, module, exports: module.exports, __filename: filename, __dirname: workDir };
-  for (const [name, value] of Object.entries(globals)) defineGlobal(name, value);
-  process.argv = [process.execPath, filename];
-}
-
-/** installLibraries makes Node's own modules globals, each loaded at its first use, as the REPL does; and the sandbox's. */
-function installLibraries() {
-  const install = (name, path) => {
-    const set = (value) => defineGlobal(name, value);
-    const get = () => {
-      set(require(path));
-      return globalThis[name];
-    };
-    Object.defineProperty(globalThis, name, { get, set, configurable: true, enumerable: false });
-  };
-  for (const name of moduleApi.builtinModules) {
-    if (!/^_|[/:]/.test(name) && !(name in globalThis)) install(name, name);
-  }
-  install('sandbox', '../../lib/node/sandbox.js');
-}
-
-/** features returns what a kernel can do beyond what every one can. */
-function features(workDir) {
-  if (typeof moduleApi.stripTypeScriptTypes === 'function') return ['typescript'];
-  const require_ = moduleApi.createRequire(pathApi.join(workDir, 'cell.js'));
-  const hasPackage = (name) => {
-    try {
-      return require_.resolve(name) !== '';
-    } catch {
-      return false; // not in this image
-    }
-  };
-  return ['typescript', 'esbuild'].some(hasPackage) ? ['typescript'] : [];
 }
 
 module.exports = { Kernel };
