@@ -8,7 +8,7 @@ const { inspect } = require('node:util');
 const LOCK = 'node_modules/.package-lock.json';
 const EXACT = /^(@[^/@]+\/)?[^/@]+(@\d+\.\d+\.\d+)?$/;
 
-/** versions returns what the session has installed. */
+/** versions returns the versions of the session's packages. */
 function versions() {
   let packages;
   try {
@@ -40,7 +40,7 @@ function isThere(spec) {
   return false;
 }
 
-/** install installs packages, prints what npm does, writes it to log, and returns what there is to be told. */
+/** install installs packages, prints npm's output, writes it to log, and returns a report. */
 async function install(packages, log) {
   const before = versions();
   const missing = packages.filter((spec) => !isThere(spec));

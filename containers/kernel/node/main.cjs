@@ -1,9 +1,9 @@
 'use strict';
 /*
- * What the supervisor starts for JavaScript: `node main.cjs kernel`, with sockets as descriptors 3 and 4. A *kernel* is
- * the process that user code lives in; a thread of it, the *watcher*, stops code and parses it.
- * docs/kernel-protocol.md, "Supervisor and kernels". What it needs is Node 18 or later; what a newer one adds is used
- * where it is there. All of its files are loaded here, before user code can change anything.
+ * The program that the supervisor starts for JavaScript: `node main.cjs kernel`, with sockets as descriptors 3 and 4. A
+ * *kernel* is the process that user code lives in; a thread of it, the *watcher*, stops code and parses it.
+ * docs/kernel-protocol.md, "Supervisor and kernels". It needs Node 18 or later, and uses abilities of newer ones if they
+ * are there. It loads all of its files here, before user code can change anything.
  */
 
 const fs = require('node:fs');
@@ -29,7 +29,7 @@ function load(file) {
     loaded.set(file, module);
     const beside = (name) => (name[0] === '.' ? load(pathApi.join(pathApi.dirname(file), name)) : require(name));
     const text = fs.readFileSync(pathApi.join(__dirname, file), 'utf8');
-    // Stack traces leave out what is called so.
+    // Stack traces leave out files of this name.
     const wrapped = `(function (${GLOBALS}) { return function (module, require) {${text}\n}; })`;
     const enclose = vm.runInThisContext(wrapped, { filename: `code-sandbox-kernel/${file}` });
     enclose(...GLOBALS.map((name) => globalThis[name]))(module, beside);

@@ -1,9 +1,9 @@
 'use strict';
 /*
  * Questions of a kernel's main thread to its other one, answered while the main thread stands still.
- * An interrupt may end a question at any moment, and leave its answer to come: so each question has a
- * number, and is given the answer with that number or none. Else code would be given the answer to
- * what another run asked.
+ * An interrupt may end a question at any moment, and leave its answer to come: so each question carries
+ * a number, and takes the answer with that number or none. Else code would get the answer to another
+ * run's question.
  */
 
 const { receiveMessageOnPort } = require('node:worker_threads');
@@ -34,7 +34,7 @@ class Asker {
   }
 }
 
-/** answerQuestions answers what comes on a port, by reply(question). */
+/** answerQuestions answers the questions of a port by reply(question). */
 function answerQuestions(port, answered, reply) {
   port.on('message', ({ number, question }) => {
     port.postMessage({ number, answer: reply(question) });

@@ -25,8 +25,8 @@ function encodeFrame(message, blob = null) {
  * push throws when a frame is longer than limit, empty, no JSON or no object: nothing
  * that follows on such a stream can be trusted to begin at a frame.
  *
- * In a kernel a termination that was meant for user code may cut push off anywhere. What it
- * had is lost then, and what comes next is taken to begin at a frame.
+ * In a kernel a termination meant for user code may cut push off anywhere. Its bytes are lost
+ * then, and the next ones are taken as the start of a frame.
  */
 class FrameReader {
   #chunks;

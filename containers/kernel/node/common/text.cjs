@@ -1,5 +1,5 @@
 'use strict';
-/* Text: what is some, and how it is cut to so many bytes of UTF-8. */
+/* Text: recognizing it, and cutting it to a number of bytes of UTF-8. */
 
 const isText = (value) => typeof value === 'string';
 

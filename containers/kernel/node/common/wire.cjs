@@ -1,6 +1,6 @@
 'use strict';
 /*
- * What a kernel and the supervisor agree on, beside the form of their frames (frames.cjs).
+ * Constants of a kernel and the supervisor, beside the form of their frames (frames.cjs).
  *
  * A kernel's descriptors: 0 is /dev/null, 1 and 2 are pipes that the supervisor reads, 3 carries frames
  * to and from the kernel, 4 those of its watcher.
@@ -8,7 +8,7 @@
 
 const MAX_FRAME_IN = 2 << 20; // a frame from the supervisor, in which a server's may take more room
 const MAX_HEADER = 2 << 20; // the JSON of a frame to it
-const MAX_BLOB = 6 << 20; // and what stands behind that
+const MAX_BLOB = 6 << 20; // and its frame
 const KERNEL_FD = 3;
 const WATCHER_FD = 4;
 const MIME_TYPE = /^[a-z]+\/[a-z0-9.+-]{1,100}$/;

@@ -15,7 +15,7 @@ class Cell {
   constructor(code) {
     this.name = `cell-${++Cell.#count}.js`;
     this.code = code.startsWith('\uFEFF') ? code.slice(1) : code;
-    this.evaluated = this.code; // what V8 gets
+    this.evaluated = this.code; // the code given to V8
     this.prefix = 0; // characters that translation put before the first line
     this.map = null; // a SourceMap where translation moved lines
     Cell.#cells.set(this.name, this);
@@ -26,7 +26,7 @@ class Cell {
     return Cell.#cells.get(name);
   }
 
-  /** earlier lists what was run before, the last first. */
+  /** earlier lists the code of earlier runs, the last first. */
   static earlier() {
     return [...Cell.#cells.values()].slice(0, -1).reverse().map(({ code }) => code);
   }
@@ -57,7 +57,7 @@ class Cell {
   /** excerpt shows the line of a position and a caret below it, as Node does. */
   excerpt(line, column) {
     const lines = this.code.trimEnd().split('\n', line);
-    // What is missing at the end of the code is missed on a line that was put behind it.
+    // V8 reports an unexpected end on the line appended to the code.
     const isPast = line > lines.length;
     const text = lines[lines.length - 1].replace(/\r$/, '');
     if (text.length > 500) return `${this.name}:${lines.length}`;

@@ -4,7 +4,7 @@
 const { whole } = require('./inspect.cjs');
 
 const PRINTING = ['debug', 'dirxml', 'error', 'group', 'groupCollapsed', 'info', 'log', 'trace', 'warn'];
-// What is on a terminal's screen, and what it can be scrolled back to.
+// The sequences that erase a terminal's screen and its scrollback.
 const CLEAR = '\x1b[H\x1b[2J\x1b[3J';
 
 /**
@@ -35,7 +35,7 @@ function isDeep(value) {
   return value !== null && (typeof value === 'object' || typeof value === 'function');
 }
 
-// It uses nothing that code may have replaced, like Node's own console.
+// It uses no built-in that code can replace, like Node's own console.
 function hasDeep(values) {
   for (let i = 0; i < values.length; i++) if (isDeep(values[i])) return true;
   return false;

@@ -1,5 +1,5 @@
 'use strict';
-/* The kernel's descriptors: what they stand for, and their end. */
+/* The kernel's descriptors: their files, and how they are closed. */
 
 const { closeSync, fstatSync } = require('./builtins.cjs');
 
@@ -12,12 +12,12 @@ function inode(fd) {
   }
 }
 
-/** closeQuietly closes fd, unless the code has found and closed it. */
+/** closeQuietly closes fd, unless the code found and closed it. */
 function closeQuietly(fd) {
   try {
     closeSync(fd);
   } catch {
-    // It has.
+    // It did.
   }
 }
 

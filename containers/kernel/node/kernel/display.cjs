@@ -20,14 +20,14 @@ const FILE_EXTENSIONS = { 'image/svg+xml': 'svg', 'text/html': 'html', 'text/mar
 const SHORT_HTML = 1000; // characters: of longer HTML the text is shown
 const JUPYTER_DISPLAY = Symbol.for('Jupyter.display');
 
-/** imageType finds what kind of image bytes hold, by their first bytes. */
+/** imageType returns the MIME type of an image by its first bytes. */
 function imageType(bytes) {
   return IMAGE_TYPES.find(({ magic }) => magic.every((byte, i) => byte === null || bytes[i] === byte));
 }
 
 /**
- * toBundle turns what display() was given into {MIME type: text or bytes}, or null when it
- * has no richer form than its text. It may return a promise of one.
+ * toBundle turns a value given to display() into {MIME type: text or bytes}, or null if it is
+ * only text. It may return a promise of one.
  */
 function toBundle(value) {
   const bytes = asBytes(value);
@@ -54,7 +54,7 @@ function formOf(value) {
   }
 }
 
-// A proxy is not asked for what it does not say it has: its get trap may refuse unknown names, or
+// A proxy is asked only for names that it lists: its get trap may refuse unknown names, or
 // make something of each.
 function hasMethod(value, name) {
   return name in value && typeof value[name] === 'function';

@@ -1,5 +1,5 @@
 'use strict';
-/* What is told of errors: user code's own frames only, at places in what was written. */
+/* Descriptions of errors: user code's own frames only, at places in the code as written. */
 
 const { Cell } = require('./cell.cjs');
 const { inspect, safeText } = require('./inspect.cjs');
@@ -12,8 +12,8 @@ const FOREIGN_FRAME = /\bnode:(internal\/|inspector:|async_hooks:|diagnostics_ch
 const LEFT_OUT = /^\s+\.\.\. \d+ lines matching/;
 
 /**
- * formatStack is Error.prepareStackTrace in a kernel. Whatever shows a stack, console.error
- * as well as a failed run, shows user code's frames only, at positions in what was written.
+ * formatStack is Error.prepareStackTrace in a kernel. Every stack, in console.error
+ * and in a failed run, shows user code's frames only, at positions in the code as written.
  */
 function formatStack(error, frames) {
   let stack = safeText(() => Error.prototype.toString.call(error)) || 'Error';
@@ -24,7 +24,7 @@ function formatStack(error, frames) {
   return stack;
 }
 
-/** cleanStack cuts foreign frames out of a stack that Node made itself, and what inspect says of those left out. */
+/** cleanStack cuts foreign frames out of a stack that Node made itself, and inspect's note about those left out. */
 function cleanStack(text) {
   const lines = [];
   for (const line of text.split('\n')) {
@@ -44,7 +44,7 @@ function originalPositions(line) {
 
 /**
  * describeError returns {name, message, traceback} of anything that can be thrown, each at most limit
- * bytes. It throws nothing itself, whatever the code has broken: less is told then.
+ * bytes. It never throws: if code broken built-ins it returns less.
  */
 function describeError(value, limit) {
   try {
@@ -76,7 +76,7 @@ function describeThrown(text) {
   return { name: 'Uncaught', message: text, traceback: `Uncaught ${text}` };
 }
 
-/** describeSyntaxError is describeError for code that did not compile: it has a place but no stack. */
+/** describeSyntaxError is describeError for code that did not compile: there is a place but no stack. */
 function describeSyntaxError({ name, message, line, column }, cell, limit) {
   const excerpt = line === undefined ? '' : `${cell.excerpt(line, column)}\n\n`;
   return cutError({ name, message, traceback: `${excerpt}${name}: ${message}` }, limit);

@@ -1,5 +1,5 @@
 'use strict';
-/* Evaluates code in this process, by inspector sessions that the process has to itself. */
+/* Evaluates code in this process, by inspector sessions of its own. */
 
 const { Session } = require('node:inspector');
 
@@ -8,9 +8,9 @@ const disconnect = (() => {}).call.bind(Session.prototype.disconnect);
 const post = (() => {}).call.bind(Session.prototype.post);
 
 /**
- * Evaluator has V8 evaluate cells in its REPL mode. There V8 awaits the promise that it makes of a cell, and when
- * that is rejected describes why, with getters of user code's own: a termination that hits those would
- * abort the process, or be swallowed. So whoever listens to that promise before V8 does has it forgotten first.
+ * Evaluator evaluates cells in V8's REPL mode. There V8 awaits the promise of a cell and describes its rejection by
+ * calling user code's getters: a termination inside one would abort the process or be swallowed. So the kernel listens
+ * to that promise before V8 does, and makes V8 forget it first.
  */
 class Evaluator {
   #session = newSession();
@@ -34,12 +34,12 @@ class Evaluator {
     if (this.#isForgetting) this.forget();
   }
 
-  /** isEvaluating reports that what is running was called by V8 as it evaluates, and not later. */
+  /** isEvaluating reports whether V8 is evaluating a cell now. */
   get isEvaluating() {
     return this.#isEvaluating;
   }
 
-  /** forget has V8 await no promise any more: none of their evaluations is answered. It throws nothing. */
+  /** forget stops V8 from awaiting promises: their evaluations get no answer. It never throws. */
   forget() {
     this.#isForgetting = this.#isEvaluating; // a session is not closed from inside
     if (this.#isForgetting) return;
@@ -52,14 +52,14 @@ class Evaluator {
     close(before);
   }
 
-  /** reset is for the event loop: a termination may have gone past the end of an evaluation, or of forget. */
+  /** reset is for the event loop: a termination can skip the end of an evaluation, or of forget. */
   reset() {
     this.#isEvaluating = false;
     if (this.#isForgetting) this.forget();
     else close(this.#spare);
   }
 
-  /** release lets go of the values that V8 has described. */
+  /** release frees the values that V8 described. */
   release() {
     post(this.#session, 'Runtime.releaseObjectGroup', { objectGroup: 'cell' });
   }

@@ -1,8 +1,8 @@
 'use strict';
 /*
- * The end of a run, which is that of a script: Node's event loop has nothing left to do. A kernel has a socket
- * that keeps its loop going. It is unreferenced for as long as a run is waited for, and what earlier runs have left
- * is as well; so Node tells by beforeExit, which comes before the end of a process, when the run is over.
+ * A run ends as a script does: when Node's event loop is empty. The kernel's own socket keeps the loop going, so it is
+ * unreferenced while the kernel waits for a run, and so are the leftovers of earlier runs. Node then emits beforeExit,
+ * as before the end of a process, when the run is over.
  */
 
 const { AsyncResource } = require('node:async_hooks');
@@ -21,9 +21,9 @@ class EventLoop {
   #started;
   #waiting = null; // {run, over}
   #timer;
-  #blocked = 0; // looks that have found nothing of the run's own
+  #blocked = 0; // consecutive checks without work of the run
 
-  /** channel is the kernel's socket, and started is what tells of immediates. */
+  /** channel is the kernel's socket, and started counts immediates. */
   constructor(channel, started) {
     this.#channel = channel;
     this.#started = started;
@@ -38,12 +38,12 @@ class EventLoop {
     Object.defineProperty(process, 'emit', { value: emit, configurable: true, writable: true });
   }
 
-  /** mark is how much has been started that is not done at once, by the numbers that Node gives to all that is. */
+  /** mark returns the number of asynchronous operations started so far, by Node's ids. */
   mark() {
     return new AsyncResource('Mark', { requireManualDestroy: true }).asyncId() - idsTaken();
   }
 
-  /** wait has over(isLeft) called when the run has nothing left to do, or else nothing that is worth waiting for. */
+  /** wait calls over(isLeft) when the run is out of work, or of work worth waiting for. */
   wait(run, over) {
     this.#waiting = { run, over };
     this.#blocked = 0;
@@ -51,7 +51,7 @@ class EventLoop {
     this.#look();
   }
 
-  /** stop has the kernel's own socket keep the loop going again. */
+  /** stop makes the kernel's own socket keep the loop going again. */
   stop() {
     if (this.#waiting === null) return;
     clear(this.#timer);
@@ -69,12 +69,12 @@ class EventLoop {
     try {
       return unfinished.outlasts(lingerMs) || this.#hasNothing(unfinished);
     } catch {
-      return true; // code has broken something that this needs
+      return true; // code broke a built-in that this needs
     }
   }
 
-  // hasNothing reports whether the loop goes on for earlier runs alone. Node does not list everything, such as what it
-  // compresses; so it does where nothing else is known that it goes on for.
+  // hasNothing reports whether the loop runs for earlier runs alone. Node does not list everything, such as compression;
+  // so the loop counts as the run's own unless an earlier run explains it.
   #hasNothing(unfinished) {
     if (!unfinished.isEmpty || !(isBlocked() || this.#started.isBeating)) this.#blocked = 0;
     else this.#blocked++;

@@ -11,7 +11,7 @@ const { isClass, sourceOf, usesOthers } = require('./sources.cjs');
 
 // Kinds of nodes, and their bodies.
 const PLAIN = 0; // the object or array itself
-const NATIVE = 1; // what V8 keeps by itself
+const NATIVE = 1; // an object that V8 serializes by itself
 const MAP = 2; // keys and values
 const SET = 3; // values
 const ERROR = 4; // stack, message and cause
@@ -40,7 +40,7 @@ const functionPrototypes = [() => {}, async () => {}, function* () {}, async fun
 const ERROR_KEYS = ['stack', 'message', 'cause', 'errors'];
 const LOST = ['Proxy', 'Promise', 'GeneratorObject', 'WeakMap', 'WeakSet', 'SharedArrayBuffer', 'External', 'ArgumentsObject', 'ModuleNamespaceObject'].map((name) => [name, types[`is${name}`]]);
 
-/** Lost is thrown over what cannot be kept. */
+/** Lost is thrown for a value that cannot be kept. */
 class Lost extends Error {}
 
 /** Freezer writes variables to a FrozenWriter. */
@@ -53,10 +53,10 @@ class Freezer {
   #ids = new Map();
   #order = []; // the objects of one variable
   #blobs = []; // and its buffers
-  #classes = new Map(); // of a prototype: the native class that it is of, and why its instances cannot be kept
-  #isRoot = false; // what is described is a variable's own value
+  #classes = new Map(); // by prototype: its native class, and why its instances cannot be kept
+  #isRoot = false; // the object described is a variable's own value
 
-  /** scopes returns those of a function. heap has its limit, and how many bytes of it are in use. */
+  /** scopes returns the scopes of a function. heap: its limit and its used bytes. */
   constructor(writer, known, scopes, until, heap) {
     this.#writer = writer;
     this.#known = known;
@@ -107,7 +107,7 @@ class Freezer {
     return id;
   }
 
-  // pack returns a list or an object without its references, and these. One that has none is not copied.
+  // pack returns a list or an object without its references, and its references. Without any, it is not copied.
   #pack(list, keys = range(list.length), isCopy = false) {
     const packed = !isCopy ? list : Array.isArray(list) ? new Array(list.length) : {};
     const refs = [];
@@ -135,14 +135,14 @@ class Freezer {
     for (const [name, isOne] of LOST) if (isOne(object)) throw this.#lost(`a native object (${name})`);
     if (typeof object === 'function') return this.#describeFunction(object);
     const owner = ownerOf(object);
-    // What a class has made comes again with the class.
+    // A class makes its prototype again.
     if (owner !== undefined) return this.#node(PROTOTYPE, [owner], object, Object.prototype, Object.keys(object));
     const [kind, standard, body] = this.#base(object);
     if (Object.getPrototypeOf(object) !== standard) this.#checkInstance(object, standard !== Object.prototype);
     return this.#node(kind, body, object, standard, kind === PLAIN ? this.#keys(object) : kind === VIEW ? [] : Object.keys(object));
   }
 
-  // base returns the kind of an object, the prototype that such have, and the node's body.
+  // base returns the kind of an object, the standard prototype of that kind, and the node's body.
   #base(object) {
     if (Array.isArray(object)) return [PLAIN, Array.prototype];
     if (types.isMap(object)) return [MAP, Map.prototype, this.#entries(forEachOfMap, object)];
@@ -192,7 +192,7 @@ class Freezer {
     return keys;
   }
 
-  // What is in an instance besides its properties cannot be read, nor given to another.
+  // Internal state of an instance beside its properties cannot be read or restored.
   #checkInstance(object, isBased) {
     const prototype = Object.getPrototypeOf(object);
     if (!this.#classes.has(prototype)) this.#classes.set(prototype, this.#lookAtClasses(prototype));
@@ -226,7 +226,7 @@ class Freezer {
     const keys = Object.keys(f);
     const prototype = types.isGeneratorFunction(f) ? undefined : Object.getOwnPropertyDescriptor(f, 'prototype')?.value;
     if (isReference(prototype) && ownerOf(prototype) !== f) keys.push('prototype');
-    // What was put on it later is not in the source.
+    // Properties added to it later are not in the source.
     else if (prototype && (Object.keys(prototype).length > 0 || Object.getPrototypeOf(prototype) !== Object.prototype)) this.#id(prototype);
     const standard = functionPrototypes.find((each) => each === Object.getPrototypeOf(f));
     return this.#node(FUNCTION, [source, String(f.name), isClass(f)], f, standard, keys);

@@ -19,7 +19,7 @@ const MOST_LARGEST = 5;
 
 const { chdir, cwd } = process;
 
-/** Frozen is a kernel's part of this. It is made when the kernel's settings are known, and before any code has run. */
+/** Frozen writes and restores a kernel's snapshot. It is made once the kernel's settings are known, before any code runs. */
 class Frozen {
   #kernel; // {post, importer, variables, workDir, heapLimit, constants}
   #environment = { ...process.env };
@@ -29,7 +29,7 @@ class Frozen {
     this.#kernel = kernel;
   }
 
-  /** bind gives a kernel that nothing has run in yet the environment of its session, of which no change is kept. */
+  /** bind sets the environment of a spare's session before its first run; the snapshot leaves it out. */
   bind(environment) {
     Object.assign(process.env, environment);
     this.#environment = { ...process.env };
@@ -114,7 +114,7 @@ class Frozen {
   }
 }
 
-// restore returns what is lost of the environment and the folder.
+// restore sets the environment and the folder, and lists a lost folder.
 function restore({ environment, folder: place }) {
   for (const [name, value] of environment) {
     if (value === null) delete process.env[name];

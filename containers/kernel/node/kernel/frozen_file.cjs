@@ -1,7 +1,8 @@
 'use strict';
 /*
- * The file that variables are kept in: a magic, and chunks by v8.serialize, each with its length before it and its blobs behind it.
- * The first says what the file is, the last what is not in it, and by being there that it is whole. The file takes its name then.
+ * The snapshot of variables: a magic, and chunks by v8.serialize, each with its length before it and its blobs behind it.
+ * The first one describes the surroundings, the last one lists the lost variables and proves that the file is whole. Only then the file
+ * takes its name.
  */
 
 const fs = require('node:fs');

@@ -1,5 +1,5 @@
 'use strict';
-/* What code finds as global: Node's modules and what a CommonJS file has. */
+/* The globals of code: Node's modules and those of a CommonJS file. */
 
 const fs = require('node:fs');
 const moduleApi = require('node:module');
@@ -9,7 +9,7 @@ function defineGlobal(name, value) {
   Object.defineProperty(globalThis, name, { value, configurable: true, writable: true, enumerable: false });
 }
 
-/** installModule gives cells what a CommonJS file in workDir has that Node was started with. */
+/** installModule gives cells the globals of a CommonJS main file in workDir. */
 function installModule(workDir) {
   const filename = pathApi.join(workDir, 'cell.js');
   const module = new moduleApi.Module(filename, null);
@@ -40,7 +40,7 @@ function installLibraries() {
   install('sandbox', '../../lib/node/sandbox.js');
 }
 
-/** features returns what a kernel can do beyond what every one can. */
+/** features returns the optional abilities of this kernel. */
 function features(workDir) {
   if (typeof moduleApi.stripTypeScriptTypes === 'function') return ['typescript'];
   const require_ = moduleApi.createRequire(pathApi.join(workDir, 'cell.js'));

@@ -5,7 +5,7 @@ const { AsyncResource } = require('node:async_hooks');
 const { runTicks } = require('./builtins.cjs');
 const { startImmediate } = require('./turns.cjs');
 
-/** Immediate is what setImmediate returns. A kernel does not end by itself, so ref and unref change nothing. */
+/** Immediate is the result of setImmediate. A kernel does not end by itself, so ref and unref change nothing. */
 class Immediate extends AsyncResource {
   #call;
   #owner;
@@ -54,14 +54,14 @@ class Immediates {
   #waiting = [];
   #due = []; // in reverse order
 
-  /** start has call called with the immediate as this. An owner counts its immediates. */
+  /** start calls call later with the immediate as this. An owner counts its immediates. */
   start(call, owner) {
     const immediate = new Immediate(call, owner);
     if (this.#waiting.push(immediate) === 1) this.resume();
     return immediate;
   }
 
-  /** resume sees to a turn: also for what a termination has left of the last one. */
+  /** resume schedules a turn, also for the rest of a terminated one. */
   resume() {
     startImmediate(() => this.#turn());
   }
@@ -77,7 +77,7 @@ class Immediates {
     try {
       for (let immediate; (immediate = this.#due.pop()) !== undefined; runTicks()) immediate.run();
     } finally {
-      if (this.#due.length > 0) this.resume(); // one has thrown
+      if (this.#due.length > 0) this.resume(); // one threw
     }
   }
 }

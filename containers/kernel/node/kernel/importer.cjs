@@ -9,8 +9,8 @@ const { promiseThen } = require('./builtins.cjs');
 const KERNEL_SCRIPT = 'code-sandbox-kernel';
 
 /**
- * Importer is what import(), import.meta and static imports become in a cell: V8's REPL
- * mode has no module to resolve them from. Specifiers resolve as from a file in the
+ * Importer implements import(), import.meta and static imports of cells: V8's REPL mode resolves
+ * none of them. Specifiers resolve as from a file in the
  * current directory.
  */
 class Importer {
@@ -23,7 +23,7 @@ class Importer {
     this.importByBoot = load;
   }
 
-  /** call does what import(specifier, options) does in a module of the folder. */
+  /** call imports as import(specifier, options) does in a module of the folder. */
   call(specifier, options, folder = this.folder()) {
     const name = String(specifier);
     const own = name.endsWith('.json') && options === undefined ? { with: { type: 'json' } } : options;

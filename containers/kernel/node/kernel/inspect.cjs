@@ -3,7 +3,7 @@
 
 const { isText } = require('../common/text.cjs');
 
-// What inspect puts in the place of what it leaves out. It may be something else as well: then looking costs a moment.
+// The marks of inspect for omitted parts. Other text can look the same: then the next step costs a moment.
 const LEFT_OUT = /\[[^\s\]]|\d more (?:item|character)/;
 
 /** inspect is util.inspect as the REPL uses it, which survives objects that refuse to be inspected. */
@@ -16,9 +16,9 @@ function inspect(value, options) {
 }
 
 /**
- * whole returns the text that make makes with options of inspect that leave out nothing, where that goes into limit
- * characters, and otherwise the text with Node's own, which says what is left out. It looks at each time a level
- * deeper and at twice as many items: what it must not show costs little that way.
+ * whole returns make's text with nothing left out if it fits into limit characters, and otherwise the text with Node's
+ * default options, which marks omissions. It goes a level deeper and doubles the items at each step, so that a huge value
+ * costs little.
  */
 function whole(make, limit) {
   const short = make({});

@@ -46,7 +46,7 @@ const { chdir } = process;
 
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
 class Kernel {
-  #boot; // what main.cjs gave it: watcherFile, load
+  #boot; // {watcherFile, load} from main.cjs
   #heapLimit = heapLimit();
   settings = { workDir: '/', outputBytes: 0, imageBytes: 0 }; // until init
   #context = new RunContext();
@@ -60,8 +60,8 @@ class Kernel {
   #interruptState = new Int32Array(new SharedArrayBuffer(4 * CELLS));
   #asker = null;
   #pipes = new Pipes();
-  #finished = ''; // the id of the last run that has ended
-  #leakedFds = null; // what interrupted calls have left open
+  #finished = ''; // the id of the last finished run
+  #leakedFds = null; // files left open by interrupted calls
   #loaded = new Loaded('/');
   #started = null;
   #warnings = null;
@@ -166,8 +166,8 @@ class Kernel {
     }));
   }
 
-  // The first ticks and promises of a run that was read with what ends it still wait for their turn: to end
-  // it now would have them follow, and keep the next one waiting.
+  // A run and its interrupt can arrive together, before the run's first ticks and promises. Ending it at once would
+  // leave those to run afterwards and delay the next run.
   #onceBegun(act) {
     if (this.#hasBegun) startImmediate(act);
     else act();
@@ -262,7 +262,7 @@ class Kernel {
     try {
       for (const line of this.#loaded.changes()) this.write(run, 2, Buffer.from(`${line}\n`));
     } catch {
-      // Code has broken something that this needs.
+      // Code broke a built-in that this needs.
     }
   }
 
@@ -287,7 +287,7 @@ class Kernel {
     }
   }
 
-  // owner is the run that the running code belongs to; what has lost its trace belongs to the current one.
+  // owner returns the run of the running code; code without a trace belongs to the current run.
   #owner() {
     return this.#context.get() ?? this.#run;
   }
@@ -298,7 +298,7 @@ class Kernel {
 
   // Output ----------------------------------------------------------------------
 
-  /** write prints bytes for run. What a run prints after its end belongs into no other run's answer. */
+  /** write prints bytes for run. Output after its end does not go into another run's answer. */
   write(run, fd, bytes) {
     const owner = run ?? this.#run;
     if (owner !== null && (owner === this.#run || this.#isJoining())) return this.#pipes.write(fd, bytes);
@@ -307,14 +307,14 @@ class Kernel {
     }
   }
 
-  // isJoining reports whether the run awaits what earlier ones have left: it has nothing of its own to wait for.
+  // isJoining reports whether the run awaits leftovers of earlier runs: it started nothing itself.
   #isJoining() {
     return this.#run !== null && !this.#run.isEnding && this.#run.unfinished.isEmpty;
   }
 
   // Runs --------------------------------------------------------------------------
 
-  // A run always gets its answer, also when code has broken something that the kernel needs.
+  // A run always gets its answer, also when code broke a built-in that the kernel needs.
   #tryRun(frame) {
     try {
       this.#onRun(frame);
@@ -335,7 +335,7 @@ class Kernel {
     this.#run = run;
     run.mark = this.#loop.mark();
     this.#hasBegun = true;
-    Atomics.store(this.#interruptState, MEMORY, 0); // an interrupt of the run before may have come late
+    Atomics.store(this.#interruptState, MEMORY, 0); // a late interrupt of the run before
     Atomics.store(this.#interruptState, IN_RUN, RUNNING);
     Atomics.notify(this.#interruptState, IN_RUN); // the watcher looks at the heap from now on
     if (/\b(?:const|import|export)\b/.test(code) || cell.code.startsWith('#!') || this.#constants?.test(code)) {
@@ -348,16 +348,16 @@ class Kernel {
     this.#evaluate(run);
   }
 
-  // tellFirst reports that code may have run here from now on. A run that a kernel dies over before that is
-  // given to another kernel.
+  // tellFirst reports that the kernel's first code begins. If the kernel dies before that, another kernel takes the
+  // run.
   #tellFirst(id) {
     if (!this.#hasRun) this.send({ type: 'begun', id });
     this.#hasRun = true;
   }
 
-  // translate has the watcher make evaluable code of what V8's REPL mode refuses. It returns {code, prefix,
-  // map}, {error}, or null when there is nothing to translate. Nothing else may happen between a cell's
-  // translation and its evaluation, so this blocks.
+  // translate asks the watcher to turn code that V8's REPL mode refuses into code that it accepts. It returns {code,
+  // prefix, map}, {error}, or null if there is nothing to translate. It blocks, so that nothing happens between a cell's
+  // translation and its evaluation.
   #translate(question) {
     return this.#asker.ask(question, TRANSLATE_MS);
   }
@@ -368,7 +368,7 @@ class Kernel {
     return answer?.names ?? [];
   }
 
-  // use has V8 get what a cell was translated to, if it was, and reports whether it was.
+  // use sets the translation of a cell, if there is one, and reports whether there was.
   #use(cell, answer) {
     this.#useConstants(answer);
     if (answer?.code === undefined) return false;
@@ -380,7 +380,7 @@ class Kernel {
     if (answer?.constants !== undefined) this.#constants = answer.constants && new RegExp(answer.constants);
   }
 
-  // Code may have taken these away, or taken over.
+  // Code can remove these, or put its own first.
   #keepHandlers() {
     for (const [event, handler] of [['uncaughtException', this.#onUncaught], ['unhandledRejection', this.#onRejection]]) {
       if (!process.listeners(event).includes(handler)) process.prependListener(event, handler);
@@ -392,7 +392,7 @@ class Kernel {
     do {
       refusal = this.#tryToEvaluate(run);
     } while (refusal !== null && this.#hasOtherCode(run, refusal));
-    // What was thrown at once: as long as V8 evaluated, it could not be made to forget it.
+    // A synchronous exception: V8 cannot forget it while it evaluates.
     if (run.settled !== null && 'thrown' in run.settled) this.#onRejected(run);
   }
 
@@ -416,7 +416,7 @@ class Kernel {
     return refusal;
   }
 
-  // Nobody else would tell of what goes wrong in a callback, or end the run.
+  // Without this an exception in a callback would be silent and the run endless.
   #guarded(run, act) {
     try {
       act();
@@ -425,12 +425,11 @@ class Kernel {
     }
   }
 
-  // An evaluation waits for the promise of the async function that REPL mode makes of a
-  // cell: the first that is made. It is held, because otherwise nothing may refer to it, as
-  // while code awaits what never comes: garbage collection would report that to the session
-  // by calling JavaScript, and V8 aborts the process over it. And it is listened to before
-  // V8 does, which would make JSON of the value, text of any length included. A termination that comes before
-  // the evaluation leaves the hook where it is: so there is one function for all runs, which Node may have twice.
+  // REPL mode makes an async function of a cell, whose promise is the first that is made. The kernel holds that promise:
+  // if code awaits forever and nothing else refers to it, garbage collection would report it to the session by calling
+  // JavaScript, and V8 aborts the process over that. The kernel listens to it before V8, which would turn the value into
+  // JSON, however long. A termination before the evaluation leaves the hook installed: so all runs share one function,
+  // which Node may hold twice.
   #watchFirstPromise(run) {
     this.#stopWatching();
     this.#watched = run;
@@ -462,9 +461,9 @@ class Kernel {
     if (run.finished) return;
     // Node does that before a signal that may end its process: its death tells more than this.
     if (/context was destroyed/.test(error?.message)) return;
-    // Without either a termination has hit what listens.
+    // Without either, a termination hit the listener.
     if (error || run.settled === null) return run.exitCode === undefined && this.#finish(run, { outcome: 'interrupted' }, true);
-    if ('thrown' in run.settled) this.#onRejected(run); // a termination has hit what should have been first
+    if ('thrown' in run.settled) this.#onRejected(run); // a termination hit the earlier listener
     else this.#onValue(run, run.settled.value);
   }
 
@@ -480,19 +479,19 @@ class Kernel {
     run.promise = null;
   }
 
-  // hasOtherCode finds what else the code may be, and otherwise reports V8's own error.
+  // hasOtherCode tries other readings of the code (redeclarations, TypeScript), and otherwise reports V8's own error.
   #hasOtherCode(run, { exception, lineNumber, columnNumber }) {
     const { cell } = run;
     const name = exception.className;
     const message = exception.description.split(/\n\s+at /)[0].replace(`${name}: `, '');
     const first = { name, message, line: lineNumber + 1, column: columnNumber + 1 };
     const position = cell.original(first.line, first.column);
-    // Of module syntax V8 says only that it is out of place; the parser knows what is wrong.
+    // Of module syntax V8 says only that it is out of place; the parser knows the error.
     const outOfPlace = /outside a module|Unexpected token 'export'/.test(message);
     run.firstError ??= (outOfPlace && run.refused) || { ...first, ...position };
     const answer = this.#redeclared(run, message) ?? this.#untyped(run);
     if (this.#use(cell, answer)) return true;
-    // V8 stops at the first type: what is wrong in code that has some is further down.
+    // V8 stops at the first type; the real error of TypeScript is further down.
     const { error } = answer ?? {};
     if (error?.isNamed || error?.line > run.firstError.line) run.firstError = error;
     this.#finish(run, { outcome: 'failed', error: describeSyntaxError(run.firstError, cell, this.settings.outputBytes) });
@@ -500,7 +499,7 @@ class Kernel {
   }
 
   // REPL mode lets let and class be declared again, but not as or over a var or a function.
-  // What was meant is clear, so the declaration is changed to one that is allowed.
+  // The intention is clear, so the kernel changes the declaration to an allowed one.
   #redeclared(run, message) {
     const name = /^Identifier '(.+)' has already been declared$/.exec(message)?.[1];
     if (name === undefined || run.tried.has(name)) return null;
@@ -553,11 +552,11 @@ class Kernel {
     return cutText(whole((more) => inspect(value, more), outputBytes), outputBytes);
   }
 
-  // A run is over when its value is there and what it has started has ended. What is due already gets its turn.
+  // A run is over when its value is there and everything that it started ended. Callbacks already due get their turn.
   #settle(run, result) {
     run.isEnding = true;
     startImmediate(() => {
-      // V8 has no numbers for what it compiles.
+      // V8 does not number compilations.
       if (this.#loop.mark() === run.mark + 1 && !/\bWebAssembly\b/.test(run.cell.code)) this.#end(run, result, false);
       else this.#wait(run, (isLeft) => this.#onLast(run, result, isLeft));
     });
@@ -588,7 +587,7 @@ class Kernel {
     try {
       this.#uncover(run.cell);
     } catch {
-      // Code has broken something that this needs: the names stay hidden.
+      // Code broke a built-in that this needs: the names stay hidden.
     }
     this.#finish(run, { outcome: 'failed', error });
   }
@@ -615,8 +614,8 @@ class Kernel {
     this.#onStray('unhandledRejection', reason);
   };
 
-  // What nobody caught fails the run that it came from. From an earlier run's timer it is
-  // only told, and code that handles such events itself is left to do it.
+  // An uncaught exception fails its run. From an earlier run's timer it is only printed, and code that handles such
+  // events itself may do so.
   #onStray(event, thrown) {
     if (process.listenerCount(event) > 1) return;
     const run = this.#thrown?.error === thrown ? this.#thrown.run : this.#owner();
@@ -627,7 +626,7 @@ class Kernel {
     if (run !== null) this.write(run, 2, Buffer.from(`${traceback}\n`));
   }
 
-  // hit reports that a termination that the watcher asked for has taken effect.
+  // hit: a termination by the watcher took effect.
   #finish(run, outcome, hit = false) {
     if (run.finished) return;
     this.#warnings.showRepeated(run);
@@ -645,7 +644,7 @@ class Kernel {
     const { result, error } = outcome;
     // Control characters take six bytes each in JSON.
     if (!this.send({ ...done, result, error })) this.send({ ...done, ...shorter(outcome, this.settings.outputBytes >> 4) });
-    this.#forget(run); // what it is rejected with later is nobody's business
+    this.#forget(run); // a later rejection of it is ignored
     startImmediate(() => this.#evaluator.release());
   }
 
@@ -655,7 +654,7 @@ class Kernel {
     try {
       return this.#frozen.largest();
     } catch {
-      return undefined; // code has broken something that this needs
+      return undefined; // code broke a built-in that this needs
     }
   }
 
@@ -666,18 +665,17 @@ class Kernel {
       process.removeAllListeners('beforeExit'); // it was their run's end
       return run.cancelled || run.isDone ? [] : names;
     } catch {
-      return []; // code has broken something that this needs
+      return []; // code broke a built-in that this needs
     }
   }
 
   // Interrupts ----------------------------------------------------------------------
 
-  // That this frame is being read tells that no user code is running; what the run waits
-  // for is given up.
+  // While the kernel reads this frame no user code is running; the run stops waiting.
   #onInterrupt({ id, n, reason }) {
     Atomics.store(this.#interruptState, ACKED, n);
     if (reason === 'memory') Atomics.store(this.#interruptState, MEMORY, 1);
-    // A run that is neither there nor over was lost: a termination has hit what was about to take it.
+    // A run that is neither there nor over was lost: a termination hit the code that was about to take it.
     if (this.#run === null && id !== this.#finished) this.#run = newRun({ id });
     const state = kindOf(Atomics.compareExchange(this.#interruptState, STATE, WAITING, IDLE));
     // A termination is about to be asked for, and would hit the ending of the run. The interrupt is
@@ -686,10 +684,9 @@ class Kernel {
     if (this.#run !== null && this.#run.id === id) this.#finish(this.#run, { outcome: 'interrupted' }, state !== FIRED);
   }
 
-  // endInterrupt makes sure that no termination meant for the run that ends hits what comes
-  // after it: one that is not known to have hit is waited for inside an evaluation that takes
-  // it. Where several were asked for, nothing tells which of them has hit. And the watcher may
-  // sleep between its decision and its asking for as long as a busy machine lets it.
+  // endInterrupt keeps a termination meant for the ending run from hitting the next code: unless it is known to be over,
+  // an empty evaluation waits for it and takes it. Of several terminations none tells which one hit. On a busy machine the
+  // watcher can sleep between its decision and its request.
   #endInterrupt(hit) {
     for (let state; (state = Atomics.load(this.#interruptState, STATE)) !== IDLE; ) {
       if (state !== WAITING && !(hit && state < 2 * TIMES)) {
@@ -711,7 +708,7 @@ function newRun({ id, code = '', linger_ms: lingerMs = 2000 }) {
   return { id, cell, lingerMs, unfinished, finished: false, cancelled: false, isEnding: false, isDone: false, displays: [], warnings: new Map(), refused: null, tried: new Map(), promise: null, settled: null };
 }
 
-/** heapLimit returns how many bytes V8 lets the heap have, as Node was told or else by itself. */
+/** heapLimit returns V8's limit of the heap in bytes, from Node's flag or V8's default. */
 function heapLimit() {
   const flag = /--max-old-space-size=(\d+)/.exec(process.execArgv.join(' '));
   return flag === null ? getHeapStatistics().heap_size_limit : flag[1] * (1 << 20);

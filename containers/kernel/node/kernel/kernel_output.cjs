@@ -5,12 +5,11 @@ const { asBytes } = require('./bytes.cjs');
 const { isText } = require('../common/text.cjs');
 
 /**
- * KernelOutput is what process.stdout or process.stderr is in a kernel: every write is in
- * the pipe when it returns, so nothing is lost when the process ends, and a flood waits
- * for its reader. Like the originals it cannot be closed: its end is told to who waits for
- * it, and what is written afterwards is printed as before. It goes past the state that a
- * Writable keeps: code is terminated in the middle of writes, and that state would stay
- * in the middle too.
+ * KernelOutput is process.stdout or process.stderr of a kernel: every write is in the pipe
+ * when it returns, so nothing is lost when the process ends, and a flood waits for its
+ * reader. Like the originals it cannot be closed: listeners hear of its end, and later
+ * writes are printed as before. It bypasses the state of a Writable: code is terminated in
+ * the middle of writes, and that state would stay in the middle too.
  */
 class KernelOutput extends require('node:stream').Writable {
   constructor(fd, sink) {
@@ -22,7 +21,7 @@ class KernelOutput extends require('node:stream').Writable {
     this.atEnd = false;
   }
 
-  /** writableFinished is what a finished() that begins after end() goes by. */
+  /** writableFinished tells a finished() called after end() that the stream is over. */
   get writableFinished() {
     return this.atEnd;
   }

@@ -1,5 +1,5 @@
 'use strict';
-/* Objects that a later kernel has as well, by the way to them: built-in ones, and what modules export. */
+/* Objects that a later kernel finds again by a way to them: built-ins and the exports of modules. */
 
 const moduleApi = require('node:module');
 const { types } = require('node:util');
@@ -8,11 +8,11 @@ const DEEP = 3; // String.prototype.trim
 const NOT_INTO = new Set(['exports', 'globalThis', 'global', 'module', 'require']);
 const PLAIN = [Object.prototype, Array.prototype, null];
 
-/** Known has a way to each such object: [from, name, folder, key, key …]. */
+/** Known maps each such object to its way: [from, name, folder, key, key …]. */
 class Known {
   #ways = new Map();
 
-  /** globals are [name, value] that were there before any code ran; imported is what an Importer has imported. */
+  /** globals are [name, value] from before any code ran; imported are the modules of an Importer. */
   constructor(globals, imported) {
     for (const [name, value] of globals) this.#add(value, ['global', name, ''], NOT_INTO.has(name) ? 0 : DEEP);
     const isLoaded = new Set(process.moduleLoadList);
@@ -42,7 +42,7 @@ class Known {
     if (deep === 0 || types.isProxy(value)) return;
     for (const key of Object.getOwnPropertyNames(value)) {
       const inner = Object.getOwnPropertyDescriptor(value, key).value;
-      // What is only data further in is the code's own, whichever object holds it.
+      // Plain data further inside belongs to the code, whichever object holds it.
       if (way.length === 3 || typeof inner === 'function' || (isObject(inner) && (key === 'prototype' || types.isProxy(inner) || !PLAIN.includes(Object.getPrototypeOf(inner))))) {
         this.#add(inner, [...way, key], deep - 1);
       }
@@ -54,7 +54,7 @@ function isObject(value) {
   return typeof value === 'function' || (typeof value === 'object' && value !== null);
 }
 
-/** follow returns what a way leads to. It throws where that is not there any more. */
+/** follow returns the object at the end of a way. It throws if that is gone. */
 async function follow([from, name, folder, ...keys], importer) {
   let value;
   if (from === 'global') value = globalThis[name];

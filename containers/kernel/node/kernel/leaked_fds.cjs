@@ -13,12 +13,12 @@ const { closeQuietly, inode } = require('./descriptors.cjs');
 
 const CALLS = ['readFileSync', 'writeFileSync', 'appendFileSync'];
 
-/** LeakedFds notes what such calls have open. There is one in a kernel, from before any of its code. */
+/** LeakedFds records the files that such calls open. A kernel makes one before any code runs. */
 class LeakedFds {
   #depth = 0; // calls within calls: appendFileSync is a writeFileSync
   #open = new Set();
-  #others = null; // what was open before the run's first openSync, and what that has returned to the code
-  #opening = null; // the path of an openSync that has not returned
+  #others = null; // descriptors open before the run's first openSync, and those that the code got from it
+  #opening = null; // the path of an openSync in progress
 
   constructor() {
     this.#wrap('openSync', (openSync, args) => {
@@ -34,7 +34,7 @@ class LeakedFds {
     });
     this.#wrap('closeSync', (close, args) => {
       close(...args);
-      this.#open.delete(args[0]); // not before: what is cut off in between is closed twice, and the second time fails
+      this.#open.delete(args[0]); // not before: an interrupted close is repeated, and the second time fails
       this.#others?.delete(args[0]);
     });
     for (const name of CALLS) {
@@ -56,7 +56,7 @@ class LeakedFds {
     Object.defineProperties(fs[name], { name: { value: name }, length: { value: original.length } });
   }
 
-  /** close closes what is open though no call is under way any more, at the end of a run. */
+  /** close closes the leftovers of ended calls, at the end of a run. */
   close() {
     this.#depth = 0;
     for (const fd of this.#open) closeQuietly(fd);

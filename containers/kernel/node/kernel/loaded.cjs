@@ -1,11 +1,11 @@
 'use strict';
-/* Packages that are loaded, and told of where another version is installed over them: Node keeps the one that it has. */
+/* Loaded packages, with a note if another version is installed over one: Node keeps the loaded one. */
 
 const { readFileSync, statSync } = require('./builtins.cjs');
 
 const PACKAGE = /^(.*\/node_modules)\/((?:@[^/]+\/)?[^/]+)\//;
 
-/** Loaded knows the packages that code has loaded in a session whose own ones are installed in workDir. */
+/** Loaded knows the packages that code loaded; the session's own ones are installed in workDir. */
 class Loaded {
   #folder;
   #packages = new Map(); // by their folders
@@ -16,7 +16,7 @@ class Loaded {
     this.#stamp = this.#readStamp();
   }
 
-  /** add notes the file that an import or a require has found; isAsked says that the code's own has asked, and no package. */
+  /** add records the file of an import or a require; isAsked: the code itself asked, and no package. */
   add(file, isAsked) {
     const [, place, name] = PACKAGE.exec(file) ?? [];
     if (name === undefined) return;
@@ -35,7 +35,7 @@ class Loaded {
     this.#stamp = stamp;
     const lines = [];
     for (const [folder, found] of this.#packages) {
-      // Code that asks again gets what it has got; a package in another's folder is another one.
+      // Code that asks again gets the loaded one; a package in another's folder is another one.
       const now = versionIn(found.isAsked ? `${this.#folder}/${found.name}` : folder) ?? versionIn(folder);
       if (now === undefined || now === found.told) continue;
       found.told = now;

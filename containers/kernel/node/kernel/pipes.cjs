@@ -41,7 +41,7 @@ class Pipes {
     }
   }
 
-  /** replace leaves the pipes to the programs that have them, and takes others. */
+  /** replace leaves the pipes to the running programs, and takes others. */
   replace(paths) {
     for (const fd of [1, 2]) {
       const before = this.#pipes[fd].own;

@@ -20,8 +20,8 @@ function endReading(stream, options, error) {
   stream.destroy(error);
 }
 
-// hasOpened reports whether the stream has opened a file of its own: a number by other means may stand for
-// something else here.
+// hasOpened reports whether the stream opened a file of its own: a number from elsewhere may be another file
+// here.
 function hasOpened(options) {
   return options === null || typeof options !== 'object' || ((options.fs ?? fs) === fs && (options.fd ?? null) === null);
 }

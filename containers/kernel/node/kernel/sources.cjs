@@ -6,7 +6,7 @@ const vmApi = require('node:vm');
 const sourceOf = (() => {}).call.bind(Function.prototype.toString);
 const isClass = (f) => /^class\b/.test(sourceOf(f));
 
-/** usesOthers reports whether a function with these scopes uses variables that are not global. The scope of a class has its name and those of private fields. */
+/** usesOthers reports whether a function with these scopes uses variables that are not global. The scope of a class holds its own name and private fields. */
 function usesOthers(f, scopes) {
   const isOfClass = (names) => isClass(f) && names.every((name) => name === f.name || /^[#.]/.test(name));
   return !scopes.every(({ kind, names }) => kind === 'Script' || kind === 'Global' || isOfClass(names));

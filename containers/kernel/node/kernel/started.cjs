@@ -1,7 +1,7 @@
 'use strict';
 /*
- * What code starts belongs to its run, which waits for it. When that is interrupted, its timers, immediates and
- * ticks are not called any more, its workers end, and the files that it reads by streams are closed.
+ * Timers, workers and streams belong to the run that starts them, which waits for them. An interrupt cancels its timers,
+ * immediates and ticks, ends its workers, and closes the files that it reads by streams.
  */
 
 const fs = require('node:fs');
@@ -17,9 +17,9 @@ const { putOffImmediates } = require('./turns.cjs');
 const { looseWorkers } = require('./unfinished.cjs');
 
 const MOST_MS = 2 ** 31 - 1; // that a timer can wait
-const STARTED = Symbol.for('code-sandbox-mcp.started'); // lib/node/sandbox.js has it too
+const STARTED = Symbol.for('code-sandbox-mcp.started'); // also in lib/node/sandbox.js
 
-/** CLOSED is what the readers of a stream get that is closed under them: no fault of theirs. */
+/** CLOSED is the error of readers whose stream the kernel closed: no fault of theirs. */
 const CLOSED = Object.assign(new Error('the run that has opened this was interrupted'), { name: 'AbortError', code: 'ABORT_ERR' });
 
 /** Started takes the place of Node's own ways to start something. There is one in a kernel, from before any of its code. */
@@ -29,7 +29,7 @@ class Started {
 
   /**
    * Of the runs it needs owner(), the run that the running code belongs to; callBack(run, action), which
-   * acts for a run; and write(run, fd, bytes), which prints for one. A run has finished, cancelled and unfinished.
+   * acts for a run; and write(run, fd, bytes), which prints for one. A run: {finished, cancelled, unfinished}.
    */
   constructor(runs) {
     this.#runs = runs;
@@ -38,7 +38,7 @@ class Started {
     process.nextTick = this.#wrapTick(process.nextTick);
     this.#installWorkers();
     this.#installReadStreams();
-    // The module sandbox has its requests ended so, whose copies are Node's.
+    // The module sandbox ends its requests this way; its copies are Node's.
     Object.defineProperty(process, STARTED, { value: (...args) => this.#add(...args) });
     syncBuiltinESMExports();
   }
@@ -48,7 +48,7 @@ class Started {
     return this.#immediates.isPending;
   }
 
-  /** end ends what a cancelled run has started. */
+  /** end ends everything that a cancelled run started. */
   end(run) {
     this.#immediates.resume();
     run.unfinished.end();
@@ -95,7 +95,7 @@ class Started {
         },
         ...rest,
       );
-      // What a run that is over starts keeps no other going.
+      // Work started by a finished run keeps no other run going.
       if (run === null || run.finished) timer.unref();
       else run.unfinished.addTimer(timer, callback, start === setInterval);
       return timer;
@@ -116,8 +116,8 @@ class Started {
     };
   }
 
-  // What is still queued when a tick is terminated would else hold up the next run. What is queued later is
-  // let be: Node itself closes with it what the run has left open, such as the pipes of a program that has ended.
+  // Ticks queued before a termination would delay the next run. Later ticks stay: Node itself uses them to close
+  // leftovers of the run, such as the pipes of an ended program.
   #wrapTick(start) {
     const runs = this.#runs;
     return function nextTick(callback, ...args) {
@@ -149,7 +149,7 @@ class Started {
     });
   }
 
-  // So it comes in its place among the other immediates. Only what is to be aborted needs one of Node's own.
+  // So it comes in its place among the other immediates. Only an abortable one needs one of Node's own.
   #wrapTurn(setImmediate, wait) {
     return (value, options) => {
       if (options === undefined) return new Promise((resolve) => setImmediate(resolve, value));
@@ -174,7 +174,7 @@ class Started {
     };
   }
 
-  // What a worker prints is its run's.
+  // Output of a worker belongs to its run.
   #installWorkers() {
     const runs = this.#runs;
     const { Worker } = workerThreads;
@@ -202,8 +202,8 @@ class Started {
     Object.defineProperty(workerThreads.Worker, 'name', { value: 'Worker' });
   }
 
-  // Nobody reads one to its end any more, and a file that is open keeps its room when it is deleted. What
-  // is written is let be: code that awaits each write would find out at once, and turn in circles.
+  // Nobody reads one to its end any more, and a file that is open keeps its room when it is deleted. Writes
+  // stay: code that awaits each write would notice at once, and loop.
   #installReadStreams() {
     const { createReadStream } = fs;
     const wrapped = (...args) => {
@@ -220,7 +220,7 @@ const nothing = () => {};
 
 const isReferenced = (options = {}) => options !== null && typeof options === 'object' && (options.ref ?? true) === true;
 
-/** within is a delay as timers have it. */
+/** within clamps a delay as timers do. */
 const within = (delay) => (delay >= 1 && delay <= MOST_MS ? delay : 1);
 
 module.exports = { CLOSED, Started };

@@ -4,20 +4,19 @@
 const { clearImmediate, nextTick, push, runTicks, setImmediate, shift } = require('./builtins.cjs');
 
 const due = [];
-let asked = null; // Node's immediate for the next turn, unless Node has lost it
+let asked = null; // Node's immediate for the next turn, unless Node lost it
 let taken = 0;
 
-/** idsTaken is how many of Node's numbers for what is asynchronous went to these turns. */
+/** idsTaken returns how many of Node's async ids these turns used. */
 function idsTaken() {
   return taken;
 }
 
 /**
  * startImmediate calls back in the event loop's next turn, in order, with ticks and promises in between, as
- * setImmediate does. But a termination that hits the callback of any immediate but a turn's last has Node
- * lose those that follow, and in any but the first it leaves Node's loop over them without an end: that goes
- * by the one before, which it no longer knows. So Node has one at a time of all of them, which does no more
- * than to ask for a tick. putOffImmediates sees to those of Node's own.
+ * setImmediate does. But if a termination hits an immediate, Node loses the following ones, and unless it was the first
+ * Node's loop over them never ends: it follows the previous one, which is gone. So Node gets a single immediate at a
+ * time, which only asks for a tick. putOffImmediates does the same for Node's own.
  */
 function startImmediate(callback) {
   push(due, callback);
@@ -25,13 +24,13 @@ function startImmediate(callback) {
 }
 
 /**
- * resumeImmediates sees to a turn for what a termination has left of the last one. It is not for where Node may be in
- * the middle of its own immediates: behind one that has thrown, it finds no way past one that is cleared.
+ * resumeImmediates schedules a turn for the rest of a terminated one. It must not be called while Node may be in the
+ * middle of its own immediates: behind one that threw, Node cannot pass a cleared one.
  */
 function resumeImmediates() {
   if (due.length === 0) return;
-  // Whether it is still to come, Node does not know: one that it has lost is pending for ever, and keeps the
-  // event loop turning.
+  // Node cannot tell whether it is still to come: a lost one is pending for ever, and keeps the event loop
+  // turning.
   clearImmediate(asked);
   ask();
 }
@@ -42,23 +41,22 @@ function ask() {
 }
 
 function callBack() {
-  taken++; // its tick has one as well
+  taken++; // its tick takes an id as well
   asked = null;
-  let left = due.length; // what these ask for is for the turn after
+  let left = due.length; // their own requests are for the turn after
   try {
     for (; left > 0; left--) {
       shift(due)();
       runTicks();
     }
   } finally {
-    if (left > 0 && asked === null) ask(); // one has thrown
+    if (left > 0 && asked === null) ask(); // one threw
   }
 }
 
 /**
- * putOffImmediates has the immediates that Node itself starts, such as for a PerformanceObserver, do no more than to
- * ask for a tick as well: in the same place, and nothing is lost of it when that is terminated. Node calls ref for
- * each before it is queued.
+ * putOffImmediates makes the immediates of Node itself, such as for a PerformanceObserver, ask for a tick only: they run
+ * in the same place, and a termination loses nothing. Node calls ref for each before it queues it.
  */
 function putOffImmediates() {
   const first = setImmediate(() => {});

@@ -9,8 +9,8 @@ const ENDINGS = ['.ts', '.tsx', '.mts', '.cts', '.js', '.jsx', '.mjs', '.cjs', '
 const TYPESCRIPT = /\.(?:[cm]?tsx?|jsx)$/;
 
 /**
- * serveTypeScript has Node translate such files by translate(question), where it lets anybody do that. It takes only
- * what needs no translation itself. Each file that is found is told to found(path, isAsked), where isAsked says that no package asks.
+ * serveTypeScript makes Node translate such files by translate(question), if this Node supports hooks. Node itself takes only
+ * files that need no translation. found(path, isAsked) hears of each file; isAsked: no package asked for it.
  */
 function serveTypeScript(translate, found) {
   const { fileURLToPath, pathToFileURL } = require('node:url');
@@ -31,7 +31,7 @@ function serveTypeScript(translate, found) {
   const load = (url, context, next) => {
     const path = url.startsWith('file:') ? fileURLToPath(url) : '';
     if (path.includes('/node_modules/')) return next(url, context);
-    // TypeScript imports JSON without a word of what it is, as cells do.
+    // TypeScript imports JSON without an attribute, as cells do.
     if (path.endsWith('.json')) return next(url, { ...context, importAttributes: { type: 'json' } });
     if (!TYPESCRIPT.test(path)) return next(url, context);
     const code = readFileSync(path, 'utf8').replace(/^\uFEFF/, '');
@@ -48,7 +48,7 @@ function serveTypeScript(translate, found) {
 
 let isAsking = false;
 
-// findByRequire finds what is in the folders of NODE_PATH, which import does not look into: the module sandbox.
+// findByRequire searches the folders of NODE_PATH, which import ignores: the module sandbox is there.
 // Newer versions of Node ask the hooks in resolve too, which would ask it again without end.
 function findByRequire(specifier, parent) {
   if (isAsking) return undefined;
@@ -63,7 +63,7 @@ function findByRequire(specifier, parent) {
   }
 }
 
-// findPath finds the file that a path means: without its ending, as a folder, or with that of what is made of it.
+// findPath finds the file that a path means: without its ending, as a folder, or with the ending of its JavaScript.
 function findPath(path) {
   const source = /\.[cm]?js$/.test(path) ? [path.replace(/js$/, 'ts'), path.replace(/js$/, 'tsx')] : [];
   const paths = [...source, ...ENDINGS.map((ending) => path + ending), ...ENDINGS.map((ending) => `${path}/index${ending}`)];

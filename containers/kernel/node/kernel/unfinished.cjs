@@ -1,5 +1,5 @@
 'use strict';
-/* What a run has started that is not over, and how it looks to somebody who waits for its end. */
+/* The unfinished work of a run, and how it looks to somebody who waits for its end. */
 
 const childProcess = require('node:child_process');
 const net = require('node:net');
@@ -11,21 +11,21 @@ const textOf = (() => {}).call.bind(Function.prototype.toString);
 const NAMES = { FSWatcher: 'watch of a file', StatWatcher: 'watch of a file', MessagePort: 'message port', Socket: 'UDP socket' };
 const MOST_NAMES = 8;
 const CLEARS = /\bclear(?:Interval|Timeout)\b/;
-const PATIENCE = 10; // with an interval that seems to have an end
-const WORKER_MS = 50; // that a worker has computed are a sign of life
+const PATIENCE = 10; // times lingerMs for an interval that seems to end
+const WORKER_MS = 50; // of computing by a worker are a sign of life
 
 const kernelHandles = new WeakSet();
 const earlierServers = new WeakSet();
 const earlierRequests = new WeakSet();
-const looseWorkers = new WeakSet(); // that code has unreferenced
+const looseWorkers = new WeakSet(); // unreferenced by code
 
-/** Unfinished is what one run has started. */
+/** Unfinished is the unfinished work of one run. */
 class Unfinished {
   immediates = 0;
   #timers = new Map(); // with the callbacks of intervals, and null for others
   #mostTimers = 100; // until those that are over are forgotten
   #endings = new Map(); // of workers and streams
-  #seen = new WeakMap(); // since when each has been there without a sign of life, and what that was
+  #seen = new WeakMap(); // the last sign of life of each, and its time
 
   addTimer(timer, callback, repeats) {
     this.#timers.set(timer, repeats ? callback : null);
@@ -34,13 +34,13 @@ class Unfinished {
     this.#mostTimers = Math.max(100, 2 * this.#timers.size);
   }
 
-  /** add has ending called when the run is cancelled, unless the event has told that it is over. */
+  /** add calls ending when the run is cancelled, unless the event came before. */
   add(emitter, event, ending) {
     this.#endings.set(emitter, ending);
     emitter.once(event, () => this.#endings.delete(emitter));
   }
 
-  /** end ends what can be: connections would tell those who wait for them, who would go on. */
+  /** end ends all but connections: those would wake their readers, which would go on. */
   end() {
     const servers = this.#pending().filter((thing) => thing instanceof net.Server);
     const endings = [...servers.map((server) => () => server.close()), ...this.#endings.values()];
@@ -49,14 +49,14 @@ class Unfinished {
       try {
         ending();
       } catch {
-        // Code has put something of its own in its place.
+        // Code replaced it.
       }
     }
   }
 
   /**
-   * leave has what is not over keep no later run from its end, and returns its names. Of a run that failed connections to
-   * elsewhere are not named: its other requests, which end by themselves.
+   * leave unreferences unfinished work, so that it delays no later run, and returns its names. After a failure it does not
+   * name connections to elsewhere: other requests of the run, which end by themselves.
    */
   leave(failed) {
     const things = this.#pending();
@@ -76,8 +76,8 @@ class Unfinished {
   }
 
   /**
-   * outlasts reports whether nothing is left but what looks as if it had no end, and has done so for lingerMs: an
-   * interval, a server, a program, a connection or a thread that idles.
+   * outlasts reports whether only work is left that looks endless, and did so for lingerMs: an interval, a server, a
+   * program, a connection or a thread that idles.
    */
   outlasts(lingerMs) {
     if (activeRequests().some(endsByItself)) return false;
@@ -85,7 +85,7 @@ class Unfinished {
     if (this.immediates > 0) things.push(this);
     const looks = things.map((thing) => this.#look(thing, lingerMs));
     const goesOn = looks.some(({ isLasting, isTraffic }) => isLasting && !isTraffic);
-    return things.length > 0 && looks.every(({ isLasting, isTraffic }) => isLasting || (isTraffic && goesOn)); // its traffic has no end either
+    return things.length > 0 && looks.every(({ isLasting, isTraffic }) => isLasting || (isTraffic && goesOn)); // its traffic is endless too
   }
 
   #look(thing, lingerMs) {
@@ -99,7 +99,7 @@ class Unfinished {
     return { isLasting: callback !== null && now - since >= patience * lingerMs, isTraffic: thing instanceof net.Socket };
   }
 
-  // pending lists what keeps Node's event loop going, as far as Node lists it. What has been unreferenced does not.
+  // pending lists the work that keeps Node's event loop going, as far as Node lists it. Unreferenced work does not.
   #pending() {
     const things = [];
     for (const timer of this.#timers.keys()) if (!timer._destroyed && timer.hasRef()) things.push(timer);
@@ -114,14 +114,14 @@ class Unfinished {
 }
 
 /**
- * isBlocked reports whether something goes on that is not the run's, where that has nothing that Node lists: a request of
- * an earlier run, or a timer of Node's own, such as the time limit of a program.
+ * isBlocked reports whether foreign work goes on while Node lists none of the run: a request of an earlier run, or a timer
+ * of Node's own, such as the time limit of a program.
  */
 function isBlocked() {
   return activeRequests().some((request) => earlierRequests.has(request)) || activeKinds().includes('Timeout');
 }
 
-// What goes to a connection or a program ends when the other end lets it.
+// A write to a connection or a program ends when the other end lets it.
 function endsByItself(request) {
   return !earlierRequests.has(request) && !/^(?:Write|Shutdown|Send)/.test(request.constructor.name);
 }
@@ -130,7 +130,7 @@ function signOfLife(thing) {
   if (thing instanceof net.Socket) return thing.bytesRead + thing.bytesWritten;
   if (!(thing instanceof Worker)) return 0;
   const { active, idle } = thing.performance.eventLoopUtilization();
-  return active + idle === 0 ? performance.now() : Math.floor(active / WORKER_MS); // or its code has not come to its end yet
+  return active + idle === 0 ? performance.now() : Math.floor(active / WORKER_MS); // or its code is still running
 }
 
 function namesOf(things) {
@@ -142,7 +142,7 @@ function namesOf(things) {
   return [...names].slice(0, MOST_NAMES);
 }
 
-// What has been ended is listed until Node has told of it, which a run that fails does not wait for.
+// Node lists ended work until it reports the end, for which a failed run does not wait.
 function isClosing(thing) {
   return thing.destroyed || (thing instanceof net.Server && !thing.listening) || (thing.exitCode ?? thing.signalCode ?? null) !== null;
 }

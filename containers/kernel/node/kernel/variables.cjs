@@ -1,5 +1,5 @@
 'use strict';
-/* Which variables cells have declared, with their values; and how such are declared for them. */
+/* Lists the variables of cells with their values, and declares variables for cells. */
 
 const moduleApi = require('node:module');
 const vmApi = require('node:vm');
@@ -9,7 +9,7 @@ const LAZY = Symbol('lazy'); // a global that is made when it is first asked for
 const COSTLY = /Stream|Strategy$|^(?:FormData|Headers|Request|Response|MessageEvent|CloseEvent|WebSocket|EventSource|Navigator|\w*Crypto\w*|(?:Abort|Performance)\w*)$/;
 const NAME = /^[\p{ID_Start}$_][\p{ID_Continue}$\u200c\u200d]*$/u;
 
-/** Variables is told apart from what Node and the kernel have made global by being made before any code ran. */
+/** Variables tells variables from globals of Node and the kernel: it is made before any code runs. */
 class Variables {
   #post;
   #before = new Map(); // the globals that are no variables
@@ -27,7 +27,7 @@ class Variables {
     return [...this.#before].filter(([, value]) => value !== LAZY);
   }
 
-  /** list returns {name, how, value} of each variable, or {name, why} where it has no value that could be read. */
+  /** list returns {name, how, value} of each variable, or {name, why} if its value cannot be read. */
   list() {
     const found = [];
     this.#post('Runtime.globalLexicalScopeNames', {}, (error, response) => {
@@ -35,7 +35,7 @@ class Variables {
         try {
           found.push({ name, how: 'let', value: new vmApi.Script(name).runInThisContext() });
         } catch {
-          // Its declaration has failed: it has no value.
+          // Its declaration failed: there is no value.
         }
       }
     });
@@ -80,7 +80,7 @@ class Variables {
   }
 }
 
-// What kernel.cjs makes such globals of.
+// The module that kernel.cjs makes such a global of.
 function lazyValue(name) {
   try {
     return require(name === 'sandbox' ? '../../lib/node/sandbox.js' : name);

@@ -1,7 +1,7 @@
 'use strict';
 /*
- * Makes again the nodes that a Freezer has written: all objects but those that need others, then the references between them,
- * the variables, and functions and classes, whose code may use those; and in the end the references to these.
+ * Restores the nodes of a Freezer: all objects but those that need others, then the references between them, the variables,
+ * then functions and classes, whose code may use variables; and in the end the references to functions and classes.
  */
 
 const { setTimeout: startTimer, clearTimeout: stopTimer } = require('node:timers');
@@ -24,7 +24,7 @@ const MAKERS = {
   [F.ADDRESS]: (href) => new URL(href),
 };
 
-/** Waker makes variables of such a file. What it throws says that the file is damaged. */
+/** Waker restores the variables of a snapshot. It throws if the file is damaged. */
 class Waker {
   #variables;
   #importer;
@@ -102,7 +102,7 @@ class Waker {
     }
   }
 
-  // fill puts into objects what their nodes say, and returns the numbers of those of which not all was there.
+  // fill fills objects from their nodes, and returns the numbers of incomplete ones.
   #fill(ids) {
     return [...ids].filter((id) => this.#objects[id] === MISSING || !this.#fillOne(this.#nodes[id], this.#objects[id]));
   }
@@ -131,7 +131,7 @@ class Waker {
     return isWhole;
   }
 
-  // A class may use others as it is made, in static fields say: what fails is tried again behind them.
+  // A class may use others as it is made, in static fields say: a failed one is tried again behind them.
   #makeFunctions() {
     const functions = this.#those(F.FUNCTION);
     let left = [false, true].flatMap((wanted) => functions.filter(({ body: [[, , isClass]] }) => isClass === wanted));
@@ -156,7 +156,7 @@ class Waker {
     return true;
   }
 
-  // spread has what holds something that has failed have failed too.
+  // spread marks the holders of failed objects as failed too.
   #spread() {
     for (let before = 0; this.#failed.size > before; ) {
       before = this.#failed.size;
@@ -168,7 +168,7 @@ class Waker {
   }
 }
 
-// held returns the numbers of what a node refers to.
+// held returns the numbers of the objects that a node refers to.
 function held({ body: [, refs = []], rest: [prototype, , [, others = []] = []] }) {
   return [prototype, ...[...refs, ...others].filter((_, i) => i % 2 === 1)];
 }

@@ -6,8 +6,8 @@ const pathApi = require('node:path');
 const LEGACY = { experimentalDecorators: true, emitDecoratorMetadata: true, useDefineForClassFields: false };
 
 /**
- * compile returns {code, map, commonJS} of a source as untyped has it, commonJS where it has to be that. A cell's imports
- * are kept: the next cell may use them.
+ * compile returns {code, map, commonJS} of a source as in untyped; commonJS: the result must be CommonJS. It keeps a
+ * cell's imports: the next cell may use them.
  */
 function compile(typescript, { code, path, workDir, format, commonJS, earlier = [] }, ending) {
   const name = path ?? pathApi.join(workDir, `cell${ending}`);
@@ -50,7 +50,7 @@ function programOf(typescript, options, texts) {
   host.getSourceFile = (name, version) => {
     const text = texts.get(name);
     if (text === undefined) return read(name, version);
-    // What a cell declares is there for all, whether it imports something or not.
+    // Declarations of a cell are global, whether it imports something or not.
     const asScript = name === [...texts.keys()].at(-1) ? version : { languageVersion: options.target, setExternalModuleIndicator() {} };
     return typescript.createSourceFile(name, text, asScript, true);
   };
@@ -59,7 +59,7 @@ function programOf(typescript, options, texts) {
   return typescript.createProgram([...texts.keys()].reverse(), options, host);
 }
 
-// decoratorsOf reads what a project says of them itself.
+// decoratorsOf reads a project's own settings of decorators.
 function decoratorsOf({ convertCompilerOptionsFromJson, findConfigFile, readConfigFile, sys }, folder) {
   const path = findConfigFile(folder, sys.fileExists);
   if (path === undefined) return {};
@@ -67,7 +67,7 @@ function decoratorsOf({ convertCompilerOptionsFromJson, findConfigFile, readConf
   return Object.fromEntries(Object.keys(LEGACY).map((name) => [name, options[name]]));
 }
 
-// usesCommonJS reports of a file whether it uses what only CommonJS has, which compilers make of TypeScript by default.
+// usesCommonJS reports whether a file uses names of CommonJS, the default output of TypeScript compilers.
 function usesCommonJS(typescript, file) {
   const said = new Set();
   const visit = (node, inFunction) => {
@@ -85,7 +85,7 @@ function shortText(typescript, node) {
   return isIdentifier(node) || isPropertyAccessExpression(node) || isCallExpression(node) ? node.getText() : '';
 }
 
-// Only the older kind of decorators has those of parameters. Which kind others are is not to be seen: a tsconfig.json says it.
+// Only the older kind of decorators allows decorators of parameters. Otherwise a tsconfig.json tells the kind.
 function decoratesParameters(typescript, node) {
   if (typescript.isParameter(node) && typescript.getDecorators(node) !== undefined) return true;
   return typescript.forEachChild(node, (child) => decoratesParameters(typescript, child)) === true;

@@ -1,8 +1,8 @@
 'use strict';
 /*
- * Looks at how full the heap of the main thread is, while a run goes on: V8 aborts its process where the heap comes to its
- * limit, and all variables are gone with it. A run that is stopped before that leaves them. And it has garbage collected
- * where that and what is outside of the heap take much: the container's memory counts it.
+ * Watches the heap of the main thread during a run: at its limit V8 aborts the process, and all variables are gone. A run
+ * stopped before that keeps them. It also collects garbage if the heap and external memory take much: the container's
+ * limit counts both.
  */
 
 const { IN_RUN } = require('../common/interrupt_state.cjs');
@@ -73,8 +73,8 @@ class HeapGuard {
     return (await this.#ask('Runtime.getHeapUsage'))?.usedSize ?? 0;
   }
 
-  // Much of it may be garbage that V8 had no reason to collect yet. The function is there with --expose-gc, and collects
-  // once and in a loop too; what the inspector has for that waits for the event loop, or collects many times over.
+  // Much of it can be garbage that V8 did not collect yet. The function is there with --expose-gc, and collects
+  // once and in a loop too; the inspector's command waits for the event loop, or collects many times over.
   async #collect() {
     const begin = performance.now();
     await this.#ask('Runtime.evaluate', { expression: 'void this.gc?.()', silent: true });

@@ -20,7 +20,7 @@ function walk(root, visit) {
   return top;
 }
 
-// declare puts the names that a node declares into their scope, and returns the scope of what is in the node.
+// declare puts the names that a node declares into their scope, and returns the scope inside the node.
 function declare(node, scope) {
   const { type } = node;
   const add = (to, patterns) => patterns.flatMap(boundNames).forEach((name) => to.names.add(name));
@@ -57,7 +57,7 @@ function assignedNames(node) {
   }
 }
 
-/** lexicalNames lists what a cell declares that is not there before its declaration has run. */
+/** lexicalNames lists the names of a cell that do not exist before their declaration runs. */
 function lexicalNames(program) {
   return program.body.flatMap((statement) => {
     if (statement.type === 'ClassDeclaration') return [statement.id.name];

@@ -6,7 +6,7 @@ function cellParser({ Parser, version, tokTypes }) {
   const [major, minor] = version.split('.').map(Number);
   if (major > 8 || (major === 8 && minor >= 15)) return Parser;
   return class extends Parser {
-    #declaration = null; // that has a source and may have attributes
+    #declaration = null; // with a source and perhaps attributes
 
     parseImport(node) {
       return this.#declare(node, () => super.parseImport(node));
@@ -23,7 +23,7 @@ function cellParser({ Parser, version, tokTypes }) {
       return declared;
     }
 
-    // What a declaration ends with, when its source is known.
+    // The end of a declaration behind its source.
     semicolon() {
       const node = this.#declaration;
       if (node?.source && this.type === tokTypes._with) {

@@ -1,5 +1,5 @@
 'use strict';
-/* Declarations of what an earlier cell has declared already. */
+/* Declarations of names that an earlier cell declared. */
 
 const { Edits } = require('./edits.cjs');
 const { boundNames } = require('./names.cjs');

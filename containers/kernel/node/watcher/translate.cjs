@@ -1,5 +1,5 @@
 'use strict';
-/* Makes of module syntax what V8's REPL mode can take. */
+/* Translates module syntax into code that V8's REPL mode accepts. */
 
 const { Edits } = require('./edits.cjs');
 const { assignedNames, boundNames, isOuter, walk } = require('./names.cjs');
@@ -8,10 +8,9 @@ const { redeclareAs } = require('./redeclare.cjs');
 /**
  * translateCell turns static imports into awaited calls at the start of the code, as
  * imports are done before anything else; import() and import.meta into the same on the
- * kernel's importer; takes the export off what is declared; and makes let of top-level
- * const, because V8 lets a later cell declare a const again only as a const. What assigns
- * to one is made to throw: constants are those of earlier cells, and become those of the
- * next. With strict, names that a module does not export are refused.
+ * kernel's importer; removes export from declarations; and makes let of top-level
+ * const, because V8 lets a later cell declare a const again only as a const. Assignments
+ * to a constant throw, in this and in later cells. With strict, names that a module does not export are refused.
  */
 function translateCell(program, code, { strict, constants }) {
   const edits = new Edits(code);
@@ -45,7 +44,7 @@ function translateCell(program, code, { strict, constants }) {
   return edits.result();
 }
 
-// The call comes behind what is assigned: where it throws is a place in what was written.
+// The call comes behind the assigned value, so that it throws at a place in the code as written.
 function refuseAssignment({ type, start, end, right }, edits) {
   if (type === 'UpdateExpression') return edits.replace(start, end, '$const()');
   edits.replace(right.start, right.start, '$const(');
@@ -60,7 +59,7 @@ function importCall(statement, strict) {
   const names = strict && pairs.length > 0 ? `, ${JSON.stringify(pairs.map(([name]) => name))}` : '';
   const call = `await $mport.load(${statement.source.raw}, ${importOptions(statement)}${names});`;
   const pattern = `{${pairs.map(([name, local]) => `${JSON.stringify(name)}: ${local}`).join(', ')}}`;
-  // What no name is taken from is void, or the module would be the cell's value.
+  // An import without names is void, or the module would be the cell's value.
   if (namespace === undefined) return pairs.length === 0 ? `void ${call}` : `let ${pattern} = ${call}`;
   return `let ${namespace} = ${call}${pairs.length === 0 ? '' : `let ${pattern} = ${namespace};`}`;
 }
@@ -82,7 +81,7 @@ function translateExport(statement, edits) {
   if (statement.type === 'ExportNamedDeclaration' || (declaration.id && declaration.type.endsWith('Declaration'))) {
     return edits.blank(statement.start, declaration.start);
   }
-  // A value: what would be the default export is the cell's value.
+  // A value: the default export is the cell's value.
   edits.blank(statement.start, declaration.start - 1);
   edits.replace(declaration.start - 1, declaration.start, '(');
   const semicolon = edits.text.slice(declaration.end, statement.end).includes(';');

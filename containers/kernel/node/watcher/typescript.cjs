@@ -1,5 +1,5 @@
 'use strict';
-/* Makes JavaScript of TypeScript, by what Node or the image has for it. */
+/* Makes JavaScript of TypeScript, by Node or a compiler of the image. */
 
 const moduleApi = require('node:module');
 const pathApi = require('node:path');
@@ -8,9 +8,9 @@ const { compile } = require('./compile.cjs');
 const COMMONJS = /^\s*(?:export\s*=|import\s+[\w$]+\s*=\s*require\b)/m;
 
 /**
- * untyped returns what finish makes of the first JavaScript, {code, map}, that it takes: map is a source map's JSON when
- * lines may have moved. It throws where there is none, and returns null when neither Node nor the image can do it. source
- * is {code, workDir, earlier} of a cell, with the code of earlier ones, or {code, path, workDir, format} of a file.
+ * untyped returns finish's result for the first JavaScript, {code, map}, that it accepts: map is a source map's JSON if
+ * lines moved. It throws if there is none, and returns null if neither Node nor the image translates. source is {code,
+ * workDir, earlier} of a cell, with the code of earlier ones, or {code, path, workDir, format} of a file.
  */
 function untyped(source, finish) {
   let failure = null;
@@ -28,8 +28,7 @@ function untyped(source, finish) {
   return null;
 }
 
-// Which names that a file imports are types is told by the files that they come from: only the compiler asks those. Of
-// what it is not needed for it is not loaded.
+// Only the compiler reads the imported files to tell which names are types. It is loaded only if needed.
 function* translations(source) {
   const { code, path, workDir } = source;
   const { stripTypeScriptTypes: strip } = moduleApi;
@@ -52,7 +51,7 @@ function* translations(source) {
   }
 }
 
-// The parser stops at what no JavaScript of this Node has, without a word of what it is.
+// The parser stops at syntax that this Node lacks, without naming it.
 function named(error, made) {
   const construct = made?.code[error.pos] === '@' ? 'decorators' : /\baccessor\s+$/.test(made?.code.slice(0, error.pos)) ? 'fields with "accessor"' : null;
   if (construct === null) return error;
@@ -61,7 +60,7 @@ function named(error, made) {
   return error;
 }
 
-/** isCommonJS reports whether a file of TypeScript has to be CommonJS: by its name, what it says, or its package. */
+/** isCommonJS reports whether a file of TypeScript is CommonJS: by its name, its content, or its package. */
 function isCommonJS({ code, path, format }) {
   return path.endsWith('.cts') || /^commonjs/.test(format) || (!path.endsWith('.mts') && COMMONJS.test(code));
 }

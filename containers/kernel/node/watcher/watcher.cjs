@@ -1,8 +1,8 @@
 'use strict';
 /*
  * The watcher: a thread of the kernel that stops code which does not come back to the event
- * loop, and that parses what V8's REPL mode cannot take as it is (import, export, TypeScript)
- * out of reach of what user code did to the built-in objects.
+ * loop, and that parses syntax unknown to V8's REPL mode (import, export, TypeScript)
+ * out of reach of user code's changes to built-in objects.
  */
 
 const net = require('node:net');
@@ -19,18 +19,18 @@ const { MAX_FRAME_IN, WATCHER_FD } = require('../common/wire.cjs');
 
 const FIRE_AFTER_MS = 40;
 const FIRE_FOR_MEMORY_MS = 5; // which is filled all the while
-// The same where no run is known to have begun, and where the event loop waits for the last callbacks of one: it
-// may have found its end, and hear of nothing as it waits for threads of V8; a termination then is that of the process.
+// The same if no run is known to be running, and while the event loop waits for a run's last callbacks: it may be past
+// the end and deaf while it waits for threads of V8; a termination would then end the process.
 const FIRE_OUTSIDE_MS = { 0: 1000, [ENDING]: 400 };
 const PRELOAD_MS = 150; // behind a first run that came with the start
 
 /** Watcher is the kernel's second thread. */
 class Watcher {
   #parser = null;
-  #constants = new Set(); // that earlier cells have declared
+  #constants = new Set(); // of earlier cells
   #last = 0; // the number of the last interrupt
-  #isWaiting = false; // for the event loop to see one
-  #unseenSince = 0; // when the first came that the event loop has not seen
+  #isWaiting = false; // for the event loop to see an interrupt
+  #unseenSince = 0; // the time of the first interrupt unseen by the event loop
 
   constructor({ interruptState, port, heapLimit }) {
     this.interruptState = new Int32Array(interruptState);
@@ -63,8 +63,8 @@ class Watcher {
       Atomics.compareExchange(this.interruptState, STATE, WAITING, IDLE);
       return;
     }
-    // Of interrupts that come at once, to a watcher that was late, one is enough: each termination but the
-    // first may hit what Node or the kernel does after it.
+    // A late watcher reads several interrupts at once. One is enough: each termination but the first may hit code of
+    // Node or the kernel.
     if (this.#isWaiting) return;
     this.#isWaiting = true;
     setTimeout(() => {
@@ -86,7 +86,7 @@ class Watcher {
     const state = Atomics.load(this.interruptState, STATE);
     if (state === IDLE) return;
     const firing = state - kindOf(state) + TIMES + FIRING;
-    if (Atomics.compareExchange(this.interruptState, STATE, state, firing) !== state) return; // the run has just ended
+    if (Atomics.compareExchange(this.interruptState, STATE, state, firing) !== state) return; // the run just ended
     if (isMemory) Atomics.store(this.interruptState, MEMORY, 1);
     this.session.post('Runtime.terminateExecution', () => {});
     Atomics.compareExchange(this.interruptState, STATE, firing, firing - FIRING + FIRED);
