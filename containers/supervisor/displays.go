@@ -18,16 +18,16 @@ const (
 	recordBytes = 8 << 20
 )
 
-// record is what a server is sent of a run: its displays as they are now, and its end. Of a session that a later server
-// may take over, all of it is kept; else what is still to be sent.
+// record holds the messages of a run for a server: its displays as they are now, and its end. It keeps all of them if a
+// later server may take the session over, and else the unsent ones.
 type record struct {
 	displays []shown
 	total    int    // displays, also those that are not reported
 	over     []byte // the message done
 	bytes    int
 	full     bool
-	redrawn  bool // a display was replaced or taken back: what comes next may be, too
-	cleared  bool // and the server has not heard of it
+	redrawn  bool // a display was replaced or taken back: the next ones may be, too
+	cleared  bool // and the server does not know
 }
 
 // shown is one display. frame is nil where it was sent and is not kept.
@@ -86,11 +86,11 @@ func (r *run) displayFrame(m *kernelproc.Report, key string) []byte {
 	return frame
 }
 
-// clear takes back what the run has shown.
+// clear takes back the run's displays.
 func (r *run) clear() { r.record = record{redrawn: true, cleared: true} }
 
-// sendDisplays sends what has changed of what the run shows. A run that redraws may do that many times a second,
-// and waits for this until a second or the run is over.
+// sendDisplays sends the changed displays. A run may redraw many times a second: redrawn displays go out once a second
+// and at its end.
 func (r *run) sendDisplays() {
 	s := r.s
 	if r.record.cleared {
@@ -112,9 +112,9 @@ func (r *run) sendDisplays() {
 	}
 }
 
-// replay sends a later server what the one before may not have heard of a run.
+// replay sends a later server the messages of a run that the one before may have missed.
 func (r *run) replay() {
-	r.record.cleared = false // it has no displays of the run
+	r.record.cleared = false // it knows no displays of the run
 	for i := range r.record.displays {
 		if frame := r.record.displays[i].frame; frame != nil {
 			r.s.server.sendBody(frame, false)

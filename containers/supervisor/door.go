@@ -31,18 +31,18 @@ const (
 	attachHead   = 5 // of a control frame: its length and its kind
 )
 
-// door is where a later server comes with the session's token. It is the session's code too that can connect: a connection
-// that is wrong keeps its place for a while, and no more than four have one at a time.
+// door accepts a later server with the session's token. The session's code can connect too: a wrong connection keeps its
+// slot for a while, and there are four slots.
 type door struct {
 	listener net.Listener // nil where it is not listened yet
 	token    atomic.Pointer[string]
 }
 
-// takePlace begins to listen before the first interpreter starts. What cannot be had now is tried for again by serve.
+// takePlace begins to listen before the first interpreter starts. serve tries again if that fails.
 func (d *door) takePlace() { d.listener, _ = listen(doorAddress) }
 
-// serve hands each connection over that shows the token in its first frame: none, where that is empty. What was served
-// with another token is from now on with this one.
+// serve hands over each connection that shows the token in its first frame; with an empty token, none. A new token
+// replaces the one before.
 func (d *door) serve(token string, adopt func(conn net.Conn, filesOnly bool)) (err error) {
 	before := d.token.Swap(&token)
 	if token == "" {
@@ -66,7 +66,7 @@ func (d *door) serve(token string, adopt func(conn net.Conn, filesOnly bool)) (e
 	return nil
 }
 
-// close has nothing listen any longer.
+// close stops listening.
 func (d *door) close() {
 	if d.listener != nil {
 		_ = d.listener.Close()
@@ -159,7 +159,7 @@ func onSocket[T any](family int, become func(*os.File) (T, error), prepare func(
 }
 
 // join is the other side of the door: it joins its own stdio to the supervisor's socket, for a server that
-// has started it in the container.
+// started it in the container.
 func join() error {
 	conn, err := dial(doorAddress)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 const (
 	progressEvery = time.Second
-	progressQuiet = 5 * time.Second // between two messages where nothing has changed
+	progressQuiet = 5 * time.Second // between two messages without a change
 	maxNamed      = 200
 	maxTraceback  = 32_000
 	mostGoesOn    = 8
@@ -50,7 +50,7 @@ func (r *run) onDone(m *kernelproc.Report) {
 		result := clean(*m.Result, s.settings.OutputBytes)
 		d.Result = &result
 	}
-	if m.Error != nil { // of a run that was interrupted it has where
+	if m.Error != nil { // for an interrupted run it says where
 		d.Status, d.ExitCode = "failed", 1
 		d.Error = &protocol.Error{
 			Name: cmp.Or(clean(m.Error.Name, maxNamed), "Error"), Message: clean(m.Error.Message, s.settings.OutputBytes),
@@ -74,7 +74,7 @@ func (r *run) onDone(m *kernelproc.Report) {
 		d.Memory = s.memory.report(s.memory.read().Bytes(), m.Largest)
 	}
 	for _, name := range m.GoesOn[:min(len(m.GoesOn), mostGoesOn)] {
-		if !r.Fresh || r.Copy { // what a fresh one has started ends with it
+		if !r.Fresh || r.Copy { // a fresh one takes its programs with it
 			d.GoesOn = append(d.GoesOn, clean(name, maxNamed))
 		}
 	}
@@ -120,7 +120,7 @@ func (r *run) finishKilled(cause string) {
 	r.finish(d)
 }
 
-// finishEnded ends a run whose code has put something else in the kernel's place, by exec, which has come to its end.
+// finishEnded ends a run whose code replaced the kernel by exec, after the end of that program.
 func (r *run) finishEnded(cause string) {
 	d := &protocol.Done{Status: "completed", Kernel: r.fate("dead"), Cause: cause}
 	if code, _ := strconv.Atoi(strings.TrimPrefix(cause, exitCause)); code != 0 {
@@ -129,19 +129,19 @@ func (r *run) finishEnded(cause string) {
 	r.finish(d)
 }
 
-// used returns what there was when a killed run was out of memory.
+// used returns the memory in use when a run was killed for memory.
 func (r *run) used(cause string) int64 {
 	switch {
 	case r.reason == "memory":
 		return r.memory.Bytes()
-	case cause == "memory": // the system has found the limit reached, faster than anybody could look
+	case cause == "memory": // the system reached the limit first
 		return r.s.settings.MemoryBytes
 	default:
 		return r.s.memory.last.Bytes()
 	}
 }
 
-// ranOutOfHeap reports whether V8 says that it has ended itself because its heap was full.
+// ranOutOfHeap reports whether V8 wrote that it aborted on a full heap.
 func (r *run) ranOutOfHeap() bool {
 	r.drain()
 	said := r.streams[1].Report(r.s.settings.OutputBytes)
@@ -187,7 +187,7 @@ func (r *run) finish(d *protocol.Done) {
 		r.record.over, r.record.bytes = frame, r.record.bytes+len(frame)
 	}
 	s.server.sendBody(frame, false)
-	// What follows does not keep the answer waiting.
+	// The rest does not delay the answer.
 	if k := r.kernel; k != nil && r.pipes == nil && !r.Fresh && !k.ended && k.hasNewPrograms() {
 		k.leavePipes(r)
 	}
@@ -207,7 +207,7 @@ func (r *run) finish(d *protocol.Done) {
 	}
 	if !r.Fresh {
 		s.twins.want()
-		s.runs.provideWaiting() // those that wait to have it copied
+		s.runs.provideWaiting() // those that wait for a copy of it
 	}
 	if s.language.HasZygote {
 		s.reserve.prepare()
@@ -219,7 +219,7 @@ func (r *run) finish(d *protocol.Done) {
 	}
 }
 
-// takeOrigin returns where the variables came from that the run began with, if no answer has told that yet.
+// takeOrigin returns the origin of the variables that the run began with, once.
 func (r *run) takeOrigin() (origin *protocol.Origin) {
 	k := r.s.kernels.main
 	if r.Copy {
@@ -237,7 +237,7 @@ func (r *run) takeOrigin() (origin *protocol.Origin) {
 	return origin
 }
 
-// addArtifacts looks for the files of the run; where they are over their limit, it has failed.
+// addArtifacts finds the files of the run. Over their limit, the run failed.
 func (r *run) addArtifacts(d *protocol.Done) {
 	s := r.s
 	d.Artifacts = []protocol.Artifact{}

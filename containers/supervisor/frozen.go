@@ -29,9 +29,9 @@ type frozen struct {
 	told     []func(protocol.Frozen) // who waits for that
 	limit    *timer                  // for it, or for the kernel that reads
 	retiring bool                    // the container ends with that: no run begins any more
-	waking   *kernel                 // that was to read the file and has begun no run yet
+	waking   *kernel                 // reads the file and has no run yet
 	tookLong bool                    // which it was killed for
-	origin   *protocol.Origin        // that no run has told yet
+	origin   *protocol.Origin        // untold yet
 }
 
 // path is relative to the work directory.
@@ -77,7 +77,7 @@ func (f *frozen) answer(id string) {
 	})
 }
 
-// freeze has the main kernel write its variables, and passes tell what came of it.
+// freeze asks the main kernel to write its snapshot, and passes the outcome to tell.
 func (f *frozen) freeze(tell func(protocol.Frozen)) {
 	if f.kernel != nil {
 		f.told = append(f.told, tell)
@@ -101,7 +101,7 @@ func (f *frozen) patience() time.Duration {
 	return time.Duration(f.s.settings.FreezeSeconds)*time.Second + freezeMargin
 }
 
-// room is how many bytes the file may have, or why none is written.
+// room returns how many bytes the file may take, or why none is written.
 func (f *frozen) room() (int64, string) {
 	s := f.s
 	switch {
@@ -127,7 +127,7 @@ func (f *frozen) room() (int64, string) {
 	return room, ""
 }
 
-// folder opens the folder of the file, and makes it where it is absent. Code may have put a link there: none is followed.
+// folder opens the folder of the file, and makes it where it is absent. It follows no link that code may have put there.
 func (f *frozen) folder() (int, error) {
 	if err := unix.Mkdirat(f.s.workFD(), stateFolder, 0o700); err != nil && err != unix.EEXIST {
 		return -1, err
@@ -139,7 +139,7 @@ func (f *frozen) openFolder() (int, error) {
 	return unix.Openat(f.s.workFD(), stateFolder, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
-// onFrozen takes a kernel's word about what it has written.
+// onFrozen handles a kernel's report of its snapshot.
 func (f *frozen) onFrozen(k *kernel, m *kernelproc.Report) {
 	if k == f.kernel {
 		lost, total := lostOf(m)
@@ -147,7 +147,7 @@ func (f *frozen) onFrozen(k *kernel, m *kernelproc.Report) {
 	}
 }
 
-// tell tells those who wait, and lets the run begin that has waited for the kernel.
+// tell answers those who wait, and lets the waiting run begin.
 func (f *frozen) tell(answer protocol.Frozen) {
 	answer.Type = "frozen"
 	told := f.told
@@ -172,7 +172,7 @@ func (f *frozen) onEnd(k *kernel, cause string) {
 	}
 }
 
-// lostOf bounds what a kernel says that it has lost.
+// lostOf bounds a kernel's list of lost variables.
 func lostOf(m *kernelproc.Report) ([]protocol.Lost, int) {
 	return cleaned(m.Lost), max(m.LostTotal, len(m.Lost))
 }
@@ -187,8 +187,8 @@ func cleaned(lost []protocol.Lost) []protocol.Lost {
 
 // Waking -----------------------------------------------------------------------------
 
-// wake has the main kernel read the file before its first run, or before one that wants a copy, where there is one. The time
-// of all that wait for that stands still.
+// wake asks the main kernel to restore the snapshot, if there is one, before its first run or before a copy. The clocks
+// of all waiting runs stand still.
 func (f *frozen) wake(k *kernel, r *run) {
 	if !k.begun && !k.woken && f.s.settings.FreezeBytes > 0 && f.isThere() {
 		k.woken = true
@@ -236,7 +236,7 @@ func (f *frozen) isThere() bool {
 	return unix.Fstatat(folder, f.name(), &s, unix.AT_SYMLINK_NOFOLLOW) == nil && s.Mode&unix.S_IFMT == unix.S_IFREG
 }
 
-// onWoken takes a kernel's word about what it has read.
+// onWoken handles a kernel's report of its restore.
 func (f *frozen) onWoken(k *kernel, m *kernelproc.Report) {
 	if k != f.waking || k.awake {
 		return
@@ -257,7 +257,7 @@ func (f *frozen) onWoken(k *kernel, m *kernelproc.Report) {
 	}
 }
 
-// onBegun is called when the run has begun that a kernel was to wake for: what comes from now on is not the file's doing.
+// onBegun is called when the run begins that a kernel was to wake for: later failures are not the file's.
 func (f *frozen) onBegun(k *kernel) {
 	if k == f.waking {
 		f.limit.stop()
@@ -265,8 +265,8 @@ func (f *frozen) onBegun(k *kernel) {
 	}
 }
 
-// onWakeLost does without the file that a kernel has died over. One that never came up has not read it, one whose run was
-// stopped may not have come to its end, and of a want of memory other runs may be the cause.
+// onWakeLost gives up a file that a kernel died over. A kernel that never came up did not read it, one whose run was
+// stopped may not be through, and other runs may have caused a want of memory.
 func (f *frozen) onWakeLost(cause string) {
 	k := f.waking
 	f.onBegun(k)
@@ -284,7 +284,7 @@ func (f *frozen) onWakeLost(cause string) {
 	f.letTimeBegin(k)
 }
 
-// setAside has no later kernel read the file, and the next answer say why.
+// setAside renames the file, so that no later kernel reads it, and lets the next answer say why.
 func (f *frozen) setAside(why string) {
 	f.origin = &protocol.Origin{From: "frozen", Lost: []protocol.Lost{}, Error: "the frozen variables could not be read: " + why}
 	folder, err := f.openFolder()

@@ -20,8 +20,8 @@ const (
 	answerWait = 250 * time.Millisecond
 )
 
-// guard stops what takes the work directory over its limit: the runs that go on, or what earlier ones have left. Whose
-// fault it was is not proven.
+// guard stops the writers that take the work directory over its limit: current runs, or programs of earlier ones. It does
+// not prove whose fault it was.
 type guard struct {
 	s     *Supervisor
 	watch *volume.Watch
@@ -54,7 +54,7 @@ func (g *guard) holders() []int {
 	table := procs.Read()
 	holders := g.s.kernels.programs(table)
 	for _, k := range g.s.kernels.all() {
-		if k.begun { // else it has run no code, and one that was just born cannot be looked at
+		if k.begun { // before that it ran no code, and a newborn process cannot be read
 			holders[k.pid] = true
 		}
 	}
@@ -76,7 +76,7 @@ func (g *guard) refuses() string {
 		return ""
 	}
 	g.watch.CountNow(patience)
-	g.lookIn(volume.Tick) // the kernel itself may hold what is too much
+	g.lookIn(volume.Tick) // the kernel itself may hold the excess
 	return g.watch.FarOver()
 }
 
@@ -88,10 +88,10 @@ func (g *guard) room(files int64) int64 {
 	return g.watch.Room(files)
 }
 
-// expectRun is called before a run, while no other goes on: what is added from now on is held against it.
+// expectRun is called before a run without another beside it: from now on growth counts against it.
 func (g *guard) expectRun() {
 	g.base, g.baseDue = nil, false
-	if g.watch.Over() != "" || g.watch.IsStale() { // else what the run has written by the next count would be taken for what was there
+	if g.watch.Over() != "" || g.watch.IsStale() { // else the run's first files would pass for earlier ones
 		g.baseDue = !g.watch.CountNow(answerWait)
 	}
 	if level := g.watch.Level(); !g.baseDue && level.Hider == 0 && g.watch.Over() != "" {
@@ -99,21 +99,21 @@ func (g *guard) expectRun() {
 	}
 }
 
-// beginRun is called when the run has its kernel already, so that it does not wait.
+// beginRun is called after the run got its kernel, so that it does not wait.
 func (g *guard) beginRun() {
 	g.between = nil
 	g.watch.Expect()
 	g.look()
 }
 
-// endRun has what the run has left counted once, in the time after it.
+// endRun requests one count of the run's leftovers after its end.
 func (g *guard) endRun() {
 	g.between = nil
 	g.watch.Expect()
 	g.lookIn(volume.Tick)
 }
 
-// exceededAtEnd returns how a run that has just ended has passed the limit, or nothing.
+// exceededAtEnd returns how a run that just ended passed the limit, or nothing.
 func (g *guard) exceededAtEnd(bytes int64, files int) string {
 	if !g.watch.MayBeOver(bytes, int64(files)) {
 		return ""
@@ -122,11 +122,11 @@ func (g *guard) exceededAtEnd(bytes int64, files int) string {
 	return g.exceeded()
 }
 
-// exceeded returns how the runs that go on have passed the limit, or nothing.
+// exceeded returns how the current runs passed the limit, or nothing.
 func (g *guard) exceeded() string {
 	level, why := g.watch.Level(), g.watch.Over()
 	if why != "" && g.s.twins.dropHolders() {
-		g.watch.Forget() // the next count shows what that has given back
+		g.watch.Forget() // the next count shows the freed space
 		return ""
 	}
 	if g.baseDue {
@@ -162,7 +162,7 @@ func (g *guard) look() {
 	g.lookIn(pause)
 }
 
-// judge does what a count asks for.
+// judge acts on a count.
 func (g *guard) judge() {
 	if far := g.watch.FarOver(); far != "" {
 		g.endAll(far)
@@ -182,7 +182,7 @@ func (g *guard) judge() {
 	}
 }
 
-// endAll ends all that code of the session runs in: what it holds goes with it.
+// endAll ends every process of the session's code, and frees the files that they hold.
 func (g *guard) endAll(why string) {
 	s := g.s
 	s.log("warn", "all programs and kernels are ended: "+why)
@@ -205,8 +205,8 @@ func (g *guard) endAll(why string) {
 	g.watch.Forget()
 }
 
-// judgeQuiet ends what fills the work directory between runs: the programs that runs have left, or else the kernel where
-// its own threads write. The other language's container may do that too, and every kernel writes a little.
+// judgeQuiet ends the writers between runs: programs left by runs, or else a kernel whose own threads write. The other
+// language's container may be the writer too, and every kernel writes a little.
 func (g *guard) judgeQuiet() {
 	s, level, before := g.s, g.watch.Level(), g.between
 	g.between = &level
@@ -226,7 +226,7 @@ func (g *guard) judgeQuiet() {
 		s.log("warn", "programs that write between runs are ended: "+why)
 		killAll(s.kernels.programs)
 		g.watch.Forget()
-		g.between = nil // until its end a program has written more, which is not the kernel's
+		g.between = nil // a program wrote until its end; that is not the kernel's
 		return
 	}
 	if s.kernels.main == nil {

@@ -47,8 +47,8 @@ func (r *run) hurry() {
 	}
 }
 
-// onGraceOver condemns the run. A kernel that has only begun cannot hear of an interrupt while it computes, before
-// its watcher is there: the grace counts from then on. Code could put that off for ever, so there is an end to it.
+// onGraceOver condemns the run. A new kernel cannot hear of an interrupt while it computes, until its watcher
+// is there: the grace counts from then on. Code could put that off for ever, so there is an end to it.
 func (r *run) onGraceOver() {
 	k := r.kernel
 	if k != nil && r.s.language.HasWatcher {
@@ -89,7 +89,7 @@ func (r *run) keepInterrupting() {
 	if r.reason == "memory" {
 		message["reason"] = r.reason
 	}
-	k.link.Send(message) // also to a kernel that has not begun yet
+	k.link.Send(message) // also to a kernel still starting
 	if k.watcher != nil {
 		k.watcher.Send(message)
 		return
@@ -99,7 +99,7 @@ func (r *run) keepInterrupting() {
 		if r.s.language.KillsPrograms && r.asked > mostPolite {
 			signal = syscall.SIGKILL
 		}
-		if r.s.language.KillsPrograms { // first, as the end of what it waits for may put another in its place
+		if r.s.language.KillsPrograms { // first, as code may replace an ended program by another
 			procs.Signal(k.pid, syscall.SIGINT)
 			r.signalPrograms(signal)
 			return
@@ -109,7 +109,7 @@ func (r *run) keepInterrupting() {
 	}
 }
 
-// signalPrograms signals what a run has started, as the terminal's Ctrl-C would; what earlier runs left is let alone.
+// signalPrograms signals the programs of a run, as the terminal's Ctrl-C would, and leaves those of earlier runs alone.
 func (r *run) signalPrograms(signal syscall.Signal) {
 	table := procs.Read()
 	for pid := range table.Family(r.kernel.pid) {
@@ -119,7 +119,7 @@ func (r *run) signalPrograms(signal syscall.Signal) {
 	}
 }
 
-// endPrograms sees to it that what an interrupted run started ends, also what ignores interrupts.
+// endPrograms ends the programs of an interrupted run, also those that ignore interrupts.
 func (r *run) endPrograms() {
 	type one struct {
 		pid   int
@@ -155,8 +155,8 @@ func (r *run) endPrograms() {
 	})
 }
 
-// endFresh kills what a fresh run leaves: its kernel, unless that stays as a copy, and all that was not there before it where no other run could
-// have started that.
+// endFresh kills the leftovers of a fresh run: its kernel, unless that stays as a copy, and new programs that no other run
+// can have started.
 func (r *run) endFresh(stays bool) {
 	k := r.kernel
 	owned := ownedBy(procs.Read(), k.pid)

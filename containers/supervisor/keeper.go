@@ -28,14 +28,14 @@ var inPod = map[string]func(args []string) error{
 
 var keeperAddress = &unix.SockaddrUnix{Name: doorAddress.Name + "-keeper"}
 
-// What a keeper is asked, and what it answers.
+// Requests to a keeper, and its answers.
 const (
 	askEnter  = 'e'
 	askWithin = 'w'
 	askReset  = 'r'
 	yes       = 'K'
-	busy      = 'B' // somebody has the command's stdio already
-	gone      = 'G' // the command does not run, or nobody has entered
+	busy      = 'B' // another process is attached already
+	gone      = 'G' // the command does not run, or nobody is attached
 )
 
 const (
@@ -43,17 +43,16 @@ const (
 	askWithinTime = 5 * time.Second
 	clearWithin   = 30 * time.Second // else the container ends
 	clearTick     = 2 * time.Millisecond
-	lastWords     = 2 * time.Second // for what has entered to pass on what the command has said, when the container ends
+	lastWords     = 2 * time.Second // for the attached process to pass on the command's output when the container ends
 	endedByTerm   = 128 + int(syscall.SIGTERM)
 )
 
-// keeper is process 1 of a container in a pod, whose stdio nobody can attach to without having it logged. It starts a command,
-// hands its stdio to the first that enters, and makes the container fresh when the command has ended. Its state belongs to
-// its loop.
+// keeper is process 1 of a container in a pod: attaching to a pod's own stdio would log it. It starts a command, hands its
+// stdio to the first process that attaches, and cleans the container after the command's end. Its state belongs to its loop.
 type keeper struct {
 	loop
 	command  []string
-	limits   string // as limited has them
+	limits   string // as limited takes them
 	clean    []string
 	running  *command // nil: none
 	stopping bool
@@ -63,7 +62,7 @@ type keeper struct {
 type command struct {
 	pid    int
 	stdio  []*os.File    // the keeper's ends; nil once it was entered
-	holder *net.UnixConn // of the process that has entered, which hears how it ends
+	holder *net.UnixConn // of the attached process, which hears of the end
 	by     int           // the number of that
 	over   bool
 	status syscall.WaitStatus
@@ -90,7 +89,7 @@ func pod(args []string) error {
 		_, isLimit := rlimits[args[0]]
 		_, err := strconv.ParseUint(args[1], 10, 64)
 		switch {
-		case args[0] == "--now": // what is there may be code
+		case args[0] == "--now": // the files may be code
 			entries, err := os.ReadDir(args[1])
 			now = err == nil && len(entries) == 0
 		case args[0] == "--clean":
@@ -141,7 +140,7 @@ func (k *keeper) serve(now bool) error {
 	if err != nil {
 		return err
 	}
-	k.empty() // a container that comes back in its pod has what was there before
+	k.empty() // a restarted container of a pod keeps its files
 	if now {
 		if err := k.start(); err != nil {
 			return err
@@ -160,7 +159,7 @@ func (k *keeper) serve(now bool) error {
 				procs.Signal(k.running.pid, syscall.SIGTERM)
 			}
 		}
-		// What has ended before anybody entered waits with what it has said.
+		// A command that ended before anybody attached waits with its output.
 		if c := k.running; c != nil && c.over && (c.stdio == nil || k.stopping) {
 			k.clear(c.by)
 		}
@@ -205,7 +204,7 @@ func (c *command) closeStdio() {
 	c.stdio = nil
 }
 
-// hear takes what one asks that the container's runtime has started, and no other.
+// hear takes requests of processes started by the container's runtime, and of no other.
 func (k *keeper) hear(raw net.Conn) {
 	conn := raw.(*net.UnixConn)
 	pid := 0
@@ -235,9 +234,9 @@ func (k *keeper) hear(raw net.Conn) {
 	<-done
 }
 
-// ofRuntime returns the number of the process that has connected, where it was the container's runtime that has started it: the
-// parent of such a process is outside, which no code of the session can have, as its orphans get a parent within. Processes
-// of other containers, which may share the network, have the number 0 here.
+// ofRuntime returns the number of a connected process that the container's runtime started: its parent is outside, while
+// orphans of the session's code get a parent within. Processes of other containers, which may share the network, appear with
+// the number 0.
 func ofRuntime(conn int) int {
 	peer, err := unix.GetsockoptUcred(conn, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	if err != nil || peer.Pid == 0 || int(peer.Uid) != os.Getuid() {
@@ -252,7 +251,7 @@ func ofRuntime(conn int) int {
 		pid = 0
 	}
 	switch {
-	case err == nil: // it is still that process which has the number
+	case err == nil: // the number still belongs to that process
 		if n, err := unix.Poll([]unix.PollFd{{Fd: int32(handle), Events: unix.POLLIN}}, 0); n != 0 || err != nil {
 			pid = 0
 		}
@@ -305,7 +304,7 @@ func (c *command) give(conn *net.UnixConn, pid int) bool {
 	return true
 }
 
-// reap takes the status of every process that has ended.
+// reap takes the status of every ended process.
 func (k *keeper) reap() {
 	for {
 		var status syscall.WaitStatus
@@ -322,7 +321,7 @@ func (k *keeper) reap() {
 	}
 }
 
-// clear kills all that runs, but for what waits for an answer, what comes meanwhile and one other, and empties the folders.
+// clear kills all processes, except those waiting for an answer, newcomers and one other, and empties the folders.
 func (k *keeper) clear(spared int) {
 	hopeless := time.AfterFunc(clearWithin, func() { os.Exit(1) })
 	defer hopeless.Stop()
@@ -334,7 +333,7 @@ func (k *keeper) clear(spared int) {
 		left := map[int]bool{}
 		for pid, p := range table {
 			_, asks := k.asking.Load(pid)
-			// What asks has no parent here: a number that is found again is no reason.
+			// A process that asks is without a parent here: a reused number is no reason.
 			isOurs := p.Parent == 0 && (asks || pid == spared || p.Start > began)
 			if pid != 1 && !isOurs {
 				left[pid] = true
@@ -358,7 +357,7 @@ func (k *keeper) clear(spared int) {
 	}
 }
 
-// tell has the process that has entered know how the command has ended.
+// tell sends the command's exit status to the attached process.
 func (c *command) tell(last bool) {
 	if c.holder == nil {
 		return
@@ -381,7 +380,7 @@ func (k *keeper) empty() {
 	}
 }
 
-// empty removes what is in a folder, as far as that can be had, and follows no link.
+// empty removes the content of a folder as far as possible, and follows no link.
 func empty(folder string) {
 	dir, err := os.Open(folder)
 	if err != nil {
@@ -401,7 +400,7 @@ func empty(folder string) {
 	}
 }
 
-// limited becomes a command with limits, which the keeper itself must not have: code could take it down by them.
+// limited becomes a command with limits. The keeper itself must be without: code could bring it down by them.
 func limited(args []string) error {
 	for ; len(args) > 2 && args[0] != "--"; args = args[2:] {
 		n, err := strconv.ParseUint(args[1], 10, 64)

@@ -23,22 +23,22 @@ const (
 // kernel is an interpreter that code runs in, as the supervisor's loop sees it.
 type kernel struct {
 	s       *Supervisor
-	pid     int // 0 until one that the zygote forked has reported it
+	pid     int // 0 until a forked kernel reports it
 	link    *kernelproc.Link
 	watcher *kernelproc.Link
 	// pipes are those of a kernel that keeps them from run to run.
 	pipes      []*kernelproc.Pipe
-	named      *kernelproc.NamedPipes // that it is to open and has not yet
-	pipedTicks int64                  // when it got the pipes that it has
+	named      *kernelproc.NamedPipes // that it is still to open
+	pipedTicks int64                  // when it got its pipes
 	ready      bool
-	begun      bool // with a run, the first one: before that it has run no code
-	woken      bool // it was to read what was frozen
-	awake      bool // and says that it has
-	asleep     bool // a twin that has taken no message yet: it has begun, in the kernel that it is a copy of
+	begun      bool // the first run: before that it ran no code
+	woken      bool // it was told to restore
+	awake      bool // and reported it
+	asleep     bool // a twin without a message so far: it began as the kernel that it copies
 	moment     *moment
-	origin     *protocol.Origin // where its variables came from, until an answer has told that
+	origin     *protocol.Origin // where its variables came from, until an answer says so
 	killed     bool             // its end is on its way
-	waitedFor  bool             // a run has waited for it in vain
+	waitedFor  bool             // a run waited for it in vain
 	ended      bool
 	exited     bool // its status is known
 	linkEnded  bool
@@ -53,7 +53,7 @@ type kernel struct {
 // isEnding reports whether no more runs may be given to a kernel.
 func (k *kernel) isEnding() bool { return k.killed || k.exited || k.linkEnded }
 
-// listen has the loop hear of what a kernel sends.
+// listen posts a kernel's messages to the loop.
 func (k *kernel) listen() {
 	s := k.s
 	go func() {
@@ -73,9 +73,9 @@ func (k *kernel) listen() {
 	}
 }
 
-// onHeard is called by a watcher that is there, and then each time that it has stopped code. Only then may the
-// programs end that code waits for in a call: it stops when the call returns, and does not go on with
-// their failure. That the two come as one does no harm: interrupts are repeated.
+// onHeard is called when the watcher is there, and then each time that it stopped code. Only then may the programs end
+// that code waits for in a call: code then stops as the call returns, and does not continue with their failure. It does no
+// harm that both look the same: interrupts are repeated.
 func (k *kernel) onHeard() {
 	if k.heard.IsZero() {
 		k.heard = time.Now()
@@ -181,7 +181,7 @@ func (k *kernel) onLinkEnd(err error) {
 	}
 }
 
-// kill ends a kernel and, as soon as that is known, what it had started.
+// kill ends a kernel and then its programs.
 func (k *kernel) kill(cause string) {
 	if k.ended {
 		return
@@ -197,7 +197,7 @@ func (k *kernel) kill(cause string) {
 	}
 }
 
-// concludeEnd does what the end of a kernel asks for, once.
+// concludeEnd handles the end of a kernel, once.
 func (k *kernel) concludeEnd() {
 	s := k.s
 	if k.ended || s.twins.lose(k) {
@@ -216,7 +216,7 @@ func (k *kernel) concludeEnd() {
 	}
 	if k == s.kernels.main {
 		s.kernels.main = nil
-		killAll(s.kernels.programs) // what it had started, and nothing of fresh runs that go on
+		killAll(s.kernels.programs) // its programs, and none of current fresh runs
 		s.twins.goOn(k)
 		if s.kernels.main == nil && (k.begun || k.woken) {
 			s.twins.refuseWaiting("the kernel with them has ended: " + cause)
@@ -229,7 +229,7 @@ func (k *kernel) concludeEnd() {
 		s.runs.provideWaiting()
 		s.reserve.prepare()
 	case r.canBeGivenAgain():
-		// Its pipes have nothing of the run yet.
+		// Its pipes hold nothing of the run yet.
 		r.kernel, r.pipes = nil, nil
 		s.runs.provide(r)
 	case s.language.EndsWithCode && strings.HasPrefix(cause, exitCause) && r.reason == "":
@@ -267,7 +267,7 @@ func (k *kernel) releaseNamed() {
 	}
 }
 
-// hasNewPrograms reports whether any program of the kernel may have been given the pipes that it has.
+// hasNewPrograms reports whether a program of the kernel may hold its pipes.
 func (k *kernel) hasNewPrograms() bool {
 	table := procs.Read()
 	for pid := range k.s.kernels.programs(table) {
@@ -278,7 +278,7 @@ func (k *kernel) hasNewPrograms() bool {
 	return false
 }
 
-// leavePipes leaves the kernel's pipes to the programs that hold them, as those of the run that has ended, and sends it others.
+// leavePipes leaves the kernel's pipes to the programs of the ended run, and sends it others.
 func (k *kernel) leavePipes(r *run) {
 	named, err := kernelproc.NewNamedPipes([2]func([]byte){r.streams[0].WriteBackground, r.streams[1].WriteBackground})
 	if err != nil {

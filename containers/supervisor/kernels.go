@@ -91,7 +91,7 @@ func (ks *kernels) spawn() (*kernel, error) {
 	return k, nil
 }
 
-// betweenRuns takes what comes by the pipes of a kernel that no run has begun in.
+// betweenRuns takes the output of a kernel without a run.
 func betweenRuns(stream int) func([]byte) {
 	return func(data []byte) {
 		if stream == 1 { // an interpreter that cannot start says why
@@ -100,7 +100,7 @@ func betweenRuns(stream int) func([]byte) {
 	}
 }
 
-// reap takes the status of every process that has ended.
+// reap takes the status of every ended process.
 func (ks *kernels) reap() {
 	defer ks.noteOOMKills()
 	for {
@@ -126,7 +126,7 @@ func (ks *kernels) onExit(pid int, status syscall.WaitStatus) {
 		if k.cause == "" {
 			k.cause = ks.causeOf(status)
 		}
-		// What it said before counts, and its link ends with it; unless a child of it holds that open.
+		// Its earlier messages count, and its link ends with it unless a child holds that open.
 		if k.linkEnded {
 			k.concludeEnd()
 		} else {

@@ -14,7 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 )
 
-// languages has a row for each interpreter, with what is different about it; a third one is a row here, a kernel and an image.
+// languages is a row for each interpreter; another one is a row here, a kernel and an image.
 var languages = map[string]*kernelproc.Language{
 	"python": {
 		Name: "python", Interpreter: "python3", TakesPipes: true, HasZygote: true,
@@ -45,7 +45,7 @@ func threadLimits() []string {
 }
 
 // nodeFlags are of Node 20 and later. Code that is stopped in the middle of a callback leaves the stack of async ids
-// behind; with the check on, Node aborts the process over that. The kernel's watcher has garbage collected.
+// behind; with the check on, Node aborts the process over that. The kernel's watcher collects garbage.
 func nodeFlags() []string {
 	flags := []string{"--no-force-async-hooks-checks", "--expose-gc"}
 	if heap := heapMegabytes(); heap > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
 
-// maxQueued is how many bytes may wait for a server that does not read, before what is no answer is dropped.
+// maxQueued is how many bytes may wait for a server that does not read; beyond it only answers are kept.
 const maxQueued = 1 << 20
 
 // link is the connection to a server. Nothing that is sent waits for it.

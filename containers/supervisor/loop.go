@@ -4,10 +4,10 @@ package main
 
 import "time"
 
-// loop is the one goroutine that all of a supervisor's state belongs to: it runs what others post to it.
+// loop is the one goroutine that all of a supervisor's state belongs to: it runs the functions posted to it.
 type loop chan func()
 
-// post has the loop run f, and waits until it begins to: one that floods the loop waits for it.
+// post runs f on the loop, and waits until it begins: so a flood waits for the loop.
 func (l loop) post(f func()) { l <- f }
 
 // timer calls back on the loop.
@@ -16,7 +16,7 @@ type timer struct {
 	stopped bool
 }
 
-// after has f called on the loop in a while, unless the timer is stopped on the loop before.
+// after calls f on the loop after a while, unless the timer is stopped on the loop before.
 func (l loop) after(d time.Duration, f func()) *timer {
 	t := &timer{}
 	t.t = time.AfterFunc(d, func() {

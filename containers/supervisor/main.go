@@ -30,7 +30,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// memoryLimit has garbage collected early: the container's limit is the session's.
+// memoryLimit makes garbage collection early: the container's limit is the session's.
 const memoryLimit = 32 << 20
 
 func main() {
@@ -66,8 +66,8 @@ func run1(args []string) error {
 	return nil
 }
 
-// addToPath has what a session has installed found behind what the image has, and the module sandbox by both languages.
-// Before all of it is uv, which installs into the session's folder.
+// addToPath puts the session's packages behind the image's in the search paths, and adds the module sandbox for both languages.
+// uv, which installs into the session's folder, comes first.
 func addToPath() {
 	const own = "/opt/code-sandbox-mcp/lib/"
 	add("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "/mnt/data/.local/bin:/mnt/data/node_modules/.bin")
@@ -83,14 +83,14 @@ func add(variable, otherwise, folders string) {
 	_ = os.Setenv(variable, folders)
 }
 
-// hide keeps code of the same user out of this process's memory and descriptors, and has orphans come to it.
-// Where the kernel knows neither, as gVisor may, it goes on.
+// hide keeps code of the same user out of this process's memory and descriptors, and makes it the parent of
+// orphans. A system without either, such as gVisor, is no error.
 func hide() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 
-// stdio is the connection to the server that has started the container.
+// stdio is the connection to the server that started the container.
 type stdio struct {
 	in, out *os.File
 }

@@ -28,11 +28,11 @@ type memoryGuard struct {
 	found   bool         // whether there is an account is known
 	timer   *timer       // for the next look; nil: none is due
 	last    procs.Memory // by the last look
-	patient time.Time    // until when nothing is done, as what was stopped may not have ended yet
+	patient time.Time    // no action until then, as stopped processes may still be ending
 	mark    int64        // that the runs that go on may take; 0: not known yet
 }
 
-// beginRun is called when a run has its kernel. The first look comes a little later: most runs are over by then.
+// beginRun is called when a run gets its kernel. The first look comes a little later: most runs are over by then.
 func (g *memoryGuard) beginRun() {
 	if len(g.s.runs.all) == 1 {
 		g.mark = 0
@@ -60,7 +60,7 @@ func (g *memoryGuard) look() {
 		left := g.s.settings.MemoryBytes - used
 		g.mark = max(g.limit(), used+max(left/2, g.s.settings.MemoryBytes/50)) // so that it can let variables go
 	}
-	// What only saves time goes first, and early: it takes a moment until its memory is there again.
+	// Spare kernels go first, and early: it takes a moment until their memory is free.
 	letGo := used > g.s.settings.MemoryBytes/10*8 && (g.s.twins.release() || g.s.reserve.letGo())
 	if used > g.mark && !letGo && time.Now().After(g.patient) {
 		g.stopLargest()
@@ -68,7 +68,7 @@ func (g *memoryGuard) look() {
 	g.lookLater()
 }
 
-// read returns what the container takes: by its account, or else what its processes do.
+// read returns the container's memory: by its account, or else by its processes.
 func (g *memoryGuard) read() procs.Memory {
 	if !g.found {
 		g.account, g.found = procs.FindAccount(g.s.settings.MemoryBytes), true
@@ -91,14 +91,14 @@ func (g *memoryGuard) read() procs.Memory {
 	for pid := range counted {
 		own := procs.Anonymous(pid)
 		if parent := table[pid].Parent; counted[parent] {
-			own -= min(own, procs.Anonymous(parent)) // a fork shares what its parent has
+			own -= min(own, procs.Anonymous(parent)) // a fork shares its parent's memory
 		}
 		g.last.Anonymous += own
 	}
 	return g.last
 }
 
-// beside returns what the container takes beside a process, or more than any limit where no account tells.
+// beside returns the container's memory without a process's, or more than any limit if there is no account.
 func (g *memoryGuard) beside(pid int) int64 {
 	used := g.read()
 	if g.account == nil {
@@ -114,7 +114,7 @@ func (g *memoryGuard) stopLargest() {
 	table := procs.Read()
 	for _, r := range g.s.runs.all {
 		if r.reason != "" {
-			g.patient = time.Now().Add(leaveWait) // what it has taken is given back a little later than it ends
+			g.patient = time.Now().Add(leaveWait) // its memory is free a little later than its end
 			return
 		}
 		if r.kernel == nil {
@@ -134,13 +134,13 @@ func (g *memoryGuard) stopLargest() {
 	g.patient = time.Now().Add(leaveWait) // also where it ends before the next look: its pages are given back a little later
 	largest.memory = g.last
 	if largest.kernel == g.s.frozen.waking {
-		largest.kernel.kill("memory") // it has not begun: another gets it, without what was frozen
+		largest.kernel.kill("memory") // it did not begin: another kernel gets it, without the snapshot
 		return
 	}
 	largest.interrupt("memory")
 }
 
-// report says what a run has taken, and which variables its kernel names.
+// report returns the memory of a run, and the largest variables by its kernel.
 func (g *memoryGuard) report(used int64, largest []protocol.Variable) *protocol.Memory {
 	if g.s.settings.MemoryBytes <= 0 {
 		return nil
@@ -152,7 +152,7 @@ func (g *memoryGuard) report(used int64, largest []protocol.Variable) *protocol.
 	return m
 }
 
-// outOfMemory has an answer say that the run was stopped for its memory; what the kernel says of that itself stays.
+// outOfMemory marks an answer as stopped for memory; the kernel's own error stays.
 func (g *memoryGuard) outOfMemory(d *protocol.Done, r *run) {
 	d.Status, d.ExitCode, d.Result, d.Cause = "failed", 1, nil, "memory"
 	if d.Error != nil && d.Error.Name == memoryError {

@@ -1,6 +1,6 @@
 //go:build linux
 
-// Bounds of what is sent: texts, paths, the length of an answer.
+// Bounds of messages: texts, paths, the length of an answer.
 
 package main
 

@@ -5,7 +5,7 @@ package main
 import "github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 
 const (
-	// mostPast is how many runs that are over are listened to, and may say what came in the background.
+	// mostPast is how many finished runs may still report output in the background.
 	mostPast       = 32
 	mostBackground = 8 // files that an answer names
 	mostLast       = 8 // runs that are over, for a later server
@@ -17,7 +17,7 @@ type past struct {
 	last  []*run // for a later server
 }
 
-// add keeps a run for what comes in the background and, where one may come, for a later server.
+// add keeps a run for its output in the background and for a later server.
 func (p *past) add(r *run, laterServer bool) {
 	for _, out := range r.streams {
 		out.Release()
@@ -62,7 +62,7 @@ func (p *past) takeBackground() []protocol.Background {
 	return told
 }
 
-// keepBackground takes what a kernel itself says for a run that is over.
+// keepBackground takes a kernel's own output for a finished run.
 func (p *past) keepBackground(id string, stream int, data []byte) {
 	for _, r := range p.heard {
 		if r.ID == id {

@@ -9,7 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 )
 
-// programs are what runs have started and have left behind: all that is no kernel and no zygote.
+// programs are the processes of runs and their leftovers: all but kernels and zygotes.
 func (ks *kernels) programs(table procs.Table) map[int]bool {
 	programs := table.Family(os.Getpid())
 	for pid := range ks.s.reserve.zygoteFamily(table) {
@@ -28,7 +28,7 @@ func (ks *kernels) programs(table procs.Table) map[int]bool {
 	return programs
 }
 
-// ownedBy is what a kernel has started, as far as that did not leave both its family and its session.
+// ownedBy lists the programs of a kernel, except those that left both its family and its session.
 func ownedBy(table procs.Table, kernel int) map[int]bool {
 	owned := table.Family(kernel)
 	for pid, p := range table {

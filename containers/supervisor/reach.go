@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// reachWithin is what all the addresses have to answer.
+// reachWithin is the time for all addresses to answer.
 const reachWithin = 500 * time.Millisecond
 
 func reach(args []string) error {
@@ -129,7 +129,7 @@ func listenOn(args []string) error {
 				unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1), unix.Bind(fd, address), unix.Listen(fd, outQueue))
 		})
 	}
-	listener, err := begin(unix.AF_INET6, &unix.SockaddrInet6{Port: port}) // both, where a system has both
+	listener, err := begin(unix.AF_INET6, &unix.SockaddrInet6{Port: port}) // both, if the system supports both
 	if err != nil {
 		if listener, err = begin(unix.AF_INET, &unix.SockaddrInet4{Port: port}); err != nil {
 			return err
@@ -143,8 +143,8 @@ func listenOn(args []string) error {
 	return nil
 }
 
-// copyPrograms copies the folder that this program is in, but for what is mounted there. The owner alone gets the rights that not all have:
-// a volume gives its files the group of all who use it.
+// copyPrograms copies the folder that this program is in, but for what is mounted there. Only the owner gets rights beyond those of all:
+// a volume gives its files the group of all its users.
 func copyPrograms(args []string) error {
 	if len(args) != 1 {
 		return errors.New("usage: supervisor copy FOLDER")
@@ -171,7 +171,7 @@ func copyPrograms(args []string) error {
 		case entry.IsDir() && (s.Dev != root.Dev || path == filepath.Clean(to)):
 			return fs.SkipDir
 		case entry.IsDir():
-			return os.MkdirAll(into, 0o755) //nolint:gosec // what is copied is our own
+			return os.MkdirAll(into, 0o755) //nolint:gosec // the files are our own
 		case s.Dev != root.Dev || !entry.Type().IsRegular():
 			return nil
 		}
@@ -186,7 +186,7 @@ func copyFile(from, to string, mode fs.FileMode) error {
 		return err
 	}
 	defer func() { _ = in.Close() }()
-	_ = os.Remove(to)                                                     //nolint:gosec // what an earlier try has left
+	_ = os.Remove(to)                                                     //nolint:gosec // leftovers of an earlier try
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // likewise
 	if err != nil {
 		return err

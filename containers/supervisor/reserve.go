@@ -18,12 +18,12 @@ const (
 	forkWait    = 10 * time.Second
 	lossPause   = 5 * time.Second
 	spareDelay  = 20 * time.Millisecond
-	spareYields = 300 * time.Millisecond // a run that has just begun needs the processor more
+	spareYields = 300 * time.Millisecond // a new run needs the processor more
 	doublings   = 6
 )
 
 // reserve keeps a kernel ready for a fresh run, or for the time after a kernel's death: it is only ever a short cut.
-// Where the language has a zygote, that is what forks the kernel.
+// With a zygote, that forks the kernel.
 type reserve struct {
 	s      *Supervisor
 	kernel *kernel
@@ -46,7 +46,7 @@ func (r *reserve) want() {
 	r.prepare()
 }
 
-// prepare makes what is missing: a zygote between runs, a kernel at any time.
+// prepare makes the missing ones: a zygote between runs, a kernel at any time.
 func (r *reserve) prepare() {
 	if !r.wanted || r.kernel != nil {
 		return
@@ -101,15 +101,14 @@ func (r *reserve) take() *kernel {
 		return nil
 	}
 	r.kernel = nil
-	procs.Signal(k.pid, syscall.SIGCONT) // code that has found it may have stopped it
+	procs.Signal(k.pid, syscall.SIGCONT) // code may have found and stopped it
 	return k
 }
 
 // isPromising reports whether a run does well to wait for the kernel that is not ready.
 func (r *reserve) isPromising() bool { return r.kernel != nil && !r.kernel.waitedFor }
 
-// giveUp has a run not wait any longer: the zygote is stopped, or starved. The kernel may come yet, but no run waits
-// for it again.
+// giveUp ends a run's wait: the zygote is stopped, or starved. The kernel may still come, but no run waits for it again.
 func (r *reserve) giveUp(run *run) {
 	if r.kernel != nil {
 		r.kernel.waitedFor = true
@@ -119,7 +118,7 @@ func (r *reserve) giveUp(run *run) {
 	}
 }
 
-// onReady is called when the kernel has said that it is there.
+// onReady is called when the kernel reports that it is there.
 func (r *reserve) onReady() {
 	if r.zygote != nil {
 		r.zygote.limit.stop()
@@ -184,7 +183,7 @@ func (r *reserve) onZygote(z *zygote, m *kernelproc.Report) {
 	}
 }
 
-// order has the zygote fork a kernel.
+// order asks the zygote to fork a kernel.
 func (r *reserve) order() {
 	link, theirs, err := kernelproc.Pair()
 	if err != nil {
@@ -210,14 +209,14 @@ func (r *reserve) dropZygote(z *zygote, why string) {
 	}
 }
 
-// endZygote ends the zygote, and what it was to fork.
+// endZygote ends the zygote and its pending fork.
 func (r *reserve) endZygote() {
 	z := r.zygote
 	r.zygote = nil
 	z.limit.stop()
 	procs.Signal(z.pid, syscall.SIGKILL)
 	if g := r.s.guard; g != nil {
-		g.watch.Forget() // until it has ended, it looks like a program that hides what it has open
+		g.watch.Forget() // while it ends, it looks like a program that hides its open files
 	}
 	z.link.Close()
 	if k := r.kernel; k != nil && !k.ready {
@@ -228,7 +227,7 @@ func (r *reserve) endZygote() {
 	}
 }
 
-// letGo ends what is kept ready, for the memory that it takes, and reports whether there was anything.
+// letGo ends the spare kernel and zygote to free memory, and reports whether there was one.
 func (r *reserve) letGo() bool {
 	z := r.zygote
 	if z != nil {
@@ -242,7 +241,7 @@ func (r *reserve) letGo() bool {
 	return z != nil
 }
 
-// renew is called when packages were installed, which the zygote may have imported as they were before.
+// renew is called after an install: the zygote may hold older imports of the packages.
 func (r *reserve) renew() {
 	if r.zygote == nil {
 		return

@@ -10,7 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// goOn has the newest twin go on in the place of a main kernel that has died. The next answer says so.
+// goOn replaces a dead main kernel by the newest twin. The next answer says so.
 func (t *twins) goOn(k *kernel) {
 	t.abandon(k)
 	n := t.newest()
@@ -27,14 +27,14 @@ func (t *twins) promote(n *twin) {
 	t.kept = slices.DeleteFunc(t.kept, func(o *twin) bool { return o == n })
 	t.s.kernels.main = n.kernel
 	if g := t.s.guard; g != nil {
-		g.between = nil // what was counted until now is not this one's
+		g.between = nil // earlier counts are not this kernel's
 	}
 	t.why = "the last one has just taken the kernel's place"
 	t.score()
 	t.want()
 }
 
-// restore answers the message of that name. What it ends does not keep the answer waiting.
+// restore answers the message of that name. It does not wait for the ended kernels.
 func (t *twins) restore(m protocol.Request) {
 	answer := protocol.Restored{Type: "restored", ID: clean(m.ID, maxNamed), Run: clean(m.Run, maxNamed)}
 	n, why := t.find(m.Run)
@@ -51,8 +51,8 @@ func (t *twins) restore(m protocol.Request) {
 	t.tell(false)
 }
 
-// find returns the twin from before a run, or the copy that the run has left. It returns neither that nor an error where the
-// variables are as they were then.
+// find returns the twin from before a run, or the copy that the run left. It returns neither a twin nor an error if the
+// variables are still those.
 func (t *twins) find(run string) (*twin, string) {
 	s := t.s
 	main := s.kernels.main
@@ -80,7 +80,7 @@ func (t *twins) find(run string) (*twin, string) {
 	return nil, why
 }
 
-// goTo makes a twin the main kernel, and returns what is to be ended: the one before, and the twins that are newer.
+// goTo makes a twin the main kernel, and returns the kernels to end: the one before, and the newer twins.
 func (t *twins) goTo(n *twin) []*kernel {
 	var ended []*kernel
 	if main := t.s.kernels.main; main != nil {
@@ -99,9 +99,9 @@ func (t *twins) goTo(n *twin) []*kernel {
 	return ended
 }
 
-// endFormer ends kernels that no variables are wanted from any more, with what they have started.
+// endFormer ends replaced kernels with their programs.
 func (t *twins) endFormer(ended []*kernel) {
-	killAll(t.s.kernels.programs) // they are some now: what they have started is known by its parent
+	killAll(t.s.kernels.programs) // they count as programs now: their children are known by the parent
 	for _, k := range ended {
 		k.discard()
 		t.s.frozen.onEnd(k, "its variables were gone back from")

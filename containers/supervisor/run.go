@@ -13,7 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// run is one execution of code, from its request to the end of what it left behind.
+// run is one execution of code, from its request to the end of its leftovers.
 type run struct {
 	s *Supervisor
 	protocol.Request
@@ -29,14 +29,14 @@ type run struct {
 	asked          int               // how many times it was interrupted
 	reason         string            // why it was interrupted: timed_out, cancelled, quota or memory
 	over           string            // how the files were over their limit then
-	memory         procs.Memory      // or what the container took then
+	memory         procs.Memory      // or the container's memory then
 	oomSeen        int64             // programs that the memory limit had killed before
 	condemned      bool              // killed because it ignored that
 	streams        [2]*output.Stream // stdout and stderr
 	pipes          []*kernelproc.Pipe
 	timers         map[string]*timer
 	record         record
-	reported       [2]int64 // what the last progress message counted
+	reported       [2]int64 // counts of the last progress message
 	reportedAt     time.Time
 }
 
@@ -59,7 +59,7 @@ func newRun(s *Supervisor, r protocol.Request) *run {
 
 func (r *run) elapsed() int64 { return time.Since(r.started).Milliseconds() }
 
-// drain hands on what has been written by now.
+// drain passes on the output so far.
 func (r *run) drain() {
 	for _, p := range r.outputPipes() {
 		p.Drain(nil)
@@ -95,7 +95,7 @@ func (r *run) handOver(k *kernel) {
 	var writers []*os.File
 	for i, out := range r.streams {
 		if !s.language.TakesPipes {
-			k.pipes[i].Drain(out.Write) // what is there by now is not this run's
+			k.pipes[i].Drain(out.Write) // earlier output is not this run's
 			continue
 		}
 		p, w, err := kernelproc.NewPipe(out.Write, nil)
@@ -117,7 +117,7 @@ func (r *run) handOver(k *kernel) {
 	s.memory.beginRun()
 }
 
-// fate is what became of the variables: of a fresh run it is always the same.
+// fate says what became of the variables; for a fresh run it is always the same.
 func (r *run) fate(kernel string) string {
 	if r.Fresh {
 		return "fresh"
@@ -125,7 +125,7 @@ func (r *run) fate(kernel string) string {
 	return kernel
 }
 
-// peek sends what the run has printed by now.
+// peek sends the run's output so far.
 func (r *run) peek() {
 	r.drain()
 	most := r.s.settings.OutputBytes
@@ -134,7 +134,7 @@ func (r *run) peek() {
 	}, true)
 }
 
-// startTimeout lets the run's time begin, also anew: what it has waited for a kernel with its variables is not its own.
+// startTimeout starts the run's clock, also anew: waiting for a kernel with variables does not count.
 func (r *run) startTimeout() {
 	if r.timeout > 0 && r.reason == "" {
 		r.set("timeout", r.timeout, func() { r.interrupt("timed_out") })
@@ -149,8 +149,8 @@ func (r *run) set(name string, d time.Duration, f func()) {
 
 const mostLosses = 3 // kernels that may die before they begin a run
 
-// canBeGivenAgain reports whether a run that its kernel has died over can go to another: code of runs before
-// may have killed the kernel as it stood by, and its death was not known yet.
+// canBeGivenAgain reports whether a run whose kernel died can go to another one: earlier code may have killed the idle
+// kernel, unknown to the supervisor.
 func (r *run) canBeGivenAgain() bool {
 	if r.kernel.begun && !r.kernel.asleep || r.reason != "" {
 		return false

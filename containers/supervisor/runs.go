@@ -76,7 +76,7 @@ func (rs *runs) fresh() int {
 	return len(rs.all)
 }
 
-// overlap notes with the fresh runs that go on that what is started now may be another's.
+// overlap marks the current fresh runs: programs started from now on may be another run's.
 func (rs *runs) overlap() {
 	for _, r := range rs.all {
 		r.overlaps = r.Fresh
@@ -97,7 +97,7 @@ func (rs *runs) refuse(id, name, message, cause string) {
 // standbyWait is how long a run waits for a kernel that is being forked.
 const standbyWait = 500 * time.Millisecond
 
-// provide hands a run to the main kernel, to one from the reserve or to a new one; or has it wait for one of them.
+// provide hands a run to the main kernel, to one from the reserve or to a new one, or makes it wait for one of them.
 func (rs *runs) provide(r *run) {
 	s := rs.s
 	if !r.Fresh && s.frozen.kernel != nil {
@@ -122,8 +122,8 @@ func (rs *runs) provide(r *run) {
 	}
 }
 
-// provideCopy has a run wait for a copy of the main kernel, which is forked when that is idle, or from its twin while a run goes
-// on in it, and reports whether there is anything to copy: the variables may still be frozen.
+// provideCopy makes a run wait for a copy of the main kernel, forked when that is idle, or from its twin during a run. It
+// reports whether there is a kernel to copy: the variables may still be in the snapshot.
 func (rs *runs) provideCopy(r *run) bool {
 	s := rs.s
 	if s.kernels.main == nil && s.frozen.isThere() {
@@ -136,7 +136,7 @@ func (rs *runs) provideCopy(r *run) bool {
 		return false
 	}
 	if main.isEnding() {
-		return true // its end asks again, and so does that of what else hinders it
+		return true // its end asks again, and so does the end of other obstacles
 	}
 	s.frozen.wake(main, r)
 	if !s.twins.isComing(r) {
@@ -145,7 +145,7 @@ func (rs *runs) provideCopy(r *run) bool {
 	return true
 }
 
-// provideWaiting asks again what runs that wait for a kernel can have.
+// provideWaiting tries again to provide kernels for the waiting runs.
 func (rs *runs) provideWaiting() {
 	for _, r := range rs.all {
 		if r.kernel == nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// settings are what `init` asks for, made safe to use.
+// settings are the bounded values of `init`.
 type settings protocol.Init
 
 func readSettings(frame []byte) (*settings, error) {

@@ -21,8 +21,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// Supervisor is process 1 of a container. Its state belongs to its loop, and to the parts that have a type of their own. It
-// never runs code of the session, and trusts nothing that comes from it.
+// Supervisor is process 1 of a container. Its state belongs to its loop, and to parts with types of their own. It
+// never runs code of the session, and trusts nothing from it.
 type Supervisor struct {
 	loop
 	language *kernelproc.Language
@@ -37,7 +37,7 @@ type Supervisor struct {
 	features []string
 	workDir  *os.File // nil where there is none
 	scanner  *artifacts.Scanner
-	guard    *guard // nil where the work directory has no limit
+	guard    *guard // nil: the work directory is unlimited
 
 	door    door
 	out     wayOut
@@ -51,7 +51,7 @@ type Supervisor struct {
 
 	lastFrame time.Time
 	idle      *timer
-	logs      int // since a run has ended
+	logs      int // since the last run ended
 }
 
 func newSupervisor(language *kernelproc.Language, program string, stdio io.ReadWriteCloser) *Supervisor {
@@ -86,7 +86,7 @@ func (s *Supervisor) serve() {
 		select {
 		case <-ended:
 			s.frozen.retire()
-		default: // and before what comes at the same moment: code that ends its own container has no next run in it
+		default: // and before other messages of the same moment: after code ends its own container no run begins in it
 		}
 		select {
 		case f := <-s.loop:
@@ -99,8 +99,8 @@ func (s *Supervisor) serve() {
 	}
 }
 
-// outliveSignals takes what code may send, and Go would end over. Nothing reads it. They are not ignored, as programs would
-// inherit that.
+// outliveSignals catches signals of the code that would end a Go program. Nothing reads them. Programs would inherit it if
+// they were ignored.
 func outliveSignals() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGQUIT, syscall.SIGABRT,
 		syscall.SIGALRM, syscall.SIGXFSZ, syscall.SIGXCPU, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGBUS, syscall.SIGFPE,
@@ -120,10 +120,10 @@ func (s *Supervisor) startMain() {
 	s.kernels.main = main // where it cannot start, the first run says so
 }
 
-// isContainer says whether all else in the container ends with this process: with process 1, or with what a keeper has started.
+// isContainer reports whether the container ends with this process: it is process 1, or the command of a keeper.
 var isContainer = os.Getpid() == 1 || os.Getppid() == 1
 
-// shutDown ends the container, or else what this process has started.
+// shutDown ends the container, or else the programs of this process.
 func shutDown() {
 	if !isContainer {
 		procs.KillAll(func(t procs.Table) map[int]bool { return t.Family(os.Getpid()) })
@@ -212,7 +212,7 @@ func (s *Supervisor) onEnd(l *link, err error) {
 	l.close()
 }
 
-// takeOver puts a later server in the place of the one before, which may not have heard of all that was sent.
+// takeOver replaces the server by a later one, and repeats messages that the one before may have missed.
 func (s *Supervisor) takeOver(conn net.Conn) {
 	s.server.close()
 	s.server = s.attach(conn)
@@ -284,7 +284,7 @@ func (s *Supervisor) onInit(body []byte) {
 	}
 }
 
-// onBind gives a container that was made for no session to one. Where its files are, and what they may take, stays.
+// onBind gives a spare container to a session. The place and the limits of its files stay.
 func (s *Supervisor) onBind(body []byte) {
 	if s.settings == nil || !s.settings.Spare {
 		return
@@ -315,7 +315,7 @@ func (s *Supervisor) mustRead(body []byte) *settings {
 	return settings
 }
 
-// apply does what the settings ask for beside interpreters.
+// apply applies the settings, interpreters apart.
 func (s *Supervisor) apply() {
 	settings := s.settings
 	if home := homeOf(settings); home != "" {
@@ -357,7 +357,7 @@ func homeOf(s *settings) string {
 	return os.Getenv("HOME")
 }
 
-// noteVersion takes what the first kernel says of itself; ready waits for that.
+// noteVersion records the first kernel's version and features; ready waits for that.
 func (s *Supervisor) noteVersion(m *kernelproc.Report) {
 	if s.version != "" || m.Version == "" {
 		return
@@ -389,7 +389,7 @@ func (s *Supervisor) openWorkDir() {
 	path := s.settings.WorkDir
 	_ = os.MkdirAll(path, 0o755)
 	if info, err := os.Lstat(path); err == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
-		_ = os.Chmod(path, info.Mode().Perm()|0o700) // code of an earlier container may have locked it
+		_ = os.Chmod(path, info.Mode().Perm()|0o700) // earlier code may have locked it
 	}
 	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
 	if err != nil {

@@ -20,12 +20,12 @@ const (
 	twinDelay  = 50 * time.Millisecond  // between the end of a run and a fork, so that a run that follows at once comes first
 	twinAgain  = 500 * time.Millisecond // after a fork that the kernel says may soon come to more
 	maxWhy     = 200
-	mostBefore = 8 // runs that are known to have begun with the same variables
+	mostBefore = 8 // known runs that began with the same variables
 	mostComing = 16
 )
 
-// What the killer of memory hogs adds to what a process takes, in thousandths of the limit: the older twins go first, before a
-// kernel many times their size, and the newest behind the kernel that it stands in for. Process 1 has less than any of them.
+// Scores that the kernel's OOM killer adds to a process's memory, in thousandths of the limit: older twins go first, before a
+// kernel many times their size, and the newest after the kernel that it stands in for. Process 1 is always last.
 const (
 	newestScore = 50
 	mainScore   = 100 // and that of the programs that its code starts from then on
@@ -47,18 +47,18 @@ type twins struct {
 type twin struct {
 	*kernel
 	born   time.Time // when it was forked
-	at     time.Time // when its variables became what they are
-	isCopy bool      // which a run has left that asked for one
-	run    *run      // that is to have it
+	at     time.Time // of the variables
+	isCopy bool      // left by a run that asked for one
+	run    *run      // that gets it
 	from   *kernel   // that forks it
 	forked bool      // that kernel says so
 	lost   bool      // it ended before that
 }
 
-// moment is one in the life of variables. The kernels that have them as they were then share it.
+// moment is a state of the variables. The kernels with that state share it.
 type moment struct {
-	run    string   // behind which it is; empty: no run has begun
-	before []string // the runs that have begun here: more than one where it was gone back to
+	run    string   // the run before it; empty: none began
+	before []string // the runs that began here: several after a restore
 }
 
 func (m *moment) begin(run string) {
@@ -67,7 +67,7 @@ func (m *moment) begin(run string) {
 	}
 }
 
-// want has the main kernel forked when it has been idle for a moment.
+// want forks the main kernel once it is idle for a moment.
 func (t *twins) want() {
 	if t.s.language.HasZygote && t.s.settings.Twins > 0 {
 		t.timer.stop()
@@ -75,11 +75,11 @@ func (t *twins) want() {
 	}
 }
 
-// renew has the main kernel forked where it is idle, and there is no twin of its variables yet.
+// renew forks the idle main kernel unless there is a twin of its variables.
 func (t *twins) renew() {
 	main := t.s.kernels.main
 	if t.s.runs.kept != nil || main == nil || main.isEnding() {
-		return // what comes then asks again
+		return // the next event asks again
 	}
 	same := func(n *twin) bool { return n.moment == main.moment && n.run == nil && !n.isCopy }
 	if slices.ContainsFunc(t.kept, same) || slices.ContainsFunc(t.coming, same) {
@@ -88,8 +88,8 @@ func (t *twins) renew() {
 	t.order(nil)
 }
 
-// source returns the kernel that has the variables to be copied, and when they became so: the main one, or its twin from before
-// the run that goes on in that; nil where that has none.
+// source returns the kernel with the variables to copy, and their time: the main one, or its twin from before the current
+// run; nil without one.
 func (t *twins) source() (*kernel, time.Time) {
 	main := t.s.kernels.main
 	if t.s.runs.kept == nil {
@@ -101,7 +101,7 @@ func (t *twins) source() (*kernel, time.Time) {
 	return nil, time.Time{}
 }
 
-// order has a kernel forked, for a run that wants a copy or for no run.
+// order asks a kernel to fork, for a run with copy or for no run.
 func (t *twins) order(r *run) {
 	main := t.s.kernels.main
 	from, born := t.source()
@@ -133,7 +133,7 @@ func (t *twins) order(r *run) {
 	from.link.Send(map[string]any{"type": "twin"}, theirs)
 }
 
-// onTwinned takes a kernel's word about the first twin that it was asked for and has said nothing of yet.
+// onTwinned handles a kernel's report of the oldest twin ordered from it.
 func (t *twins) onTwinned(k *kernel, m *kernelproc.Report) {
 	at := slices.IndexFunc(t.coming, func(n *twin) bool { return n.from == k && !n.forked })
 	if at < 0 {
@@ -160,7 +160,7 @@ func (t *twins) onTwinned(k *kernel, m *kernelproc.Report) {
 	}
 }
 
-// tryAgain has the main kernel forked for all that wait for a copy.
+// tryAgain forks the main kernel for all runs that wait for a copy.
 func (t *twins) tryAgain() {
 	t.renew()
 	t.s.runs.provideWaiting()
@@ -203,7 +203,7 @@ func copyError(why string) *protocol.Error {
 	return &protocol.Error{Name: "CopyError", Message: "the variables could not be copied: " + why + "; a run with fresh: true needs no copy"}
 }
 
-// refuseWaiting is called when the variables are lost that runs wait for a copy of: other ones are not what they asked for.
+// refuseWaiting fails the runs that wait for a copy of lost variables: they did not ask for others.
 func (t *twins) refuseWaiting(why string) {
 	for _, r := range t.s.runs.all {
 		if r.Copy {
@@ -222,15 +222,15 @@ func (t *twins) keep(n *twin) {
 	t.measure()
 }
 
-// keepCopy keeps what a run with copy has left.
+// keepCopy keeps the kernel of a finished run with copy.
 func (t *twins) keepCopy(r *run) {
 	k := r.kernel
 	k.moment = &moment{run: r.ID}
 	t.keep(&twin{kernel: k, born: r.born, at: time.Now(), isCopy: true})
 }
 
-// dropOldest ends the oldest but the newest that no run has left, and reports whether there was one: many copies must not cost
-// what is to be kept where the kernel is killed.
+// dropOldest ends the oldest twin, except the newest one that is no copy, and reports whether there was one: many copies must
+// not cost the variables to keep if the kernel is killed.
 func (t *twins) dropOldest() bool {
 	newest := t.newest()
 	at := slices.IndexFunc(t.kept, func(n *twin) bool { return n != newest })
@@ -269,8 +269,8 @@ func (t *twins) abandon(k *kernel) bool {
 	return len(t.coming) < before
 }
 
-// release ends the oldest twin and reports whether there was one to end. The newest stays: it has what is to be kept where
-// the kernel is killed, and until the kernel writes to its memory, it takes hardly any itself.
+// release ends the oldest twin and reports whether there was one to end. The newest stays: it
+// keeps the variables if the kernel is killed, and takes hardly any memory until the kernel writes to its own.
 func (t *twins) release() bool {
 	if !t.dropOldest() {
 		return false
@@ -279,8 +279,7 @@ func (t *twins) release() bool {
 	return true
 }
 
-// dropHolders ends the twins that keep files which have no name any more: code may have closed them since. It reports whether
-// there were any.
+// dropHolders ends the twins that hold deleted files: code may have closed those since. It reports whether there were any.
 func (t *twins) dropHolders() bool {
 	held := false
 	for _, n := range slices.Clone(t.kept) {
@@ -303,14 +302,14 @@ func (t *twins) newest() *twin {
 	return nil
 }
 
-// onReady is called when a kernel has said that it is there.
+// onReady is called when a kernel reports that it is there.
 func (t *twins) onReady(k *kernel) {
 	if n := of(t.coming, k); n != nil {
 		t.take(n)
 	}
 }
 
-// lose forgets a twin that has ended, and reports whether it was one.
+// lose forgets an ended twin, and reports whether it was one.
 func (t *twins) lose(k *kernel) bool {
 	if n := of(t.coming, k); n != nil {
 		t.loseComing(n)
@@ -329,7 +328,7 @@ func (t *twins) lose(k *kernel) bool {
 	return true
 }
 
-// loseComing forgets one that has ended before it was taken in, as soon as the kernel that forks it has had its word about it.
+// loseComing forgets a twin that ended before it was taken in, once its parent reported it.
 func (t *twins) loseComing(n *twin) {
 	n.lost = true
 	if n.forked {
@@ -355,7 +354,7 @@ func (k *kernel) discard() {
 	k.closePipes()
 }
 
-// score has the killer of memory hogs take the older ones first.
+// score makes the OOM killer take the older ones first.
 func (t *twins) score() {
 	newest := t.newest()
 	for _, n := range t.kept {
@@ -398,7 +397,7 @@ func (t *twins) measure() {
 	}()
 }
 
-// tell tells the server what there is to go back to, where that has changed or again.
+// tell sends the restorable runs if they changed, or always if again is set.
 func (t *twins) tell(again bool) {
 	if !t.s.language.HasZygote || t.s.settings == nil || t.s.settings.Twins == 0 {
 		return

@@ -24,8 +24,8 @@ const (
 	outAgain = 100 * time.Millisecond
 )
 
-// wayOut carries what code sends to a port of loopback to the server, a stream for each connection. What is said there,
-// and what may leave, is not decided here.
+// wayOut carries connections of code to a port of loopback to the server, a stream for each. The server decides about their
+// content.
 type wayOut struct {
 	listener net.Listener // nil where it is not listened yet
 	open     func() (net.Conn, error)
@@ -40,7 +40,7 @@ func listenOut(port int) (net.Listener, error) {
 	})
 }
 
-// takePlace begins to listen before the first interpreter starts. What cannot be had now is tried for again by serve.
+// takePlace begins to listen before the first interpreter starts. serve tries again if that fails.
 func (w *wayOut) takePlace() {
 	if port, err := strconv.Atoi(os.Getenv(protocol.WayOutVariable)); err == nil {
 		w.listener, _ = listenOut(port)
@@ -74,11 +74,11 @@ func (w *wayOut) carry(conn net.Conn) {
 	_ = stream.Close()
 }
 
-// bundles are where systems have the certificates that they trust.
+// bundles are the places of a system's trusted certificates.
 var bundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"}
 
-// writeTrust writes what TLS in this container trusts, where the variables of the code say: what the image does, and
-// the session's own authority.
+// writeTrust writes the certificates that TLS of the code trusts to the file named by its variables: the image's, and the
+// session's own authority.
 func writeTrust(certificates string) error {
 	var own []byte
 	for _, name := range bundles {

@@ -22,15 +22,15 @@ const (
 	lag        = 100 * time.Millisecond // how far file times may lag, where the file system's own clock cannot be read
 	recently   = time.Second            // how old a file may be that a tick could take to be of the next run
 	maxEntries = 200_000
-	scanTime   = 1500 * time.Millisecond // an answer is not kept waiting by what a run has made of the folder
+	scanTime   = 1500 * time.Millisecond // so that a huge folder does not delay the answer
 )
 
 // Mark is a moment by the clock that stamps files, in nanoseconds.
 type Mark int64
 
 // Scanner finds the files whose change time lies in a run, by the file system's own clock: that ticks
-// coarsely, and lags far behind on a busy machine. It leaves out what the other language's container wrote
-// before. Within a tick nothing shows on which side of a run's start a file falls, so files of the last moments are
+// coarsely, and lags far behind on a busy machine. It leaves out earlier files of the other language's
+// container. Within a tick nothing shows on which side of a run's start a file falls, so files of the last moments are
 // remembered and compared. A Scanner is for one goroutine.
 type Scanner struct {
 	dir    *os.File
@@ -68,8 +68,8 @@ func (c clock) now() (now Mark, isKnown bool) {
 	return Mark(info.Ctim.Nano()), true
 }
 
-// Settle waits until the clock that stamps the files below a folder has gone on, a few milliseconds, so that no run that begins
-// later takes for its own what is there.
+// Settle waits until the clock that stamps the files below a folder has gone on, a few milliseconds, so that a later run does not take
+// existing files for its own.
 func Settle(dir int) {
 	c := newClock(dir)
 	defer func() { _ = unix.Close(int(c)) }()
@@ -88,8 +88,8 @@ func (s *Scanner) Begin() Mark {
 	return now
 }
 
-// Scan returns the artifacts of a run that began at a mark, newest first and at most so many, without those whose names are
-// not reported; how many there are, and how many bytes these have.
+// Scan returns the artifacts of a run that began at a mark, newest first at most so many, without unreported
+// names; their number, and their size in bytes.
 func (s *Scanner) Scan(since Mark, most int) (files []protocol.Artifact, total int, bytes int64) {
 	recentFrom := int64(s.Begin()) - int64(recently)
 	recent, files := map[string]facts{}, []protocol.Artifact{}
@@ -200,7 +200,7 @@ func bounded(files []protocol.Artifact, most int) []protocol.Artifact {
 	return files
 }
 
-// IsArtifact reports whether a file of a path is one when a run has made it.
+// IsArtifact reports whether a file at a path counts if a run makes it.
 func IsArtifact(path string) bool {
 	for depth, name := range strings.Split(path, "/") {
 		if !isPublic([]byte(name), depth) {
@@ -210,7 +210,7 @@ func IsArtifact(path string) bool {
 	return true
 }
 
-// isPublic leaves out what is no result: installed packages, what programs make for themselves, what was brought in.
+// isPublic leaves out installed packages, caches of programs, and uploads.
 func isPublic(name []byte, depth int) bool {
 	switch string(name) {
 	case "node_modules", "__pycache__":

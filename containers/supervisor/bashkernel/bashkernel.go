@@ -4,8 +4,8 @@
 // that only the two know. docs/kernel-protocol.md, "Supervisor and kernels", has the messages that it answers.
 //
 // A run is three lines to bash: take the code, evaluate it, report its status. Code that ends its shell (exit, set -e, an
-// unset variable with set -u, an interrupt) comes to the shell's own EXIT trap, which writes down what there is and puts another
-// bash in its place, in the same process.
+// unset variable with set -u, an interrupt) reaches the shell's own EXIT trap, which saves the state and replaces the shell by
+// another bash in the same process.
 package bashkernel
 
 import (
@@ -29,7 +29,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The descriptors that bash has beside the usual ones. They are so large that code does not take them by chance.
+// Bash's descriptors beside the usual ones, so large that code does not take them by chance.
 const (
 	helpersFD = 249 + iota
 	codeFD
@@ -51,13 +51,13 @@ var Arguments = []string{"--norc", "--noprofile", "-c", first, "bash"}
 const first = "exec 253>&1 254>&2 >/dev/null 2>&1; builtin read -r -u 251 __sandbox_line; " +
 	"builtin cd -- \"${__sandbox_line#again }\" && exec -a bash \"$BASH\" --norc --noprofile bash || exec -a bash \"$BASH\" --norc --noprofile /dev/fd/250"
 
-// behind is the line behind all that bash is given in its script: nothing of it is traced, and what comes next is the first line. A function
-// of builtin's name would take all else with it: the posix mode's unset is one that no function stands in for.
+// behind follows all text in bash's script: it turns tracing off and restarts the count of lines. A function named builtin would break everything:
+// unset of the posix mode is safe from functions.
 const behind = "{ __sandbox_status=$? __sandbox_line= __sandbox_options=$-; \\builtin eval __sandbox_line=end; " +
 	"if [[ ! $__sandbox_line ]]; then POSIXLY_CORRECT=; \\unset -f builtin; \\unset -v POSIXLY_CORRECT; \\builtin shopt -s expand_aliases; \\builtin shopt -u inherit_errexit; fi; " +
 	"\\builtin set +evx; } &>" + fromFirst + "; " + helped + "; __sandbox_next; case $__sandbox_options in *[vx]*) \\builtin set \"-${__sandbox_options//[!vx]}\" ;; esac"
 
-// fromFirst is /dev/null for a redirection of a group, and has the lines that follow counted from the first.
+// fromFirst is /dev/null for a redirection of a group, and restarts the count of lines.
 const fromFirst = "\"/dev/null${__sandbox_bash:0:LINENO=0}\""
 
 const helped = "\\builtin mapfile -d '' -t __sandbox_text </dev/fd/249 || \\builtin kill -9 $$; \\builtin eval \"$__sandbox_text\""
@@ -71,11 +71,11 @@ var prelude string
 //go:embed helpers.bash
 var helpers string
 
-// The lines to bash. What traces and traps print of them is dropped.
+// The lines to bash. Their traces and traps print nothing.
 const (
 	lineLoad = "load\n"
 	lineRun  = "run\n"
-	// Behind set -n a shell does nothing more, not even what ends it: that is the end of the run, as it is of a script. Functions have the trap by -T.
+	// Behind set -n a shell executes nothing, not even its end: that ends the run, as it ends a script. Functions inherit the trap by -T.
 	lineGuard   = "[[ ${__sandbox_on_DEBUG-} ]] || { builtin set -T; builtin trap 'case $BASH_COMMAND in set\\ -n* | set\\ -[a-z]n* | set\\ -o\\ noexec*) builtin trap - DEBUG; __sandbox_trap=; builtin exit 0 ;; esac' DEBUG; }\n"
 	lineUnguard = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap - DEBUG; " + unguard + "\n"
 	unguard     = "builtin set +T"
@@ -83,7 +83,7 @@ const (
 	lineSave    = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
 )
 
-// What code has in it that may stop the shell from executing anything.
+// Code that may stop the shell from executing anything.
 var noExec = []string{"set -n", "set -xn", "set -vn", "set -o noexec"}
 
 type message struct {
@@ -98,26 +98,26 @@ type message struct {
 	LimitBytes int64             `json:"limit_bytes"`
 }
 
-// kernel is what a goroutine of the supervisor's knows of a bash. All that bash says may be forged.
+// kernel is the state of one bash, for a goroutine of the supervisor. All messages of bash may be forged.
 type kernel struct {
 	link     net.Conn
 	control  *os.File
 	reports  *os.File
 	reader   *bufio.Reader
 	code     *os.File
-	at       int64 // how far bash has read it
+	at       int64 // bash's position in it
 	messages chan message
 	workDir  string
 	version  string
-	base     map[string]string // hashes of what there was before any code had run, by kind and name
-	told     map[string]bool   // programs that an answer has named
+	base     map[string]string // hashes of the state before any code, by kind and name
+	told     map[string]bool   // programs named by an answer
 	stopped  bool              // the run was interrupted: a signal may still be on its way
 }
 
 var errReport = errors.New("a report that no kernel makes")
 
-// Adapt makes what a bash is started with, by descriptor, and serve, which is a kernel to the supervisor on the link until one of
-// the two ends. The files are the caller's to close.
+// Adapt makes the files that a bash starts with, by descriptor, and serve, which acts as a kernel on the link until one of
+// the two ends. The caller closes the files.
 func Adapt(link *os.File) (files map[int]*os.File, serve func(), err error) {
 	conn, err := net.FileConn(link)
 	if err != nil {
@@ -319,14 +319,14 @@ func (k *kernel) run(m message) error {
 	return k.send(kernelproc.Report{Type: "done", ID: m.ID, Exit: &end.code, GoesOn: k.goesOn(end.jobs)})
 }
 
-// status is what a report of an end says.
+// status is the report of an end.
 type status struct {
 	code  int
 	jobs  []string
 	shell bool // another shell goes on
 }
 
-// tell has bash execute what is no run. An interrupt that comes late may end the shell before it has.
+// tell makes bash execute lines beside runs. A late interrupt may end the shell before it did.
 func (k *kernel) tell(code string) error {
 	for range 3 {
 		var end status
@@ -337,7 +337,7 @@ func (k *kernel) tell(code string) error {
 	return errCut
 }
 
-// do has bash take code and execute lines, and waits for the end of that, whichever it is.
+// do makes bash take code and execute lines, and waits for either end.
 func (k *kernel) do(code, lines string, end *status) error {
 	if err := k.put(strings.NewReader(code)); err != nil {
 		return err
@@ -345,9 +345,9 @@ func (k *kernel) do(code, lines string, end *status) error {
 	return k.evaluate(lines, end)
 }
 
-// evaluate has bash execute lines, of which one lets it read what was put, and waits for their end, whichever it is.
+// evaluate makes bash execute lines, one of which reads the code, and waits for either end.
 func (k *kernel) evaluate(lines string, end *status) error {
-	number := rand.Uint64() //nolint:gosec // seeded by the system; so that what code writes to the descriptor is not taken for it
+	number := rand.Uint64() //nolint:gosec // seeded by the system; so that code cannot forge it by chance
 	if _, err := fmt.Fprintf(k.control, lines+lineEnd, number); err != nil {
 		return err
 	}
@@ -356,7 +356,7 @@ func (k *kernel) evaluate(lines string, end *status) error {
 		return err
 	}
 	kind, rest, _ := strings.Cut(report, "\n")
-	if strings.HasSuffix(rest, "\nexit") { // an interrupt has come into the middle of it
+	if strings.HasSuffix(rest, "\nexit") { // an interrupt cut it
 		kind = "exit"
 	}
 	switch kind {
@@ -389,7 +389,7 @@ func (k *kernel) put(code io.Reader) error {
 	return err
 }
 
-// note notes how far bash has read its script, which is all of it.
+// note records bash's position in its script: the end.
 func (k *kernel) note() error {
 	info, err := k.code.Stat()
 	if err == nil {
@@ -417,8 +417,8 @@ func (k *kernel) report() (text string, cut bool, err error) {
 	}
 }
 
-// begin has a new bash read a script that begins with what each is told. It knows the script by the name bash, which is in all its
-// errors, where there is room for that.
+// begin starts a new bash on a script with the common beginning. The script's name is bash, as in its errors, if there is room
+// for that.
 func (k *kernel) begin(script string) error {
 	folder, err := os.MkdirTemp("", ".bash-")
 	if err == nil {
@@ -447,9 +447,9 @@ func (k *kernel) begin(script string) error {
 	return k.note()
 }
 
-// again brings what the bash before has written into the one in its place, and reports its end in end.
+// again restores the state of the bash before in its successor, and reports its end in end.
 func (k *kernel) again(end *status) error {
-	// A second interrupt would end the new bash before it can be told what to do.
+	// A second interrupt would end the new bash before its first line.
 	if err := k.send(kernelproc.Report{Type: "heard"}); err != nil {
 		return err
 	}
@@ -481,7 +481,7 @@ func (k *kernel) again(end *status) error {
 
 const badFunction = "a function that bash prints in another form than it reads"
 
-// record is a piece of what a bash has.
+// record is a piece of a bash's state.
 type record struct {
 	kind byte   // o options, s shopt, v variable, f function, l function that is lost, d folder, u umask, a aliases, t traps, j programs that run
 	name string // of a variable or function
@@ -489,7 +489,7 @@ type record struct {
 	cut  bool // the text is longer than one may be, and not here
 }
 
-// save hands over what bash writes of itself, the options last, as they may end what reads them; keep reports whether there was room.
+// save passes on the state that bash writes, the options last, as they may end the reader; keep reports whether there was room.
 func (k *kernel) save(keep func(record) bool) (code int, err error) {
 	var options record
 	for {
@@ -503,10 +503,10 @@ func (k *kernel) save(keep func(record) bool) (code int, err error) {
 			return strconv.Atoi(strings.TrimSpace(text))
 		}
 		if head == "" {
-			continue // what was being written when the writer was killed ends so
+			continue // the last record of a killed writer
 		}
 		r := record{kind: head[0], name: head[1:], text: strings.TrimSuffix(text, "\n")}
-		if r.kind == 'o' || r.kind == 'u' { // code may have a function of that name, which is there by then
+		if r.kind == 'o' || r.kind == 'u' { // a function of the code may have that name by then
 			r.text = `\builtin ` + strings.ReplaceAll(r.text, "\n", "\n\\builtin ")
 		}
 		switch {
@@ -520,7 +520,7 @@ func (k *kernel) save(keep func(record) bool) (code int, err error) {
 	}
 }
 
-// programOf reads a line that jobs prints of what runs, with its process or without: [1]+  123 Running   sleep 9 &
+// programOf reads a line of jobs, with a process number or without: [1]+  123 Running   sleep 9 &
 func programOf(line string) (pid, command string) {
 	before, command, running := strings.Cut(line, " Running ")
 	if !running || !strings.HasPrefix(line, "[") {

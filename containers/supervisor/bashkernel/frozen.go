@@ -1,6 +1,6 @@
 //go:build linux
 
-// What a bash has, written to a file that a later one reads.
+// The snapshot of a bash: its state in a file for a later one.
 
 package bashkernel
 
@@ -39,7 +39,7 @@ func (t *trailer) lose(name, why string) {
 	}
 }
 
-// noteBase remembers what there is before any code has run: the next kernel has its own of that.
+// noteBase remembers the state before any code: the next kernel starts with its own.
 func (k *kernel) noteBase() error {
 	for range 3 { // the end of another kernel may take the writer with it
 		k.base = map[string]string{}
@@ -54,7 +54,7 @@ func (k *kernel) noteBase() error {
 	return errCut
 }
 
-// saveNow has bash write what it has, and go on.
+// saveNow makes bash write its state and go on.
 func (k *kernel) saveNow(keep func(record) bool) error {
 	if _, err := k.control.WriteString(lineSave); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (k *kernel) saveNow(keep func(record) bool) error {
 
 var errCut = errors.New("what writes the variables was ended")
 
-// freeze writes what code has changed.
+// freeze writes the changes of code.
 func (k *kernel) freeze(m message) error {
 	file, folder, err := k.createNew(m.Path)
 	if err != nil {
@@ -138,7 +138,7 @@ func (k *kernel) freeze(m message) error {
 	return k.send(kernelproc.Report{Type: "frozen", Variables: t.Variables, Bytes: size, Lost: t.Lost, LostTotal: t.LostTotal})
 }
 
-// wake has bash read such a file.
+// wake makes bash read such a file.
 func (k *kernel) wake(m message) error {
 	t, err := k.load(m.Path)
 	if err != nil {
@@ -192,7 +192,7 @@ func (k *kernel) load(name string) (*trailer, error) {
 	return &t, k.put(io.MultiReader(io.LimitReader(file, maxSaved), strings.NewReader(behind+"\n")))
 }
 
-// folder opens the folder of a path below the work directory. Code may have put a link in its place: none is followed.
+// folder opens the folder of a path below the work directory. It follows no link that code may have put there.
 func (k *kernel) folder(name string) (int, error) {
 	const flags = unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC
 	work, err := unix.Open(k.workDir, flags, 0)

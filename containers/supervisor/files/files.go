@@ -2,7 +2,7 @@
 
 // Package files brings files into a session's work directory and out of it: docs/kernel-protocol.md,
 // "Files: streams". The session's code runs beside it as the same user and changes files, folders and links at
-// any moment; what it could not reach itself it does not reach through this package.
+// any moment; through this package it reaches no more than by itself.
 package files
 
 import (
@@ -58,7 +58,7 @@ func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error
 	case filewire.Import:
 		return w.takeAll(r, stream)
 	}
-	go func() { _, _ = stream.Read(make([]byte, 1)) }() // whose end is that of what is written
+	go func() { _, _ = stream.Read(make([]byte, 1)) }() // its end means the end of writing
 	switch r.Op {
 	case filewire.Get:
 		return w.get(r, stream)

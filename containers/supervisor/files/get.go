@@ -19,10 +19,10 @@ type source struct {
 	file  *os.File
 	was   unix.Stat_t
 	size  int64
-	at    int64 // how far it has been read
+	at    int64 // the position of reading
 	to    io.Writer
 	piece *filewire.Piece
-	told  filewire.Answer // of what was sent
+	told  filewire.Answer // about the content sent
 }
 
 func newSource(file *os.File, to io.Writer, piece *filewire.Piece) (*source, error) {
@@ -57,7 +57,7 @@ func (w *workDir) get(r filewire.Request, to io.Writer) (filewire.Answer, error)
 	return s.end(err)
 }
 
-// end ends the content, which err may have broken off, and returns what was sent.
+// end ends the content, perhaps cut off by err, and returns the answer about it.
 func (s *source) end(err error) (filewire.Answer, error) {
 	var now unix.Stat_t
 	if err := errors.Join(err, s.piece.Send(s.to, 0), unix.Fstat(int(s.file.Fd()), &now)); err != nil {
@@ -118,7 +118,7 @@ func (s *source) sendLines(offset, limit, most int64) error {
 		return err
 	}
 	s.told.Start = s.at
-	open := false // a line whose end has not come yet
+	open := false // a line without its end so far
 	for most > 0 && limit > 0 {
 		b, err := s.read(most)
 		if err != nil {

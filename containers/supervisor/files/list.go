@@ -19,7 +19,7 @@ const (
 	batchBytes   = 100 << 10
 )
 
-// lister finds what is reported of a work directory.
+// lister finds the reported files of a work directory.
 type lister struct {
 	everything bool
 	report     func(folder int, name string, e filewire.Entry) error

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// staleAfter is when a part is that of a supervisor which has ended.
+// staleAfter is the age at which a part must belong to an ended supervisor.
 const staleAfter = 10 * time.Minute
 
 // put takes a file.
@@ -59,7 +59,7 @@ func (w *workDir) take(names []forms, e filewire.Entry, overwrite bool, content 
 	return path, p.size, err
 }
 
-// checkPlace reports early what would stand in the way, and returns how many entries the file brings.
+// checkPlace reports obstacles early, and returns how many entries the file brings.
 func (w *workDir) checkPlace(names []forms, overwrite bool) (more int64, err error) {
 	last := len(names) - 1
 	folder, found, err := w.folder(names[:last], false)
@@ -111,7 +111,7 @@ func (w *workDir) place(p *part, names []forms, overwrite bool) (string, error) 
 	}
 	if overwrite {
 		err = unix.Renameat(p.folder, p.name, folder, name)
-	} else { // a rename would replace what has come meanwhile
+	} else { // a rename would replace a new file
 		err = unix.Linkat(p.folder, p.name, folder, name, 0)
 	}
 	return strings.Join(append(found, name), "/"), err
@@ -145,7 +145,7 @@ func (w *workDir) newPart() (*part, error) {
 
 const folderOnly = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 
-// uploads opens the folder of the parts: a real one, whatever code has put in its place.
+// uploads opens the folder of the parts: a real one, whatever code put in its place.
 func (w *workDir) uploads() (int, error) {
 	fd, err := unix.Openat(w.fd, uploads, folderOnly, 0)
 	switch {
@@ -181,7 +181,7 @@ func (w *workDir) removeStaleParts() {
 	_, _ = walk.Run(folder)
 }
 
-// fill writes the content, within the limit. What ends before its end is an error.
+// fill writes the content, within the limit. A content cut short is an error.
 func (p *part) fill(content io.Reader, l *limit) error {
 	room := make([]byte, filewire.PieceBytes)
 	for {
@@ -204,7 +204,7 @@ func (p *part) fill(content io.Reader, l *limit) error {
 	}
 }
 
-// finish sets the mode and time of a part, and looks whether it is still what was written.
+// finish sets the mode and time of a part, and checks that it is still the written file.
 func (p *part) finish(e filewire.Entry) error {
 	fd := int(p.file.Fd())
 	if err := unix.Fchmod(fd, e.Mode&0o777); err != nil {
@@ -229,14 +229,14 @@ func (p *part) finish(e filewire.Entry) error {
 	return nil
 }
 
-// drop removes what is left of a part.
+// drop removes the rest of a part.
 func (p *part) drop() {
 	_ = p.file.Close()
 	_ = unix.Unlinkat(p.folder, p.name, 0) // where it is not at its place already
 	_ = unix.Close(p.folder)
 }
 
-// limit holds the work directory to what it may take while a part grows, with what others write meanwhile.
+// limit holds the work directory to its limit while a part grows and others write.
 type limit struct {
 	dir          int
 	bytes, files int64 // zero: no limit
@@ -249,7 +249,7 @@ type limit struct {
 const (
 	countShare = 20 // counting takes no more than this part of the time that content comes
 	countAgain = time.Second
-	// countPasses is how often what moves is counted anew to see all of it. The most that was seen counts then.
+	// countPasses is how often a count is repeated while files move. The largest one counts then.
 	countPasses = 3
 )
 

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// export sends everything in the work directory, folders before what is in them. Links come in a walk of their own, behind
+// export sends everything in the work directory, folders before their content. Links come in a walk of their own, behind
 // everything else, so that an import writes nothing through one, and none has to be remembered.
 func (w *workDir) export(to io.Writer) (filewire.Answer, error) {
 	var answer filewire.Answer
@@ -56,7 +56,7 @@ func sendFile(folder int, name string, e filewire.Entry, to io.Writer, piece *fi
 		return false, err
 	}
 	file, err := openRegular(place, e.Path)
-	if other := new(filewire.Error); errors.As(err, &other) { // it has been replaced by something else
+	if other := new(filewire.Error); errors.As(err, &other) { // something else replaced it
 		return true, nil
 	}
 	if err != nil {
@@ -78,7 +78,7 @@ func sendFile(folder int, name string, e filewire.Entry, to io.Writer, piece *fi
 	return false, filewire.Write(to, told)
 }
 
-// takeAll takes what an export has sent: entries, and the content of each that is a file.
+// takeAll takes an export's entries and the content of files.
 func (w *workDir) takeAll(r filewire.Request, from io.Reader) (filewire.Answer, error) {
 	w.removeStaleParts()
 	l := &limit{dir: w.fd, bytes: r.LimitBytes, files: r.LimitFiles}

@@ -19,7 +19,7 @@ const (
 	placeOnly = unix.O_PATH // opens no more than the place: nothing waits or takes effect
 )
 
-// workDir is the work directory, and the way from a path to what is there.
+// workDir is the work directory, and opens paths in it.
 type workDir struct {
 	fd   int
 	root string

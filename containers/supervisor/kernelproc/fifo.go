@@ -16,7 +16,7 @@ type NamedPipes struct {
 	Paths   []string
 	Readers []*Pipe // of stdout and stderr
 	folder  string
-	held    []int // write ends, so that the pipes do not end before the kernel has opened them
+	held    []int // write ends, so that the pipes do not end before the kernel opens them
 }
 
 // NewNamedPipes makes them in a folder of their own. The session's code may put anything else into its
@@ -69,7 +69,7 @@ func (n *NamedPipes) add(path string, sink func([]byte)) (*Pipe, error) {
 	return readPipe(fd, sink, nil)
 }
 
-// Release removes the paths and closes what held the pipes open: the kernel has opened them, or never will.
+// Release removes the paths and closes the write ends: the kernel opened them, or never will.
 func (n *NamedPipes) Release() {
 	for _, fd := range n.held {
 		_ = unix.Close(fd)

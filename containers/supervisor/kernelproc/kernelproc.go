@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package kernelproc is the supervisor's end of a kernel: its process, the socket to it, and the pipes that
-// its output comes by. docs/kernel-protocol.md, "Supervisor and kernels", has the messages.
+// Package kernelproc is the supervisor's end of a kernel: its process, the socket to it, and the pipes of
+// its output. docs/kernel-protocol.md, "Supervisor and kernels", lists the messages.
 package kernelproc
 
 import (
@@ -22,21 +22,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Language is what is different about the interpreters.
+// Language describes an interpreter.
 type Language struct {
 	Name        string // "python" or "javascript"
 	Interpreter string
-	// Arguments are what the interpreter is given so that it becomes what role says: "kernel" or "zygote".
+	// Arguments are the interpreter's arguments for a role: "kernel" or "zygote".
 	Arguments func(program, role string) []string
-	// Environment is added to what kernels have of the container's own.
+	// Environment is added to the container's own for kernels.
 	Environment []string
-	// TakesPipes: each run comes with two pipes of its own. Otherwise a kernel has two as long as it lives, and
-	// opens others by their paths.
+	// TakesPipes: each run comes with two pipes of its own. Otherwise a kernel keeps two for life, and opens
+	// others by their paths.
 	TakesPipes bool
 	// HasWatcher: a thread of the kernel hears of interrupts by a socket of its own, and sends a frame when it is there
-	// and each time that it has stopped code. Otherwise code is interrupted by SIGINT.
+	// and each time that it stopped code. Otherwise code is interrupted by SIGINT.
 	HasWatcher bool
-	// HasZygote: a process that has imported everything forks the kernels that are kept ready.
+	// HasZygote: a process with everything imported forks the spare kernels.
 	HasZygote bool
 	// Again is how long an interrupt is waited for before it comes once more; zero: a quarter of the grace.
 	Again time.Duration
@@ -44,18 +44,18 @@ type Language struct {
 	TrustVariable string
 	// Without are variables of the container that the interpreter is started without.
 	Without []string
-	// Adapt makes what an interpreter is given that is no kernel itself: files by their descriptor there, and serve, which is
-	// one in its place, on the link. Nil: the interpreter has the link as its descriptor 3.
+	// Adapt serves an interpreter that is no kernel itself: it returns files by their descriptor there, and serve, which acts as
+	// the kernel on the link. Nil: the link is the interpreter's descriptor 3.
 	Adapt func(link *os.File) (files map[int]*os.File, serve func(), err error)
-	// KillsPrograms: what the interpreter waits for is killed where it ignores interrupts, so that the interpreter goes on.
+	// KillsPrograms: programs that ignore interrupts are killed while the interpreter waits for them, so that it goes on.
 	KillsPrograms bool
-	// EndsWithCode: a kernel that ends by itself under a run has ended as its code told it to.
+	// EndsWithCode: a kernel that ends by itself during a run does so by its code.
 	EndsWithCode bool
-	// Unheard is how many times the grace a kernel may take that has not heard of an interrupt yet.
+	// Unheard is how many times the grace a kernel gets before it hears of an interrupt.
 	Unheard int
 }
 
-// Report is what a kernel, or a zygote, sends. All of it may be forged.
+// Report is a message of a kernel or a zygote. All of it may be forged.
 type Report struct {
 	Type     string          `json:"type"`
 	ID       string          `json:"id"`
@@ -76,7 +76,7 @@ type Report struct {
 	Stream   int             `json:"stream"`
 	Message  string          `json:"message"`
 	GoesOn   []string        `json:"goes_on"`
-	// Installed: packages were installed that an interpreter may have imported before.
+	// Installed: packages were installed that an interpreter may hold already.
 	Installed bool `json:"installed"`
 	// Variables, Bytes, AtMS, Lost and Doubtful are of frozen and woken; Why says that nothing came of one of them, or of twinned.
 	Variables int             `json:"variables"`
@@ -88,7 +88,7 @@ type Report struct {
 	Why       string          `json:"why"`
 	// Largest are the variables that take most, of a run that failed for want of memory.
 	Largest []protocol.Variable `json:"largest"`
-	// Blob is what came behind the JSON.
+	// Blob holds the bytes behind the JSON.
 	Blob []byte `json:"-"`
 }
 
@@ -101,7 +101,7 @@ const (
 // ErrBreach reports that a kernel sent what none does.
 var ErrBreach = errors.New("a frame that no kernel sends")
 
-// ErrNoInterpreter reports that the image does not have the language's interpreter.
+// ErrNoInterpreter reports that the image lacks the language's interpreter.
 var ErrNoInterpreter = errors.New("not on the PATH")
 
 // Link is the socket to a kernel or a zygote.
@@ -136,7 +136,7 @@ func Pair() (*Link, *os.File, error) {
 }
 
 // Send queues a message, with descriptors where files are given, which it owns from now on. It never waits:
-// what an end that does not read has no more room for is dropped.
+// it drops messages that a slow reader's socket cannot hold.
 func (l *Link) Send(message any, files ...*os.File) {
 	body, err := json.Marshal(message)
 	if err == nil && !l.isClosed() {
@@ -256,7 +256,7 @@ func (l *Link) dropUnsent() {
 type Spawned struct {
 	PID     int
 	Link    *Link
-	Watcher *Link // nil where the language has none
+	Watcher *Link // nil without one
 }
 
 // Spawn starts the language's interpreter in a role, with these as its stdout and stderr. Its link is descriptor 3, and its
@@ -315,7 +315,7 @@ func Spawn(l *Language, program, role string, stdout, stderr *os.File) (*Spawned
 	return s, err
 }
 
-// place puts files where an interpreter has them; nothing is between them.
+// place puts files at an interpreter's descriptors, without gaps.
 func place(files []uintptr, given map[int]*os.File) []uintptr {
 	const none = ^uintptr(0)
 	for fd, f := range given {

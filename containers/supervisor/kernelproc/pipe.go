@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// drainBytes bounds what is read at once of a pipe that is written to all the time. No pipe holds more.
+// drainBytes bounds one read of a pipe under constant writing. No pipe holds more.
 const drainBytes = 1 << 20
 
-// Pipe reads what a kernel and its programs write to one pipe. Its methods may be called from any
+// Pipe reads one pipe of a kernel and its programs. Its methods may be called from any
 // goroutine, but not by a sink.
 type Pipe struct {
 	file *os.File
@@ -26,7 +26,7 @@ type Pipe struct {
 	over bool
 }
 
-// rooms are what pipes are read into; none keeps one while nothing comes.
+// rooms are buffers for reading pipes; an idle pipe keeps none.
 var rooms = sync.Pool{New: func() any { return new([64 << 10]byte) }}
 
 // NewPipe makes a pipe and reads it from now on. It returns the write end, which is the caller's to close.
@@ -100,8 +100,7 @@ func (p *Pipe) readSome(fd int) (int, error) {
 	}
 }
 
-// Drain hands on what has been written by now, and then has what comes later go to another sink, where
-// one is given.
+// Drain passes on the output so far, and directs later output to another sink, if one is given.
 func (p *Pipe) Drain(next func([]byte)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

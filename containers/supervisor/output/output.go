@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package output keeps what runs write to stdout and stderr: the part that is reported, and the file that
-// takes the rest. A Stream may be used by several goroutines, a Spool by one.
+// Package output keeps the stdout and stderr of runs: the reported part, and the file with
+// the rest. A Stream may be used by several goroutines, a Spool by one.
 package output
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// The bounds of what is reported of background output. Many runs may have some, so that its screen is a small one.
+// The bounds of reported background output. Many runs may write some, so its screen is small.
 const (
 	BackgroundBytes = 2048
 	backgroundRows  = 20
 	backgroundChars = 512
 )
 
-// Stream holds what is reported of one output stream of a run, as a terminal would show it: all of it up to a
+// Stream holds the reported part of one output stream of a run, as a terminal would show it: all of it up to a
 // limit, beyond that its two ends. Counts and the file are of the stream as it came. Memory stays near three
 // times the limit, whatever comes.
 type Stream struct {
@@ -30,7 +30,7 @@ type Stream struct {
 	isSpooled  bool
 	raw        []byte // until there is a file
 	shown      *terminal
-	background *terminal // nil: nothing has come yet
+	background *terminal // nil: nothing came yet
 	hasMore    bool      // in the background, since it was last taken
 	bytes      int64
 	lineEnds   int64
@@ -44,7 +44,7 @@ func NewStream(limit int, spool *Spool) *Stream {
 	return s
 }
 
-// Write takes what the run itself has written.
+// Write takes output of the run itself.
 func (s *Stream) Write(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -63,7 +63,7 @@ func (s *Stream) Write(p []byte) {
 	s.shown.screen.Write(p)
 }
 
-// Bytes is how much the run itself has written.
+// Bytes is the size of the run's own output.
 func (s *Stream) Bytes() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -77,14 +77,14 @@ func (s *Stream) LastLine() string {
 	return s.shown.screen.LastLine()
 }
 
-// Finish ends what the run itself writes: a character that has only begun is none.
+// Finish ends the run's own output: an incomplete character is dropped.
 func (s *Stream) Finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.shown.screen.Finish()
 }
 
-// Report returns what is reported, of a run that goes on too, with no more than limit bytes of text.
+// Report returns the report, also during a run, with no more than limit bytes of text.
 func (s *Stream) Report(limit int) protocol.Stream {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,14 +95,13 @@ func (s *Stream) Report(limit int) protocol.Stream {
 		report.Lines++
 	}
 	if c.omittedBytes > 0 {
-		s.beginSpool() // what the cursor jumped over can make it longer than what was written
+		s.beginSpool() // gaps by the cursor can make it longer than the output
 		report.Path = s.spool.Path()
 	}
 	return report
 }
 
-// Release forgets what was reported. What the run wrote is kept as far as the file begins with it, should
-// background output come.
+// Release forgets the report. It keeps the beginning of the file, should background output come.
 func (s *Stream) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +112,7 @@ func (s *Stream) release() {
 	s.shown = newTerminal(screen.Rows, screen.LineChars, s.limit-s.limit/2, s.limit/2)
 }
 
-// WriteBackground takes what came after the end of the run, from what it has left behind.
+// WriteBackground takes output of the run's leftovers after its end.
 func (s *Stream) WriteBackground(p []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +128,7 @@ func (s *Stream) WriteBackground(p []byte) {
 	s.hasMore = true
 }
 
-// TakeBackground returns what came since it was last called, and whether that is anything.
+// TakeBackground returns the output since its last call, and whether there was any.
 func (s *Stream) TakeBackground() (protocol.Background, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +160,7 @@ func (s *Stream) beginSpool() {
 
 var newline = []byte{'\n'}
 
-// terminal is a screen and the two ends of what has left it, which is valid UTF-8.
+// terminal is a screen and the two ends of the text that left it, as valid UTF-8.
 type terminal struct {
 	screen          *screen.Screen
 	headMax         int
@@ -177,13 +176,13 @@ func newTerminal(rows, lineChars, headMax, tailMax int) *terminal {
 	return t
 }
 
-// clear forgets the text, and not that a character or a sequence has begun.
+// clear forgets the text, but not an incomplete character or sequence.
 func (t *terminal) clear() {
 	t.screen.Clear()
 	t.forget()
 }
 
-// forget forgets what has left the screen.
+// forget forgets the text that left the screen.
 func (t *terminal) forget() { t.head, t.tail, t.bytes, t.lineEnds = nil, nil, 0, 0 }
 
 func (t *terminal) settle(p []byte) {
@@ -198,7 +197,7 @@ func (t *terminal) settle(p []byte) {
 	t.tail = append(t.tail, p...)
 }
 
-// cut is a text that may have lost its middle.
+// cut is a text, perhaps without its middle.
 type cut struct {
 	head, tail                 []byte
 	omittedBytes, omittedLines int64

@@ -15,8 +15,8 @@ const (
 )
 
 // Spool is the file that takes a stream which is too long to report, as it was written and up to a limit.
-// It lies where the sandboxed code can write, so nothing that is there already is used: no links and no other
-// file, and the folder only when it is a real one. What cannot be written is lost, and the run goes on.
+// It lies where the sandboxed code can write, so it uses no existing link or file, and
+// the folder only if it is a real one. A failed write loses its bytes, and the run goes on.
 type Spool struct {
 	workDir int
 	name    string
@@ -25,8 +25,8 @@ type Spool struct {
 	fd      int // -1: none yet
 }
 
-// NewSpool returns the file for a stream, stdout or stderr, of a run. The file is made with the first byte
-// that is written to it, below the directory that workDir has open and that stays the caller's.
+// NewSpool returns the file for a stream, stdout or stderr, of a run. The first byte makes the file, below
+// the open directory workDir, which stays the caller's.
 func NewSpool(workDir int, runID, stream string, limit int64) *Spool {
 	name := []byte(runID[:min(len(runID), idChars)])
 	for i, c := range name {
@@ -56,7 +56,7 @@ func (s *Spool) Write(p []byte) {
 		n, err := unix.Write(s.fd, p)
 		switch {
 		case errors.Is(err, unix.EINTR):
-		case err != nil || n == 0: // a full volume: what is there already stays
+		case err != nil || n == 0: // a full volume: the existing part stays
 			s.Close()
 			return
 		default:
@@ -67,7 +67,7 @@ func (s *Spool) Write(p []byte) {
 	}
 }
 
-// Close ends the file; what is written later is lost.
+// Close ends the file; later output is lost.
 func (s *Spool) Close() {
 	if s.fd >= 0 {
 		_ = unix.Close(s.fd)

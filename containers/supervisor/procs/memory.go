@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Memory is what a container takes and cannot be asked to give back: not what is cached of files.
+// Memory is a container's memory that cannot be reclaimed: without the cache of files.
 type Memory struct {
 	Anonymous int64 // also where it was swapped out
 	Shared    int64 // files in memory, such as those in /tmp
@@ -32,7 +32,7 @@ var accounts = []Account{
 	},
 }
 
-// FindAccount returns the one that has this limit; nil: none does, and what can be seen counts something else as well.
+// FindAccount returns the account with this limit; nil: none is, and the visible ones count other processes too.
 func FindAccount(limit int64) *Account {
 	for i := range accounts {
 		if accounts[i].hasLimit(limit) {
@@ -65,7 +65,7 @@ func (a *Account) Read() Memory {
 	return m
 }
 
-// Anonymous is how much of its own a process has in memory; 0 where it is gone.
+// Anonymous is a process's own memory; 0 if it is gone.
 func Anonymous(pid int) int64 {
 	text, ok := readSmall("/proc/"+strconv.Itoa(pid)+"/statm", make([]byte, 256))
 	fields := bytes.Fields(text)

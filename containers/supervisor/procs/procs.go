@@ -19,11 +19,11 @@ type Process struct {
 	Start   int64 // in clock ticks since the machine's boot
 }
 
-// Table is what lives, by process number.
+// Table holds the living processes by number.
 type Table map[int]Process
 
-// Read lists everything that is alive. A main thread that has ended looks like a zombie, and others of the
-// process may go on: it is alive.
+// Read lists everything that is alive. A process with an ended main thread looks like a zombie, but
+// its other threads may go on: it is alive.
 func Read() Table {
 	table := Table{}
 	dir, err := os.Open("/proc")
@@ -104,7 +104,7 @@ func number(text []byte) int64 {
 	return n
 }
 
-// Family returns what is below a process, without it.
+// Family returns the descendants of a process.
 func (t Table) Family(root int) map[int]bool {
 	children := map[int][]int{}
 	for pid, p := range t {
@@ -124,7 +124,7 @@ func (t Table) Family(root int) map[int]bool {
 	return found
 }
 
-// Signal sends a signal to a process that may have ended.
+// Signal sends a signal to a process, perhaps an ended one.
 func Signal(pid int, signal syscall.Signal) {
 	if pid > 1 {
 		_ = syscall.Kill(pid, signal)
@@ -132,7 +132,7 @@ func Signal(pid int, signal syscall.Signal) {
 }
 
 const (
-	killRounds = 50 // in which what is killed may fork
+	killRounds = 50 // during which processes may fork
 	stopRounds = 150
 )
 
@@ -141,9 +141,8 @@ type incarnation struct {
 	start int64
 }
 
-// KillAll kills what choose finds, until it finds nothing new. What forks faster than it is killed is
-// stopped first: it keeps its places among the processes then, and runs out of them. False: it did not
-// help, and the end of the container is the only one.
+// KillAll kills the processes that choose finds, until it finds no new one. It stops those that fork faster first: they keep
+// their process numbers then, and run out of them. It returns false if that did not help: only the end of the container does.
 func KillAll(choose func(Table) map[int]bool) bool {
 	seen := map[incarnation]bool{}
 	var stopped []int
@@ -184,14 +183,14 @@ func TicksNow() int64 {
 	return now.Sec*perSecond + now.Nsec*perSecond/1e9
 }
 
-// Activity is what a process has done so far.
+// Activity counts the work of a process so far.
 type Activity struct {
 	CPU     int64 // clock ticks
 	Threads int64
 	Written int64 // bytes; -1 where the system keeps no count
 }
 
-// Watch reads what a process has done.
+// Watch reads the activity of a process.
 func Watch(pid int) Activity {
 	room := make([]byte, 1024)
 	folder := "/proc/" + strconv.Itoa(pid)
@@ -216,7 +215,7 @@ func field(text []byte, name string) int64 {
 }
 
 // Beside returns the bytes that copies of a process take beside it. Memory that several processes share is divided among them in
-// the figure PSS, so the sum of theirs has each page once, and what the process itself has is no part of it.
+// the figure PSS, so their sum counts each page once, without the process's own.
 func Beside(pid int, copies []int) int64 {
 	shared, all := sharesOf(pid)
 	taken := shared - all
@@ -227,7 +226,7 @@ func Beside(pid int, copies []int) int64 {
 	return taken
 }
 
-// sharesOf returns a process's share of the memory that no file has, and all of that.
+// sharesOf returns a process's share of anonymous memory, and all of it.
 func sharesOf(pid int) (share, all int64) {
 	text, _ := readSmall("/proc/"+strconv.Itoa(pid)+"/smaps_rollup", make([]byte, 4096))
 	text = bytes.ReplaceAll(text, []byte(" kB\n"), []byte("\n"))
@@ -236,8 +235,7 @@ func sharesOf(pid int) (share, all int64) {
 
 const mostOOMScore = 1000
 
-// RaiseOOMScore has a process killed for want of memory before this one: by so many thousandths of the limit, which count as if
-// it took them, too.
+// RaiseOOMScore makes the OOM killer prefer a process to this one, as if it took so many thousandths of the limit more.
 func RaiseOOMScore(pid, by int) {
 	text, ok := readSmall("/proc/self/oom_score_adj", make([]byte, 16))
 	if score := min(int(number(bytes.TrimSpace(text)))+by, mostOOMScore); ok && pid > 1 {
@@ -245,7 +243,7 @@ func RaiseOOMScore(pid, by int) {
 	}
 }
 
-// OOMKills counts what the memory limit has killed in this container; 0 where that cannot be read.
+// OOMKills counts the kills by the memory limit in this container; 0 if that cannot be read.
 func OOMKills() int64 {
 	room := make([]byte, 512)
 	for _, path := range []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"} {

@@ -1,6 +1,5 @@
-// Package screen shows what a person would have seen last of a stream that was written for a terminal:
-// progress bars overwrite their line, bars in bars move the cursor up, and colours are codes that only
-// a terminal takes away.
+// Package screen renders a stream written for a terminal as it looks in the end: progress bars overwrite their
+// line, nested bars move the cursor up, and colours are dropped.
 package screen
 
 import (
@@ -12,8 +11,8 @@ import (
 
 // The bounds of a run's screen.
 const (
-	Rows      = 50   // how far up the cursor can go; what is above cannot change any more
-	LineChars = 2048 // a line twice as long loses its first half to what cannot change
+	Rows      = 50   // how far up the cursor can go; the text above is final
+	LineChars = 2048 // the first half of a line twice as long is final
 )
 
 const (
@@ -26,9 +25,9 @@ const (
 	controls uint32 = 1<<'\a' | 1<<'\b' | 1<<'\r' | 1<<escape
 )
 
-// Screen is a terminal of some rows that are as long as they like: one character is one column. What
-// leaves it at its top is handed over as UTF-8; together with what is still on it, that is the same
-// however the bytes were split. It holds a bounded part, whatever comes.
+// Screen is a terminal of some rows that are as long as they like: one character is one column. It
+// hands over lines that leave it at its top as UTF-8; together with its own lines the text is the same
+// however the bytes were split. Its memory is bounded, whatever comes.
 type Screen struct {
 	rows, lineChars int
 	settled         func([]byte)
@@ -38,8 +37,8 @@ type Screen struct {
 	savedRow        int
 	savedColumn     int
 	state           state
-	parameters      []byte // of the control sequence that has begun
-	intermediates   int    // of the sequence that has begun
+	parameters      []byte // of an unfinished control sequence
+	intermediates   int    // of an unfinished sequence
 	partial         []byte // the beginning of a character
 	char            [utf8.UTFMax]byte
 	encoded         []byte
@@ -60,8 +59,8 @@ const (
 )
 
 // New returns an empty screen of so many rows whose lines are cut to lineChars when they are twice as
-// long. It calls settled with what cannot change any more, whose bytes are valid during the call only, and forget when
-// all that was settled is erased.
+// long. It calls settled with final text, whose bytes are valid during the call only, and forget when
+// all final text is erased.
 func New(rows, lineChars int, settled func([]byte), forget func()) *Screen {
 	return &Screen{rows: rows, lineChars: lineChars, settled: settled, forget: forget, lines: make([]line, 1)}
 }
@@ -96,7 +95,7 @@ func (s *Screen) Write(p []byte) {
 	}
 }
 
-// Finish ends the text: no more comes of a character or a sequence that has only begun.
+// Finish ends the text, with an incomplete character or sequence.
 func (s *Screen) Finish() {
 	if len(s.partial) > 0 {
 		s.partial = s.partial[:0]
@@ -105,13 +104,13 @@ func (s *Screen) Finish() {
 	s.state = inText
 }
 
-// Clear forgets what is on the screen. A character or a sequence that has only begun may still end.
+// Clear empties the screen. An unfinished character or sequence may still end.
 func (s *Screen) Clear() {
 	s.lines = make([]line, 1)
 	s.row, s.column, s.savedRow, s.savedColumn = 0, 0, 0, 0
 }
 
-// AppendRest appends what is still on the screen.
+// AppendRest appends the text on the screen.
 func (s *Screen) AppendRest(dst []byte) []byte {
 	for i := range s.lines {
 		if i > 0 {
@@ -164,12 +163,12 @@ func textLen(p []byte) int {
 	return len(p)
 }
 
-// isC1 reports whether it is a control character of a terminal in eight bits. Text in a wrong encoding
-// has them more often than a terminal's program, so that they are dropped, not obeyed.
+// isC1 reports whether it is a control character of a terminal in eight bits. They come more
+// often from a wrong encoding than from a program, so they are dropped, not obeyed.
 func isC1(char rune) bool { return 0x80 <= char && char < 0xa0 }
 
-// decode returns the first character and its size, which is 0 where more of it may come. What can be no
-// character is U+FFFD, as many bytes as could have begun one.
+// decode returns the first character and its size, or a size of 0 if it is incomplete. Bytes that
+// are no character become U+FFFD, as many at once as could begin one.
 func decode(p []byte) (rune, int) {
 	char, size := utf8.DecodeRune(p)
 	if char != utf8.RuneError || size > 1 {
@@ -201,8 +200,8 @@ func (l *line) shown() []rune {
 	return chars
 }
 
-// writeText writes whole characters that are text or line ends. Of a flood, only what stays on the
-// screen is looked at.
+// writeText writes whole characters that are text or line ends. Of a flood it looks only at
+// the lines that stay on the screen.
 func (s *Screen) writeText(p []byte) {
 	for isFirst := true; ; isFirst = false {
 		end := bytes.IndexByte(p, '\n')
@@ -219,8 +218,8 @@ func (s *Screen) writeText(p []byte) {
 	}
 }
 
-// settleFlood settles the screen and all but the last rows of a text, where it has more of them and the
-// cursor is in a new line at the end. It returns how much of the text that was.
+// settleFlood settles the screen and all but the last rows of a longer text, if the cursor is in a new
+// line at the end. It returns the length of the settled text.
 func (s *Screen) settleFlood(p []byte) int {
 	if l := s.lines[s.row]; s.row < len(s.lines)-1 || len(l.chars) > 0 || l.overwritten {
 		return 0
@@ -236,7 +235,7 @@ func (s *Screen) settleFlood(p []byte) int {
 	return cut + 1
 }
 
-// writeLine writes whole characters at the cursor, over what is there.
+// writeLine writes whole characters at the cursor, over the text there.
 func (s *Screen) writeLine(p []byte) {
 	if len(p) == 0 {
 		return
@@ -328,7 +327,7 @@ func (s *Screen) put(char rune) {
 		switch char {
 		case '\a', 0x18, 0x1a:
 			s.state = inText
-		case escape, '\n': // a line's end ends it too: it may never have been one
+		case escape, '\n': // a line's end ends it too: perhaps it was no string
 			s.putText(char)
 		}
 	default:
@@ -353,7 +352,7 @@ func (s *Screen) putText(char rune) {
 	}
 }
 
-// putEscape takes what comes behind ESC: what can be no part of a sequence is text again.
+// putEscape takes a character behind ESC: one outside of a sequence's grammar is text again.
 func (s *Screen) putEscape(char rune) {
 	switch {
 	case 0x20 <= char && char < 0x30 && s.intermediates < intermediates:
@@ -390,7 +389,7 @@ func (s *Screen) putEscape(char rune) {
 	}
 }
 
-// putSequence takes what comes behind ESC [.
+// putSequence takes a character behind ESC [.
 func (s *Screen) putSequence(char rune) {
 	switch {
 	case 0x30 <= char && char < 0x40 && s.intermediates == 0 && len(s.parameters) < parameters:
@@ -498,7 +497,7 @@ func (s *Screen) erase(what int) {
 	case 2:
 		s.lines = s.lines[:s.row+1]
 		end = len(s.lines)
-	case 3: // what a terminal can be scrolled back to
+	case 3: // the scrollback
 		s.forget()
 	}
 	for i := range end {

@@ -16,7 +16,7 @@ import (
 // Dir is a folder whose entries are being visited.
 type Dir struct {
 	FD    int    // open meanwhile
-	Path  string // relative to the root, which has none
+	Path  string // relative to the root, whose own is empty
 	Depth int    // the root's is 0
 }
 
@@ -28,7 +28,7 @@ func (d *Dir) Join(name string) string {
 	return d.Path + "/" + name
 }
 
-// Kinds of entries, as getdents64 has them.
+// Kinds of entries, as in getdents64.
 const (
 	Folder  = unix.DT_DIR
 	Regular = unix.DT_REG
@@ -37,16 +37,16 @@ const (
 
 // Walk is one way through a tree. Its zero value is of no use without Visit.
 type Walk struct {
-	// Visit is called for each entry, a folder before what is in it, and returns whether to enter a folder. It must
+	// Visit is called for each entry, a folder before its content, and returns whether to enter a folder. It must
 	// not keep name's bytes.
 	Visit func(dir *Dir, name []byte, kind byte) bool
-	// Unlock has folders unlocked that their owner has locked.
+	// Unlock unlocks folders locked by their owner.
 	Unlock bool
 	// MaxDepth bounds how far down folders are entered; zero: 64.
 	MaxDepth int
 	// MaxEntries bounds how many entries are visited; zero: no bound.
 	MaxEntries int
-	// Until ends the walk; zero: it has no end in time.
+	// Until ends the walk; zero: no limit.
 	Until time.Time
 	// Pause is called now and then, and returns whether to go on. May be nil.
 	Pause func() bool
@@ -62,10 +62,10 @@ const (
 	pauseEvery   = 256
 )
 
-// rooms are what getdents64 writes to: one for each folder on the way down, of every walk.
+// rooms are buffers for getdents64: one for each folder on the way down, of every walk.
 var rooms = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// Run walks below root, an open folder that stays the caller's, and returns whether everything was seen. What is
+// Run walks below root, an open folder that stays the caller's, and returns whether everything was seen. Entries
 // moved meanwhile may be seen twice, or not at all. The error says that root cannot be read.
 func (w *Walk) Run(root int) (complete bool, err error) {
 	if w.MaxDepth == 0 {

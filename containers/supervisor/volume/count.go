@@ -48,8 +48,8 @@ func (c *counter) add(s *unix.Stat_t) {
 	c.level.Bytes += max(s.Size, onDisk)
 }
 
-// Count counts everything below an open folder, and what processes hold open below it that has no name any more. Folders
-// that their owner has locked are unlocked. Pause is called now and then and returns whether to go on; it may be nil.
+// Count counts everything below an open folder, and deleted files that processes hold open below it. It unlocks
+// folders locked by their owner. Pause is called now and then and returns whether to go on; it may be nil.
 func Count(dir int, pids []int, unlock bool, pause func() bool) Level {
 	var root unix.Stat_t
 	if unix.Fstat(dir, &root) != nil {
@@ -61,7 +61,7 @@ func Count(dir int, pids []int, unlock bool, pause func() bool) Level {
 	walk.Visit = func(d *tree.Dir, name []byte, kind byte) bool {
 		var s unix.Stat_t
 		if err := unix.Fstatat(d.FD, string(name), &s, unix.AT_SYMLINK_NOFOLLOW); err != nil {
-			missed = missed || err != unix.ENOENT || kind == tree.Folder // it may only have another name
+			missed = missed || err != unix.ENOENT || kind == tree.Folder // perhaps only its name changed
 			return false
 		}
 		c.level.Files++
@@ -76,7 +76,7 @@ func Count(dir int, pids []int, unlock bool, pause func() bool) Level {
 
 const maxDepth = 1000
 
-// addUnnamed adds the files that no walk finds, because only a process that has them open or mapped keeps them.
+// addUnnamed adds deleted files that only a process keeps, open or mapped.
 func (c *counter) addUnnamed(dir int, pids []int) {
 	below, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir))
 	if err != nil {
@@ -95,7 +95,7 @@ func (c *counter) addUnnamed(dir int, pids []int) {
 	}
 }
 
-// Holds reports whether a process keeps files below an open folder that have no name any more, or may, because it hides them.
+// Holds reports whether a process keeps deleted files below an open folder, or may, because it hides them.
 func Holds(dir, pid int) bool {
 	var root unix.Stat_t
 	if unix.Fstat(dir, &root) != nil {
@@ -116,7 +116,7 @@ type unnamed struct {
 func (u *unnamed) look(pid int) {
 	folder := shown(pid)
 	if folder == "" {
-		return // it has ended
+		return // it ended
 	}
 	u.addMapped(folder)
 	for range listings {
@@ -127,10 +127,10 @@ func (u *unnamed) look(pid int) {
 	u.level.Complete = false
 }
 
-// listings is how often what a process has open is listed until none of it has got another number meanwhile.
+// listings is how often the descriptors of a process are listed until none moved meanwhile.
 const listings = 8
 
-// lookAtOpen reports whether all that a process has open was seen.
+// lookAtOpen reports whether it saw all open files of a process.
 func (u *unnamed) lookAtOpen(pid int, folder string) bool {
 	names, err := readNames(folder + "/fd")
 	if err != nil {
@@ -144,17 +144,17 @@ func (u *unnamed) lookAtOpen(pid int, folder string) bool {
 		return true
 	}
 	var s unix.Stat_t
-	// What moves to a number that was listed already is missing. Linux since 6.2 has their number.
+	// A descriptor moved to a listed number is missing. Linux since 6.2 tells their count.
 	all := unix.Stat(folder+"/fd", &s) != nil || int64(len(names)) >= s.Size
 	for _, name := range append(names, "../exe") {
 		path := folder + "/fd/" + name
 		if err := unix.Stat(path, &s); err != nil {
-			all = all && (err != unix.ENOENT || shown(pid) == "") // what does not live holds nothing
+			all = all && (err != unix.ENOENT || shown(pid) == "") // a dead process holds nothing
 			continue
 		}
 		switch {
 		case s.Mode&unix.S_IFMT == unix.S_IFSOCK && inFlight(folder+"/fdinfo/"+name):
-			u.level.Complete = false // what is on its way is open nowhere
+			u.level.Complete = false // a descriptor in a socket is open nowhere
 		case s.Dev == u.device && s.Nlink == 0 && s.Mode&unix.S_IFMT == unix.S_IFREG && !u.seen[s.Ino]:
 			u.seen[s.Ino] = true
 			u.add(&s)
@@ -163,8 +163,8 @@ func (u *unnamed) lookAtOpen(pid int, folder string) bool {
 	return all
 }
 
-// shown is the folder in /proc that shows what a process has open: not that of a main thread which has ended, and
-// empty where all of it has.
+// shown is the folder in /proc with a process's open files: of another thread if the main thread ended, and empty if all
+// ended.
 func shown(pid int) string {
 	folder := "/proc/" + strconv.Itoa(pid)
 	if !hasEnded(folder) {
@@ -179,15 +179,14 @@ func shown(pid int) string {
 	return ""
 }
 
-// hasEnded reports whether a process or thread has ended or is about to: one that ends lets go of its program first,
-// and no other is without one.
+// hasEnded reports whether a process or thread ended or is about to: an ending one drops its program first, and no other
+// is without one.
 func hasEnded(folder string) bool {
 	_, err := os.Readlink(folder + "/exe")
 	return err != nil && !os.IsPermission(err)
 }
 
-// bornJustNow reports whether a process has begun within the last moments: a kernel is born so that nothing may
-// look at it.
+// bornJustNow reports whether a process began within the last moments: nobody may inspect a newborn kernel.
 func bornJustNow(pid int) bool {
 	info, err := os.Stat("/proc/" + strconv.Itoa(pid))
 	return err != nil || time.Since(info.ModTime()) < hiddenFor
@@ -221,7 +220,7 @@ func (u *unnamed) addMapped(folder string) {
 	}
 }
 
-// resting has what processes have mapped that have not run since they were looked at, as twins do not. Reading that takes
+// resting caches the mappings of processes that did not run since the last look, such as twins. Reading them takes
 // milliseconds for each.
 var resting = struct {
 	sync.Mutex
@@ -235,7 +234,7 @@ type rested struct {
 
 const mostResting = 64
 
-// mappedBy returns how far a process has mapped files below a folder that have no name any more, by their inodes.
+// mappedBy returns the mapped ends of deleted files of a process below a folder, by inode.
 func mappedBy(folder, below string) map[uint64]int64 {
 	key, ran := folder+" "+below, hasRun(folder)
 	resting.Lock()
@@ -255,7 +254,7 @@ func mappedBy(folder, below string) map[uint64]int64 {
 	return mapped
 }
 
-// hasRun tells how long a process of one thread has run, in nanoseconds; nothing where the system does not say.
+// hasRun returns the run time of a process of one thread in nanoseconds; nothing if the system does not say.
 func hasRun(folder string) string {
 	threads, err := readNames(folder + "/task")
 	if err != nil || len(threads) != 1 {

@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package volume knows how full a session's work directory is: docs/kernel-protocol.md, "The limit of the work
-// directory". A look at the file system's free space is cheap, and made at every tick; the files are counted when that
-// has moved, and now and then in any case.
+// directory". A look at the file system's free space is cheap, and made at every tick; files are counted when it
+// moved, and now and then in any case.
 package volume
 
 import (
@@ -22,18 +22,18 @@ const (
 	suspicious   = 500 * time.Millisecond // the same where something was not seen
 	fineBytes    = 1 << 20                // a move of the free space that is too small to count for
 	fineFiles    = 64
-	// share is what part of the time is spent on counting.
+	// share is the part of the time for counting.
 	share = 10
 	// Far over the limit is this many times the limit, and so much more.
 	farTimes = 2
-	// unsureCounts is how many counts in a row must not have seen everything before what has gone from the disk is taken for
-	// the work directory's: a single one misses what is just being renamed, and others write to the same disk.
+	// unsureCounts is how many incomplete counts in a row make lost free space count as the work directory's: a single one
+	// misses files being renamed, and others write to the same disk.
 	unsureCounts = 3
 	farBytes     = 512 << 20
 	farFiles     = 10_000
 )
 
-// Limits are what a work directory may hold; zero is no limit.
+// Limits bound a work directory; zero is no limit.
 type Limits struct{ Bytes, Files int64 }
 
 func (l Limits) far() Limits {
@@ -73,7 +73,7 @@ type Watch struct {
 	known     bool // whether anything was counted yet
 }
 
-// Result is what a count came to.
+// Result is the result of a count.
 type Result struct {
 	level Level
 	space space
@@ -81,13 +81,13 @@ type Result struct {
 	epoch int
 }
 
-// New returns a watch over an open folder, which stays the caller's. pids lists the processes that may hold files
-// which have no name any more. counted is called by another goroutine when a count is over, for Take.
+// New returns a watch over an open folder, which stays the caller's. pids lists the processes that may hold
+// deleted files. counted is called by another goroutine when a count is over, for Take.
 func New(dir int, limits Limits, pids func() []int, counted func(Result)) *Watch {
 	return &Watch{dir: dir, limits: limits, pids: pids, counted: counted, pause: firstRecount}
 }
 
-// Expect has the files counted at the next look, or as soon as counting has rested.
+// Expect requests a count at the next look, or after the rest between counts.
 func (w *Watch) Expect() { w.due, w.pause = w.rested, firstRecount }
 
 // Look begins a count where one is due.
@@ -115,7 +115,7 @@ func (w *Watch) Take(r Result) bool {
 	return true
 }
 
-// Forget has the files counted anew, because what may have held many of them was killed. It may take a while to end.
+// Forget requests a new count, because a holder of many files was killed. It may take a while to end.
 func (w *Watch) Forget() {
 	w.epoch++
 	w.forgotten, w.rested = time.Now(), time.Time{}
@@ -142,8 +142,8 @@ func (w *Watch) take(r Result) {
 	w.due = now.Add(max(pause, share*r.took))
 }
 
-// CountNow counts at once, and reports whether it has: not where that takes too long. A count that comes to its end is
-// taken however long a busy machine has kept it waiting.
+// CountNow counts at once, and reports whether it did: not if that takes too long. It takes a finished count
+// however long a busy machine delayed it.
 func (w *Watch) CountNow(patience time.Duration) bool {
 	now, began, stopped := w.readSpace(), time.Now(), false
 	level := Count(w.dir, w.pids(), true, func() bool {
@@ -157,7 +157,7 @@ func (w *Watch) CountNow(patience time.Duration) bool {
 	return !stopped
 }
 
-// MayBeOver reports whether the limit may be passed now, with what was added since the last count.
+// MayBeOver reports whether the limit may be passed now, with the growth since the last count.
 func (w *Watch) MayBeOver(moreBytes, moreFiles int64) bool {
 	return w.limits.passedBy(w.level.Bytes+moreBytes, w.level.Files+moreFiles) || w.IsStale()
 }
@@ -177,7 +177,7 @@ func (w *Watch) Room(files int64) int64 {
 // IsStale reports whether the work directory may hold something else than the last count found.
 func (w *Watch) IsStale() bool { return !w.known || w.hasMoved(w.readSpace()) }
 
-// Level is what the last count came to.
+// Level is the result of the last count.
 func (w *Watch) Level() Level { return w.level }
 
 // IsKnown reports whether there was a count.
@@ -203,8 +203,8 @@ func (w *Watch) Over() string {
 	}
 }
 
-// FarOver returns how the second limit is passed, by what is on the disk, or nothing. Where counts go on not seeing everything,
-// what has gone from the free space since one did is taken for the work directory's.
+// FarOver returns how the second limit is passed, by what is on the disk, or nothing. While counts
+// stay incomplete, the free space lost since a complete one counts as the work directory's.
 func (w *Watch) FarOver() string {
 	if !w.known {
 		return ""
@@ -222,7 +222,7 @@ func (w *Watch) FarOver() string {
 		" files, far more than it may hold"
 }
 
-// hasMoved reports whether the free space has changed by more than a part of what is left to the limit.
+// hasMoved reports whether the free space changed by more than a part of the distance to the limit.
 func (w *Watch) hasMoved(now space) bool {
 	if !w.known {
 		return true

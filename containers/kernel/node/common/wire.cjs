@@ -8,7 +8,7 @@
 
 const MAX_FRAME_IN = 2 << 20; // a frame from the supervisor, in which a server's may take more room
 const MAX_HEADER = 2 << 20; // the JSON of a frame to it
-const MAX_BLOB = 6 << 20; // and its frame
+const MAX_BLOB = 6 << 20; // the bytes behind that JSON
 const KERNEL_FD = 3;
 const WATCHER_FD = 4;
 const MIME_TYPE = /^[a-z]+\/[a-z0-9.+-]{1,100}$/;
