@@ -1,4 +1,4 @@
-"""What a run waits for. What that prints meanwhile is the run's own output, though an earlier run has started it."""
+"""Finds the threads that a run waits for. Their output meanwhile is the run's own, though an earlier run started them."""
 
 import functools
 import sys
@@ -9,11 +9,11 @@ from work import WORK
 
 # Functions of the standard library in which a thread waits for another one.
 _WAITS = ("join", "result", "exception", "wait", "as_completed", "get", "next", "acquire")
-_LOCKS = ("threading", "queue")  # modules of what may be anybody's to release
+_LOCKS = ("threading", "queue")  # modules of locks that any thread may release
 
 
 def is_awaited(work, idents, call):
-    """Whether a run, which these threads work for, waits for what the calling thread does, such as a call in a pool."""
+    """Whether a run, which these threads work for, waits for the calling thread, such as for a call in a pool."""
     waited_for = _waited_for(idents)
     thread = getattr(sys.modules.get("threading"), "_active", {}).get(get_ident())
     todo, seen = [call, _current_task(), thread], {id(None)}
@@ -38,7 +38,7 @@ def _current_task():
 
 
 def callbacks_of(future):
-    """What is called when a future is done, with the context for that where there is one."""
+    """The callbacks of a future, with their contexts if there are any."""
     for entry in [*(getattr(future, "_callbacks", None) or ()), *getattr(future, "_done_callbacks", ())]:
         yield entry if isinstance(entry, tuple) else (entry, None)
 
@@ -60,7 +60,7 @@ def futures_behind(callback):
 
 
 def _waited_for(idents):
-    """What threads wait for, and those again that they wait for: {id: object}."""
+    """The objects that threads wait for, directly and through others: {id: object}."""
     frames, todo, found = sys._current_frames(), list(idents), {}
     while todo:
         frame = frames.pop(todo.pop(), None)

@@ -1,4 +1,4 @@
-"""What code has changed besides its variables, to be frozen with them and made again."""
+"""The changes of code beside variables, for the snapshot and its restore."""
 
 import functools
 import os
@@ -8,7 +8,7 @@ from surroundings import STATES, look_around
 
 
 def changes_since(start):
-    """What is other than it was before the first run: what code has left alone is the next kernel's own."""
+    """The differences from before the first run: unchanged settings are the next kernel's own."""
     now = look_around()
     environ = {
         name: now["environ"].get(name)
@@ -28,7 +28,7 @@ def changes_since(start):
 
 
 def _other_items(now, first):
-    """What has changed of settings; where it is not known what they were first, nothing."""
+    """The changed settings; none if their first values are unknown."""
     return {key: value for key, value in now.items() if first is not None and repr(value) != repr(first.get(key))}
 
 
@@ -40,7 +40,7 @@ def _by_name(category):
 
 
 def _options():
-    """What code has set of matplotlib's options. The mapping is read past its own methods: one of them chooses a backend."""
+    """The options of matplotlib that code set. The mapping is read past its own methods: one of them chooses a backend."""
     matplotlib = sys.modules.get("matplotlib")
     try:
         first = matplotlib.rcParamsOrig
@@ -230,9 +230,9 @@ _RESTORE = {
     "loggers": _restore_loggers,
     "handlers": _restore_handlers,
 }
-_SETTINGS = ("numpy_options", "pandas", "sklearn", "polars", "plotly", "plotly_express", "altair", "bokeh", "decimal")  # which wait until their package is imported
-FIRST = ("environ", "path", "folder")  # which imports depend on
-NAMES = {  # of what cannot be restored, to the user
+_SETTINGS = ("numpy_options", "pandas", "sklearn", "polars", "plotly", "plotly_express", "altair", "bokeh", "decimal")  # applied once their package is imported
+FIRST = ("environ", "path", "folder")  # imports depend on them
+NAMES = {  # shown to the user for a failed restore
     "environ": "os.environ",
     "path": "sys.path",
     "folder": "the current folder",

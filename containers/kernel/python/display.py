@@ -1,4 +1,4 @@
-"""What code shows: pictures and documents, in frames and as files below output/."""
+"""Displays of code: pictures and documents, in frames and as files below output/."""
 
 import functools
 import itertools
@@ -13,9 +13,9 @@ from imports import has_module, import_seldom, own_imports
 from mimes import PLOTLY, SHORT_HTML, SHOWN_MIMES, as_bytes, text_of
 from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of_png, smaller_picture
 
-MOST_WRITTEN = 4  # pages of a run whose figures are drawn, which is as many pictures as an answer has
-MOST_ENTRIES = 2000  # of the work directory that are looked at after a run
-MTIME_NS = 20_000_000  # by as much a file may look older than it is
+MOST_WRITTEN = 4  # pages of a run with drawn figures: as many as pictures in an answer
+MOST_ENTRIES = 2000  # of the work directory, looked at after a run
+MTIME_NS = 20_000_000  # a file may look so much older than it is
 MOST_REDRAW_SECONDS = 10  # of a run's pauses; later ones redraw once a second
 
 
@@ -29,7 +29,7 @@ def same_renderer(module):
 
 
 def hook_write_html(module, note):
-    """Has note(figure, file) called for each plotly figure that code writes to a page."""
+    """Calls note(figure, file) for each plotly figure that code writes to a page."""
     original = module.write_html
 
     @functools.wraps(original)
@@ -41,7 +41,7 @@ def hook_write_html(module, note):
 
 
 def hook_to_image(module, draw):
-    """Has draw(figure, layout) make PNG where plotly has no browser to make it by, with what the layout is to have besides."""
+    """Lets draw(figure, layout) make PNG if plotly finds no browser, with additions to the layout."""
     original, available = module.to_image, module.kaleido_available
 
     @functools.wraps(original)
@@ -62,7 +62,7 @@ def hook_to_image(module, draw):
 
 
 def needs_of(figure):
-    """What plotly's page of a map loads from outside, for a note."""
+    """The outside resources of plotly's page of a map, for a note."""
     traces = figure.get("data")
     kinds = {str(trace.get("type")) for trace in (traces if isinstance(traces, (list, tuple)) else ()) if isinstance(trace, dict)}
     if kinds & {"choropleth", "scattergeo"}:
@@ -83,20 +83,20 @@ class Displays:
         self.settings = settings
         self.kernel = kernel
         self.numbers = {}
-        self.files = {}  # of what this run shows: where it is by its key, and what it was when it was written
-        self.pictures = {}  # of what this run shows: the hashes by the keys
+        self.files = {}  # of this run's displays, by key: the place, and the state when written
+        self.pictures = {}  # of this run's displays: the hashes by key
         self.redrawn = weakref.WeakKeyDictionary()  # figures that code redraws: the keys of their displays
         self.redraws = itertools.count(1)
-        self.saved = weakref.WeakKeyDictionary()  # figures that code has saved: the file, and what it was then
+        self.saved = weakref.WeakKeyDictionary()  # figures that code saved: the file, and its state then
         self.pages = None  # of this run: pages.Pages
-        self.whole = {}  # pages that were looked at: how they were then
+        self.whole = {}  # inspected pages: their state then
         self.lacking = {}  # pages of this run: the addresses that they lack
         self.began = 0
-        self.written = {}  # plotly's figures by the pages of this run that code has written them to
+        self.written = {}  # plotly's figures by the pages of this run that contain them
         self.claims = {}  # files of code's own that displays of this run lead to: their keys and titles
         self.redraw_seconds = 0
         self.next_redraw = 0
-        self.capturing = lambda: None  # gives the publisher of code that captures what it shows
+        self.capturing = lambda: None  # gives the publisher of code that captures displays
 
     def begin_run(self):
         self.pictures.clear()
@@ -109,8 +109,8 @@ class Displays:
         self.redraw_seconds = 0
 
     def clear(self, wait):
-        """Takes back what the run has shown and printed, with wait as soon as there is something else."""
-        self.kernel.flush()  # what was written before may wait for the end of its line
+        """Takes back the run's displays and output, with wait as soon as there is a new one."""
+        self.kernel.flush()  # earlier output may wait for the end of its line
         threads = self.kernel.threads
         threads.before_output(self._clear)
         if not wait:
@@ -128,8 +128,8 @@ class Displays:
     def publish(self, bundle, alt="", again=True, stem="image", key="", saved=""):
         """Shows a MIME bundle: its best picture, or else its text on stdout.
 
-        With a key it takes the place of what the run has shown with the same one. With again false not a picture that is
-        shown there already, or without a key anywhere in this run. saved is the file that code has saved it to. Code that captures what it shows has it
+        With a key it replaces the run's display of the same key. With again false it skips a picture already shown there, or
+        without a key anywhere in this run. saved is the file that code saved it to. Code that captures displays gets it
         instead.
         """
         capturing = self.capturing()
@@ -149,7 +149,7 @@ class Displays:
                     self._show(mime, data, alt, stem, True, key, saved)
                 return
         text = text_of(bundle)
-        if text and key and self.kernel.in_run():  # what is printed could not be replaced
+        if text and key and self.kernel.in_run():  # printed text could not be replaced
             self._show("text/plain", text.encode("utf-8", "replace"), alt, "text", key=key)
         elif text:
             print(text)
@@ -165,13 +165,13 @@ class Displays:
             self.publish({"text/plain": markup.read(page)}, key=key and key + " as text")
 
     def _show_plotly(self, figure, key):
-        """Keeps an interactive figure as a page; what it is made of would tell a reader little."""
+        """Keeps an interactive figure as a page; its source would tell a reader little."""
         try:
             from plotly.io import to_html
 
             title = title_of(figure) or "an interactive figure"
             page = to_html(figure, include_plotlyjs="cdn", validate=False)
-        except Exception as e:  # it is none, or of something else that has plotly's type
+        except Exception as e:  # no figure, or another one of plotly's type
             print("note: an interactive figure is not shown: %s: %s" % (type(e).__name__, str(e)[:200]), file=sys.stderr)
             return
         path = self._show("text/html", page.encode("utf-8"), title, "figure", False, key)
@@ -181,7 +181,7 @@ class Displays:
             self._show("image/png", picture, title, "figure", key=key and key + " as a picture", name=name and name + "png")
 
     def _drawn(self, figure):
-        """The picture of a plotly figure, or nothing; what is missing in it, and why there is none."""
+        """The picture of a plotly figure, or nothing; its omissions, and the reason for no picture."""
         import warnings
 
         try:
@@ -196,7 +196,7 @@ class Displays:
             return None, [], "%s: %s" % (type(e).__name__, str(e)[:200])
 
     def draw_for_code(self, figure, layout):
-        """Returns the picture of a plotly figure that code would have from kaleido and a browser, or nothing."""
+        """Returns the picture of a plotly figure as from kaleido and a browser, or nothing."""
         parts = figure if isinstance(figure, dict) else figure.to_plotly_json()
         picture, notes, _ = self._drawn({**parts, "layout": {**(parts.get("layout") or {}), **layout}})
         if picture:
@@ -222,18 +222,18 @@ class Displays:
         return picture
 
     def note_written(self, figure, file):
-        """Keeps in mind that code has written a plotly figure to a page, to draw it when the run ends."""
+        """Notes that code wrote a plotly figure to a page, to draw it when the run ends."""
         if isinstance(file, (str, os.PathLike)) and self.kernel.in_run() and len(self.written) < MOST_WRITTEN:
             self.written[os.path.relpath(os.path.realpath(file), os.path.realpath(self.settings.work_dir))] = figure
 
     def _show_written(self):
-        """Shows the pictures of the figures that the run has written to pages, but for those that it has shown."""
+        """Shows pictures of the figures that the run wrote to pages and did not show."""
         for path, figure in self.written.items():
             try:
                 parts = figure if isinstance(figure, dict) else figure.to_plotly_json()
                 title = ": ".join(filter(None, (path, title_of(parts))))
                 parts = {"frames": getattr(figure, "frames", None), **parts}
-            except Exception:  # it has become something else meanwhile
+            except Exception:  # it changed meanwhile
                 continue
             picture = self._draw(parts, path)
             if picture and hash(picture) not in self.pictures.values():
@@ -241,7 +241,7 @@ class Displays:
         self.written.clear()
 
     def _show(self, mime, data, alt, stem, in_frame=True, key="", saved="", name="", keep=True):
-        """Shows data, and returns the path of their file, if they have one: with keep a new one, of that name where it is free."""
+        """Shows data, and returns the path of their file, if any: with keep a new one, of that name if it is free."""
         in_run = self.kernel.in_run()
         if in_run:
             self.kernel.threads.begin_output()
@@ -284,7 +284,7 @@ class Displays:
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def _remove(self, key):
-        """Removes the file of what is not shown any longer, unless code has changed it."""
+        """Removes the file of a display taken back, unless code changed it."""
         self.pictures.pop(key, None)
         file = self.files.pop(key, None)
         if not file:
@@ -314,7 +314,7 @@ class Displays:
             self.lacking[path] = missing
 
     def finish_pages(self):
-        """Makes whole what pages the run has written or changed, and says what the others lack."""
+        """Makes the run's new or changed pages whole, and names the lacks of the others."""
         self._show_written()
         left = itertools.repeat(None, MOST_ENTRIES)
         for folder, besides in (("output", ()), ("", ("output", "input"))):
@@ -324,7 +324,7 @@ class Displays:
             print(import_seldom("pages").note_of(path, missing), file=sys.stderr)
 
     def _changed_pages(self, folder, left, besides):
-        """The HTML files below a folder that have changed since the run began, as far as a look at so many entries finds them."""
+        """The HTML files below a folder changed since the run began, among the first so many entries."""
         try:
             with os.scandir(os.path.join(self.settings.work_dir, folder)) as found:
                 entries = list(itertools.islice(found, MOST_ENTRIES))
@@ -373,12 +373,12 @@ class Displays:
         self.publish(bundle, figure_title(figure), again, "figure", self.redrawn.get(figure, ""), self.saved_as(figure))
 
     def saved_as(self, figure):
-        """The file that code has saved a figure to as it is, relative to the work directory, or nothing."""
+        """The file with a figure as code saved it, relative to the work directory, or nothing."""
         saved, state = self.saved.get(figure, ("", None))
         return "" if figure.stale or self._state(saved) != state else saved
 
     def before_saving(self, figure, place):
-        """Gives what shows the picture that code is about to replace a file of its own."""
+        """Writes a file of their own for displays of one that code is about to replace."""
         if figure.stale:
             self.saved.pop(figure, None)
         for saved in self._places(figure, place):
@@ -386,12 +386,12 @@ class Displays:
                 try:
                     with open(os.path.join(self.settings.work_dir, saved), "rb") as file:
                         data = file.read()
-                except OSError:  # its own code has taken it away
+                except OSError:  # code removed it
                     continue
                 self._show(type_of_picture(saved), data, alt, "figure", key=key)
 
     def note_saved(self, figure, place):
-        """Keeps in mind that code has saved a figure as it is; of several files one that is a picture."""
+        """Notes that code saved a figure; of several files a picture."""
         for saved in self._places(figure, place):
             if type_of_picture(saved) or not type_of_picture(self.saved.get(figure, [""])[0]):
                 self.saved[figure] = saved, self._state(saved)
@@ -408,7 +408,7 @@ class Displays:
                 yield os.path.relpath(os.path.realpath(path), os.path.realpath(self.settings.work_dir))
 
     def pause(self, seconds):
-        """pyplot.pause(), by which code redraws figures in a loop: each has one display, of how it was last."""
+        """pyplot.pause(), which redraws figures in a loop: each gets one display of its last state."""
         began = time.monotonic()
         redraw = self.redraw_seconds < MOST_REDRAW_SECONDS or began >= self.next_redraw
         for manager in managers_of_figures():
@@ -424,7 +424,7 @@ class Displays:
         time.sleep(max(0, seconds - took))
 
     def show_open_figures(self, again=True):
-        """Shows and closes what pyplot holds open, in the order of its numbers."""
+        """Shows and closes the open figures of pyplot, in the order of their numbers."""
         managers = managers_of_figures()
         try:
             for manager in managers:
@@ -443,7 +443,7 @@ def type_of_picture(path):
 
 
 def managers_of_figures():
-    """What manages the figures that pyplot holds open, in the order of their numbers."""
+    """The managers of pyplot's open figures, in the order of their numbers."""
     helpers = sys.modules.get("matplotlib._pylab_helpers")
     if not getattr(getattr(helpers, "Gcf", None), "figs", None):
         return []

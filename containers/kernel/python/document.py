@@ -2,7 +2,7 @@
 
 It is started as ``python3 -I document.py`` in the session's container, reads one line of JSON from stdin,
 ``{work_dir, path, type, limit_bytes}``, and answers with one: ``{text, complete, lines_left}``, or ``{error, detail}``. The files
-are hostile, which is why they are read here: what they can do is to end this program, or to lie.
+are hostile, so they are read here: all they can do is to end this program, or to lie.
 """
 
 import json
@@ -50,7 +50,7 @@ def local(element):
     return element.tag.rpartition("}")[2]
 
 
-# What is no text of the document: what was removed or moved away, and the second form of a text box.
+# Elements without text of the document: removed or moved text, and the second form of a text box.
 LEFT_OUT = ("Fallback", "moveFrom", "tracked-changes")
 SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "p": "\n", "s": " "}
 
@@ -185,7 +185,7 @@ def shown(value):
 
 
 def excel(path):
-    """The sheets of an .xlsx file. A formula stands for itself where no program has worked out its value yet."""
+    """The sheets of an .xlsx file. A formula without a computed value stands for itself."""
     import openpyxl
     from openpyxl.worksheet import _read_only, _reader
 
@@ -198,7 +198,7 @@ def excel(path):
                 elif cell["value"] is None and element.find(_reader.FORMULA_TAG) is not None:
                     cell["value"] = self.parse_formula(element)
                 return cell
-            except (ValueError, LookupError, TypeError, AttributeError):  # what a cell has is no value of its type
+            except (ValueError, LookupError, TypeError, AttributeError):  # the value does not fit the cell's type
                 text = element.findtext(_reader.VALUE_TAG)
                 return {"row": self.row_counter, "column": max(self.col_counter, 1), "value": text, "data_type": "s", "style_id": 0}
 
@@ -292,7 +292,7 @@ def binary_errors(data):
 
 
 def binary_records(data):
-    """What an .xlsb part is made of: a type and a length in numbers of seven bits a byte, and so many bytes."""
+    """The records of an .xlsb part: a type and a length in numbers of seven bits a byte, and so many bytes."""
     at = 0
 
     def number(most):
@@ -314,7 +314,7 @@ def binary_records(data):
 
 
 def open_sheets(path):
-    """The sheets of an .ods file, whose cells have the text that a person sees beside their values."""
+    """The sheets of an .ods file, whose cells hold the visible text beside their values."""
     import zipfile
     from xml.etree import ElementTree
 
@@ -362,7 +362,7 @@ def pdf(path):
 
 
 def filled(value):
-    """What a field of a form was filled in with: a text, a name such as /Yes, or several."""
+    """The value of a form's field: a text, a name such as /Yes, or several."""
     if isinstance(value, list):
         return ", ".join(map(str, value))
     return value.removeprefix("/") if isinstance(value, str) and value != "/Off" else ""
@@ -386,7 +386,7 @@ def page_text(page):
     return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip("\n")
 
 
-# What an output has beside its type up to nbformat 3, which later ones have in a MIME bundle.
+# The keys of an output up to nbformat 3; later ones use a MIME bundle.
 OLD_MIMES = {
     "text": "text/plain",
     "html": "text/html",
@@ -401,7 +401,7 @@ OLD_MIMES = {
 
 
 def notebook(path):
-    """The cells of a Jupyter notebook with what each came to. Of a picture it has the type and the size."""
+    """The cells of a Jupyter notebook with their outputs: for a picture its type and size."""
     import re
 
     def text(parts):
@@ -486,7 +486,7 @@ class Unzstd:
 
 
 def opener(path):
-    """What opens a compressed file to be read, by how it begins."""
+    """The function that opens a compressed file, by its first bytes."""
     import bz2
     import functools
     import gzip
@@ -606,7 +606,7 @@ def out_of_time(signum, frame):
 def main():
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")  # where the container has no memory left, this goes and not the kernel
+            file.write("1000")  # out of memory, this process goes and not the kernel
     except OSError:
         pass
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
@@ -615,7 +615,7 @@ def main():
     request = json.loads(sys.stdin.readline())
     os.chdir(request["work_dir"])
     with open(os.dup(1), "w") as told:
-        os.dup2(2, 1)  # what libraries print is no answer
+        os.dup2(2, 1)  # output of libraries is no answer
         told.write(json.dumps(answer(request)) + "\n")
     os._exit(0)
 

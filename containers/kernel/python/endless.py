@@ -1,4 +1,4 @@
-"""Whether what goes on looks as if it never ended. Nobody can know that, but code often shows it."""
+"""Whether unfinished work looks endless. Nobody can know, but code often shows it."""
 
 import functools
 import os
@@ -28,7 +28,7 @@ def is_endless_thread(frame):
         elif waits and code.co_filename.endswith("/threading.py"):
             if code.co_name in ("wait", "join"):
                 for_ever = for_ever or frame.f_locals.get("timeout") is None
-            elif code.co_name == "start":  # a thread that it starts will say at once that it has begun
+            elif code.co_name == "start":  # a thread that it starts reports its start at once
                 for_ever = False
         frame = frame.f_back
     return for_ever
@@ -95,7 +95,7 @@ def is_endless_task(task, seen=()):
 
 
 def _frames_of(task):
-    """The frames of what a task awaits, outermost first."""
+    """The frames of a task's awaits, outermost first."""
     one = task.get_coro()
     while one is not None:
         frame = getattr(one, "cr_frame", None) or getattr(one, "gi_frame", None) or getattr(one, "ag_frame", None)

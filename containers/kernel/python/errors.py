@@ -14,7 +14,7 @@ def own_frame(frame):
 
 
 def user_frames(error):
-    """The (frame, line) pairs of a traceback without what stands before the user's code."""
+    """The (frame, line) pairs of a traceback without the part before the user's code."""
     pairs, tb = [], error.__traceback__
     while tb is not None:
         if not own_frame(tb.tb_frame):
@@ -39,7 +39,7 @@ def leave_out(pairs, first, last, what):
 
 
 def shorten_frames(pairs, most):
-    """Leaves out the inside of libraries, and the middle of what is still too long then."""
+    """Leaves out the inside of libraries, and then the middle of a traceback still too long."""
     import itertools
 
     kept = []
@@ -86,7 +86,7 @@ def format_error(error, depth=0, seen=None):
 
 
 def code_of_call(frame, lasti):
-    """The names that the expression begins with which a frame is in, as a list, and what the first of them is."""
+    """The leading names of the expression that a frame evaluates, as a list, and the object of the first."""
     import itertools
     import linecache
 
@@ -103,7 +103,7 @@ def module_of(thing):
 
 
 def refusing(frame, lasti, cls, function):
-    """The modules of a function that has refused its arguments, or of the method of a class."""
+    """The modules of a function that refused its arguments, or of the method of a class."""
     names, first = code_of_call(frame, lasti)
     if not cls:
         thing = first
@@ -120,7 +120,7 @@ def top(module):
 
 
 def sources_of(error):
-    """The modules of what an error is about: what lacks a name or refuses its arguments, or the code that has raised it."""
+    """The modules of an error's subject: an object lacking a name, a function refusing its arguments, or the raising code."""
     frames = []
     tb = error.__traceback__
     while tb:
@@ -139,7 +139,7 @@ def sources_of(error):
 
 
 def note_of(error):
-    """A last line for a traceback: the library and its version that do not have or take what the code has written."""
+    """A last line for a traceback: the library and its version that lack a name or refuse an argument."""
     if not isinstance(error, (AttributeError, ImportError, TypeError, ValueError)):
         return ""
     try:
@@ -168,7 +168,7 @@ def message_of(error):
 
 
 def describe(error):
-    """The protocol's error object; what the error's own methods raise may be passed on."""
+    """The protocol's error object; exceptions of the error's own methods may pass through."""
     lines = format_error(error)
     if isinstance(error, ImportError) and import_seldom("install").is_going_on():
         lines.append("note: an installation of this session goes on; import again when it is over\n")

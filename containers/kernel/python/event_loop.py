@@ -11,7 +11,7 @@ JOIN_SECONDS = 0.1  # how long an idle thread may take to end
 class EventLoop:
     """The one asyncio loop of a kernel, from the moment on that code wants one.
 
-    It runs while a cell awaits, while a run waits for what it has started, and between runs. Code that does not
+    It runs while a cell awaits, while a run waits for its tasks, and between runs. Code that does not
     await finds it all the same, as in a notebook; asyncio.run() and the like find none that runs, as in a script.
     """
 
@@ -19,13 +19,13 @@ class EventLoop:
     CANCEL_SECONDS = 0.2  # how long it may take each time
 
     def __init__(self, route, is_top_level):
-        self.route = route  # makes output depend on what writes
+        self.route = route  # routes output by its writer
         self.is_top_level = is_top_level  # whether the caller is a cell, or called by one
         self.loop = None
         self.earlier = set()  # tasks of earlier runs
 
     def hook(self, events):
-        """Has asyncio give this loop to code that asks for one at top level."""
+        """Makes asyncio give this loop to code that asks for one at top level."""
         running_loop = events.get_running_loop
         policy = getattr(events, "_BaseDefaultEventLoopPolicy", None) or events.BaseDefaultEventLoopPolicy
         policy_loop = policy.get_event_loop
@@ -61,7 +61,7 @@ class EventLoop:
         return self.loop is not None and self.loop.is_running()
 
     def run(self, coroutine):
-        """Runs a cell that awaits. What it sets of context variables holds in the next cell, too."""
+        """Runs a cell that awaits. Its context variables hold in the next cell, too."""
         loop, contexts = self.get(), []
         task = loop.create_task(keep_context(coroutine, contexts))
         try:
@@ -94,7 +94,7 @@ class EventLoop:
             loop.run_forever()
         except MemoryError:  # an interrupt
             raise
-        except Exception:  # code has closed what is below the loop
+        except Exception:  # code closed a descriptor of the loop
             self.loop = None
         finally:
             if self.exists():
@@ -104,13 +104,13 @@ class EventLoop:
                 timer.cancel()
         return ready
 
-    # -- what goes on in it
+    # -- its tasks
 
     def is_waiting(self):
         """Whether something is left that may go on: between runs, or in a later one that awaits."""
         if not self.exists():
             return False
-        selector = getattr(self.loop, "_selector", None)  # in which a loop has a pipe of its own
+        selector = getattr(self.loop, "_selector", None)  # with a pipe of the loop's own
         return bool(self._tasks() or self._timers() or getattr(self.loop, "_ready", None)) or (
             selector is None or len(selector.get_map() or ()) > 1
         )
@@ -151,7 +151,7 @@ class EventLoop:
         return [timer for timer in self._timers() if timer._context.get(WORK) is work]
 
     def readers_of(self, work):
-        """The descriptors that the run waits for, with what is called then."""
+        """The descriptors that the run waits for, with their callbacks."""
         selector = getattr(self.loop, "_selector", None) if self.exists() else None
         for key in list((selector.get_map() or {}).values()) if selector is not None else ():
             if key.data and key.data[0] is not None and key.data[0]._context.get(WORK) is work:
@@ -190,7 +190,7 @@ class EventLoop:
             self.loop = None  # a task that cannot be stopped never runs again
 
     def _cancel_one(self, task):
-        """Cancels a task; what it awaits of an earlier run goes on."""
+        """Cancels a task; an awaited task of an earlier run goes on."""
         waiter = getattr(task, "_fut_waiter", None)
         if self.earlier.isdisjoint([waiter, *getattr(waiter, "_children", ())]):
             task.cancel()
@@ -217,7 +217,7 @@ def sockets_of(loop):
 
 
 def renew_loop(loop):
-    """Makes anew what a loop waits by, which a fork shares with the process that it comes from."""
+    """Renews a loop's selector, which a fork shares with its parent."""
     import selectors
 
     for thing in (loop._selector, loop._ssock, loop._csock):

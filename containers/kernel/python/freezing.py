@@ -36,7 +36,7 @@ def freeze(kernel, message):
 
 
 def replace_file(path, write):
-    """Has a file written beside the one that it replaces when it is on the disk."""
+    """A file written beside its target, which it replaces once it is on the disk."""
     part = path + ".new"
     try:
         with open(os.open(part, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
@@ -58,7 +58,7 @@ def replace_file(path, write):
 
 
 class Freezing:
-    """Writes the variables: all by one pickler, so that what they share stays one; where that fails, each is tried first."""
+    """Writes the variables: all by one pickler, so that shared objects stay one; if that fails, each is tried first."""
 
     def __init__(self, kernel, limit_bytes, seconds):
         self.kernel = kernel
@@ -68,7 +68,7 @@ class Freezing:
         self.refused = Losses()  # which need not be tried
         self.losses = Losses()
         self.variables = {}
-        self.made = {}  # names of variables, by the package whose objects they have
+        self.made = {}  # names of variables, by the package of their objects
         self.kept = 0
         self.cells = set()
         self.size = 0
@@ -93,7 +93,7 @@ class Freezing:
         with own_imports:
             self.make_pickler = make_pickler_class(self.kernel.namespace, self.cells)
             self.writer = Writer(file, self.limit_bytes, find_zstd()[0])
-        if not self._write_all():  # what that has taken is let go of by now
+        if not self._write_all():  # its memory is free by now
             self._write_rest(self._try_each())
         self.size = self.writer.size
         if self.variables and not self.kept:
@@ -119,7 +119,7 @@ class Freezing:
             return False
 
     def _begin(self):
-        """Writes what was changed besides variables, which some of them need when they are imported again."""
+        """Writes changes beside variables, which some variables need at their restore."""
         self.writer.begin()
         for name, value in changes_since(self.kernel.surroundings).items():
             place, pickler = self.writer.place(), self.make_pickler(self.writer)
@@ -161,7 +161,7 @@ class Freezing:
         })
 
     def _try_each(self):
-        """Notes what cannot be pickled; returns the other names with what each would take."""
+        """Notes lost variables; returns the other names with their sizes."""
         sizes = {}
         for name, value in self.variables.items():
             counter = Writer()
@@ -175,7 +175,7 @@ class Freezing:
                 self.losses.add(name, "it takes too long to be written")
             except BaseException as e:
                 self.losses.add(name, explain(e, value, pickler.last))
-            del pickler  # which may have taken much
+            del pickler  # perhaps large
         return sizes
 
     def _write_rest(self, sizes):
@@ -212,10 +212,10 @@ class Freezing:
 
 
 def is_closed_file(value):
-    """Whether it is what `with open(...) as file` leaves behind, which nobody misses."""
+    """Whether it is the closed file behind `with open(...) as file`, which nobody misses."""
     try:
         return issubclass(type(value), (io.TextIOWrapper, io.BufferedReader, io.BufferedWriter)) and value.closed
-    except ValueError:  # what is below it was taken away
+    except ValueError:  # its buffer was detached
         return True
 
 
@@ -226,7 +226,7 @@ def packages_of(kinds):
 
 
 def sources_of(cells):
-    """The text of the cells that have made what is kept, for tracebacks and inspect."""
+    """The text of the cells of kept functions, for tracebacks and inspect."""
     import linecache
 
     sources, left = {}, MOST_SOURCES

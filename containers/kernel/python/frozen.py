@@ -1,4 +1,4 @@
-"""What freezing.py and waking.py share: a limit of time, and what could not be kept."""
+"""Shared by freezing.py and waking.py: a limit of time, and lost variables."""
 
 import signal
 import sys
@@ -8,7 +8,7 @@ MOST_LOST = 100  # that are named
 
 
 class TimeUp(BaseException):
-    """A step has taken longer than it may."""
+    """A step took longer than it may."""
 
 
 class Limit:
@@ -31,7 +31,7 @@ class Limit:
 
 
 class Losses:
-    """What could not be kept, by name with the reason."""
+    """The lost variables, by name with the reason."""
 
     def __init__(self):
         self.reasons = {}
@@ -52,7 +52,7 @@ class Losses:
 
 
 def code_version():
-    """What says whether functions that were compiled elsewhere can be run here."""
+    """The compiler's version, which decides whether compiled functions run here."""
     return "%s %s" % (sys.implementation.name, MAGIC_NUMBER.hex())
 
 
@@ -69,6 +69,6 @@ def versions():
 
 
 def _version_of(name, module):
-    """What the module has for it; some make that when it is asked for, and have it below."""
+    """The module's object of the name; some make it when asked, from below."""
     below = getattr(sys.modules.get(name + "._version"), "__dict__", {})
     return vars(module).get("__version__") or below.get("version") or below.get("__version__")

@@ -1,12 +1,12 @@
-"""Imports without their pitfalls: what is installed, what is broken, what is to be changed once it is there."""
+"""Imports without their pitfalls: installed packages, torn imports, changes of imported modules."""
 
 import _thread
 import functools
 import os
 import sys
-from _frozen_importlib_external import PathFinder  # importlib.machinery has the same, in a file
+from _frozen_importlib_external import PathFinder  # the same as importlib.machinery's, without a file
 
-# What the interpreter and its packages are installed in; code of the user's own is elsewhere.
+# The folders of the interpreter and its packages; code of the user's own is elsewhere.
 OWN = os.path.dirname(os.path.abspath(__file__)) + "/"  # where the kernel's own files are
 OWN_LIB = os.path.join(os.path.dirname(OWN[:-1]), "lib", "python") + "/"  # and those that code imports
 PACKAGES = ("/site-packages/", "/dist-packages/")
@@ -44,9 +44,9 @@ def is_in_cwd(name):
 def forget_torn():
     """Forgets the modules whose package an interrupt tore out of its import.
 
-    Python has forgotten the package itself, but not what that had imported of its own by then. The next
-    import would take those for done, and never give the package their names. Packages with extension
-    modules are left as they are: those cannot be loaded twice, and refer to the modules that there were.
+    Python forgets the package itself, but not its submodules imported by then. The next import would take
+    those for done, and never give the package their names. Packages with extension modules stay as they are:
+    those cannot be loaded twice, and refer to the first modules.
     """
     torn = {}
     for name, module in list(sys.modules.items()):
@@ -66,7 +66,7 @@ _seldom = _thread.RLock()  # threads that import some at once would take each ot
 
 
 def hide_own():
-    """Takes the kernel's own modules out of sys.modules: the user's may have the same names."""
+    """Takes the kernel's own modules out of sys.modules: the user's may bear the same names."""
     for name, module in list(sys.modules.items()):
         if name != "__main__" and str(getattr(module, "__file__", "")).startswith(OWN):
             _own[name] = sys.modules.pop(name)
@@ -93,7 +93,7 @@ def _import_own(name):
 
 
 class OwnImports:
-    """Keeps files of the user's out of what the kernel imports for itself: a string.py of theirs is no part of IPython.
+    """Keeps files of the user's out of the kernel's own imports: a string.py of theirs is no part of IPython.
 
     It is a finder, to stand before the one that looks along sys.path, and a context in which the calling
     thread's imports pass over the current folder.
@@ -121,7 +121,7 @@ own_imports = OwnImports()
 
 
 def load_as_script(load, module):
-    """Loads a module while __main__ has a file: without one, as in a notebook, somebody watches."""
+    """Loads a module as if __main__ had a file: without one, as in a notebook, somebody watches."""
     names = vars(sys.modules["__main__"])
     is_own = "__file__" not in names
     names.setdefault("__file__", "")
@@ -133,10 +133,10 @@ def load_as_script(load, module):
 
 
 class ImportHook:
-    """Changes modules as soon as code has imported them.
+    """Changes modules as soon as code imports them.
 
-    It is a finder that only wraps the loaders of the modules that it has a change for, so nothing is imported
-    before the code does it.
+    It is a finder that only wraps the loaders of modules with a change, so it imports nothing before the code
+    does.
     """
 
     def __init__(self, changes, with_bars=()):
@@ -168,5 +168,5 @@ class ImportHook:
         load(module)
         try:
             self.changes[module.__name__](module)
-        except Exception:  # a file of the user's has that name, or another version looks different inside
+        except Exception:  # a file of the user's bears that name, or another version differs inside
             pass

@@ -1,7 +1,7 @@
-"""Installs packages into the session's own folder, by uv where the image has it and by pip where not.
+"""Installs packages into the session's own folder, by the image's uv, or else by pip.
 
-The server has it run by exec, in an interpreter of its own. What `uv pip install` is outside of virtual environments comes
-here too, by kernel/bin/uv.
+The server runs it by exec, in an interpreter of its own. `uv pip install` outside of virtual environments comes here
+too, by kernel/bin/uv.
 """
 
 import contextlib
@@ -24,7 +24,7 @@ BROKEN = re.compile(r"(?:warning: )?(?:The package )?(`?[\w.-]+`? .*\brequires .
 
 
 def versions():
-    """What the session has installed."""
+    """The session's packages."""
     return {d.metadata["Name"]: d.version for d in importlib.metadata.distributions(path=[site.getusersitepackages()])}
 
 
@@ -54,7 +54,7 @@ def remove(folder):
 
 
 class Turn:
-    """The right to install, which one process of the session has at a time."""
+    """The right to install, for one process of the session at a time."""
 
     def __enter__(self):
         os.makedirs(KEPT, exist_ok=True)
@@ -70,7 +70,7 @@ class Turn:
 
 
 def is_going_on():
-    """Whether somebody has the turn."""
+    """Whether the turn is taken."""
     try:
         with open(TURN) as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -83,13 +83,13 @@ def is_going_on():
 
 @contextlib.contextmanager
 def stand_ins():
-    """Has what the image has in the session's folder for as long as uv works there, which looks into one folder alone.
+    """Puts stand-ins for the image's packages into the session's folder while uv works there, which looks into one folder alone.
 
-    Of each package it is a folder that describes it, with a link for METADATA: uv may put another version in its place.
+    For each package it is a folder that describes it, with a link for METADATA: uv may put another version in its place.
     """
     folder = site.getusersitepackages()
     os.makedirs(folder, exist_ok=True)
-    remove_stand_ins(folder)  # what one left that was killed
+    remove_stand_ins(folder)  # of a killed one
     own, before = os.listdir(folder), os.stat(folder)
     known = {name_of(entry) for entry in own}
     try:
@@ -104,7 +104,7 @@ def stand_ins():
         if not own and not os.listdir(folder):
             os.rmdir(folder)
         elif sorted(os.listdir(folder)) == sorted(own):
-            os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))  # for installed.py: nothing has changed
+            os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))  # for installed.py: nothing changed
 
 
 def name_of(entry):
@@ -131,7 +131,7 @@ def remove_stand_ins(folder):
 
 
 def run(command, to):
-    """Runs an installer, passes on what it prints, and returns what it exits with."""
+    """Runs an installer, passes on its output, and returns its exit status."""
     output = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "errors": "replace"}
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, **output) as installer:
         try:
@@ -157,7 +157,7 @@ def by_uv(uv, arguments, to=sys.stdout.write):
 
 
 def by_pip(arguments, to):
-    """Runs `pip install --user`, and removes what one leaves that fails."""
+    """Runs `pip install --user`, and removes the rest of a failed one."""
     folder = site.getusersitepackages()
     before = set(os.listdir(folder)) if os.path.isdir(folder) else set()
     command = [sys.executable, "-m", "pip", "install", "--user", "--no-input", "--no-color", "--progress-bar", "off"]

@@ -18,7 +18,7 @@ class Installed:
     def __init__(self):
         self.folder = site.USER_SITE or ""
         self.stamp = 0
-        self.versions = {}  # of what the folder had when it was last looked at
+        self.versions = {}  # in the folder at the last look
         self.imported = {}
 
     def find_spec(self, name, path=None, target=None):
@@ -26,7 +26,7 @@ class Installed:
             self.imported[name] = time.time_ns()
 
     def enter(self):
-        """Has imports look into the folder before those of the image, as an interpreter does that starts later."""
+        """Makes imports look into the folder before those of the image, as in an interpreter that starts later."""
         self.stamp = self._stamp()
         if self.stamp:
             self.versions = {name: version for _, name, version in self._distributions()}
@@ -43,7 +43,7 @@ class Installed:
             return 0
 
     def changes(self):
-        """What has been installed since the last call over something that is imported, a line each; None: nothing was."""
+        """A line for each imported package with a new version since the last call; None: nothing was installed."""
         stamp = self._stamp()
         if stamp in (self.stamp, 0):
             return None
@@ -57,14 +57,14 @@ class Installed:
         return lines
 
     def _distributions(self):
-        """What is installed: the folder that describes it, its name and version."""
+        """The installed packages: the describing folder, name and version."""
         with os.scandir(self.folder) as entries:
             for entry in entries:
                 if entry.name.endswith(".dist-info"):
                     yield (entry, *entry.name[: -len(".dist-info")].partition("-")[::2])
 
     def _stale(self, info, name, version, earlier):
-        """What is imported of an earlier version, or of the image's."""
+        """The imported packages of an earlier version, or of the image's."""
         try:
             with open(os.path.join(info.path, "RECORD"), encoding="utf-8") as record:
                 tops = {line.partition(",")[0].partition("/")[0] for line in record}

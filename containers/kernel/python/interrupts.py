@@ -1,4 +1,4 @@
-"""SIGINT in a kernel, at the times when it must not end what goes on."""
+"""SIGINT in a kernel, at times when it must not interrupt."""
 
 import signal
 

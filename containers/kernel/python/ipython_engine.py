@@ -1,4 +1,4 @@
-"""Running code in IPython's shell, where the image has it."""
+"""Running code in the image's IPython shell."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ from pictures import figure_png, figure_title, is_figure
 from plain_engine import name_of_cell, remember_source
 from stand_ins import Exiter
 
-SAVED = "saved"  # in the metadata of a figure's picture: the file that code has saved it to
+SAVED = "saved"  # in the metadata of a figure's picture: the file that code saved it to
 BLANK = re.compile(r"(?:[^\S\n]*\n)*")
 
 
@@ -25,7 +25,7 @@ class IPythonEngine:
         self._take_over(plain)
 
     def _take_over(self, plain):
-        """Carries over what the plain engine had: inputs, outputs, future imports."""
+        """Carries over the plain engine's inputs, outputs and future imports."""
         shell = self.shell
         shell.execution_count = self.kernel.count
         history = shell.history_manager
@@ -40,7 +40,7 @@ class IPythonEngine:
             shell.user_ns.update(("_%d" % number, value) for number, value in plain.outputs.items())
 
     def own_names(self):
-        """Names in the namespace, with the values that the shell has given them."""
+        """Names in the namespace, with the values given by the shell."""
         outputs = self.shell.history_manager.output_hist
         return {**self.shell.user_ns_hidden, **{"_%s" % number: value for number, value in outputs.items()}}
 
@@ -69,14 +69,14 @@ class IPythonEngine:
         return error
 
     def forget_loop(self, is_ended):
-        """The event loop of %%bash and the like is run by a thread that may have been ended with its run."""
+        """The event loop of %%bash and the like runs in a thread that may be gone with its run."""
         magics = self.shell.magics_manager.registry.get("ScriptMagics")
         loop = getattr(magics, "event_loop", None)
         if loop is not None and is_ended(getattr(loop, "_thread_id", None)):
             magics.event_loop = None
 
     def rehearse(self):
-        """Runs a cell that does nothing, unseen by what code has registered.
+        """Runs a cell that does nothing, unseen by the code's callbacks.
 
         Behind a fork each page of memory is copied when it is first written to; so the next run finds most of its own copied.
         """
@@ -85,7 +85,7 @@ class IPythonEngine:
         try:
             shell.events.callbacks, shell.ast_transformers[:] = dict.fromkeys(callbacks, ()), ()
             shell.run_cell("0", store_history=False, silent=True)
-        except Exception:  # code has changed what it takes
+        except Exception:  # code changed its signature
             pass
         finally:
             shell.events.callbacks, shell.ast_transformers[:] = callbacks, changes
@@ -280,7 +280,7 @@ def make_shell(engine, kernel):
     shell.loop_runner = kernel.event_loop.run
     publisher = shell.display_pub
     displays.capturing = lambda: None if shell.display_pub is publisher else shell.display_pub
-    # The end of a cell within a cell, which is what %%capture runs; that of a run shows figures by itself.
+    # The end of a cell within a cell, as in %%capture; the end of a run shows figures by itself.
     shell.events.register("post_execute", lambda: displays.capturing() and displays.show_open_figures())
     ends = {name: Exiter(name) for name in ("exit", "quit")}
     shell.user_ns.update(ends)
@@ -295,9 +295,9 @@ def make_shell(engine, kernel):
     formatters["text/plain"].for_type_by_name(*STYLER, lambda value, printer, _: printer.text(styled_text(value)))
     for message in ("To exit: use", "This is now an optional IPython functionality"):
         warnings.filterwarnings("ignore", message=message, module="IPython")
-    # What either installs is found at once, by this kernel too (installed.py).
+    # This kernel finds their packages at once, too (installed.py).
     warnings.filterwarnings("ignore", message="You executed the system command !(pip|conda|mamba|uv)")
-    packaging.print = lambda *_: None  # that the kernel may have to be restarted
+    packaging.print = lambda *_: None  # the advice to restart the kernel
     shell.register_magic_function(lambda line: shell.system("uv " + line), magic_name="uv")
     return shell
 
@@ -308,7 +308,7 @@ def saved_in(metadata):
 
 
 class Enough(BaseException):
-    """Ends what makes a text that is longer than wanted."""
+    """Ends the making of a text beyond the wanted length."""
 
 
 class BoundedText:
@@ -326,5 +326,5 @@ class BoundedText:
 
 
 def show_in_pager(_shell, data, **_):
-    """IPython's hook for what would page in a terminal, such as `len?`."""
+    """IPython's hook for paged text, such as `len?`."""
     print(data["text/plain"] if isinstance(data, dict) else data)

@@ -35,7 +35,7 @@ PRELOAD_SECONDS = 0.05  # idle time of a kernel before it starts to preload, and
 IPYTHON = "IPython.core.interactiveshell"
 AGG = "matplotlib.backends.backend_agg"
 MOST_CELLS = 10_000  # of a kernel before this one that are counted
-CLEAR = "\x1b[H\x1b[2J\x1b[3J"  # what is on a terminal's screen, and what it can be scrolled back to
+CLEAR = "\x1b[H\x1b[2J\x1b[3J"  # erases a terminal's screen and its scrollback
 
 
 class Kernel:
@@ -116,7 +116,7 @@ class Kernel:
         return note
 
     def _hook_ipython(self, module):
-        """Code that asks for the shell, as all that shows something through IPython does, has it from then on."""
+        """Gives the shell to code that asks for it, as displays through IPython do, from then on."""
         kind = module.InteractiveShell
         for name in ("initialized", "instance"):
             original = getattr(kind, name).__func__
@@ -186,9 +186,9 @@ class Kernel:
         self.say_hello()
         while True:
             message = self._next_message()
-            fds = self.link.fds  # a copy has another link
+            fds = self.link.fds  # a copy uses another link
             if message.get("type") == "run":
-                if len(fds) < 2:  # another process of the code's has taken them
+                if len(fds) < 2:  # another process of the code's took them
                     os._exit(1)
                 if not self.begun:  # a run that a kernel dies over before that is given to another kernel
                     self.begun = True
@@ -239,7 +239,7 @@ class Kernel:
         import atexit
         import faulthandler
 
-        # What is registered by now is its parent's, which lives on: its folders would be removed with the child.
+        # The callbacks so far are its parent's, which lives on: the child would remove the parent's folders.
         os.register_at_fork(after_in_child=atexit._clear)
         self.notices.install()
         builtins.exit, builtins.quit = Exiter("exit"), Exiter("quit")
@@ -254,7 +254,7 @@ class Kernel:
             self.displays.publish(mime_bundle(value), alt, saved=saved)
 
     def _of_figure(self, value):
-        """A figure's title and the file that it is in, if any; of what is no figure nothing."""
+        """A figure's title and its file, if any; nothing for other objects."""
         return (figure_title(value), self.displays.saved_as(value)) if is_figure(value) else ("", "")
 
     # -- messages
@@ -268,7 +268,7 @@ class Kernel:
         return self.link.messages.pop(0)
 
     def _send(self, header, blob=b""):
-        # A forked child of the code has a copy of this socket and must not speak on it.
+        # A forked child of the code holds a copy of this socket and must not speak on it.
         if not self.is_child():
             with self.threads.lock:  # frames of two threads must not mix
                 self.link.send(header, blob)
@@ -282,7 +282,7 @@ class Kernel:
         without_interrupts(self._send, header, blob)
 
     def clear_output(self):
-        """Takes back what the run has displayed and printed."""
+        """Takes back the run's displays and output."""
         self.flush()
         without_interrupts(self._send, {"type": "clear", "id": self.run_id})
         for stream in (self.stdout, self.stderr):
@@ -298,7 +298,7 @@ class Kernel:
         return get_ident() == self.threads.main and self.run_id is not None and not self.is_child()
 
     def is_child(self):
-        """Whether code has forked this process."""
+        """Whether code forked this process."""
         return os.getpid() != self.pid
 
     # -- the time between runs
@@ -312,7 +312,7 @@ class Kernel:
         return bool(self._attempt(self.event_loop.wait, [self.link.sock], seconds)[0])
 
     def _preload(self):
-        """Imports in the background until that is done. IPython's shell follows, which has to be on the main thread."""
+        """Imports in the background until that is done. IPython's shell follows, on the main thread."""
         if self.preload is None:
             try:
                 self.preload = Preload(self._modules())
@@ -342,12 +342,12 @@ class Kernel:
 
     def _freeze(self, message):
         answer = import_seldom("freezing").freeze(self, message)
-        if self.is_child():  # a method of the code's has forked
+        if self.is_child():  # a method of the code's forked
             os._exit(1)
         return answer
 
     def _look_around(self):
-        """Notes what code may change besides its variables."""
+        """Notes the state beside variables before code changes it."""
         self.surroundings = self.surroundings or look_around()
 
     def _wake(self, message):
@@ -378,7 +378,7 @@ class Kernel:
         reserve = self._reserve_fds()
         self.displays.begin_run()
         self.notices.begin_run()
-        self.namespace.pop("__warningregistry__", None)  # a line of another cell is no line that has warned before
+        self.namespace.pop("__warningregistry__", None)  # a line of another cell did not warn before
         # As Python reads a file: Windows ends lines in another way, and may begin with a mark.
         code = re.sub("\r\n?", "\n", message["code"].lstrip("\ufeff"))
         report = {"type": "done", "id": self.run_id}
@@ -413,7 +413,7 @@ class Kernel:
         return lines is not None
 
     def _stop_started(self, work):
-        """Ends the tasks and threads that an interrupted run has started."""
+        """Ends the tasks and threads of an interrupted run."""
         if work is None:
             return
         self.event_loop.stop_run(work)
@@ -434,12 +434,12 @@ class Kernel:
             signal.setitimer(timer, 0)
 
     def _restore(self, out_fd, err_fd):
-        """Gives the code its standard streams; code of runs before may have closed or replaced them."""
+        """Gives the code its standard streams; earlier code may have closed or replaced them."""
         if "builtins" not in sys.modules:  # sys.modules.clear() would make every later run fail
             sys.modules.update(self.modules)
-        self.threads.flush()  # what came between the runs
-        set_dumpable(True)  # a run before may have hidden what this process has open
-        # A stream that code has put in their place may close what is below it as soon as it is dropped.
+        self.threads.flush()  # output from between the runs
+        set_dumpable(True)  # an earlier run may hide this process's open files
+        # A stream put in their place by code may close its descriptor as soon as it is dropped.
         sys.stdin, sys.stdout, sys.stderr = self.stdin, self.stdout, self.stderr
         fds = [move_high(fd) for fd in (out_fd, err_fd)]
         for target, fd in enumerate(fds, 1):
@@ -477,7 +477,7 @@ class Kernel:
             finally:
                 signal.signal(signal.SIGINT, ignore_signal)
         except BaseException as e:
-            signal.signal(signal.SIGINT, ignore_signal)  # it may have come inside the finally
+            signal.signal(signal.SIGINT, ignore_signal)  # it may come inside the finally
             return None, e
 
     def _evaluate(self, code, before):
@@ -488,7 +488,7 @@ class Kernel:
         (self.engine or self.plain).evaluate(code)
 
     def _finish(self, linger):
-        """Waits for what the run has started, then shows what a notebook does at the end of a cell."""
+        """Waits for the run's threads and tasks, then shows figures as a notebook does at the end of a cell."""
         try:
             return self.started.wait(linger, self.flush) if linger is not None else []
         finally:
@@ -505,17 +505,17 @@ class Kernel:
             raise self._error_of_interrupt()
 
     def _error_of_interrupt(self):
-        """What to raise in the code, by why the last interrupt has come."""
+        """The exception to raise in the code, by the reason of the last interrupt."""
         came = self.link.peek()
         for_memory = b'"reason":"memory"' in came[came.rfind(b"{") :] if b'"type":"interrupt"' in came else self.for_memory
         return OutOfMemory(OutOfMemory.TEXT) if for_memory else KeyboardInterrupt()
 
     def _see_interrupts(self):
-        """Takes the interrupts that have come."""
+        """Takes the pending interrupts."""
         link = self.link
         link.receive(socket.MSG_DONTWAIT)
         came = [message for message in link.messages if message.get("type") == "interrupt"]
-        # Code that forges the end of its run makes the next one come early: that has to wait.
+        # Code that forges the end of its run makes the next one come early: it must wait.
         link.messages = [message for message in link.messages if message not in came]
         if any(message.get("id") == self.run_id for message in came):
             self.interrupted = True
@@ -528,7 +528,7 @@ class Kernel:
     def show(self, value, bundle):
         """Takes the value of a cell's last expression: as the result, and as a display if it is a picture."""
         self.threads.begin_output()
-        self.result = cut_text(text_of(bundle), self.settings.output_bytes) or None  # none: it has shown itself
+        self.result = cut_text(text_of(bundle), self.settings.output_bytes) or None  # none: it displayed itself
         if PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
             alt, saved = self._of_figure(value)
             self.displays.publish(bundle, alt, again=False, saved=saved)
@@ -540,7 +540,7 @@ class Kernel:
             report["exit"] = self._exit_code(error.code)
             return
         stopped = self._error_of_interrupt()
-        if isinstance(error, KeyboardInterrupt) and isinstance(stopped, OutOfMemory):  # asyncio.run() has raised it
+        if isinstance(error, KeyboardInterrupt) and isinstance(stopped, OutOfMemory):  # asyncio.run() raised it
             error = stopped.with_traceback(error.__traceback__)
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         described, trouble = self._attempt(describe, error)
@@ -553,7 +553,7 @@ class Kernel:
             report["largest"] = self._free_memory(error)
 
     def _free_memory(self, error):
-        """Lets go of what the functions had that have failed, which their error keeps; names what is left."""
+        """Frees the locals of failed functions, which their error keeps; names the largest variables."""
         import traceback
 
         try:
@@ -592,7 +592,7 @@ class Kernel:
         os._exit(1 if trouble is not None else code)
 
     def _finish_child(self, error):
-        """What the interpreter does at its end; reports the exit code."""
+        """Runs the interpreter's callbacks at its end; reports the exit code."""
         import atexit
 
         code = 0
@@ -625,7 +625,7 @@ def is_usual(stream):
 
 
 def import_own():
-    """Imports what the kernel itself needs later, while no file of the user's can come before it."""
+    """Imports the kernel's own later modules, while no file of the user's can come before them."""
     for name in ("__future__", "ast", "binascii", "itertools", "linecache", "traceback", "warnings"):
         __import__(name)
     own_imports.install()

@@ -29,7 +29,7 @@ class LazyModule(ModuleType):
 
 
 def _resolve(lazy):
-    """The module; when it is imported it also takes the place of what stands for it in the namespace."""
+    """The module; once imported it also replaces its stand-in in the namespace."""
     own = _own(lazy)
     if "module" not in own:
         own["module"], namespace = import_module(own["__name__"]), own["namespace"]

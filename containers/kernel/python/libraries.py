@@ -1,7 +1,7 @@
-"""What becomes of libraries' threads in a copy, which a fork makes without them.
+"""The threads of libraries and a copy, which a fork makes without them.
 
 Many libraries start theirs again there. Some threads are stopped before, and started again by both processes. All others
-stand against a copy, by the name of their library. None of this costs anything where there are no threads.
+stand against a copy, by the name of their library. Without threads none of this costs anything.
 """
 
 import bisect
@@ -15,14 +15,14 @@ from event_loop import JOIN_SECONDS, renew_loop, sockets_of
 
 try:
     import ctypes
-except ImportError:  # then libgomp's threads cannot be stopped, and are what stands against a fork
+except ImportError:  # then libgomp's threads cannot be stopped, and prevent a fork
     ctypes = None
 
 AGAIN = None  # the library starts its threads again in the copy
 NEVER = "which nothing ends"
 
-# Part of a library's path, its name, and what ends its threads where a copy would lack them. `make test-forks` tries those
-# that test_forks.py has a row for.
+# Part of a library's path, its name, and the function that ends its threads if a copy would lack them. `make test-forks` tries
+# the rows of test_forks.py.
 LIBRARIES = (
     ("/libarrow.", "pyarrow", AGAIN),
     ("/cv2", "cv2", AGAIN),
@@ -41,15 +41,15 @@ LIBRARIES = (
     ("/tensorstore", "tensorstore", NEVER),
     ("/vl_convert", "vl_convert", NEVER),
 )
-# Threads that a copy does without: an allocator's, and the one that removes what polars has spilled.
+# Threads that a copy does without: an allocator's, and the one that removes polars' spilled files.
 HELPERS = {"jemalloc_bg_thd", "polars-ooc-clea"}
-# Through this code a thread gets into its library; of Python's it has something where it has ever called that.
+# A thread enters its library through this code; it holds something of Python's if it ever called that.
 RUNTIME = re.compile(r"/(lib(c|m|pthread|stdc\+\+|gcc_s|c\+\+|python3)|ld-[^/]*|python3)[.\d-][^/]*$")
-MOST_STACK = 1 << 16  # bytes of a waiting thread's stack that are looked at
-LOOKS = 8  # at threads that work, until they wait: on a busy machine one that has just begun may get no processor for long
+MOST_STACK = 1 << 16  # bytes of a waiting thread's stack to look at
+LOOKS = 8  # at threads that work, until they wait: on a busy machine a new one may get no processor for long
 LOOK_SECONDS = 0.001  # after the first look, and twice as much after each
 
-_owners = {}  # thread that is there: its library, and what ends it
+_owners = {}  # living thread: its library, and the function that ends it
 _connections = ()  # to databases of DuckDB
 
 
@@ -59,7 +59,7 @@ def others():
 
 
 def attempt(step, *args):
-    """What a step returns, or nothing where it fails: libraries change."""
+    """The result of a step, or nothing if it fails: libraries change."""
     try:
         return step(*args)
     except Exception:
@@ -70,9 +70,9 @@ def attempt(step, *args):
 
 
 def what_a_copy_lacks(is_called):
-    """Describes the threads that a fork has left behind and no copy starts again, and says whether that may change soon.
+    """Describes the threads that a fork leaves behind and no copy starts again, and says whether that may change soon.
 
-    Libraries that know of forks have ended theirs by now, or begun others.
+    Libraries aware of forks ended theirs by now, or began others.
     """
     for look in range(LOOKS):
         working = find_owners(others())
@@ -100,7 +100,7 @@ def find_owners(tasks):
                 maps = maps or Maps()
                 helps = read_task(task, "comm").strip() in HELPERS
                 _owners[task] = ("", AGAIN) if helps else library_of(maps.find_outermost(int(state[-2], 16)))
-        except (OSError, ValueError, IndexError):  # it has ended, or the system does not tell
+        except (OSError, ValueError, IndexError):  # it ended, or the system does not tell
             if os.path.exists("/proc/self/task/%d" % task):
                 _owners[task] = library_of("")
     return working
@@ -120,7 +120,7 @@ def library_of(path):
 
 
 class Maps:
-    """What this process has mapped."""
+    """The mappings of this process."""
 
     def __init__(self):
         with open("/proc/self/maps") as file:
@@ -130,7 +130,7 @@ class Maps:
         self.code = [line[3] if line[2] == "x" and line[3][:1] == "/" else "" for line in lines]
 
     def find_outermost(self, pointer):
-        """The library whose code comes first on a stack, by its end: there is where the thread has begun."""
+        """The library whose code comes first on a stack, by its end: there the thread began."""
         end = self.ends[bisect.bisect(self.starts, pointer) - 1]
         with open("/proc/self/mem", "rb", 0) as memory:
             memory.seek(pointer)
@@ -150,18 +150,18 @@ def end_of_stack(words, pointer):
     return len(words)
 
 
-# -- what is stopped before a fork
+# -- threads stopped before a fork
 
 
 class Stopped:
-    """What is stopped for a fork and goes on behind it, in the copy with its first message."""
+    """The threads stopped for a fork, which start again behind it; in the copy with its first message."""
 
     def __init__(self):
-        self.loops = []  # with the modules that have them, and the names of their threads
-        self.databases = []  # cursors, with the settings that they had
+        self.loops = []  # with their modules, and the names of their threads
+        self.databases = []  # cursors, with their settings
 
     def stop_python(self):
-        """Stops threads that wait for work: those of executors, and those of the loops that zarr and fsspec have."""
+        """Stops threads that wait for work: those of executors, and those of zarr's and fsspec's loops."""
         stop_idle_pools()
         for module in map(sys.modules.get, ("zarr.core.sync", "fsspec.asyn")):
             thread = getattr(module, "iothread", [None])[0]
@@ -181,7 +181,7 @@ class Stopped:
 
     @staticmethod
     def find_default():
-        """Whether DuckDB has threads still: then they are those of its default connection, which is made by being asked for."""
+        """Whether threads of DuckDB remain: they belong to its default connection, which asking creates."""
         find_owners(others())
         return any(name == "duckdb" for name, _ in _owners.values())
 
@@ -249,7 +249,7 @@ def stop_openmp():
 
 
 def stop_idle_pools():
-    """Stops the threads of executors that have nothing to do: an executor starts others for what it is given next."""
+    """Stops the threads of idle executors: an executor starts others for its next call."""
     module = sys.modules.get("concurrent.futures.thread")
     threads = [thread for thread in list(getattr(module, "_threads_queues", ())) if thread.is_alive()]
     frames = sys._current_frames() if threads else {}
@@ -279,7 +279,7 @@ def stop_idle_pool(pool, waiting, frames):
 
 
 def stop_loop(loop, thread):
-    """Ends the thread that runs a loop in which nothing goes on, and reports whether it has ended."""
+    """Ends the thread of an idle loop, and reports whether it ended."""
     import asyncio
 
     if not loop.is_running() or asyncio.all_tasks(loop) or loop._scheduled or len(loop._selector.get_map()) > 1:

@@ -1,7 +1,7 @@
-"""What the supervisor starts for Python: ``python3 main.py ROLE``, with a socket as descriptor 3.
+"""The program that the supervisor starts for Python: ``python3 main.py ROLE``, with a socket as descriptor 3.
 
-A *kernel* keeps a user's variables and runs the code on its main thread. A *zygote* has imported everything
-that is heavy, and forks kernels that are ready. docs/kernel-protocol.md, "Supervisor and kernels".
+A *kernel* keeps a user's variables and runs the code on its main thread. A *zygote* holds all heavy
+imports, and forks ready kernels. docs/kernel-protocol.md, "Supervisor and kernels".
 """
 
 import os

@@ -77,7 +77,7 @@ class Reader(HTMLParser):
     def end_table(self):
         self.end_cell()
         rows, self.rows = [row for row in self.rows if any(row)], []
-        columns = [row for row in rows if len(row) > 1]  # a title has all of a row
+        columns = [row for row in rows if len(row) > 1]  # a title fills a row
         widths = [max(len(cell) for cell in column) for column in zip_longest(*columns, fillvalue="")]
         for row in rows:
             self.lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() if len(row) > 1 else row[0])

@@ -1,4 +1,4 @@
-"""What a value looks like: MIME bundles by Jupyter's rules, and text for a terminal."""
+"""Values as MIME bundles by Jupyter's rules, and as text for a terminal."""
 
 import json
 import sys
@@ -7,8 +7,8 @@ from errors import format_error, message_of, user_frames
 from imports import import_seldom
 from pictures import figure_png, is_figure
 
-# What reads as text in a display goes to stdout, where a terminal would show it. The rest is
-# shown as the first of these that an object offers.
+# Text of a display goes to stdout, where a terminal would show it. Other displays use the first
+# of these types that an object offers.
 SHOWN_MIMES = {
     "image/png": "png",
     "image/jpeg": "jpg",
@@ -28,7 +28,7 @@ REPR_METHODS = {
 }
 PLOTLY = "application/vnd.plotly.v1+json"
 PICTURES = ("text/plain", "image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml", PLOTLY)
-LAID_OUT_CHARS = 100_000  # laying out what is longer takes too long
+LAID_OUT_CHARS = 100_000  # laying out a longer text takes too long
 SHORT_HTML = 1000  # characters: longer HTML is read as text
 LONG_REPR = 4000  # characters of a repr that only lists all of an object's parts
 
@@ -47,7 +47,7 @@ def as_bytes(mime, value):
 
 
 def text_of(bundle):
-    """What a terminal would show of a MIME bundle."""
+    """The text of a MIME bundle for a terminal."""
     plain = bundle.get("text/plain") or ""
     if PLOTLY in bundle:
         return plain.partition("(")[0]  # the whole would be all of its data
@@ -59,7 +59,7 @@ def text_of(bundle):
     if "application/json" in bundle:
         try:
             return json.dumps(bundle["application/json"], indent=2, ensure_ascii=False, default=repr)
-        except (TypeError, ValueError, RecursionError):  # it has itself in it, or a key that JSON has not
+        except (TypeError, ValueError, RecursionError):  # it contains itself, or a key foreign to JSON
             pass
     page = bundle.get("text/html")
     if not isinstance(page, str) or len(page) <= SHORT_HTML:
@@ -73,10 +73,10 @@ def is_bare(text):
 
 
 def mime_bundle(value):
-    """Formats a value by Jupyter's rules, for Pythons without IPython, and asks for its text only where its own bundle has none.
+    """Formats a value by Jupyter's rules, for Pythons without IPython, and asks for its text only if its own bundle lacks one.
 
-    Other than a notebook it asks for HTML and the like only where there is neither a picture
-    nor a text of its own: a table is better read as text.
+    Other than a notebook it asks for HTML and the like only without a picture and
+    a text of its own: a table is better read as text.
     """
     if isinstance(value, type):
         return {"text/plain": plain_text(value)}
@@ -98,14 +98,14 @@ def wanted(mime, bundle):
 
 
 def call_repr(name, value):
-    """What a display method of a class returns, without the metadata that may come with it."""
+    """The result of a class's display method, without metadata."""
     method = getattr(type(value), name, None)
     content = method(value) if method is not None else None
     return content[0] if isinstance(content, tuple) and content else content
 
 
 class Unshown:
-    """Says what of a value cannot be shown, and why: it is shown by the rest then, and the run goes on."""
+    """Names a broken display method of a value, and why: the value is shown by the others, and the run goes on."""
 
     def __init__(self, value):
         self.kind = type(value).__name__
@@ -134,7 +134,7 @@ class Unshown:
             return None
 
     def checked(self, bundle):
-        """A MIME bundle without what is nothing of its type."""
+        """A MIME bundle without values foreign to their type."""
         kept = {}
         for mime, content in bundle.items():
             if content is None:

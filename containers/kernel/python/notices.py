@@ -7,13 +7,13 @@ import sys
 from imports import OWN, is_installed
 
 MOST_HELD = 1000
-LOOKED_AT = "<cell>"  # the name of code that is parsed to see what it is, and once more to be run
+LOOKED_AT = "<cell>"  # the name of code parsed for a look, and parsed again to run
 _LOOKED_AT = (LOOKED_AT, "<>")  # the other is IPython's
 _NUMBERS = re.compile(r"\\N\{[^}]*\}|\d+")
 
 
 class Notices:
-    """Holds what a run warns of until its end, when it is known how often it came."""
+    """Holds a run's warnings until its end, when their number is known."""
 
     def __init__(self, kernel):
         self.kernel = kernel
@@ -52,7 +52,7 @@ class Notices:
                 pass
 
     def hook_logging(self, logging):
-        """Takes over what packages log as warnings, and what Python just prints because code has set up no logging."""
+        """Takes over logged warnings of packages that Python just prints as code set up no logging."""
         emit = logging.StreamHandler.emit
 
         def emit_or_hold(handler, record):
@@ -70,7 +70,7 @@ class Notices:
         logging.StreamHandler.emit = emit_or_hold
 
     def _can_hold(self, stream):
-        """Whether what goes to a stream can wait for the end of the run: code may read a stream of its own before."""
+        """Whether output to a stream can wait for the end of the run: code may read a stream of its own before."""
         return self.holds and stream is not None and stream is self.kernel.stderr and self.kernel.in_run()
 
     def _hold(self, key, text, form):
@@ -88,7 +88,7 @@ class Notices:
         self.report()
 
     def report(self):
-        """Writes what is held."""
+        """Writes the held warnings."""
         for key in list(self.held):
             count, form, _, differs = self.held.pop(key)
             note = " (%d times)" % count if count > 1 else ""

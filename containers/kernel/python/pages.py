@@ -40,7 +40,7 @@ def same_major(wanted, there):
     return not wanted or wanted == "latest" or wanted.partition(".")[0] == there.partition(".")[0]
 
 
-# Whole addresses, and what returns the script of that version and name, or None where the installed one is another.
+# Whole addresses, and functions that return the script of that version and name, or None for another installed version.
 LIBRARIES = (
     (r"https?://cdn\.plot\.ly/plotly-(?P<version>latest|[\d.]+?)(?:\.min)?\.js", plotly_script),
     (r"https?://cdnjs\.cloudflare\.com/ajax/libs/plotly\.js/(?P<version>%s)/plotly(?:\.min)?\.js" % NUMBER, plotly_script),
@@ -59,7 +59,7 @@ KNOWN = [(re.compile(pattern), load) for pattern, load in LIBRARIES]
 
 
 def escaped_units(error):
-    """Writes what is not ASCII as JavaScript's \\u, so that a script is the same whatever a page's encoding."""
+    """Escapes characters beyond ASCII as JavaScript's \\u, so that a script is the same in any encoding."""
     units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
     return "".join("\\u%02x%02x" % tuple(units[at : at + 2]) for at in range(0, len(units), 2)), error.end
 
@@ -98,14 +98,14 @@ def is_remote(address):
 
 
 class Pages:
-    """What is done to the pages of one run."""
+    """The repair of one run's pages."""
 
     def __init__(self):
         self.left = MOST_ADDED_BYTES
-        self.scripts = set()  # addresses whose script the page has by now
+        self.scripts = set()  # addresses of scripts already in the page
 
     def whole(self, data):
-        """The page with the scripts put in that are here, and the addresses of what it loads besides."""
+        """The page with installed scripts put in, and the addresses that it still loads."""
         missing, parts, at = [], [], 0
         self.scripts.clear()
         match = BEGIN.search(data)
@@ -149,7 +149,7 @@ class Pages:
         return found
 
     def whole_file(self, path):
-        """Makes a file whole where that can be done without harm; tells what it loads besides."""
+        """Makes a file whole if that does no harm; tells the addresses that it still loads."""
         with open(path, "rb") as file:
             was = os.fstat(file.fileno())
             data = file.read(MOST_PAGE_BYTES + 1)
@@ -175,7 +175,7 @@ class Pages:
 
 
 def is_open(file):
-    """Whether a process has a file open, which would go on writing to the one that was replaced."""
+    """Whether a process holds a file open, which would go on writing to the replaced one."""
     for process in os.listdir("/proc"):
         if process.isdigit():
             folder = "/proc/%s/fd" % process
@@ -193,7 +193,7 @@ def is_open(file):
 
 
 def note_of(path, missing):
-    """What to tell of a page that loads what is not here."""
+    """The note about a page that loads absent scripts."""
     named = " and ".join(address[:200] for address in missing[:MOST_NAMED])
     more = len(missing) - MOST_NAMED
     return "note: %s needs %s%s, which nobody can load here: its link shows it without; a browser with internet access shows it all" % (

@@ -1,4 +1,4 @@
-"""Pickling variables so that each loss has a reason, and unpickling them so that it costs no more than itself."""
+"""Pickling variables so that each loss is explained, and unpickling them so that it costs no more than itself."""
 
 import sys
 
@@ -7,7 +7,7 @@ from imports import own_imports
 from reducers import find_reducer
 from spawning import cloudpickle_folder
 
-_KINDS = (  # in plain words, by where the class is; a module that is not imported has no objects
+_KINDS = (  # in plain words, by where the class is; objects need an imported module
     ("_io", "TextIOWrapper", "an open file"),
     ("_io", "BufferedReader", "an open file"),
     ("_io", "BufferedWriter", "an open file"),
@@ -65,7 +65,7 @@ class NotKept(Exception):
 
 
 def kind_of(value):
-    """What a value is that cannot be kept, in plain words; nothing: it is none of those."""
+    """The kind of a value that cannot be kept, in plain words; nothing for others."""
     if value is sys.stdout or value is sys.stderr:
         return ""
     for module, name, words in _KINDS:
@@ -99,7 +99,7 @@ def text_of(error):
 
 
 def load_cloudpickle():
-    """The package, which pickles the functions and classes of cells by value; None: the image does not have it."""
+    """The package, which pickles the functions and classes of cells by value; None: the image lacks it."""
     before = sys.path[:]
     sys.path.append(cloudpickle_folder())
     try:
@@ -120,7 +120,7 @@ class Namespace:
 
 
 def make_pickler_class(namespace, cells):
-    """The class of what writes variables; it adds the names of the cells that have made functions."""
+    """The class of picklers for variables; it adds the names of the cells that defined functions."""
     import functools
     import io
     import pickle
@@ -133,7 +133,7 @@ def make_pickler_class(namespace, cells):
     cached = functools._lru_cache_wrapper
 
     class Pickler(base or pickle.Pickler):
-        """Notes what it comes to, of which it refuses what would be something else afterwards."""
+        """Notes the objects it reaches, and refuses those that would become something else."""
 
         def __init__(self, writer):
             super().__init__(writer, protocol=5, buffer_callback=writer.take_buffer)
@@ -188,7 +188,7 @@ def make_pickler_class(namespace, cells):
 
             def _dynamic_function_reduce(self, func):
                 made = super()._dynamic_function_reduce(func)
-                if func.__globals__ is namespace:  # which has those variables, or says of each why not
+                if func.__globals__ is namespace:  # with those variables, or reasons for their loss
                     made[2][1]["__globals__"] = {}
                 if getattr(func, "__type_params__", ()):
                     made[2][1]["__type_params__"] = func.__type_params__
@@ -198,7 +198,7 @@ def make_pickler_class(namespace, cells):
 
 
 class Missing:
-    """Stands for what could not be made again, in whatever refers to it: each step of a pickle needs those before."""
+    """Stands for a lost object in its holders: each step of a pickle needs those before."""
 
     why = "it shares something with a variable that could not be read"
 
@@ -215,7 +215,7 @@ class Missing:
 
 
 def make_unpickler_class(namespace, same_code, missing):
-    """The class of what reads variables. Without same_code the functions of cells were compiled by another Python."""
+    """The class of unpicklers for variables. Without same_code another Python compiled the functions of cells."""
     import pickle
 
     class Unpickler(pickle.Unpickler):

@@ -16,7 +16,7 @@ def pixels_of_png(data):
 
 
 def upright(picture):
-    """A picture as its camera was held; without what else the file says of it, such as the place."""
+    """A picture as its camera was held, without other metadata such as the place."""
     from PIL import ImageOps
 
     try:
@@ -52,7 +52,7 @@ def smaller_picture(mime, data, most_bytes):
                 if buffer.tell() <= most_bytes:
                     return "image/" + kind, buffer.getvalue()
             scale = 0.5
-    except Exception:  # no Pillow, or nothing that it can read: the file has it
+    except Exception:  # no Pillow, or unreadable for it: the file holds it
         pass
     return mime, b""
 
@@ -86,7 +86,7 @@ def is_figure(value):
 
 
 def hook_savefig(module, before, after):
-    """Has before(figure, place) and after(figure, place) called for each figure that code saves."""
+    """Calls before(figure, place) and after(figure, place) for each figure that code saves."""
     import functools
 
     original = module.Figure.savefig

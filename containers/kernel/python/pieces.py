@@ -19,19 +19,19 @@ LEAST = 1 << 12  # bytes of a buffer that is worth pieces of its own
 
 
 class OverLimit(Exception):
-    """What is written is more than may be kept."""
+    """The snapshot is larger than allowed."""
 
 
 class Unwritable(OSError):
-    """The disk does not take what is written."""
+    """The disk refuses the snapshot."""
 
 
 class Unreadable(Exception):
-    """The file is not what was written."""
+    """The file differs from the written one."""
 
 
 def find_zstd():
-    """Functions that compress, and decompress to so many bytes, where Python or the image has them."""
+    """Functions that compress, and decompress to so many bytes, if Python or the image offers them."""
     try:
         from compression import zstd
 
@@ -58,7 +58,7 @@ class Writer:
         self.waiting = 0
 
     def write(self, data):
-        """Takes what a pickler writes, which may be large."""
+        """Takes the output of a pickler, which may be large."""
         self.content += len(data)
         if self.file is None:
             return
@@ -73,7 +73,7 @@ class Writer:
             self._put_all(PICKLE, memoryview(data[0] if len(data) == 1 else b"".join(data)).cast("B"))
 
     def take_buffer(self, buffer):
-        """A pickler's buffer_callback: true has the buffer written among what is pickled."""
+        """A pickler's buffer_callback: true writes the buffer into the pickle."""
         with buffer.raw() as view:
             if view.nbytes < LEAST:
                 return True
@@ -119,14 +119,14 @@ class Writer:
         self._write_file(MAGIC)
 
     def end(self, listed):
-        """Writes what is said of the whole, and that this is all."""
+        """Writes the summary and the end of the file."""
         self.flush()
         at = self.size
         self.put_json(LIST, listed)
         self._write_file(END.pack(at, END_MAGIC))
 
     def place(self):
-        """The end of what is there, to go back to."""
+        """The current end, to go back to."""
         self.flush()
         return self.size
 
@@ -137,7 +137,7 @@ class Writer:
 
 
 class Reader(io.RawIOBase):
-    """Reads pieces, and is the file of an unpickler, with what the present variable has pickled."""
+    """Reads pieces, and is the file of an unpickler, with the pickle of the present variable."""
 
     def __init__(self, file):
         self.file = file
@@ -184,7 +184,7 @@ class Reader(io.RawIOBase):
         self.buffers.clear()
 
     def next_variable(self):
-        """What the file says of the next variable, whose pickle can be read then; None: there is none."""
+        """The description of the next variable, whose pickle can be read then; None: there is none."""
         self.left = memoryview(b"")
         self.buffers.clear()
         while True:
@@ -248,7 +248,7 @@ class Reader(io.RawIOBase):
         return data
 
     def readinto(self, target):
-        """As any file, to the end of what the present variable has."""
+        """As any file, to the end of the present variable."""
         while not self.left:
             kind, _, _, stored = self._header()
             if kind in (BUFFER, BYTES) and self.skips_buffers:

@@ -47,7 +47,7 @@ class PlainEngine:
             parts.append(self._compile(ast.Expression(last.value), name, "eval"))
         value = self._execute(parts)
         if last is not None and value is not None and not self._silenced(last, code):
-            if self.kernel.engine is not None:  # the cell has made the code ask for it
+            if self.kernel.engine is not None:  # code of the cell asked for it
                 self.kernel.engine.shell.displayhook(value)
                 return
             self._remember(value)
@@ -101,7 +101,7 @@ class PlainEngine:
     IPYTHON_NAMES = ("display", "get_ipython", "In", "Out", "_ih", "_oh", "_dh", "_i", "_ii", "_iii")
 
     def needs_ipython(self, code):
-        """Whether a cell is not plain Python, or uses what only IPython defines."""
+        """Whether a cell is not plain Python, or uses names of IPython alone."""
         import ast
 
         try:

@@ -1,4 +1,4 @@
-"""What plotly's figures have in JSON: values, colors, texts and axes, as matplotlib takes them."""
+"""Parts of plotly's figures in JSON: values, colors, texts and axes, as matplotlib takes them."""
 
 import html
 import re
@@ -13,11 +13,11 @@ DATE = re.compile(r"\d{4}-\d\d?(-\d\d?([T ]\d\d?(:\d\d(:\d\d(\.\d*)?)?)?)?)?(Z|[
 
 
 class Undrawn(Exception):
-    """What a figure has that is not drawn."""
+    """A part of a figure that is not drawn."""
 
 
 def values(data):
-    """A list of the JSON's, or an array that plotly has written as base64."""
+    """A list of the JSON's, or an array that plotly wrote as base64."""
     if isinstance(data, dict) and "bdata" in data:
         import base64
 
@@ -32,7 +32,7 @@ def values(data):
 
 
 def merged(defaults, given):
-    """Nested dictionaries, where what is given comes before the defaults."""
+    """Nested dictionaries, where given values come before defaults."""
     result = dict(defaults)
     for key, value in given.items():
         if value is not None:
@@ -69,7 +69,7 @@ def is_number(value):
 
 
 def numbers(data):
-    """Floats, with NaN for what is missing."""
+    """Floats, with NaN for missing values."""
     data = values(data)
     try:
         return np.array(data, float)
@@ -105,7 +105,7 @@ def days(data):
 
 
 class Axis:
-    """One of plotly's axes: what its values are as numbers."""
+    """One of plotly's axes: its values as numbers."""
 
     def __init__(self, name, layout, traces):
         self.name = name
@@ -159,7 +159,7 @@ class Axis:
         return float(self.numbers([value])[0])
 
     def sort(self, totals, others):
-        """Puts categories into the order that is asked for. totals are what the bars of each come to, others are axes with the same categories."""
+        """Puts categories into the requested order. totals are the sums of each one's bars, others are axes with the same categories."""
         order = self.layout.get("categoryorder") or "trace"
         if self.kind != "category":
             return
@@ -178,7 +178,7 @@ class Axis:
         self.categories.update((name, at) for at, name in enumerate(names))
 
     def finish(self, axes):
-        """Gives matplotlib's axis what the layout says of it."""
+        """Applies the layout to matplotlib's axis."""
         layout, on = self.layout, axes.xaxis if self.letter == "x" else axes.yaxis
         limit = axes.set_xlim if self.letter == "x" else axes.set_ylim
         if self.kind == "log":

@@ -1,6 +1,6 @@
 """Pictures of plotly's figures, drawn by matplotlib where they are made of common kinds of charts.
 
-What would mislead is not drawn: a figure that has something else in it raises Undrawn with its name.
+It draws nothing misleading: a figure with another part raises Undrawn with its name.
 """
 
 import re
@@ -33,7 +33,7 @@ CARTESIAN = ("scatter", "scattergl", "bar", "histogram", "box", "violin", "heatm
 
 
 def draw(figure):
-    """The picture of a figure in plotly's JSON, as (PNG, notes on what it leaves out)."""
+    """The picture of a figure in plotly's JSON, as (PNG, notes on omissions)."""
     with matplotlib.rc_context():
         matplotlib.rc_file_defaults()
         drawing = Drawing(figure)
@@ -112,7 +112,7 @@ class Drawing:
         self._finish()
 
     def _place(self, trace):
-        """Completes a trace: which way it goes, and where what has no place is."""
+        """Completes a trace: its direction, and the places of values without one."""
         kind = trace["type"]
         has_x, has_y = (values(trace.get(name)) is not None for name in "xy")
         if kind in ("bar", "histogram", "box", "violin"):
@@ -182,7 +182,7 @@ class Drawing:
             self._pair(trace["xaxis"], trace["yaxis"])
 
     def _root(self, axis):
-        """What axes that match have in common: the first one's name, and the kind, without which they do not match."""
+        """The common part of matching axes: the first one's name, and the kind, without which they do not match."""
         name, seen = axis.name, []
         while name not in seen:
             seen.append(name)
@@ -651,7 +651,7 @@ class Drawing:
             self.legend += [(plain(label), wedge, True) for label, wedge in zip(order, wedges) if label not in there]
             there.update(order)
 
-    # -- what belongs to the whole
+    # -- parts of the whole
 
     def _finish(self):
         title = plain(self.layout.get("title"))
@@ -743,7 +743,7 @@ class Drawing:
 
 
 def box_of(data, method, points):
-    """What a box shows of sorted data, by plotly's rules."""
+    """The figures of a box for sorted data, by plotly's rules."""
     low, median, high = np.quantile(data, (0.25, 0.5, 0.75), method="hazen")
     if method in ("inclusive", "exclusive") and len(data) > 1:
         half = (len(data) + (method == "inclusive")) // 2

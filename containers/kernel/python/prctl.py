@@ -1,4 +1,4 @@
-"""What a process asks of the system for itself."""
+"""System calls of a process for itself."""
 
 import os
 
@@ -15,16 +15,16 @@ except ImportError:
     resource = None
 
 _PR_SET_DUMPABLE = 4
-# By machine: the system call clone, which of its arguments is where the child's thread id goes, and where glibc has that.
+# By machine: the system call clone, the argument for the address of the child's thread id, and its offset in glibc.
 _CLONE = {"x86_64": (56, 4, 720), "aarch64": (220, 5, 208)}
 _CLONE_FLAGS = 0x8000 | 0x200000 | 0x1000000 | 17  # CLONE_PARENT, CLONE_CHILD_CLEARTID, CLONE_CHILD_SETTID, SIGCHLD
-_LEAST = 32 << 20  # bytes that are left for the kernel's own work
-_MUCH = 64 << 20  # bytes that a kernel may grow by until it looks what of them is free
-_STACK = 8 << 20  # bytes that are mapped for a thread where nothing says how many
+_LEAST = 32 << 20  # bytes left for the kernel's own work
+_MUCH = 64 << 20  # bytes that a kernel may grow by until it looks for free ones
+_STACK = 8 << 20  # bytes mapped for a thread by default
 
 
 def set_dumpable(value):
-    """Lets other processes of the same user look into this one and at what it has open, or with False none of them."""
+    """Lets other processes of the same user look into this one and its open files, or with False none of them."""
     if _libc is not None:
         _libc.prctl(_PR_SET_DUMPABLE, int(value), 0, 0, 0)
 
@@ -39,10 +39,10 @@ def raise_oom_score():
 
 
 def fork_sibling():
-    """Forks a process that is a child of this one's parent, where this one has a single thread and the machine is known.
+    """Forks a process that is a child of this one's parent, if this one runs a single thread and the machine is known.
 
     Returns True in the new process, False in this one, and None where nothing was forked. The C library's fork() knows no such
-    process: what it does for other threads there is no need for, and the id of the only one is given to it here.
+    process: its work for other threads is not needed, and the id of the only one is set here.
     """
     number, place, offset = _CLONE.get(os.uname().machine, (0, 0, 0))
     if not number or _libc is None:
@@ -64,7 +64,7 @@ def fork_sibling():
 
 
 class Heap:
-    """What the C library keeps of the memory that code has let go of, which counts as taken outside and in twins."""
+    """The freed memory that the C library keeps, which counts as taken outside and in twins."""
 
     def __init__(self):
         self.trim = getattr(_libc, "malloc_trim", None)
@@ -80,7 +80,7 @@ class Heap:
 
 
 class DataLimit:
-    """The soft limit of what this process may map to write to: the session's memory, and what is mapped already.
+    """The soft limit of writable mappings: the session's memory plus the present mappings.
 
     One allocation that could never be filled is a MemoryError then. Programs inherit it.
     """
@@ -96,7 +96,7 @@ class DataLimit:
         if not self.memory_bytes:
             return
         soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        if self.set in (None, soft):  # else code has set its own
+        if self.set in (None, soft):  # else code set its own
             stack = resource.getrlimit(resource.RLIMIT_STACK)[0]
             self.set = self._set(self.bytes + threads * (stack if 0 < stack <= 4 * _STACK else _STACK), hard)
 
@@ -110,7 +110,7 @@ class DataLimit:
         return limit
 
     def __enter__(self):
-        """Narrows it to what is left of nine tenths of the memory: the kernel's own work must not be what ends it."""
+        """Narrows it to the rest of nine tenths of the memory: the kernel's own work must not end it."""
         if self.memory_bytes:
             anonymous, mapped = _pages()
             self.before = resource.getrlimit(resource.RLIMIT_DATA)
@@ -122,7 +122,7 @@ class DataLimit:
 
 
 def _pages():
-    """Bytes of memory of this process's own, and bytes that it has mapped to write to."""
+    """Bytes of this process's own memory, and of its writable mappings."""
     try:
         with open("/proc/self/statm") as file:
             _, resident, shared, _, _, data, *_ = map(int, file.read().split())

@@ -6,7 +6,7 @@ import time
 
 from imports import import_quietly, is_in_cwd, own_imports
 
-# A fork that waits for their import would take half of what they do about forks.
+# A fork during their import would take half of their preparations for forks.
 _HOOK_FORKS = ("concurrent.futures.thread", "logging")
 TURN_SECONDS = 2  # how long an import waits for a module that is being preloaded
 
@@ -17,7 +17,7 @@ class Preload:
     Two threads in packages that import each other in a circle would see half of them: Python
     breaks such a deadlock by handing out modules that are not complete. So while this goes on,
     an import by the code waits for the one module that is being preloaded, and the preload
-    waits for the code's. The standard library, which has no such circles, does not wait.
+    waits for the code's. The standard library is free of such circles and does not wait.
     """
 
     def __init__(self, names):
@@ -96,7 +96,7 @@ class Preload:
             self.turn.release()
 
     def finish(self):
-        """Waits for the end and takes everything back that code has not changed meanwhile."""
+        """Waits for the end and takes everything back that code did not change meanwhile."""
         self.thread.join()
         self._take_back()
 

@@ -1,4 +1,4 @@
-"""Pickles of what its library would pickle too large, without its file, or so that it cannot be read again."""
+"""Pickles of objects that their library pickles too large, without their file, or unreadably."""
 
 import os
 import sys
@@ -61,7 +61,7 @@ def _reduce_memmap(value):
 
 
 def _place_in_file(value, start):
-    """Where in its file an array begins; None: the file is another by now, or the array has gaps."""
+    """Where in its file an array begins; None: the file is another by now, or there are gaps in the array."""
     from mmap import ALLOCATIONGRANULARITY
 
     if not (value.flags.c_contiguous or value.flags.f_contiguous) or not value.size:
@@ -85,7 +85,7 @@ def _ends(line):
 
 
 def _reduce_alias(alias):
-    """Makes a type alias of the code's by the same statement: its value may have the alias in it."""
+    """Makes a type alias of the code's by the same statement: its value may contain the alias."""
     if alias.__module__ != "__main__":
         return NotImplemented
     name, value = alias.__name__, alias.__value__

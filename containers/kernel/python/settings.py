@@ -1,11 +1,11 @@
-"""What the supervisor's `init` says."""
+"""The values of the supervisor's `init`."""
 
 import os
 
 from imports import has_module
 
 # Set where neither the image nor the server does.
-# Polars has its options in variables: it shows 8 columns of a frame, and does not wrap a wide one.
+# Polars keeps its options in variables: it shows 8 columns of a frame, and does not wrap a wide one.
 DEFAULT_ENV = {
     "MPLBACKEND": "agg",
     "PLOTLY_RENDERER": "plotly_mimetype",

@@ -28,7 +28,7 @@ def largest(namespace, hidden, most=5):
 
 
 def size_of(value, deadline, depth=0):
-    """About what a value takes. What two of its parts share counts twice."""
+    """About the size of a value. Memory shared by two parts counts twice."""
     kind = type(value)
     if issubclass(kind, type(sys)):
         return 0
@@ -48,7 +48,7 @@ def size_of(value, deadline, depth=0):
 
 
 def _own_size(value):
-    """What an object takes without what it refers to; a class of the code's own may have a method for it, which is not asked."""
+    """An object's own size, without its references; a method of the code's own class is not called."""
     if type(value).__module__ in ("builtins", "collections"):
         return sys.getsizeof(value)
     for kind in (*_CONTAINERS, str, bytes, bytearray):
@@ -58,7 +58,7 @@ def _own_size(value):
 
 
 def _sampled(value, deadline, depth):
-    """What the elements take, by some of them."""
+    """The size of the elements, by some of them."""
     from itertools import islice
 
     count = len(value)
@@ -79,7 +79,7 @@ def _sampled(value, deadline, depth):
 
 
 def _counted(value):
-    """What a package says that its value takes; None: it is something else."""
+    """The size of a value by its package; None for others."""
     usage = getattr(value, "memory_usage", None)
     if usage is not None:  # pandas: without the texts that a column of objects refers to
         usage = usage()
@@ -94,7 +94,7 @@ def _counted(value):
 
 
 def _texts(value):
-    """What the texts and other objects take that the columns of a frame refer to, by some of them."""
+    """The size of texts and other objects in the columns of a frame, by some of them."""
     columns = [value[name] for name in value.columns] if hasattr(value, "columns") else [value]
     total = 0
     for column in columns[:1000]:

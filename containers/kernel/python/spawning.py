@@ -1,7 +1,7 @@
-"""What processes that multiprocessing starts anew know of the cells.
+"""Gives the definitions of cells to processes that multiprocessing starts anew.
 
-Such a process runs a script once more to have its functions. Cells cannot be run again, so it is
-given what they have defined, by value.
+Such a process runs a script once more for its functions. Cells cannot be run again, so it gets
+their definitions by value.
 """
 
 import os
@@ -55,7 +55,7 @@ def dump_definitions(namespace):
         if isinstance(value, (FunctionType, type)) and value.__module__ == "__main__"
     }
     try:
-        return dumps(found)  # at once, so that what they share stays one
+        return dumps(found)  # at once, so that shared objects stay one
     except Exception:
         return dumps({name: value for name, value in found.items() if can_dump(dumps, value)})
 

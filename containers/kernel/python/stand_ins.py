@@ -1,4 +1,4 @@
-"""What code finds in the place of stdin, exit(), quit() and progress bars that are widgets."""
+"""Stand-ins for stdin, exit(), quit() and progress bars as widgets."""
 
 
 class NoInput:

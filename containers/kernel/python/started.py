@@ -1,4 +1,4 @@
-"""What a run has started and what goes on after its last statement."""
+"""The threads and tasks of a run, also after its last statement."""
 
 import functools
 import sys
@@ -19,16 +19,16 @@ _POOLS = {  # by module, where it keeps its threads
 
 
 class Started:
-    """What the run that is on has started and that still goes on."""
+    """The unfinished threads and tasks of the current run."""
 
     def __init__(self, threads, event_loop):
         self.threads = threads
         self.event_loop = event_loop
 
     def wait(self, linger, flush):
-        """Waits for its end, as a script does, and for what looks endless no longer than `linger`, in seconds.
+        """Waits for its end, as a script does, and for endless ones no longer than `linger`, in seconds.
 
-        Returns the names of what goes on.
+        Returns the names of unfinished ones.
         """
         begin, timers = time.monotonic(), None
         while True:
@@ -39,7 +39,7 @@ class Started:
                 timers = [thing for _, thing, _ in left if is_timer(thing)]
                 flush()
             passed = time.monotonic() - begin
-            # A timer that something has set since the last statement may be set for ever.
+            # A timer set since the last statement may be set for ever.
             if passed >= linger and all(
                 is_timer(thing) and thing not in timers or is_endless() for _, thing, is_endless in left
             ):
@@ -51,7 +51,7 @@ class Started:
                 raise KeyboardInterrupt("while the run waited for what it has started: " + names) from None
 
     def _left(self):
-        """Yields what goes on: its name, itself, and a function that reports whether it looks endless."""
+        """Yields unfinished ones: name, object, and a function that reports whether it looks endless."""
         work = self.threads.current
         if self.threads.owners or work.calls:
             yield from self._left_threads(work)
@@ -66,7 +66,7 @@ class Started:
             if ident in calls or owner is work and not getattr(thread, "daemon", True) and not is_of_pool(thread):
                 yield "thread %s" % getattr(thread, "name", ident), thread, functools.partial(_is_endless_thread, ident)
         for ident in calls:
-            if not ident:  # it has not begun
+            if not ident:  # it did not begin
                 yield "call in a pool", None, lambda: any(map(_is_endless_thread, filter(None, calls)))
 
     def _left_tasks(self, work):
@@ -94,7 +94,7 @@ def names_of(left):
 
 
 def is_timer(thing):
-    """Whether something goes off once, and may be set again by what it calls."""
+    """Whether something goes off once, and may be set again by its callback."""
     kinds = (("asyncio", "TimerHandle"), ("threading", "Timer"))
     return any(isinstance(thing, getattr(sys.modules.get(module), kind, ())) for module, kind in kinds)
 

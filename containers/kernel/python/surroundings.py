@@ -1,9 +1,9 @@
-"""What code changes besides its variables: random states, settings of libraries, warnings, the environment. It is looked at before the first run."""
+"""The state that code changes beside variables: random states, settings of libraries, warnings, the environment. It is looked at before the first run."""
 
 import os
 import sys
 
-_UNSET = (0, True, False)  # level, propagate and disabled of a logger that nobody has told anything
+_UNSET = (0, True, False)  # level, propagate and disabled of a logger that nobody set
 
 
 def look_around():
@@ -12,13 +12,13 @@ def look_around():
         "path": sys.path[:],
         "folder": _current_folder(),
         "warnings": list(getattr(sys.modules.get("warnings"), "filters", ())),
-        "pending": {},  # settings of a kernel before this one, of what is not imported yet
+        "pending": {},  # settings of the kernel before, for packages not imported yet
         **{name: _state_of(name) for name in STATES},
     }
 
 
 def note_state(surroundings, *names):
-    """Is called when a module has been imported: its state is the first one then."""
+    """Is called after the import of a module: its state then is the first one."""
     if surroundings:
         surroundings.update((name, _state_of(name)) for name in names)
 
@@ -34,7 +34,7 @@ def _state_of(name):
 def _current_folder():
     try:
         return os.getcwd()
-    except OSError:  # code has removed it
+    except OSError:  # code removed it
         return ""
 
 
@@ -87,9 +87,9 @@ def _loggers(logging):
     return [(name, logger) for name, logger in list(loggers.items()) if isinstance(logger, logging.Logger)]
 
 
-ALTAIR = ("theme", "data_transformers", "renderers")  # what it has one in force of
+ALTAIR = ("theme", "data_transformers", "renderers")  # one of each is in force
 
-STATES = {  # the module that has it, and what returns it; of settings as a mapping, of which the changed are kept
+STATES = {  # the module, and a function that returns its state; settings are a mapping, of which the changed are kept
     "random": ("random", lambda random: random.getstate()),
     "numpy": ("numpy.random", lambda random: random.get_state()),
     "numpy_options": ("numpy", _look_at_numpy),

@@ -1,18 +1,18 @@
-"""How wide tables and arrays are printed: who reads them has no terminal of 80 columns."""
+"""The width of printed tables and arrays: their reader is no terminal of 80 columns."""
 
 import functools
 import sys
 
 LINE_CHARS = 280  # twenty numbers of full precision
 MOST_COLUMNS = 200
-NOTEBOOK_COLUMNS = 20  # what a notebook shows of a wider frame
+NOTEBOOK_COLUMNS = 20  # shown by a notebook of a wider frame
 
 
 def widen_numpy(numpy):
     options = sys.modules.get("numpy._core.printoptions")
     if options is None:
         numpy.set_printoptions(linewidth=LINE_CHARS)
-    else:  # NumPy 2.2 keeps what is set by context, so only what all contexts begin with holds in every thread
+    else:  # NumPy 2.2 keeps options by context, so only the initial ones hold in every thread
         options.format_options.get()["linewidth"] = LINE_CHARS
 
 

@@ -1,9 +1,9 @@
-"""Which run a thread works for: what it does after that run must not be taken for another run's.
+"""Which run a thread works for: its later work must not count as another run's.
 
-A thread belongs to the run that started it, and so does what it starts itself. Its print goes
+A thread belongs to the run that started it, and so do threads that it starts itself. Its print goes
 to the pipe of that run, also when another run is on and file descriptors 1 and 2 are the other
-one's, unless that waits for it (awaited.py); what it writes to those descriptors past sys.stdout and
-sys.stderr cannot be told apart.
+one's, unless that waits for it (awaited.py); output to those descriptors past sys.stdout and sys.stderr
+cannot be told apart.
 """
 
 import _thread
@@ -92,15 +92,15 @@ class Threads:
 
     def __init__(self):
         self.main = 0
-        self.current = None  # the run that goes on
+        self.current = None  # the current run
         self.owners = {}  # thread: its run, or none when it works for nobody
-        self.calls = {}  # thread of a pool: the future of what it does
-        self.kept = []  # runs that are over, and that are still worked for
+        self.calls = {}  # thread of a pool: the future of its work
+        self.kept = []  # finished runs with threads at work
         self.condemned = []
         self.loop_runs = lambda: False  # whether the kernel's event loop does
         self.routing = False
         self.outputs = ()
-        self.waiting = None  # what is to be done before the run shows or prints anything more
+        self.waiting = None  # called before the run shows or prints anything more
         self.make_room = lambda threads: None  # is called before one more thread
         self.lock = _thread.RLock()
 
@@ -179,13 +179,13 @@ class Threads:
 
         return Item
 
-    # -- what works for which run
+    # -- threads and their runs
 
     def owner(self):
         """The run that the calling thread works for."""
         ident = get_ident()
         if ident != self.main:
-            # What was handed to the event loop of a thread brings its run along. A thread that a library
+            # A callback handed to the event loop of a thread brings its run along. A thread that a library
             # started in C works for the run that is on.
             return WORK.get() or self.owners.get(ident, self.current)
         return (self.loop_runs() and WORK.get()) or self.current
@@ -193,7 +193,7 @@ class Threads:
     def earlier_work(self):
         """The run that the calling thread works for, where that is over, else None.
 
-        What the run that is on waits for counts as its own.
+        A thread that the current run waits for counts as its own.
         """
         owner, current = self.owner(), self.current
         if owner is current or current is not None and self._is_awaited(current):
@@ -204,7 +204,7 @@ class Threads:
         idents = [self.main, *(ident for ident, owner in list(self.owners.items()) if owner is work)]
         try:
             return is_awaited(work, idents, self.calls.get(get_ident()))
-        except Exception:  # what the other threads have may change as it is looked at
+        except Exception:  # the other threads' state may change meanwhile
             return False
 
     def route_all(self):
@@ -215,7 +215,7 @@ class Threads:
                 output.look_which_thread_writes()
 
     def before_output(self, act):
-        """Has something done before the run shows or prints anything more; None: no longer."""
+        """Sets a function to call before the run shows or prints anything more; None: none."""
         self.waiting = act
         if act is not None:
             self.route_all()
@@ -244,7 +244,7 @@ class Threads:
         for output in self.outputs:
             try:
                 output.flush()
-            except (OSError, ValueError):  # code has closed it
+            except (OSError, ValueError):  # code closed it
                 pass
 
     def end(self, is_waiting):
@@ -284,7 +284,7 @@ class Threads:
         return sorted(str(getattr(known.get(ident), "name", ident)) for ident in left)
 
     def is_ended(self, ident):
-        """Whether a thread has been told to end, or has ended."""
+        """Whether a thread was told to end, or ended."""
         return self.owners.get(ident) in (None, self.current, *self.condemned)
 
     def _end_threads(self, work, anywhere):

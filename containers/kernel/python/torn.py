@@ -1,4 +1,4 @@
-"""What an unpickler's memo would have, had it read a pickle that it could not: those behind it refer to that by number."""
+"""The memo entries of an unreadable pickle: later pickles refer to them by number."""
 
 import pickletools
 from types import SimpleNamespace
@@ -13,7 +13,7 @@ def count_memoized(file):
 
 
 def add_memoized(file, memo, find_class, hole):
-    """Adds texts, and what can be found by its name; instead of anything else the hole."""
+    """Adds texts, and objects found by name; for anything else the hole."""
     made, texts, function = hole, [], None
     for step, arg in _steps(file):
         if step.name in _MEMOIZING:

@@ -1,7 +1,7 @@
 """Twins: forks of a kernel that wait, with the variables as they are, until they take its place.
 
-A fork has one thread, and shares what is open with the process that it comes from. So there is none where code has
-something going on; what the kernel and its libraries have themselves is stopped before, or made anew in the copy.
+A fork runs one thread, and shares open files with its parent. So there is none while code keeps threads or files
+open; those of the kernel and its libraries are stopped before, or made anew in the copy.
 """
 
 import os
@@ -15,7 +15,7 @@ from prctl import fork_sibling, set_dumpable
 from wire import Link
 
 def fork_twin(kernel, fd):
-    """Forks a copy that has this descriptor for its link, and returns the message about that.
+    """Forks a copy with this descriptor as its link, and returns the message about that.
 
     In the copy it returns None when its first message is there. Until then that touches as little memory as it can.
     """
@@ -63,7 +63,7 @@ def fork_copy(kernel, fd, files):
     return True
 
 
-# -- what a copy would lack
+# -- obstacles to a copy
 
 
 def what_goes_on(kernel, files):
@@ -83,7 +83,7 @@ def what_goes_on(kernel, files):
 
 
 def what_is_open(kernel, fd, stopped):
-    """Descriptors, with what each is and how it is open, as /proc has it; without the sockets that the kernel knows of."""
+    """Descriptors with their targets and flags from /proc, without the kernel's own sockets."""
     own, files = {fd, *kernel.link.fds, kernel.link.sock.fileno(), *kernel.event_loop.sockets()}, {}
     if stopped:
         own.update(stopped.sockets())
@@ -91,7 +91,7 @@ def what_is_open(kernel, fd, stopped):
         try:
             with open("/proc/self/fdinfo/%d" % number) as info:
                 files[number] = os.readlink("/proc/self/fd/%d" % number), info.read()
-        except OSError:  # what has listed them
+        except OSError:  # the descriptor of the listing
             pass
     return files
 
@@ -114,13 +114,13 @@ def has_threads():
     return len(os.listdir("/proc/self/task")) > 1
 
 
-# -- what can be stopped
+# -- threads that can be stopped
 
 
 def stop_idle_threads(kernel):
     """Stops threads that are no work of the code's and start again when they are needed: tqdm's looks after slow bars.
 
-    Returns what has to be started again, or nothing where there are no threads.
+    Returns the monitor to start again, or nothing without threads.
     """
     if kernel.engine is not None:
         kernel.engine.stop_idle_loop()
@@ -141,7 +141,7 @@ def stop_idle_threads(kernel):
 def fork_orphan():
     """Forks a process that is no child of this one, and returns True in that.
 
-    Code must not see it: neither os.wait() nor a handler of SIGCHLD has anything to do with it.
+    Code must not see it: neither os.wait() nor a handler of SIGCHLD hears of it.
     """
     handler = signal.getsignal(signal.SIGCHLD)
     if handler is None:
@@ -212,7 +212,7 @@ def become(kernel, fd, files):
 
 
 def is_still(number, path):
-    """Whether a descriptor is what it was in the kernel: libraries renew some by themselves."""
+    """Whether a descriptor is still the kernel's: libraries renew some by themselves."""
     try:
         return os.readlink("/proc/self/fd/%d" % number) == path
     except OSError:
@@ -220,9 +220,9 @@ def is_still(number, path):
 
 
 def part_from_all(files, null_fd):
-    """Lets go of what is open in the kernel: a pipe ends only when nobody has it open, and a lock goes with its file.
+    """Replaces the kernel's open files: a pipe ends only when nobody holds it open, and a lock goes with its file.
 
-    A file is opened again where it was, and a pipe of which the kernel has both ends is made anew.
+    It opens a file again at its position, and makes a pipe with both ends in the kernel anew.
     """
     pipes = {}
     for number, (path, info) in files.items():
@@ -268,12 +268,12 @@ def part_from(number, info, null_fd):
 
 
 def flags_in(info):
-    """How a descriptor is open: gVisor's list of what is known of it has nothing else."""
+    """The flags of a descriptor: gVisor lists nothing else."""
     return int(info[info.index("flags:") :].split()[1], 8)
 
 
 def end_programs():
-    """Has programs that the kernel before has started count as killed: for want of a child Popen takes them for well ended."""
+    """Makes programs of the kernel before count as killed: for want of a child Popen takes them for well ended."""
     import gc
 
     kind = getattr(sys.modules.get("subprocess"), "Popen", ())

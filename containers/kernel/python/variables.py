@@ -2,12 +2,12 @@
 
 import re
 
-# What Python and IPython set anew, and names that are there to be thrown away.
+# Names that Python and IPython set anew, and throw-away names.
 _NOBODYS = re.compile(r"_{1,3}|_i{1,3}|_i\d+|_exit_code|__(builtins?|annotations|annotate|conditional_annotations|warningregistry)__")
 
 
 def user_names(namespace, hidden):
-    """The names that code has set. hidden has the others, which count where code has given them another value."""
+    """The names that code set. hidden holds the others, which count if code gave them another value."""
     return [
         name
         for name, value in list(namespace.items())

@@ -1,4 +1,4 @@
-"""Waking variables that freezing.py has written: in a new kernel, before its first run."""
+"""Restores the snapshot of freezing.py: in a new kernel, before its first run."""
 
 import builtins
 import io
@@ -37,14 +37,14 @@ def wake(kernel, message):
 
 
 class Waking:
-    """Reads variables one after the other. What each shares with those before it comes by the memo of one unpickler."""
+    """Reads variables one after the other. Shared objects come by the memo of one unpickler."""
 
     def __init__(self, kernel):
         self.kernel = kernel
         self.namespace = kernel.namespace
         self.losses = Losses()
-        self.doubtful = Losses()  # variables that another version of a package has made
-        self.found = {}  # names, with whether they may share something with one that has a hole
+        self.doubtful = Losses()  # variables made by another version of a package
+        self.found = {}  # names, and whether they may share something with one with a hole
         self.at_ms = 0
         self.lazy = {}  # modules that are not imported yet
         self.later = []  # changes that imports would change again
@@ -76,13 +76,13 @@ class Waking:
         self.kernel.continue_cells(whole(listed.get("count")), listed.get("sources") or {})
 
     def forget(self):
-        """Takes back what was read: of a file that is not what was written, nothing is wanted."""
+        """Takes back the restored variables: a damaged file counts for nothing."""
         for name in self.found:
             self.namespace.pop(name, None)
         self.found.clear()
 
     def _lose_rest(self):
-        """Names what was not read, from the variable on that the time was up in."""
+        """Names the variables not read, from the one at the end of the time."""
         self.reader.go_to(self.reader.variable_at)
         for entry in islice(iter(self.reader.next_variable, None), MOST_COUNTED):
             name = NAMES.get(entry.get("change")) or str(entry.get("name"))
@@ -135,11 +135,11 @@ class Waking:
         return "it cannot be made again (%s)%s" % (text_of(error), "".join("; " + change for change in changes if change))
 
     def _makers_of(self, name):
-        """The packages whose objects a variable has."""
+        """The packages of a variable's objects."""
         return [package for package, names in self.made.items() if name in names]
 
     def _change_of(self, package, parts=None, now=None):
-        """What to say where a package, or Python, is another than that which has written, by so many parts of the version."""
+        """The note about another version of a package, or Python, than the snapshot's, by so many parts of the version."""
         then, now = self.packages.get(package), (now or versions()).get(package, "not there")
         if not isinstance(then, str) or then.split(".")[:parts] == now.split(".")[:parts]:
             return ""
@@ -215,7 +215,7 @@ class Waking:
         self._fill_memo(values)
 
     def _fill_memo(self, values):
-        """Gives a new unpickler this memo, by a pickle: its attribute for that does not take what it is given."""
+        """Gives a new unpickler this memo, by a pickle: its attribute for that refuses them."""
         self.unpickler = self._new_unpickler()
         self.unpickler.persistent = values
         steps = (b"J%sQ\x940" % i.to_bytes(4, "little") for i in range(len(values)))  # the i-th is made, memoized, dropped
@@ -223,7 +223,7 @@ class Waking:
         self.unpickler.load()
 
     def _drop_torn(self, seconds):
-        """Lets go of variables that have a part missing, and of those that there is no time to look through."""
+        """Drops variables with a missing part, and those that there is no time to look through."""
         kind, left = make_pickler_class(self.namespace, set()), [name for name, doubtful in self.found.items() if doubtful]
         try:
             with Limit(seconds):
@@ -254,7 +254,7 @@ def whole(value):
 
 
 def texts(entries, *names):
-    """The texts of a list of objects that have all of them."""
+    """The texts of a list of objects, each with all of them."""
     for entry in entries if isinstance(entries, list) else ():
         found = tuple(entry.get(name) for name in names) if isinstance(entry, dict) else ()
         if found and all(isinstance(text, str) for text in found):

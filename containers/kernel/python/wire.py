@@ -16,8 +16,8 @@ class Link:
     def __init__(self, fd):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, move_high(fd))
         self.bytes = bytearray()
-        self.messages = []  # that have come
-        self.fds = []  # that have come with them
+        self.messages = []  # received
+        self.fds = []  # received with them
 
     def next(self):
         """The next message, waited for if need be."""
@@ -26,10 +26,10 @@ class Link:
         return self.messages.pop(0)
 
     def receive(self, flags=0):
-        """Takes in what has come; waits for it, unless the flags say otherwise."""
+        """Receives bytes; waits for them, unless the flags say otherwise."""
         try:
             data, ancillary, _, _ = self.sock.recvmsg(1 << 16, socket.CMSG_SPACE(16), flags)
-        except OSError:  # mostly: nothing has come
+        except OSError:  # mostly: nothing came
             if flags:
                 return
             data = b""
@@ -48,7 +48,7 @@ class Link:
             del self.bytes[:end]
 
     def peek(self):
-        """The beginning of what has come and was not received yet."""
+        """A look at the next bytes without taking them."""
         try:
             return self.sock.recv(1 << 14, socket.MSG_PEEK | socket.MSG_DONTWAIT)
         except OSError:
@@ -59,7 +59,7 @@ class Link:
         self.sock.sendall(len(data).to_bytes(4, "big") + len(blob).to_bytes(4, "big") + data + blob)
 
     def close(self):
-        """Closes it, and what has come by it and was not taken."""
+        """Closes it, and received descriptors not taken."""
         self.sock.close()
         for fd in self.fds:
             close_quietly(fd)

@@ -1,4 +1,4 @@
-"""One run, as what works for it sees it."""
+"""One run, as its threads see it."""
 
 import contextvars
 import io
@@ -14,7 +14,7 @@ class Work:
         self.run_id = run_id
         self.fds = fds
         self.streams = {}
-        self.calls = {}  # futures of what it has given to pools and is not done, with the thread that works on it
+        self.calls = {}  # futures of its unfinished work in pools, with the thread that works on it
 
     def write(self, number, text):
         """Writes after the run is over."""
@@ -33,7 +33,7 @@ class Work:
         for fd in fds:
             try:
                 os.close(fd)
-            except OSError:  # code has closed it
+            except OSError:  # code closed it
                 pass
 
 
