@@ -109,7 +109,7 @@ func bundleServes(t *testing.T, dist, version string) {
 func isListed(t *testing.T, s *server, want []struct{ Name, Description string }) {
 	t.Helper()
 	var listed []struct{ Name, Description string }
-	list, _ := lists(s)
+	list := listOf(s)
 	decode(t, list, &listed)
 	if len(listed) != len(want) {
 		t.Fatalf("%d tools are listed, %d were told of", len(listed), len(want))
@@ -197,7 +197,7 @@ func npmPackageServes(t *testing.T, dist, version string) {
 // toldTools are the tools as they are reviewed.
 func toldTools(t *testing.T) (told []struct{ Name, Description string }) {
 	t.Helper()
-	list, _ := lists(start(t, setup{asShipped: true}))
+	list := listOf(start(t, setup{asShipped: true}))
 	decode(t, list, &told)
 	return told
 }

@@ -45,7 +45,7 @@ type tool struct {
 
 func listedTools(t *testing.T) (tools []tool, list json.RawMessage) {
 	t.Helper()
-	list, _ = lists(start(t, setup{asShipped: true}))
+	list = listOf(start(t, setup{asShipped: true}))
 	var raw []json.RawMessage
 	decode(t, list, &raw)
 	for _, text := range raw {
@@ -149,12 +149,10 @@ func TestEveryToolSaysWhatClientsAskFor(t *testing.T) {
 	}
 }
 
-// lists gives the answers to everything that a client asks before it works.
-func lists(s *server) (tools, resources json.RawMessage) {
+// listOf gives the answer to tools/list.
+func listOf(s *server) json.RawMessage {
 	s.t.Helper()
 	var t struct{ Tools json.RawMessage }
 	decode(s.t, s.request("tools/list", nil).Result, &t)
-	var r struct{ Resources json.RawMessage }
-	decode(s.t, s.request("resources/list", nil).Result, &r)
-	return t.Tools, r.Resources
+	return t.Tools
 }

@@ -48,14 +48,11 @@ func (c *httpClient) call(t *testing.T, tool string, arguments object) string {
 	return strings.Join(parts, "\n")
 }
 
-// clientDatabase starts one that answers queries of dbo.values with rows of a column, and those of dbo.leak with an error that
+// clientDatabase starts one that answers queries of dbo.values with these rows, and those of dbo.leak with an error that
 // tells the password.
-func clientDatabase(t *testing.T, column testmssql.Column, rows ...any) *testmssql.Server {
+func clientDatabase(t *testing.T, rows ...[]any) *testmssql.Server {
 	t.Helper()
-	reply := testmssql.Reply{Columns: []testmssql.Column{column}}
-	for _, value := range rows {
-		reply.Rows = append(reply.Rows, []any{value})
-	}
+	reply := testmssql.Reply{Columns: []testmssql.Column{{Name: "value", Type: testmssql.NVarChar(100)}}, Rows: rows}
 	fails := func(message string) testmssql.Reply {
 		return testmssql.Reply{Error: &testmssql.Error{Number: 208, State: 1, Class: 16, Message: message, Line: 1}}
 	}
@@ -83,7 +80,7 @@ func TestDatabasesOfClientsAreTheirOwn(t *testing.T) {
 	s := startHTTP(t, "--header-credentials")
 	clients := make(map[string]*httpClient)
 	for _, name := range []string{"first", "second"} {
-		db := clientDatabase(t, testmssql.Column{Name: "value", Type: testmssql.NVarChar(100)}, "of "+name, testmssql.Password)
+		db := clientDatabase(t, []any{"of " + name}, []any{testmssql.Password})
 		clients[name] = s.client(t, withHeaders{
 			"X-Db-Connection-String": "Driver={ODBC Driver 18 for SQL Server};Server=tcp:" + strings.Replace(db.Address(), ":", ",", 1) +
 				";Database=shop;Uid=" + testmssql.User + ";Pwd={your_password_here};Encrypt=disable;",

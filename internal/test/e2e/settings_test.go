@@ -20,7 +20,6 @@ func TestABareImage(t *testing.T) {
 	play(t, s, python, []step{
 		{code: "print('said')\nx = 41; x + 1", result: "42", stdout: "said\n"},
 		{code: "1 / 0", status: "failed", err: "ZeroDivisionError", text: []string{"<cell"}},
-		{code: "'x' in globals()", args: object{"fresh": true}, result: "False"},
 		{code: "while True: pass", args: object{"timeout_seconds": 1}, status: "timed_out"},
 		{code: "x", result: "41"},
 	})

@@ -98,15 +98,6 @@ except OSError as err: print(err.strerror)`}).wantText(t, "2 groups, south is th
 	}
 }
 
-// Without the setting there is nothing of skills.
-func TestThereAreNoSkillsUnasked(t *testing.T) {
-	t.Parallel()
-	s := start(t, setup{era: modern})
-	s.refuse("skills/list", nil, -32601)
-	if text := string(s.request("server/discover", nil).Result) + string(s.request("tools/list", nil).Result); strings.Contains(text, "/mnt/skills") || strings.Contains(text, "modelcontextprotocol/skills") {
-		t.Errorf("it tells of skills: %.2000s", text)
-	}
-}
 func (s *server) listsResource(uri string) bool {
 	s.t.Helper()
 	var got struct{ Resources []struct{ URI string } }

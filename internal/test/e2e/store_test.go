@@ -16,11 +16,8 @@ import (
 
 // stored is what an answer tells of files in a store.
 type stored struct {
-	StoreURL      string   `json:"store_url"`
-	ArtifactStore string   `json:"artifact_store"`
-	Path          string   `json:"path"`
-	Notes         []string `json:"notes"`
-	Artifacts     []struct {
+	StoreURL  string `json:"store_url"`
+	Artifacts []struct {
 		Path     string `json:"path"`
 		StoreURL string `json:"store_url"`
 	} `json:"artifacts"`
