@@ -166,6 +166,8 @@ printf 'long line\n%.0s' {1..5000} >output/long.txt; head -c 40000 /dev/zero >ou
 		{"read_artifact", named(args{"path": "input/d/b.bin", "offset": 1, "limit": 3}), `base64]\n//4K"`},
 		{"read_artifact", named(args{"path": "output/fits.bin"}), `"type":"resource"`},
 		{"read_artifact", named(args{"path": "output/large.bin"}), `artifact_too_large`},
+		{"upload_file", named(args{"filename": "a.pdf", "text": "%PDF-1.4"}), `application/pdf`},
+		{"read_artifact", named(args{"path": "input/a.pdf", "as": "text"}), `engine_unavailable|Python is switched off`},
 		{"read_artifact", named(args{"path": "../etc/passwd"}), `invalid_path`},
 		{"read_artifact", named(args{"path": "output"}), `invalid_path`},
 		{"read_artifact", named(args{"path": "output/out"}), `invalid_path|!root:`},

@@ -1,4 +1,4 @@
-"""Tests of document.py with the standard library alone: python3 -m unittest. The image's e2e tests read the rest."""
+"""Tests of document.py with the standard library alone: python3 -m unittest. test_document_kinds.py has the rest."""
 
 import base64
 import gzip
