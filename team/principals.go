@@ -39,6 +39,7 @@ type identity struct {
 	oauth        oauthSettings
 
 	headerSecret string
+	own          *tokens.Store // of the running server
 }
 
 // principals identifies people by tokens, OpenID Connect, trusted headers and OAuth.
@@ -110,6 +111,7 @@ func tokenStore(s *server.Settings, log *slog.Logger) *tokens.Store {
 func (t *identity) authenticate(r *server.Running) (principal.Authenticator, error) {
 	_, _ = os.Unsetenv(oidcSecretVariable), os.Unsetenv(headerSecretVariable)
 	own := tokenStore(r.Settings, r.Log)
+	t.own = own
 	var chain principal.Chain
 	if len(t.Headers) > 0 {
 		header, err := proxyheader.New(t.header(r.Log))

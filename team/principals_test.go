@@ -86,6 +86,7 @@ func TestWhoseARequestIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(of.own.Close)
 	if _, set := os.LookupEnv(headerSecretVariable); set {
 		t.Error("programs that are started get the secret")
 	}
