@@ -143,12 +143,12 @@ func (f *frozen) openFolder() (int, error) {
 func (f *frozen) onFrozen(k *kernel, m *kernelproc.Report) {
 	if k == f.kernel {
 		lost, total := lostOf(m)
-		f.tell(protocol.Frozen{Variables: max(m.Variables, 0), Bytes: max(m.Bytes, 0), Lost: lost, LostTotal: total, Error: clean(m.Why, maxNamed)})
+		f.conclude(protocol.Frozen{Variables: max(m.Variables, 0), Bytes: max(m.Bytes, 0), Lost: lost, LostTotal: total, Error: clean(m.Why, maxNamed)})
 	}
 }
 
-// tell answers those who wait, and lets the waiting run begin.
-func (f *frozen) tell(answer protocol.Frozen) {
+// conclude answers those who wait, and lets the waiting run begin.
+func (f *frozen) conclude(answer protocol.Frozen) {
 	answer.Type = "frozen"
 	told := f.told
 	f.limit.stop()
@@ -165,7 +165,7 @@ func (f *frozen) tell(answer protocol.Frozen) {
 // onEnd is called when a kernel is dead.
 func (f *frozen) onEnd(k *kernel, cause string) {
 	if k == f.kernel {
-		f.tell(protocol.Frozen{Lost: []protocol.Lost{}, Error: "the kernel ended: " + cause})
+		f.conclude(protocol.Frozen{Lost: []protocol.Lost{}, Error: "the kernel ended: " + cause})
 	}
 	if k == f.waking {
 		f.onWakeLost(cause)

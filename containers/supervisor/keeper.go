@@ -353,12 +353,12 @@ func (k *keeper) clear(spared int) {
 	if c := k.running; c != nil {
 		k.running = nil
 		c.closeStdio()
-		c.tell(k.stopping)
+		c.sendStatus(k.stopping)
 	}
 }
 
-// tell sends the command's exit status to the attached process.
-func (c *command) tell(last bool) {
+// sendStatus sends the command's exit status to the attached process.
+func (c *command) sendStatus(last bool) {
 	if c.holder == nil {
 		return
 	}

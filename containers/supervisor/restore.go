@@ -19,7 +19,7 @@ func (t *twins) goOn(k *kernel) {
 	}
 	n.origin = &protocol.Origin{From: "twin", Run: n.moment.run, AtMS: n.at.UnixMilli(), Lost: []protocol.Lost{}}
 	t.promote(n)
-	t.tell(false)
+	t.sendRestorable(false)
 }
 
 // promote makes a twin the main kernel. Another one is forked from it as soon as it is idle.
@@ -48,7 +48,7 @@ func (t *twins) restore(m protocol.Request) {
 	if n != nil {
 		t.endFormer(ended)
 	}
-	t.tell(false)
+	t.sendRestorable(false)
 }
 
 // find returns the twin from before a run, or the copy that the run left. It returns neither a twin nor an error if the

@@ -224,7 +224,7 @@ func (s *Supervisor) takeOver(conn net.Conn) {
 	for _, r := range s.runs.all {
 		r.replay()
 	}
-	s.twins.tell(true)
+	s.twins.sendRestorable(true)
 }
 
 func (s *Supervisor) onFrame(body []byte) {

@@ -192,7 +192,7 @@ func (t *twins) take(n *twin) {
 func (t *twins) refuse(r *run, why string) {
 	if r == nil {
 		t.why = why
-		t.tell(false)
+		t.sendRestorable(false)
 		t.measure()
 	} else if t.s.runs.all[r.ID] == r && r.kernel == nil {
 		r.finish(&protocol.Done{Status: "failed", ExitCode: 1, Kernel: r.fate(""), Error: copyError(why)})
@@ -218,7 +218,7 @@ func (t *twins) keep(n *twin) {
 	}
 	t.score()
 	t.told = nil // also where the lists are as they were, this is of other variables
-	t.tell(false)
+	t.sendRestorable(false)
 	t.measure()
 }
 
@@ -254,7 +254,7 @@ func (t *twins) dropAll() {
 	for len(t.kept) > 0 {
 		t.drop(t.kept[0])
 	}
-	t.tell(false)
+	t.sendRestorable(false)
 }
 
 // abandon gives up those that a kernel which ends was to fork, and reports whether there were any.
@@ -275,7 +275,7 @@ func (t *twins) release() bool {
 	if !t.dropOldest() {
 		return false
 	}
-	t.tell(false)
+	t.sendRestorable(false)
 	return true
 }
 
@@ -288,7 +288,7 @@ func (t *twins) dropHolders() bool {
 			t.drop(n)
 		}
 	}
-	t.tell(false)
+	t.sendRestorable(false)
 	return held
 }
 
@@ -324,7 +324,7 @@ func (t *twins) lose(k *kernel) bool {
 		t.why = "the copy was killed"
 		t.want()
 	}
-	t.tell(false)
+	t.sendRestorable(false)
 	return true
 }
 
@@ -390,15 +390,15 @@ func (t *twins) measure() {
 		t.s.post(func() {
 			if taken > most && len(t.kept) > 1 && t.kept[0] == oldest {
 				t.drop(oldest)
-				t.tell(false)
+				t.sendRestorable(false)
 				t.measure()
 			}
 		})
 	}()
 }
 
-// tell sends the restorable runs if they changed, or always if again is set.
-func (t *twins) tell(again bool) {
+// sendRestorable sends the restorable runs if they changed, or always if again is set.
+func (t *twins) sendRestorable(again bool) {
 	if !t.s.language.HasZygote || t.s.settings == nil || t.s.settings.Twins == 0 {
 		return
 	}
