@@ -36,9 +36,9 @@ type Client struct {
 	project string
 
 	format format
-	key    []string // where the servers are
-	list   bool     // the servers are a list, with their names inside
-	fresh  string   // what a new file begins with
+	key    string // where the servers are
+	list   bool   // the servers are a list, with their names inside
+	fresh  string // what a new file begins with
 	entry  func(name string, s Server) fields
 
 	program string // the client's program, where it has one on PATH
@@ -62,7 +62,7 @@ var clients = []Client{
 			}
 			return places
 		},
-		format: jsonFormat, key: []string{"mcpServers"}, entry: standard(),
+		format: jsonFormat, key: "mcpServers", entry: standard(),
 		next: "Quit Claude Desktop altogether, and start it again.",
 	},
 	{
@@ -72,7 +72,7 @@ var clients = []Client{
 			return []place{{root: root, files: []string{".claude.json"}, signs: []string{s.join(root, ".claude.json"), s.home(".claude")}}}
 		},
 		project: ".mcp.json",
-		format:  jsonFormat, key: []string{"mcpServers"}, entry: standard(always("type", "stdio")),
+		format:  jsonFormat, key: "mcpServers", entry: standard(always("type", "stdio")),
 		command: func(name string, s Server, scope Scope) []string {
 			return []string{"mcp", "add-json", "-s", string(scope), name, s.inline(always("type", "stdio"))}
 		},
@@ -82,7 +82,7 @@ var clients = []Client{
 		Name: "cursor", Title: "Cursor", program: "cursor", app: "Cursor.app",
 		user:    func(s System) []place { return []place{{root: s.home(".cursor"), files: []string{"mcp.json"}}} },
 		project: ".cursor/mcp.json",
-		format:  jsonFormat, key: []string{"mcpServers"}, entry: standard(),
+		format:  jsonFormat, key: "mcpServers", entry: standard(),
 		link: base64Link("cursor://anysphere.cursor-deeplink/mcp/install"),
 		next: "Cursor asks whether to enable the server, or has it under Settings, MCP.",
 	},
@@ -96,7 +96,7 @@ var clients = []Client{
 			return places
 		},
 		project: ".vscode/mcp.json",
-		format:  jsonFormat, key: []string{"servers"}, entry: standard(always("type", "stdio")),
+		format:  jsonFormat, key: "servers", entry: standard(always("type", "stdio")),
 		command: func(name string, s Server, scope Scope) []string {
 			if scope != User {
 				return nil
@@ -110,7 +110,7 @@ var clients = []Client{
 		Name: "gemini", Title: "Gemini CLI", aliases: []string{"gemini-cli"}, program: "gemini",
 		user:    func(s System) []place { return []place{{root: s.home(".gemini"), files: []string{"settings.json"}}} },
 		project: ".gemini/settings.json",
-		format:  jsonFormat, key: []string{"mcpServers"}, entry: standard(), command: mcpAdd,
+		format:  jsonFormat, key: "mcpServers", entry: standard(), command: mcpAdd,
 		next: "Start a new session of Gemini CLI; /mcp lists the servers.",
 	},
 	{
@@ -119,7 +119,7 @@ var clients = []Client{
 			return []place{{root: s.folder("CODEX_HOME", s.home(".codex")), files: []string{"config.toml"}}}
 		},
 		project: ".codex/config.toml",
-		format:  tomlFormat, key: []string{"mcp_servers"}, entry: standard(),
+		format:  tomlFormat, key: "mcp_servers", entry: standard(),
 		command: mcpAddUser,
 		next:    "Start a new session of Codex; /mcp lists the servers.",
 	},
@@ -129,7 +129,7 @@ var clients = []Client{
 			return []place{{root: s.folder("COPILOT_HOME", s.home(".copilot")), files: []string{"mcp-config.json"}}}
 		},
 		project: ".github/mcp.json",
-		format:  jsonFormat, key: []string{"mcpServers"}, entry: standard(always("type", "local"), first("tools", []string{"*"})),
+		format:  jsonFormat, key: "mcpServers", entry: standard(always("type", "local"), first("tools", []string{"*"})),
 		command: mcpAddUser,
 		next:    "Start a new session of Copilot CLI; /mcp shows the servers.",
 	},
@@ -141,7 +141,7 @@ var clients = []Client{
 				{root: s.home(".codeium", "windsurf"), files: []string{"mcp_config.json"}},
 			}
 		},
-		format: jsonFormat, key: []string{"mcpServers"}, entry: standard(),
+		format: jsonFormat, key: "mcpServers", entry: standard(),
 		next: "Refresh the list of MCP servers in its Cascade panel.",
 	},
 	{
@@ -157,7 +157,7 @@ var clients = []Client{
 			return []place{{root: root, files: []string{"settings.json"}}}
 		},
 		project: ".zed/settings.json",
-		format:  jsonFormat, key: []string{"context_servers"}, entry: standard(first("source", "custom"), first("enabled", true)),
+		format:  jsonFormat, key: "context_servers", entry: standard(first("source", "custom"), first("enabled", true)),
 		next: "Zed takes it up at once; its agent panel's settings list the servers.",
 	},
 	{
@@ -166,7 +166,7 @@ var clients = []Client{
 			return []place{{root: s.join(s.xdg(), "opencode"), files: []string{"opencode.json", "opencode.jsonc", "config.json"}}}
 		},
 		project: "opencode.json",
-		format:  jsonFormat, key: []string{"mcp"}, entry: opencodeEntry, command: mcpAddUser,
+		format:  jsonFormat, key: "mcp", entry: opencodeEntry, command: mcpAddUser,
 		next: "Start opencode again; `opencode mcp list` lists the servers.",
 	},
 	{
@@ -175,13 +175,13 @@ var clients = []Client{
 			root := s.onWindows(s.join(s.appData(), "Block", "goose", "config"), s.join(s.xdg(), "goose"))
 			return []place{{root: root, files: []string{"config.yaml"}}}
 		},
-		format: yamlFormat, key: []string{"extensions"}, entry: gooseEntry,
+		format: yamlFormat, key: "extensions", entry: gooseEntry,
 		next: "Start a new session of Goose.",
 	},
 	{
 		Name: "continue", Title: "Continue", program: "cn",
 		user:   func(s System) []place { return []place{{root: s.home(".continue"), files: []string{"config.yaml"}}} },
-		format: yamlFormat, key: []string{"mcpServers"}, list: true, entry: continueEntry,
+		format: yamlFormat, key: "mcpServers", list: true, entry: continueEntry,
 		fresh: "name: Local Config\nversion: 1.0.0\nschema: v1\n",
 		next:  "Continue takes it up at once, and uses it in agent mode.",
 	},
@@ -193,7 +193,7 @@ var clients = []Client{
 				{root: s.home(".cache", "lm-studio"), files: []string{"mcp.json"}},
 			}
 		},
-		format: jsonFormat, key: []string{"mcpServers"}, entry: standard(),
+		format: jsonFormat, key: "mcpServers", entry: standard(),
 		link: base64Link("lmstudio://add_mcp"),
 		next: "LM Studio loads it as the file is saved; switch it on in a chat's integrations.",
 	},
@@ -203,7 +203,7 @@ var clients = []Client{
 			return []place{{root: s.home(".config", "amp"), files: []string{"settings.json", "settings.jsonc"}}}
 		},
 		project: ".amp/settings.json",
-		format:  jsonFormat, key: []string{"amp.mcpServers"}, entry: standard(),
+		format:  jsonFormat, key: "amp.mcpServers", entry: standard(),
 		command: func(name string, s Server, scope Scope) []string {
 			if scope != User || len(s.Env) > 0 { // it takes no environment
 				return nil
@@ -218,7 +218,7 @@ var clients = []Client{
 			return []place{{root: s.home(".warp"), files: []string{".mcp.json"}, signs: []string{s.home(".warp"), s.join(s.xdg(), "warp-terminal")}}}
 		},
 		project: ".warp/.mcp.json",
-		format:  jsonFormat, key: []string{"mcpServers"}, entry: standard(),
+		format:  jsonFormat, key: "mcpServers", entry: standard(),
 		next: "Start the server in Warp under Settings, Agents, MCP servers.",
 	},
 	{
@@ -227,7 +227,7 @@ var clients = []Client{
 			return []place{{root: s.home(".junie"), files: []string{s.join("mcp", "mcp.json")}}}
 		},
 		project: ".junie/mcp/mcp.json",
-		format:  jsonFormat, key: []string{"mcpServers"}, entry: standard(),
+		format:  jsonFormat, key: "mcpServers", entry: standard(),
 		next: "Look under Settings, Tools, Junie, MCP Settings whether it is on.",
 	},
 	{
@@ -236,7 +236,7 @@ var clients = []Client{
 			return []place{{root: s.home(".kiro"), files: []string{s.join("settings", "mcp.json")}}}
 		},
 		project: ".kiro/settings/mcp.json",
-		format:  jsonFormat, key: []string{"mcpServers"}, entry: standard(), link: kiroLink,
+		format:  jsonFormat, key: "mcpServers", entry: standard(), link: kiroLink,
 		next: "Kiro takes it up at once, and shows it under MCP Servers.",
 	},
 	{
@@ -253,7 +253,7 @@ var clients = []Client{
 			}
 			return places
 		},
-		format: jsonFormat, key: []string{"mcpServers"}, entry: standard(),
+		format: jsonFormat, key: "mcpServers", entry: standard(),
 		next: "Cline takes it up at once, and shows it under MCP Servers.",
 	},
 	{
@@ -265,14 +265,14 @@ var clients = []Client{
 			}
 		},
 		project: ".agents/mcp_config.json",
-		format:  jsonFormat, key: []string{"mcpServers"}, entry: standard(),
+		format:  jsonFormat, key: "mcpServers", entry: standard(),
 		next: "Refresh Antigravity's list under Manage MCP Servers.",
 	},
 	{
 		Name: "qwen", Title: "Qwen Code", aliases: []string{"qwen-code"}, program: "qwen",
 		user:    func(s System) []place { return []place{{root: s.home(".qwen"), files: []string{"settings.json"}}} },
 		project: ".qwen/settings.json",
-		format:  jsonFormat, key: []string{"mcpServers"}, entry: standard(), command: mcpAdd,
+		format:  jsonFormat, key: "mcpServers", entry: standard(), command: mcpAdd,
 		next: "Start a new session of Qwen Code; /mcp lists the servers.",
 	},
 	{
@@ -281,7 +281,7 @@ var clients = []Client{
 			return []place{{root: s.join(s.onWindows(s.localAppData(), s.xdg()), "crush"), files: []string{"crush.json"}}}
 		},
 		project: ".crush.json",
-		format:  jsonFormat, key: []string{"mcp"}, entry: standard(always("type", "stdio")),
+		format:  jsonFormat, key: "mcp", entry: standard(always("type", "stdio")),
 		next: "Start Crush again.",
 	},
 }

@@ -94,30 +94,37 @@ func (f file) write(text []byte, mode fs.FileMode) error {
 	} else if err := os.MkdirAll(filepath.Dir(f.target), folderMode(mode)); err != nil {
 		return err
 	}
-	temp, err := writeTemp(f.target, text, mode)
+	return f.put(f.target, text, mode, f.isAsItWas)
+}
+
+// put writes a file beside the target, with its owner, and renames it to a path, if still says so then.
+func (f file) put(path string, text []byte, mode fs.FileMode, still func() bool) error {
+	temp, err := os.CreateTemp(filepath.Dir(f.target), "."+filepath.Base(f.target)+".*.tmp")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(temp) }() // it is gone where all went well
+	defer func() { _ = os.Remove(temp.Name()) }() // it is gone where all went well
+	_, err = temp.Write(text)
+	if err := errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
+		return err
+	}
 	if f.exists {
-		if err := keepOwner(temp, f.info); err != nil {
+		if err := keepOwner(temp.Name(), f.info); err != nil {
 			return fmt.Errorf("%s belongs to another user: %w", f.path, err)
 		}
 	}
-	if !f.isAsItWas() {
+	if !still() {
 		return errChanged
 	}
-	return os.Rename(temp, f.target)
+	return os.Rename(temp.Name(), path)
 }
+
+// anyway lets a file be put in place whatever has become of the one that was read.
+func anyway() bool { return true }
 
 // restore puts the file back as it was read, whatever has become of it.
 func (f file) restore() error {
-	temp, err := writeTemp(f.target, f.text, f.mode)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(temp) }() // it is gone where all went well
-	if err := errors.Join(keepOwner(temp, f.info), os.Rename(temp, f.target)); err != nil {
+	if err := f.put(f.target, f.text, f.mode, anyway); err != nil {
 		return err
 	}
 	if link, _ := os.Readlink(f.path); link == f.link {
@@ -139,21 +146,6 @@ func (f file) isAsItWas() bool {
 	return err == nil && bytes.Equal(now, f.text)
 }
 
-// writeTemp writes a file beside another.
-func writeTemp(path string, text []byte, mode fs.FileMode) (string, error) {
-	temp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*.tmp")
-	if err != nil {
-		return "", err
-	}
-	_, err = temp.Write(text)
-	err = errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close())
-	if err != nil {
-		_ = os.Remove(temp.Name())
-		return "", err
-	}
-	return temp.Name(), nil
-}
-
 // backupOf is the name of what a file was before it became a text. So what came before is found again exactly where
 // nobody else has changed the file since.
 func (f file) backupOf(after []byte) string {
@@ -170,13 +162,8 @@ func (f file) backUp(after []byte, hadServer bool) (string, error) {
 	if _, err := os.Lstat(f.backupOf(after)); err == nil && hadServer {
 		return f.backupOf(after), nil
 	}
-	temp, err := writeTemp(f.target, f.text, f.mode)
-	if err != nil {
-		return "", fmt.Errorf("no backup of %s can be kept: %w", f.path, err)
-	}
 	name := f.backupOf(after)
-	if err := errors.Join(keepOwner(temp, f.info), os.Rename(temp, name)); err != nil {
-		_ = os.Remove(temp)
+	if err := f.put(name, f.text, f.mode, anyway); err != nil {
 		return "", fmt.Errorf("no backup of %s can be kept: %w", f.path, err)
 	}
 	return name, nil

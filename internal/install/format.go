@@ -8,15 +8,14 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // format is a language that configurations are written in. Its functions get a text in UTF-8 without a byte order
-// mark, and change nothing in it but one entry.
+// mark, and change nothing in it but one entry and the blanks around it.
 type format struct {
 	// values returns the whole as plain values: map[string]any, []any, string, … The error is a *syntaxError.
 	values func(text []byte) (map[string]any, error)
-	// put writes an entry: a new one, or over the one that has its name, of which it keeps what it does not know.
+	// put writes an entry: a new one, or in the place of the one that has its name.
 	put func(text []byte, at address, entry fields) ([]byte, error)
 	// remove takes an entry out that is there.
 	remove func(text []byte, at address) ([]byte, error)
@@ -30,28 +29,24 @@ var (
 
 // address is where an entry is in a configuration.
 type address struct {
-	key  []string
+	key  string
 	name string
 	list bool
 }
 
-func (a address) path() []string { return append(slices.Clone(a.key), a.name) }
+func (a address) path() []string { return []string{a.key, a.name} }
 
 // syntaxError is a place of a text that is not as it has to be.
 type syntaxError struct {
-	line, column int // from 1
+	line, column int // from 1; a column that is not known is 0
 	message      string
 }
 
-func (e *syntaxError) Error() string { return fmt.Sprintf("%d:%d: %s", e.line, e.column, e.message) }
-
-// errorAt is a syntaxError at an offset in bytes.
-func errorAt(text []byte, offset int, format string, args ...any) error {
-	before := text[:min(offset, len(text))]
-	lineStart := bytes.LastIndexByte(before, '\n') + 1
-	return &syntaxError{
-		line: 1 + bytes.Count(before, []byte("\n")), column: 1 + utf8.RuneCount(before[lineStart:]), message: fmt.Sprintf(format, args...),
+func (e *syntaxError) Error() string {
+	if e.column == 0 {
+		return fmt.Sprintf("%d: %s", e.line, e.message)
 	}
+	return fmt.Sprintf("%d:%d: %s", e.line, e.column, e.message)
 }
 
 // errUnsafe reports that a change would have changed more than it should: nothing is written then.
@@ -84,8 +79,9 @@ func (f format) edit(text []byte, values map[string]any, at address, change func
 
 // with is the text with the entry in it.
 func (f format) with(text []byte, values map[string]any, at address, entry fields) ([]byte, error) {
-	changed, now, err := f.edit(text, values, at, func(body []byte) ([]byte, error) { return f.put(body, at, entry) })
-	if err == nil && !entry.sameAs(now) {
+	whole := entry.over(at.entries(values)[at.name])
+	changed, now, err := f.edit(text, values, at, func(body []byte) ([]byte, error) { return f.put(body, at, whole) })
+	if err == nil && !whole.sameAs(now) {
 		return nil, errUnsafe
 	}
 	return changed, err
@@ -102,18 +98,14 @@ func (f format) without(text []byte, values map[string]any, at address) ([]byte,
 
 // entries are the servers that values have, by name.
 func (a address) entries(values any) map[string]any {
-	for _, key := range a.key {
-		m, _ := values.(map[string]any)
-		values = m[key]
-	}
-	if !a.list {
-		entries, _ := values.(map[string]any)
-		return entries
-	}
-	entries := make(map[string]any)
-	list, _ := values.([]any)
+	whole, _ := values.(map[string]any)
+	entries, _ := whole[a.key].(map[string]any)
+	list, _ := whole[a.key].([]any)
 	for _, item := range list {
-		if m, ok := item.(map[string]any); ok {
+		if m, ok := item.(map[string]any); ok && a.list {
+			if entries == nil {
+				entries = make(map[string]any)
+			}
 			entries[fmt.Sprint(m["name"])] = m
 		}
 	}
@@ -121,37 +113,23 @@ func (a address) entries(values any) map[string]any {
 }
 
 // without is what values are without the entry, and without what is empty because of that.
-func (a address) without(values map[string]any) any { return a.strip(values, a.key) }
-
-func (a address) strip(values any, key []string) any {
-	if len(key) > 0 {
-		m, ok := values.(map[string]any)
-		if !ok {
-			return values
-		}
-		m = maps.Clone(m)
-		if m[key[0]] = a.strip(m[key[0]], key[1:]); isEmpty(m[key[0]]) {
-			delete(m, key[0])
-		}
-		return m
-	}
-	switch v := values.(type) {
+func (a address) without(values map[string]any) map[string]any {
+	rest := maps.Clone(values)
+	switch v := values[a.key].(type) {
 	case map[string]any:
 		v = maps.Clone(v)
 		delete(v, a.name)
-		return v
+		rest[a.key] = v
 	case []any:
-		return slices.DeleteFunc(slices.Clone(v), func(item any) bool {
+		rest[a.key] = slices.DeleteFunc(slices.Clone(v), func(item any) bool {
 			m, ok := item.(map[string]any)
 			return ok && m["name"] == a.name
 		})
 	}
-	return values
-}
-
-// replace puts a text in the place of a part of another.
-func replace(text []byte, from, to int, with string) []byte {
-	return slices.Concat(text[:from], []byte(with), text[to:])
+	if isEmpty(rest[a.key]) {
+		delete(rest, a.key)
+	}
+	return rest
 }
 
 // lineEnd is how the lines of a text end.

@@ -1,6 +1,6 @@
 // Package install writes this server into the configurations of MCP clients, and takes it out of them. Start with Find
-// and Options.Install. Whatever else is in a configuration keeps every byte: comments, order, indentation, line ends.
-// What cannot be changed so is left alone, and the error says where and why.
+// and Options.Install. Whatever else is in a configuration keeps its bytes: comments, order, indentation, line ends;
+// only blanks around the entry may change. What cannot be changed so is left alone, and the error says where and why.
 package install
 
 import (
@@ -224,12 +224,14 @@ func settled(path string, c *Client, change func() (Outcome, error)) (outcome Ou
 func explain(path string, err error, byHand string) error {
 	var where *syntaxError
 	switch {
-	case errors.As(err, &where):
-		return fmt.Errorf("%s:%w\nThe file is left as it is. Correct it there, or %s", path, where, byHand)
 	case errors.Is(err, errUnsafe):
 		return fmt.Errorf("%s %w. It is left as it is; %s", path, err, byHand)
+	case !errors.As(err, &where):
+		path += ": "
+	default:
+		path += ":"
 	}
-	return err
+	return fmt.Errorf("%s%w\nThe file is left as it is. Correct it there, or %s", path, err, byHand)
 }
 
 // addByHand is what a user does where Install does not.

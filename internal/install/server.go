@@ -2,6 +2,7 @@ package install
 
 import (
 	"encoding/base64"
+	"maps"
 	"net/url"
 	"reflect"
 	"slices"
@@ -35,7 +36,7 @@ func always(key string, value any) field { return field{key: key, value: value} 
 func first(key string, value any) field { return field{key: key, value: value, once: true} }
 
 // args is never nil: some clients want the list even where it is empty.
-func (s Server) args() []string { return slices.Concat([]string{}, s.Args) }
+func (s Server) args() []string { return append([]string{}, s.Args...) }
 
 func (s Server) env() fields {
 	env := fields{}
@@ -102,6 +103,24 @@ func (f fields) sameAs(entry any) bool {
 	return true
 }
 
+// over is what an entry becomes over the one that is there, of which it keeps what the user has set.
+func (f fields) over(there any) fields {
+	have, _ := there.(map[string]any)
+	whole := fields{}
+	for _, own := range f {
+		if value, set := have[own.key]; set && own.once {
+			own.value = value
+		}
+		whole = append(whole, always(own.key, own.value))
+	}
+	for _, key := range slices.Sorted(maps.Keys(have)) {
+		if !f.has(key) && !slices.Contains(environments, key) {
+			whole = append(whole, always(key, have[key]))
+		}
+	}
+	return whole
+}
+
 func (f fields) has(key string) bool {
 	return slices.ContainsFunc(f, func(field field) bool { return field.key == key })
 }
@@ -144,7 +163,7 @@ func isEmpty(value any) bool {
 
 // inline is the entry as one line of JSON, with more settings before it.
 func (s Server) inline(extra ...field) string {
-	return layout{}.value(standard(extra...)("", s), "").String()
+	return jsonOf(standard(extra...)("", s), "", "")
 }
 
 func base64Link(prefix string) func(string, Server) string {
