@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.podman.io/image/v5/docker/reference"
+	"golang.org/x/sync/semaphore"
 	core "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -57,27 +58,13 @@ type Engine struct {
 	closing context.Context
 	close   context.CancelFunc
 
-	meeting turn // held while the cluster is met
+	meeting *semaphore.Weighted // held while the cluster is met
 	cluster atomic.Pointer[cluster]
 
 	network network
 
 	places sync.Map // of place, by the names of containers
 }
-
-// turn is a lock that is waited for no longer than a context lasts. It has room for one.
-type turn chan struct{}
-
-func (t turn) lock(ctx context.Context) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (t turn) unlock() { <-t }
 
 // cluster is a client of one that was found fit for use.
 type cluster struct {
@@ -110,7 +97,7 @@ func Open(opts Options) *Engine {
 	if opts.Logger == nil {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	e := &Engine{opts: opts, log: opts.Logger, meeting: make(turn, 1), network: network{turn: make(turn, 1)}}
+	e := &Engine{opts: opts, log: opts.Logger, meeting: semaphore.NewWeighted(1), network: network{turn: semaphore.NewWeighted(1)}}
 	e.users, _ = parseUsers(opts.Users) // who opens it has checked that
 	e.closing, e.close = context.WithCancel(context.Background())
 	return e
@@ -202,10 +189,10 @@ func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 	if c := e.cluster.Load(); c != nil && !c.refused.Load() {
 		return c, nil
 	}
-	if err := e.meeting.lock(ctx); err != nil {
+	if err := e.meeting.Acquire(ctx, 1); err != nil {
 		return nil, e.apiError(nil, err)
 	}
-	defer e.meeting.unlock()
+	defer e.meeting.Release(1)
 	before := e.cluster.Load()
 	if before != nil && !before.refused.Load() {
 		return before, nil

@@ -24,10 +24,10 @@ func (e *Engine) Canary(ctx context.Context, image string) (name string, at []st
 		return "", nil, err
 	}
 	n := &e.network
-	if err := n.lock(ctx); err != nil {
+	if err := n.turn.Acquire(ctx, 1); err != nil {
 		return "", nil, err
 	}
-	defer n.unlock()
+	defer n.turn.Release(1)
 	pod := &core.Pod{Spec: core.PodSpec{Containers: []core.Container{{Image: image}}}}
 	if err := n.keepCanary(ctx, e, c, pod); err != nil {
 		return "", nil, err

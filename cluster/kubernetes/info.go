@@ -93,8 +93,8 @@ type Shown struct {
 // Shown returns what the pods that this engine has started have shown; false: it has started none.
 func (e *Engine) Shown() (Shown, bool) {
 	c := e.cluster.Load()
-	_ = e.network.lock(context.Background())
-	defer e.network.unlock()
+	_ = e.network.turn.Acquire(context.Background(), 1)
+	defer e.network.turn.Release(1)
 	if c == nil || !e.network.met {
 		return Shown{}, false
 	}

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sync/semaphore"
 	core "k8s.io/api/core/v1"
 	networking "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -68,10 +69,10 @@ func ensurePolicies(ctx context.Context, c *kube.Client) error {
 // anything is started in a pod that has more than its loopback, it tries to reach what is known to listen, and a pod of ours that
 // listens, the canary, to which no policy of ours applies. A pod that reaches one of them is refused.
 type network struct {
-	turn              // held while what follows is read or changed, and the cluster is asked for it
-	met      bool     // a pod was looked at
-	only     bool     // that had loopback alone
-	tried    []string // by the last
+	turn     *semaphore.Weighted // held while what follows is read or changed, and the cluster is asked for it
+	met      bool                // a pod was looked at
+	only     bool                // that had loopback alone
+	tried    []string            // by the last
 	api      []netip.AddrPort
 	resolved time.Time
 	canary   *core.Pod // this engine's own; nil: it has none
@@ -129,10 +130,10 @@ func (e *Engine) lookAt(ctx context.Context, c *cluster, pod *core.Pod, containe
 
 // targets returns what a pod is to try.
 func (n *network) targets(ctx context.Context, e *Engine, c *cluster, pod *core.Pod, container string) ([]string, error) {
-	if err := n.lock(ctx); err != nil {
+	if err := n.turn.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer n.unlock()
+	defer n.turn.Release(1)
 	targets := n.known(ctx, c, pod)
 	n.tried = targets
 	if !n.met {
@@ -265,10 +266,10 @@ func (n *network) judge(ctx context.Context, pod *core.Pod, only bool, reached [
 	if len(reached) > 0 {
 		return notShut(reached)
 	}
-	if err := n.lock(ctx); err != nil {
+	if err := n.turn.Acquire(ctx, 1); err != nil {
 		return err
 	}
-	defer n.unlock()
+	defer n.turn.Release(1)
 	if !only && n.only { // nodes differ: this one is tried again with a canary
 		n.only = false
 		return notShown(pod.Spec.NodeName)
@@ -368,10 +369,10 @@ func (e *Engine) dropCanary() {
 	ctx, cancel := context.WithTimeout(context.Background(), dropTime)
 	defer cancel()
 	n := &e.network
-	if n.lock(ctx) != nil {
+	if n.turn.Acquire(ctx, 1) != nil {
 		return
 	}
-	defer n.unlock()
+	defer n.turn.Release(1)
 	c := e.cluster.Load()
 	if n.canary == nil || c == nil {
 		return
