@@ -1,7 +1,6 @@
 package oauth
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 )
 
 const (
@@ -38,29 +38,12 @@ type site struct {
 	url    string
 	mux    *http.ServeMux
 	file   string
-	log    *lockedBuffer
+	log    *locked.Buffer
 	events *recorder
 	mu     sync.Mutex
 	now    time.Time
 	gone   map[string]bool // credentials that are not good any more
 	groups []string        // of everybody now
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }
 
 type recorder struct {
@@ -100,7 +83,7 @@ func (s *site) forget(credential string) {
 // serve begins a server in which ann may sign in with her token.
 func serve(t *testing.T, change ...func(*Options)) *site {
 	t.Helper()
-	s := &site{t: t, groups: []string{"physics"}, log: &lockedBuffer{}, events: &recorder{}, now: time.Now(), gone: make(map[string]bool), file: filepath.Join(t.TempDir(), FileName)}
+	s := &site{t: t, groups: []string{"physics"}, log: &locked.Buffer{}, events: &recorder{}, now: time.Now(), gone: make(map[string]bool), file: filepath.Join(t.TempDir(), FileName)}
 	mux := http.NewServeMux()
 	listening := httptest.NewServer(mux)
 	t.Cleanup(listening.Close)

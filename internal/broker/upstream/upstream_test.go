@@ -26,6 +26,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 )
 
 // fakeVariable has the test binary be a server of this behaviour.
@@ -213,26 +214,9 @@ type fixture struct {
 	*upstream.Servers
 	t      *testing.T
 	log    netlog.Log
-	logged lockedBuffer
+	logged locked.Buffer
 	notes  string
 	starts string
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *lockedBuffer) text() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.String()
 }
 
 func start(t *testing.T, behaviour string, change func(*upstream.Options)) *fixture {
@@ -343,7 +327,7 @@ func TestACallIsPassedOnAsItIs(t *testing.T) {
 	if e.Kind != "tools" || e.Host != "it" || e.Path != "/do" || e.Run != "r" || !e.Allowed || e.ReceivedBytes == 0 || e.SentBytes == 0 {
 		t.Errorf("recorded %+v", e)
 	}
-	f.waitFor(f.logged.text, "my key is")
+	f.waitFor(f.logged.String, "my key is")
 }
 
 func TestALongAnswerComesWhole(t *testing.T) {
@@ -482,7 +466,7 @@ func TestAServerThatDiedIsStartedAgain(t *testing.T) {
 func TestAServerThatIsSilentIsStartedAgain(t *testing.T) {
 	f := start(t, "hangs", func(o *upstream.Options) { o.Timeout = 100 * time.Millisecond })
 	f.want(f.call("do", `{}`), "tool_timeout")
-	f.waitFor(f.logged.text, "server of tools ended") // a ping was not answered
+	f.waitFor(f.logged.String, "server of tools ended") // a ping was not answered
 	f.want(f.call("do", `{}`), "tool_timeout")
 	if starts := strings.Count(contents(f.starts)(), "\n"); starts != 2 {
 		t.Errorf("started %d times", starts)
@@ -580,7 +564,7 @@ func TestAServerThatIsThisProgramIsLeftOut(t *testing.T) {
 	if reports := f.Reports(t.Context()); len(reports) != 2 || !reports[0].Itself || !reports[1].Itself {
 		t.Errorf("got %+v", reports)
 	}
-	if logged := f.logged.text(); strings.Count(logged, "this server itself") != 2 {
+	if logged := f.logged.String(); strings.Count(logged, "this server itself") != 2 {
 		t.Errorf("logged %s", logged)
 	}
 }
@@ -710,7 +694,7 @@ func TestAnAddressIsNotLogged(t *testing.T) {
 		o.Definitions = []upstream.Definition{{Name: "it", URL: web.URL + "/path-secret?api_key=query-secret"}}
 	})
 	f.want(f.call("x", `{}`), "tool_server_failed")
-	if logged := f.logged.text(); strings.Contains(logged, "-secret") || !strings.Contains(logged, "refused") {
+	if logged := f.logged.String(); strings.Contains(logged, "-secret") || !strings.Contains(logged, "refused") {
 		t.Errorf("logged %s", logged)
 	}
 }
