@@ -65,11 +65,6 @@ func list(dir string) ([]file, error) {
 	return files, nil
 }
 
-// Read returns what ran in the session whose folder this is, in the order of the calls; nothing where there is no history.
-func Read(folder string) ([]Run, error) {
-	return Select(folder, func(string, bool, int64) bool { return true })
-}
-
 // Find returns one run; nil where it is not in the history.
 func Find(folder, runID string) (*Run, error) {
 	runs, err := Select(folder, func(id string, _ bool, _ int64) bool { return id == runID })
