@@ -4,14 +4,23 @@ package cmd
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
+	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // WithEngine runs a shell command's work with an engine, under a context that ends with a signal.
@@ -48,3 +57,124 @@ func PrintReport(report verdict, asJSON bool) error {
 	}
 	return nil
 }
+
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usage(fmt.Errorf("unknown command or argument %q%s", args[0], meant(cmd, args[0], "")))
+	}
+	return nil
+}
+
+// flagError names the flag that an unknown one is most like, or the command where a mistyped one has taken its flags along.
+func flagError(cmd *cobra.Command, err error) error {
+	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
+		return NoArgs(cmd, args)
+	}
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) {
+		known := &cobra.Command{}
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			known.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}, Hidden: f.Hidden})
+		})
+		err = fmt.Errorf("%w%s", err, meant(known, unknown.GetSpecifiedName(), "--"))
+	}
+	return Usage(err)
+}
+
+// meant asks for the names of known that are most like a word, or begin with it; empty: there are none.
+func meant(known *cobra.Command, word, dashes string) string {
+	known.SuggestionsMinimumDistance = 2
+	near := known.SuggestionsFor(word)
+	if len(near) == 0 {
+		return ""
+	}
+	return ": do you mean " + dashes + strings.Join(near[:min(len(near), 3)], " or "+dashes) + "?"
+}
+
+// prewarmArgs allows no arguments, but takes `--prewarm python` for `--prewarm=python`: a flag whose value
+// may be left out does not take the next word for it, which is not what anybody expects.
+func prewarmArgs(s *server.Settings) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		f := cmd.Flags().Lookup("prewarm")
+		if len(args) != 1 || !f.Changed || strings.Join(s.Prewarm, ",") != f.NoOptDefVal {
+			return NoArgs(cmd, args)
+		}
+		languages := strings.Split(args[0], ",")
+		for _, name := range languages {
+			if _, known := sandbox.LanguageCalled(name); !known {
+				return NoArgs(cmd, args)
+			}
+		}
+		s.Prewarm = languages
+		return nil
+	}
+}
+
+// Usage marks an error as wrong use of the program.
+func Usage(err error) error { return server.UsageError{Err: err} }
+
+// Program is a program of this module: the core with the features that it lists.
+type Program struct {
+	Name     string
+	Features func() []server.Feature // makes them anew; nil: the program has none
+}
+
+// settings returns settings that nothing has filled yet.
+func (p Program) settings() *server.Settings { return server.New(p.features()) }
+
+func (p Program) features() []server.Feature {
+	if p.Features == nil {
+		return nil
+	}
+	return p.Features()
+}
+
+// Takes allows so many arguments.
+func Takes(least, most int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < least || len(args) > most {
+			return Usage(fmt.Errorf("%s: %d arguments are given; usage: %s%s", cmd.Name(), len(args), cmd.CommandPath(), strings.TrimPrefix(cmd.Use, cmd.Name())))
+		}
+		return nil
+	}
+}
+
+// Report prints a fault with its hint.
+func Report(err error) error {
+	var f *fault.Error
+	if !errors.As(err, &f) {
+		return err
+	}
+	fmt.Fprintf(os.Stderr, "%s: %s\nHint: %s\n", f.Code, f.Message, f.Hint)
+	return server.ErrReported
+}
+
+// engineFault gives an engine that is not in reach the code that a tool would have for it.
+func engineFault(err error) error {
+	reason, fix, ok := sandbox.Explain(err)
+	if !ok {
+		return err
+	}
+	return fault.New(fault.EngineUnavailable, fix, "%s", reason).Because(err)
+}
+
+// leaveManagerTime bounds the end of a shell command's manager.
+const leaveManagerTime = 30 * time.Second
+
+// explain puts an engine's error into a reason and what mends it, one line each.
+func explain(err error) error {
+	if reason, fix, ok := sandbox.Explain(err); ok {
+		return fmt.Errorf("%s\n  fix: %s", reason, fix)
+	}
+	return err
+}
+
+func WriteJSON(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+// Printable is a text's beginning in one line, with nothing in it that a terminal would act upon.
+func Printable(text string) string { return PrintableTo(text, 60) }

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // Exit codes.
@@ -20,22 +17,6 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 )
-
-// Program is a program of this module: the core with the features that it lists.
-type Program struct {
-	Name     string
-	Features func() []server.Feature // makes them anew; nil: the program has none
-}
-
-// settings returns settings that nothing has filled yet.
-func (p Program) settings() *server.Settings { return server.New(p.features()) }
-
-func (p Program) features() []server.Feature {
-	if p.Features == nil {
-		return nil
-	}
-	return p.Features()
-}
 
 // Main runs a command line, without the program's name, and returns its exit code: 0 it worked, 1 it
 // failed, 2 wrong use.
@@ -114,58 +95,3 @@ func refuseElsewhere(root *cobra.Command) {
 		})
 	}
 }
-
-func NoArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return Usage(fmt.Errorf("unknown command or argument %q%s", args[0], meant(cmd, args[0], "")))
-	}
-	return nil
-}
-
-// flagError names the flag that an unknown one is most like, or the command where a mistyped one has taken its flags along.
-func flagError(cmd *cobra.Command, err error) error {
-	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
-		return NoArgs(cmd, args)
-	}
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
-		known := &cobra.Command{}
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			known.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}, Hidden: f.Hidden})
-		})
-		err = fmt.Errorf("%w%s", err, meant(known, unknown.GetSpecifiedName(), "--"))
-	}
-	return Usage(err)
-}
-
-// meant asks for the names of known that are most like a word, or begin with it; empty: there are none.
-func meant(known *cobra.Command, word, dashes string) string {
-	known.SuggestionsMinimumDistance = 2
-	near := known.SuggestionsFor(word)
-	if len(near) == 0 {
-		return ""
-	}
-	return ": do you mean " + dashes + strings.Join(near[:min(len(near), 3)], " or "+dashes) + "?"
-}
-
-// prewarmArgs allows no arguments, but takes `--prewarm python` for `--prewarm=python`: a flag whose value
-// may be left out does not take the next word for it, which is not what anybody expects.
-func prewarmArgs(s *server.Settings) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		f := cmd.Flags().Lookup("prewarm")
-		if len(args) != 1 || !f.Changed || strings.Join(s.Prewarm, ",") != f.NoOptDefVal {
-			return NoArgs(cmd, args)
-		}
-		languages := strings.Split(args[0], ",")
-		for _, name := range languages {
-			if _, known := sandbox.LanguageCalled(name); !known {
-				return NoArgs(cmd, args)
-			}
-		}
-		s.Prewarm = languages
-		return nil
-	}
-}
-
-// Usage marks an error as wrong use of the program.
-func Usage(err error) error { return server.UsageError{Err: err} }

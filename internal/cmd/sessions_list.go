@@ -5,7 +5,6 @@ package cmd
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -99,13 +98,6 @@ func writeSessions(w io.Writer, sessions []listedSession) error {
 	return WriteJSON(w, struct {
 		Sessions []sessionFields `json:"sessions"`
 	}{fields})
-}
-
-func WriteJSON(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
 }
 
 // tabulate has a column for whose sessions they are, where not all are the user's own.
@@ -233,9 +225,6 @@ func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry
 	}
 	return table.Flush()
 }
-
-// Printable is a text's beginning in one line, with nothing in it that a terminal would act upon.
-func Printable(text string) string { return PrintableTo(text, 60) }
 
 func PrintableTo(text string, most int) string {
 	var b strings.Builder

@@ -217,11 +217,3 @@ func printReady(w io.Writer, flags []string) error {
 	}
 	return nil
 }
-
-// explain puts an engine's error into a reason and what mends it, one line each.
-func explain(err error) error {
-	if reason, fix, ok := sandbox.Explain(err); ok {
-		return fmt.Errorf("%s\n  fix: %s", reason, fix)
-	}
-	return err
-}
