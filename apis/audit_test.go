@@ -75,16 +75,16 @@ func lines(t *testing.T, do func(f *resttest.Fixture, deps *tools.Deps)) (list [
 	}
 	err = audit.Read(t.Context(), path, false, func(_ []byte, l *audit.Line) error {
 		words := []string{l.Kind(), l.Activity, l.StatusCode, l.Session()}
-		if l.API != nil {
+		if l.API.Operation != "" {
 			words = append(words, l.API.Operation)
 		}
-		if l.File != nil {
+		if l.File.Path != "" {
 			words = append(words, fmt.Sprint(l.File.Path, " ", *l.File.Size))
 		}
-		if l.Process != nil && l.Process.File != nil {
+		if l.Process.File.Hashes[0].Value != "" {
 			words = append(words, l.Process.File.Hashes[0].Value[:8])
 		}
-		if l.Destination != nil {
+		if l.Destination.Hostname != "" {
 			words = append(words, l.Destination.Hostname)
 		}
 		rest, _ := json.Marshal(l.Unmapped)

@@ -28,8 +28,6 @@ type auditSettings struct {
 	File     string
 	Code     string
 	Required bool
-	MaxSize  int64
-	Keep     int
 }
 
 // auditFeature records calls, runs and changes in the audit log.
@@ -59,8 +57,6 @@ func (a *auditSettings) rows() []server.SettingGroup {
 		server.Row("audit-log", "FILE", &a.File, 0, 0, "file for the audit log: a line for all that was done, by whom, each with the hash of the one before; several servers may share it (default: none)"),
 		server.Row("audit-code", "MODE", server.Default(&a.Code, "hash"), 0, 0, "what it has of code that ran: hash, its SHA-256, or full, the code"),
 		server.Row("audit-required", "", &a.Required, 0, 0, "run no code while the audit log cannot be written"),
-		server.Row("audit-max-size", "SIZE", server.Size(&a.MaxSize, 100_000_000), 0, 0, "size at which the --audit-log is renamed to FILE.1 and goes on anew; 0: never"),
-		server.Row("audit-keep", "N", &a.Keep, 0, server.MaxLogKeep, "how many such files are kept; 0: all"),
 	}}}
 }
 
@@ -77,7 +73,7 @@ func (a *auditSettings) open(s *server.Settings, log *slog.Logger) (*audit.Log, 
 		return nil, nil
 	}
 	l, err := audit.Open(audit.Options{
-		Path: a.File, FullCode: a.Code == "full", Required: a.Required, MaxBytes: a.MaxSize, Keep: a.Keep,
+		Path: a.File, FullCode: a.Code == "full", Required: a.Required,
 		Mask: s.Mask(), Logger: log,
 	})
 	if err != nil {

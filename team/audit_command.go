@@ -29,8 +29,7 @@ import (
 func auditCommand(settings *auditSettings) *cobra.Command {
 	command := &cobra.Command{
 		Use: "audit", Short: "Check and read the audit log",
-		Long: `audit reads the log of --audit-log, with its old files. Each line has the hash
-of the one before, so that what was changed, removed, inserted or reordered is
+		Long: `audit reads the log of --audit-log. Each line has the hash of the one before, so that what was changed, removed, inserted or reordered is
 found. Whoever can write the file can write all of it anew: keep what audit head
 prints somewhere else, and give it to audit verify --head.`,
 		Args: cmd.NoArgs,
@@ -46,7 +45,7 @@ prints somewhere else, and give it to audit verify --head.`,
 func auditFile(settings *auditSettings, args []string) (string, error) {
 	switch {
 	case len(args) > 1:
-		return "", cmd.Usage(fmt.Errorf("%d files are given; name one, old files are read with it", len(args)))
+		return "", cmd.Usage(fmt.Errorf("%d files are given; name one", len(args)))
 	case len(args) == 1:
 		return args[0], nil
 	case settings.File == "":
@@ -59,16 +58,19 @@ func auditVerifyCommand(settings *auditSettings) *cobra.Command {
 	var head string
 	var asJSON bool
 	command := &cobra.Command{
-		Use: "verify [FILE]", Short: "Check that no line of the audit log was changed, removed or inserted",
+		Use: "verify [FILE...]", Short: "Check that no line of the audit log was changed, removed or inserted",
 		RunE: func(_ *cobra.Command, args []string) error {
-			path, err := auditFile(settings, args)
-			if err != nil {
-				return err
+			if len(args) == 0 {
+				path, err := auditFile(settings, nil)
+				if err != nil {
+					return err
+				}
+				args = []string{path}
 			}
 			if head != "" && (len(head) != 64 || strings.Trim(head, "0123456789abcdef") != "") {
 				return cmd.Usage(fmt.Errorf("--head %q is not a hash as audit head prints it: 64 digits of 0-9 and a-f", head))
 			}
-			report, err := audit.Verify(path, head)
+			report, err := audit.Verify(args, head)
 			if err != nil {
 				return err
 			}
@@ -254,46 +256,28 @@ func auditColumns(l *audit.Line) []string {
 		}
 		return cmd.Printable(s)
 	}
-	what, run, outcome := l.Activity, "", l.Status
-	if l.API != nil {
-		what += " " + l.API.Operation
-	}
-	if l.Process != nil {
-		run = l.Process.UID
-	}
-	if l.StatusCode != "" {
-		outcome = l.StatusCode
-	}
+	what, outcome := strings.TrimSuffix(l.Activity+" "+l.API.Operation, " "), cmp.Or(l.StatusCode, l.Status)
 	var details []string
-	if l.Source != nil {
-		details = append(details, "from "+l.Source.IP)
-	}
-	if l.Destination != nil {
-		details = append(details, l.Destination.Hostname)
-	}
-	if l.Request != nil {
-		details = append(details, l.Request.Method)
-		if l.Request.URL != nil {
-			details = append(details, l.Request.URL.Path)
+	add := func(before, said string) {
+		if said != "" {
+			details = append(details, before+said)
 		}
 	}
-	if l.Response != nil {
+	add("from ", l.Source.IP)
+	add("", l.Destination.Hostname)
+	add("", l.Request.Method)
+	add("", l.Request.URL.Path)
+	if l.Response.Code != 0 {
 		details = append(details, fmt.Sprintf("status %d", l.Response.Code))
 	}
 	if l.Traffic != nil {
 		details = append(details, fmt.Sprintf("%d bytes out, %d in", l.Traffic.Out, l.Traffic.In))
 	}
-	if l.File != nil {
-		details = append(details, l.File.Path)
-		if l.File.Size != nil {
-			details = append(details, fmt.Sprintf("(%d bytes)", *l.File.Size))
-		}
+	add("", l.File.Path)
+	if l.File.Size != nil {
+		details = append(details, fmt.Sprintf("(%d bytes)", *l.File.Size))
 	}
-	if l.Process != nil && l.Process.File != nil {
-		for _, hash := range l.Process.File.Hashes {
-			details = append(details, hash.Algorithm+" "+hash.Value)
-		}
-	}
+	add("SHA-256 ", l.Process.File.Hashes[0].Value)
 	if l.Duration != nil {
 		details = append(details, fmt.Sprintf("%d ms", *l.Duration))
 	}
@@ -304,7 +288,7 @@ func auditColumns(l *audit.Line) []string {
 		}
 	}
 	return []string{
-		l.When().Local().Format("2006-01-02 15:04:05.000"), orDash(l.Actor.User.Name), orDash(l.Kind()), orDash(what), orDash(l.Session()), orDash(run), orDash(outcome),
+		l.When().Local().Format("2006-01-02 15:04:05.000"), orDash(l.Actor.User.Name), orDash(l.Kind()), orDash(what), orDash(l.Session()), orDash(l.Process.UID), orDash(outcome),
 		cmp.Or(cmd.PrintableTo(strings.Join(details, " "), maxDetails), "-"),
 	}
 }

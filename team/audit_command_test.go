@@ -109,7 +109,7 @@ func TestDetailsOfTheAuditLogAreShown(t *testing.T) {
 func TestWrongUseOfTheAuditLog(t *testing.T) {
 	path := auditLog(t)
 	for _, args := range [][]string{
-		{}, {"show"}, {"verify", path, path}, {"show", path, "--kind", "calls"}, {"show", path, "--since", "soon"}, {"verify", path, "--head", "12"},
+		{}, {"show"}, {"head", path, path}, {"show", path, "--kind", "calls"}, {"show", path, "--since", "soon"}, {"verify", path, "--head", "12"},
 		{"--audit-code", "none", "head", path}, {"--audit-required", "head", path},
 	} {
 		var wrong server.UsageError

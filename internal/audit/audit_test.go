@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rotate"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
@@ -51,7 +50,7 @@ func written(t testing.TB, n int) string {
 
 func verify(t testing.TB, path string) *Report {
 	t.Helper()
-	r, err := Verify(path, "")
+	r, err := Verify([]string{path}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,85 +105,63 @@ func TestALineHasTheNamesOfOCSF(t *testing.T) {
 	}
 }
 
-func TestTheChainGoesOnAcrossServersAndFiles(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	for start := range 4 {
-		l := open(t, Options{Path: path, MaxBytes: 1500})
-		for i := range 10 {
-			l.Record(Event{Kind: KindCall, Tool: fmt.Sprint(start, i)})
+// Old files, and that some are gone, are an older version's.
+func TestAChainInSeveralFilesIsVerified(t *testing.T) {
+	lines := linesOf(t, written(t, 6))
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(folder, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
 		}
-		closed(t, l)
+		return path
 	}
-	r := verify(t, path)
-	if !r.OK() || r.Lines != 40 || r.First != 1 || r.Last != 40 || r.Files < 10 {
-		t.Errorf("got %+v", r)
-	}
-	for n := range r.Files {
-		if info, err := os.Stat(rotate.Name(path, n)); err != nil || info.Size() > 1500 {
-			t.Errorf("%v: %v", info, err)
+	prev, _, _ := strings.Cut(lines[4][len(lines[4])-1-tailLength+len(prevMember):], `"`)
+	body := strings.Replace(lines[4][:len(lines[4])-1-tailLength]+"}", `"kind":"call"`, `"first":3,"kind":"log"`, 1)
+	told, _ := chained([]byte(strings.Replace(body, `"Call"`, `"Old"`, 1)), prev)
+	older, newer, telling := write("old", strings.Join(lines[:2], "")), write("new", strings.Join(lines[2:], "")), write("telling", strings.Join(lines[2:4], "")+string(told)+"\n")
+	for _, test := range []struct {
+		paths []string
+		says  string
+	}{{[]string{older, newer}, ""}, {[]string{newer}, "an older file is to be named first"}, {[]string{telling}, ""}, {[]string{newer, older}, "not in its place"}} {
+		r, err := Verify(test.paths, "")
+		if err != nil || r.OK() != (test.says == "") || !r.OK() && !strings.Contains(r.Problems[0].What, test.says) {
+			t.Errorf("%v: %+v, %v", test.paths, r, err)
 		}
 	}
-	first := linesOf(t, path)[0]
-	old := linesOf(t, rotate.Name(path, 1))
-	_, begin, _ := parse([]byte(strings.TrimSpace(first)))
-	if _, end, _ := parse([]byte(old[len(old)-1])); begin.prev != end.hash || end.hash == "" {
-		t.Errorf("a file begins with %v, and the one before ends with %v", begin, end)
+	// A server goes on where a file ends, whichever number that has.
+	l := open(t, Options{Path: newer})
+	l.Record(Event{Kind: KindCall})
+	closed(t, l)
+	if r, err := Verify([]string{older, newer}, ""); err != nil || !r.OK() || r.Last != 7 {
+		t.Errorf("gone on with: %+v, %v", r, err)
 	}
 }
 
-// A file that was just renamed, by a server that was killed before it wrote to the next one.
-func TestTheChainGoesOnFromAnOldFileAlone(t *testing.T) {
+func TestATornTextThatIsRemovedIsFound(t *testing.T) {
 	path := written(t, 3)
-	if err := os.Rename(path, rotate.Name(path, 1)); err != nil {
+	lines := linesOf(t, path)
+	torn := lines[2][:40]
+	if err := os.WriteFile(path, []byte(lines[0]+lines[1]+torn), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	l := open(t, Options{Path: path})
 	l.Record(Event{Kind: KindCall})
 	closed(t, l)
-	if r := verify(t, path); !r.OK() || r.Last != 4 || r.Files != 2 {
-		t.Errorf("got %+v", r)
+	text, _ := os.ReadFile(path)
+	if err := os.WriteFile(path, bytes.Replace(text, []byte(torn+"\n"), nil, 1), 0o600); err != nil {
+		t.Fatal(err)
 	}
-}
-
-func TestOnlySoManyOldFilesAreKept(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	l := open(t, Options{Path: path, MaxBytes: 1000, Keep: 2})
-	for range 30 {
-		l.Record(Event{Kind: KindCall})
+	if r := verify(t, path); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "torn text") {
+		t.Errorf("%+v", r)
 	}
-	closed(t, l)
-	if r := verify(t, path); !r.OK() || r.Files != 3 || r.Last-r.First > 10 {
-		t.Errorf("got %+v", r)
-	}
-	removed := func() {
-		t.Helper()
-		if err := os.Remove(rotate.Name(path, 2)); err != nil {
-			t.Fatal(err)
-		}
-		if r := verify(t, path); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "--audit-keep") {
-			t.Errorf("got %+v", r)
-		}
-	}
-	removed() // more than the log says
-	path = filepath.Join(t.TempDir(), "audit.jsonl")
-	l = open(t, Options{Path: path, MaxBytes: 1000})
-	for range 5 {
-		l.Record(Event{Kind: KindCall})
-	}
-	closed(t, l)
-	for n := verify(t, path).Files - 1; n > 2; n-- {
-		if err := os.Remove(rotate.Name(path, n)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	removed() // of a log that keeps all
 }
 
 func TestServersShareAFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	var all sync.WaitGroup
 	for server := range 4 {
-		l := open(t, Options{Path: path, MaxBytes: 20_000})
+		l := open(t, Options{Path: path})
 		all.Go(func() {
 			for i := range 100 {
 				if err := l.RecordNow(t.Context(), Event{Kind: KindCall, Principal: fmt.Sprint(server), Tool: fmt.Sprint(i)}); err != nil {
@@ -196,7 +173,7 @@ func TestServersShareAFile(t *testing.T) {
 	}
 	all.Wait()
 	r := verify(t, path)
-	if !r.OK() || r.Lines != 400 || r.Files < 2 {
+	if !r.OK() || r.Lines != 400 {
 		t.Errorf("got %+v", r)
 	}
 	next := make(map[string]int)
@@ -271,13 +248,13 @@ func renumbered(line string, n int64) string {
 func TestACutEndIsFoundWithAKeptHeadOnly(t *testing.T) {
 	path := written(t, 10)
 	head := verify(t, path).Head
-	if r, err := Verify(path, head); err != nil || !r.OK() || r.KeptAt != 10 {
+	if r, err := Verify([]string{path}, head); err != nil || !r.OK() || r.KeptAt != 10 {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	l := open(t, Options{Path: path})
 	l.Record(Event{Kind: KindCall})
 	closed(t, l)
-	if r, err := Verify(path, head); err != nil || !r.OK() || r.KeptAt != 10 || r.Last != 11 {
+	if r, err := Verify([]string{path}, head); err != nil || !r.OK() || r.KeptAt != 10 || r.Last != 11 {
 		t.Errorf("later: %+v, %v", r, err)
 	}
 	if err := os.WriteFile(path, []byte(strings.Join(linesOf(t, path)[:7], "")), 0o600); err != nil {
@@ -286,7 +263,7 @@ func TestACutEndIsFoundWithAKeptHeadOnly(t *testing.T) {
 	if r := verify(t, path); !r.OK() || r.Last != 7 {
 		t.Errorf("without a head: %+v", r)
 	}
-	if r, err := Verify(path, head); err != nil || r.OK() || !strings.Contains(r.Problems[0].What, "cut off") {
+	if r, err := Verify([]string{path}, head); err != nil || r.OK() || !strings.Contains(r.Problems[0].What, "cut off") {
 		t.Errorf("with one: %+v, %v", r, err)
 	}
 }
@@ -313,40 +290,6 @@ func TestATornLineIsKeptAndChainedOver(t *testing.T) {
 			after, _ := os.ReadFile(path)
 			if r := verify(t, path); !r.OK() || r.Unfinished || r.Last != 4 || len(r.Torn) != 1 || r.Torn[0].Line != 3 || !strings.HasPrefix(string(after), before) {
 				t.Errorf("%s, %d: after %+v in\n%s", name, size, r, after)
-			}
-		}
-	}
-}
-
-func TestATornTextThatIsRemovedIsFound(t *testing.T) {
-	for name, max := range map[string]int64{"in a file": 0, "where files are full": 1} {
-		path := written(t, 3)
-		lines := linesOf(t, path)
-		torn := lines[2][:40]
-		if err := os.WriteFile(path, []byte(lines[0]+lines[1]+torn), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		l := open(t, Options{Path: path, MaxBytes: max})
-		l.Record(Event{Kind: KindCall})
-		closed(t, l)
-		for n := range verify(t, path).Files {
-			name := rotate.Name(path, n)
-			text, _ := os.ReadFile(name)
-			if err := os.WriteFile(name, bytes.Replace(text, []byte(torn+"\n"), nil, 1), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if r := verify(t, path); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "torn text") {
-			t.Errorf("%s: %+v", name, r)
-		}
-		if max > 0 { // and in the file that comes first
-			old := rotate.Name(path, 1)
-			kept := linesOf(t, old)
-			if err := os.WriteFile(old, []byte(kept[len(kept)-1]), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if r := verify(t, path); len(r.Problems) != 2 || !strings.Contains(r.Problems[0].What, "torn text") {
-				t.Errorf("%s, first of all: %+v", name, r)
 			}
 		}
 	}
@@ -436,7 +379,7 @@ func TestNothingIsLostInSilence(t *testing.T) {
 		t.Errorf("got %+v", r)
 	}
 	for _, line := range said(t, path) {
-		if line.Process != nil && line.Process.UID == "refused" {
+		if line.Process.UID == "refused" {
 			t.Error("it tells of a run that was refused")
 		}
 	}
@@ -542,38 +485,6 @@ func TestAFailureIsOfWhatWaits(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBecomeAnOldOneIsTriedAgainLater(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	old := rotate.Name(path, 1)
-	if err := os.Mkdir(old, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	c := chain{path: path, max: 1, keep: 1}
-	defer c.close()
-	write := func() {
-		t.Helper()
-		if _, err := c.append([]Event{{Kind: KindCall}}, func(*Event) cleaner { return nil }); err != nil {
-			t.Fatal(err)
-		}
-	}
-	isOld := func() bool {
-		info, err := os.Stat(old)
-		return err == nil && info.Mode().IsRegular()
-	}
-	write()
-	write()
-	if err := os.Remove(old); err != nil {
-		t.Fatal(err)
-	}
-	if write(); isOld() {
-		t.Error("it was tried again at once")
-	}
-	c.full = c.full.Add(-rotateTime)
-	if write(); !isOld() {
-		t.Error("it was not tried again")
-	}
-}
-
 func TestWhatIsNoFileIsRefused(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.Symlink(filepath.Join(folder, "elsewhere"), filepath.Join(folder, "link")); err != nil {
@@ -589,7 +500,7 @@ func TestWhatIsNoFileIsRefused(t *testing.T) {
 
 func TestFollowingSeesWhatComes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
-	l := open(t, Options{Path: path, MaxBytes: 1000})
+	l := open(t, Options{Path: path})
 	l.Record(Event{Kind: KindCall, Tool: "0"})
 	ctx, stop := context.WithCancel(t.Context())
 	const all = 20
@@ -629,7 +540,7 @@ func FuzzReader(f *testing.F) {
 		before := verify(t, path)
 		c := chain{path: path}
 		defer c.close()
-		if _, err := c.append([]Event{{Kind: KindCall}}, func(*Event) cleaner { return nil }); err != nil {
+		if err := c.append([]Event{{Kind: KindCall}}, func(*Event) cleaner { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		after := verify(t, path)

@@ -1,19 +1,15 @@
 package audit
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
-	"runtime"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rotate"
 )
 
 // Head is the end of a chain. The zero value is of one that has no line.
@@ -22,15 +18,11 @@ type Head struct {
 	Hash     string
 }
 
-// chain is the files of a log, to write to. It is for one goroutine.
+// chain is the file of a log, to write to. It is for one goroutine.
 type chain struct {
 	path string
-	max  int64 // bytes of a file; 0: it only grows
-	keep int   // old files; 0: all
-
 	file *os.File
-	full time.Time // when the file was to become an old one last, and could not
-	end  int64     // of the file, as far as this process has seen to it
+	end  int64 // of the file, as far as this process has seen to it
 	head Head
 }
 
@@ -101,10 +93,7 @@ func (c *chain) follow() (lead []byte, found []Event, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	c.end = info.Size()
-	if c.head = last.head; (c.head == Head{}) { // it goes on from the old file, where there is one
-		c.head = c.oldHead()
-	}
+	c.end, c.head = info.Size(), last.head
 	if len(last.torn) > 0 { // first: it is right behind the text
 		found = append(found, tornEvent(last.torn))
 	}
@@ -116,21 +105,6 @@ func (c *chain) follow() (lead []byte, found []Event, err error) {
 		lead = []byte("\n")
 	}
 	return lead, found, nil
-}
-
-// oldHead is the end of the newest old file.
-func (c *chain) oldHead() Head {
-	old, err := os.Open(rotate.Name(c.path, 1))
-	if err != nil {
-		return Head{}
-	}
-	defer func() { _ = old.Close() }()
-	info, err := old.Stat()
-	if err != nil {
-		return Head{}
-	}
-	last, _ := tailOf(old, info.Size())
-	return last.head
 }
 
 // tail is the end of a file.
@@ -178,82 +152,36 @@ const (
 	actionTorn = "Torn"
 	actionGone = "Gone" // lines before this one, since its server began
 	actionLost = "Lost" // events that nobody could wait for
-	actionOld  = "Old"  // lines before the first that is kept are removed next
+	actionOld  = "Old"  // lines before the first that is kept are removed next, by an older version
 )
 
-// append writes events at the end of the chain, and returns how many of them are written.
-func (c *chain) append(events []Event, clean func(*Event) cleaner) (done int, err error) {
+// append writes events at the end of the chain, all of them or none.
+func (c *chain) append(events []Event, clean func(*Event) cleaner) error {
 	unlock, err := c.lock()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer unlock()
-	lead, found, err := c.follow()
+	lines, found, err := c.follow()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	var lines []byte
-	head, ready := c.head, 0
-	flush := func() error {
-		if len(lines) == 0 {
-			return nil
-		}
-		if err := c.write(lines); err != nil {
-			return err
-		}
-		c.head, done, lines = head, ready, lines[:0]
-		return nil
-	}
-	lines = append(lines, lead...)
-	all := make([]Event, 0, len(found)+len(events))
-	for i, e := range append(append(all, found...), events...) {
+	head := c.head
+	for _, e := range append(found, events...) {
 		if e.Time.IsZero() {
 			e.Time = time.Now()
 		}
 		line, hash := chained(e.body(head.Sequence+1, clean(&e)), cmp.Or(head.Hash, genesis))
-		if size := c.end + int64(len(lines)); c.isFull(size+int64(len(line))) && size > 0 && i >= len(found) { // a Torn line is in the file of its text
-			if err := errors.Join(flush(), c.noteRemoval(clean)); err != nil {
-				return done, err
-			}
-			c.rotate()
-			head = c.head
-			line, hash = chained(e.body(head.Sequence+1, clean(&e)), cmp.Or(head.Hash, genesis))
-		}
 		lines = append(append(lines, line...), '\n')
-		head, ready = Head{head.Sequence + 1, hash}, max(0, i+1-len(found))
+		head = Head{head.Sequence + 1, hash}
 	}
-	return done, errors.Join(flush())
-}
-
-// noteRemoval writes which line will be the first when rotate has removed the oldest file, so that Verify knows by whom the others went.
-func (c *chain) noteRemoval(clean func(*Event) cleaner) error {
-	for n := 1; n <= c.keep; n++ {
-		if _, err := os.Lstat(rotate.Name(c.path, n)); err != nil {
-			return nil // there is a place
-		}
-	}
-	if c.keep == 0 {
+	if len(lines) == 0 {
 		return nil
 	}
-	file, err := os.Open(rotate.Name(c.path, c.keep-1))
-	if err != nil {
+	if err := c.write(lines); err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }()
-	raw, _, err := readLine(bufio.NewReader(file))
-	if err != nil {
-		return err
-	}
-	_, first, err := parse(raw)
-	if err != nil {
-		return nil // it was changed, which Verify finds
-	}
-	e := Event{Kind: KindLog, Action: actionOld, Time: time.Now(), Detail: map[string]any{"first": first.sequence}}
-	line, hash := chained(e.body(c.head.Sequence+1, clean(&e)), cmp.Or(c.head.Hash, genesis))
-	if err := c.write(append(line, '\n')); err != nil {
-		return err
-	}
-	c.head = Head{c.head.Sequence + 1, hash}
+	c.head = head
 	return nil
 }
 
@@ -268,38 +196,4 @@ func (c *chain) write(lines []byte) error {
 		c.end = -1
 	}
 	return err
-}
-
-// rotateTime is the pause before a file that could not become an old one is to again: each try syncs it.
-const rotateTime = time.Minute
-
-// isFull reports whether a file of that size is to become an old one.
-func (c *chain) isFull(size int64) bool {
-	return c.max > 0 && size >= c.max && (c.full.IsZero() || time.Since(c.full) >= rotateTime)
-}
-
-// rotate makes the file an old one. Where that fails it goes on growing.
-func (c *chain) rotate() {
-	keep := c.keep
-	if keep == 0 {
-		keep = math.MaxInt
-	}
-	if _, err := os.Lstat(c.path); err != nil {
-		return
-	}
-	_ = c.file.Sync()
-	if runtime.GOOS == "windows" { // an open file cannot be renamed there
-		c.close()
-	}
-	c.full = time.Time{}
-	if rotate.Shift(c.path, keep) != nil {
-		c.full = time.Now()
-	}
-	if c.isOurs() || c.open() != nil {
-		return
-	}
-	c.end = 0
-	if info, err := c.file.Stat(); err == nil {
-		c.end = info.Size()
-	}
 }

@@ -33,7 +33,7 @@ var children = map[string]func(path string) error{
 		select {} // until it is killed, with nothing closed
 	},
 	"tells": func(path string) error {
-		l, err := Open(Options{Path: path, Required: true, MaxBytes: 30_000})
+		l, err := Open(Options{Path: path, Required: true})
 		for i := 0; err == nil; i++ {
 			if err = l.RecordNow(bg, Event{Kind: KindCall, Tool: fmt.Sprint(i)}); err == nil {
 				fmt.Println(i)

@@ -41,90 +41,77 @@ type Line struct {
 		Sequence int64  `json:"sequence"`
 		Version  string `json:"version"`
 	} `json:"metadata"`
-	Time        int64     `json:"time"` // milliseconds since 1970
-	TimeText    string    `json:"time_dt"`
-	CategoryUID int       `json:"category_uid"`
-	ClassUID    int       `json:"class_uid"`
-	ClassName   string    `json:"class_name"`
-	Activity    string    `json:"activity_name"`
-	Status      string    `json:"status,omitempty"` // "Success" or "Failure"
-	StatusCode  string    `json:"status_code,omitempty"`
-	Duration    *int64    `json:"duration,omitempty"` // milliseconds
-	Actor       actor     `json:"actor"`
-	Protocol    string    `json:"auth_protocol,omitempty"`
-	Source      *endpoint `json:"src_endpoint,omitempty"`
-	Destination *endpoint `json:"dst_endpoint,omitempty"`
-	API         *api      `json:"api,omitempty"`
-	Process     *process  `json:"process,omitempty"`
-	Request     *request  `json:"http_request,omitempty"`
-	Response    *response `json:"http_response,omitempty"`
-	Traffic     *traffic  `json:"traffic,omitempty"`
-	File        *file     `json:"file,omitempty"`
-	Unmapped    unmapped  `json:"unmapped"`
+	Time        int64  `json:"time"` // milliseconds since 1970
+	TimeText    string `json:"time_dt"`
+	CategoryUID int    `json:"category_uid"`
+	ClassUID    int    `json:"class_uid"`
+	ClassName   string `json:"class_name"`
+	Activity    string `json:"activity_name"`
+	Status      string `json:"status,omitempty"` // "Success" or "Failure"
+	StatusCode  string `json:"status_code,omitempty"`
+	Duration    *int64 `json:"duration,omitempty"` // milliseconds
+	Actor       struct {
+		User    user    `json:"user"`
+		Session session `json:"session,omitzero"`
+	} `json:"actor"`
+	Protocol    string   `json:"auth_protocol,omitempty"`
+	Source      endpoint `json:"src_endpoint,omitzero"`
+	Destination endpoint `json:"dst_endpoint,omitzero"`
+	API         api      `json:"api,omitzero"`
+	Process     process  `json:"process,omitzero"`
+	Request     request  `json:"http_request,omitzero"`
+	Response    response `json:"http_response,omitzero"`
+	Traffic     *traffic `json:"traffic,omitempty"`
+	File        file     `json:"file,omitzero"`
+	// Unmapped has the kind and the rest of an event's Detail.
+	Unmapped map[string]any `json:"unmapped"`
 }
 
-type actor struct {
-	User    user     `json:"user"`
-	Session *session `json:"session,omitempty"`
-}
-
-type user struct {
-	Name string `json:"name"`
-}
-
-type session struct {
-	UID string `json:"uid"`
-}
-
-type endpoint struct {
-	IP       string `json:"ip,omitempty"`
-	Hostname string `json:"hostname,omitempty"`
-}
-
-type api struct {
-	Operation string `json:"operation"`
-}
-
-type process struct {
-	UID         string    `json:"uid,omitempty"`
-	CommandLine string    `json:"cmd_line,omitempty"`
-	File        *codeFile `json:"file,omitempty"`
-}
-
-type codeFile struct {
-	Hashes []fingerprint `json:"hashes"`
-}
-
-type fingerprint struct {
-	Algorithm string `json:"algorithm"`
-	Value     string `json:"value"`
-}
-
-type request struct {
-	Method string `json:"http_method,omitempty"`
-	URL    *path  `json:"url,omitempty"`
-}
-
-type path struct {
-	Path string `json:"path"`
-}
-
-type response struct {
-	Code int64 `json:"code"`
-}
-
-type traffic struct {
-	Out int64 `json:"bytes_out"`
-	In  int64 `json:"bytes_in"`
-}
-
-type file struct {
-	Path string `json:"path,omitempty"`
-	Size *int64 `json:"size,omitempty"`
-}
-
-// unmapped has the kind and the rest of an event's Detail.
-type unmapped map[string]any
+type (
+	user struct {
+		Name string `json:"name"`
+	}
+	session struct {
+		UID string `json:"uid"`
+	}
+	endpoint struct {
+		IP       string `json:"ip,omitempty"`
+		Hostname string `json:"hostname,omitempty"`
+	}
+	api struct {
+		Operation string `json:"operation"`
+	}
+	process struct {
+		UID         string   `json:"uid,omitempty"`
+		CommandLine string   `json:"cmd_line,omitempty"`
+		File        codeFile `json:"file,omitzero"`
+	}
+	codeFile struct {
+		Hashes [1]fingerprint `json:"hashes"`
+	}
+	fingerprint struct {
+		Algorithm string `json:"algorithm"`
+		Value     string `json:"value"`
+	}
+	request struct {
+		Method string `json:"http_method,omitempty"`
+		URL    path   `json:"url,omitzero"`
+	}
+	path struct {
+		Path string `json:"path"`
+	}
+	response struct {
+		Code int64 `json:"code"`
+	}
+	traffic struct {
+		Out int64 `json:"bytes_out"`
+		In  int64 `json:"bytes_in"`
+	}
+	file struct {
+		Path string `json:"path,omitempty"`
+		Size *int64 `json:"size,omitempty"`
+	}
+)
 
 // Kind is the event's.
 func (l *Line) Kind() string {
@@ -133,12 +120,7 @@ func (l *Line) Kind() string {
 }
 
 // Session is the event's.
-func (l *Line) Session() string {
-	if l.Actor.Session == nil {
-		return ""
-	}
-	return l.Actor.Session.UID
-}
+func (l *Line) Session() string { return l.Actor.Session.UID }
 
 // When is the event's time.
 func (l *Line) When() time.Time { return time.UnixMilli(l.Time) }
@@ -230,26 +212,19 @@ func (e *Event) body(sequence int64, c cleaner) []byte {
 		l.Status, l.StatusCode = "Failure", c.text(e.Outcome)
 	}
 	l.Actor.User.Name, l.Protocol = c.text(e.Principal), c.text(e.Source)
-	if e.Session != "" {
-		l.Actor.Session = &session{c.text(e.Session)}
-	}
+	l.Actor.Session.UID, l.API.Operation = c.text(e.Session), c.text(e.Tool)
 	if e.Address != "" {
 		address := e.Address
 		if host, _, err := net.SplitHostPort(address); err == nil {
 			address = host
 		}
-		l.Source = &endpoint{IP: c.text(address)}
+		l.Source.IP = c.text(address)
 	}
-	if e.Tool != "" {
-		l.API = &api{c.text(e.Tool)}
+	l.Process.UID, l.Process.CommandLine = c.text(e.Run), c.mask(e.Code, maxCode)
+	if e.CodeHash != "" {
+		l.Process.File.Hashes[0] = fingerprint{"SHA-256", e.CodeHash}
 	}
-	if e.Run != "" || e.Code != "" || e.CodeHash != "" {
-		l.Process = &process{UID: c.text(e.Run), CommandLine: c.mask(e.Code, maxCode)}
-		if e.CodeHash != "" {
-			l.Process.File = &codeFile{[]fingerprint{{"SHA-256", e.CodeHash}}}
-		}
-	}
-	l.Unmapped = unmapped{"kind": e.Kind}
+	l.Unmapped = map[string]any{"kind": e.Kind}
 	left := maxDetails
 	for _, name := range slices.Sorted(maps.Keys(e.Detail)) {
 		value := c.value(e.Detail[name], &left)
@@ -269,15 +244,13 @@ func (l *Line) place(name string, value any) bool {
 	n, isNumber := number(value)
 	switch {
 	case name == "host" && isText:
-		l.Destination = &endpoint{Hostname: said}
+		l.Destination.Hostname = said
 	case name == "method" && isText:
-		l.Request = cmp.Or(l.Request, &request{})
 		l.Request.Method = said
 	case name == "path" && isText:
-		l.Request = cmp.Or(l.Request, &request{})
-		l.Request.URL = &path{said}
+		l.Request.URL.Path = said
 	case name == "http_status" && isNumber:
-		l.Response = &response{n}
+		l.Response.Code = n
 	case name == "sent" && isNumber:
 		l.Traffic = cmp.Or(l.Traffic, &traffic{})
 		l.Traffic.Out = n
@@ -287,10 +260,8 @@ func (l *Line) place(name string, value any) bool {
 	case name == "ms" && isNumber:
 		l.Duration = &n
 	case name == "file" && isText:
-		l.File = cmp.Or(l.File, &file{})
 		l.File.Path = said
 	case name == "size" && isNumber:
-		l.File = cmp.Or(l.File, &file{})
 		l.File.Size = &n
 	default:
 		return false

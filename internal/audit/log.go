@@ -22,10 +22,6 @@ type Options struct {
 	FullCode bool
 	// Required refuses runs, by RecordNow, while the log cannot be written.
 	Required bool
-	// MaxBytes is the size at which a file becomes an old one, Path.1; 0: never.
-	MaxBytes int64
-	// Keep is how many old files stay; 0: all.
-	Keep int
 	// Mask takes secrets out of all texts. Nil: there are none.
 	Mask *secrets.Masker
 	// Logger is told when the log cannot be written, and where the chain is at its start and end; nil: nobody is.
@@ -40,8 +36,6 @@ const (
 	// maxWaiting and maxWaitingBytes bound the events that are not written yet. More are counted, and lost.
 	maxWaiting      = 16384
 	maxWaitingBytes = 64 << 20
-	// roomTime is how long Record waits for room where the log is required and can be written.
-	roomTime = time.Second
 	// nowTime is how long RecordNow waits.
 	nowTime = 3 * time.Second
 	// batch is how many events are written at once.
@@ -70,7 +64,6 @@ type Log struct {
 
 	mu      sync.Mutex
 	work    *sync.Cond // for the writer
-	room    *sync.Cond // for who waits to record
 	queue   []*waiting
 	bytes   int64
 	busy    int   // how many of the queue's first are being written
@@ -87,12 +80,12 @@ type Log struct {
 // Open begins to write at the end of the chain of a path, which is made where there is none. The error is of the settings: the file
 // cannot be written.
 func Open(o Options) (*Log, error) {
-	l := &Log{o: o, chain: chain{path: o.Path, max: o.MaxBytes, keep: o.Keep}, ended: make(chan struct{}), synced: make(chan struct{})}
+	l := &Log{o: o, chain: chain{path: o.Path}, ended: make(chan struct{}), synced: make(chan struct{})}
 	if l.o.Logger == nil {
 		l.o.Logger = slog.New(slog.DiscardHandler)
 	}
-	l.work, l.room = sync.NewCond(&l.mu), sync.NewCond(&l.mu)
-	if _, err := l.chain.append(nil, l.clean); err != nil {
+	l.work = sync.NewCond(&l.mu)
+	if err := l.chain.append(nil, l.clean); err != nil {
 		l.chain.close()
 		return nil, err
 	}
@@ -198,7 +191,7 @@ func (l *Log) prepare(e Event) *waiting {
 // HashOf is the Event.CodeHash of code.
 func HashOf(code string) string { return sumOf([]byte(code)) }
 
-// Record implements Recorder. It waits for nothing but, where the log is required and can be written, for room.
+// Record implements Recorder. What has no room is counted.
 func (l *Log) Record(e Event) {
 	if l == nil {
 		return
@@ -206,19 +199,6 @@ func (l *Log) Record(e Event) {
 	w := l.prepare(e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.isFull(w) && l.o.Required && l.err == nil {
-		late := false
-		timer := time.AfterFunc(roomTime, func() {
-			l.mu.Lock()
-			late = true
-			l.mu.Unlock()
-			l.room.Broadcast()
-		})
-		for l.isFull(w) && l.err == nil && !late && !l.closing {
-			l.room.Wait()
-		}
-		timer.Stop()
-	}
 	if l.closing || l.isFull(w) {
 		l.lost++
 		return
@@ -262,32 +242,21 @@ func (l *Log) write() {
 		l.hurry = false
 		l.mu.Unlock()
 
-		var lead []Event
+		var events []Event
 		if lost > 0 {
-			lead = append(lead, Event{Kind: KindLog, Action: actionLost, Detail: map[string]any{"events": lost}})
+			events = append(events, Event{Kind: KindLog, Action: actionLost, Detail: map[string]any{"events": lost}})
 		}
-		written, err := l.chain.append(append(lead, eventsOf(now)...), l.clean)
-		if told := min(written, len(lead)); told > 0 {
-			written -= told
-		} else {
-			lost = 0
+		for _, w := range now {
+			events = append(events, w.Event)
 		}
-		if again := l.wrote(written, lost, err); !again {
+		if again := l.wrote(len(now), lost, l.chain.append(events, l.clean)); !again {
 			return
 		}
 	}
 }
 
-func eventsOf(list []*waiting) []Event {
-	events := make([]Event, len(list))
-	for i, w := range list {
-		events[i] = w.Event
-	}
-	return events
-}
-
 // wrote settles what came of a batch, and reports whether to go on. After a failure it pauses.
-func (l *Log) wrote(written int, lost int64, err error) (again bool) {
+func (l *Log) wrote(n int, lost int64, err error) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if (err == nil) != (l.err == nil) {
@@ -297,22 +266,17 @@ func (l *Log) wrote(written int, lost int64, err error) (again bool) {
 			l.o.Logger.Info("the audit log can be written again", "file", l.o.Path)
 		}
 	}
-	l.err, l.busy, l.lost, l.head = err, 0, l.lost-lost, l.chain.head
-	for _, w := range l.queue[:written] {
-		l.bytes -= w.bytes
-		w.tell(nil)
-	}
-	if l.queue = slices.Delete(l.queue, 0, written); err != nil {
-		for _, w := range l.queue {
-			w.tell(err)
-		}
-	}
-	if written > 0 || lost > 0 {
-		l.unsaved = l.chain.file
-	}
-	l.room.Broadcast()
+	l.err, l.busy, l.head = err, 0, l.chain.head
 	if err == nil {
+		for _, w := range l.queue[:n] {
+			l.bytes -= w.bytes
+			w.tell(nil)
+		}
+		l.queue, l.lost, l.unsaved = slices.Delete(l.queue, 0, n), l.lost-lost, l.chain.file
 		return true
+	}
+	for _, w := range l.queue {
+		w.tell(err)
 	}
 	if l.closing {
 		return false
@@ -367,7 +331,6 @@ func (l *Log) Close(ctx context.Context) error {
 	l.closing = true
 	l.mu.Unlock()
 	l.work.Broadcast()
-	l.room.Broadcast()
 	var err error
 	select {
 	case <-l.synced:

@@ -3,19 +3,14 @@ package audit
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 	"time"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rotate"
 )
 
 // Place is where a line is.
@@ -35,57 +30,19 @@ type opened struct {
 	lines int   // before that
 }
 
-// openAll opens the files of a log, the oldest first, but for those older than one that is known already. The newest is opened
-// first, so that none is missed that is renamed meanwhile.
-func openAll(path string, known os.FileInfo) (files []*opened, err error) {
-	numbers := []int{0}
-	names, _ := filepath.Glob(escapeGlob(path) + ".*")
-	for _, name := range names {
-		if n, err := strconv.Atoi(strings.TrimPrefix(name, path+".")); err == nil && n > 0 {
-			numbers = append(numbers, n)
-		}
+func openFile(path string) (*opened, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
 	}
-	slices.Sort(numbers)
-	for _, n := range slices.Compact(numbers) {
-		file, err := os.Open(rotate.Name(path, n))
-		if errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		var info os.FileInfo
-		if err == nil {
-			info, err = file.Stat()
-		}
-		if err == nil && !info.Mode().IsRegular() {
-			err = fmt.Errorf("%s is not a regular file", file.Name())
-		}
-		if err != nil {
-			closeAll(files)
-			return nil, err
-		}
-		if len(files) > 0 && os.SameFile(files[0].info, info) { // it was renamed since
-			_ = file.Close()
-			continue
-		}
-		files = slices.Insert(files, 0, &opened{File: file, info: info})
-		if known != nil && os.SameFile(known, info) {
-			break
-		}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
 	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("there is no audit log %s: %w", path, os.ErrNotExist)
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
-	return files, nil
-}
-
-// escapeGlob writes a path as a pattern that is only itself.
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
-}
-
-func closeAll(files []*opened) {
-	for _, f := range files {
-		_ = f.Close()
-	}
+	return &opened{File: file, info: info}, nil
 }
 
 // each calls do with the lines of a file from where it is to begin, without their ends, until do returns false. ended is false of
@@ -169,21 +126,22 @@ type verifier struct {
 	at   Place
 }
 
-// Verify goes over all files of a log. keptHead is the hash of a line that has to be there; empty: none is asked for. The error is of
-// reading; what does not hold is in the Report.
-func Verify(path, keptHead string) (*Report, error) {
-	files, err := openAll(path, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer closeAll(files)
-	v := &verifier{kept: keptHead, Report: Report{Files: len(files)}}
-	for _, f := range files {
-		if err := f.each(v.line); err != nil {
+// Verify goes over a log, in one file or in several that an older version has made of it, the oldest first. keptHead is the hash of a line
+// that has to be there; empty: none is asked for. The error is of reading; what does not hold is in the Report.
+func Verify(paths []string, keptHead string) (*Report, error) {
+	v := &verifier{kept: keptHead, Report: Report{Files: len(paths)}}
+	for _, path := range paths {
+		f, err := openFile(path)
+		if err != nil {
+			return nil, err
+		}
+		err = f.each(v.line)
+		_ = f.Close()
+		if err != nil {
 			return nil, err
 		}
 	}
-	v.end(Place{path, 0})
+	v.end(Place{paths[len(paths)-1], 0})
 	return &v.Report, nil
 }
 
@@ -281,7 +239,7 @@ func (v *verifier) befell(at Place, here link, l *Line) {
 func (v *verifier) end(log Place) {
 	v.Last, v.Head = v.last.sequence, v.last.hash
 	if v.First > max(1, v.begins) {
-		v.wrong(log, v.First, "what was before number %d is missing, and no line says that --audit-keep removed it", v.First)
+		v.wrong(log, v.First, "what was before number %d is missing: an older file is to be named first, or it was removed", v.First)
 	}
 	if v.text != nil {
 		if v.Unfinished = !json.Valid(v.text); !v.Unfinished {
@@ -299,42 +257,25 @@ func (r *Report) OK() bool { return len(r.Problems) == 0 }
 // followTime is the pause after which Read looks for more.
 const followTime = 250 * time.Millisecond
 
-// Read calls do with each line of a log, the oldest first, as it is in the file and taken apart, and follow has it wait for more
-// until ctx ends. What is no line is left out, and so is what was not chained: that is Verify's to find. The error is of reading, or
-// do's.
+// Read calls do with each line of a log as it is in the file and taken apart, and follow has it wait for more until ctx ends, also in a
+// file that takes the place of this one. What is no line is left out, and so is what was not chained: that is Verify's to find. The
+// error is of reading, or do's.
 func Read(ctx context.Context, path string, follow bool, do func(raw []byte, l *Line) error) error {
 	var last *opened
 	for {
-		var known os.FileInfo
-		if last != nil {
-			known = last.info
-		}
-		files, err := openAll(path, known)
-		if err != nil && (last == nil || !errors.Is(err, os.ErrNotExist)) {
-			return err
-		}
-		for _, f := range files {
-			if known != nil && os.SameFile(f.info, known) && f.info.Size() >= last.from {
+		f, err := openFile(path)
+		switch {
+		case err == nil:
+			if last != nil && os.SameFile(f.info, last.info) && f.info.Size() >= last.from {
 				f.from, f.lines = last.from, last.lines
 			}
-			var failed error
-			err := f.each(func(_ Place, raw []byte, ended bool) bool {
-				l, _, err := parse(raw)
-				if errors.Is(err, errNoLine) || follow && !ended {
-					return true
-				}
-				failed = do(raw, &l)
-				return failed == nil && ctx.Err() == nil
-			})
-			for _, err := range []error{failed, err, ctx.Err()} {
-				if err != nil {
-					closeAll(files)
-					return err
-				}
+			if err := f.read(ctx, follow, do); err != nil {
+				return err
 			}
 			last = f
+		case last == nil || !errors.Is(err, os.ErrNotExist):
+			return err
 		}
-		closeAll(files)
 		if !follow {
 			return nil
 		}
@@ -346,18 +287,27 @@ func Read(ctx context.Context, path string, follow bool, do func(raw []byte, l *
 	}
 }
 
+// read reads what there is now, and closes the file.
+func (f *opened) read(ctx context.Context, follow bool, do func(raw []byte, l *Line) error) (failed error) {
+	defer func() { _ = f.Close() }()
+	err := f.each(func(_ Place, raw []byte, ended bool) bool {
+		l, _, err := parse(raw)
+		if errors.Is(err, errNoLine) || follow && !ended {
+			return true
+		}
+		failed = do(raw, &l)
+		return failed == nil && ctx.Err() == nil
+	})
+	return cmp.Or(failed, err, ctx.Err())
+}
+
 // ReadHead returns the end of the chain of a log; zero: it has no line.
 func ReadHead(path string) (Head, error) {
-	files, err := openAll(path, nil)
+	f, err := openFile(path)
 	if err != nil {
 		return Head{}, err
 	}
-	defer closeAll(files)
-	for _, f := range slices.Backward(files) {
-		last, err := tailOf(f, f.info.Size())
-		if err != nil || (last.head != Head{}) {
-			return last.head, err
-		}
-	}
-	return Head{}, nil
+	defer func() { _ = f.Close() }()
+	last, err := tailOf(f, f.info.Size())
+	return last.head, err
 }

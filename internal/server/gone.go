@@ -16,7 +16,11 @@ type gone string
 var goneSettings = map[string]gone{
 	"replicas": "this setting went: one server has all sessions of its principals, and takes them over when it starts again with the same --state-dir " +
 		"(on Kubernetes a StatefulSet of one, with that folder on a claim). Leave the setting out; who outgrows one server runs several, each with a state folder and principals of its own",
+	"audit-max-size": auditIsOneFile,
+	"audit-keep":     auditIsOneFile,
 }
+
+const auditIsOneFile = "this setting went: the audit log is one file, which only grows. Leave the setting out; to begin a new file, stop the server, move the file away and start it again"
 
 // Set refuses each value.
 func (g gone) Set(string) error { return errors.New(string(g)) }
@@ -38,7 +42,7 @@ var elsewhere = strings.Fields(`
 	oidc-issuer oidc-audience oidc-claim oidc-groups-claim trusted-header trusted-groups-header trusted-proxy
 	oauth oauth-url oidc-client-id policy metrics-principals
 	max-kernels memory-total cpu-total disk-total calls-per-minute bytes-out-limit
-	audit-log audit-code audit-required audit-max-size audit-keep`)
+	audit-log audit-code audit-required`)
 
 // Elsewhere returns the settings and the commands of ServerProgram that a program without its features refuses by naming it.
 func Elsewhere() (settings, commands []string) { return elsewhere, []string{"audit", "tokens"} }

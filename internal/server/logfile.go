@@ -10,8 +10,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rotate"
 )
 
-// MaxLogKeep bounds the files that are renamed for a line.
-const MaxLogKeep = 1000
+// maxLogKeep bounds the files that are renamed for a line.
+const maxLogKeep = 1000
 
 // logFile is a log that several servers may write to, since all that a client starts have the same settings. When it has
 // its size it is renamed to FILE.1, what that was to FILE.2, and so on.

@@ -179,7 +179,7 @@ func (s *Settings) coreTable() []SettingGroup {
 		{"log-format", "FORMAT", Default(&s.LogFormat, "text"), 0, 0, "text or json"},
 		{"log-level", "LEVEL", Default(&s.LogLevel, "info"), 0, 0, "debug, info, warn or error"},
 		{"log-max-size", "SIZE", Size(&s.LogMaxSize, 10_000_000), 0, 0, "size at which the --log-file is renamed to FILE.1 and begins anew; 0: never"},
-		{"log-keep", "N", Default(&s.LogKeep, 3), 0, MaxLogKeep, "how many such files are kept"},
+		{"log-keep", "N", Default(&s.LogKeep, 3), 0, maxLogKeep, "how many such files are kept"},
 	}}}
 }
 

@@ -38,11 +38,11 @@ func watched(t *testing.T, o audit.Options) (w *Witness, said func() []string) {
 		}
 		err := audit.Read(t.Context(), o.Path, false, func(_ []byte, l *audit.Line) error {
 			words := []string{l.Actor.User.Name, l.Kind(), l.Activity}
-			if l.API != nil {
+			if l.API.Operation != "" {
 				words = append(words, l.API.Operation)
 			}
 			words = append(words, l.Session())
-			if l.Process != nil {
+			if l.Process.UID+l.Process.File.Hashes[0].Value != "" {
 				words = append(words, l.Process.UID)
 			}
 			list = append(list, strings.Join(append(words, l.Status, l.StatusCode), "|"))

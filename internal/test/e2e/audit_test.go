@@ -25,11 +25,7 @@ func auditLines(t *testing.T, stateDir, log string, more ...string) (said []stri
 		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
 			t.Fatal(err)
 		}
-		what := ""
-		if l.API != nil {
-			what = l.API.Operation
-		}
-		said = append(said, strings.Join([]string{l.Actor.User.Name, l.Kind(), l.Activity, what, l.Status + l.StatusCode}, "|"))
+		said = append(said, strings.Join([]string{l.Actor.User.Name, l.Kind(), l.Activity, l.API.Operation, l.Status + l.StatusCode}, "|"))
 	}
 	return said
 }
