@@ -58,6 +58,7 @@ class ReadsDocuments(unittest.TestCase):
             ("removed", word(p(r("a") + removed)), WORD, "a\n"),
             ("a text box", word(p(r("a") + "<w:r>" + box(p(r("b"))) + "</w:r>")), WORD, "a\nb\n"),
             ("OpenDocument", zipped(content=odf(title)), OPEN_TEXT, "T\na b c d\n"),
+            ("a table of OpenDocument", zipped(content=odf("<table-row>" + "<table-cell><text:p>a</text:p></table-cell>" * 2 + "</table-row>")), OPEN_TEXT, "a | a\n"),
             ("a gzip file", gzip.compress("é\n".encode() * 50_000), "application/gzip", "é\n" * 33_333),
         ):
             with self.subTest(name):
