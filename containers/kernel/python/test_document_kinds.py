@@ -1,4 +1,4 @@
-"""Documents that the libraries of the Python image write, as document.py reads them. Where it lacks them there is nothing to run."""
+"""Documents that the libraries of the Python image write, as document.py reads them; elsewhere there is nothing to run."""
 
 import contextlib
 import datetime
@@ -25,87 +25,142 @@ TYPES = {
 }
 
 
-def write_documents():
-    """Writes one file of each kind into the working directory, and some that cannot be read."""
+def archive(name, files):
+    with zipfile.ZipFile(name, "w", zipfile.ZIP_DEFLATED) as z:
+        for path, content in files.items():
+            z.writestr(path, content)
+
+
+def write(name, content):
+    pathlib.Path(name).write_bytes(content)
+
+
+def write_word():
     import docx
-    import openpyxl
-    import pandas as pd
-    import pypdf
-    import zstandard
-    from odf import opendocument, text
-    from reportlab.pdfgen import canvas
 
     d = docx.Document()
-    d.add_heading('Numbers', 1)
-    d.add_paragraph('seven – sieben\tand a tab')
+    d.add_heading("Numbers", 1)
+    d.add_paragraph("seven – sieben\tand a tab")
     t = d.add_table(rows=2, cols=2)
-    for i, cell in enumerate(c for row in t.rows for c in row.cells): cell.text = f'cell {i}'
-    d.add_paragraph('after the table')
-    d.save('a.docx')
+    for i, cell in enumerate(c for row in t.rows for c in row.cells):
+        cell.text = f"cell {i}"
+    d.add_paragraph("after the table")
+    d.save("a.docx")
+    write("broken.docx", pathlib.Path("a.docx").read_bytes()[:3000])
+    entities = "".join(f'<!ENTITY a{n} "{"&a%d;" % (n - 1) * 10}">' for n in range(1, 12))
+    laughs = '<!DOCTYPE x [<!ENTITY a0 "ha">' + entities + "]><x><p><t>&a11;</t></p></x>"
+    archive("laughs.docx", {"word/document.xml": laughs})
 
-    two = {'Sales': pd.DataFrame({'city': ['Köln', 'Łódź'], 'n': [1, 2.5], 'day': pd.to_datetime(['2024-07-01', '2024-07-02'])}), 'Empty': pd.DataFrame()}
-    for name in 'a.xlsx', 'a.ods':
+
+def book_of(*rows):
+    import openpyxl
+
+    book = openpyxl.Workbook()
+    for row in rows:
+        book.active.append(row)
+    return book
+
+
+def write_sheets():
+    import pandas as pd
+    from openpyxl.styles import Font
+
+    days = pd.to_datetime(["2024-07-01", "2024-07-02"])
+    sales = pd.DataFrame({"city": ["Köln", "Łódź"], "n": [1, 2.5], "day": days})
+    for name in "a.xlsx", "a.ods":
         with pd.ExcelWriter(name) as book:
-            for sheet, frame in two.items(): frame.to_excel(book, sheet_name=sheet, index=False)
-    book = openpyxl.Workbook()
-    for row in ('a, b', 1), ('c', 2.0), ('sum', '=SUM(B1:B2)'): book.active.append(row)
-    book.active['F9'].font = openpyxl.styles.Font(bold=True)
-    book.save('formula.xlsx')
-    book = openpyxl.Workbook()
-    for row in ('NA', 'None', 'null', 'n/a'), ('#DIV/0!', datetime.timedelta(hours=25.5), True), (3,): book.active.append(row)
-    book.active['A3'].number_format = 'yyyy'
-    book.active['B60000'] = 'far'
-    book.create_sheet('Next')['A1'] = 'after'
-    book.save('seen.xlsx')
-    with zipfile.ZipFile('seen.xlsx') as whole, zipfile.ZipFile('odd.xlsx', 'w') as odd:
-        for name in whole.namelist(): odd.writestr(name, re.sub(rb'<v>3</v>', b'<v>x</v>', whole.read(name)) if name.endswith('sheet1.xml') else whole.read(name))
+            sales.to_excel(book, sheet_name="Sales", index=False)
+            pd.DataFrame().to_excel(book, sheet_name="Empty", index=False)
+    book = book_of(("a, b", 1), ("c", 2.0), ("sum", "=SUM(B1:B2)"))
+    book.active["F9"].font = Font(bold=True)
+    book.save("formula.xlsx")
+    book = book_of(("NA", "None", "null", "n/a"), ("#DIV/0!", datetime.timedelta(hours=25.5), True), (3,))
+    book.active["A3"].number_format = "yyyy"
+    book.active["B60000"] = "far"
+    book.create_sheet("Next")["A1"] = "after"
+    book.save("seen.xlsx")
+    with zipfile.ZipFile("seen.xlsx") as whole:
+        parts = {name: whole.read(name) for name in whole.namelist()}
+    sheet = "xl/worksheets/sheet1.xml"
+    archive("odd.xlsx", {**parts, sheet: re.sub(rb"<v>3</v>", b"<v>x</v>", parts[sheet])})
+    archive("bomb.xlsx", {"xl/workbook.xml": bytes(201 << 20)})
 
-    def archive(name, files):
-        with zipfile.ZipFile(name, 'w', zipfile.ZIP_DEFLATED) as z:
-            for path, content in files.items(): z.writestr(path, content)
-    def record(kind, data=b''): return (bytes([kind]) if kind < 128 else bytes([kind & 127 | 128, kind >> 7])) + bytes([len(data)]) + data
-    wide = lambda text: struct.pack('<I', len(text)) + text.encode('utf-16-le')
-    cell = lambda column, data: struct.pack('<II', column, 0) + data
-    row = lambda number: record(0, struct.pack('<I', number) + bytes(21))
-    schema = 'http://schemas.openxmlformats.org'
-    archive('errors.xlsb', {
-        '[Content_Types].xml': f'<Types xmlns="{schema}/package/2006/content-types"/>',
-        'xl/_rels/workbook.bin.rels': f'<Relationships xmlns="{schema}/package/2006/relationships"><Relationship Id="rId1" Type="{schema}/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.bin"/></Relationships>',
-        'xl/workbook.bin': record(131) + record(143) + record(156, struct.pack('<II', 0, 1) + wide('rId1') + wide('Sums')) + record(144) + record(132),
-        'xl/worksheets/sheet1.bin': record(129) + record(148, struct.pack('<4I', 0, 2, 0, 2)) + record(145) + row(0) + record(5, cell(0, struct.pack('<d', 1.5)))
-            + record(3, cell(1, b'\x07')) + row(2) + record(11, cell(2, b'\x2a' + bytes(10))) + record(146) + record(130)})
+
+def write_binary_sheets():
+    def record(kind, data=b""):
+        number = bytes([kind]) if kind < 128 else bytes([kind & 127 | 128, kind >> 7])
+        return number + bytes([len(data)]) + data
+
+    def wide(text):
+        return struct.pack("<I", len(text)) + text.encode("utf-16-le")
+
+    def cell(column, data):
+        return struct.pack("<II", column, 0) + data
+
+    def row(number):
+        return record(0, struct.pack("<I", number) + bytes(21))
+
+    schema = "http://schemas.openxmlformats.org"
+    sheet = f'Id="rId1" Type="{schema}/officeDocument/2006/relationships/worksheet" Target="worksheets/sheet1.bin"'
+    sheets = record(143) + record(156, struct.pack("<II", 0, 1) + wide("rId1") + wide("Sums")) + record(144)
+    cells = row(0) + record(5, cell(0, struct.pack("<d", 1.5))) + record(3, cell(1, b"\x07"))
+    cells += row(2) + record(11, cell(2, b"\x2a" + bytes(10)))
+    archive("errors.xlsb", {
+        "[Content_Types].xml": f'<Types xmlns="{schema}/package/2006/content-types"/>',
+        "xl/_rels/workbook.bin.rels":
+            f'<Relationships xmlns="{schema}/package/2006/relationships"><Relationship {sheet}/></Relationships>',
+        "xl/workbook.bin": record(131) + sheets + record(132),
+        "xl/worksheets/sheet1.bin":
+            record(129) + record(148, struct.pack("<4I", 0, 2, 0, 2)) + record(145) + cells + record(146) + record(130),
+    })
+
+
+def write_text():
+    from odf import opendocument, text
 
     o = opendocument.OpenDocumentText()
-    o.text.addElement(text.H(outlinelevel=1, text='Title'))
-    p = text.P(text='one '); p.addElement(text.Span(text='two')); p.addText(' three'); o.text.addElement(p)
-    o.save('a.odt')
+    o.text.addElement(text.H(outlinelevel=1, text="Title"))
+    p = text.P(text="one ")
+    p.addElement(text.Span(text="two"))
+    p.addText(" three")
+    o.text.addElement(p)
+    o.save("a.odt")
 
-    c = canvas.Canvas('a.pdf')
+
+def write_pdf():
+    import pypdf
+    from reportlab.pdfgen import canvas
+
+    c = canvas.Canvas("a.pdf")
     for n in 1, 2:
-        c.drawString(72, 72, f'page with number {n}'); c.showPage()
+        c.drawString(72, 72, f"page with number {n}")
+        c.showPage()
     c.save()
-    c = canvas.Canvas('row.pdf')
-    for x, cell in (450, '37.96'), (250, 'DIRECTOR'), (72, 'BAIN, J'): c.drawString(x, 700, cell)
-    c.acroForm.textfield(name='who', value='Ada', y=600)
-    c.acroForm.checkbox(name='paid', checked=True, y=500)
+    c = canvas.Canvas("row.pdf")
+    for x, cell in (450, "37.96"), (250, "DIRECTOR"), (72, "BAIN, J"):
+        c.drawString(x, 700, cell)
+    c.acroForm.textfield(name="who", value="Ada", y=600)
+    c.acroForm.checkbox(name="paid", checked=True, y=500)
     c.save()
-    for name, user in ('open.pdf', ''), ('locked.pdf', 'secret'):
-        w = pypdf.PdfWriter(clone_from='a.pdf'); w.encrypt(user, 'owner', algorithm='AES-256'); w.write(name)
+    for name, user in ("open.pdf", ""), ("locked.pdf", "secret"):
+        w = pypdf.PdfWriter(clone_from="a.pdf")
+        w.encrypt(user, "owner", algorithm="AES-256")
+        w.write(name)
+    write("broken.pdf", b"%PDF-1.7 and nothing more")
 
-    archive('a.zip', {'folder/one.txt': 'x' * 1000, 'zwei.csv': 'a'})
-    for end in 'tar', 'tar.gz', 'tar.bz2', 'tar.xz':
-        with tarfile.open(f'a.{end}', 'w:' + end.partition('.')[2]) as tar: tar.add('a.zip')
-    pathlib.Path('a.csv.gz').write_bytes(gzip.compress('a,b\n1,ü\n'.encode()))
-    zst = zstandard.compress('a,b\n'.encode()) + zstandard.compress('1,ü\n'.encode())
-    pathlib.Path('a.csv.zst').write_bytes(zst)
-    pathlib.Path('broken.zst').write_bytes(zst[:-2])
-    pathlib.Path('a.tar.zst').write_bytes(zstandard.compress(pathlib.Path('a.tar').read_bytes()))
 
-    pathlib.Path('broken.docx').write_bytes(pathlib.Path('a.docx').read_bytes()[:3000])
-    pathlib.Path('broken.pdf').write_bytes(b'%PDF-1.7 and nothing more')
-    archive('bomb.xlsx', {'xl/workbook.xml': bytes(201 << 20)})
-    laughs = '<!DOCTYPE x [<!ENTITY a0 "ha">' + ''.join(f'<!ENTITY a{n} "{"&a%d;" % (n - 1) * 10}">' for n in range(1, 12)) + ']>'
-    archive('laughs.docx', {'word/document.xml': laughs + '<x><p><t>&a11;</t></p></x>'})
+def write_packed():
+    import zstandard
+
+    archive("a.zip", {"folder/one.txt": "x" * 1000, "zwei.csv": "a"})
+    for end in "tar", "tar.gz", "tar.bz2", "tar.xz":
+        with tarfile.open(f"a.{end}", "w:" + end.partition(".")[2]) as tar:
+            tar.add("a.zip")
+    write("a.tar.zst", zstandard.compress(pathlib.Path("a.tar").read_bytes()))
+    write("a.csv.gz", gzip.compress("a,b\n1,ü\n".encode()))
+    zst = zstandard.compress(b"a,b\n") + zstandard.compress("1,ü\n".encode())
+    write("a.csv.zst", zst)
+    write("broken.zst", zst[:-2])
 
 
 @unittest.skipUnless(can_import("odf"), "the image has the libraries")
@@ -114,11 +169,13 @@ class Kinds(unittest.TestCase):
     def setUpClass(cls):
         cls.folder = cls.enterClassContext(tempfile.TemporaryDirectory())
         with contextlib.chdir(cls.folder):
-            write_documents()
+            for make in write_word, write_sheets, write_binary_sheets, write_text, write_pdf, write_packed:
+                make()
 
     def read(self, name):
         request = {"work_dir": self.folder, "path": name, "type": TYPES[name.rpartition(".")[2]], "limit_bytes": 100_000}
-        told = subprocess.run([sys.executable, "-I", "-c", PROGRAM], input=json.dumps(request) + "\n", capture_output=True, text=True, check=True)
+        program = [sys.executable, "-I", "-c", PROGRAM]
+        told = subprocess.run(program, input=json.dumps(request) + "\n", capture_output=True, text=True, check=True)
         return json.loads(told.stdout)
 
     def test_what_is_written(self):
