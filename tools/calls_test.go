@@ -42,11 +42,12 @@ func (c *talker) ask(method string, params map[string]any) string {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	call := rpc.NewCall(&rpc.Envelope{}, rpc.NullID)
-	answer, err := json.Marshal(c.server.HandleMessage(c.server.WithContext(rpc.WithCall(c.t.Context(), &call), c.session.Call(nil)), text))
-	if err != nil {
-		c.t.Fatal(err)
+	e, bad := rpc.Parse(text)
+	if bad != nil {
+		c.t.Fatal(bad)
 	}
+	call := rpc.NewCall(&e, rpc.NullID)
+	answer, _ := rpc.Respond(c.server.WithContext(rpc.WithCall(c.t.Context(), &call), c.session.Call(nil)), c.server, &call, 8<<20, c.d.Logger)
 	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(answer))
 }
 
@@ -96,8 +97,8 @@ func TestSessionsAreTold(t *testing.T) {
 		{"session_info", args{"session_id": "nobodys"}, `session_not_found|nobodys|Hint: `},
 		{"session_info", args{"session_id": "../x"}, `invalid_session_id`},
 		{"list_sessions", nil, `0 sessions`},
-		{"session://one", nil, `session_not_found`},
-		{"session://no%2Fgood", nil, `invalid_session_id`},
+		{"session://one", nil, `-32002|session_not_found`},
+		{"session://no%2Fgood", nil, `-32002|invalid_session_id`},
 		{"run_bash", args{"session_id": "one", "code": "head -c 5000 /dev/zero >x", "limits": args{"memory_mb": 200, "cpus": "1", "timeout_seconds": 20}}, `"session_id":"one"|"status":"completed"`},
 		{"session_info", args{"session_id": "one"}, `/mnt/data/input|\"network\":\"none\"|\"memory_bytes\":209715200|\"own_limits\":{\"memory_mb\":200|\"max_run_seconds\":20|\"size_bytes\":`},
 		{"session://one", nil, `/mnt/data/output|\"session_id\": \"one\"`},
@@ -183,8 +184,8 @@ printf 'long line\n%.0s' {1..5000} >output/long.txt; head -c 40000 /dev/zero >ou
 		{"read_artifact", named(args{"path": "output/fits.bin", "save_to": "saved.bin"}), `Saved output/fits.bin|` + filepath.Join(dir, "saved.bin")},
 		{"artifact://f/input/a%20b.csv", nil, `"text":"x,y\n1,2\n"|text/csv`},
 		{"artifact://f/input/d/b.bin", nil, `"blob":"` + base64.StdEncoding.EncodeToString([]byte(noise))},
-		{"artifact://f/output/none", nil, `not_found`},
-		{"artifact://f/%2e%2e/%2e%2e/etc/passwd", nil, `invalid_path`},
+		{"artifact://f/output/none", nil, `-32002|not_found`},
+		{"artifact://f/%2e%2e/%2e%2e/etc/passwd", nil, `-32002|invalid_path`},
 		{"artifact://none/output/x", nil, `session_not_found`},
 		{"run_bash", named(args{"code": "truncate -s 6M output/huge.bin output/sparse"}), `completed`},
 		{"artifact://f/output/huge.bin", nil, `artifact_too_large`},

@@ -35,19 +35,20 @@ func TestThePageBesideAServer(t *testing.T) {
 	jar, _ := cookiejar.New(nil)
 	browser := &http.Client{Jar: jar}
 	page, _, _ := strings.Cut(lines.Text(), "ui/enter?")
-	if answer, err := browser.Get(lines.Text()); err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("the link: %v, %v", answer, err)
+	get := func(address string) *bufio.Scanner {
+		answer, err := browser.Get(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = answer.Body.Close() })
+		return bufio.NewScanner(answer.Body)
 	}
-	events, err := browser.Get(page + "ui/v1/events?session_id=" + session)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for said := bufio.NewScanner(events.Body); !strings.Contains(said.Text(), `"owner":"another server"`); {
+	get(lines.Text())
+	for said := get(page + "ui/v1/events?session_id=" + session); !strings.Contains(said.Text(), `"owner":"another server"`); {
 		if !said.Scan() {
 			t.Fatal("the page does not tell of the session")
 		}
 	}
-	_ = events.Body.Close()
 	_ = cmd.Process.Signal(syscall.SIGINT)
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
