@@ -94,7 +94,7 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := New(config, cmp.Or(o.Namespace, namespace))
+	c, err := newClient(config, cmp.Or(o.Namespace, namespace))
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func Open(o Options) (*Client, error) {
 	return c, nil
 }
 
-// New returns a client of a configuration that is there already.
-func New(config *rest.Config, namespace string) (*Client, error) {
+// newClient returns a client of a configuration that is there already.
+func newClient(config *rest.Config, namespace string) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the API server bounds callers fairly by itself
 	config.WarningHandler = rest.NoWarnings{}

@@ -9,7 +9,7 @@ import (
 // What Check returns, with the numbers.
 var (
 	ErrTooManyValues = errors.New("too many JSON values")
-	ErrTooDeep       = errors.New("JSON nested too deeply")
+	errTooDeep       = errors.New("JSON nested too deeply")
 )
 
 // Limits are what a text may have at the most.
@@ -25,7 +25,7 @@ var Request = Limits{Depth: 100, Values: 100_000}
 func (l Limits) Check(text []byte) error {
 	deepest, values := shape(text)
 	if deepest > l.Depth {
-		return fmt.Errorf("%w: more than %d levels", ErrTooDeep, l.Depth)
+		return fmt.Errorf("%w: more than %d levels", errTooDeep, l.Depth)
 	}
 	if values > l.Values {
 		return fmt.Errorf("%w: %d, where at most %d are taken", ErrTooManyValues, values, l.Values)

@@ -19,7 +19,7 @@ func TestShapeCountsWhatIsOutsideOfText(t *testing.T) {
 func TestWhatExceedsALimitIsRefused(t *testing.T) {
 	l := Limits{Depth: 2, Values: 3}
 	for text, want := range map[string]error{
-		`[[1,2]]`: nil, `[1,2,3]`: nil, `"no end`: nil, `[[[]]]`: ErrTooDeep, `[1,2,3,4]`: ErrTooManyValues, `{"a":1,"b":2,"c":3,"d":4}`: ErrTooManyValues,
+		`[[1,2]]`: nil, `[1,2,3]`: nil, `"no end`: nil, `[[[]]]`: errTooDeep, `[1,2,3,4]`: ErrTooManyValues, `{"a":1,"b":2,"c":3,"d":4}`: ErrTooManyValues,
 	} {
 		if err := l.Check([]byte(text)); !errors.Is(err, want) {
 			t.Errorf("%s: %v, want %v", text, err, want)

@@ -155,7 +155,7 @@ func NotifyProgress(ctx context.Context, progress, total float64, message string
 	if !(total > 0) || math.IsInf(total, 0) {
 		total = 0
 	}
-	line, err := Encode(progressNotification{
+	line, err := encode(progressNotification{
 		JSONRPC: mcp.JSONRPC_VERSION,
 		Method:  "notifications/progress",
 		Params:  progressParams{Token: c.Token, Progress: progress, Total: total, Message: text.Clip(strings.ToValidUTF8(message, "\ufffd"), maxProgressText)},
@@ -191,7 +191,7 @@ func Guard(log *slog.Logger, method string, f func()) {
 
 // EncodeNotification is the line of a notification of mcp-go's, of at most limit bytes.
 func EncodeNotification(n mcp.JSONRPCNotification, limit int) ([]byte, error) {
-	line, err := Encode(n)
+	line, err := encode(n)
 	if err == nil && len(line) > limit {
 		err = fmt.Errorf("%d bytes are over the limit of %d", len(line), limit)
 	}

@@ -19,7 +19,7 @@ type answer struct {
 // ErrorLine is a response line that refuses the request id.
 func ErrorLine(id ID, code int, message string) []byte {
 	details := mcp.NewJSONRPCErrorDetails(code, message, nil)
-	line, err := Encode(answer{JSONRPC: mcp.JSONRPC_VERSION, ID: id.Raw, Error: &details})
+	line, err := encode(answer{JSONRPC: mcp.JSONRPC_VERSION, ID: id.Raw, Error: &details})
 	if err != nil {
 		panic(err) // two strings, a number and an id that was valid JSON
 	}
@@ -86,15 +86,15 @@ func oversized(a answer, size, limit int) ([]byte, int) {
 func (a answer) encode() ([]byte, error) {
 	result, ok := a.Result.(*mcp.CallToolResult)
 	if !ok || result.Meta == nil {
-		return Encode(a)
+		return encode(a)
 	}
 	bare := *result
 	bare.Meta, a.Result = nil, &bare
-	line, err := Encode(a)
+	line, err := encode(a)
 	if err != nil {
 		return nil, err
 	}
-	meta, err := Encode(result.Meta)
+	meta, err := encode(result.Meta)
 	if err != nil {
 		return nil, err
 	}
@@ -102,8 +102,8 @@ func (a answer) encode() ([]byte, error) {
 	return append(append(line, bytes.TrimSuffix(meta, []byte("\n"))...), "}}\n"...), nil
 }
 
-// Encode is v as one line of JSON in valid UTF-8, without HTML escapes.
-func Encode(v any) ([]byte, error) {
+// encode is v as one line of JSON in valid UTF-8, without HTML escapes.
+func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)

@@ -16,8 +16,8 @@ import (
 // maxClientAnswer is the longest answer of a client to a request that is taken, in bytes.
 const maxClientAnswer = 64 << 10
 
-// ErrNoClientAnswer reports that a client has not answered a request, or with an error.
-var ErrNoClientAnswer = errors.New("the client has not answered")
+// errNoClientAnswer reports that a client has not answered a request, or with an error.
+var errNoClientAnswer = errors.New("the client has not answered")
 
 // Requests are those that wait for a client's answers. The zero value is ready; its methods may be called by any goroutine.
 type Requests struct {
@@ -36,7 +36,7 @@ type clientRequest struct {
 // done, and then tells the client so.
 func (r *Requests) Do(ctx context.Context, until <-chan struct{}, send func(line []byte), method string, params any) (json.RawMessage, error) {
 	id := rand.Text()
-	line, err := Encode(clientRequest{mcp.JSONRPC_VERSION, id, method, params})
+	line, err := encode(clientRequest{mcp.JSONRPC_VERSION, id, method, params})
 	if err != nil {
 		return nil, err
 	}
@@ -56,15 +56,15 @@ func (r *Requests) Do(ctx context.Context, until <-chan struct{}, send func(line
 	select {
 	case result := <-answered:
 		if result == nil {
-			return nil, ErrNoClientAnswer
+			return nil, errNoClientAnswer
 		}
 		return result, nil
 	case <-until:
-		err = ErrNoClientAnswer
+		err = errNoClientAnswer
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	if line, wrong := Encode(clientRequest{mcp.JSONRPC_VERSION, "", "notifications/cancelled", map[string]any{"requestId": id}}); wrong == nil {
+	if line, wrong := encode(clientRequest{mcp.JSONRPC_VERSION, "", "notifications/cancelled", map[string]any{"requestId": id}}); wrong == nil {
 		send(line)
 	}
 	return nil, err

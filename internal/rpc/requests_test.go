@@ -28,12 +28,12 @@ func TestRequestsToTheClient(t *testing.T) {
 		err    error
 	}{
 		"a result":             {t.Context(), nil, `{"jsonrpc":"2.0","id":"ID","result":{"action":"accept"}}`, `{"action":"accept"}`, nil},
-		"an error":             {t.Context(), nil, `{"jsonrpc":"2.0","id":"ID","error":{"code":-32601,"message":"no"}}`, "", ErrNoClientAnswer},
-		"answered elsewhere":   {t.Context(), settled, "", "", ErrNoClientAnswer},
+		"an error":             {t.Context(), nil, `{"jsonrpc":"2.0","id":"ID","error":{"code":-32601,"message":"no"}}`, "", errNoClientAnswer},
+		"answered elsewhere":   {t.Context(), settled, "", "", errNoClientAnswer},
 		"cancelled":            {ended, nil, "", "", ErrCancelledByClient},
-		"one of another":       {t.Context(), settled, `{"jsonrpc":"2.0","id":"another","result":{}}`, "", ErrNoClientAnswer},
-		"an id of no text":     {t.Context(), settled, `{"jsonrpc":"2.0","id":1,"result":{}}`, "", ErrNoClientAnswer},
-		"one that is too long": {t.Context(), settled, `{"jsonrpc":"2.0","id":"ID","result":"` + strings.Repeat("x", maxClientAnswer) + `"}`, "", ErrNoClientAnswer},
+		"one of another":       {t.Context(), settled, `{"jsonrpc":"2.0","id":"another","result":{}}`, "", errNoClientAnswer},
+		"an id of no text":     {t.Context(), settled, `{"jsonrpc":"2.0","id":1,"result":{}}`, "", errNoClientAnswer},
+		"one that is too long": {t.Context(), settled, `{"jsonrpc":"2.0","id":"ID","result":"` + strings.Repeat("x", maxClientAnswer) + `"}`, "", errNoClientAnswer},
 	} {
 		var r Requests
 		var got []sent

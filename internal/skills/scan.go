@@ -27,7 +27,7 @@ const (
 	maxDepth      = 8            // folders within each other
 	maxPath       = 400          // bytes of a file's path
 	maxEntries    = 1000         // that are looked at in a folder of skills
-	maxLooked     = 2 * MaxFiles // entries that are looked at in all skills, those that are left out too
+	maxLooked     = 2 * maxFiles // entries that are looked at in all skills, those that are left out too
 )
 
 // shared are folders below the home folder that programs link skills of their own to.
@@ -129,7 +129,7 @@ func (l *Loader) scan() *scanned {
 	}
 	taken := make(map[string]string)
 	looked, files, bytes := 0, 0, int64(0)
-	full := fmt.Sprintf("with it, all skills would have more than %d files or %d MB", MaxFiles, MaxBytes>>20)
+	full := fmt.Sprintf("with it, all skills would have more than %d files or %d MB", maxFiles, maxBytes>>20)
 	for _, folder := range l.folders {
 		for _, c := range s.candidates(folder, roots) {
 			other, double := taken[c.name]
@@ -142,7 +142,7 @@ func (l *Loader) scan() *scanned {
 				c.why = full
 			case c.why == "":
 				looked += c.look()
-				if size := c.size(); c.why == "" && (files+len(c.files) > MaxFiles || bytes+size > MaxBytes) {
+				if size := c.size(); c.why == "" && (files+len(c.files) > maxFiles || bytes+size > maxBytes) {
 					c.why, looked = full, maxLooked+1 // no other is looked at
 				} else if c.why == "" {
 					files, bytes = files+len(c.files), bytes+size

@@ -33,8 +33,8 @@ const Main = "SKILL.md"
 
 // What all skills may have together. What one may have is in scan.go.
 const (
-	MaxBytes = 50 << 20
-	MaxFiles = 5000
+	maxBytes = 50 << 20
+	maxFiles = 5000
 )
 
 // Folder is a place with skills, or a skill itself.

@@ -70,7 +70,7 @@ func ids(runs []Run) []string {
 
 func wantRuns(t *testing.T, folder string, want ...string) {
 	t.Helper()
-	runs, err := Read(folder)
+	runs, err := Select(folder, func(string, bool, int64) bool { return true })
 	if got := ids(runs); err != nil || !slices.Equal(got, want) {
 		t.Errorf("the runs are %q, not %q: %v", got, want, err)
 	}
@@ -324,8 +324,8 @@ func FuzzImport(f *testing.F) {
 		if err := Import(second, from); err != nil {
 			t.Fatal(err)
 		}
-		a, err1 := Read(first)
-		b, err2 := Read(second)
+		a, err1 := Select(first, func(string, bool, int64) bool { return true })
+		b, err2 := Select(second, func(string, bool, int64) bool { return true })
 		if err := errors.Join(err1, err2); err != nil || !reflect.DeepEqual(a, b) {
 			t.Errorf("%v: what was imported is\n%+v\nand again\n%+v", err, a, b)
 		}

@@ -65,11 +65,6 @@ func list(dir string) ([]file, error) {
 	return files, nil
 }
 
-// Read returns what ran in the session whose folder this is, in the order of the calls; nothing where there is no history.
-func Read(folder string) ([]Run, error) {
-	return Select(folder, func(string, bool, int64) bool { return true })
-}
-
 // Find returns one run; nil where it is not in the history.
 func Find(folder, runID string) (*Run, error) {
 	runs, err := Select(folder, func(id string, _ bool, _ int64) bool { return id == runID })
@@ -88,8 +83,9 @@ func Unfinished(folder string) ([]Run, error) {
 	return runs[max(0, len(runs)-maxUnfinished):], err
 }
 
-// Select is Read for the runs that are wanted, by their ids, whether they are over, and their files' bytes. The files of others are not read, so
-// a wanted that notes what it is asked, and wants nothing, lists a history.
+// Select returns those runs of the session whose folder this is that are wanted, in the order of the calls, by their ids, whether they are
+// over, and their files' bytes. The files of others are not read, so a wanted that notes what it is asked, and wants nothing, lists a
+// history.
 func Select(folder string, wanted func(runID string, over bool, bytes int64) bool) (runs []Run, err error) {
 	err = Each(folder, wanted, func(run *Run) { runs = append(runs, *run) })
 	return runs, err

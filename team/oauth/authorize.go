@@ -262,7 +262,7 @@ func (s *Server) signedIn(r *http.Request, t ticket) (Grant, error) {
 	if t.Person == nil {
 		token := strings.TrimSpace(r.PostForm.Get("token"))
 		p, err := s.o.SignIn(token)
-		return Grant{Principal: p.Name, Groups: p.Groups, Source: p.Source, Credential: CredentialOf(token)}, err
+		return Grant{Principal: p.Name, Groups: p.Groups, Source: p.Source, Credential: sumOf(token)}, err
 	}
 	// What a Provider has said does not last for ever. Groups may be taken from a person any day.
 	g := Grant{Principal: t.Person.Name, Source: t.Person.Source, Credential: s.provider.Issuer, Until: s.o.Now().Add(refreshTime).UTC()}

@@ -91,7 +91,7 @@ func serve(t *testing.T, change ...func(*Options)) *site {
 	o := Options{
 		Issuer: listening.URL, Resource: "/mcp", Store: OpenStore(s.file),
 		SignIn: func(token string) (principal.Principal, error) {
-			if token != annsToken || !s.good(CredentialOf(token)) {
+			if token != annsToken || !s.good(sumOf(token)) {
 				return principal.Principal{}, errors.New("unknown")
 			}
 			return principal.Principal{Name: "ann", Groups: s.groups, Source: "token"}, nil

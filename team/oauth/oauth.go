@@ -72,8 +72,8 @@ type Options struct {
 	SignIn func(token string) (principal.Principal, error)
 	// Provider is whom a browser is handed over to, instead of a form for a token.
 	Provider *Provider
-	// Still returns whose what was shown is now, and an error where it is not good any more: credential is CredentialOf the token, or the
-	// Provider's issuer. It is asked at each request. Nil: all stays as it was.
+	// Still returns whose what was shown is now, and an error where it is not good any more: credential is the SHA-256 sum of
+	// the token, in hexadecimal, or the Provider's issuer. It is asked at each request. Nil: all stays as it was.
 	Still func(p principal.Principal, credential string) (principal.Principal, error)
 	// Documents is how clients' documents are fetched. Nil: over https, from the open internet alone.
 	Documents http.RoundTripper
@@ -114,9 +114,6 @@ func CheckIssuer(address string) (string, error) {
 	}
 	return u.Scheme + "://" + host, nil
 }
-
-// CredentialOf is what a grant keeps of the token that its person has typed: its SHA-256 sum, in hexadecimal.
-func CredentialOf(token string) string { return sumOf(token) }
 
 // New returns a server.
 func New(o Options) *Server {

@@ -182,7 +182,7 @@ func TestARevokedTokenOfAPersonEndsItsGrants(t *testing.T) {
 	m := s.registered(nil)
 	got := s.granted(m.ID)
 	code := s.allowed(request(m.ID)).Get("code")
-	s.forget(CredentialOf(annsToken))
+	s.forget(sumOf(annsToken))
 	if _, err := s.who(got.Access); !errors.Is(err, errNotGood) {
 		t.Errorf("the access token: %v", err)
 	}

@@ -124,15 +124,15 @@ func IsSafe(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && local
 }
 
-// IsToken reports whether a text has the form of a signed token.
-func IsToken(given string) bool {
+// isToken reports whether a text has the form of a signed token.
+func isToken(given string) bool {
 	return strings.HasPrefix(given, "eyJ") && strings.Count(given, ".") == 2
 }
 
 // Authenticate implements principal.Authenticator for the issuer's tokens.
 func (v *Verifier) Authenticate(r *http.Request) (principal.Principal, error) {
 	given := principal.Bearer(r)
-	if !IsToken(given) {
+	if !isToken(given) {
 		return principal.Principal{}, principal.ErrNone
 	}
 	return v.Verify(r.Context(), given)

@@ -24,8 +24,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 )
 
-// SecretHeader is the header in which the secret comes.
-const SecretHeader = "X-Sandbox-Proxy-Secret" //nolint:gosec // a name
+// secretHeader is the header in which the secret comes.
+const secretHeader = "X-Sandbox-Proxy-Secret" //nolint:gosec // a name
 
 // DefaultGroupsHeader has the groups of a principal.
 const DefaultGroupsHeader = "X-Forwarded-Groups"
@@ -48,7 +48,7 @@ type Options struct {
 	GroupsHeader string
 	// Proxies are addresses, networks such as 10.1.2.0/24, or Sockets. None: any, which takes a secret.
 	Proxies []string
-	// Secret is what comes in SecretHeader; empty: none is asked for, which takes proxies.
+	// Secret is what comes in secretHeader; empty: none is asked for, which takes proxies.
 	Secret string
 	Logger *slog.Logger
 }
@@ -84,7 +84,7 @@ func (o Options) Check() error {
 }
 
 // taken are headers that say something else.
-var taken = []string{"Authorization", "Cookie", "Host", "Origin", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", SecretHeader}
+var taken = []string{"Authorization", "Cookie", "Host", "Origin", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-Ip", secretHeader}
 
 // parse reads a proxy's address or network; Sockets is no network.
 func parse(proxy string) (netip.Prefix, error) {
@@ -201,7 +201,7 @@ func (a *Authenticator) refuses(r *http.Request) string {
 	if a.opts.Secret == "" {
 		return ""
 	}
-	given := r.Header.Values(SecretHeader)
+	given := r.Header.Values(secretHeader)
 	if len(given) != 1 {
 		return "it has no secret, or two"
 	}

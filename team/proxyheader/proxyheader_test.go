@@ -83,15 +83,15 @@ func TestWhoseHeaderCounts(t *testing.T) {
 		"X-Real-IP of a proxy":                   {byAddress, "10.0.0.8:1", with("X-Real-IP", "10.0.0.7"), false},
 		"Forwarded of a proxy":                   {byAddress, "10.0.0.8:1", with("Forwarded", "for=10.0.0.7"), false},
 		"a proxy that tells of a client":         {byAddress, "10.0.0.7:1", with("X-Forwarded-For", "203.0.113.9"), true},
-		"the secret":                             {bySecret, "203.0.113.9:1", with(SecretHeader, secret), true},
+		"the secret":                             {bySecret, "203.0.113.9:1", with(secretHeader, secret), true},
 		"no secret":                              {bySecret, "10.0.0.7:1", alice, false},
-		"an empty secret":                        {bySecret, "10.0.0.7:1", with(SecretHeader, ""), false},
-		"another secret":                         {bySecret, "10.0.0.7:1", with(SecretHeader, secret+"x"), false},
-		"a part of the secret":                   {bySecret, "10.0.0.7:1", with(SecretHeader, secret[:20]), false},
-		"two secrets":                            {bySecret, "10.0.0.7:1", with(SecretHeader, secret, SecretHeader, "x"), false},
-		"both":                                   {byBoth, "10.0.0.7:1", with(SecretHeader, secret), true},
+		"an empty secret":                        {bySecret, "10.0.0.7:1", with(secretHeader, ""), false},
+		"another secret":                         {bySecret, "10.0.0.7:1", with(secretHeader, secret+"x"), false},
+		"a part of the secret":                   {bySecret, "10.0.0.7:1", with(secretHeader, secret[:20]), false},
+		"two secrets":                            {bySecret, "10.0.0.7:1", with(secretHeader, secret, secretHeader, "x"), false},
+		"both":                                   {byBoth, "10.0.0.7:1", with(secretHeader, secret), true},
 		"the address alone":                      {byBoth, "10.0.0.7:1", alice, false},
-		"the secret alone":                       {byBoth, "10.0.0.8:1", with(SecretHeader, secret), false},
+		"the secret alone":                       {byBoth, "10.0.0.8:1", with(secretHeader, secret), false},
 	} {
 		p, err := authenticator(t, test.options).Authenticate(request(test.from, here, test.headers...))
 		if test.counts && (err != nil || p.Name != "alice" || p.Source != "header") || !test.counts && (!errors.Is(err, principal.ErrUnproven) || p.Name != "") {
@@ -194,7 +194,7 @@ func TestTheLogTellsOnceInAWhile(t *testing.T) {
 	now := time.Now()
 	a.now = func() time.Time { return now }
 	for range 100 {
-		_, _ = a.Authenticate(request("10.0.0.9:1", "", "X-Forwarded-User", "alice", SecretHeader, "guess-of-a-secret"))
+		_, _ = a.Authenticate(request("10.0.0.9:1", "", "X-Forwarded-User", "alice", secretHeader, "guess-of-a-secret"))
 	}
 	if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), "10.0.0.9") || strings.Contains(log.String(), "guess") {
 		t.Errorf("the log has %s", log.String())
@@ -233,7 +233,7 @@ func TestOptionsByWhichAnybodyIsAnybody(t *testing.T) {
 
 func BenchmarkAuthenticate(b *testing.B) {
 	a := authenticator(b, Options{Proxies: []string{"10.0.0.0/24"}, Secret: secret})
-	r := request("10.0.0.7:1", "10.0.0.5:8000", "X-Forwarded-User", "alice", "X-Forwarded-Groups", "a,b,c", SecretHeader, secret)
+	r := request("10.0.0.7:1", "10.0.0.5:8000", "X-Forwarded-User", "alice", "X-Forwarded-Groups", "a,b,c", secretHeader, secret)
 	for b.Loop() {
 		if _, err := a.Authenticate(r); err != nil {
 			b.Fatal(err)

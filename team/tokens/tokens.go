@@ -27,8 +27,8 @@ import (
 // FileName is the file's name in the state directory.
 const FileName = "tokens.json"
 
-// Prefix begins each token, so that one is recognized where it has leaked to.
-const Prefix = "csm_"
+// prefix begins each token, so that one is recognized where it has leaked to.
+const prefix = "csm_"
 
 // Bounds of what the file holds.
 const (
@@ -45,8 +45,8 @@ const (
 
 // Errors of requests. Whoever asks is told none of them.
 var (
-	ErrUnknown = errors.New("the token is not known here: it was taken back, or never given")
-	ErrExpired = errors.New("the token is over")
+	errUnknown = errors.New("the token is not known here: it was taken back, or never given")
+	errExpired = errors.New("the token is over")
 )
 
 // ErrNotFound reports that no token has an id or a name.
@@ -112,7 +112,7 @@ func (s *Store) Authenticate(r *http.Request) (principal.Principal, error) {
 
 // SignIn returns the principal of a token's text. principal.ErrNone: it has not the form of one.
 func (s *Store) SignIn(text string) (principal.Principal, error) {
-	if !strings.HasPrefix(text, Prefix) {
+	if !strings.HasPrefix(text, prefix) {
 		return principal.Principal{}, principal.ErrNone
 	}
 	return s.Known(hashOf(text))
@@ -148,9 +148,9 @@ func (s *Store) find(hash string) (*Token, error) {
 	token := all.byHash[hash]
 	switch {
 	case token == nil:
-		return nil, ErrUnknown
+		return nil, errUnknown
 	case token.IsOver(now):
-		return nil, ErrExpired
+		return nil, errExpired
 	}
 	if now.Sub(token.LastUsed) >= usedEvery && now.Sub(s.used[hash]) >= usedEvery {
 		maps.DeleteFunc(s.used, func(hash string, _ time.Time) bool { return all.byHash[hash] == nil })
@@ -185,7 +185,7 @@ func (s *Store) Add(name string, groups []string, lifetime time.Duration) (Token
 	if lifetime < 0 {
 		return Token{}, "", fmt.Errorf("a token cannot be good for %s", lifetime)
 	}
-	text := Prefix + strings.ToLower(rand.Text())
+	text := prefix + strings.ToLower(rand.Text())
 	now := s.now().UTC().Truncate(time.Second)
 	token := Token{ID: "t" + strings.ToLower(rand.Text()[:9]), Name: name, Groups: groups, Hash: hashOf(text), Created: now}
 	if lifetime > 0 {

@@ -50,7 +50,7 @@ func TestATokenIsItsPrincipal(t *testing.T) {
 	_, other := add(t, s, "alice", 0)
 	_, bob := add(t, s, "bob@example.com", time.Hour)
 	for text, want := range map[string]string{alice: "alice", other: "alice", bob: "bob@example.com"} {
-		if !strings.HasPrefix(text, Prefix) || len(text) < len(Prefix)+26 {
+		if !strings.HasPrefix(text, prefix) || len(text) < len(prefix)+26 {
 			t.Errorf("the token is %q", text)
 		}
 		for _, store := range []*Store{s, again(t, s.path)} {
@@ -93,12 +93,12 @@ func TestWhatIsNoTokenOfOurs(t *testing.T) {
 		"another kind":         {[]string{"Bearer 0123456789abcdef"}, principal.ErrNone},
 		"another scheme":       {[]string{"Basic " + text}, principal.ErrNone},
 		"two headers":          {[]string{"Bearer " + text, "Bearer " + text}, principal.ErrNone},
-		"the prefix alone":     {[]string{"Bearer " + Prefix}, ErrUnknown},
-		"one that was guessed": {[]string{"Bearer " + Prefix + "aaaaaaaaaaaaaaaaaaaaaaaaaa"}, ErrUnknown},
-		"in capitals":          {[]string{"Bearer " + Prefix + strings.ToUpper(text[len(Prefix):])}, ErrUnknown},
-		"its hash":             {[]string{"Bearer " + Prefix + hashOf(text)}, ErrUnknown},
-		"one and more":         {[]string{"Bearer " + text + " x"}, ErrUnknown},
-		"a huge one":           {[]string{"Bearer " + Prefix + strings.Repeat("a", 1<<20)}, ErrUnknown},
+		"the prefix alone":     {[]string{"Bearer " + prefix}, errUnknown},
+		"one that was guessed": {[]string{"Bearer " + prefix + "aaaaaaaaaaaaaaaaaaaaaaaaaa"}, errUnknown},
+		"in capitals":          {[]string{"Bearer " + prefix + strings.ToUpper(text[len(prefix):])}, errUnknown},
+		"its hash":             {[]string{"Bearer " + prefix + hashOf(text)}, errUnknown},
+		"one and more":         {[]string{"Bearer " + text + " x"}, errUnknown},
+		"a huge one":           {[]string{"Bearer " + prefix + strings.Repeat("a", 1<<20)}, errUnknown},
 	} {
 		if p, err := s.Authenticate(request(test.header...)); !errors.Is(err, test.want) || p.Name != "" {
 			t.Errorf("%s: %+v, %v", name, p, err)
@@ -113,7 +113,7 @@ func TestTheFileHasNoToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(content), text) || strings.Contains(string(content), text[len(Prefix):]) || !strings.Contains(string(content), hashOf(text)) {
+	if strings.Contains(string(content), text) || strings.Contains(string(content), text[len(prefix):]) || !strings.Contains(string(content), hashOf(text)) {
 		t.Errorf("the file has %s", content)
 	}
 	if info, err := os.Stat(s.path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
@@ -134,7 +134,7 @@ func TestARevokedTokenIsRefusedAtOnce(t *testing.T) {
 	if err != nil || len(revoked) != 1 || revoked[0].ID != gone.ID {
 		t.Fatalf("%+v, %v", revoked, err)
 	}
-	if _, err := server.Authenticate(request("Bearer " + text)); !errors.Is(err, ErrUnknown) {
+	if _, err := server.Authenticate(request("Bearer " + text)); !errors.Is(err, errUnknown) {
 		t.Errorf("got %v", err)
 	}
 	if principal.Still(server, request("Bearer "+text), let) {
@@ -146,7 +146,7 @@ func TestARevokedTokenIsRefusedAtOnce(t *testing.T) {
 	if revoked, err := command.Revoke("alice"); err != nil || len(revoked) != 1 || revoked[0].ID != keep.ID {
 		t.Errorf("%+v, %v", revoked, err)
 	}
-	if _, err := server.Authenticate(request("Bearer " + kept)); !errors.Is(err, ErrUnknown) {
+	if _, err := server.Authenticate(request("Bearer " + kept)); !errors.Is(err, errUnknown) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := command.Revoke("alice"); !errors.Is(err, ErrNotFound) {
@@ -163,7 +163,7 @@ func TestATokenEndsInTime(t *testing.T) {
 		t.Error(err)
 	}
 	now = now.Add(time.Hour)
-	if _, err := s.Authenticate(request("Bearer " + text)); !errors.Is(err, ErrExpired) {
+	if _, err := s.Authenticate(request("Bearer " + text)); !errors.Is(err, errExpired) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -298,7 +298,7 @@ func TestNoFileIsNoToken(t *testing.T) {
 	if tokens, err := s.List(); err != nil || len(tokens) != 0 {
 		t.Errorf("%v, %v", tokens, err)
 	}
-	if _, err := s.Authenticate(request("Bearer " + Prefix + "x")); !errors.Is(err, ErrUnknown) {
+	if _, err := s.Authenticate(request("Bearer " + prefix + "x")); !errors.Is(err, errUnknown) {
 		t.Errorf("got %v", err)
 	}
 	_, text := add(t, s, "alice", 0)
@@ -309,7 +309,7 @@ func TestNoFileIsNoToken(t *testing.T) {
 	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	if _, err := s.Authenticate(request("Bearer " + text)); !errors.Is(err, ErrUnknown) {
+	if _, err := s.Authenticate(request("Bearer " + text)); !errors.Is(err, errUnknown) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -46,9 +46,9 @@ var leftOut = regexp.MustCompile(`(?m)^(\t+|//.*\n|\n)`)
 // Page is the whole page, which loads nothing.
 var Page = strings.NewReplacer("/*app.css*/\n", leftOut.ReplaceAllString(style, ""), "/*app.js*/\n", leftOut.ReplaceAllString(leftOut.ReplaceAllString(script, ""), "")).Replace(frame)
 
-// Declares reports whether the client that makes a request says that it shows such pages. A request of the stateless protocol
+// declares reports whether the client that makes a request says that it shows such pages. A request of the stateless protocol
 // says it itself, and what earlier ones of its connection said does not count.
-func Declares(ctx context.Context) bool {
+func declares(ctx context.Context) bool {
 	var can mcp.ClientCapabilities
 	if info := server.RequestProtocolInfoFromContext(ctx); info != nil && info.Modern {
 		if info.ClientCapabilities != nil {
@@ -65,7 +65,7 @@ func Declares(ctx context.Context) bool {
 // Register has s give the page, with the answers of these tools, to clients that declare it.
 func Register(s *server.MCPServer, tools ...string) {
 	server.WithToolFilter(func(ctx context.Context, list []mcp.Tool) []mcp.Tool {
-		if !Declares(ctx) {
+		if !declares(ctx) {
 			return list
 		}
 		list = slices.Clone(list)
@@ -81,7 +81,7 @@ func Register(s *server.MCPServer, tools ...string) {
 	page := mcp.NewResource(URI, "Tables and figures", mcp.WithMIMEType(MIMEType))
 	page.Meta = with(nil, look)
 	s.AddResource(page, func(ctx context.Context, request mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
-		if !Declares(ctx) {
+		if !declares(ctx) {
 			return nil, unknown(ctx, request.Params.URI)
 		}
 		return []mcp.ResourceContents{mcp.TextResourceContents{URI: URI, MIMEType: MIMEType, Text: Page, Meta: map[string]any{uiKey: look}}}, nil
@@ -93,17 +93,17 @@ func Register(s *server.MCPServer, tools ...string) {
 		can.Extensions = all
 	}
 	hooks.AddAfterInitialize(func(ctx context.Context, _ any, _ *mcp.InitializeRequest, told *mcp.InitializeResult) {
-		if Declares(ctx) {
+		if declares(ctx) {
 			serve(&told.Capabilities)
 		}
 	})
 	hooks.AddAfterDiscover(func(ctx context.Context, _ any, _ *mcp.DiscoverRequest, told *mcp.DiscoverResult) {
-		if Declares(ctx) {
+		if declares(ctx) {
 			serve(&told.Capabilities)
 		}
 	})
 	hooks.AddAfterListResources(func(ctx context.Context, _ any, _ *mcp.ListResourcesRequest, list *mcp.ListResourcesResult) {
-		if !Declares(ctx) {
+		if !declares(ctx) {
 			list.Resources = slices.DeleteFunc(list.Resources, func(r mcp.Resource) bool { return r.URI == URI })
 		}
 	})

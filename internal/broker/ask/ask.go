@@ -58,8 +58,8 @@ const (
 	ForGood    Answer = "always"  // in every session
 )
 
-// Answers are all of them.
-var Answers = []Answer{Deny, Once, ForSession, ForGood}
+// allAnswers are all of them.
+var allAnswers = []Answer{Deny, Once, ForSession, ForGood}
 
 // Allows reports whether the request is sent.
 func (a Answer) Allows() bool { return a == Once || a == ForSession || a == ForGood }

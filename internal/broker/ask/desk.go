@@ -162,7 +162,7 @@ func (d *Desk) answersTo(rule string) []Answer {
 	if d.o.File == "" || plain(rule, maxRule) != rule {
 		return []Answer{Deny, Once, ForSession}
 	}
-	return Answers
+	return allAnswers
 }
 
 func (d *Desk) shown(q Question) Question {

@@ -35,8 +35,8 @@ type Authority struct {
 	leaves map[string]*tls.Certificate
 }
 
-// NewAuthority makes an authority for hosts, as Proxy.EndedHosts names them: names, addresses and networks.
-func NewAuthority(hosts []string) (*Authority, error) {
+// newAuthority makes an authority for hosts, as Proxy.EndedHosts names them: names, addresses and networks.
+func newAuthority(hosts []string) (*Authority, error) {
 	if len(hosts) == 0 {
 		return nil, errors.New("a certificate authority without hosts would be one for all of them")
 	}

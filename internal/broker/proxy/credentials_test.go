@@ -384,7 +384,7 @@ func TestAWebsocketThatIsCompressedIsRefused(t *testing.T) {
 }
 
 func TestAuthoritiesAreKept(t *testing.T) {
-	a, err := NewAuthority([]string{"b.example", "a.example"})
+	a, err := newAuthority([]string{"b.example", "a.example"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -418,7 +418,7 @@ func TestAuthoritiesAreKept(t *testing.T) {
 			t.Errorf("%q is taken for an authority", broken)
 		}
 	}
-	if _, err := NewAuthority(nil); err == nil {
+	if _, err := newAuthority(nil); err == nil {
 		t.Error("an authority for every host")
 	}
 }

@@ -111,7 +111,7 @@ func newWorld(t testing.TB, options Options, handler http.HandlerFunc) *world {
 	options.Log = w.log
 	w.proxy = New(options)
 	var err error
-	if w.internet, err = NewAuthority([]string{"example", "corp", "10.0.0.0/8"}); err != nil {
+	if w.internet, err = newAuthority([]string{"example", "corp", "10.0.0.0/8"}); err != nil {
 		t.Fatal(err)
 	}
 	w.plain = httptest.NewServer(handler)

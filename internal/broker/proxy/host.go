@@ -29,14 +29,9 @@ type Host struct {
 // webPorts are those of an entry without a port of its own.
 var webPorts = []uint16{80, 443}
 
-// ParseHost reads api.example.com, *.example.com, example.com:8443 or a public address, each alone or with what is allowed there, as
-// in api.example.com GET|HEAD /v1/* POST /v1/items. The error has the text in it.
-func ParseHost(written string) (Host, error) { return parseHost(written, false) }
-
-// ParseInside reads a host that may have a private address, and its port: gitlab.corp:443, 10.1.2.3:443 or 10.1.2.0/24:443, alone
-// or with what is allowed there.
-func ParseInside(written string) (Host, error) { return parseHost(written, true) }
-
+// parseHost reads api.example.com, *.example.com, example.com:8443 or a public address, each alone or with what is allowed there, as
+// in api.example.com GET|HEAD /v1/* POST /v1/items. One that is inside may have a private address, and has a port: gitlab.corp:443,
+// 10.1.2.3:443 or 10.1.2.0/24:443. The error has the text in it.
 func parseHost(written string, inside bool) (Host, error) {
 	fail := func(why string) (Host, error) {
 		return Host{}, fmt.Errorf("%q %s", text.Shorten(written, 100), why)
@@ -114,17 +109,17 @@ func parseHost(written string, inside bool) (Host, error) {
 
 const neverInside = "loopback, link-local, multicast and reserved addresses, metadata services, and this machine's own addresses"
 
-// ParseHosts reads a list of them by ParseHost. The error tells of every one that is wrong.
-func ParseHosts(written []string) ([]Host, error) { return parseHosts(written, ParseHost) }
+// ParseHosts reads a list of them by parseHost. The error tells of every one that is wrong.
+func ParseHosts(written []string) ([]Host, error) { return parseHosts(written, false) }
 
-// ParseInsides reads a list of them by ParseInside. The error tells of every one that is wrong.
-func ParseInsides(written []string) ([]Host, error) { return parseHosts(written, ParseInside) }
+// ParseInsides reads a list of them by parseHost, which may be inside. The error tells of every one that is wrong.
+func ParseInsides(written []string) ([]Host, error) { return parseHosts(written, true) }
 
-func parseHosts(written []string, parse func(string) (Host, error)) ([]Host, error) {
+func parseHosts(written []string, inside bool) ([]Host, error) {
 	var hosts []Host
 	var problems []error
 	for _, one := range written {
-		h, err := parse(one)
+		h, err := parseHost(one, inside)
 		problems = append(problems, err)
 		hosts = append(hosts, h)
 	}

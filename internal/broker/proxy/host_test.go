@@ -26,7 +26,7 @@ func TestWhatAnEntryAllows(t *testing.T) {
 		{"[2620:fe::fe]:8443", "[2620:fe::fe]:8443", "[2620:fe::fe]:443"},
 		{"api.github.com GET /repos/*", "api.github.com:443 api.github.com:80", "github.com:443"},
 	} {
-		h, err := ParseHost(test.entry)
+		h, err := parseHost(test.entry, false)
 		if err != nil {
 			t.Errorf("%v", err)
 			continue
@@ -54,7 +54,7 @@ func TestEntriesThatAreRefused(t *testing.T) {
 		"a..b": "no name", ".a": "no name", "-a.com": "no name", "a b.com": "not in pairs", "a\x00.com": "no name", "xn--a.com": "no name", strings.Repeat("a", 64) + ".com": "no name",
 		"127.1": "number", "0x7f.1": "number", "2130706433": "number", "a.0x7f": "number", "[api.github.com]": "brackets", "１２７.1": "number", "１２７.0.0.1": "number",
 	} {
-		_, err := ParseHost(entry)
+		_, err := parseHost(entry, false)
 		if err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %v", entry, err)
 		}
@@ -73,7 +73,7 @@ func TestWhatAnEntryOfAHostInsideAllows(t *testing.T) {
 		{"fd12:3456::/32:443", "[fd12:3456:0::1]:443", "10.1.2.3:443"},
 		{"[fd12:3456::1]:443", "[fd12:3456::1]:443", "[fd12:3456::2]:443"},
 	} {
-		h, err := ParseInside(test.entry)
+		h, err := parseHost(test.entry, true)
 		if err != nil {
 			t.Errorf("%v", err)
 			continue
@@ -102,7 +102,7 @@ func TestEntriesOfHostsInsideThatAreRefused(t *testing.T) {
 		"gitlab.corp:443 CONNECT /": "method", "gitlab.corp:443 GET api": "begin with /", "gitlab.corp:443 GET *": "begin with /", "gitlab.corp:443 GET /a//b": "empty segments",
 		"gitlab.corp:443 GET /a/../b": "dots", "gitlab.corp:443 GET /a%2fb": "decoded", "gitlab.corp:443 GET /a?b": "query", "gitlab.corp:443 GET /a*b": "*", "gitlab.corp:443 GET /a*/b": "*", "gitlab.corp:443 GET /**": "*",
 	} {
-		_, err := ParseInside(entry)
+		_, err := parseHost(entry, true)
 		if err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%q: %v", entry, err)
 		}
@@ -117,9 +117,9 @@ func FuzzParseHost(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, entry string) {
-		h, err := ParseHost(entry)
-		if inside, wrong := ParseInside(entry); wrong == nil {
-			again, err := ParseInside(inside.String())
+		h, err := parseHost(entry, false)
+		if inside, wrong := parseHost(entry, true); wrong == nil {
+			again, err := parseHost(inside.String(), true)
 			if err != nil || again.name != inside.name || again.network != inside.network || again.port != inside.port || len(again.only) != len(inside.only) || inside.port == 0 {
 				t.Errorf("%q is %+v, and read again %+v: %v", entry, inside, again, err)
 			}

@@ -176,7 +176,7 @@ func (p *Proxy) Trust(session string, kept []byte) (certificate string, keep []b
 	}
 	a := new(Authority)
 	if len(kept) == 0 || a.UnmarshalText(kept) != nil || !a.Covers(hosts) {
-		if a, err = NewAuthority(hosts); err != nil {
+		if a, err = newAuthority(hosts); err != nil {
 			return "", nil, err
 		}
 	}

@@ -86,7 +86,7 @@ func (s *Secret) add(item string) error {
 		s.Body = true
 		return nil
 	}
-	h, err := ParseHost(item)
+	h, err := parseHost(item, false)
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.Name, err)
 	}

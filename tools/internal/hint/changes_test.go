@@ -30,7 +30,7 @@ func TestHintsForWhatLibrariesChanged(t *testing.T) {
 	for _, code := range slices.Sorted(maps.Keys(errors)) {
 		res := &sandbox.Result{Language: sandbox.Python, Status: sandbox.Failed, Error: errors[code]}
 		said := servers[1].can.For(res, nil)
-		if utf8.RuneCountInString(said) > MaxLength || strings.Contains(said, "…\n") {
+		if utf8.RuneCountInString(said) > maxLength || strings.Contains(said, "…\n") {
 			t.Errorf("%s: %q", code, said)
 		}
 		fmt.Fprintf(&got, "%s\n", code)

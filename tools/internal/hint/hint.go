@@ -13,8 +13,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// MaxLength bounds a hint, in characters.
-const MaxLength = 200
+// maxLength bounds a hint, in characters.
+const maxLength = 200
 
 // The words of --packages and --network.
 const (
@@ -59,7 +59,7 @@ var server = regexp.MustCompile(`Uvicorn running on|Uvicorn server started|You c
 // refused are the words of the server itself where it has refused something or has not got it, which say why.
 var refused = regexp.MustCompile(`\b(?:(?:host|address|package)_denied|host_unreachable|download_failed|tool_\w+)\b`)
 
-// For returns the hint for what a run came to, in at most MaxLength characters of one line; empty where there is nothing
+// For returns the hint for what a run came to, in at most maxLength characters of one line; empty where there is nothing
 // to say, or the run's texts say it. find returns the path of the session's file that a path which leads nowhere most likely
 // means, or nothing; it is called for a file or module that is missing.
 func (c Capabilities) For(res *sandbox.Result, find func(path string) string) string {
@@ -99,7 +99,7 @@ func (c Capabilities) For(res *sandbox.Result, find func(path string) string) st
 			if settings := setting.FindAllString(hint, -1); len(settings) > 0 && !slices.ContainsFunc(settings, isNew) {
 				return ""
 			}
-			return text.Shorten(hint, MaxLength-1)
+			return text.Shorten(hint, maxLength-1)
 		}
 	}
 	return ""

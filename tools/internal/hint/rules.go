@@ -304,7 +304,7 @@ func (s stumble) network(host string) string {
 		return off + ", but installs packages: " + s.installing("NAME") + "."
 	}
 	hint := off + "; the user can allow HTTP(S): --network allowlist --allow-domain " + cmp.Or(host, "HOST")
-	if more := "; upload_file with url brings a public file in"; s.FetchURLs && s.has("upload_file") && len(hint)+len(more) < MaxLength {
+	if more := "; upload_file with url brings a public file in"; s.FetchURLs && s.has("upload_file") && len(hint)+len(more) < maxLength {
 		hint += more
 	}
 	return hint + "."
