@@ -15,8 +15,8 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
 
 const proxySecret = "between-the-proxy-and-us"

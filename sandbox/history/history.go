@@ -1,7 +1,7 @@
 // Package history keeps what ran in a session: a file for each run in a folder on the host, where code in the
 // sandbox cannot change it.
 //
-// Start with NewWriter and Read. The holder of the session's lock alone writes; anybody may read without a lock,
+// Start with NewWriter and Select. The holder of the session's lock alone writes; anybody may read without a lock,
 // because a file gets its name when it is whole. A file that cannot be read costs its own run only. The package does
 // not look into results: they are JSON of the caller, which bounds and checks them when they are read.
 package history

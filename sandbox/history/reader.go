@@ -83,8 +83,9 @@ func Unfinished(folder string) ([]Run, error) {
 	return runs[max(0, len(runs)-maxUnfinished):], err
 }
 
-// Select is Read for the runs that are wanted, by their ids, whether they are over, and their files' bytes. The files of others are not read, so
-// a wanted that notes what it is asked, and wants nothing, lists a history.
+// Select returns those runs of the session whose folder this is that are wanted, in the order of the calls, by their ids, whether they are
+// over, and their files' bytes. The files of others are not read, so a wanted that notes what it is asked, and wants nothing, lists a
+// history.
 func Select(folder string, wanted func(runID string, over bool, bytes int64) bool) (runs []Run, err error) {
 	err = Each(folder, wanted, func(run *Run) { runs = append(runs, *run) })
 	return runs, err

@@ -36,8 +36,8 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oidc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oidc"
 )
 
 // Scope is what clients ask for: all that the person may do.
