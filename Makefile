@@ -57,7 +57,8 @@ test-python: bin/supervisor
 
 # What needs the packages of the Python image runs in it, with the tree beside it.
 PYTHON_IMAGE ?= $(shell podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-python | head -1)
-IN_PYTHON = podman run --rm --init --network=none --volume $(CURDIR):/src:ro --workdir /src/containers/kernel/python --env E2E_SLOWNESS
+# With limits that a machine in a container may set, and runc where it is there: crun refuses some machines' cgroups.
+IN_PYTHON = podman $(if $(shell command -v runc),--runtime runc) run --rm --init --network=none --ulimit nofile=1024:1024 --ulimit nproc=2048:2048 --volume $(CURDIR):/src:ro --workdir /src/containers/kernel/python --env E2E_SLOWNESS
 
 # On the machine's own Node, which is an older one, and on the one that the image has. A test that hangs
 # fails after five minutes, and what it leaves open keeps nobody waiting.
