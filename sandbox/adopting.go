@@ -1,4 +1,4 @@
-// What was kept ready becomes a session's.
+// Spares become sessions' containers.
 
 package sandbox
 
@@ -9,8 +9,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// adoptSpare returns a kernel of a spare, which becomes the place of a session that has none yet; nil: there is none that fits.
-// The caller holds l.starting.
+// adoptSpare moves a session that nobody used yet to a spare and returns its kernel; nil: no spare fits. The caller holds
+// l.starting.
 func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm bool) *kernel {
 	e := l.engine
 	e.mu.Lock()
@@ -45,8 +45,9 @@ func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm boo
 	return k
 }
 
-// moveTo makes a spare the place of the session, whose record says that before it is no spare any more: a sweep goes by it.
-// It reports whether that could be written. takeSettings notes in the record what the container is made with. The caller holds e.mu.
+// moveTo makes a spare the place of the session. It writes the session's record while the spare is still marked as one, because
+// sweeps go by the record, and reports whether it could. takeSettings notes in the record the settings of the container. The
+// caller holds e.mu.
 func (e *engineSide) moveTo(sp *spare, takeSettings func()) bool {
 	e.limits.settle(e.record)
 	r := e.record
@@ -71,8 +72,8 @@ func (e *engineSide) moveTo(sp *spare, takeSettings func()) bool {
 	return true
 }
 
-// claim has the engine show people whose the containers of a spare are now, where it can. Nothing waits for that, and nothing goes
-// by it: the record says it to servers.
+// claim asks an engine that is a Claimer to label the spare's containers with their owner, for people. Nothing waits for it:
+// servers read the record.
 func (e *engineSide) claim() {
 	claimer, ok := e.config.Engine.(engine.Claimer)
 	if !ok {

@@ -12,7 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// RunInfo names a run that has a kernel, for calls that wait for it.
+// RunInfo names the run that occupies a kernel, for calls that wait for it.
 type RunInfo struct {
 	RunID      string   `json:"run_id"`
 	Language   Language `json:"-"`
@@ -39,13 +39,13 @@ func (i *RunInfo) String() string {
 	return line
 }
 
-// wayOut is a hint how to get at the kernel that the run has.
+// wayOut is a hint how to get at the kernel of the run.
 func (i *RunInfo) wayOut() string {
 	return fmt.Sprintf("Wait for it with wait_for_run and run_id %s, or stop it with cancel: true as well, which keeps the variables", i.RunID)
 }
 
-// holder returns the run that has the kernel, as far as is known: one that the kernel was taken over with, or the first in
-// the queue.
+// holder returns the run that occupies the kernel, as far as is known: the adopted run of an earlier server, or the first in the
+// queue.
 func (l *link) holder() *Run {
 	if adopted := l.adopted.Load(); adopted != nil && !adopted.over() {
 		return adopted
@@ -74,7 +74,7 @@ func (l *link) beside() (list []*RunInfo) {
 	return list
 }
 
-// errBusy reports that the run before kept a caller from its turn for so long; nil: it has ended this moment.
+// errBusy reports that the run before kept a caller waiting for so long; nil: it ended this moment.
 func (l *link) errBusy(before *RunInfo, waited time.Duration) *fault.Error {
 	if before == nil {
 		return fault.New(fault.SessionBusy, "Try again, or use another session_id.",
@@ -84,7 +84,7 @@ func (l *link) errBusy(before *RunInfo, waited time.Duration) *fault.Error {
 		"Session %q still runs other code after %s: %s", l.engine.id, waited, before).With("run_id", before.RunID)
 }
 
-// ahead returns the run that another one waits for; nil: none.
+// ahead returns the run that this one waits for; nil: none.
 func (l *link) ahead(run *Run) *RunInfo {
 	if before := l.holder(); before != nil && before != run {
 		return before.info()
@@ -92,9 +92,9 @@ func (l *link) ahead(run *Run) *RunInfo {
 	return nil
 }
 
-// busyWith returns by language what the kernels of a session that is not open here may be at work on.
+// busyWith returns by language the runs that may occupy the kernels of a session that is not open here.
 func busyWith(config *Config, id string) map[Language]*RunInfo {
-	// While code runs, the lock's time is when it must be over.
+	// While code runs, the lock's time is the run's latest end.
 	if until, err := state.LastUsed(config.StateDir, id); err != nil || !until.After(time.Now()) {
 		return nil
 	}

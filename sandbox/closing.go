@@ -1,4 +1,4 @@
-// The end of a session, or of this server's use of it.
+// The end of a session, and of this server's use of it.
 
 package sandbox
 
@@ -9,9 +9,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// close ends everything in the session: runs are cut off, containers removed, and the volume too
-// unless keepFiles, for which the session is marked already: then the variables of a named one are too. It returns the
-// engine's error; the session is over all the same.
+// close ends everything in the session: it interrupts runs and removes containers. It removes the volume too, unless keepFiles,
+// for which the caller marked the session already; then a named session keeps its variables as well. It returns the engine's
+// error; the session is over all the same.
 func (s *session) close(ctx context.Context, keepFiles bool) error {
 	var size *int64
 	if keepFiles && s.named && s.config.freezes() {
@@ -25,7 +25,7 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	var volumes []string
 	if !keepFiles {
 		volumes = []string{s.engine.volumeName()}
-		// Should the removal fail, a later sweep knows that the files are not kept.
+		// If the removal fails, a later sweep knows that the files are not kept.
 		if err := s.uses.lock.Drop(); err != nil {
 			s.config.Logger.Warn("session lock", "session", s.id, "error", err)
 		}
@@ -48,19 +48,18 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 		s.uses.touchLast()
 		s.uses.lock.Release()
 	case err != nil:
-		s.uses.lock.Release() // what is left over is removed by a sweep, which can take the lock
+		s.uses.lock.Release() // a sweep, which can take the lock, removes the rest
 	default:
 		s.uses.lock.Remove()
 	}
 	return err
 }
 
-// leaveTime is how long code that a server interrupts at its own end has to stop.
+// leaveTime bounds how long a server at its own end waits for code that it interrupted.
 const leaveTime = 400 * time.Millisecond
 
-// leaveBehind detaches from a named session. Its containers go on, with the variables, and end by
-// themselves when no server takes them up in the idle time; code that runs is interrupted, but by a
-// manager that only visits.
+// leaveBehind detaches from a named session. Its containers go on with their variables, and end by themselves if no server takes
+// them over within the idle time. It interrupts running code, unless the manager only visits.
 func (s *session) leaveBehind(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
@@ -69,7 +68,7 @@ func (s *session) leaveBehind(ctx context.Context) {
 		s.uses.await(ctx)
 	}
 	size := s.size(ctx)
-	// A container that is just being started should come up, or the next server finds half of one.
+	// A container that just starts should come up; otherwise the next server finds half of one.
 	if s.engine.lock(ctx) {
 		defer s.engine.mu.Unlock()
 		if size != nil && s.engine.record != nil {
@@ -99,7 +98,7 @@ func (s *session) leaveBehind(ctx context.Context) {
 	s.uses.lock.Release()
 }
 
-// abandon releases a session that was not used yet.
+// abandon releases a session that nobody used yet.
 func (s *session) abandon() {
 	s.cancel(errClosing)
 	s.uses.closeHistory()

@@ -1,4 +1,4 @@
-// What a Manager works with, and the bounds that no setting changes: kept output, displays, the grace before a kill.
+// The configuration of a Manager, and the bounds that no setting changes: kept output, displays, the grace before a kill.
 
 package sandbox
 
@@ -12,108 +12,104 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// KernelConfig sets how one language's containers are made.
+// KernelConfig describes how to make one language's containers.
 type KernelConfig struct {
 	Image       string
 	Interpreter string   // its name, such as python3, for messages
-	Command     []string // of process 1
-	Join        []string // that joins its stdio to the socket of a process 1 which no server holds the stdio of
+	Command     []string // starts process 1
+	Join        []string // connects its stdio to the socket of a process 1 that lost its server
 	Document    []string // the program that reads documents; Python's only
 	Install     string   // the path of the program that installs packages
-	Setup       string   // the command that makes the image ready, for a hint
-	// MakeImage makes the image ready where it is missing, or fails with the answer for the run that needs it, a
-	// *fault.Error as a rule, no later than after patience. It is called by several runs at once. Nil: a missing image
-	// stays missing.
+	Setup       string   // the command that makes the image, for a hint
+	// MakeImage makes a missing image. It returns within patience; its error, a *fault.Error as a rule, answers the run that needs
+	// the image. Several runs call it at once. Nil: a missing image stays missing.
 	MakeImage func(ctx context.Context, patience time.Duration) error
-	Preload   []string // modules to import ahead, where the image has them
+	Preload   []string // modules to import ahead, if the image contains them
 
 	skills *engine.Files
 }
 
-// Config is what a Manager works with. Begin with DefaultConfig, and set Engine, Kernels and StateDir: most of the
-// limits have to be there.
+// Config configures a Manager. Begin with DefaultConfig, and set Engine, Kernels and StateDir: most limits must not be zero.
 type Config struct {
 	Engine  engine.Engine
 	Kernels map[Language]KernelConfig // the languages that exist
 	Limits  engine.Limits             // of one container
 	Mounts  []engine.Mount            // folders of this machine that every container sees
-	// Skills returns the skills of containers that are made now, as they are at the moment. Nil, and nil from it: there are none.
+	// Skills returns the current skills for new containers. Nil, or a nil result: no skills.
 	Skills func() *engine.Files
-	// Env is given to the code and to nothing else: it is in no container's configuration.
+	// Env goes to the code alone: no container's configuration contains it.
 	Env map[string]string
 
-	// WayOut serves what code sends out. Nil: nothing listens in the containers.
+	// WayOut serves the code's egress. Nil: nothing listens in the containers.
 	WayOut WayOut
 
-	// Observer is told of runs and of the bytes of files. May be nil.
+	// Observer hears of runs and of file transfers. May be nil.
 	Observer Observer
-	// Admit decides whether a run may be queued, which is not yet; its error refuses it. It may wait for no more than a moment. Nil:
-	// every run may.
+	// Admit decides whether a new run may be queued; its error refuses the run. It returns within a moment. Nil: every run may.
 	Admit func(caller context.Context, run *Run) error
 
-	// Mask takes secrets out of what runs come to, before anybody has it. Nil: there are none.
+	// Mask removes secrets from results before anybody reads them. Nil: no secrets.
 	Mask *secrets.Masker
 
-	CodeBytes     int           // the longest code that is accepted
-	OutputBytes   int           // of each stream, that a result has
-	SpoolBytes    int           // of each stream, that its file keeps
-	RunTimeout    time.Duration // of a run that does not name its own
-	MaxRunTimeout time.Duration // what a run may ask for
-	Linger        time.Duration // how long a run waits for what it started and what looks endless
+	CodeBytes     int           // the longest code accepted
+	OutputBytes   int           // of each stream in a result
+	SpoolBytes    int           // of each stream in its file
+	RunTimeout    time.Duration // default of a run
+	MaxRunTimeout time.Duration // the longest that a run may ask for
+	Linger        time.Duration // how long a run waits for endless-looking background work
 	IdleTimeout   time.Duration // after which an unused kernel ends, and an unnamed session with it
 	Lifetime      time.Duration // after which any kernel ends, and an unnamed session with it
-	// Keep is how long a named session's files, frozen variables and history stay after its last use, at the least as long
-	// as its kernels; KeepLimit what all that sleep may take together, in bytes.
+	// Keep is how long a named session's files, snapshot and history stay after its last use, at least as long as its kernels.
+	// KeepLimit bounds the bytes of all sleeping sessions together.
 	Keep      time.Duration
 	KeepLimit int64
-	// FreezeBytes and FreezeTime bound what a named session's kernel writes of its variables when it ends; 0 bytes: none.
+	// FreezeBytes and FreezeTime bound the snapshot that a named session's kernel writes at its end; 0 bytes: none.
 	FreezeBytes int64
 	FreezeTime  time.Duration
-	// Spares is how many containers of each language that was used are kept ready for sessions to come; 0: none.
+	// Spares is the number of spare containers of each used language; 0: none.
 	Spares       int
-	StartTimeout time.Duration // for a container and its supervisor to come up, or for a program that is started in one
+	StartTimeout time.Duration // for a container and its supervisor to come up, or a program in it to start
 	MaxSessions  int
-	// Gone reports whether the client is gone that has a default session, as DefaultOf has it, so that the session may be
-	// closed for another client where there are MaxSessions. It is called with the manager locked. Nil: none is.
+	// Gone reports whether the client of a default session (see DefaultOf) is gone, so that the session may make room where
+	// MaxSessions are open. The manager calls it with its lock held. Nil: none is gone.
 	Gone func(client string) bool
 
-	VolumeBytes int64 // what one session's files may take
-	VolumeFiles int64 // how many files and folders one session may have
+	VolumeBytes int64 // of one session's files
+	VolumeFiles int64 // files and folders of one session
 
-	// Visit is for a manager that looks after sessions and runs nothing: it interrupts no code when
-	// it is closed.
+	// Visit is for a manager that looks after sessions and runs nothing: its Close interrupts no code.
 	Visit bool
-	// Prewarm names the languages of which containers are kept ready from the server's start on, and however long none is used.
+	// Prewarm names the languages with spares from the server's start on, even while nobody uses them.
 	Prewarm []Language
-	// Shared is a named session that another server of the state directory may have as soon as nothing runs in it here: that of a client
-	// that starts a server for each call. Empty: none.
+	// Shared names a session that this server hands to another server of the state directory as soon as nothing runs in it: the
+	// session of a client that starts a server for each call. Empty: none.
 	Shared string
-	// StateDir has the locks that distinguish live servers' sessions from dead ones'. Servers that
-	// share an engine and a user must share it.
+	// StateDir contains the locks that tell live servers' sessions from dead ones'. Servers with the same engine and user must
+	// share it.
 	StateDir string
-	// Host marks what this machine's servers made on an engine that others use too. What has the mark and no lock in
-	// StateDir is removed. Letters and digits; empty: made of StateDir, which will do where no other machine uses
+	// Host marks everything that this machine's servers make on a shared engine. A sweep removes containers and volumes with this
+	// mark and no lock in StateDir. Letters and digits; empty: derived from StateDir, which is enough where no other machine uses
 	// the engine.
 	Host   string
 	Logger *slog.Logger
-	// Tenant tells whose the sessions are, where one server works for several: letters and digits. A manager knows of no
-	// other's. Empty: the server's own. See Of.
+	// Tenant names the owner of the sessions, where one server works for several: letters and digits. A manager sees no other
+	// tenant's sessions. Empty: the server's own. See Of.
 	Tenant string
-	// Quota is what all sessions may take together at the manager's start; see Manager.SetQuota.
+	// Quota is the quota at the manager's start; see Manager.SetQuota.
 	Quota Quota
-	// Pool is what all managers of the server share, and decides on Host. Nil, without a Tenant: the manager has one of its own.
+	// Pool is shared by all managers of the server, and decides on Host. Nil, without a Tenant: the manager makes its own.
 	Pool *Pool
 
 	quotas *quotas // of the manager; nil: of none
 }
 
-// Of returns the configuration of a tenant of the server whose configuration this is.
+// Of returns this configuration for one tenant of the server.
 func (c Config) Of(tenant string) Config {
 	c.Tenant, c.StateDir = tenant, state.TenantDir(c.StateDir, tenant)
 	return c
 }
 
-// kernel returns how a container of a language is made now.
+// kernel returns the current configuration of a language's containers.
 func (c *Config) kernel(language Language) KernelConfig {
 	setting := c.Kernels[language]
 	if c.Skills != nil {
@@ -122,7 +118,7 @@ func (c *Config) kernel(language Language) KernelConfig {
 	return setting
 }
 
-// DefaultConfig returns the limits that the command line has for defaults, and a Logger that writes nothing.
+// DefaultConfig returns the defaults of the command line, with a Logger that writes nothing.
 func DefaultConfig() Config {
 	return Config{
 		Limits:    engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024},
@@ -134,27 +130,27 @@ func DefaultConfig() Config {
 	}
 }
 
-// MaxArtifacts is how many files a run's Result lists, the newest.
+// MaxArtifacts bounds the files, newest first, that a Result lists.
 const MaxArtifacts = 100
 
-// Bounds of a run that no setting changes, as Config has the others. A supervisor has none but what it is sent.
+// Bounds of a run that no setting changes. A supervisor enforces no others but those that it is sent.
 const (
 	maxImageBytes = 5 << 20
 	maxDisplays   = 16
 	// interruptGrace is how long code may ignore an interrupt before its kernel is killed.
 	interruptGrace = 5 * time.Second
-	// mostTwins is how many copies of a kernel are kept to go back to, within a part of its container's memory: 1/twinShare.
+	// mostTwins bounds the restorable copies of a kernel, within 1/twinShare of its container's memory.
 	mostTwins = 5
 	twinShare = 3
 )
 
-// Labels on everything that a server makes on an engine. They cannot be changed later, so what
-// changes (the owner, the last use) is in the lock file.
+// Labels on everything that a server makes on an engine. Labels cannot change later, so the owner and the last use are in the lock
+// file.
 const (
 	LabelSession  = "code-sandbox-mcp.session"
 	LabelLanguage = "code-sandbox-mcp.language"
 	LabelHost     = "code-sandbox-mcp.host"
 	LabelTenant   = "code-sandbox-mcp.tenant" // none: the server's own
-	LabelNamed    = "code-sandbox-mcp.named"  // "true" where the session outlives its server
-	LabelOwner    = "code-sandbox-mcp.owner"  // the LabelSession that a container would have that was kept ready, for people
+	LabelNamed    = "code-sandbox-mcp.named"  // "true" if the session outlives its server
+	LabelOwner    = "code-sandbox-mcp.owner"  // for people: the LabelSession that a container would bear if it had not been a spare
 )

@@ -11,13 +11,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// The second bounds on what a supervisor reports: it keeps to its own, but may have been replaced.
+// The second bounds on a supervisor's reports: it keeps to its own, but hostile code may have replaced it.
 const (
 	maxText       = 256 << 10 // one text field
-	maxBackground = 4 << 10   // of what earlier runs printed
+	maxBackground = 4 << 10   // output of earlier runs
 	maxName       = 1 << 10   // a name, a message's first line
-	maxReported   = 8         // streams with background output, and names of what goes on
-	maxLost       = 100       // variables that could not be kept, and the largest ones
+	maxReported   = 8         // streams with background output, and names of background work
+	maxLost       = 100       // lost variables, and the largest ones
 	maxExitCode   = 255
 	maxTookMS     = 1e12 // decades, and far from the end of time.Duration
 )
@@ -64,7 +64,7 @@ func display(m protocol.Display) Display {
 	return d
 }
 
-// boundOrigin bounds where variables came from; nil is nowhere.
+// boundOrigin bounds the origin of variables; nil: none.
 func boundOrigin(o *protocol.Origin) {
 	if o == nil {
 		return
@@ -82,7 +82,7 @@ func boundLost(lost []protocol.Lost) []protocol.Lost {
 	return lost
 }
 
-// boundMemory bounds what there was of memory; nil is not known.
+// boundMemory bounds the report on memory; nil: unknown.
 func boundMemory(m *protocol.Memory) {
 	if m == nil {
 		return
@@ -102,8 +102,8 @@ func phrase(s string) string {
 // ends are the statuses that a supervisor may report of a finished run.
 var ends = []Status{Completed, Failed, TimedOut, Cancelled, Killed}
 
-// resultOf turns a supervisor's answer into a Result, everything bounded again: the value and each end of a stream to
-// limit bytes. Whose run it was is left to the caller.
+// resultOf turns a supervisor's answer into a Result and bounds every field again: the value and each end of a stream to limit
+// bytes. The caller fills in the run and session.
 func resultOf(m protocol.Done, limit int) *Result {
 	status := Status(m.Status)
 	if !slices.Contains(ends, status) {

@@ -13,20 +13,20 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// documentPatience is how long reading a document may take; its program ends before.
+// documentPatience bounds the reading of a document; its program ends before.
 const documentPatience = time.Minute
 
-// Document is what is written in a file that is no text itself.
+// Document is the text of a file of another format.
 type Document struct {
 	Text     string
 	Complete bool // false: there is more
-	// LinesLeft is how many lines more a table is known to have.
+	// LinesLeft is how many more lines a table is known to contain.
 	LinesLeft int64 `json:"lines_left"`
 }
 
-// ReadDocument returns what is written in a file of an existing session, of at most so many bytes: an office
-// document, a PDF, a notebook or an archive, of this MIME type. A program in the session's Python container reads it,
-// because the file is hostile. The error is a fault.
+// ReadDocument returns the text of a file of an existing session, at most so many bytes of it: an office document, a PDF, a
+// notebook or an archive, of this MIME type. A program in the session's Python container reads it, because the file is hostile.
+// The error is a fault.
 func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mime string, most int) (Document, error) {
 	s, err := m.open(sessionID, toResume)
 	if err != nil {
@@ -81,7 +81,7 @@ func askDocument(proc engine.Process, path, mime string, most int) (a documentAn
 	if _, err := proc.Write(append(request, '\n')); err != nil {
 		return a, err
 	}
-	// JSON makes six bytes of one at most.
+	// JSON needs at most six bytes for one.
 	err = json.NewDecoder(io.LimitReader(proc, 6*int64(most)+4096)).Decode(&a)
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -91,7 +91,7 @@ func askDocument(proc engine.Process, path, mime string, most int) (a documentAn
 	return a, err
 }
 
-// fault puts the program's error into words. Where there is none, it has ended in the middle.
+// fault puts the program's error into words. Without an error, it ended in the middle.
 func (a documentAnswer) fault(f File, mime string) *fault.Error {
 	name := clip(f.Path, 120)
 	switch a.Error {

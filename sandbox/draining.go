@@ -1,4 +1,4 @@
-// A server that another one replaces: it takes no new sessions, and lets go of what the other wants.
+// A server that another one replaces: it takes no new sessions, and gives up sessions that the other wants.
 
 package sandbox
 
@@ -10,7 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// How often a server looks which of the sessions that it offers another one wants: one that drains, and one with a shared session.
+// How often a server looks which of its offered sessions another server wants: while it drains, and with a shared session.
 const (
 	offerEvery = 20 * time.Millisecond
 	shareEvery = 100 * time.Millisecond
@@ -26,8 +26,8 @@ func errMoved(id string) *fault.Error {
 		"Session %q is in another server by now, and this one is about to be stopped.", id)
 }
 
-// Drain has the manager take no new sessions, or take them again. Sessions that there are go on: the unnamed ones here, and a
-// named one until another server of the state directory is asked for it, which then has it as soon as nothing runs in it.
+// Drain stops or resumes the admission of new sessions. Existing sessions go on: unnamed ones here, and a named one until another
+// server of the state directory wants it and nothing runs in it.
 func (m *Manager) Drain(on bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -49,12 +49,12 @@ func (m *Manager) drains() bool {
 	return m.stopDraining != nil
 }
 
-// isNew reports whether an id is that of a session that does not exist. The caller holds m.mu.
+// isNew reports whether no session with this id exists. The caller holds m.mu.
 func (m *Manager) isNew(id string) bool {
 	return m.sessions[m.resolve(id)] == nil && (isDefault(id) || !state.IsKept(m.conf().StateDir, id))
 }
 
-// offer offers sessions to other servers until ctx ends, and hands over those that one wants.
+// offer offers sessions to other servers until ctx ends, and hands over those that one of them wants.
 func (m *Manager) offer(ctx context.Context, every time.Duration, which func(*session) bool) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -83,7 +83,7 @@ func (m *Manager) offer(ctx context.Context, every time.Duration, which func(*se
 	}
 }
 
-// handOver follows beginClosing of a session that goes on in another server.
+// handOver follows beginClosing for a session that goes on in another server.
 func (m *Manager) handOver(s *session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), leaveTime)
 	defer cancel()
@@ -91,14 +91,14 @@ func (m *Manager) handOver(s *session) {
 	m.forget(s)
 }
 
-// Load is what goes on in a manager's sessions.
+// Load counts the activity in a manager's sessions.
 type Load struct {
-	Sessions int `json:"sessions"` // that are open here
-	Busy     int `json:"busy"`     // of them in which something goes on
-	Clients  int `json:"clients"`  // of them without a name, whose clients are there: they end with this server
+	Sessions int `json:"sessions"` // open here
+	Busy     int `json:"busy"`     // those at work
+	Clients  int `json:"clients"`  // unnamed ones with a client: they end with this server
 }
 
-// Load tells what goes on. It asks neither the engine nor a kernel.
+// Load asks neither the engine nor a kernel.
 func (m *Manager) Load() Load {
 	var load Load
 	for _, s := range m.all() {

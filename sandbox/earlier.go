@@ -8,9 +8,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// Runs of a history that this server did not see, or has forgotten.
+// Runs of a history that this server did not see, or forgot.
 
-// run makes a run of a history a run of this server. One without an end is still to be settled.
+// run makes a run of a history a run of this server. A run without an end remains to be settled.
 func (e *HistoryEntry) run(parent context.Context, config *Config, session string) *Run {
 	r := newRun(parent, config, e.RunID, session, RunOptions{
 		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Copy: e.Copy, Timeout: max(0, min(e.Timeout, config.MaxRunTimeout)),
@@ -36,7 +36,7 @@ func (e *HistoryEntry) run(parent context.Context, config *Config, session strin
 	return r
 }
 
-// findEarlier looks a run up in the histories. A run that went on when its server ended is taken up again.
+// findEarlier looks a run up in the histories. If the run went on when its server ended, it adopts it.
 func (m *Manager) findEarlier(id string) (*Run, error) {
 	session, entry, err := m.findEntry(id)
 	if err != nil {
@@ -48,7 +48,7 @@ func (m *Manager) findEarlier(id string) (*Run, error) {
 	return m.takeUp(session, entry)
 }
 
-// findEntry looks a run up in the histories of the sessions that this server has open, and of those that wait for a server.
+// findEntry looks a run up in the histories of the sessions that are open here or wait for a server.
 func (m *Manager) findEntry(id string) (session string, entry *HistoryEntry, err error) {
 	sessions := make(map[string]bool)
 	for _, s := range m.all() {
@@ -72,7 +72,7 @@ func (m *Manager) findEntry(id string) (session string, entry *HistoryEntry, err
 		"There is no run %q.", clip(id, 80))
 }
 
-// takeUp opens the session of a run whose end is not known, so that it is.
+// takeUp opens the session of a run without a known end, to find that end out.
 func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 	s, err := m.open(session, toUse)
 	if err != nil {
@@ -84,20 +84,20 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 	if run := s.uses.find(entry.RunID); run != nil {
 		return run, nil
 	}
-	// It may have ended in a server that let go of the session then.
+	// It may have ended in a server that released the session then.
 	if found, _ := history.Find(s.folder(), entry.RunID); found != nil {
 		if now := entryOf(found, session); now.over() {
 			return now.run(context.Background(), m.conf(), session), nil
 		}
 	}
-	// It ended this very moment, and its end is just being recorded.
+	// It ended this moment, and its end is about to be recorded.
 	run := entry.run(context.Background(), m.conf(), session)
 	run.finish(lostResult(run, true), nil, nil)
 	return run, nil
 }
 
-// reach takes over what an earlier server left running of a language, so that a run of it is known here. The error is a
-// fault that says why the run's state is not known.
+// reach takes over an earlier server's kernel of a language, so that its run is known here. The error is a fault that says why the
+// run's state is unknown.
 func (s *session) reach(language Language) error {
 	l := s.links[language]
 	if l == nil {
@@ -106,8 +106,7 @@ func (s *session) reach(language Language) error {
 	return l.reach()
 }
 
-// lostResult is for a run of an earlier server whose end is not known. alive says that its kernel
-// still has its variables.
+// lostResult is for an earlier server's run without a known end. alive reports that its kernel still holds its variables.
 func lostResult(run *Run, alive bool) *Result {
 	if alive {
 		res := run.unanswered(Cancelled, 130)

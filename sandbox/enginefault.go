@@ -11,7 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// Explainer is an engine's error that has words for a person: what is wrong, and what mends it.
+// Explainer is an engine's error with words for a person: the reason and the fix.
 type Explainer interface {
 	error
 	Explain() (reason, fix string)
@@ -27,7 +27,7 @@ func Explain(err error) (reason, fix string, ok bool) {
 	return reason, fix, true
 }
 
-// engineFault puts the error of an engine that was to start a container into words for a model: the engine's own, where it has some.
+// engineFault puts an engine's error at the start of a container into words for a model: the engine's own, if it offers some.
 func (c *Config) engineFault(err error, language Language, setting KernelConfig) *fault.Error {
 	var f *fault.Error
 	reason, fix, explained := Explain(err)
@@ -58,11 +58,10 @@ func (c *Config) engineFault(err error, language Language, setting KernelConfig)
 	return f.Because(err)
 }
 
-// engineName is what the engine is called in messages.
+// engineName is the engine's name in messages.
 func (c *Config) engineName() string { return c.Engine.Traits().Name }
 
-// notDone puts the error of an engine that was to do something into words for a model; what is formatted,
-// such as "list the sessions".
+// notDone puts an engine's error at some action into words for a model; the action is formatted, such as "list the sessions".
 func (c *Config) notDone(err error, what string, args ...any) *fault.Error {
 	what = fmt.Sprintf(what, args...)
 	var f *fault.Error
@@ -92,7 +91,7 @@ func isAny(err error, wanted ...error) bool {
 	return slices.ContainsFunc(wanted, func(one error) bool { return errors.Is(err, one) })
 }
 
-// imageCache remembers what was found out about images, so that a new session does not ask again.
+// imageCache remembers images, so that a new session does not ask for them again.
 type imageCache struct {
 	mu    sync.Mutex
 	known map[string]engine.ImageInfo
@@ -118,7 +117,7 @@ func (c *imageCache) get(ctx context.Context, on engine.Engine, ref string) (eng
 	return info, nil
 }
 
-// forget is for an image that may have been removed or replaced.
+// forget drops an image that may be gone or replaced.
 func (c *imageCache) forget(ref string) {
 	c.mu.Lock()
 	delete(c.known, ref)

@@ -15,39 +15,39 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// engineSide is what one session has on the engine, a volume and a container for each language, and what they are made
+// engineSide manages one session's volume and containers, one a language, on the engine, and the settings that they were made
 // with, which a named session records for later servers.
 type engineSide struct {
 	id     string
-	place  string // the id that is on the engine, of a spare that it took; empty: id. Under mu, or before the session is open
+	place  string // the id on the engine, if the session took a spare; empty: id. Under mu, or before the session is open
 	named  bool
 	config *Config
 	limits *limits
 	ctx    context.Context   // the session's
 	note   func(text string) // for the next run of each language
-	lost   func()            // notes so that the files are gone
+	lost   func()            // notes that the files are gone
 	out    *outConns         // of all containers
 
-	certificates string      // that the code trusts beside those of the image, in PEM; set before the session is open
+	certificates string      // trusted by the code beside those of the image, in PEM; set before the session is open
 	resumed      atomic.Bool // an earlier server left files, and maybe containers, under this id
-	tried        atomic.Bool // a container was asked for
+	tried        atomic.Bool // the session asked for a container
 
 	mu     sync.Mutex    // one engine call at a time
 	record *state.Record // of a named session
-	stale  bool          // what is on the engine under this id is of a session that has ended
-	left   string        // the place of that, where it had one
-	looked bool          // for the volume that an earlier server left, which filesThere is about
-	files  string        // what filesThere says
-	token  string        // that supervisors are shown when a connection to them was lost; empty: they end with it
-	filled bool          // the session has had a volume, and may expect its files
+	stale  bool          // the volume and containers of this id are an ended session's
+	left   string        // its place, if it took a spare
+	looked bool          // for an earlier server's volume, see filesThere
+	files  string        // the result of filesThere
+	token  string        // with which a server reconnects to supervisors after a lost connection; empty: they end with it
+	filled bool          // the session once had a volume, and may expect its files
 
-	ready   map[Language]*kernel // of the spare that became this session's place, which were not used yet
-	readyAs map[string]string    // by language, what they were made with
+	ready   map[Language]*kernel // unused kernels of the spare that became this session's place
+	readyAs map[string]string    // by language, their settings
 }
 
 // Names ----------------------------------------------------------------------------
 
-// at returns the id that what is on the engine has, and whose it is there: what was kept ready is no tenant's.
+// at returns the tenant and id on the engine: a spare belongs to no tenant.
 func (e *engineSide) at() (tenant, id string) {
 	if e.place != "" {
 		return "", e.place
@@ -55,8 +55,8 @@ func (e *engineSide) at() (tenant, id string) {
 	return e.config.Tenant, e.id
 }
 
-// volumeName returns a name with a part of the host's label, so that servers that do not share their locks cannot
-// reach each other's sessions by using the same session id on one engine.
+// volumeName returns a name with a part of the host's label, so that servers with separate locks cannot reach each other's
+// sessions through equal session ids on one engine.
 func (e *engineSide) volumeName() string {
 	host := e.config.Host
 	name := "csm-" + host[:min(6, len(host))]
@@ -67,12 +67,12 @@ func (e *engineSide) volumeName() string {
 	return name + "-" + id
 }
 
-// name returns the name of a language's container.
+// name returns the container's name for a language.
 func (e *engineSide) name(language Language) string {
 	return e.volumeName() + "-" + string(language)
 }
 
-// names returns the names that any of the session's containers could have.
+// names returns the possible names of the session's containers.
 func (e *engineSide) names() []string {
 	names := make([]string, 0, len(e.config.Kernels))
 	for language := range e.config.Kernels {
@@ -84,8 +84,8 @@ func (e *engineSide) names() []string {
 
 // The record ----------------------------------------------------------------------
 
-// begin takes over what earlier servers left of a session that is being opened, and returns its record; nil: it has none.
-// resumed reports that they left it on purpose.
+// begin takes over the record of earlier servers for a session that opens, and returns it; nil: the session keeps none. resumed
+// reports that they left the session on purpose.
 func (e *engineSide) begin(resumed bool) *state.Record {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -104,7 +104,7 @@ func (e *engineSide) begin(resumed bool) *state.Record {
 	return e.record
 }
 
-// loadRecord returns the record of an earlier server, or a new one.
+// loadRecord returns an earlier server's record, or a new one.
 func (e *engineSide) loadRecord(resumed bool) *state.Record {
 	var r *state.Record
 	if resumed {
@@ -124,7 +124,7 @@ func (e *engineSide) loadRecord(resumed bool) *state.Record {
 	return r
 }
 
-// saveRecord writes the record, and warns the session's user where it cannot.
+// saveRecord writes the record, and warns the session's user if it cannot.
 func (e *engineSide) saveRecord() {
 	if err := e.record.Save(e.config.StateDir, e.id); err != nil {
 		e.config.Logger.Warn("session record", "session", e.id, "error", err)
@@ -132,10 +132,10 @@ func (e *engineSide) saveRecord() {
 	}
 }
 
-// rest records that the session has no kernels of the languages that are on, and what its history and its files take; nil: not
-// known. The caller holds e.mu.
+// rest records that the session has no kernels of the enabled languages, and the size of its history and files; nil: unknown. The
+// caller holds e.mu.
 func (e *engineSide) rest(size *int64, history int64) {
-	if e.record == nil { // of a session without a name, which has one from now on
+	if e.record == nil { // an unnamed session gets one now
 		e.record = e.loadRecord(true)
 	}
 	for language := range e.record.Settings {
@@ -150,7 +150,7 @@ func (e *engineSide) rest(size *int64, history int64) {
 	e.saveRecord()
 }
 
-// slept reports whether the session had a kernel of the language that ended in order.
+// slept reports whether the session's kernel of the language ended in order.
 func (e *engineSide) slept(language Language) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -158,8 +158,8 @@ func (e *engineSide) slept(language Language) bool {
 	return had && key == ""
 }
 
-// noteSettings records what a named session's container was made with, and since when it has had any. Where that fails, a later
-// server makes a new one.
+// noteSettings records the settings of a named session's container, and the start of its first kernel. If that fails, a later
+// server makes a new container.
 func (e *engineSide) noteSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) {
 	if e.named {
 		e.takeSettings(language, setting, image, awake)
@@ -167,31 +167,31 @@ func (e *engineSide) noteSettings(language Language, setting KernelConfig, image
 	}
 }
 
-// takeSettings is noteSettings that writes nothing yet.
+// takeSettings is noteSettings without writing.
 func (e *engineSide) takeSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) {
 	e.record.Settings[string(language)], e.record.Awake = e.settingsKey(language, setting, image), awake
 }
 
-// settingsKey returns a key that is the same for containers that were made with the same image, settings, folders and secrets. It is
-// for the user's eyes alone, as the token in the same file is: a reader of it could try guesses at a secret.
+// settingsKey returns an equal key for containers with equal image, settings, folders and secrets. Only the user may read it, as
+// the token in the same file: a reader could try guesses at a secret.
 func (e *engineSide) settingsKey(language Language, setting KernelConfig, image engine.ImageInfo) string {
 	c := e.config
 	return engine.Key(e.record.Token, e.shape(language, setting, image), e.certificates, c.Env, c.VolumeFiles, c.wireLimits(), e.limits.ends().IdleTimeout)
 }
 
-// spareKey is settingsKey without what comes when a container that was kept ready is bound to a session, and with what matters
-// before there are variables.
+// spareKey is settingsKey without the parts that a spare gets when it is bound to a session, and with those that matter before
+// there are variables.
 func (e *engineSide) spareKey(language Language, setting KernelConfig, image engine.ImageInfo) string {
 	return engine.Key(e.shape(language, setting, image), e.config.VolumeFiles, e.config.wireLimits(), setting.Preload)
 }
 
-// shape is what a container is made with.
+// shape lists the settings of a container.
 func (e *engineSide) shape(language Language, setting KernelConfig, image engine.ImageInfo) []string {
 	return []string{image.ID, e.config.Engine.Shape(e.spec(language, setting, image))}
 }
 
-// fits reports whether a container is one that this server would make itself, by the key of what it was made
-// with: errNeverStarted or errOtherSettings where not.
+// fits reports whether a container, by the key of its settings, is one that this server would make itself: errNeverStarted or
+// errOtherSettings if not.
 func (e *engineSide) fits(ctx context.Context, language Language, key string) error {
 	setting := e.config.kernel(language)
 	image, err := e.config.Pool.images.get(ctx, e.config.Engine, setting.Image)
@@ -209,10 +209,10 @@ func (e *engineSide) fits(ctx context.Context, language Language, key string) er
 
 // Containers -----------------------------------------------------------------------
 
-// answerTime is how long a call waits for an image, before it answers how far that is.
+// answerTime is how long a call waits for an image, before it answers with the progress.
 const answerTime = 18 * time.Second
 
-// image looks an image up, and has it made where it is missing and that is possible, as long as a call waits for that.
+// image looks an image up. It makes a missing one if it can, for as long as a call waits.
 func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 	look := func() (engine.ImageInfo, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), e.config.StartTimeout)
@@ -230,7 +230,7 @@ func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 	return look()
 }
 
-// spec returns what a container is made with, and what those are made with that an engine makes together with it.
+// spec returns the settings of a container, and of those that an engine makes together with it.
 func (e *engineSide) spec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
 	spec := e.ownSpec(language, setting, image)
 	for _, other := range e.beside(language) {
@@ -239,7 +239,7 @@ func (e *engineSide) spec(language Language, setting KernelConfig, image engine.
 	return spec
 }
 
-// Spec returns what an engine is asked for for a session without a name, by a configuration.
+// Spec returns the engine's request for an unnamed session, by a configuration.
 func Spec(config *Config) (engine.Spec, error) {
 	e := newSession("template", false, nil, config).engine
 	e.trust()
@@ -253,7 +253,7 @@ func Spec(config *Config) (engine.Spec, error) {
 
 var errNoLanguage = errors.New("all languages are switched off")
 
-// beside returns the languages whose containers are made together with one.
+// beside returns the languages of the containers made together with this one.
 func (e *engineSide) beside(language Language) (others []Language) {
 	if !e.config.Engine.Traits().Together {
 		return nil
@@ -266,13 +266,13 @@ func (e *engineSide) beside(language Language) (others []Language) {
 	return others
 }
 
-// endsMargin is how much longer than its kernels an engine keeps what everybody seems to have forgotten.
+// endsMargin is how much longer than its kernels an engine keeps a container that no server asks for.
 const endsMargin = time.Hour
 
-// ownSpec is spec of the one container. Of the image it needs no more than the kind of processor, which those of one volume share.
+// ownSpec is spec of the one container. Of the image it needs only the processor, which all images of a volume share.
 func (e *engineSide) ownSpec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
 	_, id := e.at()
-	// A spare may become a named session's, and at any time: its kernels count from then on.
+	// A spare may become a named session's at any time: its kernels count from then on.
 	lasts, ends, grace := e.named || isSpare(id), time.Duration(0), time.Duration(0)
 	if most := e.limits.ends(); !isSpare(id) {
 		ends = most.Lifetime + most.IdleTimeout + endsMargin
@@ -282,7 +282,7 @@ func (e *engineSide) ownSpec(language Language, setting KernelConfig, image engi
 	}
 	labels := map[string]string{
 		LabelSession: labelOf(e.at()), LabelHost: e.config.Host, LabelLanguage: string(language),
-		LabelNamed: fmt.Sprint(e.named && e.place == ""), // of a place the owner's record says it
+		LabelNamed: fmt.Sprint(e.named && e.place == ""), // the owner's record says so of a spare's place
 	}
 	if tenant, _ := e.at(); tenant != "" {
 		labels[LabelTenant] = tenant
@@ -303,7 +303,7 @@ func (e *engineSide) ownSpec(language Language, setting KernelConfig, image engi
 	}
 }
 
-// init returns the first message to the supervisor of a new container.
+// init returns a new container's first message to the supervisor.
 func (e *engineSide) init(language Language, setting KernelConfig, warm bool) protocol.Init {
 	limits := e.config.wireLimits()
 	onEOF, freezeBytes := "exit", int64(0)
@@ -326,8 +326,8 @@ func (e *engineSide) init(language Language, setting KernelConfig, warm bool) pr
 	}
 }
 
-// makeRoom removes what may still have the name of a container: one that ended, that a dead server left, or whose start an
-// engine did not finish; or all of a session that was to be removed. The caller holds e.mu.
+// makeRoom removes anything with the name of a container: an ended one, a dead server's, or one that an engine did not finish
+// starting; or all of a session that was to be removed. The caller holds e.mu.
 func (e *engineSide) makeRoom(ctx context.Context, language Language, mayBeThere bool) error {
 	if e.stale {
 		for _, place := range slices.Compact([]string{e.place, cmp.Or(e.left, e.place)}) {
@@ -344,7 +344,7 @@ func (e *engineSide) makeRoom(ctx context.Context, language Language, mayBeThere
 	return e.config.Engine.Remove(ctx, []string{e.name(language)}, nil)
 }
 
-// remove removes a container, but not where the session ends meanwhile, with which it goes, or which is another server's then.
+// remove removes a container, unless the session ends meanwhile: that removes it too, or another server owns it then.
 func (e *engineSide) remove(ctx context.Context, language Language) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -354,7 +354,7 @@ func (e *engineSide) remove(ctx context.Context, language Language) error {
 	return e.config.Engine.Remove(ctx, []string{e.name(language)}, nil)
 }
 
-// join starts what joins its stdio to the socket of process 1 in one of the session's containers.
+// join starts the program that connects its stdio to process 1's socket in one of the session's containers.
 func (e *engineSide) join(ctx context.Context, language Language) (engine.Process, error) {
 	return e.exec(ctx, language, e.config.Kernels[language].Join)
 }
@@ -364,18 +364,18 @@ func (e *engineSide) exec(ctx context.Context, language Language, command []stri
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if err := context.Cause(e.ctx); err != nil {
-		return nil, err // the container may be another server's by now
+		return nil, err // another server may own the container by now
 	}
 	return e.config.Engine.Exec(ctx, e.name(language), command)
 }
 
-// filesThere says of a session that was used before that its files are there, behind a sentence; empty: they are not, or it is not
-// known. Its volume can have been removed, or a state folder restored without it: the next run of each language is
-// told that. It looks once, and has to be called before anything makes the volume anew.
+// filesThere returns a phrase, behind a sentence, that a formerly used session's files are there; empty: they are not, or it is
+// unknown. If its volume was removed, or its state folder restored without it, the next run of each language reports that. It
+// looks once, before anything makes the volume anew.
 func (e *engineSide) filesThere() string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.looked || len(e.record.Settings) == 0 { // it never had any
+	if e.looked || len(e.record.Settings) == 0 { // it never had files
 		return e.files
 	}
 	ctx, cancel := context.WithTimeout(e.ctx, listTimeout)
@@ -394,8 +394,8 @@ func (e *engineSide) filesThere() string {
 	return e.files
 }
 
-// noteVolume notes that a container has come up, and for the next run what its engine says of that: it has made the volume, so the
-// files that the session had are gone, or it has kept a container for them.
+// noteVolume records that a container came up, and notes for the next run the engine's report: it made a new volume, so the
+// session's files are gone, or it kept a container for them.
 func (e *engineSide) noteVolume(proc engine.Process) {
 	if made, ok := proc.(engine.Maker); ok && made.MadeVolume() && e.filled {
 		e.lost()
@@ -406,7 +406,7 @@ func (e *engineSide) noteVolume(proc engine.Process) {
 	e.filled = true
 }
 
-// hasFiles reports whether the session may have files: not where no container has ever come up, and none does just now.
+// hasFiles reports whether the session may have files: false if no container ever came up and none starts now.
 func (e *engineSide) hasFiles() bool {
 	if e.resumed.Load() || !e.mu.TryLock() {
 		return true
@@ -418,7 +418,7 @@ func (e *engineSide) hasFiles() bool {
 // used reports whether anything of this session can be on the engine.
 func (e *engineSide) used() bool { return e.resumed.Load() || e.tried.Load() }
 
-// lock takes mu when it can be had while ctx lasts, and reports whether it was.
+// lock takes mu if it can before ctx ends, and reports whether it did.
 func (e *engineSide) lock(ctx context.Context) bool {
 	for !e.mu.TryLock() {
 		if ctx.Err() != nil {

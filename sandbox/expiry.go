@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// checkInterval is how often idle sessions are looked for and kernels are pinged.
+	// checkInterval is the time between looks for idle sessions and pings of kernels.
 	checkInterval = 15 * time.Second
-	// sweepEvery is how many of those intervals lie between sweeps.
+	// sweepEvery is the number of intervals between sweeps.
 	sweepEvery = 20
 	// sweepTimeout bounds a sweep's engine calls.
 	sweepTimeout = 60 * time.Second
 )
 
-// expire closes sessions whose time has passed, until the manager closes.
+// expire closes sessions when their time is over, until the manager closes.
 func (m *Manager) expire() {
 	eachInterval(m.ctx, func(_ int, now time.Time) { m.closeExpired(now) })
 }
 
-// keepAlive pings the supervisors, whatever expire waits for.
+// keepAlive pings the supervisors, even while expire waits for something.
 func (m *Manager) keepAlive() {
 	eachInterval(m.ctx, func(n int, _ time.Time) {
 		for _, s := range m.all() {
@@ -59,7 +59,7 @@ func (m *Manager) closeExpired(now time.Time) {
 	}
 }
 
-// endSession follows beginClosing where nobody waits for the answer.
+// endSession follows beginClosing if nobody waits for the answer.
 func (m *Manager) endSession(s *session, keepFiles bool) {
 	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout+s.config.retireTime())
 	defer cancel()

@@ -2,6 +2,6 @@ package sandbox
 
 import "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 
-// Fault is what errors of this package are, for errors.As: a code that stays the same, a message with what was wrong,
-// and a hint of what to do next. Its Error is the code and the message.
+// Fault is this package's error, for errors.As: a stable code, a message that says the failure, and a hint at the next step. Its
+// Error joins code and message.
 type Fault = fault.Error

@@ -1,4 +1,4 @@
-// Code taken out of the Markdown that models put around it.
+// Markdown fences that models put around code.
 
 package sandbox
 
@@ -13,18 +13,18 @@ import (
 var (
 	// fenceLine is a line that opens or closes a Markdown fence.
 	fenceLine = regexp.MustCompile("^[ \t]*(`{3,}|~{3,})[^`]*$")
-	// infoString is what may stand behind an opening fence. Other words there are code, such as the code's first line.
+	// infoString matches the words allowed behind an opening fence. Other words there are code, such as the code's first line.
 	infoString = regexp.MustCompile(`^[\w.+#-]*(?:[ \t]*\{[^{}]*\}|[ \t]+[\w-]+="[^"]*")*$`)
 	// oneLine is a fence with its code in one line.
 	oneLine = regexp.MustCompile("^`{3,}[ \t]*([^`\n]*[^`\n \t])[ \t]*`{3,}$")
-	// ownStatement is how a line of code begins that cannot go on with what the line before has begun, but for operator.
+	// ownStatement matches the beginning of a line of code that cannot continue the line before, but for operator.
 	ownStatement = regexp.MustCompile(`^[\pL\pN_$'"{@]`)
 	operator     = regexp.MustCompile(`^(?:in|instanceof)\b`)
 )
 
-// withoutFence returns the code of what models write around it: a Markdown fence, or a first line that names the language.
-// Its lines keep their numbers. note says what was left out; empty: nothing was. Code that is legal as it stands is never
-// changed: no Python begins with three backticks, and JavaScript that does calls a text, which throws.
+// withoutFence removes a Markdown fence, or a first line that names the language, around code from a model. Lines keep their
+// numbers. note tells what it removed; empty: nothing. It never changes legal code: no Python begins with three backticks, and
+// JavaScript that does calls a text, which throws.
 func withoutFence(code string, language LanguageInfo) (bare, note string) {
 	lines := strings.Split(strings.TrimRightFunc(strings.TrimPrefix(code, "\ufeff"), unicode.IsSpace), "\n")
 	first := slices.IndexFunc(lines, func(line string) bool { return strings.TrimSpace(line) != "" })
@@ -47,7 +47,7 @@ func withoutFence(code string, language LanguageInfo) (bare, note string) {
 		if !ok || !infoString.MatchString(strings.Trim(word, "`~ \t")) {
 			return code, ""
 		}
-		if lines, note = lines[:first+1+end], fenceNote; end == rest { // its last line may end with what closes it
+		if lines, note = lines[:first+1+end], fenceNote; end == rest { // its last line may end with the closing fence
 			lines[first+end] = strings.TrimSuffix(lines[first+end], opened[1])
 		}
 	case isNamed(language, word) && beginsStatement(lines[first+1:]):
@@ -59,8 +59,8 @@ func withoutFence(code string, language LanguageInfo) (bare, note string) {
 	return strings.Join(lines, "\n"), note
 }
 
-// endOfFence returns how many lines are in a fence that was opened. Behind its end there may be words, and in it what looks
-// like fences, as in a docstring, but not both: then it is not known what is code.
+// endOfFence returns the number of lines in an open fence. Words may follow its end, or other fences may stand in it, as in a
+// docstring, but not both: then nobody knows which part is code.
 func endOfFence(lines []string, opened string) (end int, ok bool) {
 	closed, fences := -1, 0
 	for i, line := range lines {
@@ -88,8 +88,8 @@ func isNamed(language LanguageInfo, line string) bool {
 	return line == string(language.Language) || slices.Contains(language.Aliases, line)
 }
 
-// beginsStatement reports whether there is code, and its first line is a statement of its own: a name before it is nothing but
-// looked up then.
+// beginsStatement reports whether there is code and its first line is a statement of its own: a name before it would only be
+// looked up.
 func beginsStatement(lines []string) bool {
 	for _, line := range lines {
 		line = strings.TrimSpace(line)

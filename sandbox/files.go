@@ -13,35 +13,34 @@ import (
 type (
 	// File is a regular file of a session.
 	File = files.File
-	// ReadOptions sets what part of a file to read.
+	// ReadOptions selects the part of a file to read.
 	ReadOptions = files.ReadOptions
-	// ReadEnd describes what was read.
+	// ReadEnd describes the part that was read.
 	ReadEnd = files.ReadEnd
 	// Entry is one thing in a session's volume.
 	Entry = files.Entry
-	// WalkEnd describes what a walk left out.
+	// WalkEnd counts the entries that a walk left out.
 	WalkEnd = files.WalkEnd
-	// ExportEnd describes what an export left out.
+	// ExportEnd counts the entries that an export left out.
 	ExportEnd = files.ExportEnd
 )
 
-// CleanPath returns a path as a request names it in its shortest form: [files.CleanPath].
+// CleanPath returns the shortest form of a request's path: [files.CleanPath].
 func CleanPath(p string) (string, error) { return files.CleanPath(p) }
 
 // Upload is a file on its way into a session.
 type Upload struct {
 	SessionID string // empty: the default session
 	Path      string // as CleanPath returns it
-	Overwrite bool   // false: a file of that name is left as it is, and is an error
+	Overwrite bool   // false: an existing file of that name is an error
 	Content   io.Reader
-	Times     Times // of the session, where nobody has used it yet; lowered to the server's
-	Existing  bool  // a session that does not exist is not made: session_not_found
+	Times     Times // of the session, if nobody used it yet; lowered to the server's
+	Existing  bool  // a missing session is an error: session_not_found
 }
 
-// Upload writes a file into its session, which is made when it does not exist unless Existing says otherwise, and
-// returns the session's id as well. The file is there whole or not at all. An error of Content that is a fault
-// comes back as it is; the others are faults too, among them file_exists, invalid_path and
-// quota_exceeded.
+// Upload writes a file into its session and returns the session's id as well. It makes a missing session unless Existing forbids
+// that. The file appears whole or not at all. A fault of Content comes back unchanged; the other errors are faults too, among them
+// file_exists, invalid_path and quota_exceeded.
 func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	need := toUse
 	if u.Existing {
@@ -71,8 +70,8 @@ func (c *Config) fileLimits() files.Limits {
 	return files.Limits{Bytes: c.VolumeBytes, Files: c.VolumeFiles}
 }
 
-// OpenFile opens a file of an existing session for reading. The reader must be closed. Faults:
-// not_found, invalid_path, session_not_found and those of the engine.
+// OpenFile opens a file of an existing session for reading. The caller must close the reader. Faults: not_found, invalid_path,
+// session_not_found and those of the engine.
 func (m *Manager) OpenFile(ctx context.Context, sessionID, path string, o ReadOptions) (*FileReader, error) {
 	s, err := m.open(sessionID, toResume)
 	if err != nil {
@@ -81,9 +80,8 @@ func (m *Manager) OpenFile(ctx context.Context, sessionID, path string, o ReadOp
 	return s.files.open(ctx, path, o)
 }
 
-// WalkFiles visits every file of an existing session, outside hidden folders and what programs make
-// for themselves; with everything all that is in the volume, folders and links too, folders before
-// what is in them. An error of visit ends the walk and comes back.
+// WalkFiles visits every file of an existing session, outside hidden folders and programs' own folders such as caches; with
+// everything, also those, folders and links, each folder before its entries. An error of visit ends the walk and comes back.
 func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bool, visit func(Entry) error) (WalkEnd, error) {
 	var end WalkEnd
 	err := m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) (err error) {
@@ -93,8 +91,8 @@ func (m *Manager) WalkFiles(ctx context.Context, sessionID string, everything bo
 	return end, err
 }
 
-// ExportFiles visits everything in an existing session, folders before what is in them and links last, with the content
-// of each file. An error of visit ends it and comes back.
+// ExportFiles visits everything in an existing session with the content of each file: folders before their entries, and links
+// last. An error of visit ends it and comes back.
 func (m *Manager) ExportFiles(ctx context.Context, sessionID string, visit func(Entry, io.Reader) error) (ExportEnd, error) {
 	var end ExportEnd
 	caller := ctx
@@ -110,7 +108,7 @@ func (m *Manager) ExportFiles(ctx context.Context, sessionID string, visit func(
 	return end, err
 }
 
-// counting is the content of a file on its way.
+// counting counts the bytes of a file's content.
 type counting struct {
 	io.Reader
 	bytes int64
@@ -123,15 +121,15 @@ func (c *counting) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// entryMoved tells of an entry of which something was read.
+// entryMoved reports an entry, if any of it was read, to the observer.
 func (m *Manager) entryMoved(caller context.Context, to Direction, sessionID string, e Entry, content *counting) {
 	if content != nil && content.begun {
 		m.conf().fileMoved(caller, Transfer{to, sessionID, e.Path, e.SizeBytes, content.bytes})
 	}
 }
 
-// ImportFiles brings what next returns, up to an entry without a kind, into an existing session: folders, files with their
-// content, and links. An error of next or of a content comes back.
+// ImportFiles adds the entries of next, up to one without a kind, to an existing session: folders, files with their content, and
+// links. An error of next or of a content comes back.
 func (m *Manager) ImportFiles(ctx context.Context, sessionID string, next func() (Entry, io.Reader, error)) error {
 	if err := m.conf().quotas.checkDisk(ctx, sessionID); err != nil {
 		return err
@@ -162,8 +160,7 @@ func (m *Manager) useFiles(ctx context.Context, sessionID string, use func(conte
 	return s.files.use(ctx, use)
 }
 
-// Resume opens a named session that an earlier server left, or one that is open here already, and
-// never makes one: session_not_found then.
+// Resume opens a named session of an earlier server, or one already open here. It never makes one: session_not_found then.
 func (m *Manager) Resume(ctx context.Context, id string) (SessionInfo, error) {
 	s, err := m.open(id, toResume)
 	if err != nil {

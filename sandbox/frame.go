@@ -1,4 +1,4 @@
-// Bounds of what comes in a frame: length, depth, number of values.
+// Bounds of a frame: length, depth, number of values.
 
 package sandbox
 

@@ -12,27 +12,27 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// HistoryEntry is a run of a session as its history has it.
+// HistoryEntry is a run in a session's history.
 type HistoryEntry struct {
 	RunID    string
 	Language Language
 	Code     string
 	Fresh    bool
 	Copy     bool
-	// Undone reports that the session's variables are without what the run has changed, and were not before.
+	// Undone reports that the session's variables no longer include the run's changes, and did before.
 	Undone  bool
 	Timeout time.Duration
 	Started time.Time
-	// Ended is zero, and Result and Error are nil, where the run goes on or its server was killed.
+	// Ended is zero, and Result and Error are nil, if the run goes on or its server was killed.
 	Ended  time.Time
 	Result *Result
-	// Error is why the code was not run.
+	// Error is the reason why the code did not run.
 	Error *fault.Error
 }
 
 func (e *HistoryEntry) over() bool { return e.Result != nil || e.Error != nil }
 
-// Status is what is known of the run: running also where its server was killed, or the code of its Error.
+// Status is the run's last known status: running even if its server was killed, or the code of its Error.
 func (e *HistoryEntry) Status() string {
 	switch {
 	case e.Result != nil:
@@ -50,7 +50,7 @@ type HistoryFields struct {
 	Status     string    `json:"status"`
 	Started    time.Time `json:"started"`
 	DurationMS float64   `json:"duration_ms"`
-	// Undone reports that the session's variables are without what the run has changed.
+	// Undone reports that the session's variables no longer include the run's changes.
 	Undone bool `json:"undone,omitempty"`
 }
 
@@ -63,20 +63,20 @@ func (e *HistoryEntry) Fields() HistoryFields {
 	return f
 }
 
-// ReadHistory returns what ran in a session, in the order of the calls, and nothing for a session
-// that has no history. It takes no lock: the session may be open in any server.
+// ReadHistory returns the runs of a session in the order of the calls, and none for a session without history. It takes no lock:
+// the session may be open in any server.
 func ReadHistory(stateDir, id string) ([]HistoryEntry, error) {
 	return SelectHistory(stateDir, id, func(string, bool, int64) bool { return true })
 }
 
-// SelectHistory is ReadHistory for the runs that are wanted, by their ids, whether they are over, and their files' bytes. Others are
-// not read, so it costs little to ask often.
+// SelectHistory is ReadHistory for the wanted runs, by their ids, whether they are over, and their files' bytes. It skips the
+// others unread, so it costs little to call often.
 func SelectHistory(stateDir, id string, wanted func(runID string, over bool, bytes int64) bool) (entries []HistoryEntry, err error) {
 	err = EachInHistory(stateDir, id, wanted, func(e *HistoryEntry) { entries = append(entries, *e) })
 	return entries, err
 }
 
-// EachInHistory is SelectHistory that hands each run over when it is read, and keeps none.
+// EachInHistory is SelectHistory that visits each run as it is read, and keeps none.
 func EachInHistory(stateDir, id string, wanted func(runID string, over bool, bytes int64) bool, visit func(*HistoryEntry)) error {
 	if err := CheckSessionID(id); err != nil {
 		return err
@@ -90,8 +90,7 @@ func EachInHistory(stateDir, id string, wanted func(runID string, over bool, byt
 	})
 }
 
-// UndoneMarks are the runs of a session of which it has changed whether they are HistoryEntry.Undone. They cost less to
-// read than the runs.
+// UndoneMarks returns the changed HistoryEntry.Undone marks of a session's runs. They cost less to read than the runs.
 func UndoneMarks(stateDir, id string) map[string]bool {
 	return history.ReadMarks(state.Folder(stateDir, id))
 }
@@ -104,7 +103,7 @@ func entriesOf(runs []history.Run, session string) []HistoryEntry {
 	return entries
 }
 
-// entryOf bounds and checks what was read, which may have been imported from anybody.
+// entryOf bounds and checks a run that was read: anybody may have written an imported one.
 func entryOf(run *history.Run, session string) HistoryEntry {
 	e := HistoryEntry{
 		RunID: run.RunID, Language: Language(clip(run.Language, maxName)), Code: clip(run.Code, maxText), Fresh: run.Fresh, Copy: run.Copy,
@@ -126,7 +125,7 @@ func entryOf(run *history.Run, session string) HistoryEntry {
 	return e
 }
 
-// recordBegin writes to the history that a run was asked for.
+// recordBegin writes the beginning of a run to the history.
 func recordBegin(w *history.Writer, run *Run) {
 	w.Begin(history.Begin{
 		RunID: run.ID, Language: string(run.Language), Fresh: run.options.Fresh, Copy: run.options.Copy, TimeoutMS: run.options.Timeout.Milliseconds(),
@@ -134,8 +133,8 @@ func recordBegin(w *history.Writer, run *Run) {
 	})
 }
 
-// recordEnd writes to the history what a run came to: what Run.Result returns when it is over. Nothing may change the
-// result any more.
+// recordEnd writes the outcome of a run to the history: the result of Run.Result at its end. Nothing may change the result any
+// more.
 func recordEnd(w *history.Writer, runID string, res *Result, err error) {
 	end := history.End{RunID: runID, Ended: time.Now().UTC()}
 	if res == nil {
@@ -151,7 +150,7 @@ func recordEnd(w *history.Writer, runID string, res *Result, err error) {
 	})
 }
 
-// heldBy is roughly how many bytes of memory a result takes.
+// heldBy estimates a result's bytes of memory.
 func heldBy(res *Result) int {
 	if res == nil {
 		return 0
@@ -165,8 +164,7 @@ func heldBy(res *Result) int {
 	return n
 }
 
-// resultRecord is a result in the form in which a supervisor reports it, so that what is read is bounded
-// and checked by the same code.
+// resultRecord is a result in a supervisor's form, so that the same code bounds and checks it when it is read.
 type resultRecord struct {
 	protocol.Done
 	Language Language           `json:"language"`
@@ -176,7 +174,7 @@ type resultRecord struct {
 	Notes    []string           `json:"notes,omitempty"`
 }
 
-// maxNotes bounds the notes of a result that is read.
+// maxNotes bounds the notes of a result from a history.
 const maxNotes = 100
 
 func recordOf(res *Result, images bool) *resultRecord {
@@ -214,14 +212,14 @@ func displayOf(d Display, images bool) protocol.Display {
 	return m
 }
 
-// isImageData reports whether a display's data is an image's bytes, and not a text.
+// isImageData reports whether a display's data is an image's bytes rather than a text.
 func isImageData(mime string) bool {
 	return strings.HasPrefix(mime, "image/") && mime != "image/svg+xml"
 }
 
 // result reads the record as if a supervisor had sent it.
 func (r *resultRecord) result(session, run string) *Result {
-	r.Background, r.GoesOn = nil, nil // no history has them
+	r.Background, r.GoesOn = nil, nil // no history contains them
 	res := resultOf(r.Done, maxText)
 	res.SessionID, res.RunID, res.Language, res.Fresh, res.Copy = session, run, Language(clip(string(r.Language), maxName)), r.Fresh, r.Copy
 	for _, d := range r.Displays[:min(len(r.Displays), maxDisplays)] {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// index has the sessions of a server: which there are, whose default ones they are, and what is left to say of others.
+// index lists the sessions of a server, its default sessions, and notes on ended ones.
 type index struct {
 	mu       sync.Mutex
 	sessions map[string]*session
-	fallback map[string]string    // ids of the default sessions that there are, by what DefaultOf returns
-	expired  map[string]ended     // notes about sessions that have expired, by id, and by what DefaultOf returns
-	asleep   map[string]time.Time // sessions that had no kernels when they were looked at, with their last use by then
-	refused  []*Run               // the last whose sessions could not be opened
+	fallback map[string]string    // ids of the existing default sessions, by DefaultOf
+	expired  map[string]ended     // notes on expired sessions, by id and by DefaultOf
+	asleep   map[string]time.Time // sleeping sessions at the last look, by their last use then
+	refused  []*Run               // the last ones, because their sessions could not be opened
 	closed   bool
 }
 
@@ -23,8 +23,7 @@ func newIndex() *index {
 	return &index{sessions: make(map[string]*session), fallback: make(map[string]string), expired: make(map[string]ended)}
 }
 
-// resolve returns the id of the session that is meant, empty where it is a default one that does not exist. The caller
-// holds x.mu.
+// resolve returns the id of the session, empty for a default one that does not exist. The caller holds x.mu.
 func (x *index) resolve(id string) string {
 	if isDefault(id) {
 		return x.fallback[id]
@@ -32,26 +31,26 @@ func (x *index) resolve(id string) string {
 	return id
 }
 
-// forgetDefault makes a session nobody's default one. The caller holds x.mu.
+// forgetDefault makes a session nobody's default. The caller holds x.mu.
 func (x *index) forgetDefault(s *session) {
 	if x.fallback[s.fallback] == s.id {
 		delete(x.fallback, s.fallback)
 	}
 }
 
-// all returns the sessions, in no order.
+// all returns the sessions, unordered.
 func (x *index) all() []*session {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return slices.Collect(maps.Values(x.sessions))
 }
 
-// usedEngine reports whether anything of the sessions can be on the engine.
+// usedEngine reports whether the engine may hold anything of the sessions.
 func (x *index) usedEngine() bool {
 	return slices.ContainsFunc(x.all(), func(s *session) bool { return s.engine.used() })
 }
 
-// setDefault fills in whose default session info describes.
+// setDefault fills in the client of a default session.
 func (x *index) setDefault(info *SessionInfo) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -60,23 +59,23 @@ func (x *index) setDefault(info *SessionInfo) {
 	}
 }
 
-// findRefused returns a run whose session could not be opened; nil: it is not known.
+// findRefused returns a run of a session that could not be opened; nil: unknown.
 func (x *index) findRefused(id string) *Run {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return findRun(x.refused, id)
 }
 
-// maxExpired bounds the ids of sessions that have expired.
+// maxExpired bounds the remembered ids of expired sessions.
 const maxExpired = 1000
 
-// ended is what there is to say of a session that has ended.
+// ended is the note on an ended session.
 type ended struct {
 	note string     // without its full stop
-	of   []Language // whose variables it says are gone, where the files are there
+	of   []Language // the languages of the variables lost, if the files remain
 }
 
-// noteExpired keeps a note for the next session of that id, whose user may expect this one.
+// noteExpired keeps a note for the next session of that id, because its user may expect this one.
 func (x *index) noteExpired(s *session, now time.Time, keepFiles bool) {
 	most := s.limits.ends()
 	why := fmt.Sprintf("it was %v old, and may not become older", most.Lifetime)
@@ -114,7 +113,7 @@ func (x *index) noteEnded(s *session, why string, keepFiles bool) {
 	}
 }
 
-// noteExpiry has the session's next runs report that the one before has expired. The caller holds x.mu.
+// noteExpiry makes the session's next runs report that its predecessor expired. The caller holds x.mu.
 func (x *index) noteExpiry(s *session) {
 	id := s.id
 	if !s.named {

@@ -17,15 +17,15 @@ import (
 // KernelInfo describes one language of a session.
 type KernelInfo struct {
 	Language Language `json:"language"`
-	State    string   `json:"state"`             // "running", "idle", "not started", "ended", or "kept": no server speaks to it now, and its variables are there
+	State    string   `json:"state"`             // "running", "idle", "not started", "ended", or "kept": no server speaks to it now, but its variables are there
 	Version  string   `json:"version,omitempty"` // of the interpreter; empty before it has come up
-	Run      *RunInfo `json:"run,omitempty"`     // that has the kernel, as far as is known; nil: none
-	// Before are the runs that the variables can go back to the beginning of, and Copies the copies that they can go to, the
-	// newest last. NoTwin is why the variables as they are could not be gone back to.
+	Run      *RunInfo `json:"run,omitempty"`     // the run in the kernel, as far as is known; nil: none
+	// Before are the restorable runs, and Copies the runs with restorable copies, the newest last. NoTwin is the reason why the
+	// present variables could not be restored later.
 	Before []*RunInfo `json:"can_go_back_before,omitempty"`
 	Copies []*RunInfo `json:"copies,omitempty"`
 	NoTwin string     `json:"not_kept_because,omitempty"`
-	// Beside are the runs that go on in copies of it, and in fresh interpreters.
+	// Beside are the runs in copies of it and in fresh interpreters.
 	Beside []*RunInfo `json:"beside,omitempty"`
 }
 
@@ -40,14 +40,14 @@ const (
 const (
 	StateOpen    = "open"    // in a server
 	StateWaiting = "waiting" // for a server, with its kernels
-	StateAsleep  = "asleep"  // without kernels: its files are there, and the variables that they wrote
+	StateAsleep  = "asleep"  // without kernels: its files and its snapshot remain
 )
 
 // SessionInfo describes a session.
 type SessionInfo struct {
 	ID      string
 	Default bool
-	// DefaultOf is whose default session it is, as DefaultOf has it: empty for that of a server's only client.
+	// DefaultOf is the client of a default session: empty for a server's only client.
 	DefaultOf string
 	Named     bool
 	Owner     string
@@ -55,20 +55,21 @@ type SessionInfo struct {
 	Kernels   []KernelInfo
 	Created   time.Time
 	LastUsed  time.Time
-	// Limits are those in force, and Limited whether they are the session's own.
+	// Limits are those in force; Limited reports that they are the session's own.
 	Limits  SessionLimits
 	Times   Times // in force
 	Limited bool
-	// SizeBytes is what the session's files take, or took when a server last let go of it; nil where that is not known.
+	// SizeBytes is the size of the session's files, or was when a server last released it; nil: unknown.
 	SizeBytes *int64
-	// KeptUntil is when a session is removed that nobody uses and that outlives its server; zero: it is Pinned, or does not.
+	// KeptUntil is the time at which an unused session that outlives its server is removed; zero: it is Pinned, or does not outlive
+	// it.
 	KeptUntil time.Time
 	Pinned    bool
-	// Place is where its containers are, on an engine of several machines.
+	// Place is the place of its containers, on an engine of several machines.
 	Place engine.Place
 }
 
-// info describes the session; kept are the languages whose kernels wait to be taken over.
+// info describes the session; kept are the languages of kernels that wait to be taken over.
 func (s *session) info(kept []Language) SessionInfo {
 	info := SessionInfo{ID: s.id, Named: s.named, Owner: OwnerThis, State: StateOpen}
 	s.uses.describe(&info)
@@ -78,12 +79,12 @@ func (s *session) info(kept []Language) SessionInfo {
 	}
 	for _, l := range s.links {
 		kernel := l.info(slices.Contains(kept, l.language))
-		if info.Place == (engine.Place{}) && l.kernel.Load() != nil { // which leaves the name of its container as it is
+		if info.Place == (engine.Place{}) && l.kernel.Load() != nil { // a live kernel keeps its container's name
 			info.Place = s.config.placeOf(s.engine.name(l.language))
 		}
 		if run := l.holder(); run != nil && kernel.State != "ended" {
 			kernel.Run = run.info()
-			if kernel.State == "idle" { // of an earlier server's run
+			if kernel.State == "idle" { // with an earlier server's run
 				kernel.State = "running"
 			}
 		}
@@ -94,7 +95,7 @@ func (s *session) info(kept []Language) SessionInfo {
 	return info
 }
 
-// placeOf returns where a container is.
+// placeOf returns the place of a container.
 func (c *Config) placeOf(container string) engine.Place {
 	if on, is := c.Engine.(engine.Locator); is {
 		return on.Where(container)
@@ -123,9 +124,8 @@ func (l *link) info(kept bool) KernelInfo {
 	return info
 }
 
-// kept returns the languages whose variables are in a container that an earlier server left running and that
-// this one has had no reason to speak to yet. left is what is known of the session; nil: the engine is
-// asked, where it could make a difference.
+// kept returns the languages with variables in an earlier server's running container that this server did not contact yet. left is
+// what is known of the session; nil: it asks the engine if that could make a difference.
 func (s *session) kept(ctx context.Context, left *leftover) []Language {
 	unreached := s.unreached()
 	if len(unreached) == 0 {
@@ -146,8 +146,8 @@ func (s *session) kept(ctx context.Context, left *leftover) []Language {
 	})
 }
 
-// unreached returns by language what the containers of earlier servers were made with, where this server has
-// not had a kernel. It reads the record's file: the record itself is locked while a container starts.
+// unreached returns by language the settings of earlier servers' containers, for languages without a kernel in this server. It
+// reads the record's file: the record itself is locked while a container starts.
 func (s *session) unreached() map[string]string {
 	if !s.engine.resumed.Load() {
 		return nil
@@ -163,8 +163,8 @@ func (s *session) unreached() map[string]string {
 	return r.Settings
 }
 
-// Session describes a session, the default one for an empty id: also when that one does not exist yet,
-// since it will with the first run. One that this server does not have open is left as it is.
+// Session describes a session, the default one for an empty id: even before the first run, which will make it. It does not open a
+// session.
 func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
 	s, err := m.get(id, toFind)
 	switch {
@@ -180,15 +180,15 @@ func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
 	return SessionInfo{}, err
 }
 
-// Lease is which session an id stands for, and for how long.
+// Lease is the session of an id, and its end.
 type Lease struct {
 	SessionID string
-	Created   time.Time // in milliseconds; another session of the same id has another time
-	Ends      time.Time // when it ends though it is used
+	Created   time.Time // in milliseconds; tells apart sessions of the same id
+	Ends      time.Time // its end even in use
 }
 
-// Lease describes the session of an id, the default one for an empty id. With begin one that does not exist is made, and
-// else that is session_not_found. It asks neither the engine nor a kernel.
+// Lease describes the session of an id, the default one for an empty id. With begin it makes a missing session; otherwise that is
+// session_not_found. It asks neither the engine nor a kernel.
 func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 	need := toResume
 	if begin {
@@ -207,7 +207,7 @@ func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 	return Lease{s.id, info.Created.Truncate(time.Millisecond), ends}, nil
 }
 
-// unopened describes a session that this server does not have open.
+// unopened describes a session that is not open in this server.
 func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -236,7 +236,8 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	return info, nil
 }
 
-// describe describes a session of this server; for left see session.kept. Where it is known the engine is not asked for an image either.
+// describe describes a session of this server; for left see session.kept. With left it does not ask the engine for an image
+// either.
 func (m *Manager) describe(ctx context.Context, s *session, left *leftover) SessionInfo {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -245,14 +246,14 @@ func (m *Manager) describe(ctx context.Context, s *session, left *leftover) Sess
 	}
 	info := s.info(s.kept(asking, left))
 	m.setDefault(&info)
-	if len(s.liveKernels()) > 0 { // none that is waited for
+	if len(s.liveKernels()) > 0 { // it waits for none
 		info.SizeBytes = s.size(ctx)
 	}
 	return info
 }
 
-// Known describes the sessions that this server has open and that were used, in no order. It asks neither the engine nor
-// a kernel, so it says nothing of sizes, nor of kernels that are kept.
+// Known describes the used sessions open in this server, unordered. It asks neither the engine nor a kernel, so it knows no sizes
+// and no kept kernels.
 func (m *Manager) Known() []SessionInfo {
 	var known []SessionInfo
 	for _, s := range m.all() {
@@ -282,17 +283,17 @@ func sortKernels(kernels []KernelInfo) {
 	slices.SortFunc(kernels, func(a, b KernelInfo) int { return cmp.Compare(a.Language.place(), b.Language.place()) })
 }
 
-// listTimeout bounds the wait for an engine that lists other servers' sessions.
+// listTimeout bounds an engine's list of other servers' sessions.
 const listTimeout = 10 * time.Second
 
-// Sessions describes the sessions of this server, and those that its state directory has of others: those of other live servers, and
-// named ones that no server has open now. Newest use first. The engine is not asked, so a kernel that ended by itself since its server
-// did is listed as one that waits.
+// Sessions describes the sessions of this server and those in its state directory: sessions of other live servers, and named ones
+// that no server holds open. Newest use first. It does not ask the engine, so a kernel that ended by itself after its server is
+// listed as waiting.
 func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 	config := m.conf()
 	others := make(map[string]*leftover)
 	for id, used := range state.Uses(config.StateDir) {
-		if !isSpare(id) || state.IsKept(config.StateDir, id) { // whose files are there, without a record of whose they are
+		if !isSpare(id) || state.IsKept(config.StateDir, id) { // its files are there, without a record of their owner
 			others[id] = config.recorded(id, used)
 		}
 	}
@@ -318,7 +319,7 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 	return list
 }
 
-// recorded returns what a session has on the engine, by its record alone.
+// recorded returns a session's containers and volume by its record alone.
 func (c *Config) recorded(id string, used time.Time) *leftover {
 	r := state.LoadRecord(c.StateDir, id)
 	l := &leftover{named: r != nil && !r.Unnamed || state.IsKept(c.StateDir, id), newest: used}
@@ -335,7 +336,7 @@ func (c *Config) recorded(id string, used time.Time) *leftover {
 	return l
 }
 
-// infos describes sessions that this server does not have open, as many at once as there are processors: each is some files.
+// infos describes sessions that are not open in this server, one per processor at once: each costs a few files.
 func (c *Config) infos(of map[string]*leftover) []SessionInfo {
 	take := state.Take
 	if state.IsOwn(c.StateDir) {
@@ -360,8 +361,7 @@ func (c *Config) infos(of map[string]*leftover) []SessionInfo {
 	return list
 }
 
-// info describes a session that this server does not have open. false: it is not kept, and the next
-// sweep removes it. take takes its lock.
+// info describes a session that is not open in this server. false: the next sweep removes it. take takes its lock.
 func (l *leftover) info(config *Config, id string, take func(dir, id string) (*state.Lock, error)) (SessionInfo, bool) {
 	if _, err := state.LastUsed(config.StateDir, id); l.spare && err == nil && !state.IsKept(config.StateDir, id) {
 		return SessionInfo{}, false // it waits for a session
@@ -380,7 +380,7 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 	lock, err := take(config.StateDir, id)
 	if err != nil {
 		if used, err := state.LastUsed(config.StateDir, id); err == nil {
-			info.LastUsed = notAfter(time.Now(), used) // its server keeps that up
+			info.LastUsed = notAfter(time.Now(), used) // its server keeps the time current
 		}
 		if info.Named {
 			config.describeStay(&info, config.stay(r).Keep)
@@ -397,7 +397,7 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 		info.State = StateWaiting
 	}
 	for _, language := range l.running {
-		if r == nil || r.Place == "" || r.Settings[string(language)] != "" { // else it came with the place, and nobody used it
+		if r == nil || r.Place == "" || r.Settings[string(language)] != "" { // else it is an unused one of the place
 			info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "kept", Run: busy[language]})
 		}
 	}
@@ -409,7 +409,7 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 	return info, l.wanted(lock)
 }
 
-// notAfter returns the last use by a lock file's time, which lies ahead while code may still run.
+// notAfter returns the last use by a lock file's time, which lies in the future while code may still run.
 func notAfter(now, used time.Time) time.Time {
 	if used.After(now) {
 		return now

@@ -12,18 +12,17 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// Package is one that a session has installed.
+// Package is an installed package of a session.
 type Package struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 }
 
-// InstallLog is where the output of the last installation of a language is, relative to WorkDir.
+// InstallLog is the path of a language's last installation log, relative to WorkDir.
 func InstallLog(language Language) string { return ".packages/" + string(language) + ".log" }
 
-// Install has packages installed into a session, as their ecosystem's installer takes them, which was checked by the caller.
-// It is a run of an interpreter of its own, and is not in the history; o says all of it but the code. See Installed for what
-// came of it.
+// Install installs packages into a session; the caller checked their names, which the language's installer takes. It is a run in
+// an interpreter of its own, and not in the history; o sets everything but the code. Installed reads the outcome.
 func (m *Manager) Install(o RunOptions, packages []string) (*Run, error) {
 	program := m.conf().Kernels[o.Language].Install
 	list, err := json.Marshal(packages)
@@ -39,15 +38,15 @@ func (m *Manager) Install(o RunOptions, packages []string) (*Run, error) {
 	return m.Run(o)
 }
 
-// Installation is what came of an installation.
+// Installation is the outcome of an installation.
 type Installation struct {
 	Installed []Package // sorted
-	Already   []string  // requirements that were met
-	Needless  []string  // requirements whose markers are not true here
-	Broken    []string  // what installed packages need and no longer have, in the installer's words
+	Already   []string  // requirements already met
+	Needless  []string  // requirements with markers that are false here
+	Broken    []string  // unmet needs of installed packages, in the installer's words
 }
 
-// Installed reads what came of an installation that has completed.
+// Installed reads the outcome of a completed installation.
 func Installed(res *Result) (i Installation) {
 	var said struct {
 		Installed                 map[string]string
@@ -64,13 +63,13 @@ func Installed(res *Result) (i Installation) {
 }
 
 const (
-	npmLock     = "node_modules/.package-lock.json" // npm's own list of what it has installed
+	npmLock     = "node_modules/.package-lock.json" // npm's own list of installed packages
 	npmLockSize = 4 << 20
 	mostListed  = 2000 // packages of a language
 )
 
-// Packages lists what was installed into an existing session, sorted, by pip and by npm: by the traces that those leave,
-// which the session's code may have made as well.
+// Packages lists the packages that pip and npm installed into an existing session, sorted. It reads the traces of those programs,
+// which the session's code can forge.
 func (m *Manager) Packages(ctx context.Context, sessionID string) (map[Language][]Package, error) {
 	found := make(map[Language][]Package)
 	hasNPM := false
@@ -104,7 +103,7 @@ func pipPackage(entry string) (p Package, ok bool) {
 	return p, ok
 }
 
-// npmPackages reads npm's list; nil where it makes no sense.
+// npmPackages reads npm's list; nil if it makes no sense.
 func (m *Manager) npmPackages(ctx context.Context, sessionID string) (list []Package) {
 	file, err := m.OpenFile(ctx, sessionID, npmLock, ReadOptions{Limit: npmLockSize})
 	if err != nil {

@@ -1,4 +1,4 @@
-// What sleeps: how long sessions stay that nobody uses, and which of them go first.
+// How long unused sessions sleep, and which of them go first.
 
 package sandbox
 
@@ -19,21 +19,21 @@ func (c *Config) stay(r *state.Record) state.Stay {
 	return r.Stay(state.Stay{Idle: c.IdleTimeout, Keep: c.Keep, Freeze: c.freezeTime()})
 }
 
-// describeStay fills in until when a session stays that outlives its server.
+// describeStay fills in the end of a session that outlives its server.
 func (c *Config) describeStay(info *SessionInfo, keep time.Duration) {
 	if info.Pinned = state.IsPinned(c.StateDir, info.ID); !info.Pinned {
 		info.KeptUntil = info.LastUsed.Add(keep)
 	}
 }
 
-// due reports what is not kept any longer of a named session that was last used then: its kernels, which freeze and end by
+// due reports which parts of a named session, last used then, are due to go: its kernels, which write a snapshot and end by
 // themselves before, and all of it.
 func (c *Config) due(id string, used time.Time) (kernels, all bool) {
 	stay, unused := c.stayOf(id), time.Since(used)
 	return unused >= stay.Idle+retireTime(stay.Freeze), unused >= stay.Keep && !state.IsPinned(c.StateDir, id)
 }
 
-// isAsleep reports whether a named session that no server has open has no kernels any more.
+// isAsleep reports whether a named session that no server holds open is without kernels.
 func (c *Config) isAsleep(id string, used time.Time) bool {
 	return c.sleeps(state.LoadRecord(c.StateDir, id), used)
 }
@@ -43,13 +43,13 @@ func (c *Config) sleeps(r *state.Record, used time.Time) bool {
 	return r != nil && !r.HasKernels() || time.Since(used) >= c.stay(r).Idle
 }
 
-// freezes reports whether kernels of named sessions write their variables before they end.
+// freezes reports whether kernels of named sessions write snapshots at their end.
 func (c *Config) freezes() bool { return c.FreezeBytes > 0 }
 
-// retireMargin is how long a kernel may take to end beyond the time in which it writes its variables.
+// retireMargin is a kernel's time to end, beyond the time for its snapshot.
 const retireMargin = 10 * time.Second
 
-// freezeTime is how long the kernels of named sessions may write their variables; 0: they do not.
+// freezeTime bounds the snapshots of named sessions' kernels; 0: they write none.
 func (c *Config) freezeTime() time.Duration {
 	if !c.freezes() {
 		return 0
@@ -57,7 +57,7 @@ func (c *Config) freezeTime() time.Duration {
 	return c.FreezeTime
 }
 
-// retireTime is how long a kernel that writes its variables may take to end.
+// retireTime bounds the end of a kernel that writes a snapshot.
 func (c *Config) retireTime() time.Duration { return retireTime(c.freezeTime()) }
 
 func retireTime(freeze time.Duration) time.Duration {
@@ -67,13 +67,13 @@ func retireTime(freeze time.Duration) time.Duration {
 	return freeze + retireMargin
 }
 
-// isForged reports that no run explains a last use so far ahead: the clock went back since.
+// isForged reports that no run explains a last use so far in the future: the clock went back since.
 func isForged(config *Config, used time.Time) bool {
 	return time.Until(used) > max(24*time.Hour, 2*config.MaxRunTimeout)
 }
 
-// lastUse returns when the session of a lock was last used; where the clock went back since, now. That is not written down: a
-// clock that is wrong at boot comes right again.
+// lastUse returns the last use of a lock's session, or now if the clock went back since. It does not write that down: a clock that
+// is wrong at boot comes right again.
 func lastUse(config *Config, lock *state.Lock) time.Time {
 	if used := lock.LastUsed(); !isForged(config, used) {
 		return used
@@ -81,12 +81,12 @@ func lastUse(config *Config, lock *state.Lock) time.Time {
 	return time.Now()
 }
 
-// maxNames is how many sessions may sleep at the most; half of them stay at a sweep.
+// maxNames bounds the sleeping sessions; a sweep halves them.
 const maxNames = 10_000
 
-// crowding returns the sleeping sessions that have to go so that the others take no more than the largest KeepLimit of their
-// servers and this one, and are not too many: the longest unused, and never the last of them. Those that are pinned do not
-// count. why says so.
+// crowding returns the sleeping sessions that must go, so that the others stay below the largest KeepLimit of their servers and
+// this one, and below maxNames: the longest unused first, and never the last of them. Pinned sessions do not count. why is the
+// reason.
 func crowding(c *Config) (gone []string, why string) {
 	type sleeper struct {
 		id   string
@@ -122,7 +122,7 @@ func crowding(c *Config) (gone []string, why string) {
 	return gone, why
 }
 
-// lasting writes a time that may be days.
+// lasting formats a duration of up to many days.
 func lasting(d time.Duration) string {
 	if days := d / (24 * time.Hour); days > 1 && d%(24*time.Hour) == 0 {
 		return fmt.Sprintf("%d days", days)

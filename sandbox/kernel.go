@@ -16,64 +16,64 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// backstop is how much longer the server waits for the supervisor to enforce a limit before
-// it removes the container. JavaScript may have four times interruptGrace, see docs/kernel-protocol.md.
+// backstop is how much longer than the supervisor the server waits before it enforces a limit by removing the container.
+// JavaScript may need four times interruptGrace, see docs/kernel-protocol.md.
 const backstop = 20 * time.Second
 
-// answerPatience is how long a supervisor may say nothing that is asked whether it lives.
+// answerPatience is how long a supervisor may take to answer a sign-of-life request.
 const answerPatience = 10 * time.Second
 
-// kernel is the server's end of one container: a supervisor and the interpreter under it. It runs one piece of code
-// at a time, whose caller has the turn, and fresh ones beside it.
+// kernel is the server's end of one container: a supervisor and the interpreter under it. It runs one piece of code at a time, for
+// the holder of the turn, and fresh runs beside it.
 type kernel struct {
 	proc   engine.Process
 	conn   *channel.Conn // over proc
 	limits wireLimits
 	log    *slog.Logger
 
-	instead *kernel  // the one whose container it goes on with; set when it is made, under the link's starting
-	outbox  chan any // messages on their way to the supervisor
-	// onReady is called once, before any frame after ready is looked at. Set before begin; may be nil.
+	instead *kernel  // its successor in the same container; set when that is made, under the link's starting
+	outbox  chan any // messages to the supervisor
+	// onReady is called once, before any frame after ready is handled. Set before begin; may be nil.
 	onReady func(protocol.Ready)
-	// serveOut serves what code sends out, and closes it. Set before begin; nil refuses.
+	// serveOut serves a connection of the code's egress, and closes it. Set before begin; nil refuses.
 	serveOut func(*kernel, net.Conn)
-	out      *outConns     // the session's; set before begin where something is served
+	out      *outConns     // the session's; set before begin if there is egress
 	unbound  bool          // it is a spare's, and these two are set before bind; set before begin
-	ready    chan struct{} // closed when the supervisor has come up
+	ready    chan struct{} // closed when the supervisor is up
 
 	mu   sync.Mutex
-	runs map[string]following // that frames are taken for, by id
+	runs map[string]following // the runs that frames are for, by id
 
-	info atomic.Pointer[protocol.Ready] // nil before the supervisor has come up
+	info atomic.Pointer[protocol.Ready] // nil before the supervisor is up
 	lost atomic.Pointer[string]         // the cause of death of an idle interpreter, which the next run reports; nil while it lives
 
 	peeking sync.Mutex // one question at a time
 	peeks   chan protocol.Peek
-	frozen  chan protocol.Frozen // an answer that was asked for, or forged
+	frozen  chan protocol.Frozen // an answer to a question, or forged
 
-	twins     atomic.Pointer[protocol.Twins] // the last word of what there is to go back to; nil: none was said
-	restoring atomic.Pointer[string]         // the id of the restore that is asked for
+	twins     atomic.Pointer[protocol.Twins] // the last message about restorable runs; nil: none came
+	restoring atomic.Pointer[string]         // the id of the requested restore
 	restoreds chan protocol.Restored
 
 	dead   chan struct{} // closed when no more frames come
-	frames atomic.Uint64 // that have come
+	frames atomic.Uint64 // frames so far
 	// ending reports that the container was told to end, and does so soon.
 	ending atomic.Bool
-	// missing reports that the image does not have the interpreter.
+	// missing reports that the image lacks the interpreter.
 	missing atomic.Bool
-	// cut reports that the connection ended, and not by a frame that breaks the protocol. Set before dead is closed.
+	// cut reports that the connection ended, but not by a protocol violation. Set before dead is closed.
 	cut bool
 }
 
-// wireLimits are the bounds that the supervisor gets, and is held to.
+// wireLimits are the bounds that the server sends to the supervisor and enforces on it.
 type wireLimits struct {
 	OutputBytes  int
 	SpoolBytes   int
 	ImageBytes   int
 	MaxDisplays  int
 	MaxArtifacts int
-	Linger       time.Duration // how long a run waits for what looks endless
-	Frozen       time.Duration // how long it may wait for variables that are written or read, before its own time begins
+	Linger       time.Duration // how long a run waits for endless-looking background work
+	Frozen       time.Duration // how long it may wait for a snapshot to be written or read, before its own time begins
 }
 
 func (c *Config) wireLimits() wireLimits {
@@ -91,16 +91,16 @@ func newKernel(proc engine.Process, limits wireLimits, log *slog.Logger) *kernel
 	}
 }
 
-// following is a run, and where its end comes.
+// following is a run with the channel for its end.
 type following struct {
 	run    *Run
 	answer chan protocol.Done
 }
 
-// begin starts the exchange with a supervisor, which is sent first before anything else. A process 1 that has
-// ended by then is no error here: awaitReady returns that, and its stderr has the reason.
+// begin starts the exchange with a supervisor by sending first. It returns no error for a process 1 that already ended: awaitReady
+// returns that, with the reason from its stderr.
 func (k *kernel) begin(first any) {
-	k.outbox <- first // it has room, and nothing else is sent yet
+	k.outbox <- first // it is buffered, and nothing else is sent yet
 	go k.listen()
 	go k.speak()
 	if !k.unbound {
@@ -110,12 +110,11 @@ func (k *kernel) begin(first any) {
 
 // bind gives a spare's kernel to a session, by the message bind.
 func (k *kernel) bind(message any) {
-	_ = k.send(message) // where that fails it is dying, which its first run sees
+	_ = k.send(message) // if that fails it is dying, and its first run notices
 	go k.acceptOut()
 }
 
-// send hands a message to the writer and never waits: a supervisor that does not read must not
-// hold up a call that stops it.
+// send queues a message for the writer and never waits: a supervisor that does not read must not delay a call that stops it.
 func (k *kernel) send(message any) error {
 	select {
 	case k.outbox <- message:
@@ -127,10 +126,10 @@ func (k *kernel) send(message any) error {
 	}
 }
 
-// lastWords is for reading what a program has said that ended before it was written to.
+// lastWords is the time to read the output of a program that ended before the server wrote to it.
 const lastWords = time.Second
 
-// speak writes what send was given, until the connection ends.
+// speak writes the messages of send, until the connection ends.
 func (k *kernel) speak() {
 	for {
 		select {
@@ -154,11 +153,11 @@ func (k *kernel) speak() {
 	}
 }
 
-// close ends the connection, and not the container.
+// close ends the connection, but not the container.
 func (k *kernel) close() { _ = k.conn.Close() }
 
-// listen reads messages until the container or the connection ends. One that breaks the
-// protocol ends the kernel: its supervisor has been taken over, and no more can be believed.
+// listen reads messages until the container or the connection ends. A protocol violation ends the kernel: hostile code replaced
+// its supervisor, and its messages are worth nothing.
 func (k *kernel) listen() {
 	defer close(k.dead)
 	for {
@@ -233,8 +232,7 @@ func decode[T any](body []byte, use func(T)) error {
 	return nil
 }
 
-// offer puts a message into a channel with room for one and drops it when there is none: a second
-// answer to the same question is forged.
+// offer puts a message into a channel of capacity one, or drops it: a second answer to the same question is forged.
 func offer[T any](c chan T, m T) {
 	select {
 	case c <- m:
@@ -242,7 +240,7 @@ func offer[T any](c chan T, m T) {
 	}
 }
 
-// becomeReady notes that the supervisor is up. It reports that once; what comes later is forged.
+// becomeReady notes that the supervisor is up. It reports true once; later messages are forged.
 func (k *kernel) becomeReady(m protocol.Ready) {
 	m.Version = clip(m.Version, maxName)
 	if !k.info.CompareAndSwap(nil, &m) {
@@ -254,7 +252,7 @@ func (k *kernel) becomeReady(m protocol.Ready) {
 	close(k.ready)
 }
 
-// awaitReady waits until the supervisor is up, or is known not to come, or ctx is done.
+// awaitReady waits until the supervisor is up, will not come up, or ctx is done.
 func (k *kernel) awaitReady(ctx context.Context) error {
 	select {
 	case <-k.ready:
@@ -266,7 +264,7 @@ func (k *kernel) awaitReady(ctx context.Context) error {
 	}
 }
 
-// onKernel notes the death of an interpreter. Where the image has none, the connection is of no use.
+// onKernel notes the death of an interpreter. If the image lacks it, the connection is useless.
 func (k *kernel) onKernel(body []byte) error {
 	var m protocol.KernelState
 	if err := json.Unmarshal(body, &m); err != nil {
@@ -284,7 +282,7 @@ func (k *kernel) onKernel(body []byte) error {
 // alive reports whether frames still come.
 func (k *kernel) alive() bool { return !isClosed(k.dead) }
 
-// wasCut reports whether a kernel that came up has only lost its connection, as far as is known here.
+// wasCut reports whether a kernel that came up only lost its connection, as far as is known here.
 func (k *kernel) wasCut() bool { return !k.alive() && k.cut && k.wasReady() }
 
 // wasReady reports whether the supervisor ever came up.
@@ -293,8 +291,8 @@ func (k *kernel) wasReady() bool { return k.info.Load() != nil }
 // errUnresponsive reports that the supervisor did not enforce a limit itself, so its container must go.
 var errUnresponsive = errors.New("supervisor does not answer")
 
-// run executes the code and waits for its end. When r's context ends, the code is interrupted and
-// the wait goes on. errUnresponsive: the container must be removed. errKernelGone: it ended by itself.
+// run executes the code and waits for its end. When r's context ends, it interrupts the code and goes on waiting. errUnresponsive:
+// the caller must remove the container. errKernelGone: it ended by itself.
 func (k *kernel) run(r *Run) (protocol.Done, error) {
 	answer := k.follow(r)
 	err := k.send(protocol.Request{
@@ -308,7 +306,7 @@ func (k *kernel) run(r *Run) (protocol.Done, error) {
 	return k.await(r, answer, r.timeout())
 }
 
-// follow has frames taken for r.
+// follow registers r to receive its frames.
 func (k *kernel) follow(r *Run) chan protocol.Done {
 	answer := make(chan protocol.Done, 1)
 	k.mu.Lock()
@@ -318,7 +316,7 @@ func (k *kernel) follow(r *Run) chan protocol.Done {
 	return answer
 }
 
-// answerTo returns where the end of a run comes that is followed; nil for another.
+// answerTo returns the channel for a followed run's end; nil for another run.
 func (k *kernel) answerTo(r *Run) chan protocol.Done {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -331,8 +329,8 @@ func (k *kernel) leave(r *Run) {
 	delete(k.runs, r.ID)
 }
 
-// await waits for the end of a run that is followed, and that may go on for timeout: longer where its supervisor waits for something
-// first, but no more than answerPatience where that does not answer.
+// await waits for the end of a followed run, for at most timeout: longer if its supervisor waits for something first, but only
+// answerPatience while that does not answer.
 func (k *kernel) await(r *Run, answer chan protocol.Done, timeout time.Duration) (protocol.Done, error) {
 	defer k.leave(r)
 	limit := time.NewTimer(k.limits.Frozen + timeout + interruptGrace + backstop)
@@ -379,11 +377,11 @@ func lastWord(answer chan protocol.Done) (protocol.Done, error) {
 	}
 }
 
-// peek asks for the output so far of the run that goes on.
+// peek asks for the output so far of the running run.
 func (k *kernel) peek(ctx context.Context, r *Run) (protocol.Peek, bool) {
 	k.peeking.Lock()
 	defer k.peeking.Unlock()
-	select { // an answer that came too late for an earlier question
+	select { // a late answer to an earlier question
 	case <-k.peeks:
 	default:
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// Language names a language that kernels exist for.
+// Language names a language with kernels.
 type Language string
 
 // The languages. Their values appear in JSON, labels and container names.
@@ -18,27 +18,27 @@ const (
 	Bash       Language = "bash"
 )
 
-// LanguageInfo is what has to be known of a language wherever it is used. One more language is a row here, a kernel
-// and an image below containers/, and the description of its tool.
+// LanguageInfo is the row of a language, for all its uses. Another language needs a row here, a kernel and an image below
+// containers/, and the description of its tool.
 type LanguageInfo struct {
 	Language    Language
 	Title       string
 	Short       string // in the names of flags
 	tool        string
-	ImageOf     Language // whose image is its own where no setting names another; empty: it has one of its own
-	Installs    string   // whose packages can be installed for it; empty: none can
-	Aliases     []string // what else people and programs call it, in lower case
+	ImageOf     Language // the language with the default image of this one; empty: this one has its own
+	Installs    string   // the ecosystem of its packages; empty: nothing can be installed
+	Aliases     []string // other names in use, in lower case
 	Interpreter string
 	Hello       []string // a command of the interpreter that prints "ready"
-	Exit        string   // by what code ends itself
+	Exit        string   // code that ends the interpreter
 	Extensions  []string // of files of code, the usual one first
 	MIMEType    string
-	Fence       string // by what Markdown knows it
-	Jupyter     string // the name under which its Jupyter kernel is commonly installed
-	JupyterName string // and how that is shown
+	Fence       string // its name in Markdown
+	Jupyter     string // the usual name of its Jupyter kernel
+	JupyterName string // the display name of that kernel
 }
 
-// Languages are the languages in the order in which they are listed and tried.
+// Languages are the languages in the order of lists and tries.
 var Languages = []LanguageInfo{{
 	Language: Python, Title: "Python", Short: "python", tool: "run_python_code", Installs: "PyPI", Aliases: []string{"python3", "py"},
 	Interpreter: "python3", Hello: []string{"python3", "-c", "print('ready')"}, Exit: "SystemExit",
@@ -59,7 +59,7 @@ func (i LanguageInfo) Tool() string { return i.tool }
 // ImageFlag is the name of the setting for the language's image.
 func (i LanguageInfo) ImageFlag() string { return i.Short + "-image" }
 
-// Info is the language's row; the zero value where there is none.
+// Info is the language's row; the zero value if there is none.
 func (l Language) Info() LanguageInfo {
 	if i := l.place(); i >= 0 {
 		return Languages[i]
@@ -67,12 +67,12 @@ func (l Language) Info() LanguageInfo {
 	return LanguageInfo{}
 }
 
-// place is where the language is in the table; below 0 where it is not.
+// place is the language's index in the table; below 0 if it is not there.
 func (l Language) place() int {
 	return slices.IndexFunc(Languages, func(i LanguageInfo) bool { return i.Language == l })
 }
 
-// LanguageCalled finds a language by its name or another that people have for it.
+// LanguageCalled finds a language by its name or an alias.
 func LanguageCalled(name string) (Language, bool) {
 	name = strings.ToLower(name)
 	for _, i := range Languages {
@@ -83,7 +83,7 @@ func LanguageCalled(name string) (Language, bool) {
 	return "", false
 }
 
-// LanguageOfFile finds the language that a file of code is in, by its name.
+// LanguageOfFile finds the language of a code file by the file's name.
 func LanguageOfFile(name string) (Language, bool) {
 	for _, i := range Languages {
 		if slices.Contains(i.Extensions, strings.ToLower(path.Ext(name))) {
@@ -93,12 +93,12 @@ func LanguageOfFile(name string) (Language, bool) {
 	return "", false
 }
 
-// ListLanguages names them in a sentence, with a word before the last.
+// ListLanguages lists the languages in a sentence, with a word before the last.
 func ListLanguages(word string) string {
 	return text.Series(strings.Fields(JoinLanguages(" ", func(i LanguageInfo) string { return string(i.Language) })), word)
 }
 
-// JoinLanguages writes what each language has for a part in a sentence or a list.
+// JoinLanguages joins a part of each language into a sentence or a list.
 func JoinLanguages(between string, part func(LanguageInfo) string) string {
 	parts := make([]string, len(Languages))
 	for n, i := range Languages {

@@ -16,16 +16,16 @@ import (
 // SessionLimits are limits of one session, below those of the server. Zero: the server's.
 type SessionLimits = state.Limits
 
-// Times are when one session ends, sooner than the server's would. Zero: the server's.
+// Times end one session earlier than the server would. Zero: the server's.
 type Times = state.Times
 
-// The least that a session can be given: below it no interpreter starts.
+// The minimum for a session: below it no interpreter starts.
 const (
 	minSessionMemory = 128 << 20
 	minSessionCPUs   = 0.05
 )
 
-// within returns the limits as far as the server's allow them, and a note of what was changed.
+// within returns the limits lowered to the server's, and a note on the changes.
 func within(asked SessionLimits, c *Config) (SessionLimits, string) {
 	var changes []string
 	memory, cpus := c.largest()
@@ -61,9 +61,9 @@ func between[T int64 | float64 | time.Duration](asked, least, most T) T {
 
 func size(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
 
-// limits are those that one session was given, of its own. The first container settles what it may take, because what has
-// variables is not made anew for others, and the first user settles when it ends: nobody's session ends earlier because
-// another client comes. Their methods may be called from any goroutine.
+// limits are the own limits of one session. The first container settles its limits, because a container with variables is not made
+// anew for others. The first user settles its end: another client cannot end somebody's session earlier. Methods may be called
+// from any goroutine.
 type limits struct {
 	config *Config
 
@@ -71,10 +71,10 @@ type limits struct {
 	own     SessionLimits
 	times   Times
 	settled bool // there was a container, or earlier servers recorded limits
-	used    bool // somebody has asked for times, or none, or earlier servers recorded some
+	used    bool // somebody asked for times, or for none, or earlier servers recorded some
 }
 
-// restore takes over what earlier servers recorded of the session; nil: nothing.
+// restore takes over the limits in an earlier server's record; nil: nothing.
 func (l *limits) restore(r *state.Record) {
 	if r == nil {
 		return
@@ -90,8 +90,8 @@ func (l *limits) restore(r *state.Record) {
 	}
 }
 
-// ask gives the session what a use of it asks for, as far as that is not settled, and returns how long its runs may take
-// and notes for the user. Limits of an earlier run whose container did not start are forgotten.
+// ask applies the limits that a use asks for, as far as they are not settled. It returns the longest time of its runs and notes
+// for the user. It forgets the limits of an earlier run if their container did not start.
 func (l *limits) ask(o *RunOptions) (longest time.Duration, notes []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -123,7 +123,7 @@ func (l *limits) ask(o *RunOptions) (longest time.Duration, notes []string) {
 	return longest, notes
 }
 
-// settle keeps the limits, which a container is made with, and writes them to the record of a named session; nil: it has none.
+// settle fixes the limits of a container, and writes them to the record of a named session; nil: it keeps none.
 func (l *limits) settle(r *state.Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,7 +137,7 @@ func (l *limits) settle(r *state.Record) {
 	}
 }
 
-// ends returns when the session ends.
+// ends returns the session's times.
 func (l *limits) ends() Times {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,8 +160,8 @@ func (l *limits) describe(i *SessionInfo) {
 	i.Limits, i.Limited, i.Times = inForce(l.own, l.config), l.own != SessionLimits{}, timesInForce(l.times, l.config)
 }
 
-// MemoryLimit returns how much memory the containers of a session may have, in bytes: the server's limit, where the session
-// is not open here or has none of its own.
+// MemoryLimit returns the memory limit of a session's containers in bytes: the server's, if the session is not open here or sets
+// no limit of its own.
 func (m *Manager) MemoryLimit(id string) int64 {
 	m.mu.Lock()
 	s := m.sessions[m.resolve(id)]
@@ -173,7 +173,7 @@ func (m *Manager) MemoryLimit(id string) int64 {
 	return s.limits.container().MemoryBytes
 }
 
-// inForce returns what holds for a session with limits of its own: those, or the server's.
+// inForce returns the effective limits: the session's own, or the server's.
 func inForce(own SessionLimits, c *Config) SessionLimits {
 	memory, cpus := c.largest()
 	return SessionLimits{MemoryBytes: below(own.MemoryBytes, memory), CPUs: below(own.CPUs, cpus), RunTimeout: below(own.RunTimeout, c.MaxRunTimeout)}
@@ -181,18 +181,18 @@ func inForce(own SessionLimits, c *Config) SessionLimits {
 
 // timesInForce is inForce for times.
 func timesInForce(own Times, c *Config) Times {
-	if c.Visit { // it ends no session under somebody's hands
+	if c.Visit { // it ends no session in use
 		own.Lifetime = 0
 	}
 	return Times{IdleTimeout: below(own.IdleTimeout, c.IdleTimeout), Lifetime: below(own.Lifetime, c.Lifetime)}
 }
 
-// below returns a session's own limit, or the server's where it has none or more than that.
+// below returns a session's own limit, or the server's if that is lower or the session sets none.
 func below[T int64 | float64 | time.Duration](own, server T) T {
 	return cmp.Or(between(own, 0, server), server)
 }
 
-// timeout is how long the code may take.
+// timeout is the code's time limit.
 func (r *Run) timeout() time.Duration {
 	if r.most > 0 {
 		return min(r.options.Timeout, r.most)

@@ -25,33 +25,33 @@ type link struct {
 	engine   *engineSide
 	uses     *usage
 
-	// starting is held while the container is started or removed.
+	// starting is held while a container starts or is removed.
 	starting sync.Mutex
-	reached  bool // a container of an earlier server was looked for; under starting
-	tried    bool // a container was asked for, and may be there although that failed; under starting
+	reached  bool // it looked for an earlier server's container; under starting
+	tried    bool // it asked for a container, which may exist although that failed; under starting
 
 	kernel atomic.Pointer[kernel]
-	had    atomic.Bool // there was a kernel, whose variables code may expect
-	// adopted is a run of an earlier server that the kernel was busy with when it was taken over.
+	had    atomic.Bool // there was a kernel, and code may expect its variables
+	// adopted is an earlier server's run that the kernel was busy with when it was taken over.
 	adopted atomic.Pointer[Run]
 
 	noted sync.Mutex
 	notes []string // for the next run's result
-	lost  string   // for the next one that would see the variables, if they have not come back; see lose
-	files string   // what lost says of the files
-	gone  bool     // the files are, as notes say
+	lost  string   // for the next run that would see the variables, unless they came back; see lose
+	files string   // the part of lost about the files
+	gone  bool     // notes report the files gone
 }
 
 func newLink(language Language, on *engineSide, uses *usage) *link {
 	return &link{queue: newQueue(), language: language, config: on.config, engine: on, uses: uses}
 }
 
-// connect returns a live kernel: the one that there is, one that runs without a server, or a new one, for whose turn to
-// start it waits until ctx ends.
+// connect returns a live kernel: the existing one, one that runs without a server, or a new one. It waits for its turn to start a
+// new one until ctx ends.
 func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kernel, error) {
 	l.starting.Lock()
 	defer l.starting.Unlock()
-	// In the end, because reachEarlier may add notes.
+	// Last, because reachEarlier may add notes.
 	defer func() {
 		for _, text := range l.takeNotes() {
 			note(text)
@@ -82,12 +82,12 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 	}
 	l.setKernel(k)
 	l.reached = true
-	l.loseUnfinished(false) // whatever there was has been replaced
+	l.loseUnfinished(false) // the new kernel replaced any other
 	return k, nil
 }
 
-// standing returns the kernel that there is, or that runs without a server. nil: there is none, or it is not reached, which
-// the error says then, a fault unless isFinal. The caller holds l.starting.
+// standing returns the session's kernel, taking it over if its server died. It returns nil if there is none; the error says why
+// one could not be reached, a fault unless isFinal. The caller holds l.starting.
 func (l *link) standing(ctx context.Context) (*kernel, error) {
 	if k := l.kernel.Load(); k != nil && k.alive() && (!k.ending.Load() || !k.ends(ctx, l.endTime())) {
 		return k, nil
@@ -102,9 +102,9 @@ func (l *link) standing(ctx context.Context) (*kernel, error) {
 	return k, err
 }
 
-// discard removes the container of a kernel that is of no more use, unless it has a follower already.
+// discard removes the container of a useless kernel, unless the kernel was replaced already.
 func (l *link) discard(k *kernel) {
-	l.starting.Lock() // the next one of this name is not started while this one is removed
+	l.starting.Lock() // the next one of this name does not start while this one is removed
 	defer l.starting.Unlock()
 	k.close()
 	if l.kernel.Load() != k {
@@ -124,7 +124,7 @@ func (l *link) setKernel(k *kernel) {
 	l.had.Store(true)
 }
 
-// noteLater keeps a note for the next run, where something else came across it.
+// noteLater keeps a note for the next run, from outside of a run.
 func (l *link) noteLater(text string) {
 	l.noted.Lock()
 	defer l.noted.Unlock()
@@ -133,10 +133,10 @@ func (l *link) noteLater(text string) {
 	}
 }
 
-// filesKept is what a note says behind lost variables.
+// filesKept follows lost variables in a note.
 const filesKept = ", the files are there"
 
-// loseFiles has the next run tell that the files are gone, and no note that they are there.
+// loseFiles makes the next run report that the files are gone, and drops notes that they are there.
 func (l *link) loseFiles() {
 	l.noteLater("The session's files are gone: its volume is no longer on the engine.")
 	l.noted.Lock()
@@ -144,7 +144,7 @@ func (l *link) loseFiles() {
 	l.gone = true
 }
 
-// noteLost notes once that the kernel had died before a run came to it.
+// noteLost notes once that the kernel died before a run came to it.
 func (l *link) noteLost(k *kernel) {
 	if cause := k.lost.Swap(nil); cause != nil && *cause != "" {
 		l.lose(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone", l.language, *cause), filesKept)
@@ -160,7 +160,7 @@ func (l *link) takeNotes() []string {
 	return notes
 }
 
-// waitAdopted waits, as turn.wait does, until the kernel has done with the run that it was taken over with.
+// waitAdopted waits, as turn.wait does, until the kernel finishes its adopted run.
 func (l *link) waitAdopted(ctx context.Context, most time.Duration) error {
 	before := l.adopted.Load()
 	if before == nil {

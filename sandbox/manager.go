@@ -21,7 +21,7 @@ import (
 // Manager owns this server's sessions. Its methods may be called from any goroutine.
 type Manager struct {
 	config  atomic.Pointer[Config]
-	ownPool bool // it was made for this manager alone, and closes with it
+	ownPool bool // made for this manager alone, and closed with it
 
 	*index
 
@@ -33,8 +33,8 @@ type Manager struct {
 	stopDraining context.CancelFunc // nil: it does not drain; under mu
 }
 
-// NewManager makes a manager that does nothing yet: the engine is used from the first Run on, or
-// from Prewarm. Close it in the end, and the engine after it.
+// NewManager makes a manager that does nothing yet: the first Run, or Prewarm, uses the engine. Close it in the end, and the
+// engine after it.
 func NewManager(config Config) *Manager {
 	ownPool := config.Pool == nil
 	if ownPool {
@@ -54,7 +54,7 @@ func NewManager(config Config) *Manager {
 	return m
 }
 
-// newManager makes a manager that no pool knows of, without its work in the background.
+// newManager makes a manager outside of any pool and without background work.
 func newManager(config Config) *Manager {
 	config.Host = config.Pool.config.Host
 	config.boundFiles()
@@ -65,11 +65,11 @@ func newManager(config Config) *Manager {
 	return m
 }
 
-// conf returns the configuration of sessions that open now, which nobody changes.
+// conf returns the configuration of sessions that open now. Nobody changes it.
 func (m *Manager) conf() *Config { return m.config.Load() }
 
-// Reconfigure has sessions that open from now on made with another configuration, and its quota count for all. Sessions that are
-// open keep the rest of theirs until they fall asleep or end. The engine and where sessions are stay what they were.
+// Reconfigure sets the configuration of sessions opened from now on. The quota applies to all sessions at once. Open sessions keep
+// the rest of their configuration until they fall asleep or end. The engine and the place of sessions do not change.
 func (m *Manager) Reconfigure(config Config) {
 	now := m.conf()
 	config.Engine, config.StateDir, config.Host, config.Tenant, config.Pool, config.quotas = now.Engine, now.StateDir, now.Host, now.Tenant, now.Pool, now.quotas
@@ -78,8 +78,8 @@ func (m *Manager) Reconfigure(config Config) {
 	m.config.Store(&config)
 }
 
-// Watch has changed called whenever a session of this server has come into use or gone, from a goroutine
-// of its own, in the place of what Watch was given before.
+// Watch sets a function that a goroutine of its own calls after a session of this server came into use or went. It replaces the
+// one of an earlier Watch.
 func (m *Manager) Watch(changed func()) { m.changed.Store(&changed) }
 
 func (m *Manager) notifyChanged() {
@@ -88,7 +88,7 @@ func (m *Manager) notifyChanged() {
 	}
 }
 
-// Config returns the settings in force, as far as the quota allows them.
+// Config returns the settings in force, within the quota.
 func (m *Manager) Config() Config {
 	c := *m.conf()
 	c.Quota = c.quota()
@@ -97,12 +97,12 @@ func (m *Manager) Config() Config {
 	return c
 }
 
-// Prewarm is that of the manager's Pool.
+// Prewarm is Pool.Prewarm of the manager's Pool.
 func (m *Manager) Prewarm() { m.conf().Pool.Prewarm() }
 
-// Run queues code in its session, which is made when it does not exist, and returns at once. Runs of a session keep the
-// order of their calls, also where another server has the session or its predecessor is just being closed, which the run
-// waits for. The error is a fault: bad options, too many sessions, or a server that ends.
+// Run queues code in its session and returns at once. It makes a missing session. Runs of a session keep the order of their calls;
+// a run waits if another server holds the session or its predecessor is just closing. The error is a fault: bad options, too many
+// sessions, or a server that ends.
 func (m *Manager) Run(options RunOptions) (*Run, error) {
 	if err := options.check(m.conf()); err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 		}
 		run, err := s.launch(state.NewID("run-"), options)
 		if errors.Is(err, errClosing) {
-			continue // since this moment: the next session of the name takes the run
+			continue // it just did: the next session of the name takes the run
 		}
 		if err == nil {
 			m.conf().Pool.sweeper.once(run.Done())
@@ -123,12 +123,11 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 	}
 }
 
-// DefaultOf returns the id by which a Manager's methods know the default session of one of several clients. It is no
-// session's name, and CheckSessionID refuses it in a request. The empty id is the default session of a server's only
-// client.
+// DefaultOf returns the id of the default session of one of several clients, for a Manager's methods. It is no session's name, and
+// CheckSessionID refuses it in a request. The empty id is the default session of a server's only client.
 func DefaultOf(client string) string { return "@" + client }
 
-// ClientOf returns the client that DefaultOf was given.
+// ClientOf returns the client of a DefaultOf id.
 func ClientOf(id string) string { return strings.TrimPrefix(id, "@") }
 
 func isDefault(id string) bool { return id == "" || id[0] == '@' }
@@ -141,8 +140,7 @@ func notFound(id string) *fault.Error {
 	return fault.New(fault.SessionNotFound, "Run code with this session_id first: that opens or makes the session.", "There is no session %q.", id)
 }
 
-// FindRun returns a run of a session that this server has open or that waits for a server, going on or
-// over. run_not_found otherwise.
+// FindRun returns a run, going on or over, of a session that is open here or waits for a server. run_not_found otherwise.
 func (m *Manager) FindRun(id string) (*Run, error) {
 	for _, s := range m.all() {
 		run := s.uses.find(id)
@@ -162,10 +160,10 @@ func (m *Manager) FindRun(id string) (*Run, error) {
 	return m.findEarlier(id)
 }
 
-// CloseSession ends a session, the default one for an empty id, and removes its files unless
-// keepFiles. It returns when that is done, with the id of the session that it was.
+// CloseSession ends a session, the default one for an empty id, and removes its files unless keepFiles. It returns when that is
+// done, with the session's id.
 func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (string, error) {
-	// Half a removal is of no use, so it is not cut short when the caller leaves.
+	// Half a removal is useless, so it goes on when the caller leaves.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout+m.conf().retireTime())
 	defer cancel()
 	s, err := m.open(id, toFind)
@@ -183,7 +181,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 	return s.id, m.drop(ctx, s, keepFiles)
 }
 
-// closeLeftover removes a session that no server has open any more.
+// closeLeftover removes a session that no server holds open.
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
 	left, err := leftoverOf(ctx, m.conf(), id)
 	if err != nil {
@@ -193,7 +191,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		return notFound(id)
 	}
 	if keepFiles && m.conf().freezes() && left != nil && len(left.running) > 0 && state.IsKept(m.conf().StateDir, id) {
-		s, err := m.open(id, toResume) // so that its kernels write their variables
+		s, err := m.open(id, toResume) // so that its kernels write their snapshots
 		if err != nil {
 			return err
 		}
@@ -227,7 +225,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 	return nil
 }
 
-// drop closes the session and forgets it, but where its files are to be kept and it cannot be marked so.
+// drop closes the session and forgets it, unless keepFiles is set and the session cannot be marked so.
 func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	var unmarked error
 	closing := s.uses.beginClosing(func() bool {
@@ -246,7 +244,7 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	return m.finishClosing(ctx, s, keepFiles)
 }
 
-// finishClosing follows beginClosing. Another session of its name opens when it is done.
+// finishClosing follows beginClosing. When it is done, another session of the name opens.
 func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool) error {
 	err := s.close(ctx, keepFiles)
 	m.forget(s)
@@ -257,7 +255,7 @@ func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool)
 	return nil
 }
 
-// forget forgets a session that has ended, or that goes on elsewhere.
+// forget forgets a session that ended, or goes on elsewhere.
 func (m *Manager) forget(s *session) {
 	if m.conf().WayOut != nil {
 		m.conf().WayOut.Forget(s.id)
@@ -272,8 +270,8 @@ func (m *Manager) forget(s *session) {
 	m.notifyChanged()
 }
 
-// Close ends the unnamed sessions with their files, and detaches from the named ones, which go on. It
-// reports whether all of that was done when ctx ended; what was not is left to a sweep after this process.
+// Close ends the unnamed sessions with their files, and detaches from the named ones, which go on. It reports whether it finished
+// before ctx ended; a sweep after this process does the rest.
 func (m *Manager) Close(ctx context.Context) bool {
 	m.mu.Lock()
 	if m.closed {
@@ -324,7 +322,7 @@ func (m *Manager) Close(ctx context.Context) bool {
 
 // leave closes a session, or detaches from a named one, when the server shuts down.
 func (m *Manager) leave(ctx context.Context, s *session) error {
-	<-s.opened // soon: m.ctx has ended
+	<-s.opened // soon: m.ctx ended
 	if !s.isOpen() {
 		return nil
 	}

@@ -6,10 +6,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// Secrets are masked where a run's texts arrive, which the supervisor may have cut: what answers, histories and
-// notebooks are made of has none, however it is cut later.
+// Secrets are masked as soon as a run's texts arrive, even if the supervisor cut them: answers, histories and notebooks are made
+// of masked texts, however they are cut later.
 
-// mask takes the secrets out of a result, but for those in its displays.
+// mask masks the secrets in a result, except in its displays.
 func (r *Result) mask(config *Config) {
 	m := config.Mask
 	if m == nil {
@@ -41,7 +41,7 @@ func (r *Result) mask(config *Config) {
 	r.Cause = m.Mask(r.Cause)
 }
 
-// maskedStream returns the stream of a run of that status without secrets. Where it goes on, its code may be about to write the rest of a secret.
+// maskedStream returns a run's stream without secrets. While the run goes on, its code may be about to write the rest of a secret.
 func maskedStream(config *Config, s Stream, status Status) Stream {
 	m := config.Mask
 	s.Path = m.Mask(s.Path)
@@ -70,7 +70,7 @@ func (d Display) masked(config *Config) Display {
 	return d
 }
 
-// maskedText masks a text that the supervisor cuts at its end where it is too long.
+// maskedText masks a text with an end that the supervisor may have cut off.
 func maskedText(config *Config, s string) string {
 	whole := strings.TrimSuffix(s, "…")
 	if len(whole) == len(s) && len(s) < config.OutputBytes-4 {

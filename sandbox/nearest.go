@@ -9,11 +9,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// nearestPatience bounds the search for a file that an answer could name.
+// nearestPatience bounds the search for a file to name in an answer.
 const nearestPatience = time.Second
 
-// Nearest returns the path of the file of an existing session that asked most likely means: one of the same name, whatever
-// its folder and the case of its letters. It is empty where there is none, or none that is found soon.
+// Nearest returns the path of the file of an existing session that asked most likely means: one of the same name, in any folder
+// and in any case of letters. It returns "" if there is none, or none is found soon.
 func (m *Manager) Nearest(ctx context.Context, sessionID, asked string) (found string) {
 	ctx, cancel := context.WithTimeout(ctx, nearestPatience)
 	defer cancel()
@@ -31,8 +31,8 @@ func (m *Manager) Nearest(ctx context.Context, sessionID, asked string) (found s
 	return found
 }
 
-// likeness is 0 for files of different names, and more the more folders above them have the same names too. A name that
-// is equal letter by letter is before one that is not.
+// likeness is 0 for files of different names, and grows with the number of equally named folders above them. An exactly equal name
+// comes before one that differs in case.
 func likeness(file, asked string) (n int) {
 	asked = strings.ReplaceAll(asked, `\`, "/") // of Windows
 	have, want := strings.Split(norm.NFC.String(file), "/"), strings.Split(norm.NFC.String(asked), "/")

@@ -2,25 +2,26 @@ package sandbox
 
 import "context"
 
-// Observer is told of what goes on, for figures and the audit log. Its methods are called by several goroutines, and must not wait.
+// Observer hears of runs and file transfers, for figures and the audit log. Several goroutines call its methods, which must not
+// wait.
 type Observer interface {
-	// RunBegan is told of a run when it is queued, with RunOptions.Caller. What it returns is called once, with what the
-	// run came to, before anybody else has that.
+	// RunBegan hears of a queued run, with RunOptions.Caller. Its result is called once, with the outcome of the run, before
+	// anybody else gets that.
 	RunBegan(caller context.Context, run *Run) (over func(*Result, error))
-	// FileMoved is told of a file that was written to a session, or of which something was read, under the context of who did it.
+	// FileMoved hears of a file that was written to a session or at least partly read, under the context of the caller.
 	FileMoved(caller context.Context, t Transfer)
 }
 
-// Transfer is of a session's file, or of a part of it.
+// Transfer describes a transfer of a session's file, or of a part of it.
 type Transfer struct {
 	Direction Direction
 	Session   string
 	Path      string
 	Size      int64 // of the file, in bytes
-	Bytes     int64 // that were moved
+	Bytes     int64 // transferred
 }
 
-// Observers tells several.
+// Observers passes every event to several.
 type Observers []Observer
 
 // RunBegan implements Observer.
@@ -43,7 +44,7 @@ func (all Observers) FileMoved(caller context.Context, t Transfer) {
 	}
 }
 
-// Direction is where files go.
+// Direction is the direction of a transfer.
 type Direction string
 
 // The directions: into a session, and out of one.
@@ -61,7 +62,7 @@ func (c *Config) observeRun(run *Run) {
 	if caller == nil {
 		caller = context.Background()
 	}
-	run.options.Caller = nil // a run is kept for longer than a request
+	run.options.Caller = nil // a run outlives its request
 	run.observed = c.Observer.RunBegan(caller, run)
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// CheckSessionID refuses what cannot be a session's name.
+// CheckSessionID refuses texts that cannot name a session.
 func CheckSessionID(id string) error {
 	if state.ValidID(id) {
 		return nil
@@ -28,17 +28,17 @@ func CheckSessionID(id string) error {
 		"%q is not a session id.", clip(id, 80))
 }
 
-// need reports what a session is wanted for, and so whether it has to be there.
+// need says why a session is wanted, and so whether it must exist.
 type need int
 
 const (
-	toFind   need = iota // it is open here, or opening or closing
-	toResume             // or it is a named one that an earlier server left
-	toUse                // or it is made
+	toFind   need = iota // open here, or opening or closing
+	toResume             // or a named one of an earlier server
+	toUse                // or a new one
 )
 
-// get returns a session, the default one for an empty id: session_not_found where it is not there and would have to be. It
-// does not wait until the session is open.
+// get returns a session, the default one for an empty id: session_not_found if it must exist and does not. It does not wait until
+// the session is open.
 func (m *Manager) get(id string, need need) (*session, error) {
 	if !isDefault(id) {
 		if err := CheckSessionID(id); err != nil {
@@ -62,7 +62,7 @@ func (m *Manager) get(id string, need need) (*session, error) {
 	return s, nil
 }
 
-// open is get that waits until the session is open, and for the end of one that is closing, which may be falling asleep.
+// open is get that waits until the session is open, and first for the end of a closing one, which may be falling asleep.
 func (m *Manager) open(id string, need need) (*session, error) {
 	for {
 		s, err := m.get(id, need)
@@ -78,7 +78,7 @@ func (m *Manager) open(id string, need need) (*session, error) {
 	}
 }
 
-// awaitGone waits for the end of a session that is closing. The error is a fault.
+// awaitGone waits for the end of a closing session. The error is a fault.
 func (m *Manager) awaitGone(s *session) error {
 	select {
 	case <-s.gone:
@@ -90,10 +90,9 @@ func (m *Manager) awaitGone(s *session) error {
 	}
 }
 
-// BeginImport makes a named session that does not exist yet, with the history that history.Export returned of
-// another one, which may come from anybody. Until CloseSession with keepFiles the session is not kept:
-// what a killed import leaves is removed by the next sweep. history.ErrBad says that the history makes no
-// sense; the rest are faults: file_exists, and those of opening a session.
+// BeginImport makes a new named session with the history that history.Export wrote of another one, which may come from anybody.
+// Until CloseSession with keepFiles the session is not kept: the next sweep removes the leavings of a killed import.
+// history.ErrBad says that the history makes no sense; other errors are faults: file_exists, and those of opening a session.
 func (m *Manager) BeginImport(id string, from io.Reader) error {
 	if err := CheckSessionID(id); err != nil {
 		return err
@@ -111,8 +110,8 @@ func (m *Manager) BeginImport(id string, from io.Reader) error {
 	return err
 }
 
-// add makes a session, which opens in a goroutine of its own: with an imported history where from is not nil, and
-// after a closing one of its name. The caller holds m.mu.
+// add makes a session, which opens in a goroutine of its own: with an imported history if from is not nil, and after a closing
+// session of its name. The caller holds m.mu.
 func (m *Manager) add(id string, from io.Reader) (*session, error) {
 	if m.closed {
 		return nil, errShuttingDown()
@@ -143,7 +142,7 @@ func (m *Manager) add(id string, from io.Reader) (*session, error) {
 	return s, nil
 }
 
-// begin waits for what has the session, and takes it over. It reads the disk, so nothing is locked meanwhile.
+// begin waits until nobody else holds the session, and takes it over. It reads the disk, so it holds no lock of the manager.
 func (m *Manager) begin(s *session, from io.Reader) error {
 	if s.before != nil {
 		if err := m.awaitGone(s.before); err != nil {
@@ -157,8 +156,8 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 	if err != nil {
 		return err
 	}
-	state.TakeBack(m.conf().StateDir, s.id) // what a killed server offered
-	// Where the mark is lost, it is the record that only a named session has.
+	state.TakeBack(m.conf().StateDir, s.id) // a killed server's offer
+	// If the mark is lost, the record decides: only a named session keeps one.
 	resumed := s.named && (lock.Kept() || !lock.Dropped() && state.LoadRecord(m.conf().StateDir, s.id) != nil)
 	if resumed && from != nil {
 		lock.Release()
@@ -186,15 +185,15 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 	return nil
 }
 
-// mark has the session's lock say whether the session outlives its server: an import does when it is whole.
+// mark marks the session's lock if the session outlives its server: an import does once it is whole.
 func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 	if !s.named {
-		_ = lock.Drop() // for who uses its id as a name; a sweep goes by the volume's label
+		_ = lock.Drop() // for users of its id as a name; a sweep goes by the volume's label
 		return nil
 	}
 	if !resumed {
-		// A close that could not remove all, or a server that was killed, may have left a folder. What its session has on
-		// the engine elsewhere goes too: a sweep removes what makeRoom does not.
+		// An incomplete close, or a killed server, may have left a folder. The session's containers at another place go too: a sweep
+		// removes those that makeRoom does not.
 		if r := state.LoadRecord(s.config.StateDir, s.id); r != nil && r.Place != "" {
 			s.engine.left = r.Place
 			if err := dropPlace(s.config.Pool.config.StateDir, r.Place); err != nil {
@@ -211,7 +210,7 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 	return lock.Keep()
 }
 
-// dropPlace marks what a session that has ended has on the engine as one that nobody has, where the locks of spares are.
+// dropPlace releases the lock of an ended session's spare, so that a sweep removes its containers.
 func dropPlace(stateDir, place string) error {
 	lock, err := state.Take(stateDir, place)
 	if err != nil {
@@ -221,7 +220,7 @@ func dropPlace(stateDir, place string) error {
 	return lock.Drop()
 }
 
-// admit opens the session for the calls that wait for it, or has them fail with err. The caller holds m.mu.
+// admit opens the session for the waiting calls, or fails them with err. The caller holds m.mu.
 func (m *Manager) admit(s *session, err error) {
 	if err == nil && m.closed {
 		s.abandon()
@@ -248,24 +247,23 @@ func errShuttingDown() *fault.Error {
 }
 
 const (
-	// lockPatience is how long a session's lock is waited for: a sweep or a list of another server holds it
-	// for a moment.
+	// lockPatience bounds the wait for a session's lock: a sweep or a list of another server holds it for a moment.
 	lockPatience = 2 * time.Second
-	// closePatience is how long the next session of a name waits for the end of the one before.
+	// closePatience bounds the wait of the next session of a name for the end of its predecessor.
 	closePatience = 10 * time.Second
-	// retryEvery is how often the lock is tried.
+	// retryEvery is the time between tries to take the lock.
 	retryEvery = 50 * time.Millisecond
 )
 
-// lockSession takes the session's lock, and waits for it: where another server lets it have the session, up to the time of a
-// run there. The error is a fault.
+// lockSession waits for the session's lock and takes it: up to the time of a run in another server, if that offers the session.
+// The error is a fault.
 func (c *Config) lockSession(ctx context.Context, id string) (*state.Lock, error) {
 	began := time.Now()
-	for held := began; ; { // when it was last known that it comes, or begun
+	for held := began; ; { // the last sign that the lock comes, or the beginning
 		lock, err := state.Take(c.StateDir, id)
 		switch {
 		case err == nil:
-			state.TakeBack(c.StateDir, id) // the offer of who had it
+			state.TakeBack(c.StateDir, id) // the last holder's offer
 			return lock, nil
 		case !errors.Is(err, state.ErrLocked):
 			c.Logger.Warn("session lock", "session", id, "error", err)
@@ -284,7 +282,7 @@ func (c *Config) lockSession(ctx context.Context, id string) (*state.Lock, error
 	}
 }
 
-// errOpenElsewhere reports that another server has the session, and what it runs there.
+// errOpenElsewhere reports that another server holds the session, and its runs there.
 func (c *Config) errOpenElsewhere(id string) *fault.Error {
 	running := ""
 	for _, run := range busyWith(c, id) {
@@ -311,9 +309,9 @@ func errSessionExists(id string) *fault.Error {
 	return fault.New(fault.FileExists, "Give it another name, or close that session first.", "There is a session %q already.", id)
 }
 
-// room refuses one more session with kernels than there may be, beside the one before that is closing, and those that end
-// already. Named ones that no server has open count too, as long as they may have kernels. Those of other live servers are
-// theirs to count. Where there is none left, one that is idle makes room. The caller holds m.mu.
+// room refuses a session with kernels beyond the limit, not counting its closing predecessor and those that end already. Named
+// sessions that no server holds open count as long as they may have kernels. Other live servers count their own. If the limit is
+// reached, an idle session makes room. The caller holds m.mu.
 func (m *Manager) room(id string, before *session) error {
 	now := time.Now()
 	idle, ending := make(map[string]time.Duration), 0
@@ -331,7 +329,7 @@ func (m *Manager) room(id string, before *session) error {
 		return fault.New(fault.MaxSessions, "Close those that are not needed with close_session; list_sessions names them.",
 			"%d sessions sleep, and there may be %d.", len(m.asleep), maxNames).With("limit", maxNames)
 	}
-	_, waits := waiting[id] // to open it makes none more
+	_, waits := waiting[id] // opening it adds no session
 	maps.DeleteFunc(waiting, func(kept string, _ time.Duration) bool { return m.sessions[kept] != nil || kept == id })
 	allowed := m.conf().quota().MaxSessions
 	most := allowed - max(0, ending-allowed)
@@ -358,8 +356,8 @@ func (m *Manager) room(id string, before *session) error {
 		With("limit", allowed)
 }
 
-// waiting returns the named sessions that may have kernels, with how long nobody has used them. The many that sleep are
-// looked at once. The caller holds m.mu.
+// waiting returns the named sessions that may have kernels, with their idle times. It looks at each sleeping session only once.
+// The caller holds m.mu.
 func (m *Manager) waiting(now time.Time) map[string]time.Duration {
 	waiting, asleep := make(map[string]time.Duration), make(map[string]time.Time)
 	for id, used := range state.Uses(m.conf().StateDir) {
@@ -374,8 +372,8 @@ func (m *Manager) waiting(now time.Time) map[string]time.Duration {
 	return waiting
 }
 
-// freezeOne ends the kernels of the first of these sessions that is named and in which nothing runs, and keeps their
-// variables. It does not wait for that, and reports whether there was one. The caller holds m.mu.
+// freezeOne ends the kernels of the first of these sessions that is named and idle, with snapshots. It does not wait for that, and
+// reports whether there was one. The caller holds m.mu.
 func (m *Manager) freezeOne(ids []string, idle map[string]time.Duration) bool {
 	if !m.conf().freezes() {
 		return false
@@ -401,8 +399,8 @@ func (m *Manager) freezeOne(ids []string, idle map[string]time.Duration) bool {
 	return false
 }
 
-// freezeLeft is freezeOne for a session whose kernels an earlier server left. What calls for it meanwhile waits for its
-// end, as it does for one that this server has open. The caller holds m.mu.
+// freezeLeft is freezeOne for a session with an earlier server's kernels. Calls for the session meanwhile wait for its end, as for
+// an open one. The caller holds m.mu.
 func (m *Manager) freezeLeft(id string) bool {
 	if r := state.LoadRecord(m.conf().StateDir, id); r != nil {
 		for language, key := range r.Settings {
@@ -420,8 +418,7 @@ func (m *Manager) freezeLeft(id string) bool {
 	return true
 }
 
-// makeRoom closes the session of a client that is gone, the one that was not used for the longest time, and reports
-// whether there was one. The caller holds m.mu.
+// makeRoom closes the longest unused session of a client that is gone, and reports whether there was one. The caller holds m.mu.
 func (m *Manager) makeRoom(now time.Time) bool {
 	if m.conf().Gone == nil {
 		return false
@@ -441,5 +438,5 @@ func (m *Manager) makeRoom(now time.Time) bool {
 	return false
 }
 
-// hintedSessions is how many sessions the hint of max_sessions names.
+// hintedSessions bounds the sessions in the hint of max_sessions.
 const hintedSessions = 20

@@ -1,4 +1,4 @@
-// What an answer says of variables that have come back, or are gone, and of memory that ran out.
+// The part of an answer about restored and lost variables, and about memory that ran out.
 
 package sandbox
 
@@ -10,14 +10,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// shownLostChars is how much an answer says of variables that were not kept, and shownLargest how many large ones it names.
+// shownLostChars and shownLargest bound an answer's text on lost variables and the number of large ones that it names.
 const (
 	shownLostChars = 1200
 	shownLargest   = 5
 )
 
-// lose keeps a note that the variables are gone, and why, until a run that would see them has ended: only then is it known
-// whether they have come back. files is what follows it unless the files are gone by then.
+// lose keeps a note that the variables are lost, and why, until the end of a run that would see them: only then is it known
+// whether they came back. files follows the note unless the files are gone by then.
 func (l *link) lose(note, files string) {
 	l.noted.Lock()
 	defer l.noted.Unlock()
@@ -26,14 +26,14 @@ func (l *link) lose(note, files string) {
 	}
 }
 
-// found withdraws that note: another server has had a kernel since, and its variables are there.
+// found withdraws that note: another server used the kernel since, and its variables are there.
 func (l *link) found() {
 	l.noted.Lock()
 	defer l.noted.Unlock()
 	l.lost = ""
 }
 
-// tellOrigin notes where the variables came from that a run saw, or that they are gone.
+// tellOrigin notes the origin of the variables that a run saw, or that they are lost.
 func (l *link) tellOrigin(run *Run, done protocol.Done) {
 	if run.options.Fresh { // it sees none
 		return
@@ -58,7 +58,7 @@ func (l *link) tellOrigin(run *Run, done protocol.Done) {
 	}
 }
 
-// originRun is the run behind which the variables were as they are; empty: none is named.
+// originRun is the run that left the variables as they are; empty: unknown.
 func originRun(done protocol.Done) string {
 	if done.Origin == nil {
 		return ""
@@ -66,8 +66,8 @@ func originRun(done protocol.Done) string {
 	return done.Origin.Run
 }
 
-// originNote says where variables came from; restored: that the run which it is told to has cost them, isCopy: that
-// it is a copy's; and passed is how many runs there were between that one and the twin's.
+// originNote describes the origin of variables. restored: this run lost them. isCopy: they are a copy's. passed: the runs since
+// the twin's.
 func originNote(o *protocol.Origin, restored, isCopy bool, passed int, now time.Time) string {
 	at := moment(time.UnixMilli(o.AtMS), now)
 	switch {
@@ -91,7 +91,7 @@ func originNote(o *protocol.Origin, restored, isCopy bool, passed int, now time.
 	return fmt.Sprintf("%d variables are back as they were %s%s.", o.Variables, at, notKept(o))
 }
 
-// notKept names what is missing and why; empty: nothing is.
+// notKept lists the lost variables and the reasons; empty: none.
 func notKept(o *protocol.Origin) string {
 	if len(o.Lost) == 0 {
 		return ""
@@ -99,7 +99,7 @@ func notKept(o *protocol.Origin) string {
 	return " (not kept: " + byReason(o.Lost, o.LostTotal) + ")"
 }
 
-// doubtNote names what was made by another version of its package; empty: nothing was.
+// doubtNote lists variables that another version of their package made; empty: none.
 func doubtNote(o *protocol.Origin) string {
 	if len(o.Doubtful) == 0 {
 		return ""
@@ -107,7 +107,7 @@ func doubtNote(o *protocol.Origin) string {
 	return " Look before you rely on what other versions have made: " + byReason(o.Doubtful, 0) + "."
 }
 
-// byReason names variables, those of one reason together, as many as an answer has room for; total is how many there are.
+// byReason groups variables by reason, as many as an answer has room for; total is their number.
 func byReason(lost []protocol.Lost, total int) string {
 	names := map[string][]string{}
 	var reasons []string
@@ -140,7 +140,7 @@ func byReason(lost []protocol.Lost, total int) string {
 	return strings.Join(parts, "; ")
 }
 
-// moment writes a time that is not long ago.
+// moment formats a recent time.
 func moment(at, now time.Time) string {
 	if at, now := at.Local(), now.Local(); at.YearDay() == now.YearDay() && at.Year() == now.Year() {
 		return "at " + at.Format("15:04")
@@ -148,7 +148,7 @@ func moment(at, now time.Time) string {
 	return at.Local().Format("on 2 January 2006 at 15:04")
 }
 
-// memoryNote says how a run stood with its memory when that stopped it.
+// memoryNote describes the memory of a run that lack of it stopped.
 func memoryNote(m *protocol.Memory) string {
 	note := fmt.Sprintf("The session had %d of %d MiB in use", m.UsedBytes>>20, m.LimitBytes>>20)
 	var largest []string

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// maxOut is how many connections of one session are served at a time. The next ones wait.
+	// maxOut bounds the served connections of one session. More connections wait.
 	maxOut = 128
-	// outIdle is how long a connection is without a byte, after one to the code, before it makes room for another: clients
-	// keep connections that they may never use again. A busy machine is slower than hosts.
+	// outIdle is how long a connection must be without a byte, after one to the code, before it makes room for another: clients
+	// keep connections that they may never use again. It is long because a busy machine is slower than hosts.
 	outIdle = 10 * time.Second
-	// outAgain is the time after which it is looked once more for one that makes room.
+	// outAgain is the pause before the next look for a connection that makes room.
 	outAgain = 100 * time.Millisecond
 )
 
-// outConn is a connection of code that is served.
+// outConn is a served connection of the code.
 type outConn struct {
 	net.Conn
-	idleSince atomic.Int64 // in Unix nanoseconds; 0: the code waits for an answer, or one for the code
+	idleSince atomic.Int64 // in Unix nanoseconds; 0: the code waits for an answer, or an answer for the code
 }
 
 func (c *outConn) Read(p []byte) (int, error) {
@@ -38,10 +38,10 @@ func (c *outConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// outConns are the connections of one session that are served. Each may hold what the server has not read.
+// outConns are the served connections of one session. Each may hold bytes that the server did not read yet.
 type outConns struct {
 	semaphore chan struct{}
-	idle      time.Duration // after which one makes room
+	idle      time.Duration // after which a connection makes room
 	mu        sync.Mutex
 	open      map[*outConn]struct{}
 }
@@ -50,7 +50,7 @@ func newOutConns(most int, idle time.Duration) *outConns {
 	return &outConns{semaphore: make(chan struct{}, most), idle: idle, open: make(map[*outConn]struct{})}
 }
 
-// enter waits for a place, which the connection that has been idle for longest leaves.
+// enter waits for a slot, which the longest idle connection gives up.
 func (o *outConns) enter(conn net.Conn) *outConn {
 	c := &outConn{Conn: conn}
 	c.idleSince.Store(time.Now().UnixNano())
@@ -77,7 +77,7 @@ func (o *outConns) leave(c *outConn) {
 	<-o.semaphore
 }
 
-// makeRoom closes the connection that has been idle for longest, if one has for long enough.
+// makeRoom closes the longest idle connection, if it is idle for long enough.
 func (o *outConns) makeRoom() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -90,6 +90,6 @@ func (o *outConns) makeRoom() {
 	}
 	if idlest != nil {
 		delete(o.open, idlest)
-		go func() { _ = idlest.Close() }() // which waits for a container that does not read
+		go func() { _ = idlest.Close() }() // waits for a container that does not read
 	}
 }

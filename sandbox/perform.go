@@ -9,10 +9,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// perform takes a run from its place in the queue of its kernel to its result.
+// perform takes a run from its place in the kernel's queue to its result.
 func (s *session) perform(run *Run, l *link, turn turn) (res *Result, err error) {
 	defer func() {
-		if err != nil { // which has no notes: the next result has them
+		if err != nil { // an error carries no notes: the next result gets them
 			run.passNotes(l.noteLater)
 		}
 		turn.leave()
@@ -36,11 +36,11 @@ func (s *session) perform(run *Run, l *link, turn turn) (res *Result, err error)
 	return l.execute(run)
 }
 
-// execute has the kernel execute a run whose turn it is.
+// execute runs the code of a run at its turn.
 func (l *link) execute(run *Run) (*Result, error) {
 	k, err := l.connect(run.ctx, run.note, false)
 	if err == nil && !run.options.apart() && l.adopted.Load() != nil {
-		// The kernel was busy when it was taken over, and may not outlive what it was busy with.
+		// The kernel was busy when it was taken over, and may not outlive that run.
 		if err := l.waitAdopted(run.ctx, run.options.Timeout); err != nil {
 			return l.notInTurn(run, err)
 		}
@@ -74,7 +74,7 @@ func (l *link) execute(run *Run) (*Result, error) {
 	return res, err
 }
 
-// mostCuts is how often the connection may be lost under one run.
+// mostCuts bounds the lost connections under one run.
 const mostCuts = 8
 
 // refusedAtEnd reports whether a supervisor refused to begin a run because its container is about to end.
@@ -82,10 +82,10 @@ func refusedAtEnd(done protocol.Done) bool {
 	return done.Error != nil && *done.Error == protocol.Error{Name: "SessionBusy", Message: "the container is ending"}
 }
 
-// endTime is how long a container that was told to end may take.
+// endTime bounds the end of a container that was told to end.
 func (l *link) endTime() time.Duration { return l.config.retireTime() + interruptGrace }
 
-// ends waits for the end of a kernel that is about to come, and reports whether it did.
+// ends waits for the imminent end of a kernel, and reports whether it came.
 func (k *kernel) ends(ctx context.Context, most time.Duration) bool {
 	limit := time.NewTimer(most)
 	defer limit.Stop()
@@ -98,7 +98,7 @@ func (k *kernel) ends(ctx context.Context, most time.Duration) bool {
 	return false
 }
 
-// outcome turns what a kernel said of a run, or why it said nothing, into the run's result.
+// outcome turns a kernel's answer on a run, or the reason for its silence, into the run's result.
 func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Result, error) {
 	if err != nil {
 		return l.lostUnder(run, k, err)
@@ -106,7 +106,7 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 	l.noteLost(k) // as this one came
 	res := resultOf(done, l.config.OutputBytes)
 	l.tellOrigin(run, done)
-	if m := done.Memory; m != nil && m.UsedBytes >= m.LimitBytes/2 { // else one allocation was larger than all there is
+	if m := done.Memory; m != nil && m.UsedBytes >= m.LimitBytes/2 { // else one allocation was larger than all memory
 		run.note(memoryNote(m))
 	}
 	res.SessionID, res.RunID, res.Language = l.engine.id, run.ID, run.Language
@@ -133,7 +133,7 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 	return res, nil
 }
 
-// notInTurn settles a run that did not come to its turn.
+// notInTurn settles a run that left the queue before its turn.
 func (l *link) notInTurn(run *Run, err error) (*Result, error) {
 	if errors.Is(err, errTurnTimeout) {
 		return nil, l.errBusy(l.ahead(run), run.options.Timeout)
@@ -141,8 +141,8 @@ func (l *link) notInTurn(run *Run, err error) (*Result, error) {
 	return run.stopped()
 }
 
-// lostUnder settles a run whose container ended or stopped answering under it, and clears the
-// container away so that the next run gets a new one.
+// lostUnder settles a run after its container ended or stopped answering under it, and removes the container so that the next run
+// gets a new one.
 func (l *link) lostUnder(run *Run, k *kernel, why error) (*Result, error) {
 	if l.uses.isClosing() {
 		res := run.unanswered(Cancelled, 130)

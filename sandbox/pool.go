@@ -13,8 +13,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 )
 
-// Pool is what the managers of one server share: what is known of images, turns to start containers, the containers that are
-// kept ready, and sweeps. Its methods may be called from any goroutine.
+// Pool is shared by the managers of one server: known images, turns to start containers, spares, and sweeps. Its methods may be
+// called from any goroutine.
 type Pool struct {
 	config  Config
 	images  imageCache
@@ -30,8 +30,8 @@ type Pool struct {
 	managers map[string]*Manager // by tenant
 }
 
-// NewPool makes a pool that does nothing yet. What it keeps ready is made with this configuration, the server's own, and
-// given to the sessions of any manager whose own would make the same. Close it after its managers.
+// NewPool makes a pool that does nothing yet. It makes spares by this configuration, the server's own, and gives them to the
+// sessions of any manager with an equal configuration. Close it after its managers.
 func NewPool(config Config) *Pool {
 	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
 	config.boundFiles()
@@ -44,14 +44,14 @@ func NewPool(config Config) *Pool {
 	return p
 }
 
-// Prewarm makes containers ready ahead for the languages of Config.Prewarm. It returns at once.
+// Prewarm makes spares for the languages of Config.Prewarm. It returns at once.
 func (p *Pool) Prewarm() { p.spares.prewarm(p.config.Prewarm) }
 
-// StartWait is how long the container has waited that waits longest for its turn to be started; zero: none does.
+// StartWait is the longest wait of a container for its turn to start; zero: none waits.
 func (p *Pool) StartWait() time.Duration { return p.starts.Waited() }
 
-// Close leaves what is kept ready to later servers, or removes it. It reports whether that was done when ctx ended; what was
-// not is left to a sweep after this process.
+// Close leaves spares to later servers, or removes them. It reports whether it finished before ctx ended; a sweep after this
+// process does the rest.
 func (p *Pool) Close(ctx context.Context) bool {
 	p.mu.Lock() // nothing begins any more
 	p.stop()
@@ -79,7 +79,7 @@ func (p *Pool) begin(work func()) {
 	}
 }
 
-// enter has sweeps of a tenant's sessions made by its manager, which has some of them open.
+// enter lets a tenant's manager, which holds some of its sessions open, sweep them.
 func (p *Pool) enter(m *Manager) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +101,7 @@ func (p *Pool) managerOf(tenant string) *Manager {
 	return p.managers[tenant]
 }
 
-// usedEngine reports whether anything of a session can be on the engine.
+// usedEngine reports whether the engine may hold anything of a session.
 func (p *Pool) usedEngine() bool {
 	p.mu.Lock()
 	all := slices.Collect(maps.Values(p.managers))
@@ -109,7 +109,7 @@ func (p *Pool) usedEngine() bool {
 	return slices.ContainsFunc(all, (*Manager).usedEngine)
 }
 
-// look sweeps now and then, and keeps what is ready alive, until the pool closes.
+// look sweeps now and then and pings spares, until the pool closes.
 func (p *Pool) look() {
 	p.working.Go(func() {
 		eachInterval(p.ctx, func(n int, _ time.Time) { p.spares.ping(n) })

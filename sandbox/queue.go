@@ -7,22 +7,21 @@ import (
 	"time"
 )
 
-// queue has the turns of the runs that one kernel executes.
+// queue gives turns to the runs of one kernel.
 type queue struct {
 	mu   sync.Mutex
-	last <-chan struct{} // closed when the last in the queue has had its turn
+	last <-chan struct{} // closed after the turn of the last in the queue
 }
 
 func newQueue() queue { return queue{last: openTurn().before} }
 
-// turn is a place in a queue. Places are taken in the order of the calls, so runs are
-// executed in it.
+// turn is a place in a queue. Runs take places in the order of the calls, and run in that order.
 type turn struct {
-	before <-chan struct{} // closed when those before have had their turns
-	over   chan struct{}   // closed when this one, and those before, have
+	before <-chan struct{} // closed after the turns before
+	over   chan struct{}   // closed after this turn and those before
 }
 
-// openTurn is a turn that has come, in no queue.
+// openTurn returns a turn that came already, in no queue.
 func openTurn() turn {
 	before := make(chan struct{})
 	close(before)
@@ -38,7 +37,7 @@ func (q *queue) enqueue() turn {
 	return t
 }
 
-// inUse reports whether a run has the turn or waits for it.
+// inUse reports whether a run holds the turn or waits for it.
 func (q *queue) inUse() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -47,7 +46,7 @@ func (q *queue) inUse() bool {
 
 var errTurnTimeout = errors.New("no turn in time")
 
-// wait waits for the turn, for so long at the most, or until ctx ends.
+// wait waits for the turn, at most for so long, or until ctx ends.
 func (t turn) wait(ctx context.Context, most time.Duration) error {
 	limit := time.NewTimer(most)
 	defer limit.Stop()
@@ -61,8 +60,8 @@ func (t turn) wait(ctx context.Context, most time.Duration) error {
 	}
 }
 
-// leave passes the turn to the next in the queue. One that leaves before its turn does not let the
-// next one overtake those before it.
+// leave passes the turn to the next in the queue. A run that leaves before its turn does not let the next one overtake those
+// before it.
 func (t turn) leave() {
 	select {
 	case <-t.before:

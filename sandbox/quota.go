@@ -1,4 +1,4 @@
-// What the sessions of a manager may take together: kernels, memory, processors, files.
+// The quota of a manager's sessions together: kernels, memory, processors, files.
 
 package sandbox
 
@@ -17,21 +17,21 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// Quota bounds what all sessions of a manager take together. Zero: nothing does.
+// Quota bounds all sessions of a manager together. Zero: no bound.
 type Quota struct {
 	MaxSessions int     // zero: Config.MaxSessions
-	KeepLimit   int64   // in bytes, of what sleeps; zero: Config.KeepLimit, or that of the sessions' own servers
-	MaxKernels  int     // that there are at a time
-	MemoryBytes int64   // the limits of the kernels' containers together; no container has a higher one
+	KeepLimit   int64   // of all sleeping sessions, in bytes; zero: Config.KeepLimit, or that of the sessions' own servers
+	MaxKernels  int     // at a time
+	MemoryBytes int64   // the sum of the containers' limits; no single container gets more
 	CPUs        float64 // likewise
-	DiskBytes   int64   // the files and histories of all sessions, those that sleep too
+	DiskBytes   int64   // the files and histories of all sessions, including sleeping ones
 }
 
-// SetQuota replaces the quota. Kernels that there are go on, and nothing is removed. A limit of the files below
-// Config.VolumeBytes bounds a single session only where it comes by Reconfigure, for those that open later.
+// SetQuota replaces the quota. Existing kernels go on, and nothing is removed. A limit of the files below Config.VolumeBytes
+// bounds a single session only if it comes by Reconfigure, and then only sessions opened later.
 func (m *Manager) SetQuota(q Quota) { m.conf().quotas.now.Store(&q) }
 
-// quota returns the quota in force, with no zero where the configuration has something else.
+// quota returns the quota in force, with the configuration's value for each zero.
 func (c *Config) quota() Quota {
 	q := c.Quota
 	if c.quotas != nil {
@@ -41,20 +41,20 @@ func (c *Config) quota() Quota {
 	return q
 }
 
-// largest returns what one container may have at the most.
+// largest returns the maximum of one container.
 func (c *Config) largest() (memory int64, cpus float64) {
 	q := c.quota()
 	return below(q.MemoryBytes, c.Limits.MemoryBytes), below(q.CPUs, c.Limits.CPUs)
 }
 
-// boundFiles lowers what one session's files may take to what all may at the start.
+// boundFiles lowers the limit of one session's files to that of all, at the start.
 func (c *Config) boundFiles() {
 	c.VolumeBytes = below(c.Quota.DiskBytes, c.VolumeBytes)
 	c.Limits.FileBytes = below(c.Quota.DiskBytes, c.Limits.FileBytes)
 }
 
-// quotas hold the sessions of a manager to its quota. A container counts as long as it has a kernel that a session uses, and
-// that which came with a place and was not used yet does not.
+// quotas enforce the quota of a manager's sessions. A container counts while it runs a kernel that a session uses. The unused one
+// that came with a place does not count.
 type quotas struct {
 	m        *Manager
 	now      atomic.Pointer[Quota]
@@ -71,7 +71,7 @@ func newQuotas(m *Manager, q Quota) *quotas {
 
 // Kernels --------------------------------------------------------------------------
 
-// share is what kernels take.
+// share is the usage of kernels.
 type share struct {
 	kernels int
 	memory  int64
@@ -86,7 +86,7 @@ func shareOf(kernels int, each SessionLimits) share {
 	return share{kernels, int64(kernels) * each.MemoryBytes, float64(kernels) * each.CPUs}
 }
 
-// over says by which word, and why, kernels that there are and one more are too much; empty: they are not.
+// over returns the name of the first exceeded bound and the reason, if one more kernel would exceed it; empty: none.
 func (q Quota) over(have, more share) (name, why string, limit any) {
 	all := have.plus(more)
 	switch {
@@ -104,17 +104,17 @@ func (q Quota) over(have, more share) (name, why string, limit any) {
 
 func round(n float64) float64 { return float64(int64(n*100+0.5)) / 100 }
 
-// holder is a session that has kernels.
+// holder is a session with kernels.
 type holder struct {
 	id     string
 	share  share
 	idle   time.Duration
-	ending *session // the session, where it closes; nil: it stays
+	ending *session // the session, if it closes; nil: it stays
 }
 
-// admit waits until a link may have a kernel that is to be started, and makes room for it: the named session that was idle for
-// the longest time goes first, as where there are too many sessions. leave is called when the link has it, or has not got it.
-// The error is a fault, or says why ctx has ended. nil admits all.
+// admit waits until the quota allows the link a kernel, and makes room for it: the longest idle named session goes first, as with
+// too many sessions. leave is called once the kernel started or failed. The error is a fault, or says why ctx ended. A nil
+// receiver admits all.
 func (q *quotas) admit(ctx context.Context, l *link) (leave func(), err error) {
 	if q == nil {
 		return func() {}, nil
@@ -169,8 +169,8 @@ func (q *quotas) admit(ctx context.Context, l *link) (leave func(), err error) {
 	}, nil
 }
 
-// holders returns the sessions that have kernels, in no order: those that this server has open, and those that wait for one.
-// The caller holds the manager's lock.
+// holders returns the sessions with kernels, unordered: open ones of this server, and those that wait for a server. The caller
+// holds the manager's lock.
 func (q *quotas) holders(now time.Time) []holder {
 	var list []holder
 	add := func(h holder) {
@@ -203,8 +203,7 @@ func (q *quotas) holders(now time.Time) []holder {
 	return list
 }
 
-// shareOf returns what an open session takes: its kernels, those that are just started, and those of earlier servers that
-// were not reached yet.
+// shareOf returns the usage of an open session: its kernels, starting ones, and earlier servers' kernels that are not reached yet.
 func (q *quotas) shareOf(s *session) share {
 	kernels := 0
 	for _, l := range s.links {
@@ -219,7 +218,7 @@ func (q *quotas) shareOf(s *session) share {
 	return shareOf(kernels, SessionLimits{MemoryBytes: container.MemoryBytes, CPUs: container.CPUs})
 }
 
-// awake counts the kernels that servers have left, but for those of links that have had one. The record may be nil.
+// awake counts the kernels that earlier servers left, except those of links that once had one. The record may be nil.
 func awake(r *state.Record, known map[Language]*link) (kernels int) {
 	if r == nil {
 		return 0
@@ -232,8 +231,8 @@ func awake(r *state.Record, known map[Language]*link) (kernels int) {
 	return kernels
 }
 
-// makeRoom begins to end the kernels of a session, but not of that which needs the room, and reports whether there was one.
-// The caller holds the manager's lock.
+// makeRoom begins to end the kernels of a session other than but, and reports whether there was one. The caller holds the
+// manager's lock.
 func (q *quotas) makeRoom(holders []holder, but string) bool {
 	idle := make(map[string]time.Duration)
 	for _, h := range holders {
@@ -262,21 +261,21 @@ func errTooMuch(name, why string, limit any, holders []holder) *fault.Error {
 
 // Files ----------------------------------------------------------------------------
 
-// diskAge is how old what is known of the files may be: it is found out anew beside a call, not before it.
+// diskAge is the age at which the sizes of files are outdated: they are measured anew beside a call, not before it.
 const diskAge = 5 * time.Second
 
-// disk knows what the files of the sessions take.
+// disk knows the sizes of the sessions' files.
 type disk struct {
 	quotas *quotas
 
-	measuring sync.Mutex // one looks at a time
+	measuring sync.Mutex // held by the one that measures
 	mu        sync.Mutex
-	sizes     map[string]int64 // nil: nobody has looked
+	sizes     map[string]int64 // nil: not measured yet
 	asked     time.Time
 }
 
-// checkDisk refuses what may write files, in a session, where those of all sessions take more than they may. Those of one that
-// is the only one with files are bounded by its own limit. nil refuses nothing.
+// checkDisk refuses a possible write of a session while the files of all sessions exceed the bound. The only session with files is
+// bounded by its own limit. A nil receiver refuses nothing.
 func (q *quotas) checkDisk(ctx context.Context, id string) error {
 	if q == nil {
 		return nil
@@ -312,7 +311,7 @@ func (q *quotas) checkDisk(ctx context.Context, id string) error {
 		With("quota", "disk").With("limit", most).With("used", total(sizes))
 }
 
-// isFull is checkDisk by what is known, for who cannot wait.
+// isFull is checkDisk by the last sizes, for callers that cannot wait.
 func (q *quotas) isFull(id string) bool {
 	if q == nil || q.now.Load().DiskBytes == 0 {
 		return false
@@ -322,7 +321,7 @@ func (q *quotas) isFull(id string) bool {
 	return !fits(sizes, id, q.now.Load().DiskBytes)
 }
 
-// refresh finds out anew what is too old, beside the call.
+// refresh measures outdated sizes anew, beside the call.
 func (d *disk) refresh(asked time.Time) {
 	if time.Since(asked) < diskAge || !d.measuring.TryLock() {
 		return
@@ -334,13 +333,13 @@ func (d *disk) refresh(asked time.Time) {
 }
 
 const (
-	// nameBytes is what a session takes on the host beside its files and its history: a lock, a record, folders.
+	// nameBytes estimates a session's bytes on the host beside its files and its history: a lock, a record, folders.
 	nameBytes = 16 << 10
-	// historyShare is the part of Quota.DiskBytes that one session's history may take.
+	// historyShare is the part of Quota.DiskBytes for one session's history.
 	historyShare = 4
 )
 
-// taken returns what a session takes by its record, which may be nil.
+// taken returns a session's size by its record, which may be nil.
 func taken(r *state.Record) int64 {
 	if r == nil {
 		return nameBytes
@@ -366,7 +365,7 @@ func (d *disk) known() (map[string]int64, time.Time) {
 	return d.sizes, d.asked
 }
 
-// measure finds out what the files take. Where a session does not answer it is what was known before. The caller holds d.measuring.
+// measure measures the files. For a session that does not answer it keeps the last size. The caller holds d.measuring.
 func (d *disk) measure(ctx context.Context) map[string]int64 {
 	before, _ := d.known()
 	m := d.quotas.m

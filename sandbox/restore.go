@@ -1,4 +1,4 @@
-// Going back: Python's variables as they were before one of its runs, or as a copy of them has become.
+// Restoring Python's variables: to the state before a run, or to a run's copy.
 
 package sandbox
 
@@ -15,16 +15,16 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// Restoration is what a session's variables have gone back to.
+// Restoration is the outcome of a restore.
 type Restoration struct {
 	SessionID string
-	Run       *RunInfo // that the variables are as before
-	Copy      bool     // they are as behind Run, which had a copy
-	// Undone are the runs whose changes the variables have no more, the newest last, and Changed the paths of the files that
-	// those have made or changed, which stay as they are.
+	Run       *RunInfo // the variables are those before this run
+	Copy      bool     // they are the copy's, after Run
+	// Undone are the runs with lost changes, the newest last, and Changed the paths of the files that those created or changed,
+	// which stay unchanged.
 	Undone  []*RunInfo
 	Changed []string
-	// Before are the runs that can be gone back to the beginning of now, and Copies the copies that can be gone to; the newest last.
+	// Before are the restorable runs now, and Copies the restorable copies; the newest last.
 	Before []*RunInfo
 	Copies []*RunInfo
 }
@@ -32,13 +32,12 @@ type Restoration struct {
 const (
 	// restoreTime bounds the wait for the kernel's turn, and then that for its answer.
 	restoreTime = 10 * time.Second
-	// maxWaysBack is how many runs a supervisor may say that can be gone back to.
+	// maxWaysBack bounds the restorable runs in a supervisor's message.
 	maxWaysBack = 16
 )
 
-// Restore makes a session's variables those from before a run, or those of a run's copy. The session is the run's where
-// none is named. It waits for the kernel's turn, and calls queued when its place in the queue is taken. No container is
-// started: one that is gone has nothing to go back to.
+// Restore restores a session's variables to the state before a run, or to a run's copy. An empty session is the run's. It waits
+// for the kernel's turn, and calls queued once it is in the queue. It starts no container: a lost one leaves nothing to restore.
 func (m *Manager) Restore(ctx context.Context, sessionID, runID string, queued func()) (*Restoration, error) {
 	s, entry, err := m.sessionOf(sessionID, runID)
 	if err != nil {
@@ -69,7 +68,7 @@ func errNoWayBack(format string, args ...any) *fault.Error {
 	return fault.New(fault.InvalidArgument, "Try things with fresh: true, which leaves the variables alone.", format, args...)
 }
 
-// sessionOf finds the session of a run, and the run. The session that is named must be that one.
+// sessionOf finds the session of a run, and the run. A given session must be that one.
 func (m *Manager) sessionOf(sessionID, runID string) (*session, *HistoryEntry, error) {
 	if sessionID != "" {
 		if _, err := m.open(sessionID, toResume); err != nil {
@@ -96,7 +95,7 @@ func (m *Manager) sessionOf(sessionID, runID string) (*session, *HistoryEntry, e
 	return s, entry, err
 }
 
-// entry is the run as a history would have it.
+// entry is the run in the form of a history.
 func (r *Run) entry() *HistoryEntry {
 	res, _ := r.Result()
 	return &HistoryEntry{
@@ -107,7 +106,7 @@ func (r *Run) entry() *HistoryEntry {
 
 func (e *HistoryEntry) info() *RunInfo { return infoOf(e.RunID, e.Language, e.Code, e.Started) }
 
-// goBack has the kernel go back, when the turn has come.
+// goBack asks the kernel to restore, at its turn.
 func (l *link) goBack(ctx context.Context, turn turn, runID string) (protocol.Restored, error) {
 	var none protocol.Restored
 	err := turn.wait(ctx, restoreTime)
@@ -140,7 +139,7 @@ func (l *link) goBack(ctx context.Context, turn turn, runID string) (protocol.Re
 	return answer, nil
 }
 
-// reachStanding returns the kernel that has variables, also one that an earlier server has left; nil: there is none.
+// reachStanding returns the kernel with the variables, taking over an earlier server's if needed; nil: there is none.
 func (l *link) reachStanding(ctx context.Context) (*kernel, error) {
 	l.starting.Lock()
 	defer l.starting.Unlock()
@@ -151,7 +150,7 @@ func (l *link) reachStanding(ctx context.Context) (*kernel, error) {
 	return k, err
 }
 
-// restore asks for the variables as they were before a run, or as its copy has them. The caller has the turn.
+// restore asks for the variables before a run, or of its copy. The caller holds the turn.
 func (k *kernel) restore(runID string) (protocol.Restored, error) {
 	id := state.NewID("restore-")
 	k.restoring.Store(&id)
@@ -176,7 +175,7 @@ func (k *kernel) restore(runID string) (protocol.Restored, error) {
 	}
 }
 
-// boundIDs leaves what can be ids of runs.
+// boundIDs keeps the possible ids of runs.
 func boundIDs(ids []string) (kept []string) {
 	for _, id := range ids[max(0, len(ids)-maxWaysBack):] {
 		if state.ValidID(id) {
@@ -186,12 +185,12 @@ func boundIDs(ids []string) (kept []string) {
 	return kept
 }
 
-// noteTwins keeps what a supervisor says that can be gone back to.
+// noteTwins keeps a supervisor's list of restorable runs.
 func (k *kernel) noteTwins(m protocol.Twins) {
 	k.twins.Store(&protocol.Twins{Runs: boundIDs(m.Runs), Copies: boundIDs(m.Copies), Why: clip(m.Why, maxName)})
 }
 
-// whyNoTwin says why the variables could not be gone back to as they are now; empty: they could, or nothing is known.
+// whyNoTwin says why the present variables could not be restored later; empty: they could, or nothing is known.
 func (k *kernel) whyNoTwin() string {
 	if twins := k.twins.Load(); twins != nil {
 		return strings.TrimRight(twins.Why, ".")
@@ -199,7 +198,7 @@ func (k *kernel) whyNoTwin() string {
 	return ""
 }
 
-// tellTwins describes what can be gone back to, as far as the last runs are known here.
+// tellTwins describes the restorable runs, as far as the last runs are known here.
 func (l *link) tellTwins(k *kernel, info *KernelInfo) {
 	twins := k.twins.Load()
 	if twins == nil {
@@ -221,7 +220,7 @@ func infosOf(ids []string, known map[string]*HistoryEntry) (list []*RunInfo) {
 	return list
 }
 
-// restored describes what became of the variables, or why nothing did.
+// restored describes the outcome for the variables, or why nothing changed.
 func (s *session) restored(target *HistoryEntry, answer protocol.Restored) (*Restoration, error) {
 	since, known, err := s.runsSince(target.RunID, slices.Concat(answer.Runs, answer.Copies))
 	if err != nil {
@@ -232,7 +231,7 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored) (*Res
 		return nil, errNotRestored(target, answer.Error, before, copies)
 	}
 	if e := known[target.RunID]; e != nil {
-		target = e // which has its mark
+		target = e // it carries the mark
 	}
 	r := &Restoration{SessionID: s.id, Run: target.info(), Copy: target.Copy && target.Undone, Before: before, Copies: copies}
 	marks := make(map[string]bool)
@@ -258,9 +257,9 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored) (*Res
 	return r, nil
 }
 
-// runsSince returns a run and those after it in the order of the calls, and by their ids these and others that are wanted.
+// runsSince returns a run and those after it in the order of the calls, and a map by id of these and other wanted runs.
 func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntry, known map[string]*HistoryEntry, err error) {
-	here := make(map[string]*HistoryEntry) // newer than what is written
+	here := make(map[string]*HistoryEntry) // newer than the written ones
 	var last, order []string
 	passed := false
 	marks := UndoneMarks(s.config.StateDir, s.id)
@@ -282,7 +281,7 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 	}, func(e *HistoryEntry) {
 		if here[e.RunID] == nil {
 			if e.Result != nil {
-				e.Result.Displays = nil // of many runs they would be all that the history has
+				e.Result.Displays = nil // of many runs they would hold all that the history holds
 			}
 			known[e.RunID] = e
 		}
@@ -300,7 +299,7 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 	return since, known, err
 }
 
-// errNotRestored names what can be gone back to instead.
+// errNotRestored lists the restorable runs instead.
 func errNotRestored(target *HistoryEntry, why string, before, copies []*RunInfo) *fault.Error {
 	hint := "There is nothing to go back to. A run is followed by a copy unless the reason says what stands against that; " +
 		"fresh: true leaves the variables alone."

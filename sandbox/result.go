@@ -6,11 +6,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// Status reports how a run ended, or that it has not.
+// Status tells how a run ended, or that it did not end yet.
 type Status string
 
-// The statuses. Failed means that the code itself raised or exited non-zero; Killed that its
-// kernel died under it.
+// The statuses. Failed: the code itself raised or exited non-zero. Killed: its kernel died under it.
 const (
 	Completed Status = "completed"
 	Failed    Status = "failed"
@@ -20,33 +19,32 @@ const (
 	Killed    Status = "killed"
 )
 
-// causeClosed is the Cause of a run whose session was closed under it.
+// causeClosed is the Cause of a run in a session that was closed meanwhile.
 const causeClosed = "its session was closed"
 
-// The parts of a Result that are as a supervisor reports them, each field bounded and checked.
+// The parts of a Result in a supervisor's form, each field bounded and checked.
 type (
-	// Stream is one output stream of a run. Path is relative to WorkDir, and empty when Head is all of it.
+	// Stream is one output stream of a run. Path is relative to WorkDir, and empty if Head is all of it.
 	Stream = protocol.Stream
 	// RunError is an exception of the code.
 	RunError = protocol.Error
 	// Artifact is a file that a run created or changed. Path is relative to WorkDir.
 	Artifact = protocol.Artifact
-	// Background is the last that runs which are over have printed to one stream.
+	// Background is the end of the output that finished runs printed to one stream.
 	Background = protocol.Background
 )
 
-// Display is something that the code showed: an image, HTML and the like.
+// Display is an output of the code: an image, HTML and the like.
 type Display struct {
 	Data      map[string][]byte // by MIME type; images as their bytes, the rest as text
 	Path      string            // file with the whole, relative to WorkDir, or empty
 	SizeBytes int64
 	Alt       string
-	Saved     string // file that the code itself has saved it to, relative to WorkDir, or empty
-	key       string // of a display that one with the same key takes the place of; or empty
+	Saved     string // file that the code itself saved it to, relative to WorkDir, or empty
+	key       string // a later display with the same key replaces it; or empty
 }
 
-// Result is what a run came to. Texts come from hostile code: bounded and valid UTF-8, and
-// nothing else can be said of them.
+// Result is the outcome of a run. Its texts come from hostile code: they are bounded and valid UTF-8, and no more is certain.
 type Result struct {
 	SessionID string
 	RunID     string
@@ -58,28 +56,27 @@ type Result struct {
 	Value     *string // the last expression's value; nil when there was none
 	Error     *RunError
 	Artifacts []Artifact
-	// ArtifactsTotal and DisplaysTotal count also what is not in the lists.
+	// ArtifactsTotal and DisplaysTotal count those beyond the lists as well.
 	ArtifactsTotal int
 	Displays       []Display
 	DisplaysTotal  int
 	Duration       time.Duration
 	// VariablesLost reports that the kernel died under this run, and Cause why.
 	VariablesLost bool
-	// Restored reports that it died so, and that the variables are those from before: a note tells which.
+	// Restored reports that it died so, and that the variables of an earlier state came back: a note tells which.
 	Restored bool
-	// Fresh reports that the run had an interpreter of its own, so that the kernel's variables were
-	// never at stake.
+	// Fresh reports that the run used an interpreter of its own, so that the kernel's variables were never at stake.
 	Fresh bool
-	// Copy reports that the run had a copy of the variables.
+	// Copy reports that the run used a copy of the variables.
 	Copy  bool
 	Cause string
-	// Background is what earlier runs have left behind and has printed since the last answer.
+	// Background is the output, since the last answer, of processes that earlier runs left.
 	Background []Background
-	// GoesOn names what the run has started, and was not waited for any longer.
+	// GoesOn names the background work that the run started and stopped waiting for.
 	GoesOn []string
 	// Notes are sentences for the reader: an earlier kernel's end, a clamped limit.
 	Notes []string
 }
 
-// Milliseconds is how long the run took, to the microsecond.
+// Milliseconds is the run's duration, to the microsecond.
 func (r *Result) Milliseconds() float64 { return float64(r.Duration.Microseconds()) / 1000 }

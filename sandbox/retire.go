@@ -1,4 +1,4 @@
-// The end of kernels whose variables are kept, in order: each writes them into the session's files before it ends.
+// The orderly end of kernels with a snapshot: each writes its variables into the session's files before it ends.
 
 package sandbox
 
@@ -14,15 +14,15 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// errAsleep ends the kernels of a session whose files and variables stay.
+// errAsleep ends the kernels of a session that keeps its files and variables.
 var errAsleep = errors.New("session is put to sleep")
 
 func errSlept(id string) *fault.Error {
 	return fault.New(fault.SessionBusy, "Try again: the next call wakes it, with its variables.", "Session %q was put to sleep meanwhile.", id)
 }
 
-// retire ends the kernels of a session that is closing, those too that earlier servers left. It waits for them, and returns
-// what the files take; nil: not known.
+// retire ends the kernels of a closing session, including those of earlier servers. It waits for them, and returns the size of the
+// files; nil: unknown.
 func (s *session) retire(ctx context.Context) *int64 {
 	s.reachAll(ctx)
 	s.cancel(errAsleep)
@@ -35,21 +35,21 @@ func (s *session) retire(ctx context.Context) *int64 {
 	return size
 }
 
-// asVisit returns the settings for work on a session that is another server's: its record stays as that has it.
+// asVisit returns the settings for work on another server's session: its record stays unchanged.
 func (c *Config) asVisit() *Config {
 	visit := *c
 	visit.Visit = true
 	return &visit
 }
 
-// asHeir is asVisit for the end of kernels that others left, which write their variables by the settings that they began with.
+// asHeir is asVisit for ending kernels of other servers, which write their snapshots by their own settings.
 func (c *Config) asHeir(id string) *Config {
 	heir := c.asVisit()
 	heir.FreezeBytes, heir.FreezeTime = max(1, heir.FreezeBytes), c.stayOf(id).Freeze
 	return heir
 }
 
-// addLeft makes the session of kernels that an earlier server left, which is closing already. The caller holds m.mu.
+// addLeft makes the already closing session of an earlier server's kernels. The caller holds m.mu.
 func (m *Manager) addLeft(id string) *session {
 	s := newSession(id, true, nil, m.conf().asHeir(id))
 	s.uses.beginClosing(nil)
@@ -57,7 +57,7 @@ func (m *Manager) addLeft(id string) *session {
 	return s
 }
 
-// endLeft ends these kernels, with the session's lock, which it takes over. It was last used when it was.
+// endLeft ends these kernels, with the session's lock, which it takes over. The last use stays unchanged.
 func (m *Manager) endLeft(s *session, lock *state.Lock) {
 	used := lock.LastUsed()
 	s.begin(lock, true)
@@ -70,7 +70,7 @@ func (m *Manager) endLeft(s *session, lock *state.Lock) {
 	}
 }
 
-// sleepLeft is freezeLeft for who has the lock, and waits. It reports whether it was done: not where a call waits for the lock.
+// sleepLeft is freezeLeft for a holder of the lock, and waits. It reports whether it was done: false if a call waits for the lock.
 func (m *Manager) sleepLeft(id string, lock *state.Lock) bool {
 	m.mu.Lock()
 	if m.sessions[id] != nil {
@@ -84,7 +84,7 @@ func (m *Manager) sleepLeft(id string, lock *state.Lock) bool {
 	return true
 }
 
-// retire asks a supervisor to end, which has its kernel write its variables first, and waits for that.
+// retire asks a supervisor to end, after its kernel wrote a snapshot, and waits for that.
 func (k *kernel) retire(ctx context.Context, most time.Duration) {
 	if k.send(protocol.Request{Type: "stop"}) != nil {
 		return
@@ -94,7 +94,7 @@ func (k *kernel) retire(ctx context.Context, most time.Duration) {
 	}
 }
 
-// reachAll connects to the kernels that earlier servers left, whatever they were made with.
+// reachAll connects to earlier servers' kernels, whatever their settings.
 func (s *session) reachAll(ctx context.Context) {
 	if !s.engine.resumed.Load() || !s.config.freezes() {
 		return
@@ -106,7 +106,7 @@ func (s *session) reachAll(ctx context.Context) {
 	}
 }
 
-// reachAny is reachEarlier for a kernel that is not to be gone on with.
+// reachAny is reachEarlier for a kernel that is to end.
 func (l *link) reachAny(ctx context.Context) error {
 	l.starting.Lock()
 	defer l.starting.Unlock()
@@ -121,8 +121,8 @@ func (l *link) reachAny(ctx context.Context) error {
 	return err
 }
 
-// replaceEarlier ends a kernel of an earlier server that this one does not go on with, so that the next one finds its
-// variables. The caller holds l.starting.
+// replaceEarlier ends an earlier server's kernel with other settings, so that the next one restores its variables. The caller
+// holds l.starting.
 func (l *link) replaceEarlier(ctx context.Context) {
 	if !l.config.freezes() {
 		return
@@ -136,14 +136,14 @@ func (l *link) replaceEarlier(ctx context.Context) {
 	k.close()
 }
 
-// What supervisors say of kernels that write nothing.
+// Supervisors' answers for kernels that write no snapshot.
 const (
 	frozenNone = "no code has run"
 	frozenBusy = "a run goes on"
 )
 
-// Freeze has the kernels of a named session write their variables into its files, and go on. It returns why one could not; where it ends
-// is set, that a run goes on is no reason, because it ends too and they are written then.
+// Freeze makes the kernels of a named session write their snapshots and go on. It returns the reasons of those that could not.
+// With ends, a running run is no reason, because it ends too and the snapshot follows then.
 func (m *Manager) Freeze(ctx context.Context, id string, ends bool) (problems []string, err error) {
 	s, err := m.open(id, toResume)
 	if err != nil || !s.named || !s.config.freezes() {
@@ -166,7 +166,7 @@ func (m *Manager) Freeze(ctx context.Context, id string, ends bool) (problems []
 	return problems, nil
 }
 
-// freeze has the kernel write its variables, and returns why it did not; empty: it did.
+// freeze makes the kernel write a snapshot, and returns the reason if it did not; empty: it did.
 func (k *kernel) freeze(ctx context.Context, most time.Duration) string {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()

@@ -13,30 +13,31 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// RunOptions sets what to run.
+// RunOptions describes a run.
 type RunOptions struct {
 	SessionID string // empty: the default session
 	Language  Language
 	Code      string
 	Timeout   time.Duration // zero: Config.RunTimeout; clamped to Config.MaxRunTimeout
-	Limits    SessionLimits // of the session, where it has no container yet; lowered to the server's
-	Times     Times         // of the session, where nobody has used it yet; likewise
+	Limits    SessionLimits // of the session, if it has no container yet; lowered to the server's
+	Times     Times         // of the session, if nobody used it yet; likewise
 	Fresh     bool          // in an interpreter of its own, which ends with the run
-	// Before is code of the server's own, in one line, that the interpreter runs first: none of the run's lines, and in no history.
+	// Before is the server's own code, in one line, that the interpreter runs first: it is not among the run's lines, and in no
+	// history.
 	Before string
-	Copy   bool // in a copy of the variables, which Manager.Restore can go to; Python
-	// Unlisted: the code is the server's own, and is not written to the history. Config.Admit and Config.Observer are told of it.
+	Copy   bool // in a copy of the variables, which Manager.Restore can restore; Python
+	// Unlisted: the code is the server's own, and stays out of the history. Config.Admit and Config.Observer still hear of it.
 	Unlisted bool
-	// Caller is on whose behalf it runs, for Config.Observer: its values count, and not its end. May be nil.
+	// Caller is the context of the caller, for Config.Observer: its values count, and not its end. May be nil.
 	Caller context.Context
 
 	notes []string // for the answer
 }
 
-// apart reports whether it runs beside the kernel's own runs, whose turn it does not wait for.
+// apart reports whether it runs beside the kernel's own runs, without waiting for their turns.
 func (o *RunOptions) apart() bool { return o.Fresh || o.Copy }
 
-// check puts defaults in and refuses what cannot be run.
+// check fills in defaults and refuses impossible options.
 func (o *RunOptions) check(c *Config) error {
 	if _, ok := c.Kernels[o.Language]; !ok {
 		return fault.New(fault.InvalidArgument, "Use a language that session_info lists.", "There is no language %q here.", clip(string(o.Language), 40))
@@ -60,7 +61,7 @@ func (o *RunOptions) check(c *Config) error {
 	if o.Timeout <= 0 {
 		o.Timeout = c.RunTimeout
 	}
-	// A supervisor takes milliseconds, and none of them for no limit.
+	// A supervisor takes milliseconds, and 0 for no limit.
 	o.Timeout = max(time.Millisecond, min(o.Timeout, c.MaxRunTimeout))
 	return nil
 }
@@ -71,32 +72,31 @@ func TooMuchCode(length, most int) *fault.Error {
 		"The code has %d bytes and may have %d.", length, most).With("size_bytes", length).With("limit_bytes", most)
 }
 
-// Progress is how far a run has come.
+// Progress is the progress of a run.
 type Progress struct {
 	Elapsed     time.Duration
 	StdoutBytes int64
 	StderrBytes int64
 	LastLine    string // the last line of output so far
-	WaitsFor    string // the run that has the kernel, or an engine that takes long, where the code has not begun
+	WaitsFor    string // the run in the kernel, or a slow engine, before the code begins
 }
 
 // errInterrupted ends a run's context on request.
 var errInterrupted = errors.New("interrupted on request")
 
-// Run is one execution of code, queued, running or over. Its methods may be called from any
-// goroutine.
+// Run is one execution of code, queued, running or over. Its methods may be called from any goroutine.
 type Run struct {
 	ID        string
 	SessionID string
 	Language  Language
 
 	options RunOptions
-	most    time.Duration // that its session allows; zero: not known yet
+	most    time.Duration // the maximum of its session; zero: unknown yet
 	config  *Config
 	code    string          // with the secrets masked, for histories and other calls
-	earlier bool            // it was begun by a server before this one
-	ahead   func() *RunInfo // the run that has the kernel meanwhile; nil, or returns nil: none is known
-	// unrecorded reports that what this server makes of the run's end is not its end.
+	earlier bool            // an earlier server began it
+	ahead   func() *RunInfo // the run in the kernel meanwhile; nil, or returns nil: unknown
+	// unrecorded reports that this server's outcome of the run is not its end.
 	unrecorded atomic.Bool
 	ending     atomic.Bool // its code is over
 	created    time.Time
@@ -104,7 +104,7 @@ type Run struct {
 	cancel     context.CancelCauseFunc
 	done       chan struct{}
 	observed   func(*Result, error) // of the observer; may be nil
-	moved      chan struct{}        // has room for one: something new in progress
+	moved      chan struct{}        // buffered for one: new progress
 
 	kernel atomic.Pointer[kernel] // while it runs
 
@@ -127,10 +127,10 @@ func newRun(parent context.Context, config *Config, id, session string, options 
 	}
 }
 
-// Code is what runs. It may have secrets in it.
+// Code is the code. It may contain secrets.
 func (r *Run) Code() string { return r.options.Code }
 
-// over reports whether the run is.
+// over reports whether the run is over.
 func (r *Run) over() bool { return isClosed(r.done) }
 
 func isClosed(c <-chan struct{}) bool {
@@ -142,7 +142,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// lastEnd is when the run is over at the latest: it may wait for its turn as long as it may run.
+// lastEnd is the latest end of the run: it may wait for its turn as long as it may run.
 func (r *Run) lastEnd() time.Time { return r.created.Add(2 * r.options.Timeout) }
 
 // isFollowed reports whether a kernel of this server executes the run.
@@ -151,23 +151,21 @@ func (r *Run) isFollowed() bool { return r.kernel.Load() != nil }
 // Done is closed when the run is over.
 func (r *Run) Done() <-chan struct{} { return r.done }
 
-// Moved receives when Progress has changed.
+// Moved receives after a change of Progress.
 func (r *Run) Moved() <-chan struct{} { return r.moved }
 
-// Interrupt asks the code to stop; a run that waits for its turn leaves the queue. It returns at
-// once, and the run is over when Done says so. The kernel's variables are kept unless the code
-// ignores the interrupt.
+// Interrupt asks the code to stop; a run that waits for its turn leaves the queue. It returns at once, before Done. The kernel
+// keeps its variables unless the code ignores the interrupt.
 func (r *Run) Interrupt() { r.cancel(errInterrupted) }
 
-// Result returns what a finished run came to, or the fault that kept it from running. Before Done
-// it returns nil, nil.
+// Result returns the outcome of a finished run, or the fault that kept it from running. Before Done it returns nil, nil.
 func (r *Run) Result() (*Result, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.result, r.err
 }
 
-// Progress returns how far the run has come.
+// Progress returns the progress so far.
 func (r *Run) Progress() Progress {
 	r.mu.Lock()
 	p := r.progress
@@ -183,18 +181,18 @@ func (r *Run) Progress() Progress {
 	return p
 }
 
-// Times returns when the run was begun and when it was over; zero: it is not.
+// Times returns the beginning and the end of the run; zero: it goes on.
 func (r *Run) Times() (begun, ended time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.created, r.ended
 }
 
-// peekTimeout bounds the wait for a supervisor that returns the output so far.
+// peekTimeout bounds the wait for a supervisor's output so far.
 const peekTimeout = 2 * time.Second
 
-// SoFar returns a result with status running and the output so far. ctx bounds the wait for it;
-// when it ends first, or the code has not begun, the streams are empty.
+// SoFar returns a result with status running and the output so far. ctx bounds the wait for it; if ctx ends first, or the code did
+// not begin yet, the streams are empty.
 func (r *Run) SoFar(ctx context.Context) *Result {
 	k := r.kernel.Load()
 	r.mu.Lock()
@@ -266,7 +264,7 @@ func (r *Run) advance(m protocol.Progress) {
 	}
 }
 
-// heldDisplayBytes is how much of what code shows a run keeps; the files have the rest.
+// heldDisplayBytes bounds the displays that a run keeps; the files contain the rest.
 const heldDisplayBytes = 8 << 20
 
 func (r *Run) show(d Display, limit int) {
@@ -293,21 +291,21 @@ func (r *Run) show(d Display, limit int) {
 	r.displays[at] = d
 }
 
-// dropShown drops what the code has shown so far.
+// dropShown drops the displays so far.
 func (r *Run) dropShown() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.displays, r.held = nil, 0
 }
 
-// dropImages drops what a finished run has shown, but for the paths of the files.
+// dropImages drops the displays of a finished run, except for the paths of their files.
 func (r *Run) dropImages() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.result == nil || r.held == 0 {
 		return
 	}
-	slim := *r.result // others may be reading the one that they were given
+	slim := *r.result // others may be reading theirs
 	slim.Displays = make([]Display, len(r.result.Displays))
 	for i, d := range r.result.Displays {
 		d.Data = nil
@@ -316,9 +314,8 @@ func (r *Run) dropImages() {
 	r.result, r.displays, r.held = &slim, nil, 0
 }
 
-// finish settles the run, with the secrets in res and err masked. The first call counts: its record, which may be nil
-// and must not wait, is called when the result is whole and before anybody has it, so that a server that ends in order
-// then has its record too.
+// finish settles the run, with the secrets in res and err masked. The first call counts. It calls record, which may be nil and
+// must not wait, once the result is whole and before anybody gets it, so that a server that ends in order still records it.
 func (r *Run) finish(res *Result, err error, record func(*Result, error)) {
 	r.mu.Lock()
 	if r.result == nil && r.err == nil {
@@ -343,13 +340,13 @@ func (r *Run) finish(res *Result, err error, record func(*Result, error)) {
 	r.cancel(nil)
 }
 
-// unanswered is a result of which a supervisor has said nothing.
+// unanswered is the result of a run without an answer from a supervisor.
 func (r *Run) unanswered(status Status, exitCode int) *Result {
 	return &Result{SessionID: r.SessionID, RunID: r.ID, Language: r.Language, Status: status, ExitCode: exitCode}
 }
 
-// stopped turns the end of the run's context before its code began into a result: cancelled is an
-// ordinary end, and a closed session a fault.
+// stopped turns the end of the run's context, before its code began, into a result: cancelled is an ordinary end, and a closed
+// session a fault.
 func (r *Run) stopped() (*Result, error) {
 	if cause := context.Cause(r.ctx); errors.Is(cause, errInterrupted) || errors.Is(cause, errLeaving) {
 		res := r.unanswered(Cancelled, 130)

@@ -17,21 +17,20 @@ var errClosing = errors.New("session is closing")
 // errLeaving ends this server's use of a session that goes on without it.
 var errLeaving = errors.New("the server is shutting down")
 
-// session is one volume and at most one kernel per language. It is there before it is open: what uses it queues, and
-// awaits opened.
+// session is one volume and at most one kernel per language. It exists before it is open: its users queue, and wait for opened.
 type session struct {
 	id    string
 	named bool // it outlives this server
-	// fallback is whose default session one without a name is, as DefaultOf has it; under the manager's lock.
+	// fallback is the client of an unnamed default session, by DefaultOf; under the manager's lock.
 	fallback string
 	config   *Config
 	ctx      context.Context
 	cancel   context.CancelCauseFunc
 
-	before  *session      // of the same name, which is closing; under the manager's lock
-	opened  chan struct{} // closed when the session can be used, or openErr says why it cannot
+	before  *session      // its closing predecessor of the same name; under the manager's lock
+	opened  chan struct{} // closed when the session can be used, or failed with openErr
 	openErr error
-	gone    chan struct{} // closed when it has been closed
+	gone    chan struct{} // closed after the session closed
 
 	engine *engineSide
 	uses   *usage
@@ -63,15 +62,15 @@ func (s *session) noteLater(text string) {
 	}
 }
 
-// loseFiles has the next run of each language tell that the files are gone.
+// loseFiles makes the next run of each language report that the files are gone.
 func (s *session) loseFiles() {
 	for _, l := range s.links {
 		l.loseFiles()
 	}
 }
 
-// begin reads what earlier servers left of the session, whose lock it takes over, and begins to record what runs. resumed
-// says that they left it on purpose.
+// begin reads an earlier server's record of the session and takes over its lock, and begins to record its runs. resumed reports
+// that the earlier server left it on purpose.
 func (s *session) begin(lock *state.Lock, resumed bool) {
 	record, created, awake := s.engine.begin(resumed), s.uses.created, s.uses.awake
 	if record != nil {
@@ -84,7 +83,7 @@ func (s *session) begin(lock *state.Lock, resumed bool) {
 	s.uses.open(s.ctx, lock, created, awake)
 }
 
-// awaitOpen waits until the session can be used. The error is a fault, or says why ctx has ended.
+// awaitOpen waits until the session can be used. The error is a fault, or says why ctx ended.
 func (s *session) awaitOpen(ctx context.Context) error {
 	select {
 	case <-s.opened:
@@ -136,10 +135,10 @@ func (s *session) ping(n int) {
 	}
 }
 
-// sizeTimeout bounds the wait for a supervisor that counts files; the answer is then without a size.
+// sizeTimeout bounds the wait for a supervisor's count of files; without it the answer gives no size.
 const sizeTimeout = 2 * time.Second
 
-// size asks a supervisor what the session's files take. nil: there is none that answers.
+// size asks a supervisor for the size of the session's files. nil: none answers.
 func (s *session) size(ctx context.Context) *int64 {
 	ctx, cancel := context.WithTimeout(ctx, sizeTimeout)
 	defer cancel()

@@ -16,10 +16,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// mostFiles is how many files of one session are moved at once; more wait.
+// mostFiles bounds the concurrent transfers of one session; more wait.
 const mostFiles = 8
 
-// sessionFiles reaches the files of a session: it finds a supervisor, and limits how many streams there are.
+// sessionFiles reaches the files of a session: it finds a supervisor, and bounds the number of streams.
 type sessionFiles struct {
 	*session
 	semaphore chan struct{} // holds a token for each use
@@ -29,14 +29,14 @@ func newSessionFiles(s *session) *sessionFiles {
 	return &sessionFiles{session: s, semaphore: make(chan struct{}, mostFiles)}
 }
 
-// use lends what reaches the session's files. The error is a fault, or an error of use's own.
+// use calls use with a client for the session's files. The error is a fault, or use's own error.
 func (s *sessionFiles) use(ctx context.Context, use func(context.Context, files.Client) error) error {
 	c, ctx, done, err := s.borrow(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return s.fault(ctx, use(ctx, c)) // while the context still has the cause of its end
+	return s.fault(ctx, use(ctx, c)) // while the context still knows the cause of its end
 }
 
 // FileReader reads a part of a session's file. It must be closed. It is for one goroutine.
@@ -49,10 +49,10 @@ type FileReader struct {
 	read    int64
 }
 
-// SessionID names the session that the file is in.
+// SessionID is the id of the file's session.
 func (r *FileReader) SessionID() string { return r.session.id }
 
-// Read reads the part of the file that was asked for.
+// Read reads the requested part of the file.
 func (r *FileReader) Read(b []byte) (int, error) {
 	n, err := r.Reader.Read(b)
 	r.read += int64(n)
@@ -62,7 +62,7 @@ func (r *FileReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the file. What was not read of it is left.
+// Close closes the file and skips its unread rest.
 func (r *FileReader) Close() error {
 	err := r.Reader.Close()
 	if r.done != nil {
@@ -88,8 +88,7 @@ func (s *sessionFiles) open(ctx context.Context, path string, o ReadOptions) (*F
 	return &FileReader{Reader: r, session: s.session, caller: caller, explain: func(err error) error { return s.fault(ctx, err) }, done: done}, nil
 }
 
-// borrow returns what reaches the session's files, under a context that ends with the session too. done must be
-// called.
+// borrow returns a client for the session's files, under a context that ends with the session too. The caller must call done.
 func (s *sessionFiles) borrow(ctx context.Context) (c files.Client, joined context.Context, done func(), err error) {
 	if err := s.uses.enter(); err != nil {
 		return c, nil, nil, err
@@ -122,8 +121,8 @@ func (s *sessionFiles) borrow(ctx context.Context) (c files.Client, joined conte
 	}, nil
 }
 
-// reach finds a supervisor that reaches the session's files: of a kernel that this server has, or takes over, or
-// starts. Files are no reason to end a kernel that was made with other settings.
+// reach finds a supervisor for the session's files: of a kernel that this server has, takes over, or starts. It does not end a
+// kernel with other settings.
 func (s *sessionFiles) reach(ctx context.Context) (files.Client, func(), error) {
 	if err := s.takeOver(); err != nil {
 		conn, gone := s.inEarlier(ctx)
@@ -150,9 +149,8 @@ func errOtherImage(id string) *fault.Error {
 		"Session %q has a container whose image is another: its files cannot be read in it, and it is not ended for that.", id)
 }
 
-// takeOver takes over a kernel that an earlier server left, where none is this server's: it
-// would end as idle while its files are in use. The error says that there is one which this server does
-// not go on with.
+// takeOver takes over an earlier server's kernel, if this server has none: it would end as idle while its files are in use. The
+// error reports a kernel with other settings.
 func (s *sessionFiles) takeOver() error {
 	if !s.engine.resumed.Load() || s.runningKernel() != nil {
 		return nil
@@ -172,8 +170,8 @@ func (s *sessionFiles) takeOver() error {
 	return other
 }
 
-// inEarlier connects to the supervisor of a container that this server does not take over, for its files alone. gone
-// reports that there is none any more.
+// inEarlier connects to the supervisor of a container that this server does not take over, for its files alone. gone reports that
+// the container is gone.
 func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone bool) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
 	defer cancel()
@@ -191,7 +189,7 @@ func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone 
 		conn := channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer})
 		body, err := encodeMessage(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.engine.token, FilesOnly: true})
 		if err == nil && conn.Send(body) == nil {
-			go func() { // streams get what comes for them while messages are received
+			go func() { // streams receive only while messages are received
 				for err == nil {
 					_, err = conn.Receive()
 				}
@@ -216,7 +214,7 @@ func (s *sessionFiles) startedEarlier() []*link {
 	return started
 }
 
-// runningKernel returns a kernel of this server whose container runs, or nil.
+// runningKernel returns a kernel of this server with a running container, or nil.
 func (s *sessionFiles) runningKernel() *kernel {
 	for _, language := range Languages {
 		if l := s.links[language.Language]; l != nil {
@@ -228,7 +226,7 @@ func (s *sessionFiles) runningKernel() *kernel {
 	return nil
 }
 
-// someKernel returns a kernel whose container runs, and starts one where none does.
+// someKernel returns a kernel with a running container. It starts one if there is none.
 func (s *sessionFiles) someKernel(ctx context.Context) (*kernel, error) {
 	if k := s.runningKernel(); k != nil {
 		return k, nil
@@ -241,7 +239,7 @@ func (s *sessionFiles) someKernel(ctx context.Context) (*kernel, error) {
 	return nil, fault.New(fault.EngineUnavailable, "Switch a language on, with "+imageFlags(" or ")+".", "No language is switched on.")
 }
 
-// fault puts what went wrong between here and a supervisor into words.
+// fault puts a failure between here and a supervisor into words.
 func (s *sessionFiles) fault(ctx context.Context, err error) error {
 	var f *fault.Error
 	switch {
@@ -265,10 +263,10 @@ func (s *sessionFiles) fault(ctx context.Context, err error) error {
 	return s.config.engineFault(err, "files", KernelConfig{})
 }
 
-// hangTimeout is how long an engine may take to show that it lives.
+// hangTimeout is an engine's time to show that it lives.
 const hangTimeout = 3 * time.Second
 
-// engineHangs reports whether the engine, through which all that a supervisor says comes, does not answer.
+// engineHangs reports whether the engine, which carries all messages of a supervisor, does not answer.
 func (s *sessionFiles) engineHangs() bool {
 	ctx, cancel := context.WithTimeout(context.Background(), hangTimeout)
 	defer cancel()

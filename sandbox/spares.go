@@ -13,9 +13,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// spares keeps containers ready for sessions to come, of the languages that this server has used. They are nobody's, of no
-// tenant, made with the server's own limits, and given to one session each. What a server has at its end waits for the next one of the
-// same state folder, and ends by itself when none takes it in the idle time.
+// spares keeps spares ready: containers for future sessions of the languages used in this server. They belong to nobody and to no
+// tenant, use the server's own limits, and serve one session each. At its end a server leaves them to the next server of the same
+// state folder; they end by themselves if none takes them in the idle time.
 type spares struct {
 	config  *Config
 	ctx     context.Context // of the background work
@@ -30,35 +30,35 @@ type spares struct {
 	closed bool
 }
 
-// spare is a place for a session to come: a volume, and a container for each language.
+// spare is a place for a future session: a volume, and a container for each language.
 type spare struct {
-	*engineSide // its record has by language what a container was made with
+	*engineSide // its record lists the settings of its containers by language
 	lock        *state.Lock
 	kernels     map[Language]*kernel
-	skills      map[Language]string // that they were made with, by engine.Files.Key
+	skills      map[Language]string // the keys of their skills, by engine.Files.Key
 	growing     bool                // a container comes up in it; under the spares' lock, as the kernels
 }
 
 const (
 	sparePrefix = "spare-"
-	// quietTime is how long no session has begun before a container is made that nobody waits for.
+	// quietTime is the pause after the beginning of a session before a spare is made.
 	quietTime = time.Second
-	// spareTakeOver is how long one that waits has to answer: a new container comes up in less.
+	// spareTakeOver bounds a waiting spare's answer: a new container comes up in less.
 	spareTakeOver = 5 * time.Second
-	// sweepLook is how long a sweep may look at one that waits.
+	// sweepLook is how long a sweep may look at a waiting spare.
 	sweepLook = time.Second
 )
 
-// isSpare reports whether a session's id is that of a container that is kept ready.
+// isSpare reports whether a session's id is a spare's.
 func isSpare(id string) bool { return strings.HasPrefix(id, sparePrefix) }
 
-// spareMark makes the label of a spare no session's name: a program that does not know of spares leaves it alone.
+// spareMark makes a spare's label an impossible session name: a program that does not know spares leaves it alone.
 const spareMark = "_"
 
-// tenantMark is between a tenant and an id, in names and in a label, of which it makes no session's name either.
+// tenantMark separates a tenant from an id, in names and in a label, and makes that no session's name either.
 const tenantMark = "."
 
-// labelOf returns the LabelSession of what a tenant has by an id.
+// labelOf returns the LabelSession for a tenant's id.
 func labelOf(tenant, id string) string {
 	switch {
 	case tenant != "":
@@ -69,7 +69,7 @@ func labelOf(tenant, id string) string {
 	return id
 }
 
-// idOf returns the id that has a tenant's label.
+// idOf returns the id in a tenant's label.
 func idOf(tenant, label string) string {
 	if tenant != "" {
 		return strings.TrimPrefix(label, tenant+tenantMark)
@@ -80,7 +80,7 @@ func idOf(tenant, label string) string {
 	return label
 }
 
-// most is how many are kept ready of a language.
+// most is the number of spares of a language.
 func (p *spares) most(language Language) int {
 	if slices.Contains(p.config.Prewarm, language) {
 		return max(1, p.config.Spares)
@@ -88,7 +88,7 @@ func (p *spares) most(language Language) int {
 	return p.config.Spares
 }
 
-// use notes that a session has begun to use a language, and has what is missing made when no other begins for a while.
+// use notes the first use of a language by a session. Missing spares are made when no other session begins for a while.
 func (p *spares) use(language Language) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +116,7 @@ func (p *spares) onQuiet() {
 	}
 }
 
-// prewarm makes spares of languages before any is used.
+// prewarm makes spares of languages before their first use.
 func (p *spares) prewarm(languages []Language) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +125,7 @@ func (p *spares) prewarm(languages []Language) {
 	}
 }
 
-// fill makes what is missing.
+// fill makes the missing spares.
 func (p *spares) fill() {
 	p.filling.Lock()
 	defer p.filling.Unlock()
@@ -144,7 +144,7 @@ func (p *spares) fill() {
 	}
 }
 
-// dropOutdated discards those whose skills are not what sessions get now.
+// dropOutdated discards spares with outdated skills.
 func (p *spares) dropOutdated() {
 	now := p.config.kernel("").skills.Key()
 	p.mu.Lock()
@@ -160,7 +160,7 @@ func (p *spares) dropOutdated() {
 	})
 }
 
-// missing returns the next spare that a container is to be made in; nil: none is missing.
+// missing returns the next spare to make a container in; nil: none is missing.
 func (p *spares) missing() (*spare, Language, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +179,7 @@ func (p *spares) missing() (*spare, Language, error) {
 	return nil, "", nil
 }
 
-// open makes a spare that has nothing on the engine yet. The caller holds p.mu.
+// open makes a spare without anything on the engine. The caller holds p.mu.
 func (p *spares) open() (*spare, error) {
 	id := state.NewID(sparePrefix)
 	lock, err := state.Take(p.config.StateDir, id)
@@ -206,7 +206,7 @@ func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 	}
 }
 
-// grow makes a container in a spare. Where that fails it is not tried again before a session has one.
+// grow makes a container in a spare. If that fails, it tries again only after the next session got a container.
 func (p *spares) grow(sp *spare, language Language) error {
 	setting := sp.config.kernel(language)
 	k, key, err := sp.start(language, setting)
@@ -233,7 +233,7 @@ func (p *spares) grow(sp *spare, language Language) error {
 	return nil
 }
 
-// start makes a container with nothing of any session.
+// start makes a container without anything of a session.
 func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key string, err error) {
 	image, err := sp.image(setting)
 	if err != nil {
@@ -255,7 +255,7 @@ func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key 
 	return sp.speak(proc, language, first), sp.spareKey(language, setting, image), nil
 }
 
-// speak begins the exchange with the supervisor of a spare, whose streams nobody takes before it is bound.
+// speak begins the exchange with the supervisor of a spare. Nobody takes its streams before it is bound.
 func (sp *spare) speak(proc engine.Process, language Language, first any) *kernel {
 	k := newKernel(proc, sp.config.wireLimits(), sp.config.Logger.With("place", sp.id, "language", language))
 	k.unbound = true
@@ -263,7 +263,7 @@ func (sp *spare) speak(proc engine.Process, language Language, first any) *kerne
 	return k
 }
 
-// take returns a spare that has a live container of a language, made as key says; nil: there is none.
+// take returns a spare with a live container of a language, made with the settings of key; nil: there is none.
 func (p *spares) take(language Language, key string) *spare {
 	p.mu.Lock()
 	i := slices.IndexFunc(p.ready, func(sp *spare) bool {
@@ -283,18 +283,18 @@ func (p *spares) take(language Language, key string) *spare {
 	}
 	for _, id := range waitingSpares(p.config.StateDir) {
 		if sp, err := p.takeOver(id, language, key); sp != nil || err != nil {
-			return sp // where one does not answer the engine may hang, and a caller waits
+			return sp // if one does not answer the engine may hang, and a caller waits
 		}
 	}
 	return nil
 }
 
-// waitingSpares returns those that earlier servers left.
+// waitingSpares returns the spares of earlier servers.
 func waitingSpares(stateDir string) []string {
 	return slices.DeleteFunc(state.IDs(stateDir), func(id string) bool { return !isSpare(id) || !state.Waits(stateDir, id) })
 }
 
-// DropSpares has the next sweep remove the containers that wait for sessions to come.
+// DropSpares lets the next sweep remove the waiting spares.
 func DropSpares(stateDir string) {
 	for _, id := range waitingSpares(stateDir) {
 		if lock, err := state.Take(stateDir, id); err == nil {
@@ -304,12 +304,12 @@ func DropSpares(stateDir string) {
 	}
 }
 
-// takeOver returns a spare that an earlier server left, where it fits. What does not answer is left to a sweep, and the
-// error says that it did not in time.
+// takeOver returns an earlier server's spare, if it fits. It leaves a spare that does not answer to a sweep; the error reports
+// that it did not answer in time.
 func (p *spares) takeOver(id string, language Language, key string) (*spare, error) {
 	lock, err := state.Take(p.config.StateDir, id)
 	for began := time.Now(); errors.Is(err, state.ErrLocked) && state.Waits(p.config.StateDir, id) && time.Since(began) < sweepLook; {
-		time.Sleep(sweepLook / 100) // a sweep looks at it; another server would have marked it as its own
+		time.Sleep(sweepLook / 100) // a sweep looks at it; another server would mark it as its own
 		lock, err = state.Take(p.config.StateDir, id)
 	}
 	if err != nil {
@@ -338,7 +338,7 @@ func (p *spares) takeOver(id string, language Language, key string) (*spare, err
 	return nil, ctx.Err()
 }
 
-// lose removes a spare whose container has ended, but not one that was taken. Where the server ends, close does that.
+// lose removes a spare after the end of its container, unless it was taken. When the server ends, close does that.
 func (p *spares) lose(sp *spare) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -348,7 +348,7 @@ func (p *spares) lose(sp *spare) {
 	}
 }
 
-// discard has a spare removed that is in p.ready no longer, unless the server ends: then a sweep does that. The caller holds p.mu.
+// discard removes a spare that is no longer in p.ready, unless the server ends: then a sweep does that. The caller holds p.mu.
 func (p *spares) discard(sp *spare) {
 	if p.closed {
 		sp.lock.Release()
@@ -361,7 +361,7 @@ func (p *spares) discard(sp *spare) {
 	})
 }
 
-// drop removes a spare that nobody else has, and reports whether it could: a sweep removes what is left over.
+// drop removes a spare that nobody else holds, and reports whether it could: a sweep removes the rest.
 func (p *spares) drop(ctx context.Context, sp *spare) bool {
 	err := p.config.Engine.Remove(ctx, sp.names(), []string{sp.volumeName()})
 	sp.forget()
@@ -374,14 +374,14 @@ func (p *spares) drop(ctx context.Context, sp *spare) bool {
 	return true
 }
 
-// forget drops what the way out knows of a spare.
+// forget drops the egress state of a spare.
 func (sp *spare) forget() {
 	if sp.config.WayOut != nil {
 		sp.config.WayOut.Forget(sp.id)
 	}
 }
 
-// ping keeps those from ending as idle that are to be ready at any time.
+// ping keeps prewarmed spares from ending as idle.
 func (p *spares) ping(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -394,8 +394,7 @@ func (p *spares) ping(n int) {
 	}
 }
 
-// close leaves what is ready to later servers, as far as nothing waits for them already, and removes the rest. It reports
-// whether it could.
+// close leaves spares to later servers, unless enough wait for them already, and removes the rest. It reports whether it could.
 func (p *spares) close(ctx context.Context) bool {
 	p.mu.Lock()
 	p.closed = true
@@ -403,7 +402,7 @@ func (p *spares) close(ctx context.Context) bool {
 		p.quiet.Stop()
 	}
 	p.mu.Unlock()
-	p.filling.Lock() // what comes up now is there then
+	p.filling.Lock() // a container that comes up now is ready then
 	defer p.filling.Unlock()
 	p.mu.Lock()
 	ready := p.ready
@@ -428,7 +427,7 @@ func (sp *spare) lives() bool {
 	return len(sp.kernels) > 0
 }
 
-// leave has a spare wait for a later server.
+// leave marks a spare as waiting for a later server.
 func (sp *spare) leave() error {
 	if err := sp.record.Save(sp.config.StateDir, sp.id); err != nil {
 		return err

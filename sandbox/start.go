@@ -9,11 +9,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// mostStarts is how many containers of a server come up at once: an engine that starts many is slow with each. The others wait,
-// which their start-timeout does not count. A place that becomes free is that tenant's which has the fewest.
+// mostStarts bounds a server's containers that come up at once: many starts slow each other down. The others wait outside of their
+// start-timeout. A free slot goes to the tenant with the fewest.
 const mostStarts = 8
 
-// awaitStart waits for one of these places. leave releases it.
+// awaitStart waits for a slot. leave releases it.
 func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -21,10 +21,10 @@ func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
 	return l.config.Pool.starts.Take(ctx, l.config.Tenant)
 }
 
-// start takes a container that was kept ready, or makes one and sends it its settings. It does not wait until the
-// supervisor is up: what follows is read when it is. Once it has begun, neither a cancelled run nor a closing session cuts
-// it short: an engine goes on with a request whose client has left, and what it makes then would have no owner. An engine
-// that makes an image ready first is waited for until waiting ends, and that is noted.
+// start takes a spare, or makes a container and sends it its settings. It does not wait until the supervisor is up: that reads
+// later messages then. Once begun, neither a cancelled run nor a closing session cuts it short: an engine goes on with a request
+// after its client left, and the new container would be without an owner. If the engine makes an image ready first, start waits
+// until waiting ends, and notes that.
 func (l *link) start(waiting context.Context, note func(string), warm bool) (k *kernel, err error) {
 	setting := l.config.kernel(l.language)
 	var image engine.ImageInfo
@@ -68,10 +68,10 @@ func (l *link) start(waiting context.Context, note func(string), warm bool) (k *
 	return k, nil
 }
 
-// preparingNote is for a run that waits for an engine which makes an image ready, however long that takes, and says no more of it.
+// preparingNote is for a run that waits while the engine makes an image ready, and reports no progress.
 const preparingNote = "The image is made ready for its first container, which can take minutes."
 
-// whilePreparing calls try again for as long as the engine makes an image ready, which it waits for, until waiting ends.
+// whilePreparing repeats try while the engine makes an image ready, until waiting ends.
 func whilePreparing(waiting context.Context, note func(string), try func() error) error {
 	for {
 		err := try()
@@ -97,7 +97,7 @@ func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool)
 	defer cancel()
 	l.engine.tried.Store(true)
 	if err := l.engine.makeRoom(ctx, l.language, l.tried || l.had.Load()); err != nil {
-		l.config.Pool.images.forget(setting.Image) // to look for it starts the engine's machine, where that has been stopped
+		l.config.Pool.images.forget(setting.Image) // looking for it starts a stopped machine of the engine
 		return nil, l.config.engineFault(err, l.language, setting)
 	}
 	tried := l.tried
@@ -105,7 +105,7 @@ func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool)
 	proc, err := l.config.Engine.Start(ctx, l.engine.spec(l.language, setting, image))
 	if err != nil {
 		if errors.Is(err, engine.ErrPreparing) {
-			l.tried = tried // nothing has its name by the time that it is tried again
+			l.tried = tried // nothing bears its name at the next try
 		} else {
 			l.config.Pool.images.forget(setting.Image)
 		}
@@ -120,8 +120,8 @@ func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool)
 	return k, nil
 }
 
-// neverReady reports why a container that started did not become a kernel: most often its image has
-// an interpreter that is too old, or something else by that name.
+// neverReady says why a started container did not become a kernel: most often its image contains an interpreter that is too old,
+// or something else by that name.
 func (l *link) neverReady(k *kernel) *fault.Error {
 	setting := l.config.Kernels[l.language]
 	if k.missing.Load() {

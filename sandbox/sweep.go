@@ -15,16 +15,16 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// leftover is what one session has on an engine.
+// leftover lists one session's containers and volume on an engine.
 type leftover struct {
 	containers []string
-	running    []Language // of the containers, those that still run
-	ended      []string   // and those that do not
+	running    []Language // the running containers
+	ended      []string   // the ended containers
 	volumes    []string
 	named      bool
-	spare      bool // it was kept ready, and no record says whose it is
+	spare      bool // it is a spare without an owner in any record
 	newest     time.Time
-	place      engine.Place // of one that runs
+	place      engine.Place // the place of a running container
 }
 
 // sweeper sweeps for a server, one sweep at a time.
@@ -35,8 +35,8 @@ type sweeper struct {
 	swept sync.Once // after the first use of the engine
 }
 
-// once removes what dead servers left, once in this server's life, after the first answer: when
-// that is out closes after; nil: now.
+// once removes dead servers' leavings, once in this server's life, after the first answer: after closes when that is out; nil:
+// now.
 func (w *sweeper) once(after <-chan struct{}) {
 	w.swept.Do(func() {
 		w.p.begin(func() {
@@ -52,8 +52,8 @@ func (w *sweeper) once(after <-chan struct{}) {
 	})
 }
 
-// sweep removes what dead servers of this machine left on the engine, and what has slept long enough. A session that a
-// live server has is never touched: its lock cannot be had.
+// sweep removes dead servers' leavings of this machine from the engine, and sessions that slept long enough. It never touches a
+// live server's session, because it cannot take the lock.
 func (w *sweeper) sweep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -68,24 +68,24 @@ func (w *sweeper) sweep() {
 	}
 }
 
-// Swept is a session that a sweep removed something of, and why.
+// Swept is a session that a sweep removed, at least partly, and why.
 type Swept struct {
-	Tenant string // whose it was; empty: the server's own
+	Tenant string // its owner; empty: the server's own
 	ID     string
 	Why    string
 }
 
-// Sweep removes what servers that no longer live left on the engine under this host's label, of all tenants. A named session
-// keeps its containers that still run until it was not used for its idle time, and its files for its keep time; those that have
-// slept longest go earlier where all that sleep of a tenant take more than config.KeepLimit, or than that of their own servers.
-// Sessions of live servers are passed over. Containers that wait for sessions to come stay for the idle time.
+// Sweep removes dead servers' leavings of all tenants from the engine, by this host's label. A named session keeps its running
+// containers for its idle time after the last use, and its files for its keep time. The longest sleeping sessions go earlier if
+// the sleeping sessions of a tenant exceed config.KeepLimit, or their own servers' limit. It passes over sessions of live servers.
+// Waiting spares stay for the idle time.
 func Sweep(ctx context.Context, config *Config) ([]Swept, error) {
 	p := NewPool(*config)
 	defer p.Close(ctx)
 	return p.sweep(ctx)
 }
 
-// sweep sweeps for each tenant: by its manager, where there is one.
+// sweep sweeps for each tenant: by its manager, if there is one.
 func (p *Pool) sweep(ctx context.Context) ([]Swept, error) {
 	inventory, err := p.config.Engine.List(ctx, LabelHost, p.config.Host)
 	if err != nil {
@@ -95,7 +95,7 @@ func (p *Pool) sweep(ctx context.Context) ([]Swept, error) {
 	for _, c := range inventory.Containers {
 		tenants = append(tenants, c.Labels[LabelTenant])
 	}
-	for _, v := range inventory.Volumes { // of which the state folder may have lost all
+	for _, v := range inventory.Volumes { // the state folder may have lost all of a tenant's
 		tenants = append(tenants, v.Labels[LabelTenant])
 	}
 	slices.Sort(tenants)
@@ -139,7 +139,7 @@ func (m *Manager) sweep(ctx context.Context, inventory engine.Inventory) ([]Swep
 		sweep(id, seen, "")
 	}
 	for _, id := range state.IDs(config.StateDir) {
-		if left[id] == nil { // it has nothing on the engine, and what is here may not be kept any more
+		if left[id] == nil { // it has nothing on the engine, and its state may be outdated
 			sweep(id, nil, "")
 		}
 	}
@@ -151,7 +151,7 @@ func (m *Manager) sweep(ctx context.Context, inventory engine.Inventory) ([]Swep
 	return swept, errors.Join(failed...)
 }
 
-// group returns by session what a host's servers have on an engine of one tenant's. What was kept ready is the session's that has it by now.
+// group returns by session one tenant's containers and volumes of a host. A taken spare belongs to its session.
 func group(inventory engine.Inventory, config *Config) map[string]*leftover {
 	found := make(map[string]*leftover)
 	places := sync.OnceValue(func() map[string]state.Owner { return state.Places(config.StateDir) })
@@ -194,7 +194,7 @@ func group(inventory engine.Inventory, config *Config) map[string]*leftover {
 	return found
 }
 
-// leftoverOf returns what one session of a tenant has on an engine, of this host's servers; nil: nothing.
+// leftoverOf returns one session's containers and volume on an engine, of this host's servers; nil: nothing.
 func leftoverOf(ctx context.Context, config *Config, id string) (*leftover, error) {
 	label := labelOf(config.Tenant, id)
 	if r := state.LoadRecord(config.StateDir, id); r != nil && r.Place != "" {
@@ -207,18 +207,17 @@ func leftoverOf(ctx context.Context, config *Config, id string) (*leftover, erro
 	return group(inventory, config)[id], nil
 }
 
-// wanted reports whether a session, whose lock the caller has, outlives its server. Where the lock has no mark, because it
-// is a new one or the mark was lost, the volume's label alone says so. What was kept ready has a lock until a session takes it:
-// without one it is of a session whose record was lost.
+// wanted reports whether a session outlives its server. The caller holds its lock. If the lock is new or lost its mark, the
+// volume's label alone decides. A spare keeps a lock until a session takes it: without one its session's record was lost.
 func (l *leftover) wanted(lock *state.Lock) bool {
 	return lock.Kept() || (l.named || l.spare && !lock.Found) && !lock.Dropped()
 }
 
-// lateStart is how long an engine may go on with the start of a container whose server was killed.
+// lateStart is how long an engine may go on with a container start after the server was killed.
 const lateStart = time.Minute
 
-// sweepSession removes what is not kept of one session, or all of it where it is asleep and others need the
-// room, as crowded says. It returns why; empty: nothing of it was on the engine. seen is what the engine had of it a moment ago.
+// sweepSession removes the outdated parts of one session, or all of a sleeping one if others need the room, for the reason in
+// crowded. It returns the reason; empty: nothing was on the engine. seen is the engine's state a moment ago.
 func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, crowded string) (why string, err error) {
 	config := m.conf()
 	if crowded == "" && isQuiet(config, id, seen) {
@@ -231,10 +230,10 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, c
 	if err != nil {
 		return "", err
 	}
-	// Between the list and the lock a server may have had the session: what counts is what is there now.
+	// Between the list and the lock a server may have used the session: the present state counts.
 	l, err := leftoverOf(ctx, config, id)
 	if err == nil && l != nil && l.wanted(lock) {
-		err = lock.Keep() // where the mark was lost, its time counts from now
+		err = lock.Keep() // if the mark was lost, its time counts from now
 	}
 	if err != nil {
 		lock.Unlock()
@@ -249,7 +248,7 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, c
 	}
 	v := l.judge(config, id, lock, crowded)
 	if v.sleeps {
-		// Of languages that are switched off here nobody could speak to the kernels.
+		// Nobody here could speak to kernels of disabled languages.
 		err := config.Engine.Remove(ctx, l.switchedOff(config), nil)
 		if !m.sleepLeft(id, lock) {
 			v.why = ""
@@ -261,7 +260,7 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, c
 	} else if v.stays || !lock.Kept() {
 		v.why = ""
 	}
-	// An engine may yet finish the start of a spare, which is known for one by this file.
+	// An engine may yet finish starting a spare; this file marks it as one.
 	late := isSpare(id) && len(v.containers)+len(v.volumes) == 0 && time.Since(lock.LastUsed()) < lateStart
 	if err != nil || v.stays || late {
 		lock.Release()
@@ -271,7 +270,7 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, c
 	return v.why, err
 }
 
-// switchedOff returns the containers of languages that a server does not have.
+// switchedOff returns the containers of languages that a server does not offer.
 func (l *leftover) switchedOff(config *Config) []string {
 	return slices.DeleteFunc(slices.Clone(l.containers), func(name string) bool {
 		return slices.ContainsFunc(slices.Collect(maps.Keys(config.Kernels)), func(language Language) bool {
@@ -280,15 +279,15 @@ func (l *leftover) switchedOff(config *Config) []string {
 	})
 }
 
-// verdict is what becomes of a session that no server has open: what is removed of it, and why.
+// verdict is a sweep's decision on a session that no server holds open: the parts to remove, and why.
 type verdict struct {
 	containers, volumes []string
-	stays               bool // the rest of it does
-	sleeps              bool // its kernels are ended in order first
+	stays               bool // the rest of it stays
+	sleeps              bool // its kernels end in order first
 	why                 string
 }
 
-// judge decides that of a session, by what the engine has of it and its lock.
+// judge decides that from the engine's state of a session and its lock.
 func (l *leftover) judge(config *Config, id string, lock *state.Lock, crowded string) verdict {
 	if !lock.Kept() {
 		return verdict{l.containers, l.volumes, false, false, "no server has it any more"}
@@ -299,13 +298,13 @@ func (l *leftover) judge(config *Config, id string, lock *state.Lock, crowded st
 		return verdict{l.containers, l.volumes, false, false, "nobody had used it for " + lasting(config.stayOf(id).Keep)}
 	case crowded != "" && config.isAsleep(id, used):
 		return verdict{l.containers, l.volumes, false, false, crowded}
-	case kernels: // those that still run have slept with their machine
+	case kernels: // kernels that still run slept with their machine
 		return verdict{l.containers, nil, true, len(l.running) > 0, "nobody had used its kernels"}
 	}
 	return verdict{l.ended, nil, true, false, "its containers had ended"}
 }
 
-// isQuiet reports, without a lock, that nothing of a session is to go, as is so of most.
+// isQuiet reports, without a lock, that nothing of a session is to go, as for most sessions.
 func isQuiet(config *Config, id string, seen *leftover) bool {
 	used, err := state.LastUsed(config.StateDir, id)
 	if err != nil || isForged(config, used) || !state.IsKept(config.StateDir, id) {

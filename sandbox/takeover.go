@@ -12,7 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// isFinal reports whether there is nothing to be taken over after this error.
+// isFinal reports whether this error leaves nothing to take over.
 func isFinal(err error) bool {
 	return isAny(err, errNeverStarted, errOtherSettings, engine.ErrContainerGone, errKernelGone)
 }
@@ -28,9 +28,8 @@ var (
 	errNoTakeOver    = errors.New("the supervisor does not take this server")
 )
 
-// takeOver speaks to the supervisor in a container that runs and that this server has no connection to,
-// through a program that joins its stdio to the supervisor's socket. The kernel has its variables, and what went on
-// goes on. The caller holds l.starting.
+// takeOver connects to the supervisor in a running container without a connection to this server, through a program that joins its
+// stdio to the supervisor's socket. The kernel still holds its variables, and its runs go on. The caller holds l.starting.
 func (l *link) takeOver() (*kernel, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.StartTimeout)
 	defer cancel()
@@ -43,7 +42,7 @@ func (l *link) takeOver() (*kernel, error) {
 	return l.attach(ctx)
 }
 
-// attach is takeOver of a kernel that may have been made with other settings.
+// attach is takeOver of a kernel with any settings.
 func (l *link) attach(ctx context.Context) (*kernel, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.StartTimeout)
 	defer cancel()
@@ -64,8 +63,8 @@ func (l *link) attach(ctx context.Context) (*kernel, error) {
 	return k, nil
 }
 
-// adopt makes the runs that go on in a kernel that was taken over, and those whose ends no server has read, runs of this
-// server. It is called before any frame of those runs is looked at.
+// adopt makes the runs of a taken-over kernel runs of this server: those that go on, and those with an end that no server read. It
+// is called before any frame of those runs is handled.
 func (l *link) adopt(k *kernel, m protocol.Ready) {
 	for _, id := range append(m.Over[:min(len(m.Over), maxReported)], m.Runs[:min(len(m.Runs), maxFresh)]...) {
 		run := l.uses.find(id)
@@ -74,14 +73,14 @@ func (l *link) adopt(k *kernel, m protocol.Ready) {
 		}
 		switch {
 		case run == nil && id == m.Run && state.ValidID(id):
-			// It goes on, whatever is recorded of it: the next run has to wait for it.
+			// It goes on, whatever its record says: the next run must wait for it.
 			run = (&HistoryEntry{RunID: id, Language: l.language, Started: time.Now(), Timeout: l.config.MaxRunTimeout}).
 				run(l.engine.ctx, l.config, l.engine.id)
 			l.uses.add(run)
 		case run == nil || run.Language != l.language || k.answerTo(run) != nil: // the last: it is named twice
 			continue
 		case !run.earlier && run.isFollowed():
-			run.dropShown() // all of it is shown again
+			run.dropShown() // it comes again
 			k.follow(run)   // for rejoin
 			continue
 		}
@@ -93,7 +92,7 @@ func (l *link) adopt(k *kernel, m protocol.Ready) {
 			l.adopted.Store(run)
 		}
 		go func() {
-			// When it began is not known; the supervisor enforces its limit.
+			// Its beginning is unknown; the supervisor enforces its limit.
 			done, err := k.await(run, answer, run.options.Timeout)
 			res, err := l.outcome(run, k, done, err)
 			l.uses.conclude(run, res, err)
@@ -101,11 +100,11 @@ func (l *link) adopt(k *kernel, m protocol.Ready) {
 	}
 }
 
-// maxFresh is how many runs a supervisor has at a time.
+// maxFresh bounds a supervisor's concurrent runs.
 const maxFresh = 32
 
-// reachEarlier takes over the container of an earlier server. nil, nil: there is no reason to look
-// for one. The caller holds l.starting.
+// reachEarlier takes over an earlier server's container. nil, nil: there is no reason to look for one. The caller holds
+// l.starting.
 func (l *link) reachEarlier() (*kernel, error) {
 	if !l.engine.resumed.Load() || l.reached || l.had.Load() {
 		return nil, nil
@@ -130,14 +129,14 @@ func (l *link) reachEarlier() (*kernel, error) {
 	return nil, err
 }
 
-// How long a container is tried to be reached again whose connection was lost, and the times between.
+// The time to reach a container again after a lost connection, and the pauses between tries.
 const (
 	againFor   = time.Minute
 	againFirst = 100 * time.Millisecond
 	againMost  = 5 * time.Second
 )
 
-// attachAgain is attach where the connection was lost. Where that may be for a while, it is tried until ctx ends.
+// attachAgain is attach after a lost connection. If that may last for a while, it tries until ctx ends.
 func (l *link) attachAgain(ctx context.Context) (*kernel, error) {
 	began := time.Now()
 	for pause := againFirst; ; pause = min(2*pause, againMost) {
@@ -155,9 +154,9 @@ func (l *link) attachAgain(ctx context.Context) (*kernel, error) {
 	}
 }
 
-// retake takes over the own container where only the connection to it may be lost, as it is when
-// the engine's service ends. nil, nil: there is nothing to be had. The error is a fault: the engine is not
-// there, or ctx has ended, so that is not known. The caller holds l.starting.
+// retake takes over this server's own container if only the connection to it may be lost, as after the end of the engine's
+// service. nil, nil: nothing is left. The error is a fault: the engine does not answer, or ctx ended, so that is unknown. The
+// caller holds l.starting.
 func (l *link) retake(ctx context.Context) (*kernel, error) {
 	lost := l.kernel.Load()
 	if l.engine.token == "" || lost == nil || !lost.wasCut() {
@@ -176,8 +175,8 @@ func (l *link) retake(ctx context.Context) (*kernel, error) {
 	return nil, nil
 }
 
-// rejoin goes on with a run whose connection was lost under it: its code may go on meanwhile, be over, or
-// not have begun. It returns what kernel.run does, and the kernel that the run has then; the lost one where there is no other.
+// rejoin goes on with a run after its connection was lost: its code may still run, be over, or not have begun. It returns the
+// result of kernel.run, and the run's kernel then; the lost one if there is no other.
 func (l *link) rejoin(run *Run, lost *kernel) (*kernel, protocol.Done, error) {
 	if l.engine.ctx.Err() != nil {
 		return lost, protocol.Done{}, errKernelGone // this server ends it
@@ -199,11 +198,11 @@ func (l *link) rejoin(run *Run, lost *kernel) (*kernel, protocol.Done, error) {
 		done, err := k.await(run, answer, run.timeout())
 		return k, done, err
 	}
-	done, err := k.run(run) // the supervisor has never heard of it
+	done, err := k.run(run) // the supervisor never received it
 	return k, done, err
 }
 
-// reach calls reachEarlier for a caller that asks after a run: the error is a fault that says why its state is not known.
+// reach calls reachEarlier for a caller that asks for a run: the error is a fault that says why its state is unknown.
 func (l *link) reach() error {
 	l.starting.Lock()
 	defer l.starting.Unlock()
@@ -219,7 +218,7 @@ func (l *link) reach() error {
 	return nil
 }
 
-// loseUnfinished settles the runs of earlier servers whose ends will not be known.
+// loseUnfinished settles the runs of earlier servers that will never report an end.
 func (l *link) loseUnfinished(alive bool) {
 	for _, run := range l.uses.all() {
 		if run.earlier && !run.over() && run.Language == l.language && !run.isFollowed() {

@@ -10,11 +10,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// keptRuns is how many runs of a session can be asked for after they are over.
+// keptRuns bounds a session's finished runs in memory.
 const keptRuns = 16
 
-// usage keeps what a session is used for, its runs and what else goes on, and until when: in its lock too, for servers that
-// come after this one. Its methods may be called from any goroutine.
+// usage tracks the runs and other uses of a session, and the time until which it is in use: in its lock too, for later servers.
+// Its methods may be called from any goroutine.
 type usage struct {
 	id      string
 	config  *Config
@@ -26,9 +26,9 @@ type usage struct {
 	lock     *state.Lock // nil before the session is open
 	created  time.Time
 	awake    time.Time // since when there are kernels
-	awoke    bool      // there are, by this server
+	awoke    bool      // this server started or reached some
 	runs     []*Run    // oldest first
-	active   int       // runs that are queued or going on, and other uses
+	active   int       // queued and going runs, and other uses
 	lastUsed time.Time
 	closing  bool
 }
@@ -38,7 +38,7 @@ func newUsage(id string, config *Config, limits *limits, isOpen func() bool) *us
 	return &usage{id: id, config: config, limits: limits, history: history.NewWriter(config.quota().DiskBytes / historyShare), isOpen: isOpen, created: now, awake: now, lastUsed: now}
 }
 
-// open begins to record uses, in a lock and a history, from which it takes the runs that earlier servers left.
+// open begins to record uses, in a lock and a history, from which it loads earlier servers' unfinished runs.
 func (u *usage) open(ctx context.Context, lock *state.Lock, created, awake time.Time) {
 	unfinished, err := u.history.Open(state.Folder(u.config.StateDir, u.id))
 	if err != nil {
@@ -57,7 +57,7 @@ func (u *usage) open(ctx context.Context, lock *state.Lock, created, awake time.
 
 // Uses -----------------------------------------------------------------------------
 
-// begin counts a run as a use, and records it. queue is called where it may begin, in the order of the calls.
+// begin counts a run as a use, and records it. It calls queue in the order of the calls, if the run may begin.
 func (u *usage) begin(run *Run, queue func()) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -75,10 +75,10 @@ func (u *usage) begin(run *Run, queue func()) error {
 	return nil
 }
 
-// conclude ends a run that counted as a use of the session.
+// conclude ends a run and its use of the session.
 func (u *usage) conclude(run *Run, res *Result, err error) {
 	run.ending.Store(true)
-	u.leave() // first: a client that has the answer may kill this server at once
+	u.leave() // first: a client with the answer may kill this server at once
 	u.settle(run, res, err)
 }
 
@@ -110,8 +110,8 @@ func (u *usage) leave() {
 	u.touch()
 }
 
-// touch records the use, for servers that come after this one too: while code runs, up to when it may
-// run at the most, so that the session is not taken for idle if this server dies. The caller holds u.mu.
+// touch records the use, also for later servers: while code runs, the latest end of the run, so that the session does not look
+// idle if this server dies. The caller holds u.mu.
 func (u *usage) touch() {
 	u.lastUsed = time.Now()
 	until := u.lastUsed
@@ -126,7 +126,7 @@ func (u *usage) touch() {
 	}
 }
 
-// touchLock records until when the session is in use. Where that fails, a later server may remove it before its time.
+// touchLock records until when the session is in use. If that fails, a later server may remove it too early.
 func (u *usage) touchLock(until time.Time) {
 	if err := u.lock.Touch(until); err != nil {
 		u.config.Logger.Warn("session lock", "session", u.id, "error", err)
@@ -135,7 +135,7 @@ func (u *usage) touchLock(until time.Time) {
 
 // Runs -----------------------------------------------------------------------------
 
-// remember keeps the run for wait_for_run and forgets the oldest that is over.
+// remember keeps the run for wait_for_run and forgets the oldest finished one.
 func (u *usage) remember(run *Run) {
 	for i := 0; i < len(u.runs)-1; i++ {
 		u.runs[i].dropImages()
@@ -152,7 +152,7 @@ func (u *usage) remember(run *Run) {
 	}
 }
 
-// find returns the run of an id; nil: it is not known.
+// find returns the run of an id; nil: unknown.
 func (u *usage) find(id string) *Run {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -168,15 +168,15 @@ func findRun(runs []*Run, id string) *Run {
 	return nil
 }
 
-// add keeps a run of an earlier server that the history does not have as unfinished.
+// add keeps an earlier server's run that the history does not list as unfinished.
 func (u *usage) add(run *Run) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.runs = append(u.runs, run)
 }
 
-// between counts the runs between one of an id and another that may have changed the variables of its kernel; 1 where the
-// first is not known.
+// between counts the runs, after the one of an id and before last, that may have changed the variables of its kernel; 1 if the
+// first is unknown.
 func (u *usage) between(id string, last *Run) int {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -201,9 +201,9 @@ func (u *usage) all() []*Run {
 	return slices.Clone(u.runs)
 }
 
-// ranSince reports whether code of the same language as a run's may have changed variables since then, and before that run.
+// ranSince reports whether code in a run's language may have changed variables after then and before that run.
 func (u *usage) ranSince(then time.Time, run *Run) bool {
-	then = then.Add(time.Second) // a run that a stop interrupts ends, as far as this server knows, just as they are written
+	then = then.Add(time.Second) // a run that a stop interrupts ends, as far as this server knows, just as the snapshot is written
 	ran := slices.ContainsFunc(u.all(), func(r *Run) bool {
 		_, ended := r.Times()
 		return r != run && r.Language == run.Language && !r.options.Fresh && !r.options.Copy && ended.After(then) && r.created.Before(run.created)
@@ -212,7 +212,7 @@ func (u *usage) ranSince(then time.Time, run *Run) bool {
 		return true
 	}
 	over := func(id string, over bool, _ int64) bool { return over && id != run.ID }
-	err := EachInHistory(u.config.StateDir, u.id, over, func(e *HistoryEntry) { // of when the session was open before
+	err := EachInHistory(u.config.StateDir, u.id, over, func(e *HistoryEntry) { // from before the session opened here
 		if e.Result == nil || e.Language != run.Language || e.Fresh || e.Copy || e.Undone || !e.Started.Before(run.created) {
 			return
 		}
@@ -224,7 +224,7 @@ func (u *usage) ranSince(then time.Time, run *Run) bool {
 	return ran
 }
 
-// await waits for the ends of the runs, which were asked to end, as long as ctx lasts.
+// await waits for the ends of the runs that were asked to end, until ctx ends.
 func (u *usage) await(ctx context.Context) {
 	for _, run := range u.all() {
 		if run.earlier && !run.isFollowed() {
@@ -237,8 +237,8 @@ func (u *usage) await(ctx context.Context) {
 	}
 }
 
-// mark notes in the history which runs' changes the variables have no more, true, or have now. Where that fails a later
-// answer names more runs as undone than there are.
+// mark notes in the history which runs' changes the variables lost, true, or regained. If that fails, a later answer names too
+// many runs as undone.
 func (u *usage) mark(undone map[string]bool) {
 	if err := history.Mark(state.Folder(u.config.StateDir, u.id), undone); err != nil {
 		u.config.Logger.Warn("history", "session", u.id, "error", err)
@@ -247,7 +247,7 @@ func (u *usage) mark(undone map[string]bool) {
 
 // The end --------------------------------------------------------------------------
 
-// idleFor is how long the session was not used; zero while something runs.
+// idleFor is the session's idle time; zero while something runs.
 func (u *usage) idleFor(now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -262,7 +262,7 @@ func (u *usage) idle(now time.Time) time.Duration {
 	return now.Sub(u.lastUsed)
 }
 
-// awaits reports whether a run of an earlier server may still go on. The caller holds u.mu.
+// awaits reports whether an earlier server's run may still go on. The caller holds u.mu.
 func (u *usage) awaits(now time.Time) bool {
 	return slices.ContainsFunc(u.runs, func(r *Run) bool { return r.earlier && !r.over() && r.lastEnd().After(now) })
 }
@@ -273,7 +273,7 @@ func (u *usage) hasExpired(now time.Time) bool {
 	return u.isOpen() && (u.idle(now) >= most.IdleTimeout || u.awakeFor(now) >= most.Lifetime)
 }
 
-// wake begins the time of the kernels with the first, unless goOn has said that it had begun before, and returns when that was.
+// wake starts the clock of the kernels with the first one, unless goOn let an earlier time count, and returns its start.
 func (u *usage) wake() time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -289,15 +289,15 @@ func (u *usage) goOn() {
 	u.awoke = true
 }
 
-// age is how long the kernels have been there, as far as this server knows.
+// age is the age of the kernels, as far as this server knows.
 func (u *usage) age(now time.Time) time.Duration {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.awakeFor(now)
 }
 
-// awakeFor is age: what earlier servers recorded counts when a kernel of theirs is reached, for they may all have ended.
-// The caller holds u.mu.
+// awakeFor is age: an earlier server's time counts only once a kernel of it is reached, for they may all have ended. The caller
+// holds u.mu.
 func (u *usage) awakeFor(now time.Time) time.Duration {
 	if !u.awoke {
 		return 0
@@ -305,7 +305,7 @@ func (u *usage) awakeFor(now time.Time) time.Duration {
 	return now.Sub(u.awake)
 }
 
-// usedAt says when the session was last used, where this server has had it for another reason.
+// usedAt sets the last use, if this server opened the session for another reason.
 func (u *usage) usedAt(then time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -319,8 +319,8 @@ func (u *usage) touchLast() {
 	u.touchLock(u.lastUsed)
 }
 
-// beginClosing ends the use of the session, and reports whether it did: not where another call
-// did before, nor where only returns false; it may be nil. Nothing begins between its answer and the closing.
+// beginClosing ends the use of the session, and reports whether it did: false if another call did before, or if only returns
+// false; only may be nil. Nothing begins between its answer and the closing.
 func (u *usage) beginClosing(only func() bool) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -331,7 +331,7 @@ func (u *usage) beginClosing(only func() bool) bool {
 	return true
 }
 
-// locked does something that only the holder of the session's lock may do; nothing where the session is closing.
+// locked calls do, which needs the session's lock; it does nothing while the session is closing.
 func (u *usage) locked(do func() error) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -354,14 +354,14 @@ func (u *usage) isClosing() bool {
 	return u.closing
 }
 
-// closeHistory writes what waits to be written.
+// closeHistory writes the queued rest of the history.
 func (u *usage) closeHistory() {
 	if err := u.history.Close(); err != nil {
 		u.config.Logger.Warn("history", "session", u.id, "error", err)
 	}
 }
 
-// describe fills in what the session has been used for.
+// describe fills in the use of the session.
 func (u *usage) describe(i *SessionInfo) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

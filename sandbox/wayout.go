@@ -9,27 +9,26 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// WayOutPort is the port of loopback, in every container, that leads to Config.WayOut. Where containers share one loopback it is
-// the first language's, and those after it are the others'.
+// WayOutPort is the loopback port, in every container, that leads to Config.WayOut. If containers share one loopback, it is the
+// first language's port, and the ports after it are the other languages'.
 const WayOutPort = 9797
 
-// WayOut serves the connections that code makes to a port of its container, which has no network otherwise. Its
-// methods may be called by several goroutines at once. Package broker has the one in use.
+// WayOut serves the egress of code: its connections to a port of its container, which is without any other network. Several
+// goroutines may call its methods at once. Package broker implements it.
 type WayOut interface {
-	// Environment returns the variables that lead programs to that port. They are in the containers' configuration, so
-	// there is no secret among them.
+	// Environment returns the variables that lead programs to that port. They are in the containers' configuration, so they must
+	// not contain secrets.
 	Environment(port int) map[string]string
-	// Trust returns the certificates in PEM that a session's code trusts beside those of the image, and what is to be kept
-	// for the session and is given to the next call, which a later server may make. Empty: none.
+	// Trust returns the PEM certificates that a session's code trusts beside those of the image, and a state to keep for the
+	// session and pass to the next call, which a later server may make. Empty: none.
 	Trust(session string, kept []byte) (certificates string, keep []byte, err error)
-	// Serve serves one connection, and closes it. run is the run that goes on in the container, or empty.
-	// ctx ends with the session.
+	// Serve serves one connection, and closes it. run is the run going on in the container, or empty. ctx ends with the session.
 	Serve(ctx context.Context, session, run string, conn net.Conn)
-	// Forget drops what is known of a session that has ended, or that this server leaves.
+	// Forget drops the state of a session that ended, or that this server leaves.
 	Forget(session string)
 }
 
-// trust asks for the certificates of a session that is being opened.
+// trust asks for the certificates of an opening session.
 func (e *engineSide) trust() {
 	if e.config.WayOut == nil {
 		return
@@ -49,7 +48,7 @@ func (e *engineSide) trust() {
 	}
 }
 
-// environment returns the variables that a language's container is made with.
+// environment returns the variables of a language's container.
 func (e *engineSide) environment(language Language) map[string]string {
 	var env map[string]string
 	if port := e.outPort(language); port > 0 {
@@ -70,10 +69,10 @@ func (e *engineSide) environment(language Language) map[string]string {
 	return env
 }
 
-// socketVariable names the abstract socket that a supervisor listens on for later servers, where it is not alone on its loopback.
+// socketVariable names the abstract socket on which a supervisor listens for later servers, if it is not alone on its loopback.
 const socketVariable = "CODE_SANDBOX_SOCKET"
 
-// outPort returns the port that the supervisor of a language listens to; 0: none.
+// outPort returns the port on which a language's supervisor listens; 0: none.
 func (e *engineSide) outPort(language Language) int {
 	switch {
 	case e.config.WayOut == nil:
@@ -84,7 +83,7 @@ func (e *engineSide) outPort(language Language) int {
 	return WayOutPort
 }
 
-// outlet returns what serves the connections of one of the session's containers; nil where there is nothing.
+// outlet returns the function that serves the connections of one of the session's containers; nil: none.
 func (e *engineSide) outlet() func(*kernel, net.Conn) {
 	if e.config.WayOut == nil {
 		return nil
@@ -92,12 +91,11 @@ func (e *engineSide) outlet() func(*kernel, net.Conn) {
 	return func(k *kernel, conn net.Conn) { e.config.WayOut.Serve(e.ctx, e.id, k.current(), conn) }
 }
 
-// trustVariables name the file of trusted certificates: for OpenSSL and Python's httpx, for requests, curl, git, pip
-// and Node.
+// trustVariables name the file of trusted certificates: for OpenSSL and Python's httpx, for requests, curl, git, pip and Node.
 var trustVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "NODE_EXTRA_CA_CERTS"}
 
-// acceptOut serves the streams that the container opens, until the connection ends. What waits here and in the
-// multiplexer is bounded, so the supervisor opens no more until there is room.
+// acceptOut serves the container's streams, until the connection ends. Waiting streams here and in the multiplexer are bounded, so
+// the supervisor opens no more until there is room.
 func (k *kernel) acceptOut() {
 	for {
 		conn, err := k.conn.Accept()
@@ -116,7 +114,7 @@ func (k *kernel) acceptOut() {
 	}
 }
 
-// current returns the id of the run that goes on, of one that keeps its variables where there are several; empty: none.
+// current returns the id of the running run, of one that keeps its variables if there are several; empty: none.
 func (k *kernel) current() string {
 	k.mu.Lock()
 	defer k.mu.Unlock()
