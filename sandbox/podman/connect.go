@@ -16,19 +16,18 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 )
 
-// link is one connection to one service. It is shared by all calls until it fails.
+// link is one connection to one service. All calls share it until it fails.
 type link struct {
 	conn    context.Context // carries the bindings' connection, and no deadline
 	address string
 	release context.CancelFunc
 	service *service      // not nil when this process started it
-	runtime runtimeChoice // what the service was asked for
+	runtime runtimeChoice // requested of the service
 	onHost  bool          // the service sees this machine's files under the same paths
-	ids     ids           // which users its containers can have
+	ids     ids           // the users that its containers can use
 }
 
-// linkContext is a caller's context that also carries a connection, which the
-// bindings look up by keys of their own.
+// linkContext is a caller's context with a connection, which the bindings look up by keys of their own.
 type linkContext struct {
 	context.Context
 	conn context.Context
@@ -72,9 +71,8 @@ func (l *link) close() {
 	}
 }
 
-// Connection returns ctx with a live connection in it, as the functions of Podman's
-// bindings want it. The first call connects, and starts a service where none listens.
-// Errors are of type *UnavailableError, or ctx's own.
+// Connection returns ctx with a live connection in it, for the functions of Podman's bindings. The first call connects, and starts
+// a service if none listens. Errors are of type *UnavailableError, or ctx's own.
 func (e *Engine) Connection(ctx context.Context) (context.Context, error) {
 	l, err := e.connect(ctx)
 	if err != nil {
@@ -83,8 +81,8 @@ func (e *Engine) Connection(ctx context.Context) (context.Context, error) {
 	return l.context(ctx), nil
 }
 
-// connect returns the shared link and makes it where there is none. Callers that come
-// while another connects wait for it, each no longer than its own context allows.
+// connect returns the shared link, or makes it. Callers wait while another one connects, each no longer than its own context
+// allows.
 func (e *Engine) connect(ctx context.Context) (*link, error) {
 	select {
 	case e.connecting <- struct{}{}:
@@ -118,7 +116,7 @@ func shuttingDown() error {
 	return &UnavailableError{Reason: "the server is shutting down", Fix: "start it again"}
 }
 
-// limit returns a call the engine's own deadline where its caller set none.
+// limit adds the engine's own deadline to a call without one.
 func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if _, set := ctx.Deadline(); set {
 		return context.WithCancel(ctx)
@@ -126,8 +124,8 @@ func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeout(ctx, e.opts.CallTimeout)
 }
 
-// ended is the error of a call whose context, limited from its caller's, is over. While Podman goes through an image's files
-// it has locks that other requests wait for.
+// ended is the error of a call after the end of its context, limited from its caller's. While Podman goes through an image's files
+// it holds locks that other requests wait for.
 func (e *Engine) ended(caller, limited context.Context) error {
 	if errors.Is(limited.Err(), context.DeadlineExceeded) && e.firsts.busy() {
 		return preparing()
@@ -138,9 +136,8 @@ func (e *Engine) ended(caller, limited context.Context) error {
 	return ended(limited, e.opts.CallTimeout)
 }
 
-// check forgets a link whose service does not answer any more. One call that failed or
-// took too long is not enough: with a service of our own, the stdio of every container
-// would go with it.
+// check forgets a link to a service that does not answer any more. One failed or slow call is not enough: with a service of our
+// own, the stdio of every container would be lost.
 func (e *Engine) check(ctx context.Context, l *link) {
 	ctx, cancel := context.WithTimeout(ctx, e.patience)
 	defer cancel()
@@ -149,7 +146,7 @@ func (e *Engine) check(ctx context.Context, l *link) {
 	}
 }
 
-// drop forgets a link that failed, unless another call has replaced it already.
+// drop forgets a failed link, unless another call replaced it already.
 func (e *Engine) drop(l *link) {
 	e.connecting <- struct{}{}
 	defer func() { <-e.connecting }()
@@ -164,8 +161,7 @@ func (e *Engine) dropLocked(l *link) {
 	l.close()
 }
 
-// dial finds an engine: the address the user gave, then sockets that listen, then a
-// service of our own.
+// dial finds an engine: at the user's address, at listening sockets, or by starting a service of our own.
 func (e *Engine) dial(ctx context.Context) (*link, error) {
 	if e.opts.URL != "" {
 		return e.dialURL(ctx, e.opts.URL)
@@ -200,9 +196,8 @@ func (e *Engine) dialURL(ctx context.Context, address string) (*link, error) {
 	return l, nil
 }
 
-// dialListening tries the addresses that may or may not be Podman's, in order. Where
-// none is, both results are nil. One that accepts and says nothing is an error: a
-// service of our own would hang on the same locks.
+// dialListening tries addresses that may be Podman's, in order. Without any, both results are nil. An address that accepts and
+// says nothing is an error: a service of our own would hang on the same locks.
 func (e *Engine) dialListening(ctx context.Context) (*link, error) {
 	for _, address := range e.candidates() {
 		if !listens(ctx, address) {
@@ -231,8 +226,8 @@ func (e *Engine) candidates() []string {
 	return addresses
 }
 
-// userSockets are where systemd or an administrator lets Podman listen. Clients often
-// pass no XDG_RUNTIME_DIR, so its usual place is looked at as well.
+// userSockets are the usual sockets of systemd or an administrator. Clients often pass no XDG_RUNTIME_DIR, so its usual place is
+// included.
 func userSockets() []string {
 	var sockets []string
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
@@ -245,8 +240,8 @@ func userSockets() []string {
 	return sockets
 }
 
-// listens reports whether something accepts connections there. A stale socket file
-// would cost the bindings' three tries and their pauses.
+// listens reports whether something accepts connections there. A stale socket file would cost the bindings' three tries and their
+// pauses.
 func listens(ctx context.Context, address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "unix" {
@@ -259,8 +254,8 @@ func listens(ctx context.Context, address string) bool {
 	return conn.Close() == nil
 }
 
-// ping connects and waits for the service's first answer. The bindings' ssh and tcp
-// dialers ignore contexts, hence the goroutine, which ends when they do.
+// ping connects and waits for the service's first answer. The bindings' ssh and tcp dialers ignore contexts, hence the goroutine,
+// which ends when they do.
 func ping(ctx context.Context, to bindings.Options) (*link, error) {
 	// Not a child of ctx: the connection outlives the call that made it.
 	lasting, release := context.WithCancel(context.Background())
@@ -302,8 +297,8 @@ func redactURL(address string) string {
 	return u.Redacted()
 }
 
-// ended turns a context that is over into an error: the caller's own cancellation as
-// it is, a deadline into an engine that is unavailable. Zero limit: not known.
+// ended turns an ended context into an error: the caller's own cancellation unchanged, a deadline into an unavailable engine. Zero
+// limit: unknown.
 func ended(ctx context.Context, limit time.Duration) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("podman: %w", context.Cause(ctx))

@@ -1,11 +1,9 @@
-// Package podman is the engine.Engine over Podman's REST API: it finds or starts the
-// service, turns a engine.Spec into a hardened container, and hands out process 1's
-// stdio.
+// Package podman is the engine.Engine over Podman's REST API: it finds or starts the service, turns an engine.Spec into a hardened
+// container, and connects to process 1's stdio.
 //
-// Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager.
-// Connection lends the shared connection to code that needs more of Podman's API, such
-// as building images. What a container may do is in spec.go and seccomp.go, one line
-// a promise.
+// Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager. Connection lends the shared connection to code
+// that needs more of Podman's API, such as building images. spec.go and seccomp.go list the permissions of a container, one line a
+// promise.
 package podman
 
 import (
@@ -22,34 +20,28 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// Options sets where the engine is and how to treat it. The zero value uses this
-// machine's Podman.
+// Options locates the engine. The zero value uses this machine's Podman.
 type Options struct {
-	// URL is the service's address: unix:///path, ssh://user@host/path or
-	// tcp://host:port. Empty: the user's own socket where one listens, a service of
-	// this process's own where none does.
+	// URL is the service's address: unix:///path, ssh://user@host/path or tcp://host:port. Empty: the user's own socket if one
+	// listens, otherwise a service of this process's own.
 	URL string
-	// DockerHost is an address of which it is not known whether Podman is behind it
-	// (DOCKER_HOST). It is tried before the user's own socket and passed over when
-	// something else answers there. Ignored when URL is set.
+	// DockerHost is an address that may or may not be Podman's (DOCKER_HOST). It is tried before the user's own socket and passed
+	// over if something else answers there. Ignored when URL is set.
 	DockerHost string
-	// OCIRuntime is the runtime's name or path, such as crun or runc. It means a service
-	// of this process's own, since a running service's runtime cannot be changed.
-	// Empty: the service's default, or another that works where that one cannot. Ignored
+	// OCIRuntime is the runtime's name or path, such as crun or runc. It means a service of this process's own, since a running
+	// service's runtime cannot be changed. Empty: the service's default, or another that works if the default does not. Ignored
 	// when URL is set.
 	OCIRuntime string
-	// Sockets are the unix sockets looked at, in order, before a service is started.
-	// Nil: the usual places of rootless Podman and, for root, the system's. An empty
-	// slice: none.
+	// Sockets are the unix sockets to try, in order, before starting a service. Nil: the usual places of rootless Podman and, for
+	// root, the system's. An empty slice: none.
 	Sockets []string
-	// Program is the podman command that services are started with. Empty: podman, from
-	// PATH or the usual directories.
+	// Program is the podman command that starts services. Empty: podman, from PATH or the usual directories.
 	Program string
 	// ConnectTimeout bounds finding or starting a service and its first answer. Zero: 15 s.
 	ConnectTimeout time.Duration
-	// CallTimeout bounds one call to the engine whose caller set no deadline. Zero: 60 s.
+	// CallTimeout bounds a call without a deadline. Zero: 60 s.
 	CallTimeout time.Duration
-	// Logger gets what helps to debug. Nil: nothing is logged.
+	// Logger receives debug messages. Nil: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -57,11 +49,11 @@ const (
 	defaultConnectTimeout = time.Minute
 	defaultCallTimeout    = 60 * time.Second
 
-	// pingPatience is how long a service that failed a call has to show that it lives.
+	// pingPatience is a service's time to show that it lives after a failed call.
 	pingPatience = 10 * time.Second
 )
 
-// Engine is a engine.Engine. It is safe for use by several goroutines.
+// Engine is an engine.Engine. It is safe for use by several goroutines.
 type Engine struct {
 	opts Options
 	log  *slog.Logger
@@ -70,18 +62,18 @@ type Engine struct {
 	// shape is containerSpec, but in tests that weaken it.
 	shape func(engine.Spec, hostFacts) *specgen.SpecGenerator
 
-	// closing ends when Close is called, and with it whatever connects.
+	// closing ends when Close is called, and with it every attempt to connect.
 	closing context.Context
 	close   context.CancelFunc
 
-	// connecting holds one token, which guards the fields below it. A channel, because
-	// a call that waits for it must be able to end.
+	// connecting holds one token, which guards the fields below it. It is a channel, because a call that waits for it must be able
+	// to end.
 	connecting chan struct{}
 	link       *link
 
 	runtime        runtimeChoice
 	failedRuntimes []string
-	runtimeWorks   atomic.Bool // a container has started
+	runtimeWorks   atomic.Bool // a container started
 
 	volumes filledVolumes
 	firsts  firsts
@@ -93,8 +85,7 @@ type Engine struct {
 
 var _ engine.Engine = (*Engine)(nil)
 
-// Open prepares an engine. It neither connects nor starts anything; the first call
-// that needs Podman does.
+// Open prepares an engine. It neither connects nor starts anything; the first call that needs Podman does.
 func Open(opts Options) *Engine {
 	if opts.ConnectTimeout == 0 {
 		opts.ConnectTimeout = defaultConnectTimeout
@@ -120,7 +111,7 @@ func Open(opts Options) *Engine {
 // Traits implements engine.Engine.
 func (e *Engine) Traits() engine.Traits { return engine.Traits{Name: "Podman"} }
 
-// Shape implements engine.Engine. A processor that there are no programs for starts nothing.
+// Shape implements engine.Engine. A processor without programs of ours starts nothing.
 func (e *Engine) Shape(spec engine.Spec) string {
 	programs, _ := programsHash(cmp.Or(spec.Arch, runtime.GOARCH), e.asksForGVisor())
 	return engine.Key(programs, e.opts.OCIRuntime, spec.Alike())

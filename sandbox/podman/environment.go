@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// passedOn are the variables that Podman's own service is given, when they are set.
-// Everything else stays here: this process's environment holds database passwords.
-// The proxies are for building images; containers are not given them.
+// passedOn are the variables that Podman's own service receives, if they are set. Everything else stays here: this process's
+// environment contains database passwords. The proxies are for building images; containers do not receive them.
 var passedOn = []string{
 	"HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "TZ", "TMPDIR",
 	"XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME",
@@ -22,11 +21,11 @@ var passedOn = []string{
 	"CONTAINERS_MACHINE_PROVIDER", "CONTAINERS_REGISTRIES_CONF", "REGISTRY_AUTH_FILE", "STORAGE_DRIVER", "STORAGE_OPTS",
 	"SSL_CERT_FILE", "SSL_CERT_DIR",
 	"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
-	// What programs on Windows cannot do without.
+	// Programs on Windows need these.
 	"SystemRoot", "SystemDrive", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "ProgramData", "ProgramFiles", "PATHEXT", "TEMP", "TMP",
 }
 
-// usualDirs are where distributions, Homebrew and Podman's installers put podman and its helpers.
+// usualDirs are the directories in which distributions, Homebrew and Podman's installers put podman and its helpers.
 func usualDirs() []string {
 	if runtime.GOOS == "windows" {
 		return []string{
@@ -40,8 +39,7 @@ func usualDirs() []string {
 	}
 }
 
-// serviceEnv is the environment for podman: what it may have of ours, and what clients
-// that pass little more than HOME left out.
+// serviceEnv is the environment for podman: the allowed part of ours, completed where clients pass little more than HOME.
 func serviceEnv(environ []string) []string {
 	var env []string
 	for _, entry := range environ {
@@ -77,7 +75,7 @@ func withDefault(env []string, name, value string) []string {
 	return append(env, name+"="+value)
 }
 
-// repairedPath is PATH with the usual directories behind what the user has.
+// repairedPath is PATH with the usual directories behind the user's own.
 func repairedPath(path string) string {
 	dirs := filepath.SplitList(path)
 	for _, dir := range usualDirs() {
@@ -88,8 +86,7 @@ func repairedPath(path string) string {
 	return strings.Join(dirs, string(filepath.ListSeparator))
 }
 
-// lookProgram finds a program in PATH or the usual directories; empty when it is in
-// none of them.
+// lookProgram finds a program in PATH or the usual directories; empty: in none of them.
 func lookProgram(name string) string {
 	if filepath.Base(name) != name {
 		if path, err := exec.LookPath(name); err == nil {
@@ -105,8 +102,8 @@ func lookProgram(name string) string {
 	return ""
 }
 
-// userRuntimeDir is the user's runtime directory: what XDG_RUNTIME_DIR says, or its
-// usual place where the client left the variable out. Empty when there is none.
+// userRuntimeDir is the user's runtime directory: XDG_RUNTIME_DIR, or its usual place if the client left the variable out. Empty:
+// none.
 func userRuntimeDir() string {
 	if dir := os.Getenv("XDG_RUNTIME_DIR"); dir != "" {
 		return dir

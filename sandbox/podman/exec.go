@@ -1,4 +1,4 @@
-// A program started in a container, and the engine's record of it removed.
+// Programs started in a container, and the removal of the engine's record of them.
 
 package podman
 
@@ -12,8 +12,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// execProcess is a program's stdio that takes the engine's record of it along when it is
-// closed: Podman keeps one for each, and a process of its own beside it, for minutes.
+// execProcess is a program's stdio. Close also removes the engine's record of the program: Podman keeps one for each, and a
+// process of its own beside it, for minutes.
 type execProcess struct {
 	*process
 	forget func()
@@ -27,8 +27,8 @@ func (p *execProcess) Close() error {
 	return err
 }
 
-// Exec implements engine.Engine. The program has the container's user, limits, seccomp
-// profile and no capabilities, as process 1 has.
+// Exec implements engine.Engine. The program runs with the container's user, limits and seccomp profile and without capabilities,
+// as process 1 does.
 func (e *Engine) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
 	if len(command) == 0 {
 		return nil, engine.ErrNoCommand
@@ -39,7 +39,7 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 		program := libpod.Exec{
 			AttachStdin: true, AttachStdout: true, AttachStderr: true,
 			Cmd: command,
-			// Not the folder that the session's code writes to.
+			// The session's code cannot write to this folder.
 			WorkingDir: "/",
 		}
 		if id, err = libpod.CreateExec(conn, container, program); err != nil {
@@ -54,7 +54,7 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 	return &execProcess{process: p, forget: func() { go e.forgetExec(id) }}, nil
 }
 
-// execError recognises a container that is not there, or not running.
+// execError recognises a missing or stopped container.
 func execError(err error) error {
 	code, answered := responseCode(err)
 	if answered && (code == 404 || code == 409) || says(err, "no such container", "container state improper") {
@@ -63,15 +63,15 @@ func execError(err error) error {
 	return startError(err)
 }
 
-// How long a program may go on when its stdin has ended, and how often it is looked at.
+// The time that a program may go on after the end of its stdin, and the pause between looks at it.
 const (
 	execGrace = 3 * time.Second
 	execLook  = 50 * time.Millisecond
 )
 
-// forgetExec removes the record of a program whose stdin has ended. The program may have something to
-// clear up; what does not end by itself is sent a SIGTERM, the one signal that Podman has for it. Where
-// that fails, as with a Podman before 4.8, it goes with the container.
+// forgetExec removes the record of a program after the end of its stdin. The program may clean up first; one that does not end by
+// itself is sent a SIGTERM, the one signal that Podman offers for it. If that fails, as with a Podman before 4.8, it ends with the
+// container.
 func (e *Engine) forgetExec(id string) {
 	ctx, cancel := context.WithTimeout(context.Background(), execGrace+cleanupTimeout)
 	defer cancel()

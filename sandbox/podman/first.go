@@ -21,11 +21,11 @@ import (
 const (
 	// firstPatience is how long a caller waits for the first container of an image before it hears why that takes so long.
 	firstPatience = 10 * time.Second
-	// firstLimit is when an engine that makes one counts as one that hangs.
+	// firstLimit is when an engine that still makes one counts as hanging.
 	firstLimit = 30 * time.Minute
 )
 
-// firsts knows the images that this process has had a container of, and those whose first one is being made.
+// firsts tracks the images that this process once made a container of, and those with a first container in the making.
 type firsts struct {
 	patience time.Duration // firstPatience, but in tests
 
@@ -34,8 +34,8 @@ type firsts struct {
 	going map[string]chan struct{} // closed when it is over
 }
 
-// begin returns nil where there was a container of the image, or what is closed when the first one was made or failed;
-// mine says that it is the caller's to make, who calls end then.
+// begin returns nil if there was a container of the image, or a channel that is closed after the first one was made or failed;
+// mine says that the caller makes it, and then calls end.
 func (f *firsts) begin(image string) (over chan struct{}, mine bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -64,7 +64,7 @@ func (f *firsts) busy() bool {
 	return len(f.going) > 0
 }
 
-// preparing is the answer while an image's first container is being made.
+// preparing is the answer while an image's first container is in the making.
 func preparing() error {
 	return &UnavailableError{
 		Reason: "Podman goes through all files of the image before its first container, once on this machine, which can take minutes",
@@ -73,10 +73,9 @@ func preparing() error {
 	}
 }
 
-// createContainer makes a container and returns its id. For a mapping of ids, even one to the same, Podman goes through all
-// files of an image, once. Where that is not done soon, the answer is ErrPreparing, and the container is made all the same:
-// to end the request would not end the work. Nobody waits for that container, so it is removed when it is there. That it takes
-// long is logged once, at this level.
+// createContainer makes a container and returns its id. For a mapping of ids, even one to the same, Podman goes through all files
+// of an image, once. If that takes long, the answer is ErrPreparing, and the work goes on: ending the request would not end it.
+// Nobody waits for that container, so it is removed once it exists. The delay is logged once, at this level.
 func (e *Engine) createContainer(ctx context.Context, l *link, spec *specgen.SpecGenerator, level slog.Level) (string, error) {
 	if spec.IDMappings == nil {
 		return libpod.CreateContainer(l.context(ctx), spec)
@@ -86,7 +85,7 @@ func (e *Engine) createContainer(ctx context.Context, l *link, spec *specgen.Spe
 	over, mine := e.firsts.begin(spec.Image)
 	for over != nil && !mine {
 		select {
-		case <-over: // where that failed, this is the first one
+		case <-over: // if that failed, this is the first one
 			over, mine = e.firsts.begin(spec.Image)
 		case <-soon.Done():
 			return "", preparing()
@@ -129,8 +128,8 @@ func (e *Engine) createContainer(ctx context.Context, l *link, spec *specgen.Spe
 	return "", preparing()
 }
 
-// Prepare has the engine make what the first container of an image would wait for. The image is there. Where that takes
-// long, slow is called, once.
+// Prepare makes the engine do the work that the first container of an image would wait for. The image must exist. If that takes
+// long, it calls slow, once.
 func (e *Engine) Prepare(ctx context.Context, image string, slow func()) error {
 	l, err := e.connect(ctx)
 	if err != nil {

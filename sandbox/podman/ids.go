@@ -21,32 +21,31 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// The kernel counts much by user: processes, watches, pipes, keys. And who got out of a container
-// could read and signal whatever has the same user. So each session's containers have a user of
-// their own, which their volume keeps.
+// The kernel counts much by user: processes, watches, pipes, keys. And code that got out of a container could read and signal
+// everything of the same user. So each session's containers run as a user of their own, which their volume records.
 
-// plainUser is for an engine that has too few ids to give each session its own, and what every volume
-// belonged to before sessions had one.
+// plainUser is for an engine with too few ids to give each session its own, and the owner of every volume before sessions got
+// their own users.
 const plainUser = 1000
 
-// rootlessUsers are where a rootless engine's sessions have theirs. Images have no users there. A rootful
-// engine's containers have the host's own numbers.
+// rootlessUsers are the users of a rootless engine's sessions. Images define no users there. A rootful engine's containers use the
+// host's own numbers.
 var rootlessUsers = engine.Users{First: 10_000, Count: 50_000}
 
-// MinIDs is how many ids an engine needs to give each session a user of its own, and each container a
-// user namespace: those that images use, and as many again.
+// MinIDs is the number of ids with which an engine can give each session a user of its own, and each container a user namespace:
+// those that images use, and as many again.
 const MinIDs = 65536
 
-// idSpace is which users and groups an engine's containers can have.
+// idSpace describes the users and groups available to an engine's containers.
 type idSpace struct {
 	rootless bool
-	count    int64 // how many a rootless engine has, from 0
+	count    int64 // the ids of a rootless engine, from 0
 }
 
-// suffices reports whether a session can have its own.
+// suffices reports whether a session can get its own.
 func (s idSpace) suffices() bool { return !s.rootless || s.count >= MinIDs }
 
-// userOf is the number of the user, and of the group, that a new volume is for.
+// userOf is the number of a new volume's user and group.
 func (s idSpace) userOf(volume string) int64 {
 	switch {
 	case !s.suffices():
@@ -57,15 +56,15 @@ func (s idSpace) userOf(volume string) int64 {
 	return engine.HostUsers.Of(volume)
 }
 
-// userNamespace is a namespace of the container's own, where the engine is rootless: without it all its
-// containers share one, in which its root is theirs. Each id means the same on both sides, because
-// Podman would copy the whole image for any other mapping. first.go has what it costs.
+// userNamespace is a namespace of the container's own, if the engine is rootless: without it all its containers share one, and
+// root in one is root in all. Each id means the same on both sides, because Podman would copy the whole image for any other
+// mapping. first.go tells the cost.
 func (s idSpace) userNamespace() (specgen.Namespace, *storagetypes.IDMappingOptions) {
 	if !s.rootless || !s.suffices() {
 		return specgen.Namespace{}, nil
 	}
-	// As many for every user of this program: how many there are may change, and a mapping that does
-	// costs a copy of the image's list of files.
+	// As many for every user of this program: the available number may change, and a changed mapping costs a copy of the image's
+	// list of files.
 	same := []idtools.IDMap{{ContainerID: 0, HostID: 0, Size: MinIDs}}
 	return private(), &storagetypes.IDMappingOptions{UIDMap: same, GIDMap: same}
 }
@@ -75,8 +74,8 @@ func passwdEntry(user int64) string {
 	return fmt.Sprintf("sandbox:*:%d:%d:sandbox:/tmp:/bin/sh", user, user)
 }
 
-// ids asks once for each link. It takes the engine a third of a second to describe itself, so where it is
-// this machine's own, the machine's files are read instead.
+// ids asks once for each link. The engine takes a third of a second to describe itself, so for a service of this machine it reads
+// the machine's files instead.
 type ids struct {
 	mu    sync.Mutex
 	known *idSpace
@@ -121,8 +120,8 @@ func sizeOf(ranges []idtools.IDMap) int64 {
 	return sum
 }
 
-// Subordinate adds up how many ids a text in the form of /etc/subuid gives to a user: lines of a name or
-// number, the first id and a count (subuid(5)). Lines that mean nothing count for nothing.
+// Subordinate adds up the ids that a text in the form of /etc/subuid gives to a user: lines of a name or number, the first id and
+// a count (subuid(5)). It ignores malformed lines.
 func Subordinate(text, name string, uid int) int {
 	sum := 0
 	for lines := bufio.NewScanner(strings.NewReader(text)); lines.Scan(); {
@@ -137,8 +136,8 @@ func Subordinate(text, name string, uid int) int {
 	return sum
 }
 
-// makeSessionVolume makes the volume of a session for the given user, or leaves the one that is there as
-// it is. It returns the user that the volume is for, and where it is on the engine's machine.
+// makeSessionVolume makes the volume of a session for the given user, or leaves an existing one unchanged. It returns the volume's
+// user, and its path on the engine's machine.
 func makeSessionVolume(ctx context.Context, name string, labels map[string]string, user int64) (int64, string, error) {
 	// Podman hands a volume without an owner to the user of the image's folder.
 	owner := map[string]string{"o": fmt.Sprintf("uid=%d,gid=%d", user, user)}

@@ -10,18 +10,18 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// Info is what an engine reports about itself and its machine.
+// Info is the engine's report about itself and its machine.
 type Info struct {
 	Address           string // of the service, without a password
 	OwnService        bool   // this process started it
 	OnHost            bool   // it runs on this machine, not behind ssh or in a virtual machine
 	Version           string
 	OCIRuntime        string
-	RuntimeVersion    string // the first line of what the runtime says of itself
+	RuntimeVersion    string // the first line of the runtime's own version text
 	Isolation         Isolation
-	RuntimeReason     string // why the runtime is not the service's default; empty when it is
+	RuntimeReason     string // why the runtime is not the service's default; empty if it is
 	Rootless          bool
-	IDs               int64  // how many users containers can have, where it is rootless
+	IDs               int64  // the number of users available to containers, if it is rootless
 	CgroupVersion     string // "v1" or "v2"
 	CgroupManager     string
 	CgroupControllers []string
@@ -34,16 +34,15 @@ type Info struct {
 // Limit is a resource that a cgroup controller bounds, by the controller's name.
 type Limit string
 
-// The limits that a sandbox has.
+// The limits of a sandbox.
 const (
 	LimitMemory Limit = "memory"
 	LimitPIDs   Limit = "pids"
 	LimitCPU    Limit = "cpu"
 )
 
-// Enforces reports whether the engine can hold containers to a limit. Rootless Podman
-// needs cgroup version 2 with the controller delegated to the user; without, it passes
-// over the limit with no more than a warning. gVisor's runsc makes cgroups as root alone.
+// Enforces reports whether the engine can hold containers to a limit. Rootless Podman needs cgroup version 2 with the controller
+// delegated to the user; otherwise it ignores the limit with no more than a warning. gVisor's runsc makes cgroups as root alone.
 func (i Info) Enforces(limit Limit) bool {
 	if i.Rootless && (i.CgroupVersion != "v2" || i.Isolation == GVisor) {
 		return false
@@ -51,8 +50,7 @@ func (i Info) Enforces(limit Limit) bool {
 	return slices.Contains(i.CgroupControllers, string(limit))
 }
 
-// Info asks the engine about itself. That takes a quarter of a second, so it is for
-// people, not for a call's way.
+// Info asks the engine about itself. That takes a quarter of a second, so it is for people, and not for a tool call.
 func (e *Engine) Info(ctx context.Context) (Info, error) {
 	var info Info
 	err := e.call(ctx, func(conn context.Context) error {
@@ -75,7 +73,7 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 			Arch:              report.Host.Arch,
 			Kernel:            report.Host.Kernel,
 		}
-		// Podman leaves it out where the runtime does not report its version.
+		// Podman leaves it out if the runtime does not report its version.
 		if oci := report.Host.OCIRuntime; oci != nil {
 			info.OCIRuntime = oci.Name
 			info.RuntimeVersion, _, _ = strings.Cut(oci.Version, "\n")
@@ -99,8 +97,7 @@ func (e *Engine) addLink(ctx context.Context, info *Info) error {
 	return nil
 }
 
-// defaultRuntime is the name of the runtime that the service uses; empty when it does
-// not say.
+// defaultRuntime is the name of the service's runtime; empty: it does not say.
 func defaultRuntime(conn context.Context) string {
 	report, err := libpod.Info(conn)
 	if err != nil || report.Host == nil || report.Host.OCIRuntime == nil {

@@ -1,4 +1,4 @@
-// Images looked up; containers and volumes listed and removed.
+// Lookups of images; lists and removal of containers and volumes.
 
 package podman
 
@@ -15,8 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// removeAtOnce is how many containers are removed at the same time. Podman takes locks
-// of its own, so more than a few only wait for each other.
+// removeAtOnce bounds concurrent removals of containers. Podman takes locks of its own, so more would only wait for each other.
 const removeAtOnce = 8
 
 // The pauses between tries to remove a container that is just ending.
@@ -25,8 +24,7 @@ const (
 	lastPause  = time.Second
 )
 
-// call makes requests that may be repeated, with a deadline, and
-// once more when the connection turns out to be gone.
+// call makes requests that may be repeated, with a deadline, and once more if the connection turns out to be gone.
 func (e *Engine) call(ctx context.Context, do func(context.Context) error) error {
 	for again := false; ; again = true {
 		l, err := e.connect(ctx)
@@ -55,8 +53,7 @@ func (e *Engine) callOn(ctx context.Context, l *link, do func(context.Context) e
 	return err
 }
 
-// Image implements engine.Engine. Every session's first container asks for its image, so this starts the virtual machine
-// where that is stopped.
+// Image implements engine.Engine. Every session's first container asks for its image, so this starts a stopped virtual machine.
 func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
 	var info engine.ImageInfo
 	err := e.withMachine(ctx, machinePatience, func() error {
@@ -92,11 +89,10 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 	return found, err
 }
 
-// listTries is how often a list is asked for.
+// listTries bounds the tries of a list.
 const listTries = 10
 
-// steadily asks again where Podman fails over something that was removed while it listed it, as 4.3
-// does.
+// steadily asks again if Podman fails over something that was removed while it listed it, as 4.3 does.
 func steadily[T any](list func() ([]T, error)) (found []T, err error) {
 	for range listTries {
 		if found, err = list(); err == nil || !says(err, "no such container", "no such volume", "no container with", "no volume with") {
@@ -135,8 +131,7 @@ func listVolumes(conn context.Context, filters map[string][]string) ([]engine.Vo
 	return found, nil
 }
 
-// Remove implements engine.Engine. Containers go first, several at once, because a
-// volume that is in use stays.
+// Remove implements engine.Engine. Containers go first, several at once, because a volume in use stays.
 func (e *Engine) Remove(ctx context.Context, names, volumeNames []string) error {
 	err := e.removeAll(ctx, names, removeContainer)
 	return errors.Join(err, e.removeAll(ctx, volumeNames, removeVolume))
@@ -157,9 +152,8 @@ func (e *Engine) removeAll(ctx context.Context, names []string, remove func(cont
 	return errors.Join(failed...)
 }
 
-// removeContainer kills and removes one container with no grace. The volumes stay.
-// Podman refuses to kill one that has just ended and whose end it has not recorded yet;
-// a moment later it is only a container to remove.
+// removeContainer kills and removes one container without grace. The volumes stay. Podman refuses to kill one that just ended and
+// whose end it did not record yet; a moment later it can be removed.
 func removeContainer(conn context.Context, name string) error {
 	for pause := firstPause; ; pause *= 2 {
 		err := libpod.RemoveContainer(conn, name, false)
@@ -178,8 +172,8 @@ func removeVolume(conn context.Context, name string) error {
 	return absent(libpod.RemoveVolume(conn, name), "volume", name)
 }
 
-// absent passes over the error that says that the thing is not there. One about something else is none of these: a volume
-// may be refused for a container of it that goes just now.
+// absent ignores the error that says that the named thing does not exist. It keeps errors about other things: a volume may be
+// refused for a container of it that goes just now.
 func absent(err error, kind, name string) error {
 	if code, answered := responseCode(err); err == nil || answered && code == http.StatusNotFound || says(err, "no such "+kind) {
 		return nil

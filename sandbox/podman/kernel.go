@@ -7,8 +7,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// Kernel returns how the containers of a language are made on this engine, for sandbox.Config.Kernels: of the image,
-// which needs the language's interpreter and no more, or for "" of the one that `code-sandbox-mcp setup` makes.
+// Kernel returns the configuration of a language's containers on this engine, for sandbox.Config.Kernels: of the image, which
+// needs only the language's interpreter, or for "" of the image that `code-sandbox-mcp setup` makes.
 func Kernel(language sandbox.Language, image string) sandbox.KernelConfig {
 	kernel := sandbox.KernelConfig{
 		Image: cmp.Or(image, containers.ImageRef(string(language))), Interpreter: language.Info().Interpreter,

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// localIDs describes the service behind a socket of this machine. It is not ok where the files do not
-// tell all: of another user's service, and where a directory service gives out the ids.
+// localIDs describes the service behind a socket of this machine. It is not ok if the files do not tell everything: for another
+// user's service, and if a directory service assigns the ids.
 func localIDs(socket string) (space idSpace, ok bool) {
 	info, err := os.Stat(socket)
 	if err != nil {
@@ -33,8 +33,8 @@ func localIDs(socket string) (space idSpace, ok bool) {
 	return space, space.suffices()
 }
 
-// inUserNamespace reports whether root here is somebody else outside, as in a container: Podman then
-// calls itself rootless or not by what it finds.
+// inUserNamespace reports whether root here is somebody else outside, as in a container: Podman then decides by its own rules
+// whether it is rootless.
 func inUserNamespace() bool {
 	text, err := os.ReadFile("/proc/self/uid_map")
 	return err == nil && strings.Join(strings.Fields(string(text)), " ") != "0 0 4294967295"
@@ -51,8 +51,8 @@ func subordinate(path, name string, uid int) int {
 // rlimitNproc is not in package syscall.
 const rlimitNproc = 6
 
-// hardLimits are this process's limits, which a service on the same machine has too and
-// which it cannot raise without a capability. Zero: not known.
+// hardLimits are this process's limits. A service on the same machine runs under them too and cannot raise them without a
+// capability. Zero: unknown.
 func hardLimits() (openFiles, processes uint64) {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) == nil {
@@ -61,7 +61,7 @@ func hardLimits() (openFiles, processes uint64) {
 	if syscall.Getrlimit(rlimitNproc, &limit) == nil {
 		processes = limit.Max
 	}
-	// Podman 4.3 lowers its own limit of processes to as many as there can be.
+	// Podman 4.3 lowers its own limit of processes to the possible maximum.
 	return openFiles, atMost(processes, maxPID())
 }
 

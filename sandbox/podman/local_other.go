@@ -1,6 +1,6 @@
 //go:build !linux
 
-// On other systems containers are elsewhere than on this machine, which so tells nothing of them.
+// On other systems containers run elsewhere, so this machine knows nothing of them.
 
 package podman
 

@@ -11,7 +11,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 )
 
-// machine is what `podman machine inspect` prints about a virtual machine.
+// machine is the output of `podman machine inspect` for a virtual machine.
 type machine struct {
 	Name           string
 	State          string
@@ -20,7 +20,7 @@ type machine struct {
 	}
 }
 
-// podmanProgram is the path of the podman command; empty when there is none.
+// podmanProgram is the path of the podman command; empty: none.
 func (e *Engine) podmanProgram() string {
 	if e.opts.Program != "" {
 		return lookProgram(e.opts.Program)
@@ -35,7 +35,7 @@ func notInstalled() error {
 	}
 }
 
-// dialMachine connects to the virtual machine that Podman on a Mac or on Windows runs containers in.
+// dialMachine connects to Podman's virtual machine for containers on a Mac or on Windows.
 func (e *Engine) dialMachine(ctx context.Context) (*link, error) {
 	find := machineSocket
 	if runtime.GOOS == "windows" {
@@ -67,7 +67,7 @@ var notAnswering = UnavailableError{
 	Reason: "Podman's virtual machine does not answer", Fix: "podman machine stop && podman machine start", Runs: true,
 }
 
-// notRunning is the error where no virtual machine runs, which says whether there is one.
+// notRunning is the error without a running virtual machine; it says whether one exists.
 func notRunning(ctx context.Context, program string, because error) error {
 	m, err := FindMachine(ctx, program)
 	switch {
@@ -81,7 +81,7 @@ func notRunning(ctx context.Context, program string, because error) error {
 	return &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: "podman machine start " + m.Name, Runs: true, Err: because, stopped: m}
 }
 
-// machineSocket is the socket of a virtual machine that runs: of Podman's default one, or else of the first.
+// machineSocket is the socket of a running virtual machine: of Podman's default one, or else of the first.
 func machineSocket(ctx context.Context, program string) (bindings.Options, error) {
 	path, err := socketOf(ctx, program)
 	if err != nil {
@@ -93,7 +93,7 @@ func machineSocket(ctx context.Context, program string) (bindings.Options, error
 	return bindings.Options{URI: "unix://" + path}, err
 }
 
-// running is the name of a virtual machine that runs.
+// running is the name of a running virtual machine.
 func running(ctx context.Context, program string) (string, error) {
 	m, err := FindMachine(ctx, program)
 	if err == nil && (m == nil || !m.Running) {
@@ -119,8 +119,8 @@ func socketOf(ctx context.Context, program string, name ...string) (string, erro
 	return "", errNoMachine
 }
 
-// machineOverSSH is the connection that Podman itself uses to the virtual machine that runs. On Windows the machine's
-// socket is a named pipe, which the bindings do not know.
+// machineOverSSH is Podman's own connection to the running virtual machine. On Windows the machine's socket is a named pipe, which
+// the bindings do not support.
 func machineOverSSH(ctx context.Context, program string) (bindings.Options, error) {
 	name, err := running(ctx, program)
 	if err != nil {
@@ -133,7 +133,7 @@ func machineOverSSH(ctx context.Context, program string) (bindings.Options, erro
 	if err := ask(ctx, program, &connections, "system", "connection", "list", "--format", "json"); err != nil {
 		return bindings.Options{}, err
 	}
-	// A machine has two, of a user and of root (NAME-root); the default is the one that it is set to.
+	// A machine offers two, of a user and of root (NAME-root); the default is the configured one.
 	var found bindings.Options
 	for _, c := range connections {
 		if c.Name != name && c.Name != name+"-root" {

@@ -1,4 +1,4 @@
-// Podman's virtual machines, on a Mac and on Windows: which there are, and how they are made and started.
+// Podman's virtual machines, on a Mac and on Windows: found, made and started.
 
 package podman
 
@@ -20,23 +20,23 @@ import (
 const (
 	setupFix = "code-sandbox-mcp setup"
 
-	// machinePatience is how long a call waits for a virtual machine that it has had started, before it answers so.
+	// machinePatience is how long a call waits for the start of a virtual machine, before it answers that it starts.
 	machinePatience = 10 * time.Second
-	// machineUpTime is how long a machine that somebody else starts may take.
+	// machineUpTime bounds the start of a machine by somebody else.
 	machineUpTime = 3 * time.Minute
 	machinePoll   = time.Second
 
-	machineLogBytes = 4 << 10 // of what a command prints, for the log and to tell why it failed
+	machineLogBytes = 4 << 10 // of a command's output, for the log and for the reason of a failure
 )
 
-// Machine is a virtual machine as `podman machine list` tells of it.
+// Machine is a virtual machine in the form of `podman machine list`.
 type Machine struct {
 	Name                       string
 	Default, Running, Starting bool
 }
 
-// FindMachine returns the virtual machine to use: one that runs, else one that is starting, else Podman's default one,
-// else any; nil where there is none.
+// FindMachine returns the virtual machine to use: a running one, else a starting one, else Podman's default one, else any; nil:
+// none.
 func FindMachine(ctx context.Context, program string) (*Machine, error) {
 	var machines []Machine
 	if err := ask(ctx, program, &machines, "machine", "list", "--format", "json"); err != nil {
@@ -55,9 +55,8 @@ func FindMachine(ctx context.Context, program string) (*Machine, error) {
 	return nil, nil
 }
 
-// Machine returns the podman command, and the virtual machine that has to run before anything can be done with this
-// engine: needed is false where there is no need of one, because something listens or containers run on this machine
-// itself; nil where it has to be made first.
+// Machine returns the podman command, and the virtual machine that this engine needs to run. needed is false if something listens
+// or containers run on this machine itself; the machine is nil if it must be made first.
 func (e *Engine) Machine(ctx context.Context) (program string, m *Machine, needed bool, err error) {
 	if !e.inMachine || e.opts.URL != "" {
 		return "", nil, false, nil
@@ -75,8 +74,8 @@ func (e *Engine) Machine(ctx context.Context) (program string, m *Machine, neede
 	return program, m, true, err
 }
 
-// InitMachine makes Podman's default virtual machine, and writes what Podman prints to output. One that is there already
-// is no error. The error is an *UnavailableError, or why ctx ended.
+// InitMachine makes Podman's default virtual machine, and writes Podman's output to output. An existing one is no error. The error
+// is an *UnavailableError, or the reason why ctx ended.
 func InitMachine(ctx context.Context, program string, output io.Writer) error {
 	said, err := runMachine(ctx, program, output, "init")
 	if err == nil || says(errors.New(said), "already exists") && !says(errors.New(said), "connection") {
@@ -88,8 +87,8 @@ func InitMachine(ctx context.Context, program string, output io.Writer) error {
 	return machineFault("init", said, err)
 }
 
-// StartMachine starts a virtual machine, or waits for one that somebody else is starting, and writes what Podman prints to
-// output; with nil the start goes on when this program ends. The error is an *UnavailableError, or why ctx ended.
+// StartMachine starts a virtual machine, or waits for one that somebody else is starting, and writes Podman's output to output;
+// with nil the start goes on when this program ends. The error is an *UnavailableError, or the reason why ctx ended.
 func StartMachine(ctx context.Context, program, name string, output io.Writer) error {
 	said, err := runMachine(ctx, program, output, "start", name)
 	if err == nil {
@@ -119,8 +118,8 @@ func awaitMachine(ctx context.Context, program string) error {
 	}
 }
 
-// runMachine runs a podman machine command, and returns the end of what it printed. It asks nothing. When ctx ends it is
-// interrupted, so that it removes what it has begun. Without output it prints to a file, as a pipe would end it with this program.
+// runMachine runs a podman machine command without questions, and returns the end of its output. When ctx ends it interrupts the
+// command, so that that removes its leavings. Without output it prints to a file, as a pipe would end it with this program.
 func runMachine(ctx context.Context, program string, output io.Writer, args ...string) (said string, err error) {
 	cmd := exec.CommandContext(ctx, program, append([]string{"machine"}, args...)...)
 	cmd.Env = serviceEnv(os.Environ())
@@ -155,8 +154,8 @@ func runMachine(ctx context.Context, program string, output io.Writer, args ...s
 
 const providerVariable = "CONTAINERS_MACHINE_PROVIDER"
 
-// machineProvider is what a new machine is to be run by where it is not Podman's own choice. On a Mac Podman 6 makes one
-// for krunkit, which Homebrew's Podman may come without; what runs the other kind it brings along.
+// machineProvider is the provider for a new machine, if not Podman's own choice. On a Mac Podman 6 makes one for krunkit, which
+// Homebrew's Podman may lack; it brings the provider of the other kind along.
 func machineProvider(goos string, getenv, look func(string) string) (environ []string) {
 	if goos == "darwin" && getenv(providerVariable) == "" && look("krunkit") == "" {
 		return []string{providerVariable + "=applehv"}
@@ -164,7 +163,7 @@ func machineProvider(goos string, getenv, look func(string) string) (environ []s
 	return nil
 }
 
-// machineFaults are what most often keeps a virtual machine from running, by words of what Podman prints.
+// machineFaults are the usual reasons why a virtual machine does not run, by words in Podman's output.
 var machineFaults = []struct {
 	words       []string
 	reason, fix string
@@ -188,7 +187,7 @@ var machineFaults = []struct {
 		"check the network and its proxy, then run " + setupFix + " again, which goes on behind what is there"},
 }
 
-// machineFault is the error of a podman machine command that failed, by what it printed.
+// machineFault is the error of a failed podman machine command, by its output.
 func machineFault(command, said string, err error) *UnavailableError {
 	err = fmt.Errorf("podman machine %s: %w: %s", command, err, said)
 	for _, known := range machineFaults {
@@ -199,15 +198,15 @@ func machineFault(command, said string, err error) *UnavailableError {
 	return &UnavailableError{Reason: "Podman's virtual machine does not start", Fix: "podman machine " + command, Runs: true, Err: err}
 }
 
-// machineStart is one start of a virtual machine, which all calls wait for that come meanwhile.
+// machineStart is one start of a virtual machine; all calls meanwhile wait for it.
 type machineStart struct {
 	began time.Time
 	done  chan struct{}
 	err   error // once done
 }
 
-// withMachine does what needs the engine. Where its virtual machine is stopped, that is started, which goes on when
-// patience is over and the answer is that it does; one call begins it, and all wait for the same.
+// withMachine calls do, which needs the engine. It starts a stopped virtual machine first; after patience the answer says that the
+// start goes on. One call begins it, and all wait for the same.
 func (e *Engine) withMachine(ctx context.Context, patience time.Duration, do func() error) error {
 	err := do()
 	var u *UnavailableError
@@ -233,7 +232,7 @@ func (e *Engine) withMachine(ctx context.Context, patience time.Duration, do fun
 	}
 }
 
-// Awaken connects, and starts the engine's virtual machine before where that is stopped. Errors are those of Connection.
+// Awaken connects, and first starts the engine's virtual machine if it is stopped. Errors are those of Connection.
 func (e *Engine) Awaken(ctx context.Context) error {
 	return e.withMachine(ctx, machineUpTime, func() error {
 		_, err := e.connect(ctx)

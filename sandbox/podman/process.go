@@ -26,23 +26,22 @@ const (
 	muxStderr      = 2
 )
 
-// process is the attached stdio of a container or of a program in one: one connection,
-// taken over from HTTP. What comes on it is frames, each a stream's number, three zeros,
-// a length and the bytes.
+// process is the attached stdio of a container or of a program in one: one connection, taken over from HTTP. It carries frames,
+// each a stream's number, three zeros, a length and the bytes.
 //
-// The bindings have an Attach, but it exchanges the transport of the connection that it
-// is given, under the feet of every other call on it, and leaves a goroutine behind.
+// The bindings offer an Attach, but it exchanges the transport of the connection that it is given, under the feet of every other
+// call on it, and leaves a goroutine behind.
 type process struct {
 	conn   net.Conn
 	stderr engine.Tail
 
 	reading sync.Mutex
 	from    *bufio.Reader
-	left    uint32 // of the frame that is being read
+	left    uint32 // of the frame being read
 }
 
-// attach takes over the stdio of a container that has not been started yet. The empty
-// detach keys matter: by default two bytes of binary input would detach the container.
+// attach takes over the stdio of a container before its start. The empty detach keys matter: by default two bytes of binary input
+// would detach the container.
 func attach(ctx context.Context, id string) (*process, error) {
 	return hijack(ctx, "/containers/"+id+"/attach", "stream=true&stdin=true&stdout=true&stderr=true&logs=false&detachKeys=", "")
 }
@@ -90,7 +89,7 @@ func hijackRequest(ctx context.Context, base *url.URL, path, query, body string)
 	return request.WithContext(ctx)
 }
 
-// upgrade sends the request and returns what reads the stream that follows the answer.
+// upgrade sends the request and returns a reader of the stream that follows the answer.
 func upgrade(conn net.Conn, request *http.Request) (*bufio.Reader, error) {
 	if err := request.Write(conn); err != nil {
 		return nil, err
@@ -107,7 +106,7 @@ func upgrade(conn net.Conn, request *http.Request) (*bufio.Reader, error) {
 	return nil, (&bindings.APIResponse{Response: answer, Request: request}).Process(nil)
 }
 
-// Read returns what the program wrote to its stdout. Its stderr is set aside on the way.
+// Read returns the program's stdout, and sets its stderr aside on the way.
 func (p *process) Read(buffer []byte) (int, error) {
 	p.reading.Lock()
 	defer p.reading.Unlock()
@@ -124,7 +123,7 @@ func (p *process) Read(buffer []byte) (int, error) {
 	return n, over(err)
 }
 
-// nextStdout reads up to the next frame of stdout that is not empty.
+// nextStdout reads up to the next non-empty frame of stdout.
 func (p *process) nextStdout() error {
 	var header [muxHeaderBytes]byte
 	if _, err := io.ReadFull(p.from, header[:]); err != nil {
@@ -139,11 +138,11 @@ func (p *process) nextStdout() error {
 		_, err := io.CopyN(&p.stderr, p.from, int64(size))
 		return err
 	}
-	// The service's own words about a stream that failed, or a mistake.
+	// The service's own words about a failed stream, or a mistake.
 	return fmt.Errorf("unexpected stream %d from the engine", header[0])
 }
 
-// over makes every way in which a connection ends the one that readers know.
+// over turns every kind of a connection's end into io.EOF, which readers expect.
 func over(err error) error {
 	if err != nil {
 		return io.EOF

@@ -18,19 +18,19 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// The supervisor and the kernels get into a container by a volume of their own, which an engine has once for each
-// version of them: so any image will do, and a remote engine too. The seccomp profile lies there as well: the service reads
-// it from its own machine, where Podman reports the volume's place. The user's skills come by volumes of the same kind.
+// The supervisor and the kernels reach a container by a volume of their own, which an engine keeps once for each version: so any
+// image will do, and a remote engine too. The seccomp profile is in it as well: the service reads it from its own machine, where
+// Podman reports the volume's place. The user's skills come by volumes of the same kind.
 
 const (
 	programsVolume = "code-sandbox-mcp-programs-"
 	skillsVolume   = "code-sandbox-mcp-skills-"
-	programsLabel  = "code-sandbox-mcp.programs" // on what is filled so, skills too
+	programsLabel  = "code-sandbox-mcp.programs" // on filled volumes, those of skills too
 	profileName    = "seccomp.json"
 	hashLen        = 12
 )
 
-// filledVolumes remembers which volumes are known to be whole, by link.
+// filledVolumes remembers volumes known to be whole, by link.
 type filledVolumes struct {
 	prefix string // of their names: programsVolume, but in tests
 	mu     sync.Mutex
@@ -38,7 +38,7 @@ type filledVolumes struct {
 	ready  map[string]libpod.Volume // by name
 }
 
-// programsHash is what the name of the volume for a kind of processor ends with.
+// programsHash is the end of the volume's name for a kind of processor.
 func programsHash(arch string, gVisor bool) (string, error) {
 	hash, err := containers.ProgramsHash(arch)
 	if err != nil {
@@ -48,7 +48,7 @@ func programsHash(arch string, gVisor bool) (string, error) {
 	return hex.EncodeToString(sum[:])[:hashLen], nil
 }
 
-// programFiles returns what belongs into it.
+// programFiles returns the volume's files.
 func programFiles(arch string, gVisor bool) ([]containers.File, error) {
 	files, err := containers.Programs(arch)
 	files = append(files, containers.File{Path: profileName, Mode: 0o644, Content: profileOf(gVisor)})
@@ -67,8 +67,8 @@ func profileOf(gVisor bool) []byte {
 	return SeccompProfile()
 }
 
-// programs makes sure that the engine has the volume for a kind of processor, and that it holds what it should. With
-// again it is looked at once more. filled says that it did not.
+// programs makes sure that the engine holds the whole volume for a kind of processor. With again it looks once more. filled
+// reports that something was missing.
 func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again bool) (at libpod.Volume, filled bool, err error) {
 	arch, gVisor := cmp.Or(spec.Arch, runtime.GOARCH), e.asksForGVisor()
 	hash, err := programsHash(arch, gVisor)
@@ -84,7 +84,7 @@ func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again 
 	return at, filled, nil
 }
 
-// skills makes sure of the volume with a container's skills in the same way, and returns its name; empty: it has none.
+// skills does the same for the volume of a container's skills, and returns its name; empty: no skills.
 func (e *Engine) skills(ctx context.Context, l *link, spec engine.Spec, again bool) (string, error) {
 	if spec.Skills == nil {
 		return "", nil
@@ -103,8 +103,8 @@ func (e *Engine) skills(ctx context.Context, l *link, spec engine.Spec, again bo
 	return at.Name, nil
 }
 
-// keepSkills fills the volume with the skills of a container that was made once more where somebody removed it meanwhile: Podman
-// has made it anew then, with nothing in it. From now on nobody can remove it.
+// keepSkills fills the volume with the skills of a new container again, if somebody removed it meanwhile: Podman made it anew
+// then, empty. From now on nobody can remove it.
 func (e *Engine) keepSkills(ctx context.Context, l *link, spec engine.Spec) error {
 	if spec.Skills == nil {
 		return nil
@@ -123,7 +123,7 @@ func (e *Engine) keepSkills(ctx context.Context, l *link, spec engine.Spec) erro
 	return err
 }
 
-// filled makes sure of a volume, once for each link but where again says so. The caller holds e.volumes.mu.
+// filled makes sure of a volume, once for each link unless again is set. The caller holds e.volumes.mu.
 func (e *Engine) filled(ctx context.Context, l *link, image, name string, again bool, read func() ([]containers.File, error)) (at libpod.Volume, filled bool, err error) {
 	if e.volumes.at != l {
 		e.volumes.at, e.volumes.ready = l, make(map[string]libpod.Volume)
@@ -143,8 +143,8 @@ func (e *Engine) filled(ctx context.Context, l *link, image, name string, again 
 	return at, filled, nil
 }
 
-// mend fills the volume that a container's process 1 should be on, and reports whether something was missing there:
-// Podman makes a volume that was removed anew, with nothing in it.
+// mend fills the volume of a container's process 1, and reports whether something was missing there: Podman makes a removed volume
+// anew, empty.
 func (e *Engine) mend(ctx context.Context, l *link, spec engine.Spec) bool {
 	limited, cancel := e.limit(ctx)
 	defer cancel()
@@ -152,10 +152,10 @@ func (e *Engine) mend(ctx context.Context, l *link, spec engine.Spec) bool {
 	return filled && err == nil
 }
 
-// fill makes a volume where there is none, and puts the files into it unless they are there. It returns what the volume is.
+// fill makes a missing volume, and puts the files into it unless they are there. It returns the volume.
 func fill(ctx context.Context, onHost bool, image, name string, files []containers.File) (at libpod.Volume, filled bool, err error) {
 	at, filled, err = tryFill(ctx, onHost, image, name, files)
-	// A volume that is made while Podman removes it can lose its folder, and stays like that. One that anybody uses is not removed.
+	// A volume that is made while Podman removes it can lose its folder, and stays like that. A volume in use is not removed.
 	// Podman's copier says why it failed, or only that it ended: whichever Podman reads first.
 	if err != nil && says(err, "no such file or directory", "copier subprocess: eof") && removeVolume(ctx, name) == nil {
 		return tryFill(ctx, onHost, image, name, files)
@@ -175,11 +175,11 @@ func tryFill(ctx context.Context, onHost bool, image, name string, files []conta
 	return volume, filled, err
 }
 
-// leftoverAge is after how long a container that only reached a volume is one that its server did not come to remove.
+// leftoverAge is the age at which a container that only fills a volume counts as left behind by its server.
 const leftoverAge = time.Hour
 
-// RemoveOldVolumes removes the volumes of programs that are of other versions and those of skills, where no container uses them,
-// and returns their names. A server that still lives makes its own again.
+// RemoveOldVolumes removes unused volumes of other versions' programs and of skills, and returns their names. A live server makes
+// its own again.
 func (e *Engine) RemoveOldVolumes(ctx context.Context) ([]string, error) {
 	var current []string
 	for _, arch := range containers.Architectures() {
@@ -196,7 +196,7 @@ func (e *Engine) RemoveOldVolumes(ctx context.Context) ([]string, error) {
 	})
 }
 
-// removeFilled removes the volumes of which old says so and that no container uses, and what filled one and was left behind.
+// removeFilled removes the unused volumes for which old returns true, and containers left behind by filling.
 func (e *Engine) removeFilled(ctx context.Context, old func(name string) bool) ([]string, error) {
 	found, err := e.List(ctx, programsLabel, "")
 	if err != nil {

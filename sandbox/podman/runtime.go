@@ -1,4 +1,4 @@
-// The OCI runtime: chosen, fallen back from, and what it isolates by.
+// The OCI runtime: its choice, its fallbacks, and its isolation.
 
 package podman
 
@@ -12,18 +12,17 @@ import (
 	"strings"
 )
 
-// ociRuntimes are the runtimes to fall back on, best first.
+// ociRuntimes are the fallback runtimes, best first.
 var ociRuntimes = []string{"crun", "runc"}
 
-// runtimeChoice is what services of our own are asked for.
+// runtimeChoice is the runtime requested of services of our own.
 type runtimeChoice struct {
 	name   string // empty: the service's default
 	reason string // why it is not the default; for doctor
 }
 
-// chooseRuntime decides without asking Podman, whose own description of the host costs
-// a quarter of a second. crun refuses a host that has cgroup version 1 beside version 2,
-// and there runc works. An address of Docker's may be anything, so it is tried first.
+// chooseRuntime decides without asking Podman, which takes a quarter of a second to describe the host. crun refuses a host with
+// cgroup version 1 beside version 2, and there runc works. An address of Docker's may be anything, so it is tried first.
 func chooseRuntime(opts Options) runtimeChoice {
 	switch {
 	case opts.URL != "":
@@ -41,17 +40,17 @@ func unifiedCgroups() bool {
 	return err == nil
 }
 
-// Isolation is what a runtime puts between the code and the host.
+// Isolation is the barrier that a runtime puts between the code and the host.
 type Isolation string
 
-// The kinds of isolation. Unknown is that of a runtime whose name says nothing.
+// The kinds of isolation. Unknown: the runtime's name says nothing.
 const (
 	HostKernel Isolation = "the host's own kernel"
 	GVisor     Isolation = "gVisor, a kernel of its own in a process of the host"
 	Unknown    Isolation = "unknown"
 )
 
-// isolation goes by a runtime's name, also where it is the end of a path.
+// isolation judges a runtime by its name, or by the last part of its path.
 func isolation(ociRuntime string) Isolation {
 	name := filepath.Base(ociRuntime)
 	switch {
@@ -65,33 +64,30 @@ func isolation(ociRuntime string) Isolation {
 
 func isGVisor(ociRuntime string) bool { return isolation(ociRuntime) == GVisor }
 
-// runtimeFlags is what podman has to pass to a runtime so that it can start our containers, as an
-// ordinary user or as root.
+// runtimeFlags are podman's flags for a runtime, so that it can start our containers, as an ordinary user or as root.
 func runtimeFlags(ociRuntime string, rootless bool) []string {
 	if !isGVisor(ociRuntime) {
 		return nil
 	}
 	flags := []string{
-		// gVisor has a network of its own making, which cannot be set up in a namespace that has none
-		// to begin with. Without it there is loopback, as everywhere.
+		// gVisor brings its own network, which it cannot set up in an empty namespace. Without it there is loopback, as everywhere.
 		"--runtime-flag", "network=none",
-		// The filter of system calls, which gVisor passes over otherwise.
+		// The filter of system calls, which gVisor ignores otherwise.
 		"--runtime-flag", "oci-seccomp",
 	}
 	if rootless {
-		// It asks systemd for a cgroup as root would, and is refused. Info.Enforces knows.
+		// It asks systemd for a cgroup as root would, and is refused. Info.Enforces accounts for that.
 		flags = append(flags, "--runtime-flag", "ignore-cgroups")
 	}
 	return flags
 }
 
-// asksForRuntime reports whether services of our own have the runtime that the user named.
+// asksForRuntime reports whether services of our own run with the user's runtime.
 func (e *Engine) asksForRuntime() bool { return e.opts.URL == "" && e.opts.OCIRuntime != "" }
 
 func (e *Engine) asksForGVisor() bool { return e.asksForRuntime() && isGVisor(e.opts.OCIRuntime) }
 
-// runtimeMissing is for a service that ended because Podman does not find the runtime that the user
-// has asked for; nil for any other end.
+// runtimeMissing is for a service that ended because Podman does not find the user's runtime; nil for any other end.
 func (e *Engine) runtimeMissing(err error) error {
 	if !e.asksForRuntime() || !says(err, "oci runtime") {
 		return nil
@@ -103,7 +99,7 @@ func (e *Engine) runtimeMissing(err error) error {
 	}
 }
 
-// runtimeUnfit is for a container that the runtime which the user has asked for did not start.
+// runtimeUnfit is for a container that the user's runtime did not start.
 func (e *Engine) runtimeUnfit(err error) error {
 	return &UnavailableError{
 		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names cannot start a container", filepath.Base(e.opts.OCIRuntime)),
@@ -112,7 +108,7 @@ func (e *Engine) runtimeUnfit(err error) error {
 	}
 }
 
-// unfitFix reports what a runtime needs that is there and does not work.
+// unfitFix tells the needs of a runtime that is installed and does not work.
 func unfitFix(ociRuntime string) string {
 	switch isolation(ociRuntime) {
 	case GVisor:
@@ -123,7 +119,7 @@ func unfitFix(ociRuntime string) string {
 	return "give the name or path of an OCI runtime"
 }
 
-// runtimeFix reports how to come by a runtime and what it needs.
+// runtimeFix tells how to install a runtime and what it needs.
 func runtimeFix(ociRuntime string) string {
 	const without = ", or leave --oci-runtime out"
 	switch name := filepath.Base(ociRuntime); {
@@ -137,15 +133,13 @@ func runtimeFix(ociRuntime string) string {
 	return "name an OCI runtime that is in PATH or in Podman's containers.conf, or give its path" + without
 }
 
-// runtimeFailed reports whether the OCI runtime itself gave up, as opposed to a command
-// that is not in the image.
+// runtimeFailed reports whether the OCI runtime itself gave up, as opposed to a command that is not in the image.
 func runtimeFailed(err error) bool {
 	return says(err, "oci runtime error", "default oci runtime", "cgroups in hybrid mode")
 }
 
-// nextRuntime switches to a runtime that has not failed yet and reports whether there
-// was one. It only ever changes services of our own on this machine, and neither what the
-// user asked for nor a runtime that has started a container: sessions depend on its service.
+// nextRuntime switches to a runtime that did not fail yet and reports whether there was one. It only changes services of our own
+// on this machine, and neither the user's choice nor a runtime that once started a container: sessions depend on its service.
 func (e *Engine) nextRuntime(ctx context.Context, failed *link) bool {
 	if e.runtimeWorks.Load() || e.opts.URL != "" || e.opts.OCIRuntime != "" || runtime.GOOS != "linux" {
 		return false
@@ -170,7 +164,7 @@ func (e *Engine) nextRuntime(ctx context.Context, failed *link) bool {
 	return true
 }
 
-// untriedRuntime returns no runtime that isolates less than the one that failed.
+// untriedRuntime returns no runtime that isolates less than the failed one.
 func (e *Engine) untriedRuntime(ctx context.Context, failed *link) string {
 	current := failed.runtime.name
 	if current == "" {

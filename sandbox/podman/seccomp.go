@@ -7,14 +7,12 @@ import (
 	"slices"
 )
 
-// The profile is an allow-list. What is not on it answers ENOSYS, as an older kernel
-// would, so that C libraries and runtimes take the older path that they have for it.
-// What is refused on purpose and has long been everywhere answers EPERM.
+// The profile is an allow-list. Calls outside of it answer ENOSYS, as an older kernel would, so that C libraries and runtimes take
+// their older path. Calls that are refused on purpose and have long been everywhere answer EPERM.
 //
-// Only the machine's own 64-bit calls exist: the 32-bit and x32 tables, a second way in
-// to everything, are not allowed at all.
+// Only the machine's own 64-bit calls exist: the 32-bit and x32 tables, a second way in to everything, are not allowed at all.
 
-// seccompProfile is the JSON form that container engines read.
+// seccompProfile is the JSON form of container engines.
 type seccompProfile struct {
 	DefaultAction   string        `json:"defaultAction"`
 	DefaultErrnoRet uint          `json:"defaultErrnoRet"`
@@ -40,8 +38,7 @@ type seccompFilter struct {
 	Arches []string `json:"arches"`
 }
 
-// seccompArg compares one argument. All arguments of a rule have to match; for another
-// rule of the same call to match is enough.
+// seccompArg compares one argument. All arguments of a rule must match; for another rule of the same call to match is enough.
 type seccompArg struct {
 	Index    uint   `json:"index"`
 	Value    uint64 `json:"value"`
@@ -62,7 +59,7 @@ const (
 	errnoEAFNOSUPPORT = 97
 )
 
-// seccompGroup is calls that are allowed, or refused, for one reason.
+// seccompGroup is a group of calls allowed, or refused, for one reason.
 type seccompGroup struct {
 	why   string
 	calls []string
@@ -135,9 +132,8 @@ var allowedCalls = []seccompGroup{
 	}},
 }
 
-// deniedCalls are refused with EPERM. They are listed, though everything unlisted is
-// refused too, because software expects "not permitted" of them and so that a reader
-// sees that each was meant.
+// deniedCalls are refused with EPERM. They are listed, though everything unlisted is refused too, because software expects "not
+// permitted" of them and so that a reader sees that each was meant.
 var deniedCalls = []seccompGroup{
 	{"new namespaces, in which one is root and may mount: the way to most kernel bugs", []string{
 		"setns", "unshare",
@@ -189,18 +185,18 @@ var flagsInMemory = []seccompGroup{
 	{"its flags are in memory, where a filter cannot see them; libraries fall back on clone", []string{"clone3"}},
 }
 
-// newNamespaces are the flags CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID
-// and NEWNET. NEWTIME cannot be given to clone.
+// newNamespaces are the flags CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID and NEWNET. NEWTIME cannot be given to
+// clone.
 const newNamespaces = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
 
-// What makes threads, and how they share their process's descriptors or not.
+// The flags of threads, and of shared or separate descriptors.
 const (
 	cloneFiles        = 0x400
 	cloneThread       = 0x10000
 	closeRangeUnshare = 2
 )
 
-// The socket families, types and protocols that have a use without a network.
+// The socket families, types and protocols with a use without a network.
 const (
 	afUnix    = 1
 	afInet    = 2
@@ -218,12 +214,12 @@ const (
 	netlinkRoute = 0
 )
 
-// low32 compares what the kernel looks at: it drops the upper half of an int, and a
-// comparison of all 64 bits could be got around with one of those set.
+// low32 compares the bits that the kernel reads: it drops the upper half of an int, and one of those bits would get around a
+// comparison of all 64.
 const low32 = 0xffffffff
 
-// terminalAndFileRequests are the ioctl requests that programs need. TIOCSTI and
-// TIOCLINUX, which type into a terminal, are not among them.
+// terminalAndFileRequests are the ioctl requests that programs need. TIOCSTI and TIOCLINUX, which type into a terminal, are not
+// among them.
 var terminalAndFileRequests = []uint64{
 	0x5401, 0x5402, 0x5403, 0x5404, // TCGETS, TCSETS, TCSETSW, TCSETSF
 	0x5405, 0x5406, 0x5407, 0x5408, // TCGETA, TCSETA, TCSETAW, TCSETAF
@@ -257,21 +253,21 @@ var interfaceRequests = []uint64{
 // personalities are PER_LINUX, PER_LINUX32, both with UNAME26, and the query.
 var personalities = []uint64{0, 0x8, 0x20000, 0x20008, 0xffffffff}
 
-// fileTypes are what mknod may make: a regular file, which may also be given as 0, a
-// FIFO and a socket. Devices need a capability besides.
+// fileTypes are the allowed types of mknod: a regular file, which may also be given as 0, a FIFO and a socket. Devices need a
+// capability besides.
 var fileTypes = []uint64{0, 0o100000, 0o010000, 0o140000}
 
 const fileTypeMask = 0o170000
 
-// SeccompProfile is the profile of every container, as JSON. It is the same on every
-// machine; names that a kernel or library does not know are passed over there.
+// SeccompProfile is the profile of every container, as JSON. It is the same on every machine; a kernel or library ignores names
+// that it does not know.
 func SeccompProfile() []byte { return profileText(groups(flagsInMemory, actErrno, errno(errnoENOSYS))) }
 
-// otherNames are what older versions of gVisor call newfstatat and pselect6.
+// otherNames are older gVisor's names of newfstatat and pselect6.
 var otherNames = []seccompGroup{{"files and waiting, by gVisor's own names", []string{"fstatat", "pselect"}}}
 
-// gVisorProfile is for gVisor, of which older versions answer EPERM to whatever is refused, so that
-// libraries would not fall back. What clone3 could make besides are namespaces of its own kernel.
+// gVisorProfile is for gVisor. Its older versions answer EPERM to every refused call, so libraries would not fall back. clone3
+// could only make namespaces of gVisor's own kernel.
 func gVisorProfile() []byte {
 	return profileText(groups(slices.Concat(flagsInMemory, otherNames), actAllow, nil))
 }
@@ -333,8 +329,8 @@ func masked(index uint, mask, value uint64) seccompArg {
 	return seccompArg{Index: index, Value: mask, ValueTwo: value, Op: opMaskedEqual}
 }
 
-// cloneRules let no thread have descriptors that its process does not have: in /proc, where process 1 looks
-// for files that have no name any more, only one thread's are listed.
+// cloneRules let no thread own descriptors apart from its process: /proc, where process 1 looks for nameless files, lists only one
+// thread's.
 func cloneRules() []seccompRule {
 	const thread = cloneThread | cloneFiles
 	return []seccompRule{
@@ -344,9 +340,9 @@ func cloneRules() []seccompRule {
 	}
 }
 
-// ownRules let code lower its own limits and priorities, and nobody else's. The kernel lets a process do it
-// to every other of its user, so to process 1, which has to watch: with no descriptors left, or hardly a
-// processor's time, it would not see what the code does.
+// ownRules let code lower its own limits and priorities, and nobody else's. The kernel lets a process do it to every other of its
+// user, so to process 1, which must watch: with no descriptors left, or hardly a processor's time, it would miss the code's
+// actions.
 func ownRules() []seccompRule {
 	const (
 		others    = "not of another process, which may be process 1"
@@ -381,7 +377,7 @@ func socketRules() []seccompRule {
 		allow("socketpair", "sockets between processes", equals(0, afUnix)),
 		allow("socket", "lists of network interfaces", equals(0, afNetlink), equals(2, netlinkRoute)),
 	}
-	// Other protocols, even where no network is, would have the host load their modules.
+	// Other protocols, even without a network, would make the host load their modules.
 	for _, family := range []uint64{afInet, afInet6} {
 		for _, kind := range [][2]uint64{{sockStream, protoAny}, {sockStream, protoTCP}, {sockDgram, protoAny}, {sockDgram, protoUDP}} {
 			rules = append(rules, allow("socket", "TCP and UDP, for loopback",
@@ -391,8 +387,7 @@ func socketRules() []seccompRule {
 	return append(rules, refusedFamilies()...)
 }
 
-// refusedFamilies answers for the other socket families (packet, vsock, AF_ALG, …) as a
-// kernel that was built without them does.
+// refusedFamilies answers for the other socket families (packet, vsock, AF_ALG, …) as a kernel built without them does.
 func refusedFamilies() []seccompRule {
 	refuse := func(arg seccompArg) seccompRule { return refuse("socket", errnoEAFNOSUPPORT, "no other family", arg) }
 	var rules []seccompRule

@@ -26,8 +26,7 @@ import (
 )
 
 const (
-	// serviceIdle ends an unused service: the safety net for one whose
-	// server was killed where the kernel does not signal that.
+	// serviceIdle ends an unused service: the safety net if its server was killed and the kernel does not signal that.
 	serviceIdle = 10 * time.Minute
 
 	serviceStopGrace = 300 * time.Millisecond
@@ -46,7 +45,7 @@ type service struct {
 	dir     *serviceDir
 	stderr  *engine.Tail
 	started chan error    // one value: whether the process could be started
-	done    chan struct{} // closed when it has been waited for
+	done    chan struct{} // closed after the process was waited for
 	cmd     *exec.Cmd
 }
 
@@ -88,8 +87,8 @@ func serviceFailed(ctx context.Context, limit time.Duration, err error) error {
 	})
 }
 
-// refusals are what a service says that ends at once, in small letters, and what that means. Podman 6 has no cgroup
-// version 1 and none of the database that Podman 4 made.
+// refusals are the last words of a service that ends at once, in small letters, and their meaning. Podman 6 supports neither
+// cgroup version 1 nor Podman 4's database.
 var refusals = []struct{ words, reason, fix string }{
 	{
 		"cgroups v1 not supported", "this Podman does not run where the host has cgroup version 1",
@@ -136,15 +135,15 @@ func serviceCommand(program, ociRuntime, socket string) *exec.Cmd {
 	args = append(args, "system", "service", idle, "unix://"+socket)
 	cmd := exec.Command(program, args...)
 	cmd.Env = serviceEnv(os.Environ())
-	// conmon has been seen to leave files in the folder it was started from.
+	// conmon was seen to leave files in the folder it was started from.
 	cmd.Dir = filepath.Dir(socket)
 	cmd.SysProcAttr = serviceAttr()
 	cmd.WaitDelay = time.Second
 	return cmd
 }
 
-// run owns the process from start to wait, on one thread of its own: the signal that
-// signals our death to the service is sent when the thread that started it ends.
+// run owns the process from start to wait, on one thread of its own: the service receives the signal of our death when the thread
+// that started it ends.
 func (s *service) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -155,7 +154,7 @@ func (s *service) run() {
 	}
 	s.started <- err
 	if err == nil {
-		// How it ended shows in its stderr; that it ended, in done.
+		// Its stderr tells how it ended; done, that it ended.
 		_ = s.cmd.Wait()
 	}
 	s.dir.remove()
@@ -180,8 +179,7 @@ func (s *service) accepts(ctx context.Context) error {
 	return nil
 }
 
-// stayAwake keeps the service from going to sleep while this process lives: a request
-// that meets it on its way down can hang.
+// stayAwake keeps the service from going to sleep while this process lives: a request that meets it on its way down can hang.
 func (s *service) stayAwake(ctx context.Context) {
 	nudge := time.NewTicker(serviceIdle / 3)
 	defer nudge.Stop()
@@ -204,8 +202,8 @@ func (s *service) ended() bool {
 	}
 }
 
-// stop ends the service and waits for it, a moment politely and then not. Rootless
-// Podman is two processes, so the whole group gets the signal.
+// stop ends the service and waits for it, a moment politely and then not. Rootless Podman is two processes, so the whole group
+// gets the signal.
 func (s *service) stop() {
 	if s.signal(syscall.SIGTERM); s.endsWithin(serviceStopGrace) {
 		return
@@ -231,8 +229,8 @@ func (s *service) endsWithin(grace time.Duration) bool {
 	}
 }
 
-// serviceDir is a private directory for one service's socket. A lock on a file in it, which has the number of the
-// service's process group, shows other servers that it is in use, and is gone with the process that held it.
+// serviceDir is a private directory for one service's socket. A lock on a file in it, which contains the service's process group,
+// shows other servers that it is in use, and goes with the process that held it.
 type serviceDir struct {
 	path string
 	lock *os.File
@@ -265,8 +263,8 @@ func (d *serviceDir) remove() {
 	_ = d.lock.Close()
 }
 
-// endService ends the service of a server that was killed. One that a signal meets while it starts a container has been
-// seen to hang with the lock of that, and every other Podman with it, so it is not left to end by itself.
+// endService ends the service of a killed server. A signal to one that starts a container was seen to hang it with the lock of
+// that, and every other Podman with it, so it is not left to end by itself.
 func (d *serviceDir) endService() {
 	text, _ := io.ReadAll(d.lock)
 	group, err := strconv.Atoi(string(text))
@@ -282,11 +280,11 @@ func (d *serviceDir) endService() {
 	}
 }
 
-// serviceDirAge is how old a directory without a service must be for a sweep: another server may be about to
-// lock a younger one.
+// serviceDirAge is the minimum age of a directory without a service for a sweep: another server may be about to lock a younger
+// one.
 const serviceDirAge = time.Minute
 
-// sweepServiceDirs removes what killed servers left, and ends the services.
+// sweepServiceDirs removes killed servers' directories, and ends the services.
 func sweepServiceDirs(parent string) {
 	left, err := filepath.Glob(filepath.Join(parent, serviceDirPattern+"*"))
 	if err != nil {
@@ -303,9 +301,8 @@ func sweepServiceDirs(parent string) {
 
 var errNotLeft = errors.New("not a folder that a killed server of this user left")
 
-// lockLeft locks a folder that a sweep has found. In /tmp anybody can make one of that name, so it must be
-// a real folder that is this user's and nobody else's: nobody else can put another in its place, or
-// anything into it. What is looked at is what has been opened.
+// lockLeft locks a folder that a sweep found. In /tmp anybody can make one of that name, so it must be a real folder that is this
+// user's and nobody else's: nobody else can put another in its place, or anything into it. The checks apply to the opened folder.
 func lockLeft(path string) (*os.File, error) {
 	dir, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -319,7 +316,7 @@ func lockLeft(path string) (*os.File, error) {
 	if int(info.Uid) != os.Geteuid() || info.Mode&0o777 != 0o700 {
 		return nil, errNotLeft
 	}
-	// Not to block is for what is no file, such as a pipe.
+	// O_NONBLOCK is for something that is no file, such as a pipe.
 	fd, err := unix.Openat(dir, "lock", unix.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -344,7 +341,7 @@ func lockFile(path string) (*os.File, error) {
 	return flock(f)
 }
 
-// flock locks the file, and closes it at once where another process holds it.
+// flock locks the file, and closes it at once if another process holds it.
 func flock(f *os.File) (*os.File, error) {
 	if err := filelock.Try(f); err != nil {
 		return nil, errors.Join(err, f.Close())

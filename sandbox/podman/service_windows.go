@@ -2,7 +2,7 @@ package podman
 
 import "context"
 
-// service is never made here: containers need a Linux, and Podman's service is there.
+// service is never made here: containers need Linux, and Podman's service runs there.
 type service struct{}
 
 func (e *Engine) dialOwn(ctx context.Context) (*link, error) { return e.dialMachine(ctx) }

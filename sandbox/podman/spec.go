@@ -16,40 +16,39 @@ import (
 )
 
 const (
-	// sandboxUmask keeps what one run writes readable for the session's other language.
+	// sandboxUmask keeps the files of one run readable for the session's other language.
 	sandboxUmask = "0022"
 
 	sandboxHostname = "sandbox"
 
 	cpuPeriod = 100_000 // microseconds, the kernel's default
 
-	// nprocPerPIDs makes the limit on the user's processes a distant second line behind
-	// the pids cgroup: the kernel counts it over all containers of the same user.
+	// nprocPerPIDs makes the limit on the user's processes a distant second line behind the pids cgroup: the kernel counts it over
+	// all containers of the same user.
 	nprocPerPIDs = 16
 
-	// gVisorTasks is how much more the pids cgroup must allow under gVisor, whose process on the host has up
-	// to eight threads for a process of the code's. Where they run out, the whole container ends.
+	// gVisorTasks is the factor on the pids cgroup under gVisor: its process on the host uses up to eight threads for a process of
+	// the code's. If they run out, the whole container ends.
 	gVisorTasks = 4
 
-	// stopSeconds is how long a container may take to end that something else than this program stops.
+	// stopSeconds is a container's time to end if something else than this program stops it.
 	stopSeconds = 30
 )
 
-// hostFacts is what a spec depends on besides the sandbox's own wishes.
+// hostFacts is the input of a spec besides the sandbox's own wishes.
 type hostFacts struct {
 	seccompPath string
-	programs    string // the volume that has them
-	skills      string // likewise; empty: there are none
-	// Hard limits that the engine's service cannot raise; zero where they are not known.
+	programs    string // the volume of the programs
+	skills      string // likewise; empty: none
+	// Hard limits that the engine's service cannot raise; zero: unknown.
 	maxOpenFiles uint64
 	maxProcesses uint64
 	gVisor       bool
 	ids          idSpace
-	user         int64 // that the volume is for
+	user         int64 // the volume's user
 }
 
-// containerSpec is the whole of what Podman is asked for. It is pure: the same input
-// returns the same container, and a golden file holds it.
+// containerSpec is the whole request to Podman. It is pure: the same input returns the same container, and a golden file shows it.
 func containerSpec(spec engine.Spec, host hostFacts) *specgen.SpecGenerator {
 	return &specgen.SpecGenerator{
 		ContainerBasicConfig:       basics(spec, host),
@@ -69,16 +68,16 @@ func basics(spec engine.Spec, host hostFacts) specgen.ContainerBasicConfig {
 		Command: spec.Command,
 		// An image's own entrypoint would stand before the command.
 		Entrypoint: []string{},
-		// Only what was asked for: neither the service's variables nor its proxies.
+		// Only the requested variables: neither the service's nor its proxies.
 		Env:       spec.Env,
 		EnvHost:   ptr(false),
 		HTTPProxy: ptr(false),
-		// Process 1 is spoken to over stdin and stdout, which a terminal would translate.
+		// Process 1 speaks over stdin and stdout, which a terminal would translate.
 		Stdin:    ptr(true),
 		Terminal: ptr(false),
 		// Its output is the protocol, not a log, and would fill the disk.
 		LogConfiguration: &specgen.LogConfig{Driver: define.NoLogging},
-		// A person or the machine's end stops it so, and kernels write their variables then. What this program removes it kills.
+		// A person or the machine's end stops it so, and kernels write their snapshots then. This program kills before it removes.
 		StopSignal:    ptr(syscall.SIGTERM),
 		StopTimeout:   ptr(uint(stopSeconds)),
 		RestartPolicy: define.RestartPolicyNo,
@@ -97,8 +96,8 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 		RawImageName: spec.Image,
 		// VOLUME lines of an image would be more storage, without bounds.
 		ImageVolumeMode: "ignore",
-		// The one place that keeps data. Packages installed there hold libraries and
-		// programs, so it may be executed from; set-user-id files and devices mean nothing.
+		// The one place that keeps data. Packages installed there contain libraries and programs, so execution is allowed;
+		// set-user-id files and devices mean nothing.
 		Volumes: append([]*specgen.NamedVolume{{
 			Name:    spec.Volume,
 			Dest:    engine.WorkDir,
@@ -109,8 +108,7 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 			Dest:    containers.ProgramsDir,
 			Options: []string{"ro", "nosuid", "nodev"},
 		}}, skillsOf(host)...),
-		// Every other place that can be written, each with its size. They count against
-		// the memory limit as well.
+		// Every other writable place, each with its size. They count against the memory limit as well.
 		Mounts: append([]runtimespec.Mount{
 			tmpfs("/tmp", cmp.Or(spec.Limits.TmpBytes, engine.DefaultTmpBytes), "mode=1777", "exec"),
 			tmpfs("/var/tmp", engine.VarTmpBytes, "mode=1777", "noexec"),
@@ -118,8 +116,8 @@ func storage(spec engine.Spec, host hostFacts) specgen.ContainerStorageConfig {
 			tmpfs("/run", engine.RunBytes, "mode=0755", "noexec"),
 		}, hostFolders(spec.Mounts)...),
 		IpcNS: private(),
-		// Not where code can write: interpreters import from the folder that they start in. Kernels
-		// go to engine.WorkDir by themselves.
+		// Code cannot write here: interpreters import from the folder that they start in. Kernels go to engine.WorkDir by
+		// themselves.
 		WorkDir: "/",
 		Init:    ptr(false),
 		// Nothing in the container's own layer is kept, so it need not be synced either.
@@ -140,14 +138,14 @@ func security(host hostFacts) specgen.ContainerSecurityConfig {
 		// Set-user-id programs of the image stay powerless.
 		NoNewPrivileges: ptr(true),
 		Privileged:      ptr(false),
-		// seccomp.go has what is left.
+		// seccomp.go lists the rest.
 		SeccompProfilePath: host.seccompPath,
 		ReadOnlyFilesystem: ptr(true),
-		// Podman's own tmpfs mounts over a read-only root have no size; Mounts has ours. Without them Podman 5
-		// makes /dev read-only too, where gVisor lets nobody write to /dev/null any more.
+		// Podman's own tmpfs mounts over a read-only root have no size; Mounts sets ours. Without them Podman 5 makes /dev read-only
+		// too, where gVisor lets nobody write to /dev/null any more.
 		ReadWriteTmpfs: ptr(host.gVisor),
 		Umask:          sandboxUmask,
-		// Over and above Podman's own list: what names the host's hardware.
+		// Beyond Podman's own list: files that name the host's hardware.
 		Mask: []string{"/sys/class/dmi", "/sys/devices/virtual/dmi", "/sys/firmware", "/proc/interrupts"},
 	}
 }
@@ -157,7 +155,7 @@ func network() specgen.ContainerNetworkConfig {
 		// A namespace with nothing but loopback.
 		NetNS:               specgen.Namespace{NSMode: specgen.NoNetwork},
 		PublishExposedPorts: ptr(false),
-		// Podman makes these files from the host's, with the names and name servers in them.
+		// Podman copies these files from the host, with its names and name servers.
 		UseImageHosts:      ptr(true),
 		UseImageHostname:   ptr(true),
 		UseImageResolvConf: ptr(true),
@@ -190,9 +188,8 @@ func cgroupLimits(limits engine.Limits, host hostFacts) *runtimespec.LinuxResour
 	return r
 }
 
-// rlimits are named as Podman's API wants them, which puts RLIMIT_ before the name.
-// Podman 4.3 raises nproc to a default of its own, and fails where it may not, unless
-// nproc is given wherever nofile is.
+// rlimits use the names of Podman's API, which puts RLIMIT_ before the name. Podman 4.3 raises nproc to a default of its own, and
+// fails if it may not, unless nproc is given wherever nofile is.
 func rlimits(limits engine.Limits, host hostFacts) []runtimespec.POSIXRlimit {
 	list := []runtimespec.POSIXRlimit{
 		// A core dump would fill the volume with a copy of the memory.
@@ -201,7 +198,7 @@ func rlimits(limits engine.Limits, host hostFacts) []runtimespec.POSIXRlimit {
 	if limits.FileBytes > 0 {
 		list = append(list, rlimit("fsize", uint64(limits.FileBytes)))
 	}
-	// The engine's own defaults for these two may be more than it can set.
+	// The engine's own defaults for these two may exceed its own limits.
 	if files := atMost(uint64(limits.OpenFiles), host.maxOpenFiles); files > 0 {
 		list = append(list, rlimit("nofile", files))
 	}
@@ -215,7 +212,7 @@ func rlimit(name string, value uint64) runtimespec.POSIXRlimit {
 	return runtimespec.POSIXRlimit{Type: name, Soft: value, Hard: value}
 }
 
-// atMost is value, or the ceiling where that is lower or there is no value. Zero is none.
+// atMost is value, or the ceiling if that is lower or there is no value. Zero is none.
 func atMost(value, ceiling uint64) uint64 {
 	if value == 0 || ceiling > 0 && value > ceiling {
 		return ceiling
@@ -223,9 +220,8 @@ func atMost(value, ceiling uint64) uint64 {
 	return value
 }
 
-// noHealthCheck keeps an image's health check, a process of its own started by a timer
-// on the host, from running. The log settings are Podman's defaults; the bindings send
-// zeros for them otherwise, which is no limit.
+// noHealthCheck keeps an image's health check, a process of its own started by a timer on the host, from running. The log settings
+// are Podman's defaults; the bindings send zeros for them otherwise, which is no limit.
 func noHealthCheck() specgen.ContainerHealthCheckConfig {
 	return specgen.ContainerHealthCheckConfig{
 		HealthConfig:         &manifest.Schema2HealthConfig{Test: []string{"NONE"}},
@@ -244,7 +240,7 @@ func tmpfs(path string, size int64, options ...string) runtimespec.Mount {
 	}
 }
 
-// skillsOf is where the user's skills are. Their scripts may be started by their paths, as what code copies to its own folder may.
+// skillsOf mounts the user's skills. Their scripts may be executed in place, as code's own copies may.
 func skillsOf(host hostFacts) []*specgen.NamedVolume {
 	if host.skills == "" {
 		return nil
@@ -252,8 +248,8 @@ func skillsOf(host hostFacts) []*specgen.NamedVolume {
 	return []*specgen.NamedVolume{{Name: host.skills, Dest: engine.SkillsDir, Options: []string{"ro", "nosuid", "nodev"}}}
 }
 
-// hostFolders are mounted without what is mounted below them: that would be neither read-only nor without devices. Nothing
-// that is mounted later on either side shows on the other.
+// hostFolders mounts folders without the mounts below them: those would be neither read-only nor without devices. Later mounts on
+// either side do not show on the other.
 func hostFolders(mounts []engine.Mount) []runtimespec.Mount {
 	var list []runtimespec.Mount
 	for _, m := range mounts {

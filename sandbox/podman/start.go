@@ -1,4 +1,4 @@
-// A container made, attached and started; what a failed start leaves is removed.
+// Making, attaching and starting a container, and removing the leavings of a failed start.
 
 package podman
 
@@ -21,7 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// cleanupTimeout bounds the removal of what a failed Start made, after its own time.
+// cleanupTimeout bounds the removal of a failed Start's leavings, after its own time.
 const cleanupTimeout = 5 * time.Second
 
 var errNameInUse = errors.New("a container of that name exists")
@@ -36,9 +36,9 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 	case err == nil:
 		return p, nil
 	case l != nil && isLost(err):
-		// The service went away, which it does when it was idle or overloaded.
+		// The service went away, as it does when it was idle or overloaded.
 		e.check(ctx, l)
-		// What it had begun to make has the name, and can be gone without anybody's help or not.
+		// Its half-made container bears the name, and may or may not go without help.
 		if err := e.Remove(ctx, []string{spec.Name}, nil); err != nil {
 			return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
 		}
@@ -58,8 +58,7 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 	return p, nil
 }
 
-// startOn makes one attempt, and leaves nothing when it fails. The link is the one that
-// it was made on, nil when there was none.
+// startOn makes one attempt, and leaves nothing when it fails. The link is the one of the attempt, nil: none.
 func (e *Engine) startOn(ctx context.Context, spec engine.Spec) (*process, *link, error) {
 	l, err := e.connect(ctx)
 	if err != nil {
@@ -85,9 +84,9 @@ func (e *Engine) startOn(ctx context.Context, spec engine.Spec) (*process, *link
 	return nil, l, fmt.Errorf("start container %s: %w", spec.Name, startError(err))
 }
 
-// checkPlaces refuses a volume that has something else where the folders of this machine belong. A link is refused too: gVisor
-// would make a folder where it leads, also in the volume of our programs, which all sessions have. What this user may not see
-// is left to the runtime, unless that is gVisor's.
+// checkPlaces refuses a volume with something else at the mount points of this machine's folders. It refuses a link too: gVisor
+// would make a folder at its target, even in the volume of our programs, which all sessions share. Folders hidden from this user
+// are left to the runtime, unless that is gVisor's.
 func checkPlaces(volume string, mounts []engine.Mount, gVisor bool) error {
 	if len(mounts) == 0 {
 		return nil
@@ -106,13 +105,13 @@ func checkPlaces(volume string, mounts []engine.Mount, gVisor bool) error {
 	return nil
 }
 
-// mayBeMounts reports whether a container may have failed to start because code has put something else where the folders of
-// this machine belong. Runtimes say that in many ways, or not at all.
+// mayBeMounts reports whether a container may have failed to start because code put something else at the mount points of this
+// machine's folders. Runtimes say that in many ways, or not at all.
 func mayBeMounts(spec engine.Spec, err error) bool {
 	return len(spec.Mounts) > 0 && (runtimeFailed(err) || errors.Is(err, engine.ErrNoInterpreter))
 }
 
-// startsOnAnotherVolume reports whether a container that did not start does so on an empty volume. It leaves nothing.
+// startsOnAnotherVolume reports whether a container that failed to start does start on an empty volume. It leaves nothing.
 func (e *Engine) startsOnAnotherVolume(ctx context.Context, spec engine.Spec) bool {
 	spec.Name += "-empty"
 	spec.Volume += "-empty"
@@ -148,7 +147,7 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec engine.Spec) (*proc
 	if err != nil {
 		return nil, err
 	}
-	// Before the start, so that nothing of what process 1 writes is missed.
+	// Before the start, so that no output of process 1 is missed.
 	p, err := attach(conn, id)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
@@ -196,12 +195,11 @@ func createError(err error) error {
 	return err
 }
 
-// errProgramsGone reports that a container did not have the programs of ours.
+// errProgramsGone reports that a container lacked our programs.
 var errProgramsGone = errors.New("the volume of our programs is not as it should be")
 
-// startError recognises a supervisor that is not there any more, because its volume was removed, or is for another kind
-// of processor, and a command of an image's own that it does not have. Where a volume cannot be mounted, runtimes speak of
-// a command that was not found too.
+// startError recognises a missing supervisor, because its volume was removed or is for another kind of processor, and a missing
+// command of an image's own. If a volume cannot be mounted, runtimes report a missing command too.
 func startError(err error) error {
 	switch {
 	case says(err, "error mounting") && !says(err, "no such file or directory"):
@@ -216,7 +214,7 @@ func startError(err error) error {
 	return err
 }
 
-// clean removes what a failed attempt may have made, also when its context is over.
+// clean removes the leavings of a failed attempt, even after the end of its context.
 func (e *Engine) clean(ctx context.Context, l *link, spec engine.Spec) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()

@@ -16,19 +16,18 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// UnavailableError reports that no engine answers and that nothing was done. It matches
-// engine.ErrEngineUnavailable. Reason and Fix are written for the user and the model, and
-// hold no path or error text of the host; Err is for the log.
+// UnavailableError reports that no engine answers and that nothing was done. It matches engine.ErrEngineUnavailable. Reason and
+// Fix are written for the user and the model, and contain no path or error text of the host; Err is for the log.
 type UnavailableError struct {
 	Reason string // one sentence without a final stop
 	Fix    string // a command, or a sentence that names one
 	Runs   bool   // Fix is a command for a shell, and nothing else
 	Err    error  // for the log; may be nil
 
-	stopped *Machine // what has to be started, and can be
+	stopped *Machine // needs a start, and can be started
 }
 
-// Error returns the reason and, for the log, what lies behind it.
+// Error returns the reason and, for the log, the cause.
 func (e *UnavailableError) Error() string {
 	if e.Err == nil {
 		return e.Reason
@@ -36,7 +35,7 @@ func (e *UnavailableError) Error() string {
 	return e.Reason + ": " + e.Err.Error()
 }
 
-// Explain returns the words for a person: what is wrong, and what mends it.
+// Explain returns the words for a person: the reason and the fix.
 func (e *UnavailableError) Explain() (reason, fix string) {
 	return e.Reason + ".", e.Fix
 }
@@ -49,7 +48,7 @@ func (e *UnavailableError) Unwrap() []error {
 	return []error{engine.ErrEngineUnavailable, e.Err}
 }
 
-// orUnavailable returns the more exact description that err has, or else this one.
+// orUnavailable returns the more exact description in err, or else this one.
 func orUnavailable(err error, otherwise UnavailableError) *UnavailableError {
 	var exact *UnavailableError
 	if errors.As(err, &exact) {
@@ -59,8 +58,7 @@ func orUnavailable(err error, otherwise UnavailableError) *UnavailableError {
 	return &otherwise
 }
 
-// silent describes an engine that took a request and did not answer it in time. Zero
-// limit: the caller's, which is not known here.
+// silent describes an engine that took a request and did not answer it in time. Zero limit: the caller's, unknown here.
 func silent(limit time.Duration, err error) *UnavailableError {
 	reason := "Podman did not answer in time"
 	if limit > 0 {
@@ -71,8 +69,7 @@ func silent(limit time.Duration, err error) *UnavailableError {
 
 const restartFix = "restart Podman's service (systemctl --user restart podman.service; on a Mac or Windows podman machine stop, then podman machine start), then run code-sandbox-mcp doctor"
 
-// isLost reports whether err means that the connection failed, as opposed to an
-// answer of the engine that says no, or a context that ended.
+// isLost reports whether err means that the connection failed, as opposed to an engine's refusal, or an ended context.
 func isLost(err error) bool {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return false
@@ -87,7 +84,7 @@ func isLost(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// responseCode is the HTTP status of an answer that says no.
+// responseCode is the HTTP status of a refusal.
 func responseCode(err error) (int, bool) {
 	var model *errorhandling.ErrorModel
 	if errors.As(err, &model) {
@@ -97,8 +94,7 @@ func responseCode(err error) (int, bool) {
 	return code, unknown == nil
 }
 
-// says reports whether the engine's answer contains one of the phrases. Podman's API
-// distinguishes most failures only in words.
+// says reports whether the engine's answer contains one of the phrases. Podman's API distinguishes most failures only in words.
 func says(err error, phrases ...string) bool {
 	text := strings.ToLower(err.Error())
 	for _, phrase := range phrases {

@@ -7,13 +7,13 @@ import (
 	"github.com/blang/semver/v4"
 )
 
-// oldest is the version of Podman that is needed. Its API goes by the same numbers.
+// oldest is the oldest supported version of Podman. Its API uses the same numbers.
 var oldest = semver.MustParse("4.3.0")
 
-// errNotPodman is for a service that answers whatever it is asked.
+// errNotPodman is for a service that answers any request.
 var errNotPodman = errors.New("what answers there is not Podman")
 
-// checkVersion judges the version that a service reports, which is zero where it reports none.
+// checkVersion judges a service's reported version, which is zero if it reports none.
 func checkVersion(v semver.Version) error {
 	if v.EQ(semver.Version{}) {
 		return errNotPodman
@@ -24,10 +24,10 @@ func checkVersion(v semver.Version) error {
 	return nil
 }
 
-// What the bindings say of versions that they do not speak to.
+// The bindings' message on versions that they do not support.
 var refused = regexp.MustCompile(`server API version is too old.* server "([^"]+)"`)
 
-// unlessTooOld describes the bindings' refusal of an old service, and leaves other errors as they are.
+// unlessTooOld describes the bindings' refusal of an old service, and returns other errors unchanged.
 func unlessTooOld(err error) error {
 	if match := refused.FindStringSubmatch(err.Error()); match != nil {
 		return tooOld(match[1], err)

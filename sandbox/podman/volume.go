@@ -1,4 +1,4 @@
-// Files brought into a volume through a container that is never started.
+// Bringing files into a volume through a container that is never started.
 
 package podman
 
@@ -26,18 +26,18 @@ import (
 
 const volumeMount = "/volume"
 
-// Containers that fill a volume have one name, so that an engine has one of them, whichever server made it.
+// Containers that fill a volume share one name, so that an engine holds one of them, whichever server made it.
 const (
 	fillSuffix = "filling"
 	fillPause  = 100 * time.Millisecond // between looks whether it is gone
-	// fillTime is how long one may be there before it is one that its server did not come to remove.
+	// fillTime is the age at which such a container counts as left behind by its server.
 	fillTime = 20 * time.Second
-	// removeTime is what its removal may take when the time for the rest is up.
+	// removeTime bounds its removal after the time for the rest is up.
 	removeTime = 5 * time.Second
 )
 
-// withHelper calls use with a helper of the volume, a container that is never started: the volume is mounted at volumeMount. It waits
-// until there is no other one with this suffix of its name.
+// withHelper calls use with a helper of the volume, a container that is never started, with the volume mounted at volumeMount. It
+// waits until no other helper bears this suffix in its name.
 func (v volumeFiles) withHelper(ctx context.Context, suffix string, use func(container string) error) error {
 	spec := specgen.NewSpecGenerator(v.image, false)
 	spec.Name = v.volume + "-" + suffix
@@ -54,7 +54,7 @@ func (v volumeFiles) withHelper(ctx context.Context, suffix string, use func(con
 		if !says(err, "already in use", "is in use") {
 			return err
 		}
-		if err.Error() != holder { // which names the other one
+		if err.Error() != holder { // it names the other one
 			holder, since = err.Error(), time.Now()
 		}
 		if time.Since(since) > fillTime {
@@ -84,8 +84,7 @@ func upload(ctx context.Context, container string, files []containers.File) erro
 	return libpod.UploadArchive(ctx, container, volumeMount, archive)
 }
 
-// makeVolume makes a named volume, or leaves the one that is there as it is. It returns what the volume
-// is then.
+// makeVolume makes a named volume, or leaves an existing one unchanged. It returns the volume.
 func makeVolume(ctx context.Context, options libpod.VolumeOptions) (libpod.Volume, error) {
 	options.IgnoreIfExists = true
 	volume, err := libpod.CreateVolume(ctx, options)
@@ -104,7 +103,7 @@ type volumeFiles struct {
 	files         []containers.File
 }
 
-// ensure puts the files into the volume unless they are there; missing says that it is known that they are not.
+// ensure puts the files into the volume unless they are there; missing says that they are known to be missing.
 func (v volumeFiles) ensure(ctx context.Context, missing bool) (filled bool, err error) {
 	isWhole := func(container string) bool {
 		have, err := download(ctx, container)
@@ -119,8 +118,8 @@ func (v volumeFiles) ensure(ctx context.Context, missing bool) (filled bool, err
 			return false, err
 		}
 	}
-	// Two servers that unpacked the same files at once would be in each other's way, or in that of a container which starts with what
-	// the first has brought.
+	// Two servers that unpack the same files at once would disturb each other, or a container that starts with the first one's
+	// files.
 	err = v.withHelper(ctx, fillSuffix, func(container string) error {
 		if isWhole(container) {
 			return nil
@@ -131,8 +130,7 @@ func (v volumeFiles) ensure(ctx context.Context, missing bool) (filled bool, err
 	return filled, err
 }
 
-// holds reports whether all files are found as they should be: a volume may have been changed, or not been filled to
-// its end.
+// holds reports whether find returns all files unchanged: somebody may have changed a volume, or not finished filling it.
 func holds(find func(path string) (containers.File, error), files []containers.File) bool {
 	return !slices.ContainsFunc(files, func(f containers.File) bool {
 		have, err := find(f.Path)
@@ -154,7 +152,7 @@ func onDisk(folder string) func(path string) (containers.File, error) {
 	}
 }
 
-// archived is what a tar archive holds.
+// archived is the content of a tar archive.
 type archived map[string]containers.File
 
 func (a archived) find(path string) (containers.File, error) {
@@ -165,10 +163,10 @@ func (a archived) find(path string) (containers.File, error) {
 	return f, nil
 }
 
-// maxVolume bounds what is read of a volume: programs, or skills with the headers of their archive.
+// maxVolume bounds the download of a volume: programs, or skills with the headers of their archive.
 const maxVolume = 64 << 20
 
-// download reads what is in a volume.
+// download reads the content of a volume.
 func download(ctx context.Context, container string) (archived, error) {
 	var buffer limitedBuffer
 	if err := libpod.DownloadArchive(ctx, container, volumeMount, &buffer); err != nil {
@@ -186,7 +184,7 @@ func download(ctx context.Context, container string) (archived, error) {
 		if header.Typeflag != tar.TypeReg {
 			continue
 		}
-		// The folder's own name is before the others', or is not, as the version of Podman is.
+		// The folder's own name stands before the others', or does not, depending on Podman's version.
 		name := strings.TrimPrefix(path.Join("/", header.Name), volumeMount)[1:]
 		content, err := io.ReadAll(r)
 		if err != nil {
@@ -196,7 +194,7 @@ func download(ctx context.Context, container string) (archived, error) {
 	}
 }
 
-// limitedBuffer has no method of bytes.Buffer but this one: io.Copy would fill it by another.
+// limitedBuffer hides bytes.Buffer's other methods: io.Copy would fill it by another.
 type limitedBuffer struct{ have bytes.Buffer }
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {

@@ -10,18 +10,18 @@ import (
 	"strings"
 )
 
-// BuildOptions sets how an image is built of the Containerfile at the root of its context.
+// BuildOptions describes the build of an image from the Containerfile at the root of its context.
 type BuildOptions struct {
 	Args        map[string]string
 	Labels      []string // NAME=VALUE
-	Name        string   // of the image; it needs none
+	Name        string   // of the image; may be empty
 	HostNetwork bool     // steps use the network of the engine's machine, instead of one of their own
-	HTTPProxy   bool     // steps are given the engine's variables for proxies
-	Layers      bool     // layers are kept and reused, instead of all being one
+	HTTPProxy   bool     // steps receive the engine's variables for proxies
+	Layers      bool     // keep and reuse layers, instead of making all one
 	Ulimits     []string // NAME=SOFT:HARD
 }
 
-// networkEnabled is buildah's number for a build whose steps have a network.
+// networkEnabled is buildah's number for a build with a network in its steps.
 const networkEnabled = "2"
 
 func (o BuildOptions) query() (url.Values, error) {
@@ -32,7 +32,7 @@ func (o BuildOptions) query() (url.Values, error) {
 		"outputformat": {"application/vnd.oci.image.manifest.v1+json"},
 		"pullpolicy":   {"PullNever"},
 		"networkmode":  {networkEnabled},
-		// What a step ran in goes, also when it failed.
+		// A step's container goes, even if it failed.
 		"rm":      {"1"},
 		"forcerm": {"1"},
 	}
@@ -65,8 +65,8 @@ func (o BuildOptions) query() (url.Values, error) {
 // imageID is the last line of a build's output.
 var imageID = regexp.MustCompile(`^[0-9a-f]{12,}\n?$`)
 
-// Build builds an image of a context, a tar archive, and returns its id. Images that it is built on are not pulled. What
-// the steps print is written to output.
+// Build builds an image of a context, a tar archive, and returns its id. It does not pull base images. It writes the output of the
+// steps to output.
 func Build(ctx context.Context, archive io.Reader, options BuildOptions, output io.Writer) (id string, err error) {
 	query, err := options.query()
 	if err != nil {

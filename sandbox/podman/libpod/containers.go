@@ -10,7 +10,7 @@ import (
 	"github.com/containers/podman/v5/pkg/specgen"
 )
 
-// Container is one of a list.
+// Container is an entry of a list.
 type Container struct {
 	ID      string `json:"Id"`
 	Names   []string
@@ -33,17 +33,17 @@ func CreateContainer(ctx context.Context, spec *specgen.SpecGenerator) (id strin
 	return made.ID, err
 }
 
-// StartContainer starts one that was made. It is no error that it runs.
+// StartContainer starts an existing container. A running one is no error.
 func StartContainer(ctx context.Context, name string) error {
 	return to(name).do(ctx, http.MethodPost, "/containers/%s/start")
 }
 
-// WaitContainer returns the exit status of a container, once it has ended.
+// WaitContainer waits for a container's end and returns its exit status.
 func WaitContainer(ctx context.Context, name string) (status int, err error) {
 	return ask[int](ctx, http.MethodPost, "/containers/%s/wait", to(name))
 }
 
-// ListContainers lists what passes the filters, running or not; with external, what builds have made too.
+// ListContainers lists the containers that pass the filters, running or not; with external, those of builds too.
 func ListContainers(ctx context.Context, of map[string][]string, external bool) ([]Container, error) {
 	query, err := filters(of)
 	if err != nil {
@@ -56,8 +56,8 @@ func ListContainers(ctx context.Context, of map[string][]string, external bool) 
 	return ask[[]Container](ctx, http.MethodGet, "/containers/json", request{query: query})
 }
 
-// RemoveContainer kills a container with no grace and removes it. With volumes, those of it that have no name go with it. It
-// is no error that there is none, from Podman 4.4 on.
+// RemoveContainer kills a container without grace and removes it. With volumes, its nameless volumes go with it. A missing one is
+// no error, from Podman 4.4 on.
 func RemoveContainer(ctx context.Context, name string, volumes bool) error {
 	query := url.Values{"force": {"true"}, "ignore": {"true"}, "timeout": {"0"}}
 	if volumes {
@@ -72,13 +72,13 @@ func UploadArchive(ctx context.Context, name, folder string, archive io.Reader) 
 	return r.do(ctx, http.MethodPut, "/containers/%s/archive")
 }
 
-// DownloadArchive writes what is at a path in a container, as a tar archive.
+// DownloadArchive writes a path of a container as a tar archive.
 func DownloadArchive(ctx context.Context, name, path string, archive io.Writer) error {
 	r := request{names: []string{name}, query: url.Values{"path": {path}}}
 	return r.download(ctx, "/containers/%s/archive", archive)
 }
 
-// Exec is a program to be started in a container.
+// Exec is a program to start in a container.
 type Exec struct {
 	AttachStdin, AttachStdout, AttachStderr bool
 
@@ -86,7 +86,7 @@ type Exec struct {
 	WorkingDir string
 }
 
-// CreateExec notes a program and returns the id under which it is started.
+// CreateExec registers a program and returns the id for its start.
 func CreateExec(ctx context.Context, container string, program Exec) (id string, err error) {
 	r, err := carrying(program, container)
 	if err != nil {
@@ -102,7 +102,7 @@ func ExecRunning(ctx context.Context, id string) (bool, error) {
 	return program.Running, err
 }
 
-// RemoveExec removes what the engine has noted of a program; one that runs is sent a SIGTERM first.
+// RemoveExec removes the engine's record of a program; a running one is sent a SIGTERM first.
 func RemoveExec(ctx context.Context, id string) error {
 	r, err := carrying(struct{ Force bool }{true}, id)
 	if err != nil {

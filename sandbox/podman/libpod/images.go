@@ -10,7 +10,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 )
 
-// Image is what an engine knows of an image.
+// Image is an engine's description of an image.
 type Image struct {
 	ID           string `json:"Id"`
 	Architecture string
@@ -18,12 +18,12 @@ type Image struct {
 	Config       struct{ Env []string }
 }
 
-// InspectImage describes an image that the engine has.
+// InspectImage describes an image of the engine.
 func InspectImage(ctx context.Context, ref string) (Image, error) {
 	return ask[Image](ctx, http.MethodGet, "/images/%s/json", to(ref))
 }
 
-// ImageExists reports whether the engine has an image.
+// ImageExists reports whether the engine holds an image.
 func ImageExists(ctx context.Context, ref string) (bool, error) {
 	err := to(ref).do(ctx, http.MethodGet, "/images/%s/exists")
 	if status, unknown := bindings.CheckResponseCode(err); unknown == nil && status == http.StatusNotFound {
@@ -38,13 +38,13 @@ func TagImage(ctx context.Context, ref, repository, tag string) error {
 	return r.do(ctx, http.MethodPost, "/images/%s/tag")
 }
 
-// SaveImages writes images as an archive of Docker's kind, each under the name that it is asked for by.
+// SaveImages writes images as an archive of Docker's kind, each under its requested name.
 func SaveImages(ctx context.Context, refs []string, archive io.Writer) error {
 	r := request{query: url.Values{"format": {"docker-archive"}, "references": refs}}
 	return r.download(ctx, "/images/export", archive)
 }
 
-// RemoveImage takes a name from an image, and removes the image where that was the last and no container uses it.
+// RemoveImage takes a name from an image, and removes the image if that was the last and no container uses it.
 func RemoveImage(ctx context.Context, ref string) error {
 	return to(ref).do(ctx, http.MethodDelete, "/images/%s")
 }
@@ -55,21 +55,21 @@ func ImportImage(ctx context.Context, archive io.Reader, ref string, changes []s
 	return r.do(ctx, http.MethodPost, "/images/import")
 }
 
-// Layer is how far a layer of an image is that is being pulled, in bytes. A Total below 1 is not known.
+// Layer is the progress of one pulled layer, in bytes. A Total below 1 is unknown.
 type Layer struct {
 	ID             string
 	Current, Total int64
 }
 
-// PullImage pulls an image, with the credentials that this machine's user has, and writes how it gets on to progress.
-// Podman 5 and newer also tell layers how far each of them is. An insecure registry may have no certificate that is known.
-// A pull whose ctx ends may end without an error.
+// PullImage pulls an image, with the credentials of this machine's user, and writes its progress to progress. Podman 5 and newer
+// also report each layer to layers. An insecure registry may use an unknown certificate. A pull may end without an error when ctx
+// ends.
 func PullImage(ctx context.Context, ref string, insecure bool, progress io.Writer, layers func(Layer)) error {
 	header, err := auth.MakeXRegistryAuthHeader(nil, "", "")
 	if err != nil {
 		return err
 	}
-	// Docker's form of the answer has sizes; old versions do not know it, and answer in their own.
+	// Docker's form of the answer includes sizes; old versions do not support it, and answer in their own.
 	r := request{query: url.Values{"reference": {ref}, "compatMode": {"true"}}, header: header}
 	if insecure {
 		r.query.Set("tlsVerify", "false")
@@ -78,7 +78,7 @@ func PullImage(ctx context.Context, ref string, insecure bool, progress io.Write
 		text := bit.Stream
 		switch bit.Status {
 		case "Pulling fs layer":
-			text = "Copying blob " + bit.ID + "\n" // as the other form says it
+			text = "Copying blob " + bit.ID + "\n" // in the other form's words
 		case "Downloading":
 			layers(Layer{bit.ID, bit.ProgressDetail.Current, bit.ProgressDetail.Total})
 		}

@@ -1,12 +1,12 @@
-// Package libpod makes those requests of Podman's API that this program needs, over a connection of Podman's own
-// bindings: ctx is what bindings.NewConnection returned, or a child of it.
+// Package libpod makes the requests of Podman's API that this program needs, over a connection of Podman's own bindings: ctx comes
+// from bindings.NewConnection, or is a child of that.
 //
-// The bindings have a function for each of them, in packages that import buildah, the storage of images, docker and gRPC,
-// which is more than half of a program that uses them. Their connection, their description of a container and their
-// errors are used here as they are.
+// The bindings offer a function for each request, in packages that import buildah, the storage of images, docker and gRPC, which
+// is more than half of a program that uses them. This package uses their connection, their description of a container and their
+// errors unchanged.
 //
-// An answer that says no is an error of the bindings' own types, with the status of HTTP; everything else is what
-// net/http returns. All functions may be called from several goroutines.
+// A refusal is an error of the bindings' own types, with the status of HTTP; every other error is net/http's. All functions may be
+// called from several goroutines.
 package libpod
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 )
 
-// request is what is asked for besides the endpoint, whose %s are the names.
+// request is the input besides the endpoint and its names, the %s.
 type request struct {
 	query  url.Values
 	header http.Header
@@ -39,7 +39,7 @@ func carrying(body any, names ...string) (request, error) {
 
 func to(name string) request { return request{names: []string{name}} }
 
-// send makes a request and returns its answer, whose body the caller closes.
+// send makes a request and returns its answer; the caller closes its body.
 func (r request) send(ctx context.Context, method, endpoint string) (*bindings.APIResponse, error) {
 	conn, err := bindings.GetClient(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (r request) send(ctx context.Context, method, endpoint string) (*bindings.A
 	return nil, answer.Process(nil)
 }
 
-// do makes a request whose answer says no more than that it was done.
+// do makes a request without a result.
 func (r request) do(ctx context.Context, method, endpoint string) error {
 	answer, err := r.send(ctx, method, endpoint)
 	if err != nil {
@@ -77,7 +77,7 @@ func (r request) download(ctx context.Context, endpoint string, to io.Writer) er
 	return err
 }
 
-// ask makes a request that is answered in JSON.
+// ask makes a request with an answer in JSON.
 func ask[T any](ctx context.Context, method, endpoint string, r request) (T, error) {
 	var told T
 	answer, err := r.send(ctx, method, endpoint)
@@ -95,7 +95,7 @@ func filters(of map[string][]string) (url.Values, error) {
 	return url.Values{"filters": {string(text)}}, err
 }
 
-// told is a bit of an answer that comes bit by bit.
+// told is one part of an answer in parts.
 type told struct {
 	Stream, Error, Message string
 	ErrorDetail            struct{ Message string }
@@ -105,8 +105,8 @@ type told struct {
 	ProgressDetail struct{ Current, Total int64 }
 }
 
-// follow makes a request that is answered bit by bit, for as long as it takes, and has take look at every one. It returns
-// the error that the answer tells of, or take's.
+// follow makes a request with an answer in parts, for as long as it takes, and passes every part to take. It returns the error in
+// the answer, or take's.
 func (r request) follow(ctx context.Context, method, endpoint string, take func(told) error) error {
 	answer, err := r.send(ctx, method, endpoint)
 	if err != nil {

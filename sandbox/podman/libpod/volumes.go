@@ -15,13 +15,13 @@ type Volume struct {
 	UID, GID   int
 }
 
-// VolumeOptions sets what a new volume is.
+// VolumeOptions describes a new volume.
 type VolumeOptions struct {
 	Name    string
 	Labels  map[string]string
 	Options map[string]string // of the driver
 
-	// IgnoreIfExists leaves one that is there as it is. Podman before 4.5 does not know it.
+	// IgnoreIfExists leaves an existing volume unchanged. Podman before 4.5 ignores it.
 	IgnoreIfExists bool
 }
 
@@ -39,7 +39,7 @@ func InspectVolume(ctx context.Context, name string) (Volume, error) {
 	return ask[Volume](ctx, http.MethodGet, "/volumes/%s/json", to(name))
 }
 
-// ListVolumes lists what passes the filters.
+// ListVolumes lists the volumes that pass the filters.
 func ListVolumes(ctx context.Context, of map[string][]string) ([]Volume, error) {
 	query, err := filters(of)
 	if err != nil {
