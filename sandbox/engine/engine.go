@@ -1,5 +1,5 @@
-// Package engine is what a sandbox needs of a container engine, and nothing else: package podman has the one
-// that is in use, and package enginetest holds every one to the same promises.
+// Package engine defines the container engine that a sandbox needs: package podman implements it, and package enginetest tests
+// every implementation by the same promises.
 package engine
 
 import (
@@ -16,8 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 )
 
-// Limits bounds one container. Zero means that the engine sets no limit of its own,
-// which no production path uses.
+// Limits bounds one container. Zero means that the engine sets no limit of its own, which no production path uses.
 type Limits struct {
 	MemoryBytes int64   // memory and swap together
 	CPUs        float64 // whole or part processors, 2 or 0.5
@@ -27,10 +26,10 @@ type Limits struct {
 	OpenFiles   int64   // descriptors of one process (RLIMIT_NOFILE)
 }
 
-// Sizes of a container's own places beside its volume, which it loses with itself.
+// Sizes of a container's own places beside its volume, which end with the container.
 const (
-	DefaultTmpBytes = 64 << 20 // of /tmp, for a caller that sets no Limits.TmpBytes: a tmpfs without a size has no end
-	ShmBytes        = 64 << 20 // of /dev/shm, what multiprocessing shares memory through
+	DefaultTmpBytes = 64 << 20 // of /tmp, for a caller that sets no Limits.TmpBytes: a tmpfs without a size is unbounded
+	ShmBytes        = 64 << 20 // of /dev/shm, the shared memory of multiprocessing
 	RunBytes        = 1 << 20  // of /run, for a pid file; with older Podman it is root's
 	VarTmpBytes     = 16 << 20 // of /var/tmp, for programs that insist on it
 )
@@ -38,41 +37,41 @@ const (
 // Spec describes one kernel's container in the sandbox's own terms.
 type Spec struct {
 	Name    string            // unique on the engine
-	Volume  string            // named volume, made when it is absent, mounted at WorkDir
-	Labels  map[string]string // on the container and, when it is made, on the volume
+	Volume  string            // named volume, made if absent, mounted at WorkDir
+	Labels  map[string]string // on the container and, if it is made, on the volume
 	Image   string
 	Arch    string   // the image's kind of processor, as Go names it; empty: this machine's
 	Command []string // argv of process 1, which the engine brings along
 	Env     map[string]string
 	Limits  Limits
 	Mounts  []Mount
-	Skills  *Files // at SkillsDir; nil: there are none
+	Skills  *Files // at SkillsDir; nil: none
 
-	// VolumeBytes is what the volume is to hold; the engine may end containers that write much more. Zero: there is no limit.
+	// VolumeBytes is the intended size of the volume; the engine may end containers that write much more. Zero: unbounded.
 	VolumeBytes int64
-	// Lasts: the volume is to outlive the machine that its containers are on, where the engine can have that. It is a session's with a name.
+	// Lasts asks for a volume that outlives the machine of its containers, if the engine supports that. It is a named session's.
 	Lasts bool
-	// Ends is when the engine may end the container by itself, should everybody have forgotten it; zero: never. Where the volume
-	// would end with it, one that is to last is not ended.
+	// Ends is when the engine may end the container by itself, should everybody forget it; zero: never. If the volume would end
+	// with the container, a lasting one is not ended.
 	Ends time.Duration
-	// Grace is how long process 1 may take to end after a SIGTERM, where something else than Remove ends the container.
+	// Grace is process 1's time to end after a SIGTERM, if something else than Remove ends the container.
 	Grace time.Duration
-	// Beside are the containers that may come to be started on the same volume, for an engine that makes them together.
+	// Beside are the containers that may start later on the same volume, for an engine that makes them together.
 	Beside []Spec
 }
 
-// Check reports what no engine can start.
+// Check reports a spec that no engine can start.
 func (s *Spec) Check() error {
 	switch {
 	case s.Name == "" || s.Volume == "" || len(s.Command) == 0:
-		return errIncomplete // an engine would make up a name, or run what the image says
+		return errIncomplete // an engine would make up a name, or run the image's own command
 	case strings.ContainsAny(s.Name+s.Volume, "/ \t\n"):
 		return errBadName
 	}
 	return nil
 }
 
-// Alike returns a spec without what is one session's: names, labels and times.
+// Alike returns a spec without the parts of a single session: names, labels and times.
 func (s Spec) Alike() Spec {
 	s.Name, s.Volume, s.Labels, s.Lasts, s.Ends, s.Grace = "", "", nil, false, 0, 0
 	s.Beside = slices.Clone(s.Beside)
@@ -82,7 +81,7 @@ func (s Spec) Alike() Spec {
 	return s
 }
 
-// Key returns a hash of values, which have to have a form in JSON.
+// Key returns a hash of values, which must be encodable in JSON.
 func Key(parts ...any) string {
 	text, err := json.Marshal(parts)
 	if err != nil {
@@ -92,40 +91,40 @@ func Key(parts ...any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Traits are what callers have to know of an engine.
+// Traits tell callers the differences of an engine.
 type Traits struct {
 	Name string // in messages
 	// Together: it makes all containers of a volume together, and they share one loopback. Start begins one of them, in the place
 	// of all where those that there are were made otherwise; Remove ends one; and List has those that were begun.
 	Together bool
-	// Remote: connections to containers are lost while those go on, so it is worth it to connect again for a while.
+	// Remote: connections to containers break while those go on, so it is worth connecting again for a while.
 	Remote bool
 }
 
-// Claimer is what an Engine may be that shows people whose a container is which was made for no session: Claim adds labels.
+// Claimer is an optional interface of an Engine that can label a spare container with its owner, for people: Claim adds labels.
 type Claimer interface {
 	Claim(ctx context.Context, container string, labels map[string]string) error
 }
 
-// Mount is a folder of this machine that a container sees as Name below MountsDir. An engine that is on another machine
-// refuses to start a container with one, with ErrNotOnHost.
+// Mount is a folder of this machine that a container sees as Name below MountsDir. An engine on another machine refuses to start a
+// container with one, with ErrNotOnHost.
 type Mount struct {
 	Folder   string // absolute, with no link in its path
 	Name     string
 	Writable bool
 }
 
-// MountsDir is where a container has the folders of the host.
+// MountsDir is the place of the host's folders in a container.
 const MountsDir = WorkDir + "/mounts"
 
-// Files are files that containers only read, which an engine keeps once for each content.
+// Files are read-only files for containers, which an engine keeps once for each content.
 type Files struct {
 	Hash string // of all of them, in letters and digits
-	// Read returns them, or fails where they are not what Hash is of any more. It may be called by several goroutines.
+	// Read returns them, or fails if Hash is outdated. Several goroutines may call it.
 	Read func() ([]containers.File, error) `json:"-"`
 }
 
-// Key returns what tells one content from others; empty: there is none.
+// Key identifies the content; empty: none.
 func (f *Files) Key() string {
 	if f == nil {
 		return ""
@@ -133,13 +132,13 @@ func (f *Files) Key() string {
 	return f.Hash
 }
 
-// SkillsDir is where a container has the user's skills, each in a folder of its own.
+// SkillsDir is the place of the user's skills in a container, each in a folder of its own.
 const SkillsDir = "/mnt/skills"
 
-// WorkDir is where every container has its session's volume.
+// WorkDir is the place of the session's volume in every container.
 const WorkDir = "/mnt/data"
 
-// Container is what List returns of a container.
+// Container is List's description of a container.
 type Container struct {
 	Name    string
 	Labels  map[string]string
@@ -148,7 +147,7 @@ type Container struct {
 	Place   Place
 }
 
-// Place is where a container is, on an engine of several machines; the zero value: not known, or this machine.
+// Place is the place of a container, on an engine of several machines; the zero value: unknown, or this machine.
 type Place struct{ Pod, Node string }
 
 func (p Place) String() string {
@@ -161,19 +160,19 @@ func (p Place) String() string {
 	return "pod " + p.Pod + " on node " + p.Node
 }
 
-// Locator is an engine of several machines. Where returns what the engine knows, without a request; the zero value: nothing.
+// Locator is an engine of several machines. Where answers without a request; the zero value: unknown.
 type Locator interface {
 	Where(container string) Place
 }
 
-// Volume is what List returns of a volume.
+// Volume is List's description of a volume.
 type Volume struct {
 	Name    string
 	Labels  map[string]string
 	Created time.Time
 }
 
-// Inventory is everything on an engine that carries a given label.
+// Inventory lists everything on an engine with a given label.
 type Inventory struct {
 	Containers []Container
 	Volumes    []Volume
@@ -181,57 +180,54 @@ type Inventory struct {
 
 // Process is the stdio of a container's process 1, or of a program started in it later.
 //
-// Close closes the stdio and does not stop a container; use Engine.Remove for
-// that. Read ends with io.EOF when the container or the engine is gone. Write may be
-// used at the same time as Read, but not by two goroutines at once.
+// Close closes the stdio and does not stop a container; Engine.Remove does that. Read ends with io.EOF when the container or the
+// engine is gone. Write may be used at the same time as Read, but not by two goroutines at once.
 type Process interface {
 	io.ReadWriteCloser
-	// Stderr is the tail of what the program wrote to its stderr so far, at most 4 KiB.
+	// Stderr is the tail of the program's stderr so far, at most 4 KiB.
 	Stderr() string
 }
 
-// Maker is what a Process may be that Start returns: MadeVolume reports whether the volume was made with this start, empty,
-// where there was none or its containers had to be made anew and took it along.
+// Maker is an optional interface of Start's Process. MadeVolume reports whether this start made the volume, empty: there was none,
+// or its containers had to be made anew and took it along.
 type Maker interface{ MadeVolume() bool }
 
-// Keeper is what a Process may be that Start returns: KeptOther reports whether its container was made with other settings, and stayed so
-// because the files would have gone with it.
+// Keeper is an optional interface of Start's Process. KeptOther reports whether the container uses other settings, and stayed so
+// because the files would go with it.
 type Keeper interface{ KeptOther() bool }
 
-// ImageInfo describes an image that an engine holds.
+// ImageInfo describes an image of an engine.
 type ImageInfo struct {
 	ID     string
 	Arch   string // kind of processor, as Go names it
 	Labels map[string]string
-	Env    []string // what its containers have in their environment
+	Env    []string // the environment of its containers
 }
 
-// Engine owns containers. Implementations are safe for use by several goroutines;
-// callers keep the calls of one session apart from each other, because engines have
-// been seen to deadlock on a volume that is used and removed at once.
+// Engine owns containers. Implementations are safe for use by several goroutines; callers keep the calls of one session apart from
+// each other, because engines were seen to deadlock on a volume that is used and removed at once.
 //
-// Every call honours its context's deadline. ErrEngineUnavailable (wrapped) says that
-// no engine answers and that nothing was done; ErrImageMissing that an image is not
-// there; ErrArchitecture that there is no process 1 for it; ErrPreparing, together with ErrEngineUnavailable, that the engine
-// makes an image ready for its first container, which takes long, and that the same call made again waits for that. That it lacks an interpreter, process 1 reports.
+// Every call honours its context's deadline. ErrEngineUnavailable (wrapped) says that no engine answers and that nothing was done;
+// ErrImageMissing that an image is missing; ErrArchitecture that there is no process 1 for its processor; ErrPreparing, together
+// with ErrEngineUnavailable, that the engine makes an image ready for its first container, which takes long, and that the same
+// call made again waits for that. Process 1 itself reports that an image lacks an interpreter.
 type Engine interface {
 	// Image looks an image up. It never pulls.
 	Image(ctx context.Context, ref string) (ImageInfo, error)
-	// Start makes the volume and the container, attaches to its stdio and starts it. When it
-	// fails, the container is gone again; a volume that it made may stay.
+	// Start makes the volume and the container, attaches to its stdio and starts it. When it fails, the container is gone again; a
+	// volume that it made may stay.
 	Start(ctx context.Context, spec Spec) (Process, error)
-	// Exec starts a program in a running container, with the rights of process 1 and no more, and
-	// hands out its stdio; closing that ends its stdin. ErrContainerGone (wrapped) says that there is
-	// no such container or that it does not run.
+	// Exec starts a program in a running container, with the rights of process 1 and no more, and returns its stdio; closing that
+	// ends its stdin. ErrContainerGone (wrapped) says that there is no such container or that it does not run.
 	Exec(ctx context.Context, container string, command []string) (Process, error)
-	// Remove kills and removes containers by name, then volumes. What is not there is no error.
+	// Remove kills and removes containers by name, then volumes. A missing one is no error.
 	Remove(ctx context.Context, containers, volumes []string) error
-	// List returns what carries the label key with this value, or with any value when it is empty.
+	// List returns containers and volumes labelled with key and this value, or any value if it is empty.
 	List(ctx context.Context, key, value string) (Inventory, error)
-	// Shape returns a key that is the same for specs whose containers this engine makes alike, whichever sessions they are for: of all that
-	// a container is made with, the engine's own settings too, and of nothing else. It asks nobody.
+	// Shape returns an equal key for specs of containers that this engine makes alike, for any session: of all settings of a
+	// container, the engine's own too, and of nothing else. It makes no request.
 	Shape(spec Spec) string
-	// Traits returns what is different about this engine. It asks nobody.
+	// Traits returns the differences of this engine. It makes no request.
 	Traits() Traits
 	// Close releases the engine, and ends a service that it started itself.
 	Close() error

@@ -9,8 +9,8 @@ import (
 
 const tailBytes = 4 << 10
 
-// Tail is a writer that keeps the last bytes it was given, for a Process's Stderr: of Limit, or 4 KiB where that is zero. It is safe for
-// use by several goroutines.
+// Tail is a writer that keeps the last bytes written to it, for a Process's Stderr: Limit bytes, or 4 KiB if that is zero. It is
+// safe for use by several goroutines.
 type Tail struct {
 	Limit int
 
@@ -18,7 +18,7 @@ type Tail struct {
 	kept []byte
 }
 
-// ReadFrom implements io.ReaderFrom: what rarely comes needs no large buffer.
+// ReadFrom implements io.ReaderFrom: rare output needs no large buffer.
 func (t *Tail) ReadFrom(r io.Reader) (n int64, err error) {
 	return io.CopyBuffer(struct{ io.Writer }{t}, struct{ io.Reader }{r}, make([]byte, 1<<10))
 }
@@ -37,8 +37,7 @@ func (t *Tail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// String is what was kept, with what is not UTF-8, such as a character that the limit
-// split, replaced.
+// String returns the kept bytes. It replaces invalid UTF-8, such as a character that the limit split.
 func (t *Tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -2,14 +2,14 @@ package engine
 
 import "hash/fnv"
 
-// Users are the numbers that sessions have their users from. None, and someone else chooses, where Count is 0.
+// Users are the user numbers for sessions. Count 0: none, and someone else chooses.
 type Users struct{ First, Count int64 }
 
-// HostUsers are numbers that neither distributions nor systemd nor directory services give to anybody (systemd.io/UIDS-GIDS).
+// HostUsers are numbers that neither distributions nor systemd nor directory services assign (systemd.io/UIDS-GIDS).
 var HostUsers = Users{First: 1_900_000_000, Count: 100_000_000}
 
-// Of returns the number of the user, and of the group, of a volume. It depends on the name alone, so that a volume that was
-// removed comes back with the same; two volumes may have the same, which is likely where there are few.
+// Of returns the number of a volume's user and group. It depends on the name alone, so that a removed volume comes back with the
+// same; two volumes may share one, which is likely if there are few.
 func (u Users) Of(volume string) int64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(volume))

@@ -16,15 +16,15 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// process is one of this machine's, or what plays one.
+// process is a process of this machine, or a played one.
 type process struct {
 	io.Reader
 	stdin      io.WriteCloser
 	stdout     io.Closer
 	stderr     lastBytes
 	said       chan struct{} // closed when nothing more comes to stderr
-	folder     string        // that stands for engine.WorkDir
-	begun      bool          // it was told its settings
+	folder     string        // stands for engine.WorkDir
+	begun      bool          // it received its settings
 	madeVolume bool          // with its start
 	closed     atomic.Bool
 	ended      chan struct{}
@@ -59,7 +59,7 @@ func launch(command, environ []string, folder string) (*process, error) {
 	p := &process{Reader: ours[1], stdin: ours[0], stdout: ours[1], folder: folder, said: make(chan struct{}), ended: make(chan struct{})}
 	p.stop = func(patient bool) {
 		if patient {
-			_ = cmd.Process.Signal(syscall.SIGTERM) // a supervisor that is not process 1 takes along what it has started
+			_ = cmd.Process.Signal(syscall.SIGTERM) // a supervisor other than process 1 ends its own children
 			return
 		}
 		_ = cmd.Process.Kill()
@@ -76,7 +76,7 @@ func launch(command, environ []string, folder string) (*process, error) {
 	return p, nil
 }
 
-// played is a process that play plays, which ends when it returns.
+// played returns a process that play plays; it ends when play returns.
 func played(play func(stdio io.ReadWriteCloser)) *process {
 	in, stdin := io.Pipe()
 	stdout, out := io.Pipe()
@@ -95,7 +95,7 @@ func played(play func(stdio io.ReadWriteCloser)) *process {
 	return p
 }
 
-// Play returns the stdio of a program that play plays, which ends when it returns.
+// Play returns the stdio of a program that play plays; it ends when play returns.
 func Play(play func(stdio io.ReadWriteCloser)) engine.Process { return played(play) }
 
 type closer []io.Closer
@@ -112,17 +112,16 @@ func (p *process) Read(b []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
-	if !p.closed.Load() && p.said != nil { // a reader may ask at the end for what was written before
+	if !p.closed.Load() && p.said != nil { // a reader may ask at the end for earlier output
 		select {
 		case <-p.said:
-		case <-time.After(time.Second): // what it has started goes on
+		case <-time.After(time.Second): // its own children go on
 		}
 	}
-	return n, io.EOF // there is one end that readers know
+	return n, io.EOF // readers know only this end
 }
 
-// Write passes bytes on. A server's init, which a stream may overtake, says where the work directory is, which is
-// elsewhere here.
+// Write passes bytes on. A server's init, which a stream may overtake, names the work directory, which is elsewhere here.
 func (p *process) Write(b []byte) (int, error) {
 	const kind = 4
 	if !p.begun && len(b) > kind && bytes.HasPrefix(b[kind:], []byte(`c{"type":"init"`)) && p.folder != "" {
@@ -162,7 +161,7 @@ func (p *process) over() bool {
 	}
 }
 
-// end ends the process and waits for that.
+// end ends the process and waits for it.
 func (p *process) end() {
 	p.stop(true)
 	select {
@@ -173,7 +172,7 @@ func (p *process) end() {
 	}
 }
 
-// lastBytes keeps the last 4 KiB of what is written to it.
+// lastBytes keeps the last 4 KiB written to it.
 type lastBytes struct {
 	mu   sync.Mutex
 	kept []byte

@@ -21,14 +21,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// Image is the one image that Processes has. It has what is installed on this machine.
+// Image is the only image of Processes. It holds this machine's programs.
 const Image = "this-machine"
 
-// stopWait is how long a process may take to end when it is asked to, with all that it has started.
+// stopWait bounds the orderly end of a process with all its children.
 const stopWait = 10 * time.Second
 
-// Processes is an engine for tests. Its containers are processes of this machine, which confine nothing, each with a
-// folder for a volume: the supervisor is the real one.
+// Processes is an engine for tests. Its containers are unconfined processes of this machine, each with a folder for a volume: the
+// supervisor is the real one.
 type Processes struct {
 	*machine
 	// Made stands for settings of the engine that containers are made with.
@@ -36,13 +36,13 @@ type Processes struct {
 	closed atomic.Bool
 }
 
-// machine is what several engines may have in common.
+// machine is the shared part of several engines.
 type machine struct {
 	tb  testing.TB
 	dir string
-	// Pods has it be as an engine whose containers of one volume are a pod.
+	// Pods makes it act as an engine that keeps the containers of a volume in one pod.
 	Pods bool
-	// Play plays process 1 of a container in this process, where it returns something for that. May be nil.
+	// Play plays process 1 of a container in this process, if it returns a function. May be nil.
 	Play func(engine.Spec) func(stdio io.ReadWriteCloser)
 
 	programs   func() (string, error)
@@ -59,7 +59,7 @@ type container struct {
 	execs   []*process
 }
 
-// New makes an engine that has nothing. What is on it when the test ends is removed.
+// New makes an empty engine. The end of the test removes everything on it.
 func New(tb testing.TB) *Processes {
 	m := &machine{tb: tb, dir: tb.TempDir(), containers: make(map[string]*container), volumes: make(map[string]engine.Volume)}
 	m.programs = sync.OnceValues(m.writePrograms)
@@ -82,7 +82,7 @@ func (m *machine) writePrograms() (string, error) {
 		return "", err
 	}
 	folder := filepath.Join(m.dir, "programs")
-	// A process that is forked meanwhile would have the file open for writing, and it could not be started.
+	// A process forked meanwhile would hold the file open for writing, and it could not be started.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	for _, f := range files {
@@ -284,13 +284,13 @@ func (p *Processes) Close() error {
 	return nil
 }
 
-// Folder is where a volume's files are.
+// Folder is the folder of a volume's files.
 func (m *machine) Folder(volume string) string { return filepath.Join(m.dir, "volumes", volume) }
 
 // Cut ends the connection that Start returned to a container, as the end of an engine's service does. The container goes on.
 func (m *machine) Cut(name string) { _ = m.find(name).main.Close() }
 
-// CutAll is Cut of everything: containers, and what was started in them.
+// CutAll is Cut of everything: containers, and programs started in them.
 func (m *machine) CutAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -301,10 +301,10 @@ func (m *machine) CutAll() {
 	}
 }
 
-// Kill ends a container, which stays, as a crash of it does.
+// Kill ends a container, which stays, as after a crash.
 func (m *machine) Kill(name string) { m.end(m.find(name)) }
 
-// Drain ends the containers of a volume in order, as the end of their node does, and takes the files along unless they last.
+// Drain ends the containers of a volume in order, as the end of their node does, and removes the files unless they last.
 func (m *machine) Drain(volume string, last bool) {
 	m.mu.Lock()
 	var all []*container

@@ -1,5 +1,5 @@
-// Package enginetest holds every [engine.Engine] to the same promises, and has one for tests, whose containers are
-// processes.
+// Package enginetest tests every [engine.Engine] by the same promises, and provides an engine for tests with processes as
+// containers.
 package enginetest
 
 import (
@@ -23,23 +23,23 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// Target is an engine that is held to the promises.
+// Target is an engine under test.
 type Target struct {
 	Engine engine.Engine
-	// Open returns another engine that has the same containers.
+	// Open returns another engine with the same containers.
 	Open func(tb testing.TB) engine.Engine
-	// Spec is a container of an image that has python3, with a name and a volume of its own, which are removed when the
-	// test ends, and a label that they all have.
+	// Spec describes a container of an image with python3, with a name and a volume of its own, which the end of the test removes,
+	// and a common label.
 	Spec  func(tb testing.TB, command ...string) engine.Spec
 	Label string
-	// Nodes have the images: nothing is known of one before a container has it.
+	// Nodes hold the images: nothing is known of one before a container uses it.
 	Nodes bool
-	// Apart: containers have a volume together only where they were made together.
+	// Apart: containers share a volume only if they were made together.
 	Apart bool
 }
 
 const (
-	// echo sends back what comes, as it comes.
+	// echo sends everything back as it comes.
 	echo = "import os\nwhile True:\n    b = os.read(0, 65536)\n    if not b: break\n    while b: b = b[os.write(1, b):]"
 	// idle does nothing until its stdin ends.
 	idle = "import sys; sys.stdin.read()"
@@ -47,7 +47,7 @@ const (
 	lasting = "import time; print('up', flush=True); time.sleep(600)"
 )
 
-// Run holds an engine to the promises of [engine.Engine].
+// Run tests an engine by the promises of [engine.Engine].
 func Run(t *testing.T, target Target) {
 	for _, test := range []struct {
 		name string
@@ -95,7 +95,7 @@ func (g Target) start(t *testing.T, spec engine.Spec) engine.Process {
 	return p
 }
 
-// output runs a container to its end and returns what it wrote to stdout.
+// output runs a container to its end and returns its stdout.
 func (g Target) output(t *testing.T, spec engine.Spec) string {
 	t.Helper()
 	p := g.start(t, spec)
@@ -116,7 +116,7 @@ func (g Target) exec(t *testing.T, container string, command ...string) engine.P
 	return p
 }
 
-// find returns what the list has of a container; without a name where there is none.
+// find returns the list's entry of a container; without a name if there is none.
 func (g Target) find(t *testing.T, name string) engine.Container {
 	t.Helper()
 	list, err := g.Engine.List(t.Context(), g.Label, "")
@@ -131,7 +131,7 @@ func (g Target) find(t *testing.T, name string) engine.Container {
 	return engine.Container{}
 }
 
-// over waits until an engine knows that a container has ended, which may be a moment after the end of its output.
+// over waits until an engine knows that a container ended, which may be a moment after the end of its output.
 func (g Target) over(t *testing.T, name string) {
 	t.Helper()
 	for g.find(t, name).Running {
@@ -139,7 +139,7 @@ func (g Target) over(t *testing.T, name string) {
 	}
 }
 
-// everyByte has what a terminal, Podman's detach keys or a protocol could take for itself, and every other byte.
+// everyByte contains every byte, and sequences with a meaning for a terminal, Podman's detach keys or a protocol.
 func everyByte(size int) []byte {
 	sent := make([]byte, size)
 	_, _ = rand.Read(sent)
@@ -444,7 +444,7 @@ func (g Target) execGone(t *testing.T) {
 	}
 }
 
-// calls is every call that an engine has, on a context.
+// calls makes every call of an engine, on a context.
 func (g Target) calls(ctx context.Context, t *testing.T, e engine.Engine, running string) map[string]error {
 	spec := g.python(t, idle)
 	failed := make(map[string]error)
@@ -508,7 +508,7 @@ func (g Target) closed(t *testing.T) {
 	}
 }
 
-// supervisor has one server start a container, and another one go on with it.
+// supervisor lets one server start a container, and another one go on with it.
 func (g Target) supervisor(t *testing.T) {
 	spec := g.Spec(t, containers.Program("python")...)
 	spec.Arch = runtime.GOARCH
@@ -561,7 +561,7 @@ func (p peer) say(t *testing.T, message any) {
 	}
 }
 
-// hear returns the next message of a type, with what done has.
+// hear returns the next message of a type, decoded as done.
 func (p peer) hear(t *testing.T, kind string) protocol.Done {
 	t.Helper()
 	for {
