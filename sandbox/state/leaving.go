@@ -1,4 +1,4 @@
-// How a session goes from one live server to another: the one that has it says that it may be had.
+// Handing a session from one live server to another: its holder offers it.
 
 package state
 
@@ -9,12 +9,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 )
 
-// leavingFile is there while a session's server lets another one have the session, and has content once one wants it.
+// leavingFile exists while a session's server offers it to others, and is not empty once one wants it.
 const leavingFile = "leaving"
 
 func leavingPath(dir, id string) string { return filepath.Join(Folder(dir, id), leavingFile) }
 
-// Offer lets other servers know that they may have the session, of which the caller has the lock.
+// Offer tells other servers that they may take the session. The caller holds its lock.
 func Offer(dir, id string) error {
 	if err := os.MkdirAll(Folder(dir, id), 0o700); err != nil {
 		return err
@@ -26,10 +26,10 @@ func Offer(dir, id string) error {
 	return file.Close()
 }
 
-// TakeBack takes back what Offer said. The caller has the lock.
+// TakeBack withdraws Offer. The caller holds the lock.
 func TakeBack(dir, id string) { _ = os.Remove(leavingPath(dir, id)) }
 
-// Want asks the server that has the session for it, and reports whether that one lets others have it.
+// Want asks the session's server for it, and reports whether that server offers it.
 func Want(dir, id string) bool {
 	file, err := os.OpenFile(leavingPath(dir, id), os.O_WRONLY|filelock.NoFollow, 0)
 	if err != nil {
@@ -40,7 +40,7 @@ func Want(dir, id string) bool {
 	return err == nil
 }
 
-// IsWanted reports whether another server has asked for a session that was offered.
+// IsWanted reports whether another server asked for an offered session.
 func IsWanted(dir, id string) bool {
 	info, err := os.Lstat(leavingPath(dir, id))
 	return err == nil && info.Size() > 0

@@ -1,8 +1,7 @@
-// Package state is what servers keep of sessions in their state directory: for each a lock, a record that a later
-// server needs, and a folder.
+// Package state keeps the sessions of servers in their state directory: for each a lock, a record for later servers, and a folder.
 //
-// Start with Take: the holder of a session's lock owns the session and writes its record and its history. Anybody may
-// read them without the lock.
+// Start with Take: the holder of a session's lock owns the session and writes its record and its history. Anybody may read them
+// without the lock.
 package state
 
 import (
@@ -17,28 +16,25 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 )
 
-// A session belongs to the server that holds the lock on its file in the state directory. The
-// operating system releases the lock when that process ends, however it ends, so a lock that
-// can be taken proves that no live server has the session open: a process number could have
-// been reused meanwhile. The file's time of change is when the session was last
-// used, and its content says whether the session outlives its server. One without a
-// mark says nothing: the mark may be lost, and the label of the session's volume counts.
+// A session belongs to the server that holds the lock on its file in the state directory. The operating system releases the lock
+// when that process ends, however it ends, so taking a lock proves that no live server holds the session open: a process number
+// could be reused meanwhile. The file's modification time is the session's last use, and its content says whether the session
+// outlives its server. Without a mark nothing is certain: the mark may be lost, and the label of the session's volume decides.
 
-// ErrLocked reports that another live server has the session.
+// ErrLocked reports that another live server holds the session.
 var ErrLocked = errors.New("session is open in another server")
 
 const (
 	keepMark   = "keep\n"
-	dropMark   = "drop\n" // as long as the other, so that it can be written over it where the disk is full
+	dropMark   = "drop\n" // as long as the other, to overwrite it on a full disk
 	waitMark   = "wait\n"
 	lockSuffix = ".lock"
 )
 
-// ErrForeign reports that another user can put things into the state directory, whose contents are trusted.
+// ErrForeign reports that another user can write to the state directory, whose content is trusted.
 var ErrForeign = errors.New("belongs to another user, or others can write to it")
 
-// makeOwn makes the state directory and the folder that it is in, so that this user alone may enter it, where
-// its mode can be changed.
+// makeOwn makes the state directory and its parent, and lets this user alone enter it, if its mode can be changed.
 func makeOwn(dir string) error {
 	for _, folder := range []string{filepath.Dir(dir), dir} {
 		if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -55,10 +51,10 @@ func makeOwn(dir string) error {
 	if err := os.Chmod(dir, 0o700); !errors.Is(err, fs.ErrPermission) { //nolint:gosec // a folder
 		return err
 	}
-	return nil // root's, or of a file system without modes: that it is not another's is what counts
+	return nil // root's, or of a file system without modes: it only must not be another user's
 }
 
-// checkOwn refuses a folder that another user has made, or a link that one has laid: ErrForeign.
+// checkOwn refuses another user's folder or link: ErrForeign.
 func checkOwn(folder string) error {
 	for _, look := range []func(string) (fs.FileInfo, error){os.Lstat, os.Stat} {
 		info, err := look(folder)
@@ -74,15 +70,15 @@ func checkOwn(folder string) error {
 
 // Lock is a session's lock, held by this process. Its methods may be called from any goroutine until it is released.
 type Lock struct {
-	// Found reports that the file was there: a server has had a session of this name.
+	// Found reports that the file existed: a server once used a session of this name.
 	Found bool
 
 	file *os.File
 	path string
 }
 
-// Take locks the session's file, and makes it when it is absent. It does not wait: ErrLocked where another server has
-// the session. ErrForeign: the directory cannot be trusted.
+// Take locks the session's file, and makes it if absent. It does not wait: ErrLocked if another server holds the session.
+// ErrForeign: the directory cannot be trusted.
 func Take(dir, id string) (*Lock, error) {
 	if err := makeOwn(dir); err != nil {
 		return nil, fmt.Errorf("state directory: %w", err)
@@ -90,7 +86,7 @@ func Take(dir, id string) (*Lock, error) {
 	return Look(dir, id)
 }
 
-// Look is Take in a directory that IsOwn has just said can be trusted, for who looks at many sessions.
+// Look is Take in a directory that IsOwn just found trustworthy, for looks at many sessions.
 func Look(dir, id string) (*Lock, error) {
 	path := lockPath(dir, id)
 	for {
@@ -110,8 +106,7 @@ func Look(dir, id string) (*Lock, error) {
 			}
 			return nil, fmt.Errorf("session lock: %w", err)
 		}
-		// Its last holder may have removed the file between our open and our lock: then what we
-		// hold is no name's lock any more.
+		// Its last holder may have removed the file between our open and our lock: then our lock belongs to no name any more.
 		held, err1 := file.Stat()
 		named, err2 := os.Stat(path)
 		if err1 == nil && err2 == nil && os.SameFile(held, named) {
@@ -124,7 +119,7 @@ func Look(dir, id string) (*Lock, error) {
 	}
 }
 
-// Touch records until when the session is in use: now, or the time by which what it does must be over.
+// Touch records until when the session is in use: now, or the latest end of its activity.
 func (l *Lock) Touch(until time.Time) error {
 	return os.Chtimes(l.path, until, until)
 }
@@ -147,10 +142,10 @@ func LastUsed(dir, id string) (time.Time, error) {
 	return info.ModTime(), nil
 }
 
-// Kept reports whether the session is marked as one that outlives its server.
+// Kept reports whether the session is marked to outlive its server.
 func (l *Lock) Kept() bool { return l.mark() == keepMark }
 
-// Dropped reports whether the session is marked as one of which nothing is to be left.
+// Dropped reports whether the session is marked for complete removal.
 func (l *Lock) Dropped() bool { return l.mark() == dropMark }
 
 func (l *Lock) mark() string {
@@ -159,7 +154,7 @@ func (l *Lock) mark() string {
 	return string(buf[:n])
 }
 
-// Keep marks the session as one that outlives its server. When it returns nil the mark is on the disk.
+// Keep marks the session to outlive its server. When it returns nil the mark is on the disk.
 func (l *Lock) Keep() error {
 	if l.Kept() {
 		return nil
@@ -174,13 +169,13 @@ func (l *Lock) Keep() error {
 	return nil
 }
 
-// Drop marks the session as one of which nothing is to be left. When it returns nil the mark is on the disk.
+// Drop marks the session for complete removal. When it returns nil the mark is on the disk.
 func (l *Lock) Drop() error { return l.write(dropMark) }
 
-// Wait marks what is no session yet, and waits for one.
+// Wait marks a spare, which waits for a session.
 func (l *Lock) Wait() error { return l.write(waitMark) }
 
-// Waits reports whether it has that mark.
+// Waits reports whether it bears that mark.
 func (l *Lock) Waits() bool { return l.mark() == waitMark }
 
 func (l *Lock) write(mark string) error {
@@ -193,8 +188,8 @@ func (l *Lock) write(mark string) error {
 // Release releases the lock and keeps the file, for a session that goes on.
 func (l *Lock) Release() { _ = l.file.Close() }
 
-// Remove removes the session's folder and the file, and releases the lock, for a session that has ended. Where the folder
-// cannot be removed the file stays, and says that it is to go.
+// Remove removes the session's folder and the file, and releases the lock, for an ended session. If the folder cannot be removed
+// the file stays, marked for removal.
 func (l *Lock) Remove() {
 	if os.RemoveAll(strings.TrimSuffix(l.path, lockSuffix)) == nil {
 		l.Discard()
@@ -207,7 +202,7 @@ func (l *Lock) Remove() {
 // Discard removes the file alone and releases the lock.
 func (l *Lock) Discard() { _ = filelock.Remove(l.file) }
 
-// Unlock releases a lock that was taken for a look, and leaves the directory as it was.
+// Unlock releases a lock that was taken for a look, and leaves the directory unchanged.
 func (l *Lock) Unlock() {
 	if l.Found {
 		l.Release()
@@ -216,7 +211,7 @@ func (l *Lock) Unlock() {
 	}
 }
 
-// OpenElsewhere reports whether another live server has the session.
+// OpenElsewhere reports whether another live server holds the session.
 func OpenElsewhere(dir, id string) bool {
 	lock, err := Take(dir, id)
 	if err != nil {
@@ -226,18 +221,18 @@ func OpenElsewhere(dir, id string) bool {
 	return false
 }
 
-// IsKept reports whether a session of this name outlives, or has outlived, its server. It takes no lock.
+// IsKept reports whether a session of this name outlives, or outlived, its server. It takes no lock.
 func IsKept(dir, id string) bool {
 	return ValidID(id) && IsOwn(dir) && isMarked(dir, id)
 }
 
-// IsOwn reports whether nobody else can put things into the state directory.
+// IsOwn reports whether nobody else can write to the state directory.
 func IsOwn(dir string) bool { return checkOwn(filepath.Dir(dir)) == nil && checkOwn(dir) == nil }
 
-// isMarked is IsKept in a directory that can be trusted.
+// isMarked is IsKept in a trusted directory.
 func isMarked(dir, id string) bool { return markOf(dir, id) == keepMark }
 
-// Waits is Lock.Waits of what may have a server by now.
+// Waits is Lock.Waits for an id that a server may have taken meanwhile.
 func Waits(dir, id string) bool { return ValidID(id) && IsOwn(dir) && markOf(dir, id) == waitMark }
 
 func markOf(dir, id string) string {
@@ -256,7 +251,7 @@ func Kept(dir string) map[string]time.Time {
 	return kept
 }
 
-// Uses returns all sessions, also those that end with their servers, with their last use; none where the directory cannot be
+// Uses returns all sessions with their last use, including those that end with their servers; none if the directory cannot be
 // trusted.
 func Uses(dir string) map[string]time.Time {
 	uses := make(map[string]time.Time)
@@ -271,7 +266,7 @@ func Uses(dir string) map[string]time.Time {
 	return uses
 }
 
-// IDs returns the sessions that have a lock file; none where there is no directory yet.
+// IDs returns the sessions with a lock file; none if there is no directory yet.
 func IDs(dir string) []string {
 	entries, _ := os.ReadDir(dir)
 	var ids []string

@@ -22,10 +22,10 @@ var id = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 // ValidID reports whether a text can be the id of a session or of a run: it is safe as a part of a file's name.
 func ValidID(text string) bool { return id.MatchString(text) }
 
-// capital is before a letter that is a capital in the id: names that differ in case alone are one file on macOS and Windows.
+// capital stands before a letter that is a capital in the id: names that differ in case alone are one file on macOS and Windows.
 const capital = "+"
 
-// fileName returns how the names of a session's files begin.
+// fileName returns the common beginning of a session's file names.
 func fileName(id string) string {
 	var name strings.Builder
 	for _, r := range id {
@@ -37,7 +37,7 @@ func fileName(id string) string {
 	return name.String()
 }
 
-// idOf returns the id whose fileName is name, where there is one.
+// idOf returns the id with this fileName, if there is one.
 func idOf(name string) string {
 	first, parts, _ := strings.Cut(name, capital)
 	id := first
@@ -54,39 +54,39 @@ func lockPath(dir, id string) string { return filepath.Join(dir, fileName(id)+lo
 // NewID returns an id with 65 random bits behind the prefix.
 func NewID(prefix string) string { return prefix + strings.ToLower(rand.Text()[:13]) }
 
-// Folder is where a session's record and history are.
+// Folder is the folder of a session's record and history.
 func Folder(dir, id string) string { return filepath.Join(dir, fileName(id)) }
 
-// Record is what a later server needs to take a named session up again. The lock's holder writes it.
+// Record is a later server's information to take over a named session. The lock's holder writes it.
 type Record struct {
 	Created time.Time `json:"created"`
-	// Place is the id that what the session has on the engine goes by, of a container that was kept ready; empty: its own.
+	// Place is the spare id on the engine of a session that took a spare; empty: its own id.
 	Place string `json:"place,omitempty"`
-	// Unnamed: the session ends with its server, and has a record for its Place alone.
+	// Unnamed: the session ends with its server; the record only tells its Place.
 	Unnamed bool `json:"unnamed,omitempty"`
 	// Token proves to a supervisor that a server speaks: code in the sandbox reaches the same socket.
 	Token string `json:"token"`
-	// Settings has by language a key of what the running container was made with, so that a server with
-	// other limits or secrets does not go on with it. Empty: the container was ended in order.
+	// Settings maps a language to a key of its running container's settings, so that a server with other limits or secrets does not
+	// go on with it. Empty: the container ended in order.
 	Settings map[string]string `json:"settings,omitempty"`
-	// Limits are the session's own; nil: it has the server's.
+	// Limits are the session's own; nil: the server's apply.
 	Limits *Limits `json:"limits,omitempty"`
-	// Times are the session's own; nil: it has the server's.
+	// Times are the session's own; nil: the server's apply.
 	Times *Times `json:"times,omitempty"`
-	// IdleSeconds and KeepSeconds are how long the session's kernels and its files stay unused, by the server that had it last.
+	// IdleSeconds and KeepSeconds are how long the session's kernels and files stay unused, by its last server.
 	IdleSeconds float64 `json:"idle_seconds,omitempty"`
 	KeepSeconds float64 `json:"keep_seconds,omitempty"`
-	// FreezeSeconds is how long its kernels may write their variables; 0: they do not.
+	// FreezeSeconds bounds its kernels' snapshots; 0: they write none.
 	FreezeSeconds float64 `json:"freeze_seconds,omitempty"`
-	// KeepLimit is what that server lets all take that sleep.
+	// KeepLimit is that server's bound on all sleeping sessions together.
 	KeepLimit int64 `json:"keep_limit,omitempty"`
-	// SizeBytes is what its files took when a server last let go of it; 0: not known.
+	// SizeBytes is the size of its files when a server last released it; 0: unknown.
 	SizeBytes int64 `json:"size_bytes,omitempty"`
-	// HistoryBytes is what its history took then.
+	// HistoryBytes is the size of its history then.
 	HistoryBytes int64 `json:"history_bytes,omitempty"`
-	// Awake is since when the session has had its kernels.
+	// Awake is the start of the session's present kernels.
 	Awake time.Time `json:"awake,omitzero"`
-	// Authority is what Config.WayOut keeps with the session: the key of a certificate authority that its code trusts.
+	// Authority is the state that Config.WayOut keeps with the session: the key of a certificate authority that its code trusts.
 	Authority []byte `json:"authority,omitempty"`
 }
 
@@ -94,7 +94,7 @@ type Record struct {
 type Limits struct {
 	MemoryBytes int64         `json:"memory_bytes,omitempty"` // of each container, swap included
 	CPUs        float64       `json:"cpus,omitempty"`
-	RunTimeout  time.Duration `json:"run_timeout_ns,omitempty"` // the longest that a run may take
+	RunTimeout  time.Duration `json:"run_timeout_ns,omitempty"` // the longest time of a run
 }
 
 // Times are when one session ends. Zero: no time of its own.
@@ -110,7 +110,7 @@ func NewRecord() *Record {
 	return &Record{Created: time.Now().UTC().Truncate(time.Millisecond), Token: rand.Text(), Settings: make(map[string]string)}
 }
 
-// LoadRecord returns the record of a session; nil where there is none that can be used.
+// LoadRecord returns the record of a session; nil if there is no usable one.
 func LoadRecord(dir, id string) *Record {
 	text, err := os.ReadFile(filepath.Join(Folder(dir, id), recordFile))
 	if err != nil {
@@ -130,7 +130,7 @@ type Owner struct {
 	Named  bool
 }
 
-// Places returns whose each Record.Place is, of all sessions, in the server's own directory of the tenants' too.
+// Places returns the owner of each Record.Place, of all sessions, including the tenants' if it is the server's own directory.
 func Places(dir string) map[string]Owner {
 	owners := make(map[string]Owner)
 	for _, key := range append(Tenants(dir), "") {
@@ -156,7 +156,7 @@ func addPlaces(owners map[string]Owner, dir, tenant string) {
 	}
 }
 
-// Save replaces the session's record, and makes its folder where that is absent.
+// Save replaces the session's record, and makes its folder if absent.
 func (r *Record) Save(dir, id string) error {
 	text, err := json.Marshal(r)
 	if err != nil {
@@ -183,11 +183,11 @@ func (r *Record) HasKernels() bool {
 	return false
 }
 
-// Stay is how long what a session has stays after its last use: its kernels, and then its files.
-// Freeze is how long the kernels may write their variables before they end.
+// Stay is how long a session's kernels, and then its files, stay after its last use. Freeze bounds the kernels' snapshots before
+// their end.
 type Stay struct{ Idle, Keep, Freeze time.Duration }
 
-// Stay returns how long the session stays: as its last server had it, or else as given. The record may be nil.
+// Stay returns how long the session stays: by its last server's settings, or else as given. The record may be nil.
 func (r *Record) Stay(otherwise Stay) Stay {
 	stay := otherwise
 	if r != nil && r.IdleSeconds > 0 {
@@ -207,7 +207,7 @@ func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Se
 
 const pinFile = "pinned"
 
-// Pin has a session stay however long nobody uses it, or no longer. It takes no lock: a server may have the session open.
+// Pin makes a session stay however long nobody uses it, or ends that. It takes no lock: a server may hold the session open.
 func Pin(dir, id string, pinned bool) error {
 	path := filepath.Join(Folder(dir, id), pinFile)
 	if pinned {
@@ -219,27 +219,27 @@ func Pin(dir, id string, pinned bool) error {
 	return nil
 }
 
-// IsPinned reports whether Pin has the session stay.
+// IsPinned reports whether the session is pinned.
 func IsPinned(dir, id string) bool {
 	_, err := os.Lstat(filepath.Join(Folder(dir, id), pinFile))
 	return err == nil
 }
 
-// NewSuffix is behind the name of what is not whole yet. A process that was killed may leave it.
+// NewSuffix ends the name of an incomplete file or folder. A killed process may leave it.
 const NewSuffix = ".new"
 
-// WriteFile writes a file under a temporary name and renames it, so that the file is the old one or the new one when
-// the process is killed. The caller has the session's lock: nothing else writes this file.
+// WriteFile writes a file under a temporary name and renames it, so that a killed process leaves the old file or the new one. The
+// caller holds the session's lock: nothing else writes this file.
 func WriteFile(path string, content []byte) error {
 	return writeFile(path, content, func(*os.File) error { return nil })
 }
 
-// WriteFileDurably is WriteFile whose file is also whole, and the new one, after the machine has lost its power.
+// WriteFileDurably is WriteFile that leaves the whole new file even after the machine loses its power.
 func WriteFileDurably(path string, content []byte) error {
 	return writeFile(path, content, (*os.File).Sync)
 }
 
-// writeFile is WriteFile that calls finish before the file has its name.
+// writeFile is WriteFile that calls finish before the rename.
 func writeFile(path string, content []byte, finish func(*os.File) error) error {
 	file, err := os.OpenFile(path+NewSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC|filelock.NoFollow, 0o600)
 	if err != nil {

@@ -24,7 +24,7 @@ const (
 
 var tenant = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 
-// ValidTenant reports whether a text can be a tenant's key: it is safe in the names of files and of what is on an engine.
+// ValidTenant reports whether a text can be a tenant's key: it is safe in the names of files and on an engine.
 func ValidTenant(key string) bool { return tenant.MatchString(key) }
 
 // TenantDir returns a tenant's state directory; the server's own for an empty key.
@@ -39,7 +39,7 @@ func tenantFolder(dir, key string) string {
 	return filepath.Join(filepath.Dir(dir), tenantsFolder, key)
 }
 
-// Tenants returns the keys of the tenants that have a state directory.
+// Tenants returns the keys of the tenants with a state directory.
 func Tenants(dir string) []string {
 	entries, _ := os.ReadDir(filepath.Join(filepath.Dir(dir), tenantsFolder))
 	var keys []string
@@ -56,12 +56,12 @@ func isFolder(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// tenantRecord is what a tenant's file says.
+// tenantRecord is the content of a tenant's file.
 type tenantRecord struct {
 	Name string `json:"name"`
 }
 
-// SaveTenant records whose a tenant's sessions are, and makes its state directory.
+// SaveTenant records the name of a tenant's owner, and makes its state directory.
 func SaveTenant(dir, key, name string) error {
 	if !ValidTenant(key) {
 		return fmt.Errorf("%q cannot be a tenant's key", key)
@@ -79,7 +79,7 @@ func SaveTenant(dir, key, name string) error {
 	return writeFile(filepath.Join(tenantFolder(dir, key), tenantFile), text, (*os.File).Sync)
 }
 
-// TenantName returns whose a tenant's sessions are, as SaveTenant has recorded.
+// TenantName returns the name that SaveTenant recorded.
 func TenantName(dir, key string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(tenantFolder(dir, key), tenantFile))
 	if err != nil {
