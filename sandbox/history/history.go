@@ -1,9 +1,9 @@
-// Package history keeps what ran in a session: a file for each run in a folder on the host, where code in the
-// sandbox cannot change it.
+// Package history keeps the runs of a session: a file for each run in a folder on the host, where code in the sandbox cannot
+// change it.
 //
-// Start with NewWriter and Select. The holder of the session's lock alone writes; anybody may read without a lock,
-// because a file gets its name when it is whole. A file that cannot be read costs its own run only. The package does
-// not look into results: they are JSON of the caller, which bounds and checks them when they are read.
+// Start with NewWriter and Select. The holder of the session's lock alone writes; anybody may read without a lock, because a file
+// gets its name once it is whole. An unreadable file costs its own run only. The package does not look into results: they are JSON
+// of the caller, which bounds and checks them when they are read.
 package history
 
 import (
@@ -15,13 +15,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// Run is a run as its file has it.
+// Run is a run in the form of its file.
 type Run struct {
 	Begin
 	End *End // nil: the run goes on, or its server was killed
 }
 
-// Begin is what is known when a run is asked for.
+// Begin describes a run at its beginning.
 type Begin struct {
 	RunID     string    `json:"run_id"`
 	Language  string    `json:"language"`
@@ -32,7 +32,7 @@ type Begin struct {
 	Code      string    `json:"code"`
 }
 
-// End is what a run came to: a result, or the fault that kept its code from being run.
+// End is the outcome of a run: a result, or the fault that kept its code from running.
 type End struct {
 	RunID  string          `json:"run_id"`
 	Ended  time.Time       `json:"ended"`
@@ -49,26 +49,25 @@ type Fault struct {
 
 // The bounds of a history.
 const (
-	maxBytes = 128 << 20 // of the files; the oldest go when there is more
+	maxBytes = 128 << 20 // of the files; the oldest go beyond that
 	maxRuns  = 10_000
 	keepRuns = maxRuns * 3 / 4
 	maxLine  = 32 << 20
 	maxLines = 3 * maxRuns // of an import: two of a run, and broken ones
 )
 
-// imageBytes is what the files may take at the most when images are kept.
+// imageBytes bounds the files as long as images are kept.
 func imageBytes(most int64) int64 { return most / 2 }
 
-// keepBytes is what is left when the oldest files go: so little that images are kept again, and that it does not happen
-// with every run.
+// keepBytes is the size left when the oldest files go: so little that images are kept again, and that it does not happen with
+// every run.
 func keepBytes(most int64) int64 { return most * 3 / 8 }
 
-// onDisk is what a file takes there.
+// onDisk is a file's size on the disk.
 func onDisk(bytes int64) int64 { return (bytes + 4095) &^ 4095 }
 
-// record is a line: one of the two is there. A file has the line of the run's begin, and then that of its end; an
-// export has the files one after another. Before there was a file for each run, one file had the lines of all in the
-// order in which things happened.
+// record is a line: a run's begin or its end. A file contains the line of the begin, and then that of the end; an export contains
+// the files one after another. Before there was a file for each run, one file contained the lines of all in the order of events.
 type record struct {
 	Begin *Begin `json:"begin,omitempty"`
 	End   *End   `json:"end,omitempty"`

@@ -1,4 +1,4 @@
-// Which runs' changes a session's variables are without, beside the history: a file that is replaced whole.
+// The undone runs of a session, beside the history: a file that is replaced whole.
 
 package history
 
@@ -18,10 +18,10 @@ const (
 	markBytes = 1 << 20 // of the file
 )
 
-// Marks are runs by their ids that are undone, true, or not any more.
+// Marks maps a run's id to true if it is undone, and to false if it is not any more.
 type Marks map[string]bool
 
-// Undone reports whether the variables are without what a run has changed: a copy's, unless they have gone to it.
+// Undone reports whether the variables lack a run's changes: a copy's, unless that was restored.
 func (m Marks) Undone(b *Begin) bool {
 	if undone, marked := m[b.RunID]; marked {
 		return undone
@@ -29,7 +29,7 @@ func (m Marks) Undone(b *Begin) bool {
 	return b.Copy
 }
 
-// ReadMarks returns the marks of the session whose folder this is; none where they cannot be read.
+// ReadMarks returns the marks of the session with this folder; none if they cannot be read.
 func ReadMarks(folder string) Marks {
 	file, err := openFile(filepath.Join(folder, marksFile))
 	if err != nil {

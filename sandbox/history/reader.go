@@ -17,12 +17,12 @@ import (
 const (
 	runsFolder = "history" // in the session's folder
 
-	// Behind the name of a run's file: of one that has begun, and of one that is over.
+	// The ends of run files' names: of a begun run, and of a finished one.
 	begunSuffix = ".begun"
 	overSuffix  = ".over"
 )
 
-// file is a run's file. Its name has a number before the run's id, by which files are in the order of the calls.
+// file is a run's file. Its name starts with a number before the run's id, which sorts files in the order of the calls.
 type file struct {
 	number int
 	runID  string
@@ -39,8 +39,8 @@ func (f file) name() string {
 
 func (f file) base() string { return fmt.Sprintf("%08d-%s", f.number, f.runID) }
 
-// list returns the files of a history in the order of the calls. Where a run has two, its writer was killed before it
-// removed the first, which does not count.
+// list returns the files of a history in the order of the calls. If a run left two, its writer was killed before it removed the
+// first, which does not count.
 func list(dir string) ([]file, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -65,7 +65,7 @@ func list(dir string) ([]file, error) {
 	return files, nil
 }
 
-// Find returns one run; nil where it is not in the history.
+// Find returns one run; nil if it is not in the history.
 func Find(folder, runID string) (*Run, error) {
 	runs, err := Select(folder, func(id string, _ bool, _ int64) bool { return id == runID })
 	if len(runs) == 0 {
@@ -74,24 +74,23 @@ func Find(folder, runID string) (*Run, error) {
 	return &runs[0], err
 }
 
-// maxUnfinished is how many runs without an end are returned; more can only be forged.
+// maxUnfinished bounds the returned runs without an end; more can only be forged.
 const maxUnfinished = 256
 
-// Unfinished returns the newest runs that have no end.
+// Unfinished returns the newest runs without an end.
 func Unfinished(folder string) ([]Run, error) {
 	runs, err := Select(folder, func(_ string, over bool, _ int64) bool { return !over })
 	return runs[max(0, len(runs)-maxUnfinished):], err
 }
 
-// Select returns those runs of the session whose folder this is that are wanted, in the order of the calls, by their ids, whether they are
-// over, and their files' bytes. The files of others are not read, so a wanted that notes what it is asked, and wants nothing, lists a
-// history.
+// Select returns the wanted runs of the session with this folder, in the order of the calls: by their ids, whether they are over,
+// and their files' bytes. It skips the files of others, so a wanted that notes its arguments, and returns false, lists a history.
 func Select(folder string, wanted func(runID string, over bool, bytes int64) bool) (runs []Run, err error) {
 	err = Each(folder, wanted, func(run *Run) { runs = append(runs, *run) })
 	return runs, err
 }
 
-// Each is Select that hands each run over when it is read, and keeps none.
+// Each is Select that visits each run as it is read, and keeps none.
 func Each(folder string, wanted func(runID string, over bool, bytes int64) bool, visit func(*Run)) error {
 	dir := filepath.Join(folder, runsFolder)
 	files, err := list(dir)
@@ -106,7 +105,7 @@ func Each(folder string, wanted func(runID string, over bool, bytes int64) bool,
 	return ignoreAbsent(err)
 }
 
-// read returns the file's run; nil where it is broken.
+// read returns the file's run; nil if it is broken.
 func (f file) read(dir string) *Run {
 	content, err := f.open(dir)
 	if err != nil {
@@ -132,7 +131,7 @@ func (f file) read(dir string) *Run {
 	return run
 }
 
-// open opens a run's file, also where the run has ended since the files were listed.
+// open opens a run's file, even if the run ended since the files were listed.
 func (f file) open(dir string) (*os.File, error) {
 	content, err := openFile(filepath.Join(dir, f.name()))
 	if errors.Is(err, fs.ErrNotExist) && !f.over {
@@ -146,8 +145,8 @@ func openFile(path string) (*os.File, error) {
 	return os.OpenFile(path, os.O_RDONLY|filelock.NoFollow, 0)
 }
 
-// eachLine calls visit with every line, without its end, also with a last one that has none. A line is only
-// good until the next.
+// eachLine calls visit with every line, without its line end, including an unterminated last one. A line is only valid until the
+// next.
 func eachLine(r io.Reader, visit func([]byte) error) error {
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(nil, maxLine)
@@ -164,8 +163,7 @@ func eachLine(r io.Reader, visit func([]byte) error) error {
 	return nil
 }
 
-// Export opens the history so far of a session that this process has open, as lines that Import takes, and returns how
-// many bytes it has.
+// Export opens the history so far of a session open in this process, as lines for Import, and returns their size in bytes.
 func Export(folder string) (io.ReadCloser, int64, error) {
 	dir := filepath.Join(folder, runsFolder)
 	files, err := list(dir)
@@ -189,7 +187,7 @@ func Export(folder string) (io.ReadCloser, int64, error) {
 	return r, size, nil
 }
 
-// copyTo copies what was in the file when it was listed: one that has got its end since then begins in the same way.
+// copyTo copies a file as it was when listed: one with an end since then begins in the same way.
 func (f file) copyTo(w io.Writer, dir string) error {
 	content, err := f.open(dir)
 	if err != nil {

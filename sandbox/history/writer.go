@@ -14,15 +14,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// The bounds of what waits to be written. What comes beyond them is not kept: an answer does not wait
-// for a slow disk.
+// The bounds of the write queue. Entries beyond them are dropped: an answer does not wait for a slow disk.
 const (
 	queueLength = 4096
 	queueBytes  = 32 << 20
 )
 
-// Writer writes a session's history. Begin and End only queue: encoding and writing happen in a goroutine of the
-// writer's own. Its methods may be called from any goroutine.
+// Writer writes a session's history. Begin and End only queue: encoding and writing happen in a goroutine of the writer's own. Its
+// methods may be called from any goroutine.
 type Writer struct {
 	most int64         // bytes of the files
 	size atomic.Int64  // of all files
@@ -37,7 +36,7 @@ type Writer struct {
 	failed error // the first
 }
 
-// item is a line to be written. encode returns it, with images where there is room for them.
+// item is a line to be written. encode returns it, with images if there is room for them.
 type item struct {
 	encode func(images bool) (record, error)
 	bytes  int
@@ -45,17 +44,16 @@ type item struct {
 
 var errFull = errors.New("history: runs come faster than they can be written")
 
-// NewWriter returns a writer that keeps what it is given until Open says where it belongs. The files take that many bytes at
-// the most, and never more than maxBytes; 0: those.
+// NewWriter returns a writer that queues everything until Open sets its folder. The files take at most that many bytes, and never
+// more than maxBytes; 0: maxBytes.
 func NewWriter(most int64) *Writer {
 	w := &Writer{most: min(cmp.Or(most, maxBytes), maxBytes), done: make(chan struct{})}
 	w.more.L = &w.mu
 	return w
 }
 
-// Open has the writer go on with the history in a session's folder, which it makes where it is absent. The caller holds
-// the session's lock. It returns the runs that an earlier writer has left without an end, also beside an error, after
-// which nothing is written.
+// Open continues the history in a session's folder, which it makes if absent. The caller holds the session's lock. It returns the
+// unfinished runs of an earlier writer, even beside an error, after which nothing is written.
 func (w *Writer) Open(folder string) ([]Run, error) {
 	s, err := openStore(folder, w.most)
 	w.size.Store(s.size)
@@ -73,16 +71,16 @@ func (w *Writer) Open(folder string) ([]Run, error) {
 	return unfinished, nil
 }
 
-// Bytes returns what the history takes on the disk.
+// Bytes returns the size of the history on the disk.
 func (w *Writer) Bytes() int64 { return w.size.Load() }
 
-// Begin records that a run was asked for.
+// Begin records the beginning of a run.
 func (w *Writer) Begin(b Begin) {
 	w.enqueue(item{func(bool) (record, error) { return record{Begin: &b}, nil }, len(b.Code)})
 }
 
-// End records what a run came to. end returns it, without the data of images unless they are wanted; it is called later,
-// perhaps, and nothing that it uses may be changed any more. bytes is about how much memory that takes.
+// End records the outcome of a run. end returns it, without the data of images unless they are wanted; it may be called later, and
+// nothing that it uses may change any more. bytes estimates its memory.
 func (w *Writer) End(bytes int, end func(images bool) (End, error)) {
 	w.enqueue(item{func(images bool) (record, error) {
 		e, err := end(images)
@@ -111,7 +109,7 @@ func (w *Writer) fail(err error) {
 	}
 }
 
-// Close writes what is queued, and returns the first error that there was. A writer that was not opened drops it.
+// Close writes the queue, and returns the first error. A writer that was not opened drops the queue.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	if !w.closed {
@@ -157,7 +155,7 @@ func (w *Writer) write(s *store) {
 	}
 }
 
-// store is the files of a history, as their only writer has them.
+// store is the files of a history, as seen by their only writer.
 type store struct {
 	dir   string
 	most  int64 // bytes of all files
@@ -167,7 +165,7 @@ type store struct {
 	begun map[string]file // by the runs' ids
 }
 
-// openStore looks at what an earlier server left, and makes the folder where it is absent.
+// openStore reads an earlier server's files, and makes the folder if absent.
 func openStore(folder string, most int64) (*store, error) {
 	s := &store{dir: filepath.Join(folder, runsFolder), most: most, begun: make(map[string]file)}
 	if err := os.MkdirAll(s.dir, 0o700); err != nil {
@@ -183,7 +181,7 @@ func openStore(folder string, most int64) (*store, error) {
 		}
 	}
 	broken, _ := filepath.Glob(filepath.Join(s.dir, "*"+state.NewSuffix))
-	for _, path := range broken { // of a server that was killed
+	for _, path := range broken { // a killed server's
 		_ = os.Remove(path)
 	}
 	return s, err
@@ -218,8 +216,7 @@ func (s *store) begin(runID string, line []byte) error {
 	return nil
 }
 
-// end writes the file of a run that is over, and removes that of its begin. A run whose begin is not there is passed
-// over: it was the oldest.
+// end writes the file of a finished run, and removes that of its begin. It ignores a run without a begin: that was the oldest.
 func (s *store) end(runID string, line []byte) error {
 	f, ok := s.begun[runID]
 	begun := filepath.Join(s.dir, f.name())
@@ -251,7 +248,7 @@ func (s *store) trim() error {
 		if err != nil || s.size <= keepBytes(s.most) && s.runs <= keepRuns {
 			break
 		}
-		_ = os.Remove(filepath.Join(s.dir, f.base()+begunSuffix)) // also one that a killed server left
+		_ = os.Remove(filepath.Join(s.dir, f.base()+begunSuffix)) // also a killed server's
 		if f.over {
 			err = os.Remove(filepath.Join(s.dir, f.name()))
 		}
@@ -261,11 +258,11 @@ func (s *store) trim() error {
 	return err
 }
 
-// ErrBad reports that what Import was given is no history.
+// ErrBad reports that Import read something else than a history.
 var ErrBad = errors.New("not a history")
 
-// Import adds to a session's history what Export returned of another one. That may come from anybody: it is
-// bounded, and lines that make no sense are passed over, as are runs that are there already. The caller holds the lock.
+// Import adds the Export of another session to a session's history. It may come from anybody: Import bounds it, and ignores
+// senseless lines and runs that exist already. The caller holds the lock.
 func Import(folder string, from io.Reader) error {
 	s, err := openStore(folder, maxBytes)
 	if err != nil {
