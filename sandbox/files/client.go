@@ -22,30 +22,29 @@ import (
 )
 
 const (
-	// patience is how long a supervisor may take over one step: a message that it reads, an answer, a
-	// piece of a file.
+	// patience bounds a supervisor's single step: a message that it reads, an answer, a piece of a file.
 	patience = 15 * time.Second
-	// importPatience is how long it may take over the end of an import: a stream may hold thousands of small files.
+	// importPatience bounds the end of an import: a stream may contain thousands of small files.
 	importPatience = time.Minute
-	// maxWalk is how many entries a walk visits at the most; a supervisor stops before.
+	// maxWalk bounds the entries of a walk; a supervisor stops before.
 	maxWalk = 250_000
 )
 
 var (
 	// ErrSilent ends a stream that does not go on.
 	ErrSilent = errors.New("the supervisor does not go on with files")
-	// ErrFrame ends one whose answers cannot be believed.
+	// ErrFrame ends a stream with answers that break the protocol.
 	ErrFrame = errors.New("an answer about files breaks the protocol")
 )
 
-// longAgo is a deadline that ends what waits.
+// longAgo is a deadline that ends pending reads and writes.
 var longAgo = time.Unix(1, 0)
 
 // Streams opens streams to a supervisor: a [channel.Conn].
 type Streams interface{ Open() (net.Conn, error) }
 
-// Client brings files into a session's work directory and out of it, by a stream for each request. Errors are
-// faults, the cause of the context's end, those of content and visit, and else ErrSilent or ErrFrame.
+// Client brings files into a session's work directory and out of it, by a stream for each request. Errors are faults, the cause of
+// the context's end, those of content and visit, and else ErrSilent or ErrFrame.
 type Client struct{ Streams Streams }
 
 // Put sends a file.
@@ -60,8 +59,7 @@ func (c Client) Put(ctx context.Context, u Upload) (File, error) {
 	return File{Path: pathOr(a.Path, u.Path), SizeBytes: max(a.SizeBytes, 0), Modified: time.Now()}, nil
 }
 
-// Import sends all that next returns, up to an entry without a kind: folders before what is in them, and files with their
-// content.
+// Import sends the entries of next, up to one without a kind: folders before their entries, and files with their content.
 func (c Client) Import(ctx context.Context, limits Limits, next func() (Entry, io.Reader, error)) error {
 	r := filewire.Request{Op: filewire.Import, LimitBytes: limits.Bytes, LimitFiles: limits.Files}
 	_, err := c.send(ctx, r, func(wanted context.Context, s *stream) (contentErr, sendErr error) {
@@ -89,15 +87,15 @@ func (c Client) Import(ctx context.Context, limits Limits, next func() (Entry, i
 	return err
 }
 
-// send sends a request and what follows it. The supervisor may refuse while that still comes, so its answer is listened
-// for all the time.
+// send sends a request and its content. The supervisor may refuse before the end of that, so send listens for its answer all the
+// time.
 func (c Client) send(ctx context.Context, r filewire.Request, pour func(wanted context.Context, s *stream) (contentErr, sendErr error)) (filewire.Answer, error) {
 	s, err := c.begin(ctx, r)
 	if err != nil {
 		return filewire.Answer{}, err
 	}
 	defer s.close()
-	// These are the goroutine's until done, which is not waited for where nothing comes.
+	// These belong to the goroutine until done; nobody waits for that while nothing comes.
 	var a filewire.Answer
 	var answered error
 	wanted, stop := context.WithCancel(ctx)
@@ -114,7 +112,7 @@ func (c Client) send(ctx context.Context, r filewire.Request, pour func(wanted c
 		return filewire.Answer{}, contentErr
 	}
 	if err := s.step(ctx, s.conn.SetReadDeadline, func() error {
-		if sendErr != nil { // by an answer that has come, or else there will be none
+		if sendErr != nil { // after an early answer, or there will be none
 			_ = s.conn.SetReadDeadline(longAgo)
 		}
 		<-done
@@ -147,7 +145,7 @@ func (c Client) Open(ctx context.Context, name string, o ReadOptions) (*Reader, 
 	}, nil
 }
 
-// List calls visit with what there is. An error of visit ends it.
+// List calls visit with each entry. An error of visit ends it.
 func (c Client) List(ctx context.Context, everything bool, visit func(Entry) error) (WalkEnd, error) {
 	s, err := c.begin(ctx, filewire.Request{Op: filewire.List, Everything: everything})
 	if err != nil {
@@ -162,7 +160,7 @@ func (c Client) List(ctx context.Context, everything bool, visit func(Entry) err
 			return WalkEnd{}, err
 		case a.End:
 			return WalkEnd{Complete: a.Complete, Skipped: max(a.Skipped, 0) + bad}, nil
-		case len(a.Entries) == 0: // it says nothing, for ever
+		case len(a.Entries) == 0: // it would say nothing for ever
 			return WalkEnd{}, ErrFrame
 		}
 		if seen += len(a.Entries); seen > maxWalk {
@@ -179,8 +177,8 @@ func (c Client) List(ctx context.Context, everything bool, visit func(Entry) err
 	}
 }
 
-// Export calls visit with everything in the work directory, folders before what is in them and links last, and with the
-// content of a file. An error of visit ends it. Without Complete there was more.
+// Export calls visit with everything in the work directory and the content of each file, folders before their entries and links
+// last. An error of visit ends it. Without Complete there was more.
 func (c Client) Export(ctx context.Context, visit func(Entry, io.Reader) error) (end ExportEnd, err error) {
 	s, err := c.begin(ctx, filewire.Request{Op: filewire.Export})
 	if err != nil {
@@ -209,7 +207,7 @@ func (c Client) Export(ctx context.Context, visit func(Entry, io.Reader) error) 
 		}
 		if string(e.Kind) == filewire.Regular {
 			if _, err := io.CopyN(io.Discard, r, e.SizeBytes+1); err == nil {
-				return end, ErrFrame // more than it says
+				return end, ErrFrame // more than announced
 			} else if !errors.Is(err, io.EOF) {
 				return end, err
 			}
@@ -221,7 +219,7 @@ func (c Client) Export(ctx context.Context, visit func(Entry, io.Reader) error) 
 	return end, nil
 }
 
-// Usage counts what the work directory holds; complete is false where something was not seen.
+// Usage counts the files and bytes of the work directory; complete is false if some were not seen.
 func (c Client) Usage(ctx context.Context) (files, bytes int64, complete bool, err error) {
 	s, err := c.begin(ctx, filewire.Request{Op: filewire.Usage})
 	if err != nil {
@@ -247,7 +245,7 @@ func (c Client) begin(ctx context.Context, r filewire.Request) (*stream, error) 
 	return s, nil
 }
 
-// connect opens a stream in bounded time: where a supervisor has answered none of many, a multiplexer waits.
+// connect opens a stream in bounded time: a multiplexer waits if a supervisor answered none of many.
 func (c Client) connect(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrSilent)
 	defer cancel()
@@ -281,9 +279,9 @@ func (c Client) connect(ctx context.Context) (net.Conn, error) {
 type stream struct {
 	ctx  context.Context
 	conn net.Conn
-	name string // of the file, for words
+	name string // of the file, for messages
 	stop func() bool
-	// patience is how long a step may take.
+	// patience bounds a step.
 	patience time.Duration
 }
 
@@ -292,7 +290,7 @@ func (s *stream) close() {
 	_ = s.conn.Close()
 }
 
-// step does something that reads or writes, in bounded time. set sets the deadline of that.
+// step calls do, which reads or writes, in bounded time. set sets its deadline.
 func (s *stream) step(ctx context.Context, set func(time.Time) error, do func() error) error {
 	_ = set(time.Now().Add(s.patience))
 	err := ctx.Err() // the end of the context sets a deadline afterwards
@@ -324,7 +322,7 @@ func (s *stream) answer() (a filewire.Answer, err error) {
 
 func (s *stream) read() (a filewire.Answer, err error) {
 	raw, err := filewire.ReadText(s.conn, filewire.MaxAnswer)
-	if errors.Is(err, io.EOF) { // the end of the stream is none of a file
+	if errors.Is(err, io.EOF) { // the end of the stream is no file's end
 		err = io.ErrUnexpectedEOF
 	}
 	if err != nil {
@@ -365,7 +363,7 @@ func (s *stream) pour(wanted context.Context, content io.Reader) (contentErr, se
 	}
 }
 
-// fill reads until b is full, or an error. Unlike io.ReadFull it distinguishes an end from content that was cut off.
+// fill reads until b is full, or an error. Unlike io.ReadFull it distinguishes an end from truncated content.
 func fill(b []byte, from io.Reader) (n int, err error) {
 	for n < len(b) && err == nil {
 		var more int
@@ -384,13 +382,13 @@ type Reader struct {
 	err     error
 }
 
-// File returns what is read: its size is that of the whole.
+// File describes the file: its size is that of the whole.
 func (r *Reader) File() File { return r.file }
 
-// End returns what was read, once Read has returned io.EOF.
+// End describes the part read, once Read returned io.EOF.
 func (r *Reader) End() ReadEnd { return r.end }
 
-// Read reads the part of the file that was asked for.
+// Read reads the requested part of the file.
 func (r *Reader) Read(b []byte) (n int, err error) {
 	if r.err != nil || len(b) == 0 {
 		return 0, r.err
@@ -415,13 +413,13 @@ func (r *Reader) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// Close closes the file. What was not read of it is left.
+// Close closes the file and skips its unread rest.
 func (r *Reader) Close() error {
 	r.stream.close()
 	return nil
 }
 
-// otherForms returns the other ways in which a path may be written in Unicode.
+// otherForms returns the other Unicode forms of a path.
 func otherForms(name string) []string {
 	forms := []string{name, norm.NFC.String(name), norm.NFD.String(name)}
 	slices.Sort(forms)
@@ -474,7 +472,7 @@ func inWords(e *filewire.Error, name string) *fault.Error {
 		"The sandbox could not do this with %q: %s", name, text.Safe(e.Message, 200))
 }
 
-// errQuota is for files that take too much: bytes are what they would take. Zero: it was the system that had no room.
+// errQuota is for files that exceed the limit: bytes are their size. Zero: the system itself lacked room.
 func errQuota(bytes int64) *fault.Error {
 	if bytes == 0 {
 		return fault.New(fault.QuotaExceeded, "Delete files that are not needed (`df -h "+engine.WorkDir+"` in code shows the room), or have the user give that disk or claim more.",

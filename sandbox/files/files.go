@@ -1,5 +1,5 @@
-// Package files brings files into a session's work directory and out of it, at the server's end: docs/kernel-protocol.md,
-// "Files: streams". A Client asks a supervisor by a stream for each request; what it answers is hostile, and bounded here.
+// Package files brings files into a session's work directory and out of it, at the server's end: docs/kernel-protocol.md, "Files:
+// streams". A Client sends a supervisor each request by a stream of its own; the answers are hostile, and bounded here.
 package files
 
 import (
@@ -23,29 +23,29 @@ type File struct {
 // Limits are those of a work directory; zero: none.
 type Limits struct{ Bytes, Files int64 }
 
-// Upload is a file on its way in.
+// Upload is a file to write.
 type Upload struct {
 	Path      string // as CleanPath returns it
-	Overwrite bool   // false: a file of that name is left as it is, and is an error
+	Overwrite bool   // false: an existing file of that name is an error
 	Content   io.Reader
 	Limits    Limits
 }
 
-// ReadOptions sets what part of a file to read.
+// ReadOptions selects the part of a file to read.
 type ReadOptions struct {
-	Offset   int64 // bytes or lines to pass over
+	Offset   int64 // bytes or lines to skip
 	Limit    int64 // bytes or lines to return; 0: only the facts, -1: to the end
 	Lines    bool
-	MaxBytes int64 // for lines: how many bytes they may take; 0: no limit
+	MaxBytes int64 // for lines: their bytes at most; 0: no limit
 }
 
-// ReadEnd describes what was read.
+// ReadEnd describes the part that was read.
 type ReadEnd struct {
 	Bytes    int64
-	Lines    int64 // of lines: how many
-	Start    int64 // of lines: the byte that the first begins at
+	Lines    int64 // of lines: their number
+	Start    int64 // of lines: the first byte
 	Complete bool  // the end of the file was reached
-	Changed  bool  // the file was changed meanwhile
+	Changed  bool  // the file changed meanwhile
 }
 
 // Entry is one thing in a session's volume.
@@ -56,26 +56,26 @@ type Entry struct {
 	Target string      // of a link; hostile text
 }
 
-// WalkEnd describes what a walk left out.
+// WalkEnd counts the entries that a walk left out.
 type WalkEnd struct {
 	Complete bool  // false: there are more entries than a walk visits
 	Skipped  int64 // names that are not text
 }
 
-// ExportEnd describes what an export left out.
+// ExportEnd counts the entries that an export left out.
 type ExportEnd struct {
 	WalkEnd
-	Gone    int64 // files that were removed meanwhile
-	Changed int64 // files that were changed while they were read
+	Gone    int64 // files removed meanwhile
+	Changed int64 // files changed while they were read
 }
 
-// answerLimits bound a supervisor's answer. The most values that are honest are 500 files of seven.
+// answerLimits bound a supervisor's answer. An honest one contains at most 500 files of seven values.
 var answerLimits = jsonbound.Limits{Depth: 32, Values: 20_000}
 
 const maxPath = 4 << 10
 
-// SafePath accepts a path below the work directory as a supervisor reports it, in its shortest form, and returns "" for any
-// other: absolute, with .., a control character or more bytes than a path has.
+// SafePath accepts a path below the work directory from a supervisor, in its shortest form, and returns "" for any other:
+// absolute, with .., a control character or too many bytes.
 func SafePath(p string) string {
 	if p == "" || len(p) > maxPath || !filewire.IsName(p) || path.IsAbs(p) {
 		return ""
@@ -86,13 +86,13 @@ func SafePath(p string) string {
 	return p
 }
 
-// The times that JSON and tar have a form for, with room for any zone.
+// The times that JSON and tar can express, with room for any zone.
 var (
 	minMomentMS = time.Date(1, 1, 2, 0, 0, 0, 0, time.UTC).UnixMilli()
 	maxMomentMS = time.Date(9999, 12, 30, 0, 0, 0, 0, time.UTC).UnixMilli()
 )
 
-// BoundMoment keeps a file's time within those that have a form.
+// BoundMoment keeps a file's time within the expressible range.
 func BoundMoment(ms int64) int64 { return min(max(ms, minMomentMS), maxMomentMS) }
 
 // Moment returns the time of a file.

@@ -11,15 +11,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// The bounds of a path that a request names, as Linux has them for a name and as is sane for the whole.
+// The bounds of a requested path: Linux's for a name, and a sane one for the whole.
 const (
 	maxRequestPath = 1024
 	maxNameBytes   = 255
 )
 
-// CleanPath takes a path as a request names it, relative to WorkDir or beginning with it, and returns
-// it relative to WorkDir in its shortest form. Where it leads is looked at later, in the container:
-// no path of a request means anything on the host. The error is the fault invalid_path.
+// CleanPath takes a requested path, relative to WorkDir or beginning with it, and returns it relative to WorkDir in its shortest
+// form. The container resolves it later: no path of a request means anything on the host. The error is the fault invalid_path.
 func CleanPath(p string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fault.New(fault.InvalidPath,
