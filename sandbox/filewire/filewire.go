@@ -1,8 +1,8 @@
-// Package filewire is the format of the streams that carry files between a server and the supervisor of a
-// container: docs/kernel-protocol.md, "Files: streams". Both ends use it.
+// Package filewire is the format of the streams that carry files between a server and the supervisor of a container:
+// docs/kernel-protocol.md, "Files: streams". Both ends use it.
 //
-// A stream serves one request. A message is a 4-byte big-endian length and so many bytes of JSON; content
-// is pieces of a 4-byte length and so many bytes, and a piece of no bytes ends it.
+// A stream serves one request. A message is a 4-byte big-endian length and so many bytes of JSON; content is pieces of a 4-byte
+// length and so many bytes, and a piece of no bytes ends it.
 package filewire
 
 import (
@@ -19,17 +19,17 @@ import (
 const (
 	// MaxRequest bounds a message of the server.
 	MaxRequest = 64 << 10
-	// MaxAnswer bounds one to it.
+	// MaxAnswer bounds a message to it.
 	MaxAnswer = 1 << 20
-	// PieceBytes is the most that a piece of content has.
+	// PieceBytes bounds a piece of content.
 	PieceBytes = 128 << 10
 	headBytes  = 4
 )
 
-// ErrTooLarge reports that a message or a piece is longer than it may be.
+// ErrTooLarge reports that a message or a piece is longer than allowed.
 var ErrTooLarge = errors.New("a message about files is too large")
 
-// IsName reports whether a name or a path is one that is reported: what is no text, or has lines of its own, is counted alone.
+// IsName reports whether a name or a path may be reported: binary or multi-line ones are only counted.
 func IsName(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
@@ -44,11 +44,11 @@ const (
 	Usage  = "usage"
 )
 
-// Request is what a server begins a stream with.
+// Request begins a server's stream.
 type Request struct {
 	Op         string   `json:"op"`
 	Path       string   `json:"path,omitempty"`
-	Forms      []string `json:"forms,omitempty"` // other ways in which the path may be written
+	Forms      []string `json:"forms,omitempty"` // other Unicode forms of the path
 	Overwrite  bool     `json:"overwrite,omitempty"`
 	LimitBytes int64    `json:"limit_bytes,omitempty"`
 	LimitFiles int64    `json:"limit_files,omitempty"`
@@ -72,7 +72,7 @@ type Answer struct {
 	Bytes      int64   `json:"bytes,omitempty"`
 	Files      int64   `json:"files,omitempty"`
 	Lines      int64   `json:"lines,omitempty"`
-	Start      int64   `json:"start,omitempty"` // of lines: the byte that the first begins at
+	Start      int64   `json:"start,omitempty"` // of lines: the first byte
 	Complete   bool    `json:"complete,omitempty"`
 	Changed    bool    `json:"changed,omitempty"`
 }
@@ -84,7 +84,7 @@ const (
 	Link    = "l"
 )
 
-// Entry is one thing in a list, an export or an import. One without a kind ends an import.
+// Entry is one thing in a list, an export or an import. An entry without a kind ends an import.
 type Entry struct {
 	Path       string `json:"path"`
 	Kind       string `json:"kind"`
@@ -105,7 +105,7 @@ const (
 	Failed        = "failed"
 )
 
-// Error is a request that was refused, or that failed.
+// Error is a refused or failed request.
 type Error struct {
 	Code      string `json:"code"`
 	Message   string `json:"message"`
@@ -124,7 +124,7 @@ func Write(w io.Writer, message any) error {
 	return err
 }
 
-// ReadText reads the JSON of a message of at most so many bytes. What it takes in memory is bounded by what comes.
+// ReadText reads the JSON of a message of at most so many bytes. Its memory grows only with the bytes that come.
 func ReadText(r io.Reader, most int) ([]byte, error) {
 	n, err := readLength(r, most)
 	if err != nil {
@@ -151,7 +151,7 @@ func readLength(r io.Reader, most int) (int, error) {
 // Piece is room for a piece of content.
 type Piece struct{ bytes [headBytes + PieceBytes]byte }
 
-// Room is where the bytes of the piece go.
+// Room is the buffer for the bytes of the piece.
 func (p *Piece) Room() []byte { return p.bytes[headBytes:] }
 
 // Send writes the first n bytes of the piece, in one write; none of them end the content.
@@ -161,8 +161,8 @@ func (p *Piece) Send(w io.Writer, n int) error {
 	return err
 }
 
-// Content reads what pieces hold. It reads no further than their end, which is io.EOF; that of the stream
-// before it is io.ErrUnexpectedEOF.
+// Content reads the content of pieces. It reads no further than their end, which is io.EOF; an earlier end of the stream is
+// io.ErrUnexpectedEOF.
 type Content struct {
 	From io.Reader
 	left int
