@@ -1,13 +1,12 @@
-// Package channel is the connection between a server and the supervisor of a container: control
-// messages, and streams of bytes beside them, over one pair of pipes. Both ends use it.
+// Package channel is the connection between a server and the supervisor of a container: control messages, and streams of bytes
+// beside them, over one pair of pipes. Both ends use it.
 //
-// A frame is a 4-byte big-endian length, a byte that says its kind, and so many bytes. A control
-// frame is one JSON text; the bytes of all stream frames are those of a multiplexer
-// (github.com/hashicorp/yamux), with its flow control. docs/kernel-protocol.md has the messages.
+// A frame is a 4-byte big-endian length, a byte for its kind, and so many bytes. A control frame is one JSON text; the bytes of
+// all stream frames are those of a multiplexer (github.com/hashicorp/yamux), with its flow control. docs/kernel-protocol.md lists
+// the messages.
 //
-// What comes from the other end is hostile for a server: a frame's length is bounded before any
-// of it is kept, and what the multiplexer has not taken is bounded too. [Conn.Send] may be used
-// by several goroutines at once, [Conn.Receive] by one.
+// A server treats the other end as hostile: it bounds a frame's length before it keeps any of it, and the bytes that the
+// multiplexer did not take yet. [Conn.Send] may be used by several goroutines at once, [Conn.Receive] by one.
 package channel
 
 import (
@@ -31,25 +30,25 @@ const (
 
 const (
 	headBytes = 5
-	// bulkBytes is how much of the streams' bytes is in one frame: a control frame waits for one at the most.
+	// bulkBytes bounds the streams' bytes in one frame: a control frame waits for at most one.
 	bulkBytes = 32 << 10
-	// writtenBytes is how much of a stream is written at once, with the frame's head: what carries it on copies so much at a time.
+	// writtenBytes is the part of a stream written at once, with the frame's head: the carriers behind copy in units of that size.
 	writtenBytes = 32<<10 - 64
-	// window is how many bytes of a stream a supervisor may send that the server has not read, and trustedWindow a server: what is
-	// far away does not wait for each piece.
+	// window bounds the bytes of a stream that a supervisor may send before the server reads them, and trustedWindow those of a
+	// server: a distant end does not wait for each piece.
 	window        = 512 << 10
 	trustedWindow = 1 << 20
-	// maxPending bounds the streams' bytes that have come and that the multiplexer has not taken. It takes
-	// them as soon as it runs, unless it waits for an end that breaks the rules and does not read. More waits in the pipe.
+	// maxPending bounds the streams' bytes that arrived before the multiplexer took them. It takes them as soon as it runs, unless
+	// it waits for an end that breaks the rules and does not read. More waits in the pipe.
 	maxPending = 1 << 20
-	// maxBacklog is how many streams the other end may have opened that were not accepted. Either end waits before it opens
-	// more, so both need the same. Each may hold a window of bytes that nothing reads yet.
+	// maxBacklog bounds the other end's opened streams that are not accepted yet. Either end waits before it opens more, so both
+	// need the same. Each may hold a window of unread bytes.
 	maxBacklog = 16
-	// maxStreams is how many streams a server takes, those included that it has closed and the supervisor has not. A supervisor
-	// that keeps to the rules has fewer.
+	// maxStreams bounds a server's streams, including those that it closed and the supervisor did not. A supervisor that keeps to
+	// the rules stays below.
 	maxStreams = 256
-	// writeTimeout bounds how long a stream waits for an end that does not read, before and after it is closed: what was sent
-	// by then is lost after it. Whoever uses a stream has a limit of its own, which is shorter.
+	// writeTimeout bounds how long a stream waits for an end that does not read, before and after it is closed: after it, unread
+	// bytes are lost. Every user of a stream sets a shorter limit of its own.
 	writeTimeout = 10 * time.Minute
 )
 
@@ -72,13 +71,13 @@ type Conn struct {
 	broken atomic.Bool // there were more streams than maxStreams
 }
 
-// Options sets which end a connection is.
+// Options selects the end of a connection.
 type Options struct {
 	Supervisor bool // the supervisor's end; else the server's
-	MaxControl int  // the largest control message that is taken, in bytes
+	MaxControl int  // the largest accepted control message, in bytes
 }
 
-// New begins a connection over raw, which it owns from now on.
+// New begins a connection over raw, and owns raw from now on.
 func New(raw io.ReadWriteCloser, o Options) *Conn {
 	c := &Conn{raw: raw, in: bufio.NewReaderSize(raw, 8<<10), most: o.MaxControl, trusts: o.Supervisor}
 	c.sender.raw = raw
@@ -87,7 +86,7 @@ func New(raw io.ReadWriteCloser, o Options) *Conn {
 	config := yamux.DefaultConfig()
 	config.AcceptBacklog = maxBacklog
 	config.EnableKeepAlive = false // the end of the pipes says it
-	config.StreamOpenTimeout = 0   // which would end all streams for one that is slow
+	config.StreamOpenTimeout = 0   // it would end all streams for a slow one
 	config.ConnectionWriteTimeout = writeTimeout
 	config.StreamCloseTimeout = writeTimeout
 	config.LogOutput = io.Discard
@@ -99,17 +98,17 @@ func New(raw io.ReadWriteCloser, o Options) *Conn {
 	}
 	mux, err := start(c.pipe, config)
 	if err != nil {
-		panic(err) // only a configuration that is no good
+		panic(err) // only a bad configuration
 	}
 	c.mux = mux
 	return c
 }
 
-// Send writes one control message, in one write, before any of the streams' bytes that wait.
+// Send writes one control message, in one write, before any waiting bytes of the streams.
 func (c *Conn) Send(message []byte) error { return c.sender.control(message) }
 
-// Receive returns the next control message. Streams get what comes for them while somebody
-// receives, so one goroutine always should. io.EOF: the other end closed.
+// Receive returns the next control message. Streams get their bytes while somebody receives, so one goroutine always should.
+// io.EOF: the other end closed.
 func (c *Conn) Receive() ([]byte, error) {
 	message, err := c.receive()
 	if err != nil && c.broken.Load() {
@@ -146,7 +145,7 @@ func (c *Conn) readHead() (kind byte, n int, err error) {
 	return head[4], int(binary.BigEndian.Uint32(head[:4])), nil
 }
 
-// readBody grows with what really arrives, so that a forged length costs nothing.
+// readBody grows with the bytes that arrive, so that a forged length costs nothing.
 func (c *Conn) readBody(n int) ([]byte, error) {
 	const step = 64 << 10
 	body := make([]byte, 0, min(n, step))
@@ -161,11 +160,11 @@ func (c *Conn) readBody(n int) ([]byte, error) {
 	return body, nil
 }
 
-// Open begins a stream, which must be closed. It waits where the other end has maxBacklog of them to accept.
+// Open begins a stream, which must be closed. It waits while maxBacklog streams wait for the other end to accept them.
 func (c *Conn) Open() (net.Conn, error) { return newStream(c.mux.OpenStream()) }
 
-// Accept returns the next stream that the other end began, which must be closed. A supervisor with more streams than
-// the rules allow ends the connection.
+// Accept returns the next stream that the other end began, which must be closed. A supervisor with more streams than the rules
+// allow ends the connection.
 func (c *Conn) Accept() (net.Conn, error) {
 	muxed, err := c.mux.AcceptStream()
 	if err == nil && !c.trusts && c.mux.NumStreams() > maxStreams {
@@ -224,7 +223,7 @@ func (s *sender) control(message []byte) error {
 	return err
 }
 
-// bulk writes one stream frame; frame has room for the head.
+// bulk writes one stream frame; frame reserves room for the head.
 func (s *sender) bulk(frame []byte) error {
 	s.mu.Lock()
 	s.wait(func() bool { return s.busy || s.waiting > 0 })

@@ -7,16 +7,16 @@ import (
 	"sync"
 )
 
-// pipe is the connection that the multiplexer has: what it writes goes into stream frames, and what
-// comes in those waits here until it reads. Only the methods that a multiplexer uses do anything.
+// pipe is the multiplexer's connection: its writes go into stream frames, and incoming bytes wait here until it reads. Only the
+// methods that a multiplexer uses do anything.
 type pipe struct {
 	sender *sender
-	frame  []byte // of the writer, with room for the head; made when it first writes
-	// arriving is what fill reads into, made when the first stream frame comes.
+	frame  []byte // of the writer, with room for the head; made at its first write
+	// arriving is fill's buffer, made when the first stream frame comes.
 	arriving []byte
-	head     [muxHeadBytes]byte // of the multiplexer's frame that is arriving
+	head     [muxHeadBytes]byte // of the arriving frame of the multiplexer
 	headHas  int
-	bodyLeft uint32 // bytes of a stream that are to come behind it
+	bodyLeft uint32 // bytes of a stream still to come behind it
 
 	mu      sync.Mutex
 	changed sync.Cond
@@ -50,7 +50,7 @@ func (p *pipe) fill(from io.Reader, n int) error {
 	switch {
 	case p.closed && p.sender.isClosed():
 		return net.ErrClosed
-	case p.closed: // by the multiplexer, which has ended over what came
+	case p.closed: // the multiplexer ended over these bytes
 		return ErrBrokenStreams
 	}
 	if p.taken > len(p.pending)/2 {
@@ -62,15 +62,15 @@ func (p *pipe) fill(from io.Reader, n int) error {
 	return nil
 }
 
-// The multiplexer's frames: a header, and the bytes of a stream behind it where it is of that type.
+// The multiplexer's frames: a header, and a stream's bytes behind it if it is of that type.
 const (
 	muxHeadBytes = 12
 	muxData      = 0
 	muxPing      = 2
 )
 
-// screen refuses the multiplexer's question for a sign of life, which no end of ours asks: it answers each in a
-// goroutine, which waits where the other end does not read, and there could be millions.
+// screen refuses the multiplexer's ping, which no end of ours sends: it answers each in a goroutine, which waits while the other
+// end does not read, and there could be millions.
 func (p *pipe) screen(b []byte) error {
 	for len(b) > 0 {
 		if n := min(int64(p.bodyLeft), int64(len(b))); n > 0 {

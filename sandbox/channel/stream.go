@@ -11,11 +11,11 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// stream is a stream of the multiplexer that keeps what net.Conn documents: its deadlines end what is going on with
-// os.ErrDeadlineExceeded, which crypto/tls takes for no end of the connection, and Close ends reads and writes at once.
+// stream is a stream of the multiplexer that keeps the promises of net.Conn: a deadline ends pending calls with
+// os.ErrDeadlineExceeded, which crypto/tls does not take for the end of the connection, and Close ends reads and writes at once.
 //
-// It has no halves: where one end closes, what it has sent can be read, and then the other end is closed too. So
-// nothing waits for the window of an end that reads no more.
+// It has no halves: when one end closes, the other end can read the bytes sent before, and then it is closed too. So nothing waits
+// for the window of an end that reads no more.
 type stream struct {
 	*yamux.Stream
 
@@ -26,14 +26,14 @@ type stream struct {
 	readBy, writeBy time.Time
 }
 
-// longAgo is a deadline that ends what waits.
+// longAgo is a deadline that ends pending reads and writes.
 var longAgo = time.Unix(1, 0)
 
 const (
-	// shrinkAfter is how long nothing comes until a stream's buffer is given back: where much comes, each piece would make another.
+	// shrinkAfter is the pause after which a stream gives its buffer back: in a busy stream, each piece would make another.
 	shrinkAfter = time.Second
-	// maxData is how much of a stream is in one of the multiplexer's frames: what fits into one of ours, as a stream cannot be
-	// read while a frame of it is arriving.
+	// maxData bounds a stream's bytes in one of the multiplexer's frames: they fit into one of ours, as a stream cannot be read
+	// while a frame of it is arriving.
 	maxData = writtenBytes - headBytes - muxHeadBytes
 )
 
@@ -70,7 +70,7 @@ func (s *stream) Write(b []byte) (done int, err error) {
 	return done, s.translate(err)
 }
 
-// over returns why nothing may begin.
+// over returns the reason why nothing may begin.
 func (s *stream) over(by *time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *stream) translate(err error) error {
 func (s *stream) Close() error {
 	s.mu.Lock()
 	s.closed = true
-	_ = s.Stream.SetDeadline(longAgo) // the multiplexer's Close does not end what reads
+	_ = s.Stream.SetDeadline(longAgo) // the multiplexer's Close does not end pending reads
 	s.mu.Unlock()
 	return s.Stream.Close()
 }
