@@ -1,20 +1,20 @@
-// Package protocol has the messages of docs/kernel-protocol.md, which a server and a supervisor exchange over a channel.
-// Both ends use it. A message is a JSON object whose Type says which one it is; one that has been received is as the
-// other end wrote it, which may be hostile: the receiver bounds and checks each field.
+// Package protocol defines the messages of docs/kernel-protocol.md, which a server and a supervisor exchange over a channel. Both
+// ends use it. A message is a JSON object with a Type; a received one is in the words of the other end, which may be hostile: the
+// receiver bounds and checks each field.
 package protocol
 
 import "encoding/json"
 
 const (
-	// Version is the protocol's.
+	// Version is the protocol's version.
 	Version = 2
 	// MaxToSupervisor bounds a message to a supervisor, in bytes.
 	MaxToSupervisor = 1 << 20
-	// MaxToServer bounds one to a server.
+	// MaxToServer bounds a message to a server, in bytes.
 	MaxToServer = 8 << 20
 )
 
-// Head is what every message begins with. ID is empty where it is about no run.
+// Head begins every message. ID is empty if it is about no run.
 type Head struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
@@ -22,8 +22,8 @@ type Head struct {
 
 // To a supervisor ----------------------------------------------------------------------
 
-// Init is the message init, and bind, which replaces it for a container that was made for no session yet. Each bound is the
-// server's, and the nearest that a supervisor can keep; a limit of zero is none.
+// Init is the message init, and bind, which replaces it for a spare. Each bound is the server's, and the nearest that a supervisor
+// can keep; a limit of zero is none.
 type Init struct {
 	Type         string            `json:"type"`
 	Protocol     int               `json:"protocol"`
@@ -31,7 +31,7 @@ type Init struct {
 	Env          map[string]string `json:"env"`
 	Preload      []string          `json:"preload"`
 	Warm         bool              `json:"warm"`
-	Spare        bool              `json:"spare,omitempty"` // no run begins before bind, which has the rest
+	Spare        bool              `json:"spare,omitempty"` // no run begins before bind, which carries the rest
 	IdleSeconds  int64             `json:"idle_seconds"`
 	OnEOF        string            `json:"on_eof"`
 	OutputBytes  int               `json:"output_bytes"`
@@ -42,25 +42,25 @@ type Init struct {
 	Token        string            `json:"token"`
 	VolumeBytes  int64             `json:"volume_bytes"`
 	VolumeFiles  int64             `json:"volume_files"`
-	// MemoryBytes is what the container may take in all; 0: it is not known, and nothing is stopped for it.
+	// MemoryBytes is the container's memory limit; 0: unknown, and nothing is stopped for it.
 	MemoryBytes int64 `json:"memory_bytes"`
-	// FreezeBytes and FreezeSeconds bound what a kernel writes of its variables when it ends in order; 0 bytes: it writes none.
+	// FreezeBytes and FreezeSeconds bound the snapshot that a kernel writes at an orderly end; 0 bytes: it writes none.
 	FreezeBytes   int64 `json:"freeze_bytes"`
 	FreezeSeconds int   `json:"freeze_seconds"`
-	// Twins is how many copies of a kernel are kept to go back to, and TwinBytes what they may take together.
+	// Twins is the number of restorable copies of a kernel, and TwinBytes bounds them together.
 	Twins     int   `json:"twins"`
 	TwinBytes int64 `json:"twin_bytes"`
-	// WayOut is the port of loopback whose connections become streams to the server; 0: nobody listens.
+	// WayOut is the loopback port for egress: connections to it become streams to the server; 0: nobody listens.
 	WayOut int `json:"way_out,omitempty"`
-	// Trust has certificates in PEM, of authorities that the code trusts beside those of the image.
+	// Trust holds the PEM certificates of authorities that the code trusts beside those of the image.
 	Trust string `json:"trust,omitempty"`
 }
 
-// WayOutVariable is the variable of a supervisor with the port of Init.WayOut, which is taken before any interpreter runs
-// what a session has put beside its packages.
+// WayOutVariable is the variable of a supervisor with the port of Init.WayOut, which it takes before any interpreter runs a
+// session's code beside its packages.
 const WayOutVariable = "CODE_SANDBOX_WAY_OUT"
 
-// TrustFile is where a supervisor writes what TLS in its container trusts, when init has Trust.
+// TrustFile is the file in which a supervisor writes the trusted certificates of TLS in its container, if init contains Trust.
 const TrustFile = "/tmp/.code-sandbox-mcp/certificates.pem"
 
 // Attach is the message attach.
@@ -72,18 +72,18 @@ type Attach struct {
 	FilesOnly bool `json:"files_only,omitempty"`
 }
 
-// Request is any message that comes after those: run, interrupt, peek, ping, freeze, restore or stop.
+// Request is any message after those: run, interrupt, peek, ping, freeze, restore or stop.
 type Request struct {
 	Type      string `json:"type"`
 	ID        string `json:"id,omitempty"`
-	Code      string `json:"code,omitempty"` // of run, as what follows
+	Code      string `json:"code,omitempty"` // of run, as the following
 	Before    string `json:"before,omitempty"`
 	Fresh     bool   `json:"fresh,omitempty"`
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	GraceMS   int64  `json:"grace_ms,omitempty"`
 	LingerMS  int64  `json:"linger_ms,omitempty"`
-	Copy      bool   `json:"copy,omitempty"`   // of run: in a copy of the variables, which restore can go to
-	Run       string `json:"run,omitempty"`    // of restore: the run to go back to the beginning of, or whose copy to go to
+	Copy      bool   `json:"copy,omitempty"`   // of run: in a copy of the variables, which restore can restore
+	Run       string `json:"run,omitempty"`    // of restore: the run with the wanted beginning or copy
 	Reason    string `json:"reason,omitempty"` // of interrupt
 	N         int64  `json:"n,omitempty"`      // of ping
 }
@@ -97,8 +97,8 @@ type Ready struct {
 	Language string   `json:"language"`
 	Version  string   `json:"version"`
 	Features []string `json:"features"`
-	Run      string   `json:"run"` // that goes on and keeps its variables, after a take-over
-	// Runs are all that go on, fresh ones too, and Over those whose ends come behind this message, the newest last.
+	Run      string   `json:"run"` // the one going on that keeps its variables, after a take-over
+	// Runs are all going on, fresh ones too, and Over those with an end behind this message, the newest last.
 	Runs []string `json:"runs"`
 	Over []string `json:"over"`
 }
@@ -121,16 +121,16 @@ type Display struct {
 	Path      string `json:"path,omitempty"`
 	SizeBytes int64  `json:"size_bytes"`
 	Alt       string `json:"alt"`
-	// Key: it takes the place of the run's earlier display with the same one. Empty: of none.
+	// Key: it replaces the run's earlier display with the same key. Empty: of none.
 	Key string `json:"key,omitempty"`
-	// Saved is the file that the code itself has saved it to, as it is, relative to the work directory.
+	// Saved is the file to which the code itself saved it unchanged, relative to the work directory.
 	Saved string `json:"saved,omitempty"`
 }
 
-// Data has what is displayed, by its MIME type.
+// Data is a display's content by MIME type.
 type Data map[string]string
 
-// UnmarshalJSON leaves out what is no text: that is no reason to refuse the rest.
+// UnmarshalJSON leaves out values other than text: they are no reason to refuse the rest.
 func (d *Data) UnmarshalJSON(body []byte) error {
 	var raw map[string]json.RawMessage
 	if err := json.Unmarshal(body, &raw); err != nil {
@@ -146,7 +146,7 @@ func (d *Data) UnmarshalJSON(body []byte) error {
 	return nil
 }
 
-// Stream is what is reported of an output stream.
+// Stream is the report on an output stream.
 type Stream struct {
 	Head         string `json:"head"`
 	Tail         string `json:"tail"` // empty unless something was left out before it
@@ -184,41 +184,41 @@ type Done struct {
 	Kernel         string       `json:"kernel"`
 	Background     []Background `json:"background"`
 	GoesOn         []string     `json:"goes_on"`
-	// Origin is where the variables came from that the run began with, the first time that a run sees them; or, where the
-	// kernel is "restored", those that its session goes on with. Nil: from the run before, or there were none.
+	// Origin is the origin of the variables at the run's beginning, reported to the first run that sees them; or, if the kernel is
+	// "restored", of those that its session goes on with. Nil: from the run before, or there were none.
 	Origin *Origin `json:"origin,omitempty"`
-	// Memory is what there was when the run was stopped for it, or failed for want of it.
+	// Memory is the state of memory when lack of it stopped or failed the run.
 	Memory *Memory `json:"memory,omitempty"`
-	// Copied: the run had a copy of the variables, which can be gone to.
+	// Copied: the run kept a restorable copy of the variables.
 	Copied bool `json:"copied,omitempty"`
 }
 
-// Origin is what a kernel's variables came from that did not begin empty.
+// Origin is the origin of a kernel's variables, unless it began empty.
 type Origin struct {
 	From      string `json:"from"`      // "frozen" or "twin"
-	Variables int    `json:"variables"` // how many are there
-	AtMS      int64  `json:"at_ms"`     // when they were as they are, in Unix milliseconds
-	Run       string `json:"run"`       // the run behind which they were so; of a twin
+	Variables int    `json:"variables"` // their number
+	AtMS      int64  `json:"at_ms"`     // the time of their state, in Unix milliseconds
+	Run       string `json:"run"`       // the run that left that state; of a twin
 	Lost      []Lost `json:"lost"`
 	LostTotal int    `json:"lost_total"`         // Lost may be cut
-	Doubtful  []Lost `json:"doubtful,omitempty"` // variables that another version of a package has made
+	Doubtful  []Lost `json:"doubtful,omitempty"` // variables that another version of a package made
 	Error     string `json:"error,omitempty"`    // why there are none
 }
 
-// Lost is a variable that could not be kept, and why.
+// Lost is a lost variable, and why.
 type Lost struct {
 	Name string `json:"name"`
 	Why  string `json:"why"`
 }
 
-// Memory is what a session has taken of its memory, and the variables that take most of it.
+// Memory is a session's memory usage, and its largest variables.
 type Memory struct {
 	UsedBytes  int64      `json:"used_bytes"`
 	LimitBytes int64      `json:"limit_bytes"`
 	Largest    []Variable `json:"largest"`
 }
 
-// Variable is one of the code's, and about what it takes.
+// Variable is one of the code's, with its approximate size.
 type Variable struct {
 	Name      string `json:"name"`
 	SizeBytes int64  `json:"size_bytes"`
@@ -232,45 +232,45 @@ type Frozen struct {
 	Bytes     int64  `json:"bytes"`
 	Lost      []Lost `json:"lost"`
 	LostTotal int    `json:"lost_total"`
-	Error     string `json:"error,omitempty"` // why nothing was written; what was there before stays
+	Error     string `json:"error,omitempty"` // why nothing was written; an earlier snapshot stays
 }
 
 // Restored answers the message restore.
 type Restored struct {
 	Type  string `json:"type"`
 	ID    string `json:"id"`
-	Run   string `json:"run"`             // that the variables are as before, or as behind where it was a copy
-	Error string `json:"error,omitempty"` // why nothing was changed
-	// Runs are those that can be gone back to the beginning of, and Copies the copies that can be gone to; the newest last.
+	Run   string `json:"run"`             // the variables are as before this run, or, if it was a copy, as behind it
+	Error string `json:"error,omitempty"` // why nothing changed
+	// Runs are the restorable runs, and Copies the runs with a restorable copy; the newest last.
 	Runs   []string `json:"runs"`
 	Copies []string `json:"copies"`
 }
 
-// Twins is the message twins: what there is to go back to, whenever that changes.
+// Twins is the message twins: the restorable runs, whenever they change.
 type Twins struct {
 	Type   string   `json:"type"`
 	Runs   []string `json:"runs"` // as in Restored
 	Copies []string `json:"copies"`
-	Why    string   `json:"why"` // why there is none of the present variables; empty where there is
+	Why    string   `json:"why"` // why the present variables are not restorable; empty if they are
 }
 
-// Error is how code failed.
+// Error is a failure of code.
 type Error struct {
 	Name      string `json:"name"`
 	Message   string `json:"message"`
 	Traceback string `json:"traceback"`
 }
 
-// Artifact is a file that a run has made or changed.
+// Artifact is a file that a run created or changed.
 type Artifact struct {
 	Path       string `json:"path"`
 	SizeBytes  int64  `json:"size_bytes"`
 	ModifiedMS int64  `json:"modified_ms"`
 }
 
-// Background is what a run that is over has printed on one stream since the last answer.
+// Background is the output of finished runs to one stream since the last answer.
 type Background struct {
-	Path         string `json:"path"` // of the stream's file, which has all of it up to its limit; empty where nothing is kept
+	Path         string `json:"path"` // of the stream's file, with all of it up to its limit; empty if nothing is kept
 	Text         string `json:"text"` // the end of it, as a terminal shows it
 	OmittedBytes int64  `json:"omitted_bytes"`
 }
