@@ -94,8 +94,8 @@ func Key(parts ...any) string {
 // Traits tell callers the differences of an engine.
 type Traits struct {
 	Name string // in messages
-	// Together: it makes all containers of a volume together, and they share one loopback. Start begins one of them, in the place
-	// of all where those that there are were made otherwise; Remove ends one; and List has those that were begun.
+	// Together: it makes all containers of a volume together, and they share one loopback. Start begins one of them, replacing all
+	// if they were made with other settings; Remove ends one; and List lists the begun ones.
 	Together bool
 	// Remote: connections to containers break while those go on, so it is worth connecting again for a while.
 	Remote bool

@@ -349,7 +349,7 @@ func ownRules() []seccompRule {
 		idle      = "no class in which others leave a process no time"
 		byProcess = 0 // PRIO_PROCESS
 		ioProcess = 1 // IOPRIO_WHO_PROCESS
-		batch     = 3 // SCHED_BATCH; SCHED_OTHER is 0, what lies between is for real time
+		batch     = 3 // SCHED_BATCH; SCHED_OTHER is 0, the rest is for real time
 	)
 	refuse := func(call, why string, args ...seccompArg) seccompRule { return refuse(call, errnoEPERM, why, args...) }
 	return []seccompRule{
