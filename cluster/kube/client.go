@@ -1,5 +1,5 @@
 // Package kube is the part of the Kubernetes API that this program uses: typed objects of one namespace by client-go's REST
-// client, with a scheme of its own. client-go's clientset knows every kind that there is, which is 19 MB of program; this is 7.
+// client, with a scheme of its own. client-go's clientset knows every kind, which is 19 MB of program; this is 7.
 //
 // Start with Open. A Client's methods may be called by several goroutines at once, and end with their contexts.
 package kube
@@ -30,26 +30,26 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Options says which cluster, and where in it.
+// Options names a cluster and a place in it.
 type Options struct {
-	// Kubeconfig is a file. Empty: those that KUBECONFIG names, or ~/.kube/config; where there is none, the account of
-	// the pod that this program runs in.
+	// Kubeconfig is a file. Empty: those that KUBECONFIG names, or ~/.kube/config; if there is none, the account of the pod that
+	// this program runs in.
 	Kubeconfig string
-	// Context is one of the kubeconfig. Empty: its current one.
+	// Context is a context of the kubeconfig. Empty: its current one.
 	Context string
-	// Namespace is where everything is made. Empty: that of the context, or of the pod.
+	// Namespace is the place of everything that is made. Empty: that of the context, or of the pod.
 	Namespace string
 }
 
 // Client speaks to one namespace of a cluster.
 type Client struct {
 	Namespace string
-	Host      string // the API server's address, as the configuration has it
-	Source    string // where the configuration is from, for a person
+	Host      string // the API server's address, in the configuration's form
+	Source    string // the configuration's source, for a person
 
 	config  *rest.Config
 	http    *http.Client
-	spdy    atomic.Bool // what is on the way refused a WebSocket
+	spdy    atomic.Bool // something on the way refused a WebSocket
 	clients map[schema.GroupVersion]*rest.RESTClient
 }
 
@@ -59,7 +59,7 @@ type Object interface {
 	meta.Object
 }
 
-// groups are those whose kinds are used.
+// groups are those of the used kinds.
 var groups = map[schema.GroupVersion]func(*runtime.Scheme) error{
 	core.SchemeGroupVersion:          core.AddToScheme,
 	networking.SchemeGroupVersion:    networking.AddToScheme,
@@ -74,7 +74,7 @@ var scheme = sync.OnceValue(func() *runtime.Scheme {
 		}
 	}
 	meta.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"})
-	klog.SetLogger(logr.Discard()) // client-go prints the errors of streams that have ended to stderr
+	klog.SetLogger(logr.Discard()) // client-go prints the errors of ended streams to stderr
 	return s
 })
 
@@ -102,7 +102,7 @@ func Open(o Options) (*Client, error) {
 	return c, nil
 }
 
-// newClient returns a client of a configuration that is there already.
+// newClient returns a client for an existing configuration.
 func newClient(config *rest.Config, namespace string) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.QPS = -1 // the API server bounds callers fairly by itself
@@ -128,7 +128,7 @@ func newClient(config *rest.Config, namespace string) (*Client, error) {
 	return c, nil
 }
 
-// on returns a request's beginning.
+// on begins a request.
 func (c *Client) on(of runtime.Object, verb string) *rest.Request {
 	kinds, _, err := scheme().ObjectKinds(of)
 	if err != nil {
@@ -143,17 +143,17 @@ func (c *Client) on(of runtime.Object, verb string) *rest.Request {
 
 func parameters() runtime.ParameterCodec { return runtime.NewParameterCodec(scheme()) }
 
-// Create makes an object, and reads it back as the cluster has it then.
+// Create makes an object, and reads it back from the cluster.
 func (c *Client) Create(ctx context.Context, object Object) error {
 	return c.on(object, http.MethodPost).Body(object).Do(ctx).Into(object)
 }
 
-// Get reads the object of a name.
+// Get reads an object by its name.
 func (c *Client) Get(ctx context.Context, name string, into Object) error {
 	return c.on(into, http.MethodGet).Name(name).Do(ctx).Into(into)
 }
 
-// List reads those that a label selector names; empty: all.
+// List reads the objects of a label selector; empty: all.
 func (c *Client) List(ctx context.Context, selector string, into runtime.Object) error {
 	return c.on(into, http.MethodGet).VersionedParams(&meta.ListOptions{LabelSelector: selector}, parameters()).Do(ctx).Into(into)
 }
@@ -167,8 +167,8 @@ func (c *Client) Patch(ctx context.Context, name string, as types.PatchType, pat
 	return c.on(into, http.MethodPatch).SetHeader("Content-Type", string(as)).Name(name).Body(body).Do(ctx).Into(into)
 }
 
-// Delete removes the object of a name, of the kind of of, and gives a pod so many seconds to end; below zero: its own. Where of
-// has a UID, another object of that name is left alone: that is a conflict. It does not wait until the object is gone.
+// Delete removes the object of a name, of the kind of of, and gives a pod so many seconds to end; below zero: its own. If of
+// contains a UID, another object of that name is left alone: that is a conflict. It does not wait until the object is gone.
 func (c *Client) Delete(ctx context.Context, name string, of Object, grace int64) error {
 	options := &meta.DeleteOptions{}
 	if grace >= 0 {
@@ -180,7 +180,7 @@ func (c *Client) Delete(ctx context.Context, name string, of Object, grace int64
 	return c.on(of, http.MethodDelete).Name(name).Body(options).Do(ctx).Error()
 }
 
-// Watch follows changes, of one object or of those that a label selector names, from a version of the list or the object on.
+// Watch follows changes, of one object or of a label selector's objects, from a version of the list or the object on.
 func (c *Client) Watch(ctx context.Context, of runtime.Object, name, selector, version string) (watch.Interface, error) {
 	options := &meta.ListOptions{LabelSelector: selector, ResourceVersion: version, Watch: true}
 	if name != "" {
@@ -189,7 +189,7 @@ func (c *Client) Watch(ctx context.Context, of runtime.Object, name, selector, v
 	return c.on(of, http.MethodGet).VersionedParams(options, parameters()).Watch(ctx)
 }
 
-// Call calls the API by a path. body and into are anything that JSON is made of; nil: nothing.
+// Call calls the API by a path. body and into are encoded in JSON; nil: nothing.
 func (c *Client) Call(ctx context.Context, verb, path string, body, into any) error {
 	r := c.clients[core.SchemeGroupVersion].Verb(verb).AbsPath(path)
 	if body != nil {
@@ -206,7 +206,7 @@ func (c *Client) Call(ctx context.Context, verb, path string, body, into any) er
 	return json.Unmarshal(answer, into)
 }
 
-// Right is one that a client needs in its namespace.
+// Right is a right that a client needs in its namespace.
 type Right struct {
 	Verb, Group, Resource, Subresource string
 }
@@ -222,7 +222,7 @@ func (r Right) String() string {
 	return r.Verb + " " + name
 }
 
-// Missing returns those of some rights that this client does not have.
+// Missing returns the rights that this client lacks.
 func (c *Client) Missing(ctx context.Context, rights []Right) ([]Right, error) {
 	lacks := make([]bool, len(rights))
 	failed := make([]error, len(rights))

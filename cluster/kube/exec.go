@@ -13,7 +13,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// Stream is the stdio of a program in a pod. Close ends the connection: the program's stdin ends then.
+// Stream is the stdio of a program in a pod. Close ends the connection, and with it the program's stdin.
 type Stream struct {
 	in     *io.PipeWriter
 	out    output
@@ -23,9 +23,8 @@ type Stream struct {
 	err   error
 }
 
-// Exec starts a program in a container of a pod, over a WebSocket, or over SPDY where something on the way refuses that. It returns at
-// once: that the program could not be started shows as the error that reading ends with. stderr gets what the program writes
-// there.
+// Exec starts a program in a container of a pod, over a WebSocket, or over SPDY if something on the way refuses that. It returns
+// at once: a failed start shows as the error at the end of reading. stderr receives the program's stderr.
 func (c *Client) Exec(pod, container string, command []string, stderr io.Writer) (*Stream, error) {
 	address := c.on(&core.Pod{}, http.MethodPost).Name(pod).SubResource("exec").VersionedParams(&core.PodExecOptions{
 		Container: container, Command: command, Stdin: true, Stdout: true, Stderr: true,
@@ -60,7 +59,7 @@ func (c *Client) Exec(pod, container string, command []string, stderr io.Writer)
 	return s, nil
 }
 
-// output has a program's stdout read where it is wanted: client-go would copy it, through a buffer and a goroutine of its own.
+// output lets the caller read a program's stdout directly: client-go would copy it, through a buffer and a goroutine of its own.
 type output struct {
 	from  io.Reader
 	there chan struct{} // closed when from is set
@@ -81,7 +80,7 @@ func (*output) Write([]byte) (int, error) { return 0, errors.ErrUnsupported }
 
 func (o *output) close() { o.end.Do(func() { close(o.over) }) }
 
-// Read ends with io.EOF when the program has ended, or the connection.
+// Read ends with io.EOF when the program or the connection ended.
 func (s *Stream) Read(b []byte) (int, error) {
 	select {
 	case <-s.out.over:
@@ -108,7 +107,7 @@ func (s *Stream) Close() error {
 	return s.in.Close()
 }
 
-// Err waits until the program or the connection has ended, and returns why: nil where the program ended with status 0.
+// Err waits until the program or the connection ended, and returns why: nil if the program ended with status 0.
 func (s *Stream) Err() error {
 	<-s.ended
 	return s.err

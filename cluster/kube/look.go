@@ -1,4 +1,4 @@
-// What a person is told of a cluster.
+// The description of a cluster for people.
 
 package kube
 
@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// source says where a configuration is from.
+// source names the source of a configuration.
 func source(loaded clientcmd.ClientConfig, o Options) string {
 	raw, err := loaded.RawConfig()
 	if err != nil || clientcmd.IsEmptyConfig(err) || len(raw.Contexts) == 0 {
@@ -33,7 +33,7 @@ func source(loaded clientcmd.ClientConfig, o Options) string {
 	return "context " + name
 }
 
-// Version returns the API server's.
+// Version returns the API server's version.
 func (c *Client) Version(ctx context.Context) (*version.Info, error) {
 	v := &version.Info{}
 	return v, c.Call(ctx, http.MethodGet, "/version", nil, v)
@@ -46,21 +46,21 @@ func (c *Client) Labels(ctx context.Context) (map[string]string, error) {
 	return namespace.Labels, err
 }
 
-// Handler returns what nodes know a RuntimeClass by, which not every account may read.
+// Handler returns the nodes' name of a RuntimeClass, which not every account may read.
 func (c *Client) Handler(ctx context.Context, class string) (string, error) {
 	found := &node.RuntimeClass{}
 	err := c.Call(ctx, http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses/"+class, nil, found)
 	return found.Handler, err
 }
 
-// Account returns the name by which the API server knows this client.
+// Account returns this client's name on the API server.
 func (c *Client) Account(ctx context.Context) (string, error) {
 	review := &authentication.SelfSubjectReview{TypeMeta: meta.TypeMeta{APIVersion: "authentication.k8s.io/v1", Kind: "SelfSubjectReview"}}
 	err := c.Call(ctx, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", review, review)
 	return review.Status.UserInfo.Username, err
 }
 
-// clockLooks is how often the API server is asked for its time.
+// clockLooks is the number of requests for the API server's time.
 const clockLooks = 5
 
 // Clock returns the median time of an answer, and how far the API server's clock is ahead of this machine's, to a second or two.
@@ -80,14 +80,14 @@ func (c *Client) Clock(ctx context.Context) (roundTrip, ahead time.Duration, err
 		took := time.Since(began)
 		times = append(times, took)
 		if date, err := http.ParseTime(answer.Header.Get("Date")); err == nil {
-			ahead = date.Add(time.Second / 2).Sub(began.Add(took / 2)) // of the second that it names
+			ahead = date.Add(time.Second / 2).Sub(began.Add(took / 2)) // the middle of the named second
 		}
 	}
 	slices.Sort(times)
 	return times[clockLooks/2], ahead, nil
 }
 
-// Transport names what programs in pods were last reached by.
+// Transport names the last transport to programs in pods.
 func (c *Client) Transport() string {
 	if c.spdy.Load() {
 		return "SPDY"
