@@ -1,7 +1,7 @@
 // Package kubernetes is the engine.Engine over Kubernetes: a pod for each session, with a container for each language.
 //
-// Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager. What a pod may do is in pod.go, one line a
-// promise. Process 1 of a container is the keeper of containers/supervisor, and all that is said to it goes by pods/exec: a pod
+// Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager. pod.go lists the permissions of a pod, one
+// line a promise. Process 1 of a container is the keeper of containers/supervisor, and everything reaches it by pods/exec: a pod
 // has no network, no account and no output of its own.
 package kubernetes
 
@@ -23,27 +23,27 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// Options says where pods are made and what they are like.
+// Options describes pods and their place.
 type Options struct {
 	Cluster kube.Options
-	// StorageClass is that of the claims for volumes that last. Empty: files are in their pod, and end with it.
+	// StorageClass is the class of claims for lasting volumes. Empty: files are in their pod, and end with it.
 	StorageClass string
-	// RuntimeClass is that of the pods, such as one for gVisor or a network of loopback alone. Empty: the cluster's default.
+	// RuntimeClass is the class of the pods, such as one for gVisor or a network of loopback alone. Empty: the cluster's default.
 	RuntimeClass string
-	// ProgramsImage is the image that has our programs, for every kind of processor that nodes have.
+	// ProgramsImage is the image of our programs, for every kind of processor among the nodes.
 	ProgramsImage string
-	// WarmPool is a SandboxWarmPool of agent-sandbox that pods are taken from whose volumes are in them. Empty: pods are made.
+	// WarmPool is a SandboxWarmPool of agent-sandbox, the source of pods with their volumes in them. Empty: pods are made.
 	WarmPool string
-	// Users is a range of numbers, "FIRST-LAST", of which each session has one, by its name, as its user and group. "none": the cluster
-	// chooses, as OpenShift does. Empty: one that neither distributions nor directory services use.
+	// Users is a range of numbers, "FIRST-LAST". Each session uses one, by its name, as its user and group. "none": the cluster
+	// chooses, as OpenShift does. Empty: a range that neither distributions nor directory services use.
 	Users string
-	// SeccompProfile is one that nodes have, by its path below the kubelet's folder. Empty: the container runtime's default.
+	// SeccompProfile is a profile on the nodes, by its path below the kubelet's folder. Empty: the container runtime's default.
 	SeccompProfile string
 	// UserNamespaces gives each pod a user namespace of its own.
 	UserNamespaces bool
-	// CallTimeout bounds a call whose caller set no deadline. Zero: 60 s.
+	// CallTimeout bounds a call without a deadline. Zero: 60 s.
 	CallTimeout time.Duration
-	// Logger gets what helps to debug. Nil: nothing is logged.
+	// Logger receives debug messages. Nil: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -58,7 +58,7 @@ type Engine struct {
 	closing context.Context
 	close   context.CancelFunc
 
-	meeting *semaphore.Weighted // held while the cluster is met
+	meeting *semaphore.Weighted // held while the cluster is checked
 	cluster atomic.Pointer[cluster]
 
 	network network
@@ -66,22 +66,22 @@ type Engine struct {
 	places sync.Map // of place, by the names of containers
 }
 
-// cluster is a client of one that was found fit for use.
+// cluster is a client of a cluster found fit for use.
 type cluster struct {
 	*kube.Client
 	engine       *Engine
 	imageVolumes bool // a pod can mount an image
 
-	refused atomic.Bool // the client's credentials: the configuration may have others by now
+	refused atomic.Bool // the cluster refused the client's credentials: the configuration may contain new ones by now
 }
 
-// place is where this engine has come across a container.
+// place is the last known place of a container.
 type place struct {
 	pod, node string
-	uid       types.UID // of the pod: another may have its name since
+	uid       types.UID // of the pod: another may bear its name since
 	labels    map[string]string
 	noted     time.Time
-	shut      bool // the pod has shown this engine that it reaches nothing
+	shut      bool // the pod showed this engine that it reaches nothing
 }
 
 var (
@@ -98,7 +98,7 @@ func Open(opts Options) *Engine {
 		opts.Logger = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{opts: opts, log: opts.Logger, meeting: semaphore.NewWeighted(1), network: network{turn: semaphore.NewWeighted(1)}}
-	e.users, _ = parseUsers(opts.Users) // who opens it has checked that
+	e.users, _ = parseUsers(opts.Users) // the opener checked that
 	e.closing, e.close = context.WithCancel(context.Background())
 	return e
 }
@@ -108,13 +108,13 @@ func (e *Engine) Traits() engine.Traits {
 	return engine.Traits{Name: "Kubernetes", Together: true, Remote: true}
 }
 
-// Shape implements engine.Engine. The version of the cluster is no setting: its nodes have the same programs either way.
+// Shape implements engine.Engine. The version of the cluster is no setting: its nodes run the same programs either way.
 func (e *Engine) Shape(spec engine.Spec) string {
 	spec.Volume, spec.Lasts = "", false
 	return engine.Key(e.opts.StorageClass, e.opts.WarmPool, shapeOf(e.opts.podSpec(spec, e.users, true)))
 }
 
-// Image implements engine.Engine. The nodes have the images, so nothing is known of one before a pod has it.
+// Image implements engine.Engine. The nodes hold the images, so nothing is known of one before a pod uses it.
 func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
 	if err := e.usable(ctx); err != nil {
 		return engine.ImageInfo{}, err
@@ -125,7 +125,7 @@ func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error
 	return engine.ImageInfo{ID: ref}, nil
 }
 
-// usable reports a context that has ended, and an engine that was closed.
+// usable reports an ended context, and a closed engine.
 func (e *Engine) usable(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -143,7 +143,7 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// limit gives a call without a deadline one, and ends it with the engine.
+// limit adds a deadline to a call without one, and ends the call with the engine.
 func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	stop := context.AfterFunc(e.closing, cancel)
@@ -154,7 +154,7 @@ func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc
 	return limited, func() { stop(); cancelLimit(); cancel() }
 }
 
-// rights are what this engine needs in its namespace.
+// rights are this engine's needs in its namespace.
 var rights = []kube.Right{
 	{Verb: "create", Resource: "pods"}, {Verb: "get", Resource: "pods"}, {Verb: "list", Resource: "pods"}, {Verb: "watch", Resource: "pods"},
 	{Verb: "patch", Resource: "pods"}, {Verb: "delete", Resource: "pods"}, {Verb: "create", Resource: "pods", Subresource: "exec"},
@@ -162,13 +162,13 @@ var rights = []kube.Right{
 	{Verb: "get", Group: "networking.k8s.io", Resource: "networkpolicies"}, {Verb: "create", Group: "networking.k8s.io", Resource: "networkpolicies"},
 }
 
-// claimRights are what it needs beside them where volumes are claims.
+// claimRights are its further needs if volumes are claims.
 var claimRights = []kube.Right{
 	{Verb: "create", Resource: "persistentvolumeclaims"}, {Verb: "get", Resource: "persistentvolumeclaims"},
 	{Verb: "list", Resource: "persistentvolumeclaims"}, {Verb: "delete", Resource: "persistentvolumeclaims"},
 }
 
-// Rights returns what this engine needs in its namespace.
+// Rights returns this engine's needs in its namespace.
 func (e *Engine) Rights() []kube.Right {
 	all := slices.Clone(rights)
 	if e.opts.StorageClass != "" {
@@ -180,8 +180,8 @@ func (e *Engine) Rights() []kube.Right {
 	return all
 }
 
-// connect returns the cluster, which is met once, and again when it has refused this program's token: its version, this
-// program's rights, and the policy that shuts pods off.
+// connect returns the cluster. It checks it once, and again after it refused this program's token: its version, this program's
+// rights, and the policy that shuts pods off.
 func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 	if err := e.usable(ctx); err != nil {
 		return nil, err
@@ -222,13 +222,13 @@ func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 	return e.cluster.Load(), nil
 }
 
-// Where implements engine.Locator, for containers that this engine has come across.
+// Where implements engine.Locator, for containers that this engine knows.
 func (e *Engine) Where(container string) engine.Place {
 	at := e.at(container)
 	return engine.Place{Pod: at.pod, Node: at.node}
 }
 
-// at returns the place of a container; the zero value: it is not known.
+// at returns the place of a container; the zero value: unknown.
 func (e *Engine) at(container string) place {
 	at, _ := e.places.Load(container)
 	known, _ := at.(place)

@@ -1,4 +1,4 @@
-// What the cluster says, in words for a person and in the errors of package engine.
+// The cluster's answers, in words for a person and in the errors of package engine.
 
 package kubernetes
 
@@ -27,16 +27,16 @@ import (
 var (
 	errClosed  = fmt.Errorf("%w: the engine was closed", engine.ErrEngineUnavailable)
 	errNoReach = errors.New("a pod did not say what it reaches")
-	// ErrReaches is in the error of a pod that reaches what it must not.
+	// ErrReaches is in the error of a pod that reaches a forbidden address.
 	ErrReaches  = errors.New("a pod reaches the network")
 	errNoCanary = errors.New("the pod that others must not reach does not listen")
 	errKilled   = errors.New("killed with what ran in the container")
 )
 
-// killed is the exit status of what was.
+// killed is the exit status after a SIGKILL.
 const killed = 128 + int(syscall.SIGKILL)
 
-// Error is what a person can do something about. It matches the error of package engine that it stands for.
+// Error is an error that a person can mend. It matches its error of package engine.
 type Error struct {
 	Reason string // a sentence without a final stop, with nothing secret in it
 	Fix    string // a command, or a sentence that names one
@@ -44,7 +44,7 @@ type Error struct {
 	Err    error  // for the log; may be nil
 }
 
-// Error returns the reason and, for the log, what lies behind it.
+// Error returns the reason and, for the log, the cause.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return e.Reason
@@ -52,7 +52,7 @@ func (e *Error) Error() string {
 	return e.Reason + ": " + e.Err.Error()
 }
 
-// Explain returns the words for a person: what is wrong, and what mends it.
+// Explain returns the words for a person: the reason and the fix.
 func (e *Error) Explain() (reason, fix string) { return e.Reason + ".", e.Fix }
 
 // Unwrap lets errors.Is find the error of package engine and the cause.
@@ -66,7 +66,7 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// preparing is for a pod whose node has not got all that it needs yet.
+// preparing is for a pod on a node that still gets its images or volumes.
 func preparing(pod *core.Pod) error {
 	return &Error{
 		Reason: "A node of the cluster gets the images for its first pod of them, which can take minutes",
@@ -75,7 +75,7 @@ func preparing(pod *core.Pod) error {
 	}
 }
 
-// otherSettings is for a pod that has the only copy of a session's files, and cannot have the settings of this server.
+// otherSettings is for a pod with the only copy of a session's files, which cannot take this server's settings.
 func otherSettings(pod *core.Pod) error {
 	return &Error{
 		Reason: "This session's pod was made with other settings than this server has, and its files are in it, so it stays",
@@ -86,7 +86,7 @@ func otherSettings(pod *core.Pod) error {
 
 const doctor = "run `code-sandbox-mcp doctor --engine kubernetes`"
 
-// configError is for a configuration that names no cluster.
+// configError is for a configuration without a cluster.
 func configError(err error) error {
 	e := &Error{
 		Reason: "No Kubernetes cluster is configured here", Fix: "name one by --kubeconfig or KUBECONFIG, or run the server in a pod with an account; `kubectl config view` shows what there is",
@@ -103,10 +103,10 @@ func configError(err error) error {
 
 var hostPath = regexp.MustCompile(`(^|[\s"'\[])(/|[A-Za-z]:\\)[^\s"':,\]]+`)
 
-// withoutPaths leaves out where files of this machine are, which is in the log.
+// withoutPaths removes the paths of this machine's files, which are in the log.
 func withoutPaths(text string) string { return hostPath.ReplaceAllString(text, "${1}FILE") }
 
-// otherCluster is for a configuration that was read again: the sessions are where they were.
+// otherCluster is for a configuration that was read again: the sessions stayed at the old place.
 func otherCluster(now, before *kube.Client) error {
 	return &Error{
 		Reason: fmt.Sprintf("The kubeconfig names namespace %s at %s now, and this server's sessions are in %s at %s", now.Namespace, now.Host, before.Namespace, before.Host),
@@ -115,7 +115,7 @@ func otherCluster(now, before *kube.Client) error {
 	}
 }
 
-// missingRights names what an account may not do.
+// missingRights names the missing rights of an account.
 func missingRights(namespace string, missing []kube.Right) error {
 	names := make([]string, len(missing))
 	for i, r := range missing {
@@ -128,7 +128,7 @@ func missingRights(namespace string, missing []kube.Right) error {
 	}
 }
 
-// apiError says what an answer of the API server means, or that there was none.
+// apiError explains an answer of the API server, or its absence.
 func (e *Engine) apiError(c *kube.Client, err error) error {
 	if err == nil {
 		return nil
@@ -184,7 +184,7 @@ func isLost(err error) bool {
 		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EPIPE)
 }
 
-// waitingError returns the error of a container that waits for what does not come by itself; nil: it may yet run.
+// waitingError returns the error of a container that waits in vain; nil: it may yet run.
 func waitingError(image string, w *core.ContainerStateWaiting) error {
 	message := w.Reason
 	if w.Message != "" {
@@ -212,7 +212,7 @@ func waitingError(image string, w *core.ContainerStateWaiting) error {
 	return nil
 }
 
-// terminatedError is of a container that has ended before it was entered.
+// terminatedError is for a container that ended before it was entered.
 func terminatedError(t *core.ContainerStateTerminated) error {
 	if t.Reason == "StartError" || t.Reason == "ContainerCannotRun" {
 		return waitingError("", &core.ContainerStateWaiting{Reason: "StartError", Message: t.Message})
@@ -220,7 +220,7 @@ func terminatedError(t *core.ContainerStateTerminated) error {
 	return fmt.Errorf("%w: %s, exit status %d %s", engine.ErrContainerGone, t.Reason, t.ExitCode, firstLine(t.Message))
 }
 
-// unscheduled is for a pod that no node takes. claim is its own where no volume has come for that; nil: it has one, or needs none.
+// unscheduled is for a pod that no node takes. claim is its unbound claim; nil: it is bound, or there is none.
 func unscheduled(pod *core.Pod, why string, claim *core.PersistentVolumeClaim) error {
 	e := &Error{
 		Reason: "No node takes the pod: " + firstLine(why), Fix: "close sessions, lower --memory-limit or --cpu-limit, or add a node",
@@ -237,7 +237,7 @@ func unscheduled(pod *core.Pod, why string, claim *core.PersistentVolumeClaim) e
 	return e
 }
 
-// foreign is for a pod or claim that has the name of one of ours.
+// foreign is for a pod or claim with the name of one of ours.
 func foreign(kind string, o meta.Object) error {
 	return &Error{
 		Reason: fmt.Sprintf("The cluster has another %s of the session's name, %s, which this program has not made", kind, o.GetName()),
@@ -252,7 +252,7 @@ func noNamespace(name string, err error) error {
 	}
 }
 
-// noClass is for a RuntimeClass that the cluster does not have.
+// noClass is for a RuntimeClass unknown to the cluster.
 func noClass(name string) error {
 	return &Error{Reason: "There is no RuntimeClass " + name, Fix: "`kubectl get runtimeclasses` lists those that there are; name one by --runtime-class, or leave it out"}
 }
@@ -266,12 +266,12 @@ func notShut(reached []string) error {
 	}
 }
 
-// notShown is for a node that is different from those before it.
+// notShown is for a node that differs from those before it.
 func notShown(node string) error {
 	return &Error{Reason: "It is not known yet what pods on node " + node + " reach", Fix: "try again"}
 }
 
-// gonePhrases are how API servers, kubelets and runtimes say that there is no such container, or that it does not run.
+// gonePhrases are the words of API servers, kubelets and runtimes for a missing or stopped container.
 var gonePhrases = []string{
 	"not found", "not running", "not created", "in a stopped", "no running task", "CONTAINER_EXITED", "ttrpc: closed",
 	"does not have a host assigned", "completed pod",
@@ -289,7 +289,7 @@ func refusal(err error) error {
 	return nil
 }
 
-// execError says what a program that did not start means.
+// execError explains why a program did not start.
 func (c *cluster) execError(err error, stderr string) error {
 	text := err.Error() + " " + stderr
 	var exit exec.ExitError

@@ -23,7 +23,7 @@ type process struct {
 	cluster *cluster
 	stderr  engine.Tail
 
-	madeVolume bool // with its start
+	madeVolume bool // by its start
 	keptOther  bool
 }
 
@@ -36,7 +36,7 @@ func (p *process) KeptOther() bool { return p.keptOther }
 // MadeVolume implements engine.Maker.
 func (p *process) MadeVolume() bool { return p.madeVolume }
 
-// exec starts a program. That it could not be started shows when its answer is read.
+// exec starts a program. A failed start shows when its answer is read.
 func (c *cluster) exec(pod, container string, command []string) (*process, error) {
 	p := &process{cluster: c}
 	var err error
@@ -44,13 +44,13 @@ func (c *cluster) exec(pod, container string, command []string) (*process, error
 	return p, err
 }
 
-// answer reads one byte, which process 1's programs say before anything else.
+// answer reads the first byte of the output of process 1's programs.
 func (p *process) answer(ctx context.Context) (byte, error) {
 	stop := context.AfterFunc(ctx, func() { _ = p.Close() })
 	var b [1]byte
 	_, err := io.ReadFull(p, b[:])
 	switch {
-	case !stop(): // it is closed by now, also where it has answered
+	case !stop(): // it is closed by now, even if it answered
 		return 0, ctx.Err()
 	case err == nil:
 		return b[0], nil
@@ -58,7 +58,8 @@ func (p *process) answer(ctx context.Context) (byte, error) {
 	return 0, p.cluster.execError(cmp.Or(p.Err(), io.ErrUnexpectedEOF), p.Stderr())
 }
 
-// Exec implements engine.Engine. The program has the container's user and limits, and no capabilities, as process 1 has.
+// Exec implements engine.Engine. The program runs with the container's user and limits, and without capabilities, as process 1
+// does.
 func (e *Engine) Exec(ctx context.Context, container string, command []string) (engine.Process, error) {
 	if len(command) == 0 {
 		return nil, engine.ErrNoCommand
@@ -76,7 +77,7 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 	return p, nil
 }
 
-// within starts a program in a container whose pod has shown that it reaches nothing.
+// within starts a program in a container of a pod that showed that it reaches nothing.
 func (e *Engine) within(ctx context.Context, c *cluster, name string, command []string) (*process, error) {
 	pod, err := e.podWith(ctx, c, name)
 	if err != nil {
@@ -106,7 +107,7 @@ func (e *Engine) within(ctx context.Context, c *cluster, name string, command []
 	return nil, err
 }
 
-// isGone reports whether a container does not run, of which container runtimes say in many words that nothing starts in it.
+// isGone reports whether a container does not run. Container runtimes use many words for the failure to start anything in it.
 func isGone(ctx context.Context, c *cluster, name, container string) bool {
 	pod := &core.Pod{}
 	if err := c.Get(ctx, name, pod); err != nil {
@@ -117,7 +118,7 @@ func isGone(ctx context.Context, c *cluster, name, container string) bool {
 	})
 }
 
-// podWith returns the pod that has a container of a name, and goes on: engine.ErrContainerGone where there is none.
+// podWith returns the running pod with a container of this name: engine.ErrContainerGone if there is none.
 func (e *Engine) podWith(ctx context.Context, c *cluster, container string) (*core.Pod, error) {
 	list := &core.PodList{}
 	if err := c.List(ctx, managedBy+"="+us+","+labelHas+hash(container), list); err != nil {

@@ -1,4 +1,4 @@
-// What a cluster says about itself, for people and for what judges it.
+// The cluster's description of itself, for people and for checks.
 
 package kubernetes
 
@@ -15,10 +15,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// Info is what is known of a cluster and of the pods that this engine makes there. What could not be read is empty.
+// Info describes a cluster and the pods that this engine makes there. Unreadable fields are empty.
 type Info struct {
-	Source, Server, Namespace string // where the configuration is from, and where it leads
-	Account                   string // as which the API server knows this program
+	Source, Server, Namespace string // the configuration's source and target
+	Account                   string // this program's name on the API server
 	Version                   string
 	ImageVolumes              bool // pods can mount an image
 	RoundTrip, Ahead          time.Duration
@@ -30,7 +30,7 @@ type Info struct {
 	StorageClass, RuntimeClass, SeccompProfile string
 	UserNamespaces                             bool
 	Users                                      string // in words
-	FewUsers                                   bool   // sessions are likely to have one together
+	FewUsers                                   bool   // sessions are likely to share one
 }
 
 func inWords(u engine.Users) string {
@@ -40,10 +40,10 @@ func inWords(u engine.Users) string {
 	return fmt.Sprintf("one for each session, from %d to %d", u.First, u.First+u.Count-1)
 }
 
-// podSecurity is the label of a namespace that says what it admits.
+// podSecurity is the label of a namespace for its admission level.
 const podSecurity = "pod-security.kubernetes.io/enforce"
 
-// Info looks at the cluster, and starts nothing. Where it fails, what it returns is what is known by then.
+// Info looks at the cluster, and starts nothing. If it fails, it returns the part known by then.
 func (e *Engine) Info(ctx context.Context) (Info, error) {
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
@@ -82,15 +82,15 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 	return info, nil
 }
 
-// Shown is what the pods that were started have shown.
+// Shown is the evidence from the started pods.
 type Shown struct {
 	Loopback  bool   // they have nothing but that; else, a policy keeps them from the network
-	Transport string // what programs in them are reached by
-	// Tried is what they must not reach, and have not.
+	Transport string // how programs in them are reached
+	// Tried are the forbidden addresses that they tried and did not reach.
 	Tried []netip.AddrPort
 }
 
-// Shown returns what the pods that this engine has started have shown; false: it has started none.
+// Shown returns the evidence from the pods that this engine started; false: it started none.
 func (e *Engine) Shown() (Shown, bool) {
 	c := e.cluster.Load()
 	_ = e.network.turn.Acquire(context.Background(), 1)
@@ -107,15 +107,15 @@ func (e *Engine) Shown() (Shown, bool) {
 	return shown, true
 }
 
-// IsGVisor reports whether a RuntimeClass is one of gVisor's, as far as its name or its handler tell.
+// IsGVisor reports whether a RuntimeClass is one of gVisor's, by its name or its handler.
 func (i Info) IsGVisor() bool {
 	return strings.Contains(i.RuntimeClass, "gvisor") || strings.Contains(i.Handler, "runsc") || strings.Contains(i.Handler, "gvisor")
 }
 
-// Tasks returns how many processes and threads the user of a session's containers may have, where so many languages are on.
+// Tasks returns the limit of processes and threads for the user of a session's containers, with so many languages.
 func (e *Engine) Tasks(limits engine.Limits, languages int) int64 {
 	return tasksOf(limits, languages, e.users)
 }
 
-// OwnBytes returns how much a container may write besides its volume, all of it in memory.
+// OwnBytes returns the size of a container's writable places beside its volume, all of them in memory.
 func OwnBytes(limits engine.Limits) int64 { return ownBytes(limits) }

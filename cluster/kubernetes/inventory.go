@@ -1,4 +1,4 @@
-// What is there listed, and removed.
+// Listing and removing pods and volumes.
 
 package kubernetes
 
@@ -19,7 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// List implements engine.Engine. A pod whose files are in it is a volume too.
+// List implements engine.Engine. A pod with its files inside is a volume too.
 func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory, error) {
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
@@ -86,7 +86,7 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 	return inventory, nil
 }
 
-// withLanguage returns the labels of a pod as its container has them.
+// withLanguage returns the labels of a pod for one of its containers.
 func withLanguage(labels map[string]string, container string) map[string]string {
 	own := maps.Clone(labels)
 	if _, known := sandbox.LanguageCalled(container); known {
@@ -95,15 +95,15 @@ func withLanguage(labels map[string]string, container string) map[string]string 
 	return own
 }
 
-// runs reports whether a container of a pod does. Its status may not say that yet: it is entered before.
+// runs reports whether a container of a pod runs. Its status may lag: the engine enters it before.
 func runs(pod *core.Pod, container string) bool {
 	return !isOver(pod) && isUsed(pod, container) && pod.Annotations[noteUsed+container] != hasEnded && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
 		return s.Name == container && s.State.Terminated != nil
 	})
 }
 
-// Remove implements engine.Engine. A container whose pod has the files, or others that are in use, is emptied and waits in it; else the
-// pod goes. What has been asked to go counts as gone: its name is waited for by the next start.
+// Remove implements engine.Engine. If the pod holds the files, or other containers in use, it empties a container, which waits in
+// the pod; else the pod goes. A pod asked to go counts as gone: the next start waits for its name.
 func (e *Engine) Remove(ctx context.Context, containers, volumes []string) error {
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
@@ -136,7 +136,7 @@ func (e *Engine) Remove(ctx context.Context, containers, volumes []string) error
 	return nil
 }
 
-// podsOf returns the pods that have some containers or volumes.
+// podsOf returns the pods with some of the containers or volumes.
 func (e *Engine) podsOf(ctx context.Context, c *cluster, containers, volumes []string) ([]*core.Pod, error) {
 	found := make(map[string]*core.Pod)
 	note := func(selector string) error {
@@ -186,7 +186,7 @@ func (e *Engine) podsOf(ctx context.Context, c *cluster, containers, volumes []s
 	return pods, nil
 }
 
-// removeFrom removes from a pod what is named of it.
+// removeFrom removes the named containers and volumes from a pod.
 func (e *Engine) removeFrom(ctx context.Context, c *cluster, pod *core.Pod, containers, volumes []string) error {
 	var resets []string
 	staying := 0
@@ -214,8 +214,8 @@ func (e *Engine) removeFrom(ctx context.Context, c *cluster, pod *core.Pod, cont
 	return nil
 }
 
-// reset ends all in a container, which then waits to be entered. Code can kill what is started to do that, but not for ever: then
-// the pod goes, with the files that are in it.
+// reset ends everything in a container, which then waits to be entered. Code can kill the program that does that, but not for
+// ever: then the pod goes, with the files in it.
 func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
 	var err error
 	for range mostKilled {
@@ -227,7 +227,7 @@ func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod, container
 	case errors.Is(err, errKilled):
 		e.log.Warn("code keeps its container from being emptied: the pod is removed", "pod", pod.Name)
 		return e.delete(ctx, c, pod, 1)
-	case err != nil && !errors.Is(err, engine.ErrContainerGone): // nothing runs in one that is down
+	case err != nil && !errors.Is(err, engine.ErrContainerGone): // nothing runs in a stopped one
 		return fmt.Errorf("empty container %s of pod %s: %w", container, pod.Name, err)
 	}
 	if err := c.note(ctx, pod, noteUsed+container, nil); err != nil {

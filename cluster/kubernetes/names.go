@@ -1,4 +1,4 @@
-// What is ours in a namespace, and how it is found again.
+// The marks of our objects in a namespace, and how to find them again.
 
 package kubernetes
 
@@ -32,11 +32,11 @@ const (
 
 	noteLabels     = prefix + "labels"     // the true ones, in JSON
 	noteVolume     = prefix + "volume"     // its true name
-	noteContainers = prefix + "containers" // by their true names what they are called in the pod, in JSON
+	noteContainers = prefix + "containers" // by their true names the containers' names in the pod, in JSON
 	noteUsed       = prefix + "used."      // with a container's name in the pod
 	noteShape      = prefix + "shape"      // of the pod's spec
-	noteFrame      = prefix + "frame"      // the same of what no setting of a server changes while files are in the pod
-	noteLimits     = prefix + "limits"     // those that its shape was made of, in JSON
+	noteFrame      = prefix + "frame"      // of the part that no setting of a server changes while files are in the pod
+	noteLimits     = prefix + "limits"     // the limits in its shape, in JSON
 )
 
 var (
@@ -49,7 +49,7 @@ func hash(text string) string {
 	return hex.EncodeToString(sum[:10])
 }
 
-// valueOf returns what stands for a label's value, which may have letters that a label cannot, and be longer.
+// valueOf returns a hash for a label's value, which may contain letters that a label cannot, and be longer.
 func valueOf(value string) string {
 	if labelValue.MatchString(value) {
 		return value
@@ -57,7 +57,7 @@ func valueOf(value string) string {
 	return "h." + hash(value)
 }
 
-// objectName returns the name of what is made for a name of any form: readable, and different for each.
+// objectName returns the object name for a name of any form: readable, and different for each.
 func objectName(name string) string {
 	readable := strings.Trim(unfit.ReplaceAllString(strings.ToLower(name), "-"), "-")
 	if !strings.HasPrefix(readable, "csm-") {
@@ -66,7 +66,7 @@ func objectName(name string) string {
 	return strings.TrimRight(readable[:min(len(readable), 40)], "-") + "-" + hash(name)
 }
 
-// podName returns the name of the pod that a container is in: of its volume where others are made beside it.
+// podName returns the name of a container's pod: its volume's if others are made beside it.
 func podName(spec engine.Spec) string {
 	if len(spec.Beside) > 0 {
 		return objectName(spec.Volume)
@@ -74,12 +74,12 @@ func podName(spec engine.Spec) string {
 	return objectName(spec.Name)
 }
 
-// containerName returns what a container is called in its pod.
+// containerName returns a container's name in its pod.
 func containerName(spec engine.Spec) string {
 	return cmp.Or(spec.Labels[sandbox.LabelLanguage], "main")
 }
 
-// metadata is that of what is made for a volume.
+// metadata returns the metadata of an object for a volume.
 func metadata(name, volume string, labels map[string]string) meta.ObjectMeta {
 	m := meta.ObjectMeta{
 		Name:        name,
@@ -95,21 +95,21 @@ func metadata(name, volume string, labels map[string]string) meta.ObjectMeta {
 func toJSON(value any) string {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // a type of the API, or one that has its types
+		panic(err) // a type of the API, or made of its types
 	}
 	return string(text)
 }
 
 func fromJSON(text string) map[string]string {
 	values := make(map[string]string)
-	_ = json.Unmarshal([]byte(text), &values) // what is not ours has nothing
+	_ = json.Unmarshal([]byte(text), &values) // a foreign object has none
 	return values
 }
 
-// containersOf returns by their true names what the containers of a pod are called in it.
+// containersOf maps the true names of a pod's containers to those in the pod.
 func containersOf(pod *core.Pod) map[string]string { return fromJSON(pod.Annotations[noteContainers]) }
 
-// What noteUsed says of a container.
+// The values of noteUsed.
 const (
 	inUse    = "true"
 	hasEnded = "ended" // its program, by itself
@@ -118,10 +118,10 @@ const (
 // isUsed reports whether a container of a pod was started and not removed since.
 func isUsed(pod *core.Pod, container string) bool { return pod.Annotations[noteUsed+container] != "" }
 
-// group returns the specs of all containers of a pod, the one that is wanted first.
+// group returns the specs of all containers of a pod, the wanted one first.
 func group(spec engine.Spec) []engine.Spec { return append([]engine.Spec{spec}, spec.Beside...) }
 
-// commonLabels returns the labels that all containers of a pod have.
+// commonLabels returns the labels common to all containers of a pod.
 func commonLabels(specs []engine.Spec) map[string]string {
 	common := maps.Clone(specs[0].Labels)
 	for _, other := range specs[1:] {
@@ -130,17 +130,17 @@ func commonLabels(specs []engine.Spec) map[string]string {
 	return common
 }
 
-// hasClaim reports whether a pod has its files in a claim.
+// hasClaim reports whether a pod keeps its files in a claim.
 func hasClaim(pod *core.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Volumes, func(v core.Volume) bool { return v.PersistentVolumeClaim != nil })
 }
 
-// isOver reports whether all containers of a pod have ended for good.
+// isOver reports whether all containers of a pod ended for good.
 func isOver(pod *core.Pod) bool {
 	return pod.Status.Phase == core.PodSucceeded || pod.Status.Phase == core.PodFailed
 }
 
-// isOurs reports whether what has the name of a volume's pod or claim is that.
+// isOurs reports whether the object with the name of a volume's pod or claim is that.
 func isOurs(o meta.Object, volume string) bool {
 	return o.GetLabels()[managedBy] == us && o.GetAnnotations()[noteVolume] == volume
 }

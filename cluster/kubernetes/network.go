@@ -1,4 +1,4 @@
-// That a pod reaches nothing: a policy that says so, and a look from each pod whether it holds.
+// Proof that a pod reaches nothing: a policy against it, and a probe from each pod.
 
 package kubernetes
 
@@ -34,8 +34,8 @@ const (
 	canaries         = "canary" // component of the pods that those must not reach
 )
 
-// policies let nothing into the pods that code runs in and nothing out, and everybody to the canaries, whatever else is denied in the
-// namespace: one that policies shut off would show nothing.
+// policies let nothing into the pods of code and nothing out, and everybody to the canaries, whatever else is denied in the
+// namespace: a canary that policies shut off would prove nothing.
 func policies() []*networking.NetworkPolicy {
 	of := func(name, of string, rules []networking.NetworkPolicyIngressRule, types ...networking.PolicyType) *networking.NetworkPolicy {
 		return &networking.NetworkPolicy{
@@ -51,7 +51,7 @@ func policies() []*networking.NetworkPolicy {
 	}
 }
 
-// ensurePolicies makes those that are missing. One that says something else is somebody's who may: pods show what it does.
+// ensurePolicies makes the missing policies. A changed one is somebody's right: pods show its effect.
 func ensurePolicies(ctx context.Context, c *kube.Client) error {
 	for _, policy := range policies() {
 		err := c.Get(ctx, policy.Name, &networking.NetworkPolicy{})
@@ -65,18 +65,18 @@ func ensurePolicies(ctx context.Context, c *kube.Client) error {
 	return nil
 }
 
-// network is what is known of what pods reach. That a policy is there says nothing, because many clusters do not enforce any: before
-// anything is started in a pod that has more than its loopback, it tries to reach what is known to listen, and a pod of ours that
-// listens, the canary, to which no policy of ours applies. A pod that reaches one of them is refused.
+// network is the evidence on the reach of pods. A policy alone proves nothing, because many clusters enforce none: before anything
+// starts in a pod with more than its loopback, it tries to reach known listeners, and a listening pod of ours, the canary, to
+// which no policy of ours applies. A pod that reaches one of them is refused.
 type network struct {
-	turn     *semaphore.Weighted // held while what follows is read or changed, and the cluster is asked for it
-	met      bool                // a pod was looked at
-	only     bool                // that had loopback alone
+	turn     *semaphore.Weighted // held while the following is read or changed, and the cluster is asked for it
+	met      bool                // a pod was probed
+	only     bool                // it had loopback alone
 	tried    []string            // by the last
 	api      []netip.AddrPort
 	resolved time.Time
-	canary   *core.Pod // this engine's own; nil: it has none
-	looked   time.Time // whether that can be reached
+	canary   *core.Pod // this engine's own; nil: none
+	looked   time.Time // when it was last found reachable
 }
 
 const (
@@ -84,20 +84,20 @@ const (
 	kubelet    = "10250"
 	metadataAt = "169.254.169.254:80" // where the clouds tell nodes their secrets
 	canaryLook = 30 * time.Second
-	canaryLife = time.Hour // where its server could not remove it
+	canaryLife = time.Hour // if its server could not remove it
 
 	resolveEvery = time.Minute
 	resolveTime  = time.Second
 	mostServers  = 4 // of the addresses of the API server's name
 
-	// policyTime is how long a network plugin may take to see to a new pod, in which nothing has run yet.
+	// policyTime is a network plugin's time to shut a new pod, in which nothing ran yet.
 	policyTime  = 5 * time.Second
 	policyPause = 250 * time.Millisecond
 
 	dropTime = 2 * time.Second
 )
 
-// enter enters a container. Policies that come late are waited for.
+// enter enters a container. It waits for late policies.
 func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod, container string) (p *process, err error) {
 	err = whenShut(ctx, policyTime, func() error {
 		p, err = e.tryToEnter(ctx, c, pod, container)
@@ -106,7 +106,7 @@ func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod, container
 	return p, err
 }
 
-// whenShut looks again for a while where a pod reaches something, or its canary is not to be reached yet.
+// whenShut looks again for a while if a pod reaches something, or its canary is not reachable yet.
 func whenShut(ctx context.Context, most time.Duration, look func() error) (err error) {
 	_ = wait.PollUntilContextTimeout(ctx, policyPause, most, true, func(context.Context) (bool, error) {
 		err = look()
@@ -115,7 +115,7 @@ func whenShut(ctx context.Context, most time.Duration, look func() error) (err e
 	return err
 }
 
-// lookAt has a pod look in which another server has started something: policies may be others since.
+// lookAt probes a pod that another server started; its policies may have changed.
 func (e *Engine) lookAt(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
 	targets, err := e.network.targets(ctx, e, c, pod, container)
 	if err != nil {
@@ -128,7 +128,7 @@ func (e *Engine) lookAt(ctx context.Context, c *cluster, pod *core.Pod, containe
 	return e.network.judge(ctx, pod, only, reached)
 }
 
-// targets returns what a pod is to try.
+// targets returns the addresses that a pod is to try.
 func (n *network) targets(ctx context.Context, e *Engine, c *cluster, pod *core.Pod, container string) ([]string, error) {
 	if err := n.turn.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func (n *network) targets(ctx context.Context, e *Engine, c *cluster, pod *core.
 	return n.tried, nil
 }
 
-// known returns what is known to listen, by its addresses.
+// known returns the addresses of known listeners.
 func (n *network) known(ctx context.Context, c *cluster, pod *core.Pod) []string {
 	var targets []string
 	add := func(host, port string) {
@@ -189,7 +189,7 @@ func (n *network) known(ctx context.Context, c *cluster, pod *core.Pod) []string
 	return append(targets, metadataAt)
 }
 
-// serversOf returns the addresses of the API server. Where its name is known to a proxy only there are none.
+// serversOf returns the addresses of the API server: none if only a proxy knows its name.
 func serversOf(ctx context.Context, c *cluster) []netip.AddrPort {
 	u, _, err := rest.DefaultServerURL(c.Host, "", schema.GroupVersion{}, true)
 	if err != nil {
@@ -209,7 +209,7 @@ func serversOf(ctx context.Context, c *cluster) []netip.AddrPort {
 	return servers
 }
 
-// nameServers returns those that a resolv.conf names.
+// nameServers returns the name servers in a resolv.conf.
 func nameServers(path string) []string {
 	text, _ := os.ReadFile(path)
 	var servers []string
@@ -221,7 +221,7 @@ func nameServers(path string) []string {
 	return servers
 }
 
-// canaryAt returns where a canary listens.
+// canaryAt returns the addresses of a canary.
 func canaryAt(canary *core.Pod) []string {
 	var at []string
 	for _, ip := range canary.Status.PodIPs {
@@ -230,7 +230,7 @@ func canaryAt(canary *core.Pod) []string {
 	return at
 }
 
-// reach has a pod try to reach some addresses. only reports that it has nothing but loopback.
+// reach makes a pod try to reach some addresses. only reports that it has nothing but loopback.
 func (e *Engine) reach(ctx context.Context, c *cluster, pod *core.Pod, container string, targets []string) (only bool, reached []string, err error) {
 	p, err := c.exec(pod.Name, container, append([]string{supervisor, "reach"}, targets...))
 	if err != nil {
@@ -240,7 +240,7 @@ func (e *Engine) reach(ctx context.Context, c *cluster, pod *core.Pod, container
 	return p.reached(ctx)
 }
 
-// reached reads the line in which a pod says what it has and reaches.
+// reached reads the line in which a pod reports its interfaces and the addresses that it reached.
 func (p *process) reached(ctx context.Context) (only bool, reached []string, err error) {
 	line := make([]byte, 0, 64)
 	for len(line) < 1024 {
@@ -260,8 +260,8 @@ func (p *process) reached(ctx context.Context) (only bool, reached []string, err
 	return words[0] == "lo", words[1:], nil
 }
 
-// judge refuses a pod that reaches something, and one that has more than loopback where those before it had not: no canary was tried, the
-// one target that is known to listen.
+// judge refuses a pod that reaches something, and a pod with more than loopback if those before it had only that: it tried no
+// canary, the one target that is known to listen.
 func (n *network) judge(ctx context.Context, pod *core.Pod, only bool, reached []string) error {
 	if len(reached) > 0 {
 		return notShut(reached)
@@ -277,7 +277,7 @@ func (n *network) judge(ctx context.Context, pod *core.Pod, only bool, reached [
 	return nil
 }
 
-// keepCanary has a pod listen that others are to fail to reach. The caller has the turn.
+// keepCanary keeps a pod listening that others must fail to reach. The caller holds the turn.
 func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *core.Pod) error {
 	if n.canary != nil {
 		is := &core.Pod{}
@@ -288,7 +288,7 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 		state, stateErr := stateOf(is, containerName(engine.Spec{}))
 		switch {
 		case err != nil || is.UID != n.canary.UID || stateErr != nil || state != running && !n.looked.IsZero():
-			_ = e.delete(ctx, c, n.canary, now) // what is left of it ends
+			_ = e.delete(ctx, c, n.canary, now) // its rest ends
 			n.canary = nil
 		case state == running && time.Since(n.looked) < canaryLook:
 			return nil
@@ -304,7 +304,7 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 		return err
 	}
 	n.canary = is
-	// What does not reach it only says something where it can be reached: by itself at least.
+	// A failure to reach it only proves something if it can be reached: by itself at least.
 	_, reached, err := e.reach(ctx, c, n.canary, containerName(engine.Spec{}), canaryAt(n.canary))
 	if err == nil && len(reached) == 0 {
 		err = errNoCanary
@@ -316,7 +316,7 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 	return nil
 }
 
-// makeCanary makes one of an image. Its name is this engine's alone, so that no other server ends it.
+// makeCanary makes a canary of an image. Its name is this engine's alone, so that no other server ends it.
 func (e *Engine) makeCanary(ctx context.Context, c *cluster, image string) error {
 	if _, err := e.removeEnded(ctx, c); err != nil {
 		return err
@@ -330,7 +330,7 @@ func (e *Engine) makeCanary(ctx context.Context, c *cluster, image string) error
 	canary.Spec.Containers[0].Command = []string{supervisor, "listen", strconv.Itoa(canaryPort)}
 	canary.Spec.RestartPolicy = core.RestartPolicyAlways
 	n := &e.network
-	n.canary, n.looked = canary, time.Time{} // whatever comes of it, it is removed
+	n.canary, n.looked = canary, time.Time{} // whatever becomes of it, it is removed
 	if err := c.Create(ctx, canary); err != nil {
 		return e.apiError(c.Client, err)
 	}
@@ -364,7 +364,7 @@ func (e *Engine) removeEnded(ctx context.Context, c *cluster) (removed []string,
 	return removed, nil
 }
 
-// dropCanary has the canary removed of an engine that was closed, whose calls have ended for that.
+// dropCanary removes the canary of a closed engine, whose own calls ended by that.
 func (e *Engine) dropCanary() {
 	ctx, cancel := context.WithTimeout(context.Background(), dropTime)
 	defer cancel()

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// requestCPU and requestMemory are what the scheduler keeps for a container: most wait for their session's next call.
+	// requestCPU and requestMemory are the scheduler's reservations for a container: most wait for their session's next call.
 	requestCPU    = "10m"
 	requestMemory = 48 << 20
 
-	// taskReserve is what the programs of ours have of a user's processes and threads, in each container.
+	// taskReserve is our programs' part of a user's processes and threads, in each container.
 	taskReserve = 48
-	// sharedTasks is how many times a container's the limit is of a user whom other sessions may have too.
+	// sharedTasks is the factor on a container's limit for a user that other sessions may share.
 	sharedTasks = 16
 
-	// beyondVolume is how much more than the limit of the files the kubelet lets a pod write, before it ends it: ours acts earlier.
+	// beyondVolume is how much more than the limit of the files a pod may write before the kubelet ends it: ours acts earlier.
 	beyondVolume = 256 << 20
 )
 
@@ -49,13 +49,13 @@ func parseUsers(text string) (engine.Users, error) {
 	return engine.Users{First: first, Count: last - first + 1}, nil
 }
 
-// CheckUsers reports what is wrong with a range for Options.Users.
+// CheckUsers reports errors in a range for Options.Users.
 func CheckUsers(text string) error {
 	_, err := parseUsers(text)
 	return err
 }
 
-// fewUsers reports whether sessions are likely to have one user together.
+// fewUsers reports whether sessions are likely to share a user.
 func fewUsers(u engine.Users) bool { return u.Count < 1<<16 }
 
 // hasImageVolumes reports whether pods of a cluster can mount images, as they can since 1.36.
@@ -65,7 +65,7 @@ func hasImageVolumes(v *version.Info) bool {
 	return major > 1 || major == 1 && minor >= 36
 }
 
-// podOf is the whole of what the cluster is asked for. It is pure: the same input returns the same pod, and a golden file holds it.
+// podOf is the whole request to the cluster. It is pure: the same input returns the same pod, and a golden file shows it.
 func (o *Options) podOf(spec engine.Spec, u engine.Users, imageVolumes bool) *core.Pod {
 	specs := group(spec)
 	pod := &core.Pod{ObjectMeta: metadata(podName(spec), spec.Volume, commonLabels(specs))}
@@ -79,7 +79,7 @@ func (o *Options) podOf(spec engine.Spec, u engine.Users, imageVolumes bool) *co
 	pod.Annotations[noteLimits] = toJSON(limitsOf(specs))
 	pod.Spec = o.podSpec(spec, u, imageVolumes)
 	pod.Annotations[noteShape], pod.Annotations[noteFrame] = shapeOf(pod.Spec), shapeOf(o.podSpec(frameOf(spec), u, imageVolumes))
-	if !o.isClaim(spec) { // what is in one may be code of the session, which is not to run before its pod has shown what it reaches
+	if !o.isClaim(spec) { // a claim may contain code of the session, which must not run before its pod showed what it reaches
 		first := &pod.Spec.Containers[0]
 		first.Command = slices.Insert(first.Command, 2, "--now", engine.WorkDir)
 	}
@@ -92,7 +92,7 @@ func (o *Options) podSpec(spec engine.Spec, u engine.Users, imageVolumes bool) c
 		user = new(u.Of(spec.Volume))
 	}
 	pod := core.PodSpec{
-		// A container that was killed for its memory comes back, with the files that its pod has.
+		// A container that was killed for its memory comes back, with the files in its pod.
 		RestartPolicy: core.RestartPolicyAlways,
 		// Nothing of the cluster's is in a pod: no account, no addresses of services, no name servers, no names of hosts.
 		AutomountServiceAccountToken: new(false),
@@ -100,7 +100,7 @@ func (o *Options) podSpec(spec engine.Spec, u engine.Users, imageVolumes bool) c
 		Hostname:                     "sandbox",
 		DNSPolicy:                    core.DNSNone,
 		DNSConfig:                    &core.PodDNSConfig{Nameservers: []string{"127.0.0.1"}},
-		// An eviction, a drain and a preemption leave kernels this long to write their variables.
+		// An eviction, a drain and a preemption leave kernels this long to write their snapshots.
 		TerminationGracePeriodSeconds: new(max(1, int64(math.Ceil(spec.Grace.Seconds())))),
 		SecurityContext: &core.PodSecurityContext{
 			RunAsNonRoot: new(true), RunAsUser: user, RunAsGroup: user, FSGroup: user,
@@ -130,7 +130,8 @@ func (o *Options) podSpec(spec engine.Spec, u engine.Users, imageVolumes bool) c
 	return pod
 }
 
-// shapeOf returns a key that is the same for pods that do the same for a session, whichever language it began with and however long it lasts.
+// shapeOf returns an equal key for pods that do the same for a session, whichever language it began with and however long it
+// lasts.
 func shapeOf(spec core.PodSpec) string {
 	same := spec.DeepCopy()
 	same.TerminationGracePeriodSeconds, same.ActiveDeadlineSeconds = nil, nil
@@ -138,7 +139,7 @@ func shapeOf(spec core.PodSpec) string {
 	return hash(toJSON(same))
 }
 
-// frameOf returns what stays of a spec without the environment and the limits.
+// frameOf returns a spec without the environment and the limits.
 func frameOf(spec engine.Spec) engine.Spec {
 	spec.Beside = slices.Clone(spec.Beside)
 	for i := range spec.Beside {
@@ -148,7 +149,7 @@ func frameOf(spec engine.Spec) engine.Spec {
 	return spec
 }
 
-// limitsOf returns the limits of a pod by the names of its containers, and that of its volume by none. Zero: there is none.
+// limitsOf returns the limits of a pod by the names of its containers, and that of its volume under "". Zero: no limit.
 func limitsOf(specs []engine.Spec) map[string][]float64 {
 	all := map[string][]float64{"": {float64(specs[0].VolumeBytes)}}
 	for _, s := range specs {
@@ -160,7 +161,7 @@ func limitsOf(specs []engine.Spec) map[string][]float64 {
 	return all
 }
 
-// isWithin reports whether of two notes of limits the first has none that is larger than that of the second.
+// isWithin reports whether no limit in the first note exceeds that in the second.
 func isWithin(pod, wanted string) bool {
 	var has, most map[string][]float64
 	if json.Unmarshal([]byte(pod), &has) != nil || json.Unmarshal([]byte(wanted), &most) != nil {
@@ -181,7 +182,7 @@ func isWithin(pod, wanted string) bool {
 
 var supervisor = path.Join(containers.ProgramsDir, "supervisor")
 
-// ownFolders are what a container has for itself, besides the session's volume: what its keeper empties.
+// ownFolders are a container's own places besides the session's volume, which its keeper empties.
 var ownFolders = []string{"/tmp", "/var/tmp", "/run", "/dev/shm"}
 
 func container(spec engine.Spec, tasks int64) core.Container {
@@ -205,11 +206,11 @@ func container(spec engine.Spec, tasks int64) core.Container {
 	return core.Container{
 		Name: containerName(spec), Image: spec.Image, ImagePullPolicy: core.PullIfNotPresent,
 		Command: append(append(keeper, "--"), spec.Command...),
-		// What the keeper says where it cannot start is in the pod's status then; nothing else of a session is ever in a log.
+		// If the keeper cannot start, its output is in the pod's status; nothing else of a session is ever in a log.
 		TerminationMessagePolicy: core.TerminationMessageFallbackToLogsOnError,
-		// It is a file of the node's that everybody may write to, so it is where code does not get.
+		// It is a file of the node's that everybody may write to, so it is out of the code's reach.
 		TerminationMessagePath: "/root/termination-log",
-		WorkingDir:             "/", // not where code can write: interpreters import from the folder that they start in
+		WorkingDir:             "/", // code cannot write here: interpreters import from the folder that they start in
 		Env:                    environment(spec.Env),
 		Resources:              resources(spec),
 		SecurityContext: &core.SecurityContext{
@@ -221,7 +222,7 @@ func container(spec engine.Spec, tasks int64) core.Container {
 	}
 }
 
-// tasksOf returns how many processes and threads a user may have whose session has so many containers.
+// tasksOf returns the limit of processes and threads for the user of a session with so many containers.
 func tasksOf(limits engine.Limits, together int, u engine.Users) int64 {
 	if fewUsers(u) {
 		return limits.PIDs * sharedTasks
@@ -229,14 +230,14 @@ func tasksOf(limits engine.Limits, together int, u engine.Users) int64 {
 	return (limits.PIDs + taskReserve) * int64(together)
 }
 
-// environment has no address of the cluster, which a pod gets even without links to services.
+// environment contains no address of the cluster, which a pod gets even without links to services.
 func environment(env map[string]string) []core.EnvVar {
 	all := map[string]string{"USER": "sandbox", "LOGNAME": "sandbox"}
 	for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTPS", "PORT", "PORT_443_TCP", "PORT_443_TCP_PROTO", "PORT_443_TCP_PORT", "PORT_443_TCP_ADDR"} {
 		all["KUBERNETES_"+name] = ""
 	}
 	for name, value := range env {
-		all[name] = strings.ReplaceAll(value, "$", "$$") // Kubernetes would put other variables in
+		all[name] = strings.ReplaceAll(value, "$", "$$") // Kubernetes would expand other variables in it
 	}
 	list := make([]core.EnvVar, 0, len(all))
 	for name, value := range all {
@@ -271,7 +272,7 @@ func resources(spec engine.Spec) core.ResourceRequirements {
 
 func bytes(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.BinarySI) }
 
-// volumes are the places that can be written, each with its size, and our programs, which cannot.
+// volumes are the writable places, each with its size, and our programs, which are read-only.
 func (o *Options) volumes(spec engine.Spec, imageVolumes bool) []core.Volume {
 	data := core.Volume{Name: "data"}
 	if o.isClaim(spec) {
@@ -299,7 +300,7 @@ func (o *Options) volumes(spec engine.Spec, imageVolumes bool) []core.Volume {
 	return append(all, own...)
 }
 
-// ownBytes is the size of what a container has for itself in memory: all its temporary folders.
+// ownBytes is the size of a container's own places in memory: all its temporary folders.
 func ownBytes(limits engine.Limits) int64 {
 	size := limits.TmpBytes
 	if size == 0 {
@@ -308,8 +309,8 @@ func ownBytes(limits engine.Limits) int64 {
 	return size + engine.ShmBytes + engine.RunBytes + engine.VarTmpBytes
 }
 
-// copyPrograms is for clusters whose pods cannot mount an image. It has another user than the session's code, which owns nothing of
-// what it copies.
+// copyPrograms is for clusters without image mounts in pods. It runs as another user than the session's code, which thus owns none
+// of the copies.
 func (o *Options) copyPrograms(user *int64) core.Container {
 	c := core.Container{
 		Name: "programs", Image: o.ProgramsImage, ImagePullPolicy: core.PullIfNotPresent,
@@ -317,7 +318,7 @@ func (o *Options) copyPrograms(user *int64) core.Container {
 		SecurityContext: &core.SecurityContext{
 			AllowPrivilegeEscalation: new(false), ReadOnlyRootFilesystem: new(true),
 			Capabilities: &core.Capabilities{Drop: []core.Capability{"ALL"}},
-			RunAsGroup:   new(int64(containers.ProgramsGroup)), // which may read the supervisor there
+			RunAsGroup:   new(int64(containers.ProgramsGroup)), // the group may read the supervisor there
 		},
 		Resources: core.ResourceRequirements{
 			Requests: core.ResourceList{core.ResourceCPU: resource.MustParse(requestCPU), core.ResourceMemory: bytes(16 << 20)},
@@ -334,7 +335,7 @@ func (o *Options) copyPrograms(user *int64) core.Container {
 // isClaim reports whether a volume is a claim.
 func (o *Options) isClaim(spec engine.Spec) bool { return o.StorageClass != "" && spec.Lasts }
 
-// claimOf is the claim of a volume that lasts.
+// claimOf is the claim of a lasting volume.
 func (o *Options) claimOf(spec engine.Spec) *core.PersistentVolumeClaim {
 	claim := &core.PersistentVolumeClaim{ObjectMeta: metadata(objectName(spec.Volume), spec.Volume, commonLabels(group(spec)))}
 	size := spec.VolumeBytes

@@ -1,4 +1,4 @@
-// A pod made, or found, and a container in it entered; what a failed start made is removed.
+// Making or finding a pod, and entering a container in it; removing the leavings of a failed start.
 
 package kubernetes
 
@@ -25,10 +25,10 @@ import (
 
 var errNameInUse = errors.New("a container of that name runs")
 
-// cleanupTimeout bounds the removal of what a failed Start made, after its own time.
+// cleanupTimeout bounds the removal of a failed Start's leavings, after its own time.
 const cleanupTimeout = 5 * time.Second
 
-// Start implements engine.Engine. A pod that has the container already, and waits, is used as it is.
+// Start implements engine.Engine. It uses an existing pod with the waiting container unchanged.
 func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
 	if err := spec.Check(); err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (e *Engine) Claim(ctx context.Context, container string, labels map[string]
 	var patch []map[string]any
 	for key, value := range labels {
 		patch = append(patch,
-			map[string]any{"op": "test", "path": "/metadata/labels/" + key, "value": nil}, // it has none
+			map[string]any{"op": "test", "path": "/metadata/labels/" + key, "value": nil}, // it must be absent
 			map[string]any{"op": "add", "path": "/metadata/labels/" + key, "value": valueOf(value)})
 	}
 	if err := c.Patch(ctx, pod.Name, types.JSONPatchType, patch, &core.Pod{}); err != nil {
@@ -103,7 +103,7 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec en
 	e.remember(pod, true)
 	start := inUse
 	if !made {
-		start = rand.Text() // so that the end of an earlier start, noted late, is not taken for this one's
+		start = rand.Text() // so that the late note of an earlier start's end is not taken for this one's
 		if err := c.note(ctx, pod, noteUsed+container, start); err != nil {
 			_ = p.Close()
 			return nil, e.apiError(c.Client, err)
@@ -113,15 +113,15 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec en
 	return p, nil
 }
 
-// How long, and how often, a container is tried to be entered that is coming up: the pod's status says that it runs only when all
-// of its containers do, and a moment later.
+// How long, and how often, the engine tries to enter a container that is coming up: the pod's status reports it running only when
+// all of its containers run, and a moment later.
 const (
 	eagerTime  = 2 * time.Second
 	eagerPause = 25 * time.Millisecond
-	mostKilled = 3 // times that code can kill what is to empty its container
+	mostKilled = 3 // times that code can kill the program that empties its container
 )
 
-// enterSoon enters a container as soon as that can be done, and returns its pod as it is then.
+// enterSoon enters a container as soon as possible, and returns its pod at that time.
 func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, container string) (*core.Pod, *process, error) {
 	pod, err := e.await(ctx, c, pod, container, comingUp)
 	if err != nil {
@@ -132,7 +132,7 @@ func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, conta
 		if !errors.Is(err, engine.ErrContainerGone) || ctx.Err() != nil {
 			return pod, p, err
 		}
-		// It is coming up, or coming back, or a program that ended before it was entered took along what was on its way to it.
+		// It is coming up, or coming back, or a program that ended before it was entered took along the request to it.
 		now := &core.Pod{}
 		if getErr := c.Get(ctx, pod.Name, now); apierrors.IsNotFound(getErr) {
 			return nil, nil, err
@@ -160,12 +160,12 @@ func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, conta
 	}
 }
 
-// noteEnd notes that the program of a start of a container has ended by itself: the container goes on, with the files.
+// noteEnd notes that the program of a start of a container ended by itself: the container goes on, with the files.
 func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container, start string, p *process) {
 	err := p.Err()
 	var status exec.CodeExitError
 	if err != nil && (!errors.As(err, &status) || status.ExitStatus() == killed) {
-		return // the connection ended, or code has killed what held it, and it may go on
+		return // the connection ended, or code killed the program that held it, and it may go on
 	}
 	ctx, cancel := context.WithTimeout(e.closing, e.opts.CallTimeout)
 	defer cancel()
@@ -174,7 +174,7 @@ func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container, start string, p *
 	}
 }
 
-// noteEnded notes the end of a start, where there was none after it.
+// noteEnded notes the end of a start, unless another start followed.
 func (c *cluster) noteEnded(ctx context.Context, pod *core.Pod, container, start string) error {
 	at := "/metadata/annotations/" + noteUsed + container
 	return c.Patch(ctx, pod.Name, types.JSONPatchType, []map[string]any{
@@ -183,7 +183,7 @@ func (c *cluster) noteEnded(ctx context.Context, pod *core.Pod, container, start
 	}, &core.Pod{})
 }
 
-// note sets an annotation of a pod; nil removes it. A pod that is gone, or has a follower of its name, is left alone.
+// note sets an annotation of a pod; nil removes it. It ignores a missing pod, and another one of the name.
 func (c *cluster) note(ctx context.Context, pod *core.Pod, key string, value any) error {
 	patch := map[string]any{"metadata": map[string]any{"uid": pod.UID, "annotations": map[string]any{key: value}}}
 	err := c.Patch(ctx, pod.Name, types.MergePatchType, patch, &core.Pod{})
@@ -193,7 +193,7 @@ func (c *cluster) note(ctx context.Context, pod *core.Pod, key string, value any
 	return err
 }
 
-// podsFor returns the pods that a volume has.
+// podsFor returns the pods of a volume.
 func (e *Engine) podsFor(ctx context.Context, c *cluster, volume string) ([]*core.Pod, error) {
 	list := &core.PodList{}
 	if err := c.List(ctx, managedBy+"="+us+","+labelVolume+"="+hash(volume), list); err != nil {
@@ -208,8 +208,8 @@ func (e *Engine) podsFor(ctx context.Context, c *cluster, volume string) ([]*cor
 	return pods, nil
 }
 
-// optionsFor returns the options for a volume, and the pods that it has. The files of one that lasts stay where they are, in a claim or
-// in a pod, whichever this server has for new ones.
+// optionsFor returns the options for a volume, and its pods. A lasting volume keeps its files in place, in a claim or in a pod,
+// whichever this server uses for new ones.
 func (e *Engine) optionsFor(ctx context.Context, c *cluster, spec engine.Spec) (opts Options, has []*core.Pod, err error) {
 	opts = e.opts
 	if !spec.Lasts && opts.WarmPool == "" {
@@ -232,7 +232,7 @@ func (e *Engine) optionsFor(ctx context.Context, c *cluster, spec engine.Spec) (
 	return opts, has, nil
 }
 
-// claimFor returns the claim of a volume; nil: it has none, or this account may not see it and need not.
+// claimFor returns the claim of a volume; nil: there is none, or this account may not see it and need not.
 func (e *Engine) claimFor(ctx context.Context, c *cluster, volume string) (*core.PersistentVolumeClaim, error) {
 	claim := &core.PersistentVolumeClaim{}
 	err := c.Get(ctx, objectName(volume), claim)
@@ -245,13 +245,13 @@ func (e *Engine) claimFor(ctx context.Context, c *cluster, volume string) (*core
 	return claim, err
 }
 
-// hasNoClaims reports whether an error is that of an account which needs no right to claims: it has made none, but for those of a server
-// that had them.
+// hasNoClaims reports whether an error is that of an account without a need for rights to claims: it made none, except by a server
+// that used them.
 func (e *Engine) hasNoClaims(err error) bool {
 	return e.opts.StorageClass == "" && apierrors.IsForbidden(err)
 }
 
-// ensureClaim makes the claim of a volume that lasts, and returns it; nil: there was one, or none is needed.
+// ensureClaim makes the claim of a lasting volume, and returns it; nil: it existed, or none is needed.
 func (e *Engine) ensureClaim(ctx context.Context, c *cluster, opts *Options, spec engine.Spec) (*core.PersistentVolumeClaim, error) {
 	if !opts.isClaim(spec) {
 		return nil, nil
@@ -265,7 +265,7 @@ func (e *Engine) ensureClaim(ctx context.Context, c *cluster, opts *Options, spe
 		if !apierrors.IsAlreadyExists(err) {
 			return nil, e.apiError(c.Client, err)
 		}
-		claim := &core.PersistentVolumeClaim{} // what is read into another keeps the labels of that
+		claim := &core.PersistentVolumeClaim{} // decoding into another keeps that one's labels
 		err = c.Get(ctx, wanted.Name, claim)
 		switch {
 		case apierrors.IsNotFound(err):
@@ -277,7 +277,7 @@ func (e *Engine) ensureClaim(ctx context.Context, c *cluster, opts *Options, spe
 		case !isLeaving(claim):
 			return nil, nil
 		}
-		select { // a pod that is ending has one of that name yet
+		select { // a pod that is ending still bears that name
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: claim %s is not removed yet", ctx.Err(), claim.Name)
 		case <-time.After(pollPause):
@@ -285,7 +285,7 @@ func (e *Engine) ensureClaim(ctx context.Context, c *cluster, opts *Options, spe
 	}
 }
 
-// ensure returns the pod that a container is to be in, and whether it made it. has are the pods of its volume.
+// ensure returns the pod for a container, and whether it made it. has are the pods of its volume.
 func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec engine.Spec, has []*core.Pod) (pod *core.Pod, made bool, err error) {
 	if opts.WarmPool != "" && !opts.isClaim(spec) {
 		if pod, taken, err := e.fromPool(ctx, c, spec, has); pod != nil || err != nil {
@@ -327,7 +327,7 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec eng
 		case !isOver(pod) && !hasClaim(pod) && spec.Lasts:
 			return nil, false, otherSettings(pod)
 		default:
-			if err := e.delete(ctx, c, pod, inOrder); err != nil { // kernels of other languages write their variables
+			if err := e.delete(ctx, c, pod, inOrder); err != nil { // kernels of other languages write their snapshots
 				return nil, false, err
 			}
 		}
@@ -341,19 +341,19 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec eng
 	}
 }
 
-// keepsFiles reports whether a pod that was made with other settings is to stay, because files would go with it: where these are the
-// environment, or limits that were smaller.
+// keepsFiles reports whether a pod with other settings must stay, because its files would go with it: they differ in the
+// environment, or in lower limits.
 func keepsFiles(pod, wanted *core.Pod) bool {
 	return !hasClaim(pod) && pod.Annotations[noteFrame] == wanted.Annotations[noteFrame] && isWithin(pod.Annotations[noteLimits], wanted.Annotations[noteLimits])
 }
 
-// How many seconds the containers of a pod have left: one, or what their pod says.
+// The seconds left to the containers of a pod: one, or the pod's own.
 const (
 	now     = 1
 	inOrder = -1
 )
 
-// delete has a pod removed.
+// delete removes a pod.
 func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod, seconds int64) error {
 	e.forget(pod)
 	if claim := pod.Annotations[noteClaim]; claim != "" {
@@ -367,7 +367,7 @@ func (e *Engine) delete(ctx context.Context, c *cluster, pod *core.Pod, seconds 
 	return nil
 }
 
-// clean removes the pod and the claim that a failed start made, also when its context is over; nil: it made none. No code has run there.
+// clean removes the pod and the claim of a failed start, even after the end of its context; nil: it made none. No code ran there.
 func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod, claim *core.PersistentVolumeClaim) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
@@ -383,8 +383,8 @@ func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod, claim *co
 	}
 }
 
-// await waits until a container of a pod is so far. What cannot become better is an error at once, and what may, such as a node that has
-// no room yet, when ctx ends.
+// await waits until a container of a pod reaches a state. A final fault is an error at once; a fault that may pass, such as a node
+// without room yet, is one when ctx ends.
 func (e *Engine) await(ctx context.Context, c *cluster, pod *core.Pod, container string, wanted state) (*core.Pod, error) {
 	last := pod
 	var failed error
@@ -405,11 +405,10 @@ func (e *Engine) await(ctx context.Context, c *cluster, pod *core.Pod, container
 	return nil, fmt.Errorf("%w: the pod was removed while it started", engine.ErrContainerGone)
 }
 
-// pollPause is between looks at a pod where a watch broke off.
+// pollPause is the pause between looks at a pod after a watch broke off.
 const pollPause = 200 * time.Millisecond
 
-// follow watches a pod until found reports that it has what is waited for, and returns it; nil: it is gone. A watch that ends is begun
-// anew.
+// follow watches a pod until found returns true for it, and returns it; nil: it is gone. It renews a watch that ends.
 func follow(ctx context.Context, c *cluster, pod *core.Pod, found func(*core.Pod) bool) (*core.Pod, error) {
 	for !found(pod) {
 		w, err := c.Watch(ctx, &core.PodList{}, pod.Name, "", pod.ResourceVersion)
@@ -454,11 +453,11 @@ type state int
 
 const (
 	waiting  state = iota
-	comingUp       // its pod is on a node, and has its network
+	comingUp       // its pod is on a node, and its network is up
 	running
 )
 
-// stateOf returns how far a container of a pod is, and the error of one that will not run.
+// stateOf returns the state of a container of a pod, and the error of one that will not run.
 func stateOf(pod *core.Pod, container string) (state, error) {
 	if isLeaving(pod) {
 		return waiting, fmt.Errorf("%w: the pod is being removed", engine.ErrContainerGone)
@@ -494,7 +493,7 @@ func stateOf(pod *core.Pod, container string) (state, error) {
 	return waiting, nil
 }
 
-// missingImage returns the image that a container waits for: its own, or that of its pod's programs, where what is said of it names that one.
+// missingImage returns the image that a container waits for: its own, or that of its pod's programs, if the status names that one.
 func missingImage(pod *core.Pod, s core.ContainerStatus) string {
 	for _, v := range pod.Spec.Volumes {
 		if v.Image != nil && v.Image.Reference != "" && strings.Contains(s.State.Waiting.Message, v.Image.Reference) {
@@ -512,7 +511,7 @@ func wasKilled(t *core.ContainerStateTerminated) bool {
 	return t.ExitCode == int32(killed) || t.ExitCode == 128+int32(syscall.SIGTERM)
 }
 
-// condition returns what the scheduler says of a pod that it has no node for.
+// condition returns the scheduler's reason why no node takes a pod.
 func condition(pod *core.Pod) string {
 	for _, c := range pod.Status.Conditions {
 		if c.Type == core.PodScheduled && c.Status == core.ConditionFalse {
@@ -522,7 +521,7 @@ func condition(pod *core.Pod) string {
 	return ""
 }
 
-// tryToEnter takes the stdio of a container's program, when the pod has shown that it reaches nothing.
+// tryToEnter takes the stdio of a container's program, after the pod showed that it reaches nothing.
 func (e *Engine) tryToEnter(ctx context.Context, c *cluster, pod *core.Pod, container string) (*process, error) {
 	targets, err := e.network.targets(ctx, e, c, pod, container)
 	if err != nil {
@@ -560,7 +559,7 @@ const (
 	answerGone  = 'G'
 )
 
-// mostPreparing is how long a node may take to get a pod's images and volumes.
+// mostPreparing bounds a node's time to get a pod's images and volumes.
 const mostPreparing = 15 * time.Minute
 
 // late says why a container did not run in time.
@@ -580,12 +579,12 @@ func (e *Engine) late(ctx context.Context, c *cluster, pod *core.Pod, container 
 	return fmt.Errorf("%w: the pod does not run yet", ctx.Err())
 }
 
-// isPreparing reports whether a container waits for what its node is getting: an image, or a volume.
+// isPreparing reports whether a container waits for its node to get an image or a volume.
 func isPreparing(w *core.ContainerStateWaiting) bool {
 	return w.Reason == "ContainerCreating" || w.Reason == "PodInitializing"
 }
 
-// unboundClaim returns a pod's claim where no volume has come for it, also when the context is over; nil: there is none.
+// unboundClaim returns a pod's claim without a volume, even after the end of the context; nil: none.
 func unboundClaim(ctx context.Context, c *cluster, pod *core.Pod) *core.PersistentVolumeClaim {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()

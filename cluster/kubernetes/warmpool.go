@@ -1,4 +1,4 @@
-// Pods that are there already: agent-sandbox keeps a pool of them warm, and a SandboxClaim takes one out of it.
+// Warm pods: agent-sandbox keeps a pool of them, and a SandboxClaim takes one out of it.
 
 package kubernetes
 
@@ -22,19 +22,19 @@ const (
 	poolGroup   = "extensions.agents.x-k8s.io"
 	poolVersion = poolGroup + "/v1beta1"
 
-	noteClaim = prefix + "claim" // the name of the SandboxClaim that a pod was taken by, and goes with
+	noteClaim = prefix + "claim" // the name of the SandboxClaim that took the pod, which goes with it
 
 	poolPatience = 5 * time.Second // for a pod's name, before one is made without the pool
 	poolPause    = 20 * time.Millisecond
 )
 
-// poolRights are what this engine needs where it takes pods from a pool.
+// poolRights are this engine's further needs if it takes pods from a pool.
 var poolRights = []kube.Right{
 	{Verb: "get", Group: poolGroup, Resource: "sandboxwarmpools"}, {Verb: "create", Group: poolGroup, Resource: "sandboxclaims"},
 	{Verb: "get", Group: poolGroup, Resource: "sandboxclaims"}, {Verb: "delete", Group: poolGroup, Resource: "sandboxclaims"},
 }
 
-// sandboxObject is what is read of a SandboxWarmPool and of a SandboxClaim.
+// sandboxObject is the part read of a SandboxWarmPool and of a SandboxClaim.
 type sandboxObject struct {
 	meta.ObjectMeta `json:"metadata"`
 	Status          struct {
@@ -48,7 +48,7 @@ func (c *cluster) pool(ctx context.Context, verb, resource, name string, body, i
 	return c.Call(ctx, verb, path.Join("/apis", poolVersion, "namespaces", c.Namespace, resource, name), body, into)
 }
 
-// poolPod is podOf for a pod of the pool, which is made before its session is known: they all have one user, and no end.
+// poolPod is podOf for a pod of the pool, which is made before its session is known: all share one user, and none ends by itself.
 func (o *Options) poolPod(spec engine.Spec, u engine.Users, imageVolumes bool) *core.Pod {
 	spec.Ends, spec.Grace = 0, 0
 	if u.Count > 0 {
@@ -85,8 +85,8 @@ func (e *Engine) Template(ctx context.Context, spec engine.Spec) ([]byte, error)
 	}}, "", "  ")
 }
 
-// fromPool returns a pod of the pool, and whether it was nobody's before; nil: this session has one of has that is not the pool's,
-// or is to have one, because the pool gives none.
+// fromPool returns a pod of the pool, and whether it was nobody's before; nil: the session uses a pod in has from outside the
+// pool, or is to get one, because the pool gives none.
 func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec, has []*core.Pod) (pod *core.Pod, taken bool, err error) {
 	wanted := e.opts.poolPod(spec, e.users, c.imageVolumes)
 	shape, name := wanted.Annotations[noteShape], wanted.Name
@@ -134,7 +134,7 @@ func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec, has
 				"metadata": map[string]any{"name": name, "labels": map[string]string{managedBy: us}},
 			}, has)
 		}
-		if err == nil && has.Status.Sandbox.Name != "" && has.DeletionTimestamp == nil { // else the session's that went
+		if err == nil && has.Status.Sandbox.Name != "" && has.DeletionTimestamp == nil { // else it is that of the session that went
 			err = c.Get(ctx, has.Status.Sandbox.Name, pod)
 		}
 		switch {
@@ -164,7 +164,7 @@ func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec, has
 	}
 }
 
-// unclaim removes a claim, with which its pod goes.
+// unclaim removes a claim, and its pod with it.
 func (e *Engine) unclaim(ctx context.Context, c *cluster, name string) error {
 	if err := c.pool(ctx, http.MethodDelete, "sandboxclaims", name, nil, nil); err != nil && !apierrors.IsNotFound(err) {
 		return e.apiError(c.Client, err)
