@@ -27,7 +27,7 @@ import (
 // engineName is the name of the engine in --engine.
 const engineName = "kubernetes"
 
-// settings say where pods are made, and what they are like.
+// settings describe pods and their place.
 type settings struct {
 	Kubeconfig, Context, Namespace string
 
@@ -74,7 +74,7 @@ func (k *settings) programsImage() string {
 	return cmp.Or(k.ProgramsImage, containers.ProgramsRef())
 }
 
-// images returns the images that the nodes of the cluster have, or pull.
+// images returns the images that the nodes of the cluster hold, or pull.
 func (k *settings) images(s *server.Settings) []string {
 	images := []string{k.programsImage()}
 	for _, l := range sandbox.Languages {
@@ -85,13 +85,13 @@ func (k *settings) images(s *server.Settings) []string {
 	return images
 }
 
-// How objects of Kubernetes may be called, and namespaces.
+// The allowed names of Kubernetes' objects and namespaces.
 var (
 	objectName    = regexp.MustCompile(`^[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?$`)
 	namespaceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 )
 
-// check refuses settings that have no effect on the engine that is named.
+// check refuses settings without effect on the named engine.
 func (k *settings) check(s *server.Settings) error {
 	var found server.Problems
 	if s.EngineName != engineName {
@@ -122,7 +122,7 @@ func (k *settings) check(s *server.Settings) error {
 	return errors.Join(found...)
 }
 
-// open returns the engine, which is looked for when it is needed.
+// open returns the engine, which connects when it is needed.
 func (k *settings) open(_ *server.Settings, log *slog.Logger) engine.Engine {
 	return kubernetes.Open(kubernetes.Options{
 		Cluster: k.cluster(), StorageClass: k.StorageClass, RuntimeClass: k.RuntimeClass, WarmPool: k.WarmPool,
@@ -135,7 +135,7 @@ func (k *settings) cluster() kube.Options {
 	return kube.Options{Kubeconfig: k.Kubeconfig, Context: k.Context, Namespace: k.Namespace}
 }
 
-// place names the cluster and the namespace as the kubeconfig has them, or, where that cannot be read, as the settings do.
+// place names the cluster and the namespace by the kubeconfig, or, if that cannot be read, by the settings.
 func (k *settings) place() string {
 	client, err := kube.Open(k.cluster())
 	if err != nil {
@@ -144,19 +144,19 @@ func (k *settings) place() string {
 	return client.Host + " " + client.Namespace
 }
 
-// reach lists nothing in particular: the first call meets the cluster, and says what is missing.
+// reach lists nothing in particular: the first call meets the cluster, and reports missing parts.
 func reach(ctx context.Context, on engine.Engine) error {
 	_, err := on.List(ctx, sandbox.LabelHost, "none")
 	return err
 }
 
-// nodeFiles are those of nodes that code would most like to have.
+// nodeFiles are the most valuable files of nodes for an attacker.
 var nodeFiles = []string{
 	"/var/lib/kubelet/config.yaml", "/var/lib/kubelet/pki/kubelet-client-current.pem", "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/admin.conf",
 	"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/etc/rancher/k3s/k3s.yaml", "/run/k3s/containerd/containerd.sock",
 }
 
-// host returns what a self-test knows of pods with these settings.
+// host returns a self-test's facts about pods with these settings.
 func (k *settings) host(ctx context.Context, s *server.Settings, on engine.Engine, languages int) (selftest.Host, error) {
 	e := on.(*kubernetes.Engine)
 	info, err := e.Info(ctx)

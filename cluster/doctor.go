@@ -1,4 +1,4 @@
-// What `doctor` tells of a cluster.
+// The part of `doctor` about a cluster.
 
 package cluster
 
@@ -34,7 +34,7 @@ func look(on *kubernetes.Engine) func(context.Context, doctor.Options) (checks [
 	}
 }
 
-// clusterChecks judge what the cluster says about itself and this program. err says what it could not be asked.
+// clusterChecks judge the cluster's description of itself and this program. err is the reason for its gaps.
 func clusterChecks(info kubernetes.Info, err error) []doctor.Check {
 	check := doctor.Check{Name: "Kubernetes", Status: doctor.OK, Found: fmt.Sprintf("version %s at %s, by %s", info.Version, info.Server, info.Source)}
 	var checks []doctor.Check
@@ -58,7 +58,7 @@ func clusterChecks(info kubernetes.Info, err error) []doctor.Check {
 	return append(checks, failed)
 }
 
-// explain takes the words that an engine's error has for a person, and keeps in Why what else is known.
+// explain takes the words for a person from an engine's error, and keeps the rest in Why.
 func explain(check *doctor.Check, err error) {
 	reason, fix, ok := sandbox.Explain(err)
 	if !ok {
@@ -71,7 +71,7 @@ func explain(check *doctor.Check, err error) {
 	}
 }
 
-// noticeable is how far clocks may be apart before it is worth a word: tokens and certificates begin and end by them.
+// noticeable is the difference of clocks that is worth a word: tokens and certificates begin and end by them.
 const noticeable = 5 * time.Second
 
 func clockCheck(info kubernetes.Info) doctor.Check {
@@ -123,7 +123,7 @@ func resourceOf(r kube.Right) string {
 	return name
 }
 
-// subject is kubectl's option for whom a role is bound to.
+// subject is kubectl's option for the subject of a role binding.
 func subject(account string) string {
 	if of, is := strings.CutPrefix(account, "system:serviceaccount:"); is {
 		return "--serviceaccount=" + of
@@ -142,7 +142,7 @@ func namespaceCheck(info kubernetes.Info) doctor.Check {
 	return check
 }
 
-// podChecks judge what pods of these settings can hold, by what is known without one.
+// podChecks judge the isolation of pods with these settings, as far as it is known without one.
 func podChecks(info kubernetes.Info) []doctor.Check {
 	class := doctor.Check{Name: "RuntimeClass", Status: doctor.OK, Found: info.RuntimeClass}
 	switch {
@@ -179,7 +179,7 @@ func podChecks(info kubernetes.Info) []doctor.Check {
 	}}
 }
 
-// podSeen starts a pod as a session's, and reports what it shows. goesOn: what is wrong with it, if anything, is its image alone.
+// podSeen starts a pod as a session's, and reports the evidence from it. goesOn: the image alone is at fault, if anything is.
 func podSeen(ctx context.Context, on *kubernetes.Engine, o doctor.Options, info kubernetes.Info) (checks []doctor.Check, goesOn bool) {
 	began := time.Now()
 	err := doctor.TryContainer(ctx, o, o.Images[0], info.StorageClass != "")

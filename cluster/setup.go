@@ -1,4 +1,4 @@
-// What `setup` does where code runs in a cluster.
+// The part of `setup` for code in a cluster.
 
 package cluster
 
@@ -19,11 +19,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// commands adds to `setup` its flags for clusters, and what it does with --engine kubernetes.
+// commands adds to `setup` its flags for clusters, and its work with --engine kubernetes.
 func (k *settings) commands(root *cobra.Command, s *server.Settings) {
 	setup, _, err := root.Find([]string{"setup"})
 	if err != nil {
-		panic(err) // the core has it
+		panic(err) // the core adds it
 	}
 	var programs string
 	var template bool
@@ -50,7 +50,7 @@ nothing else.`
 	}
 }
 
-// setUp makes nothing: it looks whether all is there, and says what the nodes of the cluster have to reach.
+// setUp makes nothing: it checks that everything is there, and lists the addresses that the nodes of the cluster must reach.
 func (k *settings) setUp(command *cobra.Command, s *server.Settings) error {
 	for _, name := range []string{"build", "base", "rebuild", "registry", "save"} {
 		if command.Flags().Changed(name) {
@@ -74,7 +74,7 @@ func (k *settings) setUp(command *cobra.Command, s *server.Settings) error {
 	return cmd.PrintReady(command)
 }
 
-// printTemplate prints what an operator of agent-sandbox applies.
+// printTemplate prints the objects that an operator of agent-sandbox applies.
 func (k *settings) printTemplate(ctx context.Context, s *server.Settings) error {
 	if s.EngineName != engineName || k.WarmPool == "" {
 		return cmd.Usage(errors.New("--sandbox-template needs --engine kubernetes and --warm-pool NAME"))
@@ -92,7 +92,7 @@ func (k *settings) printTemplate(ctx context.Context, s *server.Settings) error 
 	})
 }
 
-// writePrograms writes the programs image into a file, and prints what it is called where it is loaded.
+// writePrograms writes the programs image into a file, and prints its name at the place where it is loaded.
 func writePrograms(name string) error {
 	f, err := os.Create(name)
 	if err != nil {
