@@ -88,7 +88,7 @@ func (p *spares) most(language Language) int {
 	return p.config.Spares
 }
 
-// use notes the first use of a language by a session. Missing spares are made when no other session begins for a while.
+// use notes that a session uses a language. Missing spares are made when no other session begins for a while.
 func (p *spares) use(language Language) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
