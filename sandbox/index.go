@@ -14,7 +14,7 @@ type index struct {
 	sessions map[string]*session
 	fallback map[string]string    // ids of the existing default sessions, by DefaultOf
 	expired  map[string]ended     // notes on expired sessions, by id and by DefaultOf
-	asleep   map[string]time.Time // sleeping sessions at the last look, by their last use then
+	asleep   map[string]time.Time // sleeping sessions at the last look, with their last use then
 	refused  []*Run               // the last ones, because their sessions could not be opened
 	closed   bool
 }

@@ -57,7 +57,7 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 			note(text)
 		}
 	}()
-	k, err := l.standing(ctx)
+	k, err := l.existing(ctx)
 	switch {
 	case k != nil:
 		l.noteLost(k)
@@ -86,9 +86,9 @@ func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kern
 	return k, nil
 }
 
-// standing returns the session's kernel, taking it over if its server died. It returns nil if there is none; the error says why
+// existing returns the session's kernel, taking it over if its server died. It returns nil if there is none; the error says why
 // one could not be reached, a fault unless isFinal. The caller holds l.starting.
-func (l *link) standing(ctx context.Context) (*kernel, error) {
+func (l *link) existing(ctx context.Context) (*kernel, error) {
 	if k := l.kernel.Load(); k != nil && k.alive() && (!k.ending.Load() || !k.ends(ctx, l.endTime())) {
 		return k, nil
 	}
@@ -136,8 +136,8 @@ func (l *link) noteLater(text string) {
 // filesKept follows lost variables in a note.
 const filesKept = ", the files are there"
 
-// loseFiles makes the next run report that the files are gone, and drops notes that they are there.
-func (l *link) loseFiles() {
+// noteFilesLost makes the next run report that the files are gone, and drops notes that they are there.
+func (l *link) noteFilesLost() {
 	l.noteLater("The session's files are gone: its volume is no longer on the engine.")
 	l.noted.Lock()
 	defer l.noted.Unlock()

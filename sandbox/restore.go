@@ -112,7 +112,7 @@ func (l *link) goBack(ctx context.Context, turn turn, runID string) (protocol.Re
 	err := turn.wait(ctx, restoreTime)
 	var k *kernel
 	if err == nil {
-		if k, err = l.reachStanding(ctx); err != nil {
+		if k, err = l.reachExisting(ctx); err != nil {
 			return none, err
 		}
 		err = l.waitAdopted(ctx, restoreTime)
@@ -139,11 +139,11 @@ func (l *link) goBack(ctx context.Context, turn turn, runID string) (protocol.Re
 	return answer, nil
 }
 
-// reachStanding returns the kernel with the variables, taking over an earlier server's if needed; nil: there is none.
-func (l *link) reachStanding(ctx context.Context) (*kernel, error) {
+// reachExisting returns the kernel with the variables, taking over an earlier server's if needed; nil: there is none.
+func (l *link) reachExisting(ctx context.Context) (*kernel, error) {
 	l.starting.Lock()
 	defer l.starting.Unlock()
-	k, err := l.standing(ctx)
+	k, err := l.existing(ctx)
 	if isFinal(err) {
 		err = nil
 	}

@@ -47,7 +47,7 @@ func newSession(id string, named bool, before *session, config *Config) *session
 		limits: limits{config: config}, links: make(map[Language]*link),
 	}
 	s.uses = newUsage(id, config, &s.limits, s.isOpen)
-	s.engine = &engineSide{id: id, named: named, config: config, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.loseFiles, out: newOutConns(maxOut, outIdle)}
+	s.engine = &engineSide{id: id, named: named, config: config, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.noteFilesLost, out: newOutConns(maxOut, outIdle)}
 	s.files = newSessionFiles(s)
 	for language := range config.Kernels {
 		s.links[language] = newLink(language, s.engine, s.uses)
@@ -62,10 +62,10 @@ func (s *session) noteLater(text string) {
 	}
 }
 
-// loseFiles makes the next run of each language report that the files are gone.
-func (s *session) loseFiles() {
+// noteFilesLost makes the next run of each language report that the files are gone.
+func (s *session) noteFilesLost() {
 	for _, l := range s.links {
-		l.loseFiles()
+		l.noteFilesLost()
 	}
 }
 

@@ -85,7 +85,7 @@ func (e *Engine) within(ctx context.Context, c *cluster, name string, command []
 	}
 	container := containersOf(pod)[name]
 	if at := e.at(name); !at.shut || at.uid != pod.UID {
-		if err := e.lookAt(ctx, c, pod, container); err != nil {
+		if err := e.probeAgain(ctx, c, pod, container); err != nil {
 			return nil, err
 		}
 		e.remember(pod, true)

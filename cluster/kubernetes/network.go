@@ -115,8 +115,8 @@ func whenShut(ctx context.Context, most time.Duration, look func() error) (err e
 	return err
 }
 
-// lookAt probes a pod that another server started; its policies may have changed.
-func (e *Engine) lookAt(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
+// probeAgain probes a pod that another server started; its policies may have changed.
+func (e *Engine) probeAgain(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
 	targets, err := e.network.targets(ctx, e, c, pod, container)
 	if err != nil {
 		return err
