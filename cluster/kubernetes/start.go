@@ -341,8 +341,8 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec eng
 	}
 }
 
-// keepsFiles reports whether a pod with other settings must stay, because its files would go with it: they differ in the
-// environment, or in lower limits.
+// keepsFiles reports whether a pod with other settings must stay, because its files would go with it: only its environment
+// differs, or its limits are lower.
 func keepsFiles(pod, wanted *core.Pod) bool {
 	return !hasClaim(pod) && pod.Annotations[noteFrame] == wanted.Annotations[noteFrame] && isWithin(pod.Annotations[noteLimits], wanted.Annotations[noteLimits])
 }
