@@ -89,7 +89,7 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer
 	return fields.fitted(ctx, d.renderer())
 }
 
-// fitted leaves out of the answer what would make it too long, the least needed first.
+// fitted shortens an answer that would be too long, dropping the least needed fields first.
 func (f describeFields) fitted(ctx context.Context, r *render.Renderer) (*render.Answer, error) {
 	a, err := render.JSON(f)
 	for _, less := range []func(){f.withoutWords, f.withoutValues, f.halved, f.halved, f.halved, f.halved, f.halved, f.halved} {

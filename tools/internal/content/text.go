@@ -1,4 +1,4 @@
-// Package content is about what files and arguments hold: images, types, texts, base64.
+// Package content examines the content of files and arguments: images, types, texts, base64.
 package content
 
 import (

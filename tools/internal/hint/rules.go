@@ -1,4 +1,4 @@
-// How runs stumble, and what is said of it.
+// The ways in which runs stumble, and the hints.
 
 package hint
 
@@ -13,11 +13,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// rule is one way to stumble. What match finds in parentheses may be quoted, so it matches nothing but letters, digits
-// and what else names need.
+// rule is one way to stumble. The groups of match may be quoted, so they match only letters, digits and the other characters of names.
 type rule struct {
 	match  *regexp.Regexp
-	raised bool                                   // only what the code raised counts, and not what was printed
+	raised bool                                   // only the error that the code raised counts, not printed text
 	say    func(s stumble, found []string) string // empty: another rule may know more
 }
 
@@ -48,7 +47,7 @@ var rules = append(changes, []rule{
 		}
 		return found[1] + " is a system library that is not in this image, and none can be added to it: take a package whose wheel brings its libraries."
 	}},
-	// What packages leave out: data, models, keys, a browser.
+	// Parts that packages leave out: data, models, keys, a browser.
 	{re(`Please use the NLTK Downloader|\[nltk_data\] Error loading`), false, func(s stumble, _ []string) string {
 		return "NLTK's data are not on PyPI" + s.bringing("a zip of nltk_data", "unzip it to a folder in nltk.data.path") + ". wordpunct_tokenize and the stemmers need none."
 	}},
@@ -82,7 +81,7 @@ var rules = append(changes, []rule{
 		name := s.name(cmp.Or(found[1:]...), "That command")
 		return name + " is not in this image, and system packages cannot be added to it."
 	}},
-	// The network, from what is sure to what is not.
+	// The network, from certain to uncertain.
 	{re(`\((?:psycopg2?|pymysql|MySQLdb|pyodbc|asyncpg|oracledb)[\w.]*\.\w*Error\)|(?:psycopg2?|pymysql|MySQLdb|pymongo|redis)[\w.]*\.(?:OperationalError|ServerSelectionTimeoutError|ConnectionError)\b|` +
 		`could not translate host name|Can't connect to MySQL server|/node_modules/(?:pg|mysql2?|mssql|tedious|mongodb|ioredis|redis)/`), false, func(s stumble, _ []string) string { return s.database() }},
 	{re(`host='(?:localhost|127\.0\.0\.1)', port=(\d+).*Connection refused|ECONNREFUSED (?:127\.0\.0\.1|::1):(\d+)|fetch failed[^\x00]*'ECONNREFUSED'|\[Errno 111\]|to (?:localhost|127\.0\.0\.1) port (\d+)[^\n]*(?:refused|[Cc]ould not connect|Failed to connect)`), false, stumble.local},
@@ -105,7 +104,7 @@ var rules = append(changes, []rule{
 	{re(`No such file or directory[^\n]*'(?:/Users/|/home/|/mnt/user-data|(?:/mnt/data/|\./)?uploads?['/]|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|/root/|~/|[A-Za-z]:[\\/])|ENOENT: [^\n]* '(?:/Users/|/home/|/mnt/user-data|(?:/mnt/data/|\./)?uploads?['/]|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|~/|[A-Za-z]:[\\/])`), true, func(s stumble, _ []string) string {
 		return s.files()
 	}},
-	// What needs a person or a screen.
+	// Code that needs a person or a screen.
 	{re(`EOF when reading a line|ReferenceError: prompt is not defined`), false, func(stumble, []string) string {
 		return "Nobody can answer while code runs: put the value into the code, or ask for it before the call."
 	}},
