@@ -1,4 +1,4 @@
-// Package caller has what the broker knows of who makes a request: the code's connection, its session, and the memory that it may hold.
+// Package caller describes the maker of a request to the broker: the code's connection, its session, and the memory that it may hold.
 package caller
 
 import "context"
@@ -7,7 +7,7 @@ import "context"
 type Caller struct {
 	Session string // the session's id
 	Run     string // the run that was going on when the connection was made; empty where there was none
-	// Memory is what the session's requests may hold, all together. Nil: no bound.
+	// Memory bounds the session's requests together. Nil: no bound.
 	Memory *Budget
 }
 

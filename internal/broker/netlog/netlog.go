@@ -1,4 +1,4 @@
-// Package netlog records what sessions have sent out and what was refused.
+// Package netlog records the requests that sessions sent out and those that were refused.
 package netlog
 
 import (
@@ -34,7 +34,7 @@ type Entry struct {
 	DurationMS    int64     `json:"duration_ms"`
 }
 
-// Log has the newest entries of every session. The zero value is ready; its methods may be called by any goroutine.
+// Log holds the newest entries of every session. The zero value is ready; its methods are safe for use by several goroutines.
 type Log struct {
 	// Added is called with each entry, and must not wait. Set before the first one; nil: nothing is.
 	Added func(Entry)
@@ -88,7 +88,7 @@ func (l *Log) Of(session string) (newest []Entry, total int) {
 	return slices.Clone(s.newest), s.total
 }
 
-// Forget drops what is recorded of a session.
+// Forget drops the record of a session.
 func (l *Log) Forget(session string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -62,7 +62,7 @@ func (s *store) discard(f *os.File) {
 func (s *store) keep(f *os.File, identity string) error {
 	name := f.Name()
 	err := f.Close()
-	// What is written has the time of a coarser clock, by which it would be older than what was opened right before.
+	// Written files carry the time of a coarser clock, by which they would be older than a file that was opened right before.
 	now := time.Now()
 	_ = os.Chtimes(name, now, now)
 	if err == nil {
@@ -76,7 +76,7 @@ func (s *store) keep(f *os.File, identity string) error {
 	return nil
 }
 
-// shrink removes files until the limit is kept. What another process has removed by then is no concern.
+// shrink removes files until the limit is kept. It ignores files that another process removed already.
 func (s *store) shrink() {
 	entries, err := os.ReadDir(s.folder)
 	if err != nil {

@@ -22,7 +22,7 @@ type Host struct {
 	below    bool         // the hosts below name, at any depth, and not name itself
 	port     uint16       // 0: those of webPorts
 	only     []requests   // nil: all
-	inside   bool         // it may have an address that is not public
+	inside   bool         // its address may be private
 	original string
 }
 
@@ -129,7 +129,7 @@ func parseHosts(written []string, inside bool) ([]Host, error) {
 // String returns the entry as it was written.
 func (h Host) String() string { return h.original }
 
-// authorized is what an Authority needs to vouch for the hosts of the entry.
+// authorized returns the name constraint by which an Authority vouches for the hosts of the entry.
 func (h Host) authorized() string {
 	if h.network.IsValid() {
 		return h.network.String()
@@ -137,7 +137,7 @@ func (h Host) authorized() string {
 	return h.name
 }
 
-// allows reports whether the entry is for a port of a host, whose name is normalized.
+// allows reports whether the entry covers a port of a host, given by its normalized name.
 func (h Host) allows(t target) bool {
 	if h.port != 0 && h.port != t.port || h.port == 0 && !slices.Contains(webPorts, t.port) {
 		return false
@@ -149,7 +149,7 @@ func (h Host) allows(t target) bool {
 	return t.name == h.name && !h.below || h.below && strings.HasSuffix(t.name, "."+h.name)
 }
 
-// splitPort splits a port off, where there is one: an address of IPv6 without brackets has none.
+// splitPort splits off a port, if there is one: an address of IPv6 without brackets carries none.
 func splitPort(written string) (host, port string, ok bool) {
 	if _, err := netip.ParseAddr(written); err == nil {
 		return written, "", false
@@ -161,10 +161,10 @@ func splitPort(written string) (host, port string, ok bool) {
 	return written[:at], written[at+1:], true
 }
 
-// names turns a host into what DNS knows: in lower case, and in ASCII.
+// names turns a host into its form in DNS: in lower case, and in ASCII.
 var names = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false), idna.VerifyDNSLength(true))
 
-// normalize returns a host's name as DNS writes it, or its address. The error does not have the host in it.
+// normalize returns a host's name as DNS writes it, or its address. The error does not quote the host.
 func normalize(written string) (string, error) {
 	inBrackets := strings.HasPrefix(written, "[") && strings.HasSuffix(written, "]")
 	if inBrackets {
@@ -204,7 +204,7 @@ type target struct {
 	port uint16
 }
 
-// parseTarget reads the authority of a request. The error does not have it in it.
+// parseTarget reads the authority of a request. The error does not quote it.
 func parseTarget(authority string, usual uint16) (target, error) {
 	host, port, ok := splitPort(authority)
 	t := target{port: usual}
@@ -220,10 +220,10 @@ func parseTarget(authority string, usual uint16) (target, error) {
 	return t, err
 }
 
-// address is what a dialer takes.
+// address returns the form that a dialer takes.
 func (t target) address() string { return net.JoinHostPort(t.name, strconv.Itoa(int(t.port))) }
 
-// authority is the target as it stands in an address whose scheme has a usual port.
+// authority returns the target as it stands in an address of a scheme with a usual port.
 func (t target) authority(usual uint16) string {
 	if t.port != usual {
 		return t.address()
