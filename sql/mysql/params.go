@@ -10,7 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-// bindOne makes of a value of JSON's what the driver sends beside the statement.
+// bindOne converts a JSON value to one that the driver sends beside the statement.
 func bindOne(n int, param any) (any, error) {
 	switch v := param.(type) {
 	case nil, bool, string:

@@ -61,8 +61,8 @@ func (l lexer) next() (token, error) {
 // take cuts a token off.
 func (l lexer) take(k checked.Kind, length int) token { return l.Take(k, length, strings.ToUpper) }
 
-// quoted cuts off what ends with the character it begins with, which stands for itself when it is doubled and, in a
-// string, behind a backslash.
+// quoted cuts off a text up to the character that it begins with, which stands for itself when it is doubled and, in a string, behind a
+// backslash.
 func (l lexer) quoted(k checked.Kind) (token, error) {
 	end := l.Rest[0]
 	for i := 1; i < len(l.Rest); i++ {
