@@ -38,7 +38,7 @@ func OwnToken(path string) (string, error) {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return "", err
 	}
-	// Where another server has made the file meanwhile, its token counts.
+	// If another server made the file meanwhile, its token counts.
 	if err := os.Link(file.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
@@ -74,7 +74,7 @@ func ReadToken(path string) (string, error) {
 	return token, nil
 }
 
-// CheckToken refuses what a client cannot send, or anybody can guess.
+// CheckToken refuses a token that a client cannot send, or anybody can guess.
 func CheckToken(token string) error {
 	if len(token) < minToken {
 		return fmt.Errorf("the token has %d characters, and must have at least %d", len(token), minToken)

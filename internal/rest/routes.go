@@ -28,7 +28,7 @@ type Route struct {
 	// Serve answers in the place of the tool, in an API beside /v1.
 	Serve   func(h Host, w http.ResponseWriter, r *http.Request) error
 	Query   map[string]any // schemas of parameters
-	Needs   string         // the one of them that has to be there
+	Needs   string         // the required one of them
 	Request Content        // the body
 	Answer  Content
 	Idle    bool // it does no work: a request for it is no call
@@ -36,12 +36,11 @@ type Route struct {
 
 	// always are arguments that no request gives.
 	always map[string]any
-	// waits marks a route whose request says how long it waits for a run, by wait_seconds in its query: not at all by default, or where
-	// it is patient as long as it may.
+	// waits marks a route with wait_seconds in its query: the time to wait for a run, by default zero, or the longest if it is patient.
 	waits, patient bool
-	also           map[int]string // other statuses with the same answer, and what they say
+	also           map[int]string // other statuses with the same answer, and their descriptions
 	serve          func(s *Server, w http.ResponseWriter, r *http.Request)
-	// answerOf is the tool whose fields the answer has instead.
+	// answerOf is the tool that provides the answer's fields instead.
 	answerOf string
 }
 
@@ -197,7 +196,7 @@ func (s *Server) count(request *http.Request, r Route) error {
 	return s.countCall()
 }
 
-// waiting returns a context whose calls wait for runs as long as a parameter says, and a note where that is too long.
+// waiting returns a context in which calls wait for runs for the time in a parameter, and a note if that is too long.
 func (s *Server) waiting(ctx context.Context, given string) (_ context.Context, lowered string, err error) {
 	if given == "" {
 		given = "0"
