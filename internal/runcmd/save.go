@@ -18,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// listFiles reports which files a run has made, where none are saved.
+// listFiles lists the files that a run made, if none are saved.
 func (r *Runner) listFiles(ctx context.Context, res *sandbox.Result) {
 	var names []string
 	copies := r.copies(ctx, res)
@@ -34,8 +34,8 @@ func (r *Runner) listFiles(ctx context.Context, res *sandbox.Result) {
 	}
 }
 
-// copies returns the files of what was shown that the code has saved itself: as it says of a figure, or with the same content.
-// Of several figures that were saved to one file it has the last, which is not known where not all displays are.
+// copies returns the displayed files that the code saved itself: by the name in a figure, or with the same content. Of several figures that
+// were saved to one file it holds the last, which is unknown unless all displays are.
 func (r *Runner) copies(ctx context.Context, res *sandbox.Result) map[string]bool {
 	shown, last, copies := make(map[string]bool), make(map[string]string), make(map[string]bool)
 	for _, d := range res.Displays {
@@ -108,7 +108,7 @@ func (r *Runner) filesNow(ctx context.Context) (map[string]sandbox.File, error) 
 	return found, err
 }
 
-// save copies the files that a run has made or changed to the folder. Their paths are hostile, and lead nowhere else.
+// save copies the files that a run made or changed to the folder. Their paths are hostile, and lead nowhere else.
 func (r *Runner) save(ctx context.Context, before map[string]sandbox.File, res *sandbox.Result) error {
 	after, err := r.filesNow(ctx)
 	if err != nil {

@@ -7,16 +7,16 @@
 //
 // It promises:
 //
-// - No browser is sent to a client but by a person's click here, nor before the client is known and the address is one of its own, by
-//    each character.
-// - A code is good once, for a minute, for the client and the address that it was made for, and with the verifier alone. A repeated code
-//    or refresh token revokes its grant.
-// - Nothing is allowed without a person who just signed in, on a page that no other page can frame or fill in, and that names the
-//    client and the address that gets the answer. The decision is never remembered.
-// - Tokens are random, and kept as sums alone. They are good for this server's MCP endpoint, and for no longer than their person's
-//    credential.
-// - Public requests are bounded: clients, documents that are fetched and from where, and how often an issuer is asked for its
-//    endpoints. Nothing of it is counted by address, as behind a proxy all share one, so that a stranger uses up nobody's share.
+//   - No browser is sent to a client but by a person's click here, nor before the client is known and the address is one of its own, by
+//     each character.
+//   - A code is good once, for a minute, for the client and the address that it was made for, and with the verifier alone. A repeated code
+//     or refresh token revokes its grant.
+//   - Nothing is allowed without a person who just signed in, on a page that no other page can frame or fill in, and that names the
+//     client and the address that gets the answer. The decision is never remembered.
+//   - Tokens are random, and kept as sums alone. They are good for this server's MCP endpoint, and for no longer than their person's
+//     credential.
+//   - Public requests are bounded: clients, documents that are fetched and from where, and how often an issuer is asked for its
+//     endpoints. Nothing of it is counted by address, as behind a proxy all share one, so that a stranger uses up nobody's share.
 package oauth
 
 import (
