@@ -1,8 +1,8 @@
 // Package attacks holds programs that attack the sandbox from inside, one file each: those that need
 // no more than a container, in container/, and those that need a session around them, in session/.
 //
-// Load one and give its Program to an interpreter or to a session; ParseVerdict reads what it printed.
-// The first words of a file say what must hold, and what is tried.
+// Load one and give its Program to an interpreter or to a session; ParseVerdict reads its output.
+// The first words of a file name the promise and the attempt.
 package attacks
 
 import (
@@ -24,9 +24,9 @@ var files embed.FS
 
 // Attack is one program.
 type Attack struct {
-	Name    string // of its file, without what names the language
-	Promise string // what must hold
-	Tried   string // what it tries; empty for a program that is no attack itself
+	Name    string // of its file, without the language
+	Promise string // the promise
+	Tried   string // its attempt; empty for a program that is no attack itself
 	source  string
 	js      bool
 }
@@ -43,12 +43,12 @@ type Limits struct {
 	VolumeFiles int64   `json:"volume_files"`
 }
 
-// Facts is what an attack is told of what it is up against. What is left out is not tried.
+// Facts describe an attack's target. Missing facts are not attacked.
 type Facts struct {
 	Limits Limits `json:"limits"`
 	// GVisor reports that the kernel in here is gVisor's and not the host's.
 	GVisor bool `json:"gvisor"`
-	// Pod is what is different in one of Kubernetes; nil: it is none.
+	// Pod describes the differences in a pod of Kubernetes; nil: it is none.
 	Pod *Pod `json:"pod"`
 	// Rootless reports that Podman runs as an ordinary user, where that cannot be seen from inside.
 	Rootless bool `json:"rootless"`
@@ -72,7 +72,7 @@ type Facts struct {
 	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them
 }
 
-// Pod is what an attack is told of a pod of Kubernetes.
+// Pod describes a pod of Kubernetes to an attack.
 type Pod struct {
 	Seccomp  bool     `json:"seccomp"`   // the profile is this program's own
 	Tasks    int64    `json:"tasks"`     // processes and threads that its user may have, in all its containers
@@ -81,7 +81,7 @@ type Pod struct {
 	Policy   bool     `json:"policy"`    // it has more than loopback, and is kept from it
 }
 
-// WayOut is what code can reach by the port of loopback that leads to the server.
+// WayOut is the egress of code by the port of loopback that leads to the server.
 type WayOut struct {
 	Port  int      `json:"port"`  // 0: nobody listens
 	Open  bool     `json:"open"`  // to any public address
@@ -90,7 +90,7 @@ type WayOut struct {
 	Secrets []Secret `json:"secrets"`
 }
 
-// Secret is a value that code uses and must not have.
+// Secret is a value that code uses and must not see.
 type Secret struct {
 	Variable string   `json:"variable"` // which has the placeholder
 	Hosts    []string `json:"hosts"`    // that the value is for
@@ -108,7 +108,7 @@ func NewSecret(variable, value string, hosts ...string) Secret {
 	return s
 }
 
-// ContainerNames are the names of what needs no more than a container.
+// ContainerNames returns the names of the attacks that need no more than a container.
 func ContainerNames() ([]string, error) {
 	entries, err := files.ReadDir("container")
 	names := make([]string, 0, len(entries))
@@ -184,11 +184,11 @@ func (a Attack) Program(facts Facts) (string, error) {
 	if a.js {
 		return fmt.Sprintf("await (async () => {\n%s\nconst FACTS = %s;\nawait attack(async () => {\n%s\n});\n})()", harness, text, a.source), nil
 	}
-	// What Quote escapes is the same in Python.
+	// Quote's escapes mean the same in Python.
 	return fmt.Sprintf("%s\n\nattack(%s, json.loads(%s))\n", harness, strconv.Quote(a.source), strconv.Quote(string(text))), nil
 }
 
-// filled has no nil, which JSON would make null.
+// filled replaces nil, which JSON would make null.
 func (f Facts) filled() Facts {
 	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Mounts, &f.Writable, &f.Neighbour, &f.WayOut.Hosts} {
 		if *list == nil {
@@ -213,7 +213,7 @@ func (f Facts) filled() Facts {
 	return f
 }
 
-// Outcome is what an attack came to.
+// Outcome is the result of an attack.
 type Outcome string
 
 // The outcomes. Unenforced says that the machine is a tighter bound than the sandbox's own, NotTried
@@ -225,7 +225,7 @@ const (
 	NotTried   Outcome = "not tried"
 )
 
-// Verdict is what an attack says of itself.
+// Verdict is an attack's own report.
 type Verdict struct {
 	Outcome  Outcome        `json:"outcome"`
 	Why      string         `json:"why"`
@@ -237,7 +237,7 @@ type Verdict struct {
 // ErrNoVerdict reports that an attack ended without one.
 var ErrNoVerdict = errors.New("the attack ended without a verdict")
 
-// ParseVerdict reads the last line of what an attack wrote to its stdout.
+// ParseVerdict reads the last line of an attack's stdout.
 func ParseVerdict(output string) (Verdict, error) {
 	output = strings.TrimSpace(output)
 	last := output[strings.LastIndexByte(output, '\n')+1:]

@@ -16,7 +16,7 @@ type Report struct {
 // OK reports whether sandboxes work: nothing failed, whatever was warned of.
 func (r Report) OK() bool { return r.count(Fail) == 0 }
 
-// Fixes returns the commands that mend what is missing, each once, in the order to run them.
+// Fixes returns the commands that mend the failures, each once, in the order to run them.
 func (r Report) Fixes() []string {
 	var fixes []string
 	for _, c := range r.Checks {

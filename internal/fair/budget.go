@@ -25,7 +25,7 @@ func NewBudget(per time.Duration, most int64) *Budget {
 	return b
 }
 
-// Set says how many that is from now on; 0: any number. What was taken before still counts, where that was bounded.
+// Set sets the rate from now on; 0: any number. The amount taken before still counts, if it was bounded.
 func (b *Budget) Set(most int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// Paths of what watches a server.
+// Paths of monitoring requests.
 const (
 	MetricsPath = "/metrics"
 	HealthPath  = "/healthz"
@@ -39,7 +39,7 @@ func methodOf(r *http.Request) string {
 	return "other"
 }
 
-// routeOf is the pattern that the path of a request has matched; none where the request was refused before.
+// routeOf returns the pattern that matches the path of a request; none if the request was refused before.
 func routeOf(r *http.Request) string {
 	_, path, has := strings.Cut(r.Pattern, " ")
 	switch {

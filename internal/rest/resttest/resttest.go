@@ -271,7 +271,7 @@ func (f *Fixture) TakesRoomFirst(door Door) {
 			}
 		}
 		if lacks > 0 {
-			m.Wait = 100 * time.Millisecond // the time limit of a fast operation
+			m.Wait = 100 * time.Millisecond // within which a door that takes too little would get it
 		}
 		w := httptest.NewRecorder()
 		if door.Answer != nil {
