@@ -4,18 +4,18 @@
 // Start with New and Serve. mcp-go keeps the protocol; this package is the transport around its HandleMessage, as package
 // stdio is the one for pipes, so that both read the same messages and answer with the same words.
 //
-// What it promises:
+// It promises:
 //
-//   - Nobody gets further than the token: whoever has none learns where the metadata is, and nothing else. A page of
+//   - Nobody gets further than the token: without one a client learns the metadata's address, and nothing else. A page of
 //     another origin, and a name that leads here by DNS rebinding, are refused before that.
 //   - A request is served by the Site of its principal alone, and a session of the protocol is only its principal's.
 //   - Everything is bounded: connections, requests at once, streams, sessions, a message's length, the memory
-//     that the messages of a client, and of all, take together, and the time that a client may take to send or to read. What waits without a request gives
-//     way to what comes.
-//   - A request is answered with JSON, or with an event stream once there is progress to tell or it takes long, where the
-//     client accepts one. A stream that says nothing is kept alive by comments.
+//     of the messages of a client, and of all, together, and the time for a client to send or to read. An idle
+//     client makes room for a new one.
+//   - A request is answered with JSON, or with an event stream once there is progress to tell or it takes long, if the
+//     client accepts one. A silent stream is kept alive by comments.
 //   - A request without a handshake is cancelled when its client closes the connection; one of a session by
-//     notifications/cancelled alone, as its era has it: what it has begun goes on. Nothing is sent for a request that was cancelled.
+//     notifications/cancelled alone, as its era demands: its work goes on. Nothing is sent for a cancelled request.
 //   - The end takes a bounded time, whatever clients do.
 package httpserver
 

@@ -1,9 +1,10 @@
 // Package stdio serves an MCP server over a pair of streams, one JSON-RPC message a line.
 // mcp-go keeps the protocol, in both its eras; this package is the loop under it.
 //
-// Serve is the whole of it; package rpc has what tools do with a request. ClaimStdout keeps everything else in the process off the protocol's stream.
+// Serve is the whole of it; package rpc holds the operations of tools on a request. ClaimStdout keeps everything else in the process
+// off the protocol's stream.
 //
-// What it promises:
+// It promises:
 //
 //   - Control messages (initialize, server/discover, ping, lists, cancels, notifications)
 //     are handled as they are read, and never wait behind calls (tools/call,
@@ -11,7 +12,7 @@
 //     number runs at once and a bounded number waits, first come, first served. A call
 //     beyond that is answered with an error at once.
 //   - A call's notifications come in order and before its answer. After a cancel, nothing
-//     more is sent for it, whether it waited, ran, or had its answer queued.
+//     more is sent for it, whether it waited, ran, or its answer was queued.
 //   - A client that does not read costs bounded memory: calls wait with their answers,
 //     holding their turns, and progress is thinned out. Answers to control messages go on
 //     for a while; when those too are left unread, the next one makes the reader wait.
