@@ -169,7 +169,7 @@ func (f *formFile) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ErrNoFile is the answer where there is no such file or session, which are not told apart.
+// ErrNoFile is the answer if there is no such file or session, which are not told apart.
 func ErrNoFile(id string) error {
 	return fault.New(fault.NotFound, "Upload it again, or leave it out.", "There is no file %q.", id)
 }

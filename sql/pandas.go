@@ -236,7 +236,7 @@ func dtype(kind Kind, hard bool) string {
 
 func isFloat(kind Kind, hard bool) bool { return kind == Float || kind == Decimal && !hard }
 
-// timeConversion is the Python that makes times of a column's texts; empty where they are none, or stay texts.
+// timeConversion is the Python that makes times of a column's texts; empty if they are none, or stay texts.
 func timeConversion(kind Kind, hard bool) string {
 	switch {
 	case hard:

@@ -17,7 +17,7 @@ import (
 )
 
 // Database is a database that can be read. Its methods may be called by several goroutines. Their
-// errors are of *fault.Error: sql_rejected where the statement was not sent, sql_failed where the
+// errors are of *fault.Error: sql_rejected if the statement was not sent, sql_failed if the
 // database said no or is not in reach.
 type Database interface {
 	// Query runs one reading statement. When ctx ends, the statement is ended in the database too. The
@@ -27,7 +27,7 @@ type Database interface {
 	Schemas(ctx context.Context) ([]Schema, error)
 	// Tables lists tables and views, ordered by schema and name, at most filter.Limit of them.
 	Tables(ctx context.Context, filter TableFilter) ([]Table, error)
-	// Table describes one table or view; not_found where there is none. An empty schema finds the table
+	// Table describes one table or view; not_found if there is none. An empty schema finds the table
 	// as an unqualified name in a statement would.
 	Table(ctx context.Context, schema, name string, examples bool) (*TableDetail, error)
 	// Rights reports rights of the login beyond reading, and how to take them away. Empty: none.
@@ -43,7 +43,7 @@ const PoolSize = 4
 type Limits struct {
 	// Timeout ends a statement. Lock waits and pauses within it are bounded by it too.
 	Timeout time.Duration
-	// TempBytes bounds the database's temporary files where the login may set that; 0 leaves it alone.
+	// TempBytes bounds the database's temporary files if the login may set that; 0 leaves it alone.
 	TempBytes int64
 	// RowBytes bounds one row, so that a value of a gigabyte does not become memory of this program's.
 	RowBytes int
@@ -171,7 +171,7 @@ type TableColumn struct {
 // ForeignKey points from columns of one table to columns of another.
 type ForeignKey struct {
 	Name       string   `json:"name"`
-	Table      string   `json:"table"` // schema.table that has the key
+	Table      string   `json:"table"` // schema.table with the key
 	Columns    []string `json:"columns"`
 	References string   `json:"references"` // schema.table that it points to
 	RefColumns []string `json:"referenced_columns"`

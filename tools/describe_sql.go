@@ -161,7 +161,7 @@ func (f *describeFields) listTables(ctx context.Context, database sql.Database, 
 	return nil
 }
 
-// describeTable finds a table by its name, and where there is none of that name by schema.table in it.
+// describeTable finds a table by its name, and if there is none of that name by schema.table in it.
 func describeTable(ctx context.Context, database sql.Database, schema, table string, examples bool) (*sql.TableDetail, error) {
 	detail, err := database.Table(ctx, schema, table, examples)
 	before, after, dotted := strings.Cut(table, ".")

@@ -26,7 +26,7 @@ import (
 // argument counts as left out, and unknown arguments are ignored.
 type params struct {
 	given map[string]any
-	raw   json.RawMessage // as they came, where that is known
+	raw   json.RawMessage // as they came, if that is known
 	known []string
 	first error
 	own   ownSession
@@ -281,7 +281,7 @@ func (p *params) positive(name string) float64 {
 	return n
 }
 
-// lowered is the note that a number was above the most that counts here; empty where it was not.
+// lowered is the note that a number was above the most that counts here; empty if it was not.
 func (p *params) lowered(name string, most float64) string {
 	given, _ := p.given[name].(float64)
 	if given <= most {
@@ -303,7 +303,7 @@ func (p *params) values(name string) []any {
 		return nil
 	}
 	var given map[string]json.RawMessage
-	_ = json.Unmarshal(p.raw, &given) // where nothing is known of how they came, exact is left
+	_ = json.Unmarshal(p.raw, &given) // if nothing is known of how they came, exact is left
 	written := given[name]
 	if text, ok := value.(string); ok {
 		written = json.RawMessage(text)
@@ -357,7 +357,7 @@ func (p *params) check() error { return p.first }
 // namedUnknown bounds the names of a note.
 const namedUnknown = 5
 
-// ignored is the note that there are arguments that were not read; empty where there are none.
+// ignored is the note that there are arguments that were not read; empty if there are none.
 func (p *params) ignored() string {
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(p.given)) {
@@ -381,7 +381,7 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// kind names a JSON value's type, and its value where that is short.
+// kind names a JSON value's type, and its value if that is short.
 func kind(value any) string {
 	switch v := value.(type) {
 	case nil:

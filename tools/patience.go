@@ -145,7 +145,7 @@ func (p *patience) of(run *sandbox.Run) *unanswered {
 	return p.runs[i]
 }
 
-// add adds a run, in the place of the oldest where there are too many. p.mu is held.
+// add adds a run, in the place of the oldest if there are too many. p.mu is held.
 func (p *patience) add(run *sandbox.Run, call callKey, came time.Time) *unanswered {
 	p.runs = slices.DeleteFunc(p.runs, func(u *unanswered) bool { return u.over() && (u.told || !u.lost || u.run.Value() == nil) })
 	if len(p.runs) >= maxUnanswered {

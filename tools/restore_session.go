@@ -77,7 +77,7 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 	})
 }
 
-// section is a heading with lines below it, of so many in all; empty where there are none.
+// section is a heading with lines below it, of so many in all; empty if there are none.
 func section(heading string, lines []string, total int) string {
 	if total == 0 {
 		return ""

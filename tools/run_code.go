@@ -60,7 +60,7 @@ func sentences(list ...string) string {
 // mountsNamed is how many folders of the user's machine a description names: it is short.
 const mountsNamed = 5
 
-// describeMounts describes the folders of the user's machine, where there are some.
+// describeMounts describes the folders of the user's machine, if there are some.
 func describeMounts(mounts []engine.Mount) string {
 	if len(mounts) == 0 {
 		return ""

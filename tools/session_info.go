@@ -73,7 +73,7 @@ type infoFields struct {
 	SkillsLeftOut []leftOutFields `json:"skills_left_out,omitempty"`
 	// SkillsMore is how many of both there was no room for.
 	SkillsMore int `json:"skills_more,omitempty"`
-	// ArtifactStore is where new files go besides, where there is such a place.
+	// ArtifactStore is where new files go besides, if there is such a place.
 	ArtifactStore string      `json:"artifact_store,omitempty"`
 	Limits        limitFields `json:"limits"`
 	// Packages maps names to versions, for the languages with a listing image, if packages are asked for.

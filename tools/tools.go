@@ -325,7 +325,7 @@ func (d *Deps) tellSession(a *render.Answer, p *params) {
 	}
 }
 
-// CountCall counts a call, and refuses it where there are too many.
+// CountCall counts a call, and refuses it if there are too many.
 func (d *Deps) CountCall() error {
 	wait := d.Calls.Take(1)
 	if wait == 0 {

@@ -127,7 +127,7 @@ type Batch struct {
 	Session string
 	Files   []File
 	Open    OpenFile
-	// LinkLifetime is how long the addresses are good for where that is less than Options says; 0: it is not.
+	// LinkLifetime is how long the addresses are good for if that is less than Options says; 0: it is not.
 	LinkLifetime time.Duration
 }
 

@@ -50,35 +50,35 @@ type Facts struct {
 	GVisor bool `json:"gvisor"`
 	// Pod describes the differences in a pod of Kubernetes; nil: it is none.
 	Pod *Pod `json:"pod"`
-	// Rootless reports that Podman runs as an ordinary user, where that cannot be seen from inside.
+	// Rootless reports that Podman runs as an ordinary user, if that cannot be seen from inside.
 	Rootless bool `json:"rootless"`
 	// PatienceSeconds is how long an attack goes on before it holds that nothing stops it.
 	PatienceSeconds float64 `json:"patience_seconds"`
 	// Namespaces are the host's own, as /proc/self/ns names them.
 	Namespaces map[string]string `json:"namespaces"`
-	Listeners  [][2]any          `json:"listeners"` // address and port of what listens outside
+	Listeners  [][2]any          `json:"listeners"` // address and port of listeners outside
 	WayOut     WayOut            `json:"way_out"`
 	Abstract   []string          `json:"abstract"` // names of abstract sockets that listen outside
 	Sockets    []string          `json:"sockets"`  // paths of the engine's own
 	Files      []string          `json:"files"`    // of the host
 	Given      map[string]string `json:"given"`    // variables that must be there, with the SHA-256 of their values
 	Withheld   map[string]string `json:"withheld"` // variables that must not, likewise
-	Token      string            `json:"token"`    // names what is another session's, or forged
+	Token      string            `json:"token"`    // marks values of another session, or forged ones
 	PID        int               `json:"pid"`
 	Volume     string            `json:"volume"`    // of another session
 	Mounts     []string          `json:"mounts"`    // folders of the host that are meant to be there, and that of skills
 	Writable   []string          `json:"writable"`  // those of them that code may write to
-	Forgery    string            `json:"forgery"`   // what is to be made of the session's frozen file
+	Forgery    string            `json:"forgery"`   // the change to the session's snapshot
 	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them
 }
 
 // Pod describes a pod of Kubernetes to an attack.
 type Pod struct {
 	Seccomp  bool     `json:"seccomp"`   // the profile is this program's own
-	Tasks    int64    `json:"tasks"`     // processes and threads that its user may have, in all its containers
+	Tasks    int64    `json:"tasks"`     // the most processes and threads of its user, in all its containers
 	OwnBytes int64    `json:"own_bytes"` // of all temporary folders together
-	Near     [][2]any `json:"near"`      // address and port of what listens in the cluster
-	Policy   bool     `json:"policy"`    // it has more than loopback, and is kept from it
+	Near     [][2]any `json:"near"`      // address and port of listeners in the cluster
+	Policy   bool     `json:"policy"`    // there is more than loopback, and a policy forbids it
 }
 
 // WayOut is the egress of code by the port of loopback that leads to the server.
@@ -92,7 +92,7 @@ type WayOut struct {
 
 // Secret is a value that code uses and must not see.
 type Secret struct {
-	Variable string   `json:"variable"` // which has the placeholder
+	Variable string   `json:"variable"` // which holds the placeholder
 	Hosts    []string `json:"hosts"`    // that the value is for
 	Forms    [][2]any `json:"forms"`    // the length and the SHA-256 of each way to write the value
 }
@@ -229,7 +229,7 @@ const (
 type Verdict struct {
 	Outcome  Outcome        `json:"outcome"`
 	Why      string         `json:"why"`
-	Fix      string         `json:"fix"`      // of what is not enforced, where there is one
+	Fix      string         `json:"fix"`      // for a promise that is not enforced, if there is one
 	Refusals map[string]int `json:"refusals"` // how often each error was met
 	Notes    []string       `json:"notes"`
 }

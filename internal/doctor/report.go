@@ -45,7 +45,7 @@ func (r Report) WriteJSON(w io.Writer) error {
 	}{r.OK(), r.Checks})
 }
 
-// WriteTable writes a line for each check, under it why and the fix where there is
+// WriteTable writes a line for each check, under it why and the fix if there is
 // something to mend, and a last line that sums up.
 func (r Report) WriteTable(w io.Writer) error {
 	rows := make([]report.Row, 0, len(r.Checks))

@@ -14,7 +14,7 @@ import (
 // nothing.
 type File struct {
 	dirs      *Dirs
-	asked     string // the file's path as it was given, and its name where that is a folder's
+	asked     string // the file's path as it was given, and its name if that is a folder's
 	overwrite bool
 	folder    *os.Root
 	temp      *os.File
@@ -148,7 +148,7 @@ func (f *File) place() error {
 		}
 		return f.folder.Rename(f.tempName, f.name)
 	}
-	// A link is made only where nothing is, whatever happened since the check.
+	// A link is made only if no file is there, whatever happened since the check.
 	err := f.folder.Link(f.tempName, f.name)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return err

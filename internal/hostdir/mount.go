@@ -143,7 +143,7 @@ func homesNear(folder, home string) []string {
 	return homes
 }
 
-// real is a path without links, or the path itself where there is nothing yet.
+// real is a path without links, or the path itself if there is nothing yet.
 func real(path string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		return resolved

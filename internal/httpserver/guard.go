@@ -208,7 +208,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// serve serves a request that is somebody's, where there is room for its head.
+// serve serves a request that is somebody's, if there is room for its head.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if _, err := room.Take(r.Context(), room.Head); err != nil {
 		w.Header().Set("Retry-After", "1")

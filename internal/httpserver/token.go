@@ -18,7 +18,7 @@ import (
 // minToken is the least length of a token, in bytes.
 const minToken = 16
 
-// OwnToken returns the token in a file that only this user can read, and makes both where there are none. A file that
+// OwnToken returns the token in a file that only this user can read, and makes both if there are none. A file that
 // somebody else can read or change is an error.
 func OwnToken(path string) (string, error) {
 	token, err := readOwn(path)

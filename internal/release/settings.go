@@ -11,7 +11,7 @@ import (
 type setting struct {
 	flag, title, description string
 	folder                   bool   // the name of a folder
-	variable                 string // where there is no flag
+	variable                 string // if there is no flag
 	secret                   bool
 }
 

@@ -61,7 +61,7 @@ func resultFieldsOf(r *sandbox.Result) resultFields {
 	return f
 }
 
-// displayOf describes an image by its type, and anything else by a text, the plain one where there are several.
+// displayOf describes an image by its type, and anything else by a text, the plain one if there are several.
 func displayOf(d *sandbox.Display) displayFields {
 	f := displayFields{Path: d.Path, Alt: d.Alt}
 	for _, kind := range figureTypes {

@@ -33,14 +33,14 @@ type Call struct {
 	Message   json.RawMessage // for mcp-go
 	Arguments json.RawMessage // the large arguments that Message lacks, nil for none
 	Token     json.RawMessage // of its progress, as sent; nil for none
-	// Notify sends a line about the progress, without waiting. Not nil where there is a token.
+	// Notify sends a line about the progress, without waiting. Not nil if there is a token.
 	Notify func(line []byte)
 	// Begin begins the answer, if it is a stream of events: the handler starts to work. Nil if it is none.
 	Begin func()
 	// Settle lets the next call start; nil where calls are not in order.
 	Settle func()
 
-	// Request sends the client a request and returns the result of its answer, as Requests.Do does. Nil where that cannot be.
+	// Request sends the client a request and returns the result of its answer, as Requests.Do does. Nil if that cannot be.
 	Request func(ctx context.Context, until <-chan struct{}, method string, params any) (json.RawMessage, error)
 
 	came      time.Time

@@ -118,7 +118,7 @@ func (s *CallSession) RequestElicitation(ctx context.Context, request mcp.Elicit
 	if c == nil || c.Request == nil {
 		return cancelled, nil
 	}
-	text, _ := c.Request(ctx, c.until, request.Method, request.Params) // nothing, where there is no answer
+	text, _ := c.Request(ctx, c.until, request.Method, request.Params) // nothing, if there is no answer
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

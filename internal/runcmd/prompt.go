@@ -123,7 +123,7 @@ func scan(language sandbox.Language, code string) (ends byte, depth int, open bo
 	for i := 0; i < len(code); i++ {
 		rest := code[i:]
 		if strings.HasPrefix(rest, comment) {
-			i += strings.IndexByte(rest, '\n') - 1 // every line has its end
+			i += strings.IndexByte(rest, '\n') - 1 // every line is ended
 			continue
 		}
 		if quote := beginning(rest, quotes); quote != "" {
@@ -189,7 +189,7 @@ var (
 	bashQuote = map[string]string{"'": "'", `"`: `"`, "`": "`", "$'": "'", "((": "))", "$((": "))", "${": "}"}
 )
 
-// scanBash is scan for bash: words count as keywords where a command may begin. It ends with | where a command has to follow.
+// scanBash is scan for bash: words count as keywords where a command may begin. It ends with | where a command must follow.
 func scanBash(code string) (ends byte, depth int, open bool) {
 	var closers, documents []string
 	begins := true // a command, here
@@ -267,7 +267,7 @@ func endOfDocument(text, word string) int {
 	return -1
 }
 
-// unquoted drops what quotes the word of a here-document.
+// unquoted drops the quotes of the word of a here-document.
 func unquoted(r rune) rune {
 	if strings.ContainsRune("\"'\\ \t", r) {
 		return -1

@@ -54,7 +54,7 @@ func (r *Runner) copies(ctx context.Context, res *sandbox.Result) map[string]boo
 	return copies
 }
 
-// hash returns the hash of a file's content, or its path where that cannot be read.
+// hash returns the hash of a file's content, or its path if that cannot be read.
 func (r *Runner) hash(ctx context.Context, path string) string {
 	from, err := r.Manager.OpenFile(ctx, r.SessionID, path, sandbox.ReadOptions{Limit: -1})
 	if err != nil {

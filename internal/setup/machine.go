@@ -70,7 +70,7 @@ func Machine(ctx context.Context, engine Engine, consent func(what string) error
 	return nil
 }
 
-// machineFolder is where Podman keeps its virtual machines; empty where that is not known.
+// machineFolder is where Podman keeps its virtual machines; empty if that is not known.
 func machineFolder() string {
 	data := os.Getenv("XDG_DATA_HOME")
 	if data == "" {

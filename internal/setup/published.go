@@ -50,7 +50,7 @@ func (w *work) pullPublished(ctx context.Context, recipe containers.Recipe) (boo
 // isDownload reports whether a line of Podman's says that a layer is being fetched.
 func isDownload(line string) bool { return strings.HasPrefix(line, "Copying blob") }
 
-// adopt gives an image that was pulled the recipe's name, where it is one of that recipe.
+// adopt gives an image that was pulled the recipe's name, if it is one of that recipe.
 func adopt(ctx context.Context, recipe containers.Recipe, ref string) error {
 	image, err := libpod.InspectImage(ctx, ref)
 	if err != nil {

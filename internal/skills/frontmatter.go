@@ -136,7 +136,7 @@ func plain(n *yaml.Node, depth int, left *int) (any, error) {
 	return nil, errors.New("it refers to another part of itself")
 }
 
-// scalar is text but where JSON has the same kind of value.
+// scalar returns text, or a value of JSON's if YAML's is of the same kind.
 func scalar(n *yaml.Node) (any, error) {
 	switch n.ShortTag() {
 	case "!!null":

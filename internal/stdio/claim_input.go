@@ -58,7 +58,7 @@ func isSame(info os.FileInfo, f *os.File) bool {
 	return err == nil && os.SameFile(info, other)
 }
 
-// unblocked makes a descriptor's file non-blocking and returns a copy of it, nil where that cannot be.
+// unblocked makes a descriptor's file non-blocking and returns a copy of it, nil if that cannot be.
 func unblocked(fd int) *os.File {
 	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {

@@ -30,7 +30,7 @@ func (rec *Recorder) Requests(next http.Handler) http.Handler {
 	})
 }
 
-// methodOf is the method where it is one of those that there are: clients can write anything.
+// methodOf is the method if it is one of those that there are: clients can write anything.
 func methodOf(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:

@@ -149,7 +149,7 @@ func (c *checker) keyword(i int) error {
 	return c.Refuse(i, why, cmp.Or(instead[t.Key], oneStatement))
 }
 
-// afterDot reports whether a word is the later part of a name, as in t.update. The server takes it for that only where nothing is
+// afterDot reports whether a word is the later part of a name, as in t.update. The server takes it for that only if nothing is
 // between the dot and the word.
 func (c *checker) afterDot(i int) bool {
 	before := c.At(i - 2)

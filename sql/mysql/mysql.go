@@ -49,7 +49,7 @@ func Open(dsn string, limits sql.Limits) (*Database, error) {
 	return &Database{pool: pool, connector: c, limits: limits, secrets: s.secrets()}, nil
 }
 
-// String reports where the database is, and keeps %+v from printing the password.
+// String returns the database's address, and keeps %+v from printing the password.
 func (d *Database) String() string { return "MySQL at " + d.connector.settings.config.Addr }
 
 // GoString does so for %#v.

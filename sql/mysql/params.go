@@ -22,7 +22,7 @@ func bindOne(n int, param any) (any, error) {
 	}
 }
 
-// bindNumber returns whole numbers as BIGINT, others as DOUBLE where that is the same number, and else as their digits, which
+// bindNumber returns whole numbers as BIGINT, others as DOUBLE if that is the same number, and else as their digits, which
 // MySQL reads as a number where one is asked for.
 func bindNumber(n int, digits string) (any, error) {
 	if whole, err := strconv.ParseInt(digits, 10, 64); err == nil {

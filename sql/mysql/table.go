@@ -66,7 +66,7 @@ func (d *Database) readColumns(ctx context.Context, detail *sql.TableDetail) err
 			c.Default = "computed as " + generated
 		case strings.Contains(extra, "auto_increment"):
 			c.Default = "auto_increment"
-		case c.Nullable && c.Default == "NULL": // which MariaDB writes where there is none
+		case c.Nullable && c.Default == "NULL": // which MariaDB writes if there is none
 			c.Default = ""
 		}
 		detail.Columns = append(detail.Columns, c)

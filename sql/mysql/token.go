@@ -23,7 +23,7 @@ func nameOf(t token) string {
 // lexer divides a statement as the server does. Where versions of the server differ, or where it is not plain how one
 // would divide a text, the text is refused: whoever checks a statement must read the same one that runs.
 //
-// A session of ours has a sql_mode in which "x" is a string and \ escapes; see setup.
+// Our sessions use a sql_mode in which "x" is a string and \ escapes; see setup.
 type lexer struct{ *checked.Scanner }
 
 // lex divides a whole statement. The last token is of kind end.

@@ -82,7 +82,7 @@ func all[T any](ctx context.Context, q querier, to pgx.RowToFunc[T], query strin
 // perValue is the size of a value beside its text.
 const perValue = 16
 
-// one runs a query and returns its first row; pgx.ErrNoRows where there is none.
+// one runs a query and returns its first row; pgx.ErrNoRows if there is none.
 func one[T any](ctx context.Context, q querier, to pgx.RowToFunc[T], query string, args ...any) (T, error) {
 	rows, err := q.Query(ctx, query, args...)
 	if err != nil {

@@ -27,7 +27,7 @@ const (
 type token struct {
 	kind kind
 	text string // as it stands in the statement
-	// value is a name as PostgreSQL takes it, folded or without its quotes, a literal's text where that is told by
+	// value is a name as PostgreSQL takes it, folded or without its quotes, a literal's text if that is told by
 	// taking its quotes off, and of a broken token the reason.
 	value string
 	line  int // where it begins; the first is 1

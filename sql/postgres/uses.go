@@ -21,7 +21,7 @@ type uses struct {
 
 // call is f(…), or x.f, which PostgreSQL takes for f(x).
 type call struct {
-	schema, name string // the schema is empty where there is none
+	schema, name string // the schema is empty if there is none
 	arguments    int
 }
 

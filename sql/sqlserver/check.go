@@ -47,7 +47,7 @@ type checker struct {
 	checked.Statement
 	closes map[int]int // where the parenthesis at an index is closed
 	groups []group
-	// main is where the SELECT after a list of WITH begins; 0 where there is none.
+	// main is where the SELECT after a list of WITH begins; 0 if there is none.
 	main int
 }
 

@@ -143,7 +143,7 @@ func (d *Database) unreachable(err error) error {
 	switch {
 	case entra && checked.IsSilent(err):
 		what, hint = "The database or Microsoft Entra ID does not answer.", checked.SeeFirewall
-	case checked.IsOfLogin(err) && strings.Contains(err.Error(), "Credential"): // of Entra's, which may have met any of the errors below
+	case checked.IsOfLogin(err) && strings.Contains(err.Error(), "Credential"): // of Entra's; any of the errors below may be behind it
 		what, hint = before, beforeHint
 	case isCertificate(err):
 		what, hint = "The server's certificate is not trusted.", "Set certificate to its authority's file or HostNameInCertificate to its name; TrustServerCertificate=true trusts any, "+

@@ -50,7 +50,7 @@ func Open(dsn, password string, limits sql.Limits) (*Database, error) {
 	return &Database{pool: pool, limits: limits, config: config, secrets: secrets(config)}, nil
 }
 
-// String reports where the database is, and keeps %+v from printing the password.
+// String returns the database's address, and keeps %+v from printing the password.
 func (d *Database) String() string { return "SQL Server at " + address(d.config) }
 
 // GoString does so for %#v.

@@ -152,7 +152,7 @@ func Read(h http.Header, most Bounds, withCredentials bool) *Asked {
 // number reads a bound: a whole number of units above 0.
 func number[T ~int64](use Use, field func(*Bounds) *T, unit T) func(*Asked, string, string, *Bounds) {
 	return func(a *Asked, name, value string, most *Bounds) {
-		n, err := strconv.ParseUint(value, 10, 64) // the largest there is where it has more digits
+		n, err := strconv.ParseUint(value, 10, 64) // the largest number if it overflows
 		allowed := *field(most)
 		switch {
 		case n == 0 || err != nil && n < 1<<64-1:
@@ -210,7 +210,7 @@ func (a *Asked) Times() sandbox.Times {
 	return sandbox.Times{IdleTimeout: asked.IdleTimeout, Lifetime: asked.Lifetime}
 }
 
-// Lower returns the lower one of the server's bound and the client's, which is none where it is zero.
+// Lower returns the lower one of the server's bound and the client's, which is none if it is zero.
 func Lower[T ~int | ~int64](server, asked T) T {
 	if asked > 0 {
 		return min(server, asked)

@@ -174,7 +174,7 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
-// errNoFile is the answer where there is no such file, session or path, which are not told apart.
+// errNoFile is the answer if there is no such file, session or path, which are not told apart.
 func errNoFile() *fault.Error {
 	return fault.New(fault.NotFound, "list_artifacts lists the files there are, with links.", "There is no such file.")
 }

@@ -22,7 +22,7 @@ type Question struct {
 	Session string `json:"session_id"`
 	Run     string `json:"run_id,omitempty"`
 	Host    string `json:"host"` // with its port
-	// Method and Path are of a request, where the host is allowed and its requests are not.
+	// Method and Path are of a request, if the host is allowed and its requests are not.
 	Method string `json:"method,omitempty"`
 	Path   string `json:"path,omitempty"`
 	// Address is the host's address, if it is not public.

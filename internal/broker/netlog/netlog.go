@@ -23,11 +23,11 @@ type Entry struct {
 	Run           string    `json:"run_id,omitempty"`
 	Kind          string    `json:"kind"` // "proxy", "packages", "sql" or "tools"
 	Method        string    `json:"method,omitempty"`
-	Host          string    `json:"host"`           // with the port where it is not the scheme's own
+	Host          string    `json:"host"`           // with the port if it is not the scheme's own
 	Path          string    `json:"path,omitempty"` // without a query; known only where the request was read
 	Allowed       bool      `json:"allowed"`
-	Rule          string    `json:"rule,omitempty"` // what refused it, or how a person has allowed it
-	Why           string    `json:"why,omitempty"`  // what was refused, or left out of an answer, and the rules: a line each
+	Rule          string    `json:"rule,omitempty"` // the rule that refused it, or a person's answer that allowed it
+	Why           string    `json:"why,omitempty"`  // refused or omitted items, and the rules: a line each
 	Status        int       `json:"status,omitempty"`
 	SentBytes     int64     `json:"sent_bytes"`
 	ReceivedBytes int64     `json:"received_bytes"`

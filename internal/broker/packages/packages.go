@@ -273,7 +273,7 @@ func (h *Handler) pageWithin(x *reply, from *index, address *url.URL, accept str
 	})
 }
 
-// kept returns a page that is fresh, nil where there is none.
+// kept returns a page that is fresh, nil if there is none.
 func (h *Handler) kept(key string, room int64) (any, error) {
 	known, ok := h.pages.get(key, h.now())
 	switch {

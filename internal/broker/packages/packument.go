@@ -203,7 +203,7 @@ func (p *packument) newestFirst() []string {
 }
 
 // tagsOf returns the tags of versions that are allowed. The tag latest goes to the highest version below the one that had
-// it, or else to the highest there is, and to one before its release only where there is no other.
+// it, or else to the highest there is, and to one before its release only if there is no other.
 func (p *packument) tagsOf(allowed map[string]bool) map[string]string {
 	tags := maps.Clone(p.tags)
 	maps.DeleteFunc(tags, func(_, number string) bool { return !allowed[number] })

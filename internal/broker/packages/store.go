@@ -29,7 +29,7 @@ func (s *store) place(identity string) string {
 	return filepath.Join(s.folder, hex.EncodeToString(sum[:]))
 }
 
-// open opens a file that is kept, which counts as a use. The error is fs.ErrNotExist where there is none.
+// open opens a file that is kept, which counts as a use. The error is fs.ErrNotExist if there is none.
 func (s *store) open(identity string) (*os.File, error) {
 	place := s.place(identity)
 	f, err := os.Open(place)

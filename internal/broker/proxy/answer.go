@@ -9,7 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
-// answer passes an answer on: it counts it, and masks it where the host is one of secrets.
+// answer passes an answer on: it counts it, and masks it if the host is one of secrets.
 type answer struct {
 	http.ResponseWriter
 	x      *exchange

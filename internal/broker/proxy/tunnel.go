@@ -171,7 +171,7 @@ func (c helloConn) SetDeadline(time.Time) error      { return nil }
 func (c helloConn) SetReadDeadline(time.Time) error  { return nil }
 func (c helloConn) SetWriteDeadline(time.Time) error { return nil }
 
-// serveInside reads the requests that come through a tunnel, in TLS where there is an authority.
+// serveInside reads the requests that come through a tunnel, in TLS if there is an authority.
 func (p *Proxy) serveInside(x *exchange, client *caller.Conn, rt *route, authority *Authority) {
 	defer rt.transport.CloseIdleConnections()
 	rt.asked = x.asked

@@ -61,7 +61,7 @@ type failure struct {
 
 func (f *failure) Error() string { return f.reason.Error() }
 
-// connect returns the connection, and makes one where there is none.
+// connect returns the connection, and makes one if there is none.
 func (s *server) connect(ctx context.Context) (*connection, error) {
 	for {
 		s.mu.Lock()

@@ -120,7 +120,7 @@ func Read(statement string, divide func(string) ([]Token, error)) (s Statement, 
 // Of is a text that is divided already.
 func Of(text string, tokens []Token) Statement { return Statement{tokens, strings.Split(text, "\n")} }
 
-// At is the token at i: the end where there is none.
+// At is the token at i: the end if there is none.
 func (s *Statement) At(i int) Token {
 	if i >= 0 && i < len(s.Tokens) {
 		return s.Tokens[i]

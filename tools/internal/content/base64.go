@@ -101,7 +101,7 @@ func (d *base64Digits) digit(c byte) (byte, error) {
 	return c, nil
 }
 
-// end checks the padding, where there is any.
+// end checks the padding, if there is any.
 func (d *base64Digits) end() error {
 	if d.padding > 2 || d.padding > 0 && (d.count+d.padding)%4 != 0 || d.count%4 == 1 {
 		d.bad = notBase64("ends in the middle of a group; it may have been cut off").With("position", d.count)

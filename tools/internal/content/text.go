@@ -47,7 +47,7 @@ func letterStart(text []byte, at int) int {
 	return at
 }
 
-// Plain makes valid text of a file's bytes, and says so where they were not.
+// Plain makes valid text of a file's bytes, and says so if they were not.
 func Plain(data []byte, fromStart bool) (text, note string) {
 	if fromStart {
 		data = bytes.TrimPrefix(data, byteOrderMark)

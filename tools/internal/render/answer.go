@@ -42,7 +42,7 @@ func (a *Answer) Meta() any {
 	return a.Fields
 }
 
-// Noting puts a note behind the answer, where there is an answer and a note.
+// Noting puts a note behind the answer, if there is an answer and a note.
 func (a *Answer) Noting(note string) *Answer {
 	if a != nil && note != "" {
 		a.Content = append(a.Content, mcp.NewTextContent(note))

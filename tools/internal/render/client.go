@@ -47,7 +47,7 @@ var clients = []client{
 	{name: "visual studio code", opensLinks: true},
 }
 
-// clientOf returns the client that a call comes from; the zero value where nothing is known of it.
+// clientOf returns the client that a call comes from; the zero value if nothing is known of it.
 func clientOf(ctx context.Context) client {
 	session, ok := server.ClientSessionFromContext(ctx).(server.SessionWithClientInfo)
 	if !ok {

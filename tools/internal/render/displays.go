@@ -38,7 +38,7 @@ func (r *Renderer) images(ctx context.Context) string {
 	return cmp.Or(r.Images, ImagesOn)
 }
 
-// withoutImages leaves the images of files out of an answer where they are not wanted.
+// withoutImages leaves the images of files out of an answer if they are not wanted.
 func (r *Renderer) withoutImages(ctx context.Context, a *Answer) *Answer {
 	if r.images(ctx) == ImagesOn {
 		return a
