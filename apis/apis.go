@@ -133,7 +133,7 @@ const (
 	headsRoom   = 32 * maxFormHead
 )
 
-// formHeads is a form of which only so much is read before a part's content.
+// formHeads is a form with a bound on the bytes read before a part's content.
 type formHeads struct {
 	io.Reader
 	left int64

@@ -103,7 +103,7 @@ type ended struct {
 	Status string `json:"status"`
 }
 
-// limits are those that the options say.
+// limits returns the limits in the options.
 func (o *options) limits() (of sandbox.SessionLimits, err error) {
 	wrong := func(format string, args ...any) error {
 		return fault.New(fault.InvalidArgument, `Such as {"timeout": 300, "memory_limit": "2G", "cpu_limit": "1"}.`, format, args...)

@@ -227,7 +227,7 @@ func forget(ctx context.Context, h rest.Host, session string, empty bool) {
 	}
 }
 
-// maxText is how much of a stream is answered, in bytes.
+// maxText is the longest part of a stream in an answer, in bytes.
 const maxText = 64 << 10
 
 func textOf(ctx context.Context, h rest.Host, session string, of sandbox.Stream) (string, error) {

@@ -19,9 +19,9 @@ import (
 
 const (
 	maxWait = 300 // seconds
-	// maxText is how much output, or how long a file, is answered as text.
+	// maxText is the longest output, or file, that is answered as text, in bytes.
 	maxText = 1 << 20
-	// maxKept is how many folders and how many commands are kept, and maxCommand how much of one, in bytes.
+	// maxKept limits the folders and the commands that are kept, and maxCommand the kept text of one, in bytes.
 	maxKept    = 1000
 	maxCommand = 2000
 )
@@ -141,7 +141,7 @@ func (c *call) count(name string, standard int64) (int64, error) {
 	return n, nil
 }
 
-// results reads how many results of a search are wanted.
+// results reads the wanted number of a search's results.
 func (c *call) results() (int, error) {
 	most, err := c.count("max_results", 50)
 	return int(max(1, min(most, 500))), err

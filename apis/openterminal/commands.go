@@ -77,7 +77,7 @@ func (p *commandState) ends(res *sandbox.Result) {
 	p.ExitCode = &res.ExitCode
 }
 
-// wait reads how long a request waits, and how many lines it wants; below 0: all.
+// wait reads the wait of a request, and the number of lines; below 0: all.
 func (c *call) wait() (wait time.Duration, tail int64, err error) {
 	seconds := 0.0
 	if given := c.r.URL.Query().Get("wait"); given != "" && given != "null" {
@@ -230,7 +230,7 @@ func (c *call) kill() (any, error) {
 	return done{Status: "killed"}, nil
 }
 
-// shellTime is how long a command of our own may take.
+// shellTime bounds a command of our own.
 const shellTime = time.Minute
 
 // shell runs a script of our own with words as its arguments, in the work directory. It may end with these exit codes.

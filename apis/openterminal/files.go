@@ -111,7 +111,7 @@ func (c *call) readText() (any, error) {
 	return textLines{absolute(c.below), total, content[from:to]}, nil
 }
 
-// linesOf is where lines begin in a text, and where they end, counted from 1.
+// linesOf returns the offsets at which lines begin and end in a text, counted from 1.
 func linesOf(content string, first, last int64) (from, to int) {
 	for line := int64(1); line <= last && to < len(content); line++ {
 		if line == first {
@@ -289,7 +289,7 @@ func (c *call) move(wanted moved) (any, error) {
 	return done{Source: absolute(c.below), Destination: absolute(to)}, nil
 }
 
-// grepping looks for the pattern $1 below $2, and prints so many lines as $3 says. The rest are options.
+// grepping searches the pattern $1 below $2, and prints $3 lines. The rest are options.
 const grepping = `pattern=$1; at=$2; lines=$3; shift 3; set -o pipefail; LC_ALL=C.UTF-8 grep -rIHZ "$@" -e "$pattern" -- "$at" | tr '\0' '\n' | head -n "$lines"`
 
 const (
@@ -412,9 +412,9 @@ func (c *call) glob() (any, error) {
 }
 
 const (
-	// archiveTime is how long a client may take to read an archive.
+	// archiveTime is the time in which a client must read an archive.
 	archiveTime = 10 * time.Minute
-	// maxArchived is how many paths may be named for one.
+	// maxArchived is the most paths for one.
 	maxArchived = 1000
 )
 

@@ -76,7 +76,7 @@ type Store struct {
 
 // bucket is the part that differs between the kinds of stores. Errors are the store's own library's; see explain.
 type bucket interface {
-	// put writes an object of exactly so many bytes, in the place of one that is there.
+	// put writes an object of exactly size bytes, and replaces an existing one.
 	put(ctx context.Context, key, mime string, size int64, content io.Reader) error
 	// create makes the bucket. That there is one is no error.
 	create(ctx context.Context) error
@@ -127,7 +127,7 @@ type Batch struct {
 	Session string
 	Files   []File
 	Open    OpenFile
-	// LinkLifetime is how long the addresses are good for if that is less than Options says; 0: it is not.
+	// LinkLifetime is the addresses' lifetime if it is shorter than that of Options; 0: it is not.
 	LinkLifetime time.Duration
 }
 

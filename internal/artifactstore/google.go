@@ -43,7 +43,7 @@ type serviceAccount struct {
 
 const (
 	googleTime = "20060102T150405Z"
-	// requestTime is how long an address of the server's own is good for.
+	// requestTime is the lifetime of an address for the server's own use.
 	requestTime = 2 * uploadTime
 )
 

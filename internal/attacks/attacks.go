@@ -31,7 +31,7 @@ type Attack struct {
 	js      bool
 }
 
-// Limits are those in force, in an attack's own terms.
+// Limits are the limits in force, in an attack's own terms.
 type Limits struct {
 	MemoryBytes int64   `json:"memory_bytes"`
 	CPUs        float64 `json:"cpus"`
@@ -52,7 +52,7 @@ type Facts struct {
 	Pod *Pod `json:"pod"`
 	// Rootless reports that Podman runs as an ordinary user, if that cannot be seen from inside.
 	Rootless bool `json:"rootless"`
-	// PatienceSeconds is how long an attack goes on before it holds that nothing stops it.
+	// PatienceSeconds is the time after which an attack concludes that nothing stops it.
 	PatienceSeconds float64 `json:"patience_seconds"`
 	// Namespaces are the host's own, as /proc/self/ns names them.
 	Namespaces map[string]string `json:"namespaces"`
@@ -123,7 +123,7 @@ func Container(name string) (Attack, error) {
 	return load("container/" + name + ".py")
 }
 
-// extensions are those of programs in each language.
+// extensions maps a language to its programs' file extension.
 var extensions = map[string]string{"python": ".py", "javascript": ".cjs"}
 
 // Speaks reports whether there are programs in a language.

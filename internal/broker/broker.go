@@ -118,7 +118,7 @@ func (b *Broker) Forget(session string) {
 	}
 }
 
-// ownAddress is where the code of a container reaches the broker.
+// ownAddress returns the broker's address for code in a container.
 func ownAddress(port int) string { return "http://127.0.0.1:" + strconv.Itoa(port) }
 
 // Environment implements sandbox.WayOut.

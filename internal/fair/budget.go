@@ -8,8 +8,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Budget is so many that may be taken in a time: all of them at once, and then as many as come back since. Make it with
-// NewBudget; the methods may be called by any goroutine. A nil Budget bounds nothing.
+// Budget is a token bucket. Make it with NewBudget; the methods are safe for use by several goroutines. A nil Budget bounds nothing.
 type Budget struct {
 	per time.Duration
 
@@ -43,10 +42,10 @@ func (b *Budget) Set(most int64) {
 	b.most = most
 }
 
-// Take takes n, or returns after how long it could, and takes none.
+// Take takes n, or returns the time until it could, and takes none.
 func (b *Budget) Take(n int) (wait time.Duration) { return b.reserve(n, true) }
 
-// Wait returns after how long one could be taken, and takes none.
+// Wait returns the time until one could be taken, and takes none.
 func (b *Budget) Wait() time.Duration { return b.reserve(1, false) }
 
 func (b *Budget) reserve(n int, take bool) time.Duration {

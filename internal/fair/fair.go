@@ -39,7 +39,7 @@ func NewOpen(total int) *Places {
 	return &Places{total: total, each: total, held: make(map[string]int)}
 }
 
-// Taken is how many places are taken.
+// Taken returns the number of taken places.
 func (p *Places) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -94,7 +94,7 @@ type Download struct {
 	// Body is the file, decompressed if the server compressed it for the way. Its errors are faults, or the cause of the context's end;
 	// bytes read before an error must be thrown away.
 	Body io.ReadCloser
-	// Size is how many bytes will come if the server is right, or -1.
+	// Size is the length if the server is right, in bytes, or -1.
 	Size int64
 	// Name is the server's or the address's name of the file: one path segment without control characters, or empty.
 	Name string

@@ -49,7 +49,7 @@ func (d *Dirs) Create(path, name string, overwrite bool) (*File, error) {
 	return f, nil
 }
 
-// Path is where the file comes to, from the root of the host's file system.
+// Path returns the file's final path, from the root of the host's file system.
 func (f *File) Path() string { return f.dirs.absolute(f.asked) }
 
 // into adds the name to a path that is a folder's.

@@ -21,7 +21,7 @@ const slowest = 64 << 10
 // A body of unknown length gets firstRoom, which is a small share, before it gets room for the longest.
 const firstRoom = 16 << 10
 
-// bodyBounds are those of a kind of bodies, in bytes.
+// bodyBounds are the bounds of a kind of bodies, in bytes.
 type bodyBounds struct {
 	length  int64 // of the longest
 	decoded int64 // how much is decoded as a whole

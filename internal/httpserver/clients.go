@@ -46,7 +46,7 @@ type client struct {
 	seen   time.Time
 }
 
-// clients are those that are known, by name. A name that begins a session is a secret, and that of its client alone.
+// clients holds the known clients, by name. A name that begins a session is a secret of its client alone.
 type clients struct {
 	mu   sync.Mutex
 	list map[string]*client

@@ -218,7 +218,7 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	next.ServeHTTP(w, r)
 }
 
-// knownEvery is how often a stream looks whether its principal is known still.
+// knownEvery is the interval at which a stream checks that its principal is still known.
 const knownEvery = 10 * time.Second
 
 // errSignedOut ends the streams of a credential that is no longer good.
@@ -273,7 +273,7 @@ func (g *guard) base(r *http.Request) string {
 	return baseURL(r)
 }
 
-// baseURL is where the client of a request sees the server.
+// baseURL returns the server's address as the request's client sees it.
 func baseURL(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host

@@ -37,7 +37,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// Path is where MCP is served.
+// Path is the path of MCP.
 const Path = "/mcp"
 
 // Bounds of the clients' concurrent use.
@@ -46,9 +46,9 @@ const (
 	maxConnections = 2048
 	// maxRequests bounds the POSTs that are served at once; further ones wait for slotTime.
 	maxRequests = 1024
-	// maxStreams is how many event streams may be open that no request ends.
+	// maxStreams limits the open event streams that end with no request.
 	maxStreams = 1024
-	// maxClients is how many clients are remembered.
+	// maxClients limits the remembered clients.
 	maxClients = 4096
 )
 

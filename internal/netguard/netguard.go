@@ -18,7 +18,7 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// WebPorts are those that a web server is expected on.
+// WebPorts returns the usual ports of web servers.
 func WebPorts() []uint16 { return []uint16{80, 443, 8080, 8443} }
 
 // dialTimeout bounds one connection, from the lookup of the name on.

@@ -39,7 +39,7 @@ func (p platform) executable() string {
 	return name
 }
 
-// platforms are those that there must be a binary for.
+// platforms are the platforms that need a binary.
 var platforms = []platform{
 	{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"},
 }

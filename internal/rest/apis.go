@@ -42,10 +42,10 @@ type Host interface {
 	Document(routes []Route) json.RawMessage
 }
 
-// APIs are those beside /v1.
+// APIs are the APIs beside /v1.
 type APIs []*API
 
-// Patterns are those of all that is served: of /v1 and of the APIs.
+// Patterns returns the patterns of all routes: of /v1 and of the APIs.
 func (list APIs) Patterns() []string {
 	all := []string{"/v1/", "/openapi.json"}
 	for _, api := range list {

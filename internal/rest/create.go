@@ -23,7 +23,7 @@ type newSession struct {
 	Limits    Limits `json:"limits,omitzero" jsonschema:"Of the session, below those of the server; larger ones are lowered. A container is started at once."`
 }
 
-// Limits are those of a session.
+// Limits are the limits of a session.
 type Limits struct {
 	MemoryMB       float64 `json:"memory_mb,omitempty"`
 	CPUs           float64 `json:"cpus,omitempty"`
@@ -79,7 +79,7 @@ func ignored(given Arguments, of any) (notes []string) {
 	return notes[:min(len(notes), maxIgnored)]
 }
 
-// maxIgnored is how many members are named that are ignored.
+// maxIgnored limits the ignored members that are named.
 const maxIgnored = 10
 
 // kinds maps our kinds of values to JSON's names.

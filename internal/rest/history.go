@@ -84,13 +84,13 @@ func displayOf(d *sandbox.Display) displayFields {
 }
 
 const (
-	// maxListedRuns is how many runs are listed at once: each is read as a whole, with its figures.
+	// maxListedRuns limits the runs in a list: each is read as a whole, with its figures.
 	maxListedRuns = 100
 	// maxListedCode is the most characters of code in a list: they are searched.
 	maxListedCode = 1000
 	// historyRoom is the memory for a byte of a run's file until its figures are decoded: in a buffer that grew, as JSON and as base64.
 	historyRoom = 5
-	// maxReaders is how many lists are read at a time.
+	// maxReaders limits the lists that are read at a time.
 	maxReaders = 4
 )
 

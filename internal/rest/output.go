@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxFollowers is how many streams of output may be open.
+	// maxFollowers limits the open streams of output.
 	maxFollowers = 256
-	// maxWatchers is how many streams of events may be open. Each keeps a list of runs.
+	// maxWatchers limits the open streams of events. Each keeps a list of runs.
 	maxWatchers = 64
 	// lookEvery is the interval at which a run's output is read.
 	lookEvery = 200 * time.Millisecond
@@ -32,7 +32,7 @@ type outputEvent struct {
 	OmittedBytes int64 `json:"omitted_bytes,omitempty"`
 }
 
-// streams bounds how many streams of a kind are open.
+// streams bounds the open streams of a kind.
 type streams struct {
 	*semaphore.Weighted
 	most       int64

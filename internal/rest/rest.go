@@ -170,7 +170,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, field
 	web.JSON(w, status, fields)
 }
 
-// Arguments are those of a call, as JSON.
+// Arguments are the arguments of a call, as JSON.
 type Arguments map[string]json.RawMessage
 
 // Set gives an argument a value.

@@ -52,7 +52,7 @@ const (
 	ofRun     = "/v1/runs/{run_id}"
 )
 
-// own are those of /v1.
+// own returns the routes of /v1.
 func own() []Route {
 	return []Route{
 		{Method: "GET", Path: "/v1/sessions", ID: "sessions.list", Summary: "List the sessions.", Tool: "list_sessions"},
@@ -91,7 +91,7 @@ func own() []Route {
 	}
 }
 
-// routes are those of /v1 and of the other APIs.
+// routes returns the routes of /v1 and of the other APIs.
 func (s *Server) routes() []Route {
 	all := own()
 	for _, api := range s.apis {
@@ -100,7 +100,7 @@ func (s *Server) routes() []Route {
 	return s.existing(all)
 }
 
-// existing are those of routes that exist under these settings.
+// existing returns the routes that exist under these settings.
 func (b *backend) existing(routes []Route) (list []Route) {
 	for _, r := range routes {
 		_, exists := b.tools[r.Tool]
@@ -111,7 +111,7 @@ func (b *backend) existing(routes []Route) (list []Route) {
 	return list
 }
 
-// languagesOf are those that code may be in.
+// languagesOf returns the languages that code may be in.
 func languagesOf(tools map[string]server.ServerTool) (list []sandbox.LanguageInfo) {
 	for _, l := range sandbox.Languages {
 		if _, exists := tools[l.Tool()]; exists {
@@ -130,7 +130,7 @@ func (r *Route) group() string {
 
 var wildcard = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// names are those of the arguments in a route's path.
+// names returns the names of the arguments in a route's path.
 func (r *Route) names() (names []string) {
 	for _, found := range wildcard.FindAllStringSubmatch(r.Path, -1) {
 		names = append(names, found[1])

@@ -10,7 +10,7 @@ import (
 
 const (
 	maxTitle = 120 // characters
-	// titleBytes is how much of the code is looked at for a title.
+	// titleBytes limits the part of the code that is searched for a title.
 	titleBytes = 24 << 10
 )
 

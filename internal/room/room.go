@@ -39,7 +39,7 @@ const (
 
 // Memory is the memory for requests. Make it with New; the methods are safe for use by several goroutines.
 type Memory struct {
-	// Wait is how long Take waits for room.
+	// Wait is the time for which Take waits for room.
 	Wait time.Duration
 
 	all room
@@ -67,7 +67,7 @@ type budget struct {
 	users int
 }
 
-// New returns a Memory of which nothing is taken.
+// New returns a Memory with all its room free.
 func New() *Memory {
 	return &Memory{Wait: 10 * time.Second, all: newRoom(all, allSmall), of: make(map[string]*budget)}
 }
@@ -187,7 +187,7 @@ func (m *Memory) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// AddressOf is where a request comes from, without its port. On a Unix socket all come from one.
+// AddressOf returns the address of a request's client, without its port. On a Unix socket all come from one.
 func AddressOf(r *http.Request) string {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	return host

@@ -18,7 +18,7 @@ type InvalidParams struct{ Message string }
 
 func (e *InvalidParams) Error() string { return e.Message }
 
-// Methods are those of extensions, by name.
+// Methods are the methods of extensions, by name.
 type Methods map[string]Method
 
 type methodsKey struct{}

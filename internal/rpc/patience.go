@@ -42,7 +42,7 @@ func (c *Call) CancelCause(reason []byte) error {
 	return &GaveUpError{after}
 }
 
-// skew is how much earlier or later than at its client's limit the end of a call is seen here.
+// skew is the most by which the end of a call is seen earlier or later than at its client's limit.
 const skew = 250 * time.Millisecond
 
 // HangUpCause is CancelCause for a client that cannot send a reason and closes the connection: it gave up if that is at a usual time limit
@@ -56,7 +56,7 @@ func hangUpCause(after time.Duration) error {
 	return ErrCancelledByClient
 }
 
-// usualLimits are how long programs wait for an answer by default, in seconds.
+// usualLimits are the default time limits of programs, in seconds.
 var usualLimits = []int{300, 240, 180, 120, 100, 90, 60, 45, 40, 30, 25, 20, 15, 10, 5}
 
 // UsualLimit returns the longest usual limit that is about as long as this, or shorter; zero: there is none.

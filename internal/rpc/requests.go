@@ -19,7 +19,7 @@ const maxClientAnswer = 64 << 10
 // errNoClientAnswer reports that a client did not answer a request, or with an error.
 var errNoClientAnswer = errors.New("the client has not answered")
 
-// Requests are those that wait for a client's answers. The zero value is ready; its methods may be called by any goroutine.
+// Requests holds the requests that wait for a client's answers. The zero value is ready; its methods are safe for use by several goroutines.
 type Requests struct {
 	mu      sync.Mutex
 	waiting map[string]chan json.RawMessage

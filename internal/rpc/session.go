@@ -167,8 +167,8 @@ func (i *identity) SetProtocolVersion(version string) {
 	i.version = version
 }
 
-// NotificationBuffer is how many notifications may wait between mcp-go and its transport. mcp-go
-// gives up on a notification that finds it full, and tells the sender.
+// NotificationBuffer is the number of notifications that may wait between mcp-go and its transport. mcp-go gives up on a notification that
+// finds it full, and tells the sender.
 const NotificationBuffer = 256
 
 // relay carries notifications from the channel that mcp-go wants to where they are sent. It costs
@@ -181,7 +181,7 @@ type relay struct {
 	drained chan struct{}
 }
 
-// NotificationChannel is where mcp-go puts notifications, and none after End.
+// NotificationChannel returns the channel for mcp-go's notifications; it takes none after End.
 func (r *relay) NotificationChannel() chan<- mcp.JSONRPCNotification {
 	r.once.Do(func() {
 		r.channel = make(chan mcp.JSONRPCNotification, NotificationBuffer)

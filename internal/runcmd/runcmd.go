@@ -121,7 +121,7 @@ func (r *Runner) run(ctx context.Context, code string) int {
 	return res.ExitCode
 }
 
-// lookEvery is how often new output is looked for.
+// lookEvery is the interval at which new output is read.
 const lookEvery = 200 * time.Millisecond
 
 // follow prints the run's output as it comes, and returns its result.

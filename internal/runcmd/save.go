@@ -68,7 +68,7 @@ func (r *Runner) hash(ctx context.Context, path string) string {
 	return string(hash.Sum(nil))
 }
 
-// mostNamed is how many files are named.
+// mostNamed limits the files that are named.
 const mostNamed = 20
 
 // named joins the names of the first of so many files.

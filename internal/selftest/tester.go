@@ -169,7 +169,7 @@ var unremarkable = []string{"PATH", "HOME", "PWD", "OLDPWD", "TERM", "LANG", "SH
 // ordinary values are in the environment of containers, whatever their image is.
 var ordinary = []string{"podman", "sandbox", "xterm-256color", "C.UTF-8"}
 
-// minTelling is how long a value must be for its presence to be no accident.
+// minTelling is the least length of a value that cannot occur by accident.
 const minTelling = 6
 
 // isTelling reports whether a value, found in a container, comes from the server. Paths are the same on many machines.

@@ -121,8 +121,7 @@ func (p *pulled) add(l libpod.Layer, now time.Time) string {
 	return progressOf(done, total, now.Sub(p.began))
 }
 
-// progressOf says how much of a download is there after a while, and how long the rest takes at the same rate. A total of
-// 0 is not known.
+// progressOf describes the progress of a download after a while, and the time that the rest takes at the same rate. A total of 0 is unknown.
 func progressOf(done, total int64, took time.Duration) string {
 	text := units.HumanSize(float64(done))
 	if total == 0 {

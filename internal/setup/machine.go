@@ -70,7 +70,7 @@ func Machine(ctx context.Context, engine Engine, consent func(what string) error
 	return nil
 }
 
-// machineFolder is where Podman keeps its virtual machines; empty if that is not known.
+// machineFolder returns Podman's folder of virtual machines; empty if it is unknown.
 func machineFolder() string {
 	data := os.Getenv("XDG_DATA_HOME")
 	if data == "" {
@@ -107,7 +107,7 @@ func watchDownload(folder string, task Task) (done func()) {
 	}
 }
 
-// cached is how many bytes there are in the caches of a folder's kinds of machines.
+// cached returns the size of the caches in a folder's kinds of machines.
 func cached(folder string) (bytes int64) {
 	caches, _ := filepath.Glob(filepath.Join(folder, "*", "cache"))
 	for _, cache := range caches {

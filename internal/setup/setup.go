@@ -36,8 +36,7 @@ type Options struct {
 	Base string
 	// Rebuild builds images again that are already there.
 	Rebuild bool
-	// Patience is how long a registry may take to answer before it counts as out of
-	// reach; 0 means 8 s. It does not bound the download.
+	// Patience is the time in which a registry must answer before it counts as out of reach; 0 means 8 s. It does not bound the download.
 	Patience time.Duration
 	// LockFile keeps two builds apart. Empty: one in the user's cache directory.
 	LockFile string

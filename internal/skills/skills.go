@@ -54,7 +54,7 @@ type Skill struct {
 	Files       []File          // by their paths; SKILL.md is among them
 
 	at     place
-	forget func() // makes the next scan read everything anew
+	forget func() // makes the next scan read all files again
 }
 
 // File is one of a skill's.

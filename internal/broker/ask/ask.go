@@ -83,8 +83,8 @@ var (
 	ErrTooMany  = errors.New("too many questions")
 )
 
-// Asker asks a person. The error is of the context, ErrNoAnswer or ErrTooMany; without an answer nothing is allowed. It may be
-// used by any goroutine.
+// Asker asks a person. The error is of the context, ErrNoAnswer or ErrTooMany; without an answer nothing is allowed. It is safe for use by
+// several goroutines.
 type Asker interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }

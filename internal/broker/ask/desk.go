@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// defaultWait is how long a question waits for somebody to take notice.
+	// defaultWait is the time for which a question waits for somebody to notice it.
 	defaultWait = time.Minute
 	// holdTime is the time to answer a question that a person sees.
 	holdTime = 5 * time.Minute
 	// defaultPerMinute is the number of questions per session and minute.
 	defaultPerMinute = 6
-	// maxWaiting is how many requests of a session wait for its questions, the one that is asked included.
+	// maxWaiting limits the requests of a session that wait for its questions, the open one included.
 	maxWaiting = 32
-	// maxOpen is how many questions wait at a time, of all sessions.
+	// maxOpen limits the open questions of all sessions.
 	maxOpen = 64
 	// maxRule is the longest rule that is asked for, in bytes: a person sees the whole of it.
 	maxRule = maxPath
-	// maxRemembered is how many answers are kept of a session; one with more gets no further questions.
+	// maxRemembered limits the answers kept of a session; one with more gets no further questions.
 	maxRemembered = 500
 )
 
@@ -35,13 +35,13 @@ const (
 type Options struct {
 	// File keeps the grants. Empty: nothing can be allowed for good.
 	File string
-	// Wait is how long a question that nobody holds waits. Default a minute.
+	// Wait is the time for which a question waits that nobody holds. Default a minute.
 	Wait time.Duration
-	// PerMinute is how many questions of a session are put within a minute. Default 6.
+	// PerMinute limits the questions of a session within a minute. Default 6.
 	PerMinute int
 	// Code returns the line of a run's code that a question about host may come from. Nil: no line is shown.
 	Code func(session, run, host string) string
-	// Audit is told of the decisions. Nil: nobody is.
+	// Audit records the decisions. Nil: nothing is recorded.
 	Audit audit.Recorder
 	// Principal owns the sessions, for Audit.
 	Principal string
@@ -50,7 +50,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// Desk is where questions wait. Its methods may be called by any goroutine.
+// Desk holds the open questions. Its methods are safe for use by several goroutines.
 type Desk struct {
 	o    Options
 	file grants

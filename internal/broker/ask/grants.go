@@ -11,7 +11,7 @@ import (
 // FileName is the file of the grants, in a principal's state folder.
 const FileName = "allowed.json"
 
-// maxGrants is how many there may be.
+// maxGrants limits the grants in a file.
 const maxGrants = 1000
 
 // Grant is a rule that a person allowed for good.
@@ -43,7 +43,7 @@ func RemoveGrant(path, rule string) (removed bool, err error) {
 	return removed && err == nil, err
 }
 
-// grants are those of a file. Its methods may be called by any goroutine.
+// grants are the grants in a file. Its methods are safe for use by several goroutines.
 type grants struct {
 	file *ownfile.File[[]Grant] // nil: there are none
 }

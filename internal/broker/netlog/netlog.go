@@ -10,10 +10,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// maxEntries is how many entries of a session are kept, the newest.
+// maxEntries limits the entries kept of a session; the newest stay.
 const maxEntries = 1000
 
-// maxText is how many characters of each text of an entry are kept: all of them may be words of the code's.
+// maxText limits each text of an entry, in characters: all of them may come from code.
 const maxText = 200
 
 // Entry is one request that left a session or was refused. The zero value of a field that is not known is left out.
@@ -77,7 +77,7 @@ func (l *Log) Add(e Entry) {
 	s.newest = append(s.newest, e)
 }
 
-// Of returns the entries of a session that are kept, the oldest first, and how many there were in all.
+// Of returns the kept entries of a session, the oldest first, and the number of all.
 func (l *Log) Of(session string) (newest []Entry, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -56,7 +56,7 @@ func busy(status int) bool {
 	return status >= http.StatusInternalServerError && status != http.StatusNotImplemented
 }
 
-// retryAfter is how long an answer asks to wait.
+// retryAfter returns the wait that an answer asks for.
 func retryAfter(header http.Header) time.Duration {
 	seconds, _ := strconv.ParseUint(header.Get("Retry-After"), 10, 16)
 	return min(time.Duration(seconds)*time.Second, mostPause)

@@ -91,7 +91,7 @@ func New(o Options) (*Handler, error) {
 	return h, errors.Join(problems[:]...)
 }
 
-// CacheFolder is where a server keeps the files, below its state directory.
+// CacheFolder returns the folder of a server's files, below its state directory.
 func CacheFolder(stateDir string) string { return filepath.Join(stateDir, "packages") }
 
 // ServeHTTP answers one request and records it.
@@ -138,8 +138,8 @@ func nothingHere(what string) error {
 	return fault.New(fault.NotFound, "", "%s: there is nothing of this kind in the package indexes of a sandbox", clip(what))
 }
 
-// alive is how often a client that waits is told that its request is being worked on. pip gives up after 15 seconds
-// without a byte, and an interim response is one.
+// alive is the interval at which a waiting client gets an interim response. pip gives up after 15 seconds without a byte, and an interim
+// response is one.
 const alive = 5 * time.Second
 
 // wait returns work's result, which requests for the same key share, and meanwhile keeps the client's connection alive.

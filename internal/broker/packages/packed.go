@@ -69,7 +69,7 @@ func (p *packer) close() packed {
 // cost returns the memory of the packed page.
 func (p *packer) cost() int64 { return p.all - p.room + int64(p.blob.Len()) }
 
-// each reads the records, of so many texts. A record is valid until the next one.
+// each iterates over the records, each of texts texts. A record is valid until the next one.
 func (p packed) each(texts int) iter.Seq[[][]byte] {
 	return func(yield func([][]byte) bool) {
 		from := bufio.NewReader(flate.NewReader(bytes.NewReader(p.blob)))

@@ -234,7 +234,7 @@ func age(d time.Duration) string {
 	}
 }
 
-// checkSize is the verdict on a file of so many bytes, less than zero if that is not known.
+// checkSize judges a file of this many bytes, less than zero if that is unknown.
 func (p *Policy) checkSize(what string, size int64) *fault.Error {
 	if size <= p.rules.FileLimit {
 		return nil

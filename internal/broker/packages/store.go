@@ -23,7 +23,7 @@ type store struct {
 	limit  int64
 }
 
-// place is where the file with this identity is kept.
+// place returns the path of the file with this identity.
 func (s *store) place(identity string) string {
 	sum := sha256.Sum256([]byte(identity))
 	return filepath.Join(s.folder, hex.EncodeToString(sum[:]))

@@ -89,11 +89,11 @@ func (x *exchange) limit() *refusal {
 }
 
 const (
-	// slotWait is how long a request waits for others of its session to end.
+	// slotWait is the time for which a request waits for others of its session to end.
 	slotWait = 15 * time.Second
-	// maxWaiting is how many of a session wait at a time, as each holds its headers. By HTTP/2 there could be thousands.
+	// maxWaiting limits the waiting requests of a session, as each holds its headers. By HTTP/2 there could be thousands.
 	maxWaiting = 256
-	// quietWait is how long a tunnel is without a byte before it is none of the session's connections, until the next.
+	// quietWait is the time without a byte after which a tunnel does not count as one of the session's connections, until the next byte.
 	quietWait = 250 * time.Millisecond
 )
 
@@ -163,7 +163,7 @@ func (x *exchange) count(own, all *atomic.Int64, n int) error {
 	return limit
 }
 
-// over reports which bound so many bytes exceed, of this exchange and of its session.
+// over returns the bound that this many bytes exceed, of this exchange and of its session.
 func (x *exchange) over(own, all int64) *refusal {
 	l := x.proxy.options.Limits
 	all = max(all, x.session.sent.Load(), x.session.received.Load())

@@ -26,7 +26,7 @@ type Host struct {
 	original string
 }
 
-// webPorts are those of an entry without a port of its own.
+// webPorts are the ports of an entry without a port of its own.
 var webPorts = []uint16{80, 443}
 
 // parseHost reads api.example.com, *.example.com, example.com:8443 or a public address, each alone or with what is allowed there, as
@@ -198,7 +198,7 @@ func normalize(written string) (string, error) {
 	return name, nil
 }
 
-// target is where a request goes.
+// target is the host and port of a request.
 type target struct {
 	name string // normalized
 	port uint16

@@ -17,7 +17,7 @@ import (
 const (
 	// maxHeld is the most looked-up names of a session that lead inside.
 	maxHeld = 1000
-	// maxTried is how many addresses of a name are connected to.
+	// maxTried limits the addresses of a name that are tried.
 	maxTried = 4
 )
 

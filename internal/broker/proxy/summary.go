@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// mostNamed is how many hosts a summary names.
+// mostNamed limits the hosts that a summary names.
 const mostNamed = 20
 
 // Summary lists the hosts that code reaches and explains its placeholders, in words for a model that go on after "Network: " and end without

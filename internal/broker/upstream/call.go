@@ -22,11 +22,11 @@ import (
 const (
 	// pingTime is the time in which a server that did not answer a call must show that it is alive.
 	pingTime = 5 * time.Second
-	// maxMessage is how much code gets of a server's own error, or of the description of a tool, in bytes.
+	// maxMessage limits a server's own error, or the description of a tool, as code sees it, in bytes.
 	maxMessage = 4 << 10
-	// searchTime is how long a search waits for servers that do not answer, or are yet to start.
+	// searchTime is the time for which a search waits for servers that do not answer, or are yet to start.
 	searchTime = 15 * time.Second
-	// found is how many tools a search returns.
+	// found limits the tools that a search returns.
 	found = 30
 	// foundText is how many characters of their descriptions.
 	foundText = 200

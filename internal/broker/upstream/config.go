@@ -19,7 +19,7 @@ import (
 // maxConfigBytes bounds the file that names the servers.
 const maxConfigBytes = 1 << 20
 
-// maxServers bounds how many it names.
+// maxServers limits the servers in a file.
 const maxServers = 100
 
 // Definition is one server as the user's clients configure it. The zero value names none.

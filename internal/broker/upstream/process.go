@@ -25,11 +25,11 @@ import (
 )
 
 const (
-	// maxUnasked is how many bytes a server may send, since its last answer, that are none: notifications, requests, garbage.
+	// maxUnasked limits the bytes that a server may send, since its last answer, other than answers: notifications, requests, garbage.
 	maxUnasked = 64 << 20
 	// usualLine is the length up to which a message is read without checking the bytes held already.
 	usualLine = 1 << 20
-	// maxGreeting is how long a message may be until it is known who the server is: these are decoded whole.
+	// maxGreeting limits a message before the server named itself: these are decoded whole.
 	maxGreeting = 1 << 20
 	// stderrBytes is the part of one process's stderr that gets into the log.
 	stderrBytes = 64 << 10
@@ -88,7 +88,7 @@ func environment(own map[string]string) []string {
 	return env
 }
 
-// program is where a server's command is: in the PATH that its definition sets, as clients look for it, or in this process's.
+// program returns the path of a server's command: in the PATH that its definition sets, as clients look for it, or in this process's.
 func program(d Definition) string {
 	if !strings.ContainsAny(d.Command, `/\`) {
 		for _, folder := range filepath.SplitList(d.Env["PATH"]) {
@@ -418,7 +418,7 @@ const (
 	closeGrace = 500 * time.Millisecond
 	// signalGrace is the time after the signal, before it is killed.
 	signalGrace = 100 * time.Millisecond
-	// killGrace is how long it takes at the most to be gone then.
+	// killGrace is the time in which it must be gone then.
 	killGrace = 300 * time.Millisecond
 )
 

@@ -246,7 +246,7 @@ func (g *gate) wait(done <-chan struct{}, bytes int) (release func()) {
 	}
 }
 
-// countedRuns is how many runs of a session are counted, the newest: no more go on at a time.
+// countedRuns limits the counted runs of a session, the newest: no more go on at a time.
 const countedRuns = 64
 
 // counts counts the calls of runs.
