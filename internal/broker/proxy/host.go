@@ -29,9 +29,9 @@ type Host struct {
 // webPorts are the ports of an entry without a port of its own.
 var webPorts = []uint16{80, 443}
 
-// parseHost reads api.example.com, *.example.com, example.com:8443 or a public address, each alone or with what is allowed there, as
-// in api.example.com GET|HEAD /v1/* POST /v1/items. One that is inside may have a private address, and has a port: gitlab.corp:443,
-// 10.1.2.3:443 or 10.1.2.0/24:443. The error has the text in it.
+// parseHost reads api.example.com, *.example.com, example.com:8443 or a public address, each alone or with the allowed requests, as
+// in api.example.com GET|HEAD /v1/* POST /v1/items. One that is inside may be at a private address, and needs a port: gitlab.corp:443,
+// 10.1.2.3:443 or 10.1.2.0/24:443. The error quotes the text.
 func parseHost(written string, inside bool) (Host, error) {
 	fail := func(why string) (Host, error) {
 		return Host{}, fmt.Errorf("%q %s", text.Shorten(written, 100), why)
@@ -109,10 +109,10 @@ func parseHost(written string, inside bool) (Host, error) {
 
 const neverInside = "loopback, link-local, multicast and reserved addresses, metadata services, and this machine's own addresses"
 
-// ParseHosts reads a list of them by parseHost. The error tells of every one that is wrong.
+// ParseHosts parses a list of hosts by parseHost. The error names every wrong one.
 func ParseHosts(written []string) ([]Host, error) { return parseHosts(written, false) }
 
-// ParseInsides reads a list of them by parseHost, which may be inside. The error tells of every one that is wrong.
+// ParseInsides parses a list of hosts that may be inside by parseHost. The error names every wrong one.
 func ParseInsides(written []string) ([]Host, error) { return parseHosts(written, true) }
 
 func parseHosts(written []string, inside bool) ([]Host, error) {
