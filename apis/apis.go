@@ -1,4 +1,4 @@
-// Package apis is what the APIs of other systems have in common. Each is a package below, whose New returns it.
+// Package apis is the shared part of the APIs of other systems. Each is a package below with a New that returns it.
 package apis
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// Sentence is an error as systems have it that have one text for it.
+// Sentence returns an error as one text, for systems that know no fields.
 func Sentence(fields map[string]any) string {
 	message, _ := fields["message"].(string)
 	hint, _ := fields["hint"].(string)
@@ -63,8 +63,8 @@ func Start(ctx context.Context, h rest.Host, session string, language sandbox.La
 	return h.Sessions().FindRun(fields.Text("run_id"))
 }
 
-// Part reads a stream from an offset, at most so many bytes, and returns where it ended: from the file with all of it where the result
-// has only some. The error is that there is no room.
+// Part reads a stream from an offset, at most most bytes, and returns where it ended: from the stream's file if the result holds only a
+// part. The error is that there is no room.
 func Part(ctx context.Context, h rest.Host, session string, of sandbox.Stream, offset, most int64) (text string, next int64, err error) {
 	if _, err := room.Take(ctx, TextRoom(min(most, max(0, of.Bytes-offset)))); err != nil {
 		return "", 0, err
@@ -85,13 +85,13 @@ func Part(ctx context.Context, h rest.Host, session string, of sandbox.Stream, o
 	return of.Head + "\n…\n" + of.Tail, of.Bytes, nil
 }
 
-// EntryRoom is what a file in a list takes with its times and sizes in JSON, in bytes.
+// EntryRoom is the memory for a file in a list with its times and sizes in JSON, in bytes.
 const EntryRoom = 512
 
-// TextRoom is what a text of a length takes until it is answered: as it is read, as a text, masked, and as JSON twice.
+// TextRoom returns the memory for a text of a length until it is answered: as it is read, as a text, masked, and as JSON twice.
 func TextRoom(length int64) int64 { return (4 + 2*rest.JSONRoom) * length }
 
-// EachFile visits the files of a form. Their names may have folders. What is wrong with their content is a fault.
+// EachFile visits the files of a form. Their names may contain folders. An error in their content is a fault.
 func EachFile(h rest.Host, w http.ResponseWriter, r *http.Request, visit func(name string, content io.Reader) error) error {
 	_, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || parameters["boundary"] == "" {
@@ -115,7 +115,7 @@ func EachFile(h rest.Host, w http.ResponseWriter, r *http.Request, visit func(na
 		}
 		_, of, _ := mime.ParseMediaType(part.Header.Get("Content-Disposition"))
 		file := &formFile{part, most, most}
-		if of["filename"] != "" { // else who it is for: whoever asks has sessions of its own
+		if of["filename"] != "" { // a form's other fields name the user, who is the token's here in any case
 			err = visit(of["filename"], file)
 		}
 		if err == nil {
@@ -127,13 +127,13 @@ func EachFile(h rest.Host, w http.ResponseWriter, r *http.Request, visit func(na
 	}
 }
 
-// What a form may have before a part's content, in bytes, and what fields of so many take.
+// The most bytes of a form before a part's content, and the memory for this many fields.
 const (
 	maxFormHead = 16 << 10
 	headsRoom   = 32 * maxFormHead
 )
 
-// formHeads is a form of which only so much is read before a part's content.
+// formHeads is a form with a bound on the bytes read before a part's content.
 type formHeads struct {
 	io.Reader
 	left int64
@@ -169,7 +169,7 @@ func (f *formFile) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// ErrNoFile is the answer where there is no such file or session, which are not told apart.
+// ErrNoFile is the answer if there is no such file or session, which are not told apart.
 func ErrNoFile(id string) error {
 	return fault.New(fault.NotFound, "Upload it again, or leave it out.", "There is no file %q.", id)
 }

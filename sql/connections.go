@@ -29,8 +29,8 @@ type Source struct {
 	Variable string // the environment variable that it is from
 	Dialect  Dialect
 	DSN      string
-	Password string // beside the DSN; empty: the DSN has it, or there is none
-	// Foreign reports that somebody else than the server's user has written it: it may use no file and no login of this machine.
+	Password string // beside the DSN; empty: the DSN contains it, or there is none
+	// Foreign: somebody else than the server's user wrote it, so it may use no file and no login of this machine.
 	Foreign bool
 }
 
@@ -44,9 +44,8 @@ const (
 
 var connectionName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,62}$`)
 
-// Sources finds the connections in an environment, ordered by name. reserved tells the variables that
-// look like one and are settings. The error names what is wrong and never a value; the other
-// connections are found all the same.
+// Sources finds the connections in an environment, ordered by name. reserved recognises settings among variables that look like connections.
+// The error names the variables in error and never a value; the other connections are found all the same.
 func Sources(environ []string, reserved func(variable string) bool) ([]Source, error) {
 	values := make(map[string]string)
 	for _, pair := range environ {
@@ -189,7 +188,7 @@ func (c *Connections) find(name string) (Source, error) {
 	return Source{}, fault.New(fault.ConnectionNotFound, "Pass connection as one of: "+strings.Join(names, ", ")+".", "%s", what)
 }
 
-// Close closes what was opened; ctx bounds the wait for statements that still run.
+// Close closes all connections; ctx bounds the wait for running statements.
 func (c *Connections) Close(ctx context.Context) {
 	if c == nil {
 		return

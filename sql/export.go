@@ -11,8 +11,8 @@ import (
 // Format is how an export is written.
 type Format string
 
-// The formats. CSV is RFC 4180's: NULL is an empty field, an empty text is "". JSONL has one JSON object a
-// line, in which every value is exact.
+// The formats. CSV is RFC 4180's: NULL is an empty field, an empty text is "". JSONL writes one JSON object a line, in which every value is
+// exact.
 const (
 	CSV   Format = "csv"
 	JSONL Format = "jsonl"
@@ -36,7 +36,7 @@ type Head struct {
 	More bool
 }
 
-// perValue is what a value takes beside its text: quotes and a comma, or null.
+// perValue is the size of a value beside its text: quotes and a comma, or null.
 const perValue = 4
 
 // ReadHead reads the first rows, at most n of them and few enough to be of at most maxBytes, but for
@@ -69,7 +69,7 @@ func cloneRow(values [][]byte) [][]byte {
 // Export is a result as a file: a reader that writes the rows as they are read from it, and never holds
 // more than some of them. It is whole rows whenever a limit ends it. An error of the statement is the reader's.
 type Export struct {
-	// Columns have names that are unique, as a file's have to be.
+	// Columns carry unique names, as a file needs.
 	Columns []Column
 	// Rows is how many were written so far, Bytes of how many bytes, and Cut why not all: empty when the
 	// result's end was reached.
@@ -97,7 +97,7 @@ type ExportLimits struct {
 // chunk is how much of a file is made at a time.
 const chunk = 128 << 10
 
-// NewExport makes a file of a result whose head was read. The caller still closes the rows.
+// NewExport makes a file of a result after its head was read. The caller still closes the rows.
 func NewExport(format Format, head *Head, rows Rows, limits ExportLimits) *Export {
 	e := &Export{Columns: uniqueNames(head.Columns), limits: limits, rows: rows, head: head, pending: head.More}
 	e.profile = make([]profile, len(e.Columns))
@@ -117,8 +117,8 @@ func NewExport(format Format, head *Head, rows Rows, limits ExportLimits) *Expor
 	return e
 }
 
-// uniqueNames gives a column whose name another one has already a number, and one without a name its place: a
-// file's reader would make up a name of its own.
+// uniqueNames appends a number to a column's repeated name, and names an unnamed column by its index: otherwise a file's reader would make
+// up a name of its own.
 func uniqueNames(columns []Column) []Column {
 	columns = slices.Clone(columns)
 	taken := make(map[string]bool)
@@ -154,7 +154,7 @@ func (e *Export) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// fill writes rows into the buffer until it has a chunk, or all.
+// fill writes rows into the buffer until it holds a chunk, or all.
 func (e *Export) fill() {
 	e.buffer = e.buffer[:0]
 	for len(e.buffer) < chunk && e.ended == nil {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendJSON writes a value of a kind as JSON: numbers with all their digits, JSON, arrays and truth values as they
-// are, the rest as text. NULL, a nil value, is null; what is no JSON of its kind, such as NaN, is text.
+// AppendJSON writes a value of a kind as JSON: numbers with all their digits, JSON, arrays and truth values as they are, the rest as text.
+// NULL, a nil value, is null; a value that is no JSON of its kind, such as NaN, is text.
 func AppendJSON(out []byte, kind Kind, value []byte) []byte {
 	if value == nil {
 		return append(out, "null"...)
@@ -29,8 +29,7 @@ func AppendJSON(out []byte, kind Kind, value []byte) []byte {
 	return appendJSONText(out, value)
 }
 
-// appendOneLine writes JSON without its line ends, which are never within its strings: a file of JSON lines has
-// one value a line.
+// appendOneLine writes JSON without its line ends, which are never within its strings: a file of JSON lines holds one value a line.
 func appendOneLine(out, value []byte) []byte {
 	for _, c := range value {
 		if c != '\n' && c != '\r' {
@@ -77,7 +76,7 @@ func countDigits(value []byte) int {
 
 const hexDigits = "0123456789abcdef"
 
-// appendJSONText writes a JSON string. The standard library's own would have to copy each value first.
+// appendJSONText writes a JSON string. The standard library would copy each value first.
 func appendJSONText(out, value []byte) []byte {
 	out = append(out, '"')
 	for i := 0; i < len(value); {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// profile is what reading a column's text back right depends on beside its kind.
+// profile holds the facts, beside a column's kind, that decide how to read its text back.
 type profile struct {
 	null  bool // there is a NULL
 	empty bool // there is an empty text
@@ -17,7 +17,7 @@ type profile struct {
 	hard bool
 }
 
-// onlyEmpty reports that what is empty in a column of a CSV is a value and no NULL.
+// onlyEmpty reports that an empty field in a column of a CSV is a value and no NULL.
 func (p profile) onlyEmpty() bool { return p.empty && !p.null }
 
 const (
@@ -60,8 +60,7 @@ func significant(number []byte) int {
 	return digits
 }
 
-// inNanoseconds reports whether a time lies where 64 bits of nanoseconds can count it, by its year. MySQL's dates may have
-// no month and no day.
+// inNanoseconds reports whether a time fits into 64 bits of nanoseconds, by its year. MySQL's dates may lack a month and a day.
 func inNanoseconds(value []byte) bool {
 	return len(value) >= 10 && value[4] == '-' && string(value[5:7]) != "00" && string(value[8:10]) != "00" && !bytes.HasSuffix(value, []byte("BC")) &&
 		string(value[:4]) > "1677" && string(value[:4]) < "2262" && !zoneHasSeconds(value)
@@ -73,8 +72,8 @@ func zoneHasSeconds(value []byte) bool {
 	return zone > len("2006-01-02") && bytes.Count(value[zone:], []byte(":")) > 1
 }
 
-// Pandas is the Python that loads the file at path with every column as what it is, and Notes what a
-// reader of the file should know. Both are right once the file is written.
+// Pandas returns the Python that loads the file at path with every column in its own type, and notes for a reader of the file. Both are
+// right once the file is written.
 func (e *Export) Pandas(format Format, path string) (code string, notes []string) {
 	l := pandasLoad{export: e, path: path}
 	if len(e.Columns) == 0 {
@@ -169,11 +168,11 @@ func (l *pandasLoad) missing(differ bool) string {
 	return "na_values={" + strings.Join(each, ", ") + "}"
 }
 
-// jsonLines makes the columns' types of what json.loads gives. Without dtype=object, whole numbers beside a NULL
-// would be floats before anything could be done about it.
+// jsonLines sets the columns' types after json.loads. Without dtype=object, whole numbers beside a NULL would be floats before anything
+// could be done about it.
 func (l *pandasLoad) jsonLines() string {
 	var names []string
-	columns := make(map[string][]string) // by what is to be done with them
+	columns := make(map[string][]string) // by the conversion
 	imports, parse := "import json, pandas as pd", ""
 	for i, c := range l.export.Columns {
 		names = append(names, quote(c.Name))
@@ -192,7 +191,7 @@ func (l *pandasLoad) jsonLines() string {
 	return strings.Join(lines, "\n")
 }
 
-// What is done with a column c.
+// The conversions of a column c.
 const (
 	toDecimal   = `df[_c].map(decimal.Decimal, na_action="ignore")`
 	toTime      = `pd.to_datetime(df[_c], format="ISO8601")`
@@ -203,7 +202,7 @@ func forEach(columns []string, do string) string {
 	return fmt.Sprintf("for _c in [%s]: df[_c] = %s", strings.Join(columns, ", "), do)
 }
 
-// conversion is the Python that gives a column of JSON's values its type; empty where they have it.
+// conversion returns the Python that gives a column of JSON's values its type; empty if they are of it already.
 func conversion(kind Kind, hard bool) string {
 	switch {
 	case kind == Decimal && hard:
@@ -237,7 +236,7 @@ func dtype(kind Kind, hard bool) string {
 
 func isFloat(kind Kind, hard bool) bool { return kind == Float || kind == Decimal && !hard }
 
-// timeConversion is the Python that makes times of a column's texts; empty where they are none, or stay texts.
+// timeConversion is the Python that makes times of a column's texts; empty if they are none, or stay texts.
 func timeConversion(kind Kind, hard bool) string {
 	switch {
 	case hard:

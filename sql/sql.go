@@ -1,9 +1,9 @@
 // Package sql reads databases and cannot write them.
 //
-// A Database is one configured connection; packages postgres, mysql and sqlserver have one each.
+// A Database is one configured connection; packages postgres, mysql and sqlserver implement one each.
 // Connections holds all of them by name and opens them at first use. Query gives Rows, one after the
-// other and never all in memory; an Export writes them to whatever writer it is handed, as CSV or
-// JSON lines. What a database or a rule of ours refuses comes back as a *fault.Error.
+// other and never all in memory; an Export writes them to the writer that it gets, as CSV or
+// JSON lines. A refusal by a database or a rule of ours is a *fault.Error.
 //
 // The package knows no MCP and no containers.
 package sql
@@ -17,7 +17,7 @@ import (
 )
 
 // Database is a database that can be read. Its methods may be called by several goroutines. Their
-// errors are of *fault.Error: sql_rejected where the statement was not sent, sql_failed where the
+// errors are of *fault.Error: sql_rejected if the statement was not sent, sql_failed if the
 // database said no or is not in reach.
 type Database interface {
 	// Query runs one reading statement. When ctx ends, the statement is ended in the database too. The
@@ -27,10 +27,10 @@ type Database interface {
 	Schemas(ctx context.Context) ([]Schema, error)
 	// Tables lists tables and views, ordered by schema and name, at most filter.Limit of them.
 	Tables(ctx context.Context, filter TableFilter) ([]Table, error)
-	// Table describes one table or view; not_found where there is none. An empty schema finds the table
+	// Table describes one table or view; not_found if there is none. An empty schema finds the table
 	// as an unqualified name in a statement would.
 	Table(ctx context.Context, schema, name string, examples bool) (*TableDetail, error)
-	// Rights reports what the login could do beside reading, and how to take it away. Empty: nothing.
+	// Rights reports rights of the login beyond reading, and how to take them away. Empty: none.
 	Rights(ctx context.Context) ([]Finding, error)
 	// Close closes the pool.
 	Close()
@@ -39,11 +39,11 @@ type Database interface {
 // PoolSize is how many statements run at once on one connection; more wait for their turn.
 const PoolSize = 4
 
-// Limits bound what one statement may cost and call. They are parts of every Database.
+// Limits bound the cost and the calls of one statement. They are part of every Database.
 type Limits struct {
 	// Timeout ends a statement. Lock waits and pauses within it are bounded by it too.
 	Timeout time.Duration
-	// TempBytes bounds the database's temporary files where the login may set that; 0 leaves it alone.
+	// TempBytes bounds the database's temporary files if the login may set that; 0 leaves it alone.
 	TempBytes int64
 	// RowBytes bounds one row, so that a value of a gigabyte does not become memory of this program's.
 	RowBytes int
@@ -51,8 +51,8 @@ type Limits struct {
 	Functions []string
 }
 
-// Query is one statement. Params are the values of $1, $2 … (PostgreSQL), ? (MySQL) or @p1, @p2 … (SQL Server) as
-// JSON has them: nil, bool, json.Number, string, and []any of those.
+// Query is one statement. Params are the values of $1, $2 … (PostgreSQL), ? (MySQL) or @p1, @p2 … (SQL Server) in their JSON form: nil,
+// bool, json.Number, string, and []any of those.
 type Query struct {
 	Text   string
 	Params []any
@@ -96,15 +96,15 @@ type Column struct {
 // Kind is how a value's text is to be read.
 type Kind int
 
-// The kinds. Everything that has none of its own is Text, as the database would print it.
+// The kinds. Text, as the database would print it, stands for every other type.
 const (
 	Text        Kind = iota
 	Boolean          // true, false
 	Integer          // digits, 64 bits at most, with a sign or without
 	Float            // 1.5, 1e300, NaN, Infinity, -Infinity
-	Decimal          // exact, any number of digits; NaN and Infinity as Float has them
+	Decimal          // exact, any number of digits; NaN and Infinity as in Float
 	Date             // 2026-01-31
-	Time             // 13:05:00.123456, with +02 behind it where the type has a zone
+	Time             // 13:05:00.123456, with +02 behind it if the type carries a zone
 	Timestamp        // 2026-01-31 13:05:00.123456
 	TimestampTZ      // 2026-01-31 13:05:00.123456+00
 	Interval         // ISO 8601: P1DT2H
@@ -129,7 +129,7 @@ type TableFilter struct {
 
 var likeSigns = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `[`, `\[`, `]`, `\]`, `*`, `%`, `?`, `_`)
 
-// Like is the glob as LIKE has it, with \ before what LIKE would take for a wildcard in any dialect.
+// Like returns the glob as a pattern of LIKE, with \ before characters that LIKE would take for a wildcard in any dialect.
 func (f TableFilter) Like() string { return likeSigns.Replace(f.Glob) }
 
 // Table is a table or a view.
@@ -138,12 +138,12 @@ type Table struct {
 	Name   string `json:"table"`
 	// Kind is table, view, materialized view, foreign table or partitioned table.
 	Kind string `json:"kind"`
-	// Rows is the database's own estimate; nil where it has none.
+	// Rows is the database's own estimate; nil if it gives none.
 	Rows    *int64 `json:"rows_estimate,omitempty"`
 	Comment string `json:"comment,omitempty"`
 }
 
-// TableDetail is what a first query of a table needs.
+// TableDetail is the information for a first query of a table.
 type TableDetail struct {
 	Table
 	Columns     []TableColumn `json:"columns"`
@@ -162,7 +162,7 @@ type TableColumn struct {
 	Nullable bool   `json:"nullable"`
 	Default  string `json:"default,omitempty"`
 	Comment  string `json:"comment,omitempty"`
-	// Values is what an enumeration allows.
+	// Values are the values that an enumeration allows.
 	Values []string `json:"values,omitempty"`
 	// Examples is a few distinct values that are in the table, only when they were asked for.
 	Examples []string `json:"examples,omitempty"`
@@ -171,7 +171,7 @@ type TableColumn struct {
 // ForeignKey points from columns of one table to columns of another.
 type ForeignKey struct {
 	Name       string   `json:"name"`
-	Table      string   `json:"table"` // schema.table that has the key
+	Table      string   `json:"table"` // schema.table with the key
 	Columns    []string `json:"columns"`
 	References string   `json:"references"` // schema.table that it points to
 	RefColumns []string `json:"referenced_columns"`

@@ -24,12 +24,12 @@ const (
 	maxQuestions = 9
 )
 
-// decisions are what a person chooses from, by the answer.
+// decisions maps each answer to the text that a person chooses.
 var decisions = map[ask.Answer]string{
 	ask.Deny: "Deny", ask.Once: "Allow once", ask.ForSession: "Allow for this session", ask.ForGood: "Allow for good",
 }
 
-// questionError ends a call that has to ask, and goes on when it comes again with the answer.
+// questionError ends a call that must ask its client. The call resumes when it comes again with the answer.
 type questionError struct {
 	open *ask.Open
 	run  *sandbox.Run
@@ -38,7 +38,7 @@ type questionError struct {
 
 func (q *questionError) Error() string { return "a person is asked" }
 
-// result asks the client. In its state is where the call goes on: it is the client's to forge, and can name what wait_for_run can.
+// result asks the client. Its state names the call to resume. A client can forge it, and can then name any run that wait_for_run can name.
 func (q *questionError) result() *mcp.CallToolResult {
 	var choices []string
 	for _, answer := range q.open.Answers {
@@ -78,7 +78,7 @@ func roundOf(ctx context.Context) int {
 	return n
 }
 
-// resume goes on with a call that has asked its client, with what that says. own is whether the run is the call's own.
+// resume resumes a call with its client's answer. own is whether the run is the call's own.
 func (d *Deps) resume(ctx context.Context, request mcp.CallToolRequest, own bool) (*render.Answer, error) {
 	rpc.Settled(ctx)
 	parts := strings.Split(request.Params.RequestState, "/")
@@ -99,7 +99,7 @@ func (d *Deps) resume(ctx context.Context, request mcp.CallToolRequest, own bool
 	return d.answer(context.WithValue(ctx, roundKey{}, round), run, d.wait(ctx), own)
 }
 
-// answerQuestion passes on what a client's user has decided.
+// answerQuestion passes on the decision of a client's user.
 func (d *Deps) answerQuestion(id string, said *mcp.ElicitationResult) {
 	if said == nil || said.Action != mcp.ElicitationResponseActionAccept {
 		if said != nil && said.Action == mcp.ElicitationResponseActionDecline {
@@ -119,7 +119,7 @@ func (d *Deps) answerQuestion(id string, said *mcp.ElicitationResult) {
 	d.Asks.Answer(id, ask.Deny, byClient)
 }
 
-// byClient says who has answered.
+// byClient names the client as the one that answered.
 const byClient = "the client"
 
 // interruptWith interrupts a run with the client's cancel of the call that asks for it, while no handler waits.

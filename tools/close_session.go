@@ -30,7 +30,7 @@ func (d *Deps) closeSession() tool {
 			return nil, err
 		}
 		var problems []string
-		if keep { // a session that cannot be found is told of by what follows
+		if keep { // the code below reports a session that cannot be found
 			problems, _ = d.Manager.Freeze(ctx, id, true)
 		}
 		id, err := d.Manager.CloseSession(ctx, id, keep)

@@ -89,7 +89,7 @@ func (d *Deps) handleDescribeSQL(ctx context.Context, p *params) (*render.Answer
 	return fields.fitted(ctx, d.renderer())
 }
 
-// fitted leaves out of the answer what would make it too long, the least needed first.
+// fitted shortens an answer that would be too long, dropping the least needed fields first.
 func (f describeFields) fitted(ctx context.Context, r *render.Renderer) (*render.Answer, error) {
 	a, err := render.JSON(f)
 	for _, less := range []func(){f.withoutWords, f.withoutValues, f.halved, f.halved, f.halved, f.halved, f.halved, f.halved} {
@@ -161,7 +161,7 @@ func (f *describeFields) listTables(ctx context.Context, database sql.Database, 
 	return nil
 }
 
-// describeTable finds a table by its name, and where there is none of that name by schema.table in it.
+// describeTable finds a table by its name, and if there is none of that name by schema.table in it.
 func describeTable(ctx context.Context, database sql.Database, schema, table string, examples bool) (*sql.TableDetail, error) {
 	detail, err := database.Table(ctx, schema, table, examples)
 	before, after, dotted := strings.Cut(table, ".")

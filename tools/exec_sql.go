@@ -29,14 +29,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// Databases is what exec_sql and describe_sql read, and within which limits. Without connections
-// neither tool exists.
+// Databases are the connections of exec_sql and describe_sql, and their limits. Without connections neither tool exists.
 type Databases struct {
 	Connections *sql.Connections
 	// FromClients reports that clients may give one by the headers of their requests, and Open opens it.
 	FromClients bool
 	Open        sql.Opener
-	InlineRows  int   // the most rows of a result that an answer has
+	InlineRows  int   // the most rows of a result in an answer
 	MaxRows     int64 // of one result; max_rows may ask for fewer
 	MaxBytes    int64 // of one exported file
 	Timeout     time.Duration
@@ -48,7 +47,7 @@ const (
 	previewRows   = 5
 	previewWidth  = 200
 	narrowest     = 10               // characters that are left of a value in a very wide row
-	maxColumns    = 2000             // of a result; PostgreSQL has 1,664
+	maxColumns    = 2000             // of a result; PostgreSQL allows 1,664
 	connectMargin = 30 * time.Second // for connecting and ending, beside the statement's time and that of those before it
 )
 
@@ -56,7 +55,7 @@ type sqlFields struct {
 	Connection string       `json:"connection"`
 	Columns    []sql.Column `json:"columns"`
 	Rows       []sqlRow     `json:"rows,omitempty"`
-	// Path and what follows is there when the rows went to a file; Preview is the first of them.
+	// Path and the fields below are set if the rows went to a file; Preview is the first of them.
 	SessionID string   `json:"session_id,omitempty"`
 	Path      string   `json:"path,omitempty"`
 	SizeBytes int64    `json:"size_bytes,omitempty"`
@@ -87,8 +86,8 @@ func (d *Deps) execSQL() tool {
 			"a larger result becomes a CSV file below %s/%s of the session, with a preview and the Python that loads it. Use describe_sql first to see tables and columns.",
 			d.Databases.dialects(), d.Databases.InlineRows, engine.WorkDir, content.InputDir)),
 		mcp.WithString("query", mcp.Required(), mcp.Description("One SELECT, WITH, VALUES, SHOW or EXPLAIN (also ANALYZE). Put values into params, not into the text.")),
-		// Gemini's clients leave a tool out whose lists do not name one type for their items. Any value can be text;
-		// the others are taken as well.
+		// Gemini's clients drop a tool with a list that does not name one type for its items. Any value can be text; other types are
+		// accepted as well.
 		mcp.WithArray("params", mcp.WithStringItems(), mcp.Description("Values of $1, $2 … (PostgreSQL), ? (MySQL) or @p1, @p2 … (SQL Server). As text whatever the type, such as 42, true or 2026-01-31; numbers, booleans, null and lists (arrays) are taken too.")),
 		connectionParam(d.Databases),
 		mcp.WithNumber("max_rows", mcp.Description(fmt.Sprintf("Most rows to read, %d by default and at most.", d.Databases.MaxRows))),
@@ -223,8 +222,8 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, er
 	return a.Noting(p.lowered("max_rows", float64(d.Databases.MaxRows))), err
 }
 
-// fitted leaves out of the answer what would make it too long, which takes many columns: first the preview, then the
-// code that loads each as what it is, then names.
+// fitted shortens an answer that would be too long, which takes many columns: it drops the preview, then the code that loads each format,
+// then names.
 func (f *sqlFields) fitted(ctx context.Context, r *render.Renderer) (*render.Answer, error) {
 	if f.Columns == nil {
 		f.Columns = []sql.Column{} // and not null
@@ -258,8 +257,8 @@ func (d *Databases) sources(ctx context.Context) []sql.Source {
 	return d.Connections.Sources()
 }
 
-// get finds a connection, and returns what is to be called after its use. The client's own is the one that is meant where
-// none is named; it is opened for this call alone, so that nobody else ever has it.
+// get returns a connection and the function that releases it. Without a name it returns the client's own connection, which is opened for
+// this call alone and is never shared.
 func (d *Databases) get(ctx context.Context, name string) (source sql.Source, database sql.Database, release func(), err error) {
 	connections, release := d.Connections, func() {}
 	if own := clientheader.Of(ctx); own != nil && own.Database != nil && (name == "" || strings.EqualFold(name, own.Database.Name)) {
@@ -270,7 +269,7 @@ func (d *Databases) get(ctx context.Context, name string) (source sql.Source, da
 	return source, database, release, err
 }
 
-// limited bounds a call: its statement may have to wait as long as another one takes.
+// limited sets a call's deadline: its statement may wait for as long as another one takes.
 func (d *Databases) limited(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, 2*d.Timeout+connectMargin)
 }

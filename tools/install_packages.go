@@ -22,12 +22,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// Packages is what install_packages installs by.
+// Packages are the services behind install_packages.
 type Packages struct {
 	// Check returns a requirement as an installer takes it, or refuses it before anything is asked of an index. The error
 	// is a fault.
 	Check func(language sandbox.Language, requirement string) (string, error)
-	// Summary reports in a sentence what may be installed.
+	// Summary describes in a sentence the packages that may be installed.
 	Summary string
 	// Timeout bounds one installation.
 	Timeout time.Duration
@@ -61,7 +61,7 @@ func (d *Deps) installPackages() tool {
 	return tool{output: installOutput, definition: definition, ordered: true, handle: d.handleInstall}
 }
 
-// installOutput describes what was installed, or the run that goes on.
+// installOutput describes the result: packages that were installed, or the run that continues.
 func installOutput(t *mcp.Tool) {
 	mcp.WithOutputSchema[render.RunFields]()(t)
 	either := t.OutputSchema
@@ -71,7 +71,7 @@ func installOutput(t *mcp.Tool) {
 	t.OutputSchema = either
 }
 
-// languages are those that are on and have packages.
+// languages returns the languages that are on and support packages.
 func (d *Deps) languages() (names []string) {
 	for _, l := range sandbox.Languages {
 		if _, on := d.Manager.Config().Kernels[l.Language]; on && l.Installs != "" {
@@ -149,8 +149,8 @@ func (d *Deps) install(o sandbox.RunOptions, list []string) (*sandbox.Run, error
 	return d.Manager.Install(o, checked)
 }
 
-// installed installs packages, and waits as long as a call waits: the result has completed, or goes on with the status
-// Running. begun is called when the installation is queued, or was refused. The error is a fault, or the end of ctx.
+// installed installs packages, and waits as long as a call waits: the result is complete, or its status is Running. It calls begun when the
+// installation is queued or refused. The error is a fault, or the end of ctx.
 func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, list []string, begun func()) (*sandbox.Result, error) {
 	run, err := d.install(o, list)
 	begun()
@@ -167,7 +167,7 @@ func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, list []strin
 	return res, nil
 }
 
-// InstallNeeds installs what code says that it needs, and waits for it. The error is a fault, or the end of ctx.
+// InstallNeeds installs the packages that code declares, and waits for it. The error is a fault, or the end of ctx.
 func (d *Deps) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
 	needs, err := d.needs(o)
 	if err != nil || len(needs) == 0 {
@@ -230,16 +230,16 @@ func (d *Deps) installFault(res *sandbox.Result) *fault.Error {
 	return fault.New(fault.InstallFailed, hint, "%s:\n%s", why, output)
 }
 
-// noInstaller is what install.py says where there is none.
+// noInstaller is the message of install.py without an installer.
 const noInstaller = "the image has neither uv nor pip"
 
-// noRoom is what the system says of a place that is full.
+// noRoom matches the system's messages about a full disk.
 var noRoom = regexp.MustCompile(`No space left on device|os error 28|\[Errno 28\]|ENOSPC|Disk quota exceeded`)
 
-// noMemory is what an installer says that gets none.
+// noMemory matches an installer's messages about a failed allocation.
 var noMemory = regexp.MustCompile(`memory allocation of \d+ bytes failed|MemoryError|Cannot allocate memory`)
 
-// refusal returns the rules that have kept a package out, as the record has them; empty: the installer does not name any.
+// refusal returns the rules that kept a package out, from the egress record; empty: the installer's output names no package.
 func (d *Deps) refusal(session, output string) string {
 	if d.NetworkLog == nil {
 		return ""

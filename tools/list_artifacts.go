@@ -155,7 +155,7 @@ type newest struct {
 	bytes int64
 }
 
-// order puts what is newer first, and what is as new by its name.
+// order sorts newer files first, and files of one age by name.
 func order(a, b sandbox.File) int {
 	return cmp.Or(b.Modified.Compare(a.Modified), strings.Compare(a.Path, b.Path))
 }

@@ -1,4 +1,4 @@
-// What code says that it needs.
+// The packages that code declares.
 
 package tools
 

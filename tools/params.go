@@ -21,18 +21,17 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 )
 
-// params reads a call's arguments. Each reading method notes what is wrong and goes on; check
-// returns the first thing that was, after the last one is read, so that a handler asks only once.
-// Clients and models are met halfway: numbers, booleans and lists may come as text, an argument that is empty
-// is as if it were left out, and what a client adds of its own is ignored.
+// params reads a call's arguments. Each reading method notes an error and goes on; check returns the first one after the last argument is
+// read, so that a handler asks only once. It is lenient with clients and models: numbers, booleans and lists may come as text, an empty
+// argument counts as left out, and unknown arguments are ignored.
 type params struct {
 	given map[string]any
-	raw   json.RawMessage // as they came, where that is known
+	raw   json.RawMessage // as they came, if that is known
 	known []string
 	first error
 	own   ownSession
-	once  bool // the call has gone to a session of its own, which no other finds by itself
-	// other is what is to be said of a session that the call names in the place of its own.
+	once  bool // the call uses a session of its own, which no other call finds by itself
+	// other is a note on a session that the call names in place of its own.
 	other string
 }
 
@@ -55,8 +54,8 @@ func newParams(ctx context.Context, request mcp.CallToolRequest) *params {
 // longFrom is the size from which a text argument is not decoded before it is asked for.
 const longFrom = 64 << 10
 
-// maxText is the longest text argument that is decoded, in bytes: no code and no query may have as many. A file's content is read
-// as a stream.
+// maxText is the longest text argument that is decoded, in bytes: longer than any code or query may be. A file's content is read as a
+// stream.
 const maxText = 4 << 20
 
 // readRaw reads arguments that the message loop hands on as they came, because they are large.
@@ -95,8 +94,8 @@ func (p *params) take(name string) any {
 	return p.given[name]
 }
 
-// isEmpty reports whether a value says no more than that there is none: models fill in all arguments that a tool has. No argument
-// has one of these for a value that is not its default.
+// isEmpty reports whether a value means that there is none: models fill in all arguments of a tool. None of these is a valid value other
+// than an argument's default.
 func isEmpty(value any) bool {
 	switch v := value.(type) {
 	case nil:
@@ -113,7 +112,7 @@ func isEmpty(value any) bool {
 	return false
 }
 
-// plain is take for what is no text: a text is read as the JSON that it may be, also where Python wrote it.
+// plain is take for a value that is not text: a text is parsed as JSON, also as Python prints it.
 func (p *params) plain(name string) any {
 	value := p.take(name)
 	text, ok := value.(string)
@@ -132,7 +131,7 @@ func (p *params) text(name string) string {
 	value := p.take(name)
 	if long, ok := value.(content.LongText); ok {
 		if len(long) > maxText {
-			if name == "code" && p.first == nil { // what a server takes is less
+			if name == "code" && p.first == nil { // the server's own limit is lower
 				p.first = sandbox.TooMuchCode(len(long), maxText)
 			}
 			p.fail("%s has %d bytes and may have %d.", name, len(long), maxText)
@@ -282,7 +281,7 @@ func (p *params) positive(name string) float64 {
 	return n
 }
 
-// lowered is the note that a number was above the most that counts here; empty where it was not.
+// lowered is the note that a number was above the most that counts here; empty if it was not.
 func (p *params) lowered(name string, most float64) string {
 	given, _ := p.given[name].(float64)
 	if given <= most {
@@ -291,7 +290,7 @@ func (p *params) lowered(name string, most float64) string {
 	return fmt.Sprintf("Note: %s was lowered from %s to %s, the most that this server allows.", name, asJSON(given), asJSON(most))
 }
 
-// asJSON writes a number as JSON has it: without an exponent, as far as that can be read.
+// asJSON formats a number without an exponent, if that can be read.
 func asJSON(n float64) string {
 	text, _ := json.Marshal(n) // it came out of JSON
 	return string(text)
@@ -304,7 +303,7 @@ func (p *params) values(name string) []any {
 		return nil
 	}
 	var given map[string]json.RawMessage
-	_ = json.Unmarshal(p.raw, &given) // where nothing is known of how they came, exact is left
+	_ = json.Unmarshal(p.raw, &given) // if nothing is known of how they came, exact is left
 	written := given[name]
 	if text, ok := value.(string); ok {
 		written = json.RawMessage(text)
@@ -358,7 +357,7 @@ func (p *params) check() error { return p.first }
 // namedUnknown bounds the names of a note.
 const namedUnknown = 5
 
-// ignored is the note that there are arguments that were not read; empty where there are none.
+// ignored is the note that there are arguments that were not read; empty if there are none.
 func (p *params) ignored() string {
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(p.given)) {
@@ -382,7 +381,7 @@ func list(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// kind names a JSON value's type, and its value where that is short.
+// kind names a JSON value's type, and its value if that is short.
 func kind(value any) string {
 	switch v := value.(type) {
 	case nil:

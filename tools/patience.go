@@ -1,4 +1,4 @@
-// Clients that wait for a short time: they are answered before, what they gave up on goes on, and a call that they repeat joins it.
+// Clients that wait for a short time: they get an answer before that, a call that they gave up goes on, and a repeated call joins it.
 
 package tools
 
@@ -30,14 +30,14 @@ const (
 	maxUnanswered = 16
 )
 
-// patience is what is known of how a client waits. Nil knows nothing.
+// patience records how a client waits. Nil records nothing.
 type patience struct {
 	mu    sync.Mutex
 	limit time.Duration // how long it waits for an answer; zero: not known
 	runs  []*unanswered
 }
 
-// unanswered is a run whose result its client does not have yet.
+// unanswered is a run with a result that its client did not get yet.
 type unanswered struct {
 	run  weak.Pointer[sandbox.Run] // nil in it: its session is gone
 	call callKey
@@ -60,7 +60,7 @@ func (u *unanswered) over() bool {
 	}
 }
 
-// callKey is what a call has in common with one that repeats it. The zero value is of no call.
+// callKey identifies equal calls. The zero value belongs to no call.
 type callKey [sha256.Size]byte
 
 // keyOf returns the key of a call. How long the code may take is no part of it.
@@ -98,8 +98,8 @@ func (d *Deps) wait(ctx context.Context) time.Duration {
 	return most
 }
 
-// givenUp reports whether a call's context ends so that its client does not have the answer though its run goes on, and how long the
-// client has waited where that is its limit.
+// givenUp reports whether a call's context ends without its client's answer though its run goes on, and how long the client waited if that
+// is its limit.
 func givenUp(ctx context.Context) (goesOn bool, limit time.Duration) {
 	cause := context.Cause(ctx)
 	var gaveUp *rpc.GaveUpError
@@ -136,7 +136,7 @@ func (p *patience) leave(run *sandbox.Run, limit time.Duration) {
 	u.lost, u.told = true, false
 }
 
-// of returns what is known of a run. p.mu is held.
+// of returns the record of a run. p.mu is held.
 func (p *patience) of(run *sandbox.Run) *unanswered {
 	i := slices.IndexFunc(p.runs, func(u *unanswered) bool { return u.run == weak.Make(run) })
 	if i < 0 {
@@ -145,7 +145,7 @@ func (p *patience) of(run *sandbox.Run) *unanswered {
 	return p.runs[i]
 }
 
-// add adds a run, in the place of the oldest where there are too many. p.mu is held.
+// add adds a run, in the place of the oldest if there are too many. p.mu is held.
 func (p *patience) add(run *sandbox.Run, call callKey, came time.Time) *unanswered {
 	p.runs = slices.DeleteFunc(p.runs, func(u *unanswered) bool { return u.over() && (u.told || !u.lost || u.run.Value() == nil) })
 	if len(p.runs) >= maxUnanswered {
@@ -173,8 +173,8 @@ func (p *patience) answered(run *sandbox.Run, status sandbox.Status) {
 	}
 }
 
-// run begins the run of a call, or returns one that the call repeats: that is under way for a while, or whose result its client has not
-// waited for. begin does not wait.
+// run begins the run of a call, or returns one that the call repeats: a run under way for a while, or one with a result that its client did
+// not wait for. begin does not wait.
 func (p *patience) run(ctx context.Context, o sandbox.RunOptions, given map[string]any, begin func(sandbox.RunOptions) (*sandbox.Run, error)) (run *sandbox.Run, repeats bool, err error) {
 	if p == nil {
 		run, err = begin(o)
@@ -201,8 +201,8 @@ func (p *patience) run(ctx context.Context, o sandbox.RunOptions, given map[stri
 	return run, false, err
 }
 
-// shorten notes that a client repeats a call that it has waited for at most so long: many give up without a word. It says nothing of the
-// time between, so the limit is shorter still where that was no help. p.mu is held.
+// shorten notes that a client repeats a call that it waited for at most limit: many give up without a word. The repeat does not tell how
+// long it waited, so the limit is lowered again if that did not help. p.mu is held.
 func (p *patience) shorten(limit time.Duration) {
 	if p.limit > 0 && limit >= p.limit {
 		limit = rpc.UsualLimit(p.limit - answerBefore)
@@ -212,7 +212,7 @@ func (p *patience) shorten(limit time.Duration) {
 	}
 }
 
-// notes tells the client of runs that it has not waited for.
+// notes tells the client of runs that it did not wait for.
 func (p *patience) notes() string {
 	if p == nil {
 		return ""

@@ -8,9 +8,9 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// ForPrograms lists the tools that exist under these settings, as programs want them that speak no MCP: their answers have the
-// fields as structuredContent, whatever the settings say, and no images, which are files of the session as well. A request may call
-// several: it is what counts, and they do not.
+// ForPrograms lists the tools under these settings in the form for programs that do not speak MCP: answers carry the fields as
+// structuredContent, whatever the settings say, and no images, which are files of the session as well. A request may call several tools and
+// counts once; the tools do not count.
 func ForPrograms(d *Deps) []server.ServerTool {
 	own := *d
 	own.StructuredContent, own.Images, own.Calls = true, ImagesOff, nil
@@ -24,7 +24,7 @@ func ForPrograms(d *Deps) []server.ServerTool {
 	return list
 }
 
-// FaultOf returns the fields of the coded error in a tool's answer, nil where it has none.
+// FaultOf returns the fields of the coded error in a tool's answer; nil: it is no error.
 func FaultOf(res *mcp.CallToolResult) map[string]any {
 	if res.Meta == nil {
 		return nil
@@ -35,14 +35,14 @@ func FaultOf(res *mcp.CallToolResult) map[string]any {
 
 type waitKey struct{}
 
-// WithWait returns a context whose calls wait for a run no longer than this, and than Deps.SoftWait.
+// WithWait returns a context with calls that wait for a run no longer than this, and than Deps.SoftWait.
 func WithWait(ctx context.Context, wait time.Duration) context.Context {
 	return context.WithValue(ctx, waitKey{}, wait)
 }
 
 type beforeKey struct{}
 
-// WithBefore returns a context whose calls have code run behind other code, as sandbox.RunOptions has it.
+// WithBefore returns a context with calls that run code behind other code, see sandbox.RunOptions.
 func WithBefore(ctx context.Context, code string) context.Context {
 	return context.WithValue(ctx, beforeKey{}, code)
 }

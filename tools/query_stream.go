@@ -38,14 +38,14 @@ type codeQuery struct {
 	File       string
 }
 
-// queryEnd is what follows the rows of a query that code has made.
+// queryEnd follows the rows of a query that code made.
 type queryEnd struct {
 	Columns   []sql.Column `json:"columns,omitempty"`
 	Rows      int64        `json:"row_count"`
 	Truncated string       `json:"truncated_by,omitempty"`
 	Notes     []string     `json:"notes,omitempty"`
 	Load      string       `json:"load,omitempty"` // Python that reads the rows as CSV from the file that the request named
-	// Numbers has the columns of JSON lines whose numbers may be written as text, with what they are: float or decimal.
+	// Numbers maps the columns of JSON lines with numbers that may be written as text to their kind: float or decimal.
 	Numbers map[string]string `json:"numbers,omitempty"`
 	Error   *queryError       `json:"error,omitempty"`
 }
@@ -56,10 +56,10 @@ type queryError struct {
 	Hint    string     `json:"hint"`
 }
 
-// Queries serves the queries of a session's code, under the same checks and limits as exec_sql. A request is JSON: query,
-// params, numbers (the places of params whose text is a number), connection, max_rows, format (csv or jsonl) and file, the
-// name that the code gives the rows. The answer is
-// the rows in pieces, each with a 4-byte big-endian length before it, an empty one behind the last, and a queryEnd as JSON.
+// Queries serves the queries of a session's code, under the same checks and limits as exec_sql. A request is JSON: query, params, numbers
+// (the indexes of params that are numbers written as text), connection, max_rows, format (csv or jsonl) and file, the code's name for the
+// rows. The answer is the rows in pieces, each with a 4-byte big-endian length before it, an empty one behind the last, and a queryEnd as
+// JSON.
 func (d *Databases) Queries(log *netlog.Log) http.Handler {
 	turns := make(map[string]*fair.Places)
 	for _, source := range d.Connections.Sources() {
@@ -143,7 +143,7 @@ func (d *Databases) serveQuery(w http.ResponseWriter, r *http.Request, out io.Wr
 	return connection, end, nil
 }
 
-// queryCost is what a request takes in memory at the most: its text, the values that it has, and what is sent of them.
+// queryCost is the most memory that a request takes: its text, its values, and the copies that are sent.
 func queryCost(r *http.Request) int64 {
 	length := r.ContentLength
 	if length < 0 || length > queryBytes {
@@ -169,7 +169,7 @@ func readQuery(r *http.Request) (asked codeQuery, err error) {
 	return asked, nil
 }
 
-// takeTurn waits until the session may have one more statement on a connection.
+// takeTurn waits until the session may run one more statement on a connection.
 func takeTurn(ctx context.Context, turns *fair.Places) (leave func(), err error) {
 	leave, err = turns.Take(ctx, caller.Of(ctx).Session)
 	if err != nil {
@@ -179,7 +179,7 @@ func takeTurn(ctx context.Context, turns *fair.Places) (leave func(), err error)
 	return leave, nil
 }
 
-// asNumbers makes numbers of the params at some places, which are texts because JSON has no such numbers.
+// asNumbers turns the params at these indexes, which are text because JSON cannot express the numbers, into numbers.
 func asNumbers(params []any, places []int) {
 	for _, i := range places {
 		if i < 0 || i >= len(params) {
@@ -193,7 +193,7 @@ func asNumbers(params []any, places []int) {
 	}
 }
 
-// numbersOf reports which columns have numbers that are not whole, and how they are kept.
+// numbersOf maps the columns of numbers that are not whole to the way in which they are kept.
 func numbersOf(columns []sql.Column) map[string]string {
 	numbers := make(map[string]string)
 	for _, c := range columns {

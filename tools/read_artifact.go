@@ -1,4 +1,4 @@
-// The tool read_artifact: what a file is decides how it is read; files saved to the host.
+// The tool read_artifact: a file's type decides how it is read; files saved to the host.
 
 package tools
 
@@ -25,12 +25,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// What one answer may hold of a file, in bytes of the file.
+// The most bytes of a file in one answer.
 const (
 	maxAudioBytes  = 4 << 20 // the largest line that clients take is 8 MiB
-	maxDecodeBytes = 4 << 20 // of text that has to be decoded before it can be cut
+	maxDecodeBytes = 4 << 20 // of text that must be decoded before it can be cut
 
-	answerRoom   = 6 // what a byte takes that is answered: as it is read, masked, as base64 or decoded, and as a line of JSON
+	answerRoom   = 6 // the memory for each byte in an answer: as read, masked, as base64 or decoded, and as a line of JSON
 	documentRoom = 3 // and one of a document's text
 )
 
@@ -80,7 +80,7 @@ func (d *Deps) readArtifact() tool {
 	return tool{output: mcp.WithOutputSchema[readFields](), definition: definition, handle: d.handleRead}
 }
 
-// reading is what a call asks for, and answers it.
+// reading is the request of a call, and answers it.
 type reading struct {
 	d             *Deps
 	session, path string
@@ -139,7 +139,7 @@ func (r reading) from() int64 {
 	return *r.offset
 }
 
-// amount returns how much to read: what was asked for, or the default, and never more than most.
+// amount returns the amount to read: the requested one or the default, never more than most.
 func (r reading) amount(byDefault, most int64) int64 {
 	if r.limit == nil {
 		return min(byDefault, most)
@@ -147,7 +147,7 @@ func (r reading) amount(byDefault, most int64) int64 {
 	return min(*r.limit, most)
 }
 
-// piece is a part of a file, and what is known of the whole.
+// piece is a part of a file, with figures of the whole.
 type piece struct {
 	file    sandbox.File
 	session string
@@ -160,7 +160,7 @@ func (r reading) fetch(ctx context.Context, o sandbox.ReadOptions, most int64) (
 	return r.fetchInto(ctx, o, most, answerRoom)
 }
 
-// fetchInto is fetch that takes each times the room of what it reads.
+// fetchInto is fetch that takes each times the memory of the bytes that it reads.
 func (r reading) fetchInto(ctx context.Context, o sandbox.ReadOptions, most, each int64) (piece, error) {
 	from, err := r.d.Manager.OpenFile(ctx, r.session, r.path, o)
 	if err != nil {
@@ -172,7 +172,7 @@ func (r reading) fetchInto(ctx context.Context, o sandbox.ReadOptions, most, eac
 		return piece{}, err
 	}
 	var data bytes.Buffer
-	data.Grow(int(length) + 1 + bytes.MinRead) // what ReadFrom wants beyond the end
+	data.Grow(int(length) + 1 + bytes.MinRead) // ReadFrom's margin beyond the end
 	if _, err := data.ReadFrom(io.LimitReader(from, length+1)); err != nil {
 		return piece{}, err
 	}
@@ -185,7 +185,7 @@ func (r reading) fetchInto(ctx context.Context, o sandbox.ReadOptions, most, eac
 	return piece{from.File(), from.SessionID(), data.Bytes(), from.End()}, nil
 }
 
-// read returns the file in the way that suits what it is.
+// read returns the file in the way that suits its type.
 func (r reading) read(ctx context.Context) (*render.Answer, error) {
 	head, err := r.fetch(ctx, sandbox.ReadOptions{Limit: content.SniffBytes}, content.SniffBytes)
 	if err != nil {
@@ -283,7 +283,7 @@ func (r reading) readWhole(ctx context.Context, fields readFields) (*render.Answ
 	return fileAnswer(fields, ", attached"+note, attachedHint, mcp.NewEmbeddedResource(blob)), nil
 }
 
-// maskedBase64 encodes bytes with the secrets masked, and has a note where there were any.
+// maskedBase64 encodes bytes with the secrets masked, and returns a note if it masked any.
 func (r reading) maskedBase64(data []byte) (text, note string) {
 	masked := r.d.Secrets.MaskBytes(data)
 	if !bytes.Equal(masked, data) {
@@ -292,7 +292,7 @@ func (r reading) maskedBase64(data []byte) (text, note string) {
 	return base64.StdEncoding.EncodeToString(masked), note
 }
 
-// readBinary returns a small file whole, and of the part that is asked for as much base64 as an answer has room for.
+// readBinary returns a small file whole, or as much base64 of the requested part as an answer can hold.
 func (r reading) readBinary(ctx context.Context, fields readFields) (*render.Answer, error) {
 	if !r.part() {
 		return r.readWhole(ctx, fields)
@@ -311,7 +311,7 @@ func (r reading) readBinary(ctx context.Context, fields readFields) (*render.Ans
 	}), nil
 }
 
-// took notes which part of the file an answer has.
+// took notes which part of the file is in the answer.
 func (f *readFields) took(r reading, part piece, units int64) {
 	f.Offset, f.Returned, f.Changed = r.from(), units, part.end.Changed
 	if !part.end.Complete && units > 0 {
@@ -328,7 +328,7 @@ func tooLarge(fields readFields, limit int64, instead string) *fault.Error {
 		With("size_bytes", fields.SizeBytes).With("limit_bytes", limit)
 }
 
-// linked adds the link by which the user gets what the model cannot.
+// linked adds the link by which the user gets a file that the model cannot.
 func (f readFields) linked(refusal *fault.Error) *fault.Error {
 	if f.Download == "" {
 		return refusal
@@ -337,7 +337,7 @@ func (f readFields) linked(refusal *fault.Error) *fault.Error {
 	return refusal.With("download_url", f.Download)
 }
 
-// textAnswer is fileAnswer for what is text.
+// textAnswer is fileAnswer for text.
 func (r reading) textAnswer(fields readFields, note, text string) *render.Answer {
 	if r.d.StructuredContent {
 		fields.Content = text
@@ -345,7 +345,7 @@ func (r reading) textAnswer(fields readFields, note, text string) *render.Answer
 	return fileAnswer(fields, note, text)
 }
 
-// fileAnswer reports in one line what a file is, before its text or what else there is of it.
+// fileAnswer describes a file in one line, before its text or other content.
 func fileAnswer(fields readFields, note, text string, more ...mcp.Content) *render.Answer {
 	head := fmt.Sprintf("[%s, %s, %s%s]", fields.Path, humanize.Bytes(uint64(fields.SizeBytes)), fields.MIMEType, note)
 	if fields.Changed {
@@ -365,7 +365,7 @@ func (r reading) save(ctx context.Context) (*render.Answer, error) {
 	}
 	defer func() { _ = from.Close() }()
 	file := from.File()
-	// Its size is only what the sandbox says, and could fill the host's disk.
+	// The size comes from the sandbox, and the file could fill the host's disk.
 	if most := r.d.Manager.Config().VolumeBytes; most > 0 && file.SizeBytes > most {
 		return nil, fault.New(fault.ArtifactTooLarge, "Write what is needed of it to smaller files with code, without holes; the setting is --volume-limit.",
 			"%q has %s, holes included, and all files of a session may take %s.",

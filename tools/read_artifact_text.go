@@ -17,7 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// readLines returns lines of text: by default as many as an answer has of a run's output.
+// readLines returns lines of text, by default as many as an answer shows of a run's output.
 func (r reading) readLines(ctx context.Context, fields readFields) (*render.Answer, error) {
 	most := r.textLimit()
 	lines := int64(-1)
@@ -74,7 +74,7 @@ func (p *piece) dropCutLine() bool {
 	return false
 }
 
-// lineNote reports which lines an answer has, where they are not all.
+// lineNote names the lines in an answer, if it does not hold all.
 func lineNote(fields readFields) string {
 	switch {
 	case fields.Returned == 0 && fields.Offset > 0:
@@ -89,7 +89,7 @@ func lineNote(fields readFields) string {
 	return note
 }
 
-// readBytes returns text by its bytes, and whole letters of it: what is around shows where they begin and end.
+// readBytes returns text by its bytes, in whole letters: the bytes around show where those begin and end.
 func (r reading) readBytes(ctx context.Context, fields readFields) (*render.Answer, error) {
 	const around = utf8.UTFMax - 1
 	most, before := r.amount(r.textLimit(), r.textLimit()), min(r.from(), around)
@@ -131,7 +131,7 @@ func (r reading) renderBytes(fields readFields, part piece) *render.Answer {
 	return r.textAnswer(fields, byteNote(fields)+broken, r.d.Secrets.MaskPart(text))
 }
 
-// byteNote reports which bytes an answer has, where they are not all.
+// byteNote names the bytes in an answer, if it does not hold all.
 func byteNote(fields readFields) (note string) {
 	if fields.Offset > 0 || fields.NextOffset != nil {
 		note = fmt.Sprintf(", bytes %d to %d", fields.Offset, fields.Offset+fields.Returned)
@@ -142,7 +142,7 @@ func byteNote(fields readFields) (note string) {
 	return note
 }
 
-// readWide returns lines of text in UTF-16, which have to be looked for after decoding.
+// readWide returns lines of UTF-16 text, which must be decoded before it is split.
 func (r reading) readWide(ctx context.Context, fields readFields) (*render.Answer, error) {
 	if fields.SizeBytes > maxDecodeBytes {
 		return nil, tooLarge(fields, maxDecodeBytes, "It is in UTF-16: write it anew in UTF-8 with code, and read that")
@@ -158,7 +158,7 @@ func (r reading) readWide(ctx context.Context, fields readFields) (*render.Answe
 	return r.renderDecoded(ctx, fields, "utf-16", whole, decoded), nil
 }
 
-// readsCells reports whether a file is a notebook whose cells can be read: that is Python's work.
+// readsCells reports whether a file is a notebook with readable cells. Python reads them.
 func (r reading) readsCells(mime string) bool {
 	if mime != content.Notebook {
 		return false
@@ -167,7 +167,7 @@ func (r reading) readsCells(mime string) bool {
 	return on
 }
 
-// readDocument returns lines or bytes of what is written in a file that is no text.
+// readDocument returns lines or bytes of the text in a binary document.
 func (r reading) readDocument(ctx context.Context, fields readFields) (*render.Answer, error) {
 	if _, err := room.Take(ctx, documentRoom*maxDecodeBytes); err != nil {
 		return nil, err
@@ -208,8 +208,8 @@ func (r reading) renderDecoded(ctx context.Context, fields readFields, encoding 
 	return a
 }
 
-// cutLines does to a text in memory what the supervisor does to a file: it passes over so many
-// lines and returns so many, or all for -1, of at most so many bytes.
+// cutLines does to a text in memory as the supervisor does to a file: it skips offset lines and returns up to limit lines (-1: all) of at
+// most most bytes.
 func cutLines(of piece, text []byte, offset, limit, most int64) piece {
 	part := piece{file: of.file, end: of.end}
 	for ; offset > 0 && len(text) > 0; offset-- {

@@ -16,7 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// Environment is what one language's image has.
+// Environment describes the content of one language's image.
 type Environment struct {
 	Language sandbox.Language  `json:"language"`
 	Image    string            `json:"image"`
@@ -29,7 +29,7 @@ type Environment struct {
 //go:embed usage.md
 var usage string
 
-// toolUsage is what the usage says of other servers' tools, where there are some.
+// toolUsage returns the usage text on other servers' tools; empty: there are none.
 func (d *Deps) toolUsage() string {
 	if len(d.ToolServers) == 0 {
 		return ""
@@ -114,7 +114,7 @@ func (r *resources) count() {
 	})(r.server)
 }
 
-// handler returns a handler that masks what a resource says.
+// handler returns a handler that masks a resource's text.
 func (r *resources) handler(mime string, read func(ctx context.Context, uri string) (string, error)) server.ResourceHandlerFunc {
 	return func(ctx context.Context, request mcp.ReadResourceRequest) ([]mcp.ResourceContents, error) {
 		text, err := read(ctx, request.Params.URI)
@@ -125,8 +125,7 @@ func (r *resources) handler(mime string, read func(ctx context.Context, uri stri
 	}
 }
 
-// refused makes a fault's words the protocol's own: a resource has no way to answer with a coded
-// error.
+// refused turns a fault into an error of the protocol: a resource cannot answer with a coded error.
 func (r *resources) refused(ctx context.Context, uri string, err error) error {
 	f := fault.From(err)
 	r.deps.Logger.Info("resource refused", "uri", r.deps.Secrets.Mask(uri), "cause", r.deps.Secrets.Mask(causeText(f)))

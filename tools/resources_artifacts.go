@@ -16,8 +16,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// maxResource is the most of a file that a resource returns, in bytes, where the user has not allowed more: in
-// base64, and with what JSON adds to most texts, it fits the largest line that clients take.
+// maxResource is the most bytes of a file that a resource returns, unless the user allows more: in base64, and with JSON's overhead for most
+// texts, it fits the longest line that clients take.
 const maxResource = 5 << 20
 
 // artifactLink names a file of a session.

@@ -56,8 +56,8 @@ func indented(fields any) (string, error) {
 	return string(text), err
 }
 
-// resources reads what clients ask for by its URI, and keeps the sessions of this server among the resources that are
-// listed. Those that other servers left are in sessions:// alone: to find them takes the engine, which no list may wait for.
+// resources reads resources by URI, and keeps the sessions of this server in the list. Sessions that other servers left are in sessions://
+// alone: finding them takes the engine, and no list may wait for it.
 type resources struct {
 	deps   *Deps
 	server *server.MCPServer
@@ -68,7 +68,7 @@ type resources struct {
 	skills map[string]bool // by URI; updateSkills alone uses it
 }
 
-// update puts in what has come and takes out what has gone. mcp-go notifies the client.
+// update adds new sessions and removes closed ones. mcp-go notifies the client.
 func (r *resources) update() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,14 +14,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// restoredSession is what a session's variables have gone back to.
+// restoredSession describes the snapshot that a session went back to.
 type restoredSession struct {
 	SessionID string `json:"session_id"`
 	// RestoredTo is the run that the variables are as before, or as behind where it had a copy.
 	RestoredTo string             `json:"restored_to"`
 	Copy       bool               `json:"copy"`
 	Undone     []*sandbox.RunInfo `json:"undone"`
-	// Changed are files that the undone runs have made or changed, and that stay as they are.
+	// Changed are files that the undone runs made or changed. They stay as they are.
 	Changed []string           `json:"changed"`
 	Before  []*sandbox.RunInfo `json:"can_go_back_before"`
 	Copies  []*sandbox.RunInfo `json:"copies"`
@@ -77,7 +77,7 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 	})
 }
 
-// section is a heading with lines below it, of so many in all; empty where there are none.
+// section is a heading with lines below it, of so many in all; empty if there are none.
 func section(heading string, lines []string, total int) string {
 	if total == 0 {
 		return ""

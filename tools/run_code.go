@@ -60,7 +60,7 @@ func sentences(list ...string) string {
 // mountsNamed is how many folders of the user's machine a description names: it is short.
 const mountsNamed = 5
 
-// describeMounts describes the folders of the user's machine, where there are some.
+// describeMounts describes the folders of the user's machine, if there are some.
 func describeMounts(mounts []engine.Mount) string {
 	if len(mounts) == 0 {
 		return ""
@@ -75,8 +75,7 @@ func describeMounts(mounts []engine.Mount) string {
 	return "Folders of the user's machine: " + strings.Join(names, ", ") + "."
 }
 
-// ofImage picks what is true of the language's image: the one that setup makes, or one of the user's own, of which
-// nothing is known before the engine is asked.
+// ofImage returns standard for the image that setup makes, own for a user's image, which is unknown until the engine is asked.
 func (d *Deps) ofImage(language sandbox.Language, standard, own string) string {
 	if slices.Contains(d.Standard, language) {
 		return standard
@@ -84,7 +83,7 @@ func (d *Deps) ofImage(language sandbox.Language, standard, own string) string {
 	return own
 }
 
-// packagesOf describes what is installed, and where the rest is to be found.
+// packagesOf describes the installed packages, and where to find the rest.
 func (d *Deps) packagesOf(language sandbox.Language, some string) string {
 	list := "session_info"
 	if !d.exists(list) {
@@ -94,7 +93,7 @@ func (d *Deps) packagesOf(language sandbox.Language, some string) string {
 		list+" lists the installed packages where the image names them; else look with code.")
 }
 
-// network reports what code can reach.
+// network describes the egress of code.
 func (d *Deps) network() string {
 	if d.Network == "" {
 		return "No network."
@@ -129,7 +128,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	number := map[string]any{"type": "number"}
 	none := func(*mcp.Tool) {}
 	dependencies, asCopy := none, none
-	// An object has to name its properties: Gemini's API refuses one that does not, and strict mode of OpenAI's cannot be used.
+	// An object must name its properties: Gemini's API refuses one that does not, and OpenAI's strict mode rejects it.
 	limits := mcp.WithObject("limits", nullable, mcp.Properties(map[string]any{limitMemory: number, limitCPUs: number})) // and limitTimeout, for which there is an argument
 	fresh := mcp.WithBoolean("fresh", nullable, mcp.Description("New interpreter, same files."))
 	switch language.Language {
@@ -155,7 +154,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			if command, given := p.given["command"]; given && language.Language == sandbox.Bash && p.given["code"] == nil {
-				p.given["code"] = command // as other tools for shells have it
+				p.given["code"] = command // as other tools for shells name it
 				delete(p.given, "command")
 			}
 			options := sandbox.RunOptions{
@@ -204,7 +203,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 // progressEvery is how often a client that asked for progress hears of a run that says nothing.
 const progressEvery = 5 * time.Second
 
-// answer waits for a run as await does, and describes what it came to.
+// answer waits for a run as await does, and describes the result.
 func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*render.Answer, error) {
 	res, err := d.await(ctx, run, wait, own)
 	if err != nil {
@@ -224,9 +223,8 @@ func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration,
 	return a, nil
 }
 
-// await waits for a run until it is over, or until the soft wait has passed and the result is how far it has come,
-// with the status Running. A client's cancel interrupts the run when it is this call's own. The error is a *questionError where
-// the client has to be asked.
+// await waits until a run is over or the soft wait ends; the result then is partial, with the status Running. A client's cancel interrupts
+// the run if it is this call's own. The error is a *questionError if the client must be asked.
 func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*sandbox.Result, error) {
 	soft := time.NewTimer(wait)
 	defer soft.Stop()
@@ -283,11 +281,11 @@ func notifyProgress(ctx context.Context, run *sandbox.Run, reported int) int {
 	return max(now, reported)
 }
 
-// nullable marks what may be left out of calls that everybody makes: some clients, as smolagents, let nobody leave out anything else. It
-// costs every model something, so it is not everywhere.
+// nullable marks an optional parameter of common calls: some clients, such as smolagents, cannot omit any other. It costs every model
+// tokens, so it is not used everywhere.
 func nullable(schema map[string]any) { schema["nullable"] = true }
 
-// sessionParam has no description but with the tools that make sessions: each costs every model something, every time.
+// sessionParam is described only in the tools that make sessions: a description costs every model tokens in every conversation.
 func sessionParam() mcp.ToolOption { return mcp.WithString("session_id") }
 
 // loadedAtOnce keeps a tool from being hidden behind a client's search for tools, which costs a turn.
@@ -295,9 +293,8 @@ func loadedAtOnce(t *mcp.Tool) {
 	t.Meta = mcp.NewMetaFromMap(map[string]any{"anthropic/alwaysLoad": true})
 }
 
-// hints sets the annotations as they are for a tool that reaches nothing but its own session, where what it
-// replaces can be made again. A tool that does more changes what is otherwise. That calls may be repeated is said where it is so and
-// nobody knows it.
+// hints sets the annotations of a tool that reaches only its own session and replaces only files that can be made again. Other tools change
+// them. Only a tool that can be repeated for a non-obvious reason says so.
 func hints(readOnly bool) mcp.ToolOption {
 	return func(t *mcp.Tool) {
 		t.Annotations = mcp.ToolAnnotation{

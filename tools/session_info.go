@@ -33,7 +33,7 @@ type limitFields struct {
 	LifetimeSeconds    float64 `json:"lifetime_seconds"`
 	Sessions           int     `json:"sessions"`
 	AnswerAfterSeconds float64 `json:"answer_after_seconds"`
-	// AllSessions is what all may take together, where that is bounded.
+	// AllSessions is the quota of all sessions together, if there is one.
 	AllSessions *totalFields `json:"all_sessions,omitempty"`
 }
 
@@ -66,19 +66,19 @@ type infoFields struct {
 	// Mounts are folders of the user's machine, and whether code may write to them.
 	Mounts  []mountFields `json:"mounts,omitempty"`
 	Network string        `json:"network"`
-	// ToolServers are the MCP servers whose tools code may call.
+	// ToolServers are the MCP servers with tools that code may call.
 	ToolServers []string `json:"tool_servers,omitempty"`
-	// Skills are those of containers that are made now, and SkillsLeftOut what was to be one and is none.
+	// Skills are those of new containers, SkillsLeftOut the folders that are not valid skills.
 	Skills        []skillFields   `json:"skills,omitempty"`
 	SkillsLeftOut []leftOutFields `json:"skills_left_out,omitempty"`
 	// SkillsMore is how many of both there was no room for.
 	SkillsMore int `json:"skills_more,omitempty"`
-	// ArtifactStore is where new files go besides, where there is such a place.
+	// ArtifactStore is where new files go besides, if there is such a place.
 	ArtifactStore string      `json:"artifact_store,omitempty"`
 	Limits        limitFields `json:"limits"`
-	// Packages has versions by name, for the languages whose image lists them, where they are asked for.
+	// Packages maps names to versions, for the languages with a listing image, if packages are asked for.
 	Packages map[sandbox.Language]map[string]string `json:"packages,omitempty"`
-	// Installed is what the session itself has installed, where packages are asked for.
+	// Installed lists the session's own installations, if packages are asked for.
 	Installed map[sandbox.Language][]sandbox.Package `json:"installed,omitempty"`
 	// PackagesLeftOut is how many there was no room for.
 	PackagesLeftOut int `json:"packages_left_out,omitempty"`
@@ -180,7 +180,7 @@ func (d *Deps) imagePackages(ctx context.Context) map[sandbox.Language]map[strin
 	return packages
 }
 
-// limitsOf reports what holds for a session, which may have limits of its own, and for a call to it.
+// limitsOf returns the limits of a session, which may differ from the server's, and of a call to it.
 func (d *Deps) limitsOf(ctx context.Context, info sandbox.SessionInfo) limitFields {
 	l := d.limits()
 	l.MemoryBytes, l.CPUs = info.Limits.MemoryBytes, info.Limits.CPUs
@@ -190,7 +190,7 @@ func (d *Deps) limitsOf(ctx context.Context, info sandbox.SessionInfo) limitFiel
 	return l
 }
 
-// limits reports what holds for every session of this server.
+// limits returns the limits of every session of this server.
 func (d *Deps) limits() limitFields {
 	c := d.Manager.Config()
 	return limitFields{

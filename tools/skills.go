@@ -1,4 +1,4 @@
-// The user's skills: what models are told of them, and their resources.
+// The user's skills: their descriptions for models, and their resources.
 
 package tools
 
@@ -24,7 +24,7 @@ import (
 
 const skillURI = "skill://"
 
-// skillNames is how many bytes of names a description has: it is in every conversation.
+// skillNames limits the bytes of names in a description: it is in every conversation.
 const skillNames = 240
 
 // describeSkills names the skills that there are at the server's start. Nothing else of a skill comes to a model unasked.
@@ -39,7 +39,7 @@ func (d *Deps) describeSkills() string {
 	list, left := "", skillNames
 	for i, name := range names {
 		if left -= len(name) + 2; left < 0 {
-			list += fmt.Sprintf(" and %d more", len(names)-i) // session_info has them
+			list += fmt.Sprintf(" and %d more", len(names)-i) // session_info lists them
 			break
 		}
 		if i > 0 {
@@ -60,7 +60,7 @@ type leftOutFields struct {
 	Why  string `json:"why"`
 }
 
-// What session_info says of skills, in bytes of text and in number.
+// The limits of session_info's text on skills, in bytes and in number.
 const (
 	skillsBytes    = 4000
 	leastOfSkill   = 40

@@ -53,7 +53,7 @@ type folderRead struct {
 	Resources []mcp.Resource `json:"resources"`
 }
 
-// Methods returns those of extensions that these settings have, for a server that is called so.
+// Methods returns the methods of the extensions that these settings enable, for a server of this name.
 func (d *Deps) Methods(self mcp.Implementation) rpc.Methods {
 	if d.Skills == nil {
 		return nil
@@ -67,7 +67,7 @@ type skillMethods struct {
 	self mcp.Implementation
 }
 
-// result is what every answer has. Skills may change at any moment.
+// result returns the common fields of every answer. Skills may change at any moment.
 func (x *skillMethods) result() (r mcp.CacheableResult) {
 	r.ResultType, r.Meta = mcp.ResultTypeComplete, &mcp.Meta{}
 	r.Meta.SetServerInfo(x.self)
@@ -103,7 +103,7 @@ func (x *skillMethods) list(_ context.Context, params json.RawMessage) (any, err
 	return answer, nil
 }
 
-// cursorOf is the name of the last skill that the client has; empty: none.
+// cursorOf returns the name of the last skill that the client got; empty: none.
 func cursorOf(params json.RawMessage) (string, error) {
 	var given struct {
 		Cursor string `json:"cursor"`
@@ -149,7 +149,7 @@ func uriOf(params json.RawMessage) (string, error) {
 	return given.URI, nil
 }
 
-// directory lists what is in a folder of a skill. A skill has few enough files for one page.
+// directory lists a skill's folder. A skill holds few enough files for one page.
 func (x *skillMethods) directory(_ context.Context, params json.RawMessage) (any, error) {
 	uri, err := uriOf(params)
 	if err != nil {

@@ -40,22 +40,22 @@ type Store struct {
 	closed bool
 }
 
-// unfinished is what is on its way.
+// unfinished is a delivery under way.
 type unfinished struct {
 	store, session string
 	files          []artifactstore.File
 }
 
-// NewStore returns what brings artifacts to the server's own store, or to the one that a client's headers name, which open
-// opens. own is nil where the server has none. The log hears what is lost at the end.
+// NewStore returns a Store that delivers artifacts to the server's own store, or to the one that a client's headers name, which open opens.
+// own is nil if the server uses none. The log gets the deliveries that are lost at the end.
 func NewStore(own *artifactstore.Store, open func(clientheader.Store) *artifactstore.Store, log *slog.Logger) *Store {
 	s := &Store{own: own, open: open, log: log, byRun: make(map[string]*delivery), onWay: make(map[*delivery]unfinished)}
 	s.ending, s.end = context.WithCancel(context.Background())
 	return s
 }
 
-// Close waits for the files that are on their way, as long as ctx lasts, and logs those that it has to give up. What comes
-// then is not uploaded. It may be called on nil.
+// Close waits for the deliveries under way until ctx ends, and logs those that it gives up. Later deliveries are dropped. It may be called
+// on nil.
 func (s *Store) Close(ctx context.Context) {
 	if s == nil {
 		return
@@ -113,8 +113,8 @@ type delivery struct {
 	outcome artifactstore.Outcome // when that is closed
 }
 
-// deliver brings what files returns to the store of a call, apart from the call. A client's own is opened for that alone. omitted
-// is how many files belong to the list and are not in it.
+// deliver uploads the files that files returns to the store of a call, in the background. It opens a client's own store for that call alone.
+// omitted counts the listed files that are missing from files.
 func (s *Store) deliver(asked *clientheader.Asked, open func(session string) artifactstore.OpenFile, files func() (session string, list []artifactstore.File, omitted int)) *delivery {
 	of := asked.OwnStore()
 	if s == nil || of == nil && s.own == nil {
@@ -200,8 +200,8 @@ func (d *Deps) openFor(session string) artifactstore.OpenFile {
 	}
 }
 
-// await returns what came of a delivery, and a note where it is not over in time; later says what then gives the addresses.
-// Those in a client's own store are for who has its credentials. Nil is a delivery of nothing.
+// await returns the links of a delivery, and a note if it is not over in time; later names the tool that then gives the addresses. Links
+// into a client's own store need its credentials. A nil delivery holds nothing.
 func (w *delivery) await(ctx context.Context, later string) (links map[string]string, note string) {
 	if w == nil {
 		return nil, ""

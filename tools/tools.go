@@ -1,6 +1,6 @@
 // Package tools holds the MCP tools and resources, one file each.
 //
-// Start with Register. A tool's file has its definition and its handler: the handler reads the
+// Start with Register. A tool's file holds its definition and its handler: the handler reads the
 // arguments, calls one method of the sandbox and shapes the answer. Every handler runs inside one
 // wrapper that turns faults and panics into coded results and masks secrets, so a handler may
 // simply return an error.
@@ -37,33 +37,33 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// Deps is what the tools work with.
+// Deps are the services that the tools use.
 type Deps struct {
 	Manager *sandbox.Manager
 	// SoftWait is how long a call waits for its run before it answers that the run goes on.
 	SoftWait time.Duration
-	// Secrets are masked in everything that an answer says; what runs came to has none any more.
+	// Secrets are masked in every answer; the results of runs are masked already.
 	Secrets *secrets.Masker
-	// Standard are the languages whose image is the one that setup makes: what is in it is known.
+	// Standard are the languages that run in setup's own image, which holds known packages.
 	Standard []sandbox.Language
 	// Environments reports the versions of languages and packages, for session_info and sandbox://environments.
 	Environments func(context.Context) []Environment
-	// Fetch opens a download for upload_file, of at most DownloadBytes, and of what within says where that is less. Nil:
-	// addresses are not fetched.
+	// Fetch opens a download for upload_file, of at most DownloadBytes, or of within's limit if that is less. Nil: addresses are not
+	// fetched.
 	Fetch func(ctx context.Context, address string, within fetch.Options) (*fetch.Download, error)
 	// HostDirs are the folders of the host that files may come from and go to.
 	HostDirs *hostdir.Dirs
-	// Packages is what install_packages installs by. Nil: there is no such tool.
+	// Packages are the services behind install_packages. Nil: the tool does not exist.
 	Packages *Packages
-	// Network reports in words what code can reach; empty: nothing.
+	// Network describes the egress of code in words; empty: there is none.
 	Network string
-	// NetworkLog has what sessions have sent out. Nil: nothing is recorded.
+	// NetworkLog is the record of the sessions' egress. Nil: nothing is recorded.
 	NetworkLog *netlog.Log
 	// Store is where artifacts go besides. Nil: nowhere.
 	Store *Store
 	// Skills are the user's. Nil: there are none.
 	Skills *skills.Loader
-	// Databases is what the SQL tools read.
+	// Databases are the connections of the SQL tools.
 	Databases *Databases
 	// UploadBytes is the most that upload_file takes as text or base64, DownloadBytes from an address or a folder
 	// of the host.
@@ -73,28 +73,27 @@ type Deps struct {
 	ArtifactBytes int64
 	// Links gives download and upload links. Nil: there are none.
 	Links *filelinks.Links
-	// PageScripts has a browser run the scripts of HTML files, in a frame.
+	// PageScripts lets a browser run the scripts of HTML files, in a frame.
 	PageScripts bool
 	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
 	Enable  []string
 	Disable []string
-	// Asks has what code asks a person for, which calls put to their clients. Nil: nothing is asked.
+	// Asks holds the questions of code to a person, which calls put to their clients. Nil: nothing is asked.
 	Asks *ask.Desk
-	// ToolServers are the names of the MCP servers whose tools code may call.
+	// ToolServers are the names of the MCP servers with tools that code may call.
 	ToolServers []string
-	// Can is what the server can do for code, for hints: its packages and its network. What follows from the rest of Deps
-	// is put in by the tools.
+	// Can describes the server's abilities for hints: its packages and its network. The tools add those that follow from the rest of Deps.
 	Can Capabilities
-	// Images is what becomes of images in answers; empty: what suits the client.
+	// Images selects the form of images in answers; empty: the form that suits the client.
 	Images string
 	// StructuredContent puts the fields of a result into structuredContent as well.
 	StructuredContent bool
 	// Calls is how many calls there may be, of tools, of resources, by links and by routes. Nil: any number.
 	Calls *fair.Budget
-	// CallsPerMinute is what Calls is made of; 0: any number.
+	// CallsPerMinute is the rate of Calls; 0: any number.
 	CallsPerMinute int
-	// Called is told of each call as it begins; the context is for what the call does, and ended is called with the code of
-	// its fault, or CodeOK or CodeCancelled. Nil: nobody is told.
+	// Called is called as each call begins; the call runs in the context that it returns, and ended gets the code of its fault, or CodeOK or
+	// CodeCancelled. Nil: calls are not observed.
 	Called func(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string))
 	Logger *slog.Logger
 }
@@ -105,7 +104,7 @@ const (
 	CodeCancelled = "cancelled"
 )
 
-// Instructions describe the whole server, which runs these languages, to a client. network is what code can reach; empty: nothing.
+// Instructions describe the whole server, which runs these languages, to a client. network describes the egress of code; empty: none.
 func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig, network string) string {
 	names := make([]string, 0, len(kernels))
 	for _, l := range sandbox.Languages {
@@ -123,7 +122,7 @@ func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig, network str
 	return "Runs " + text.Series(names, "and") + where + instructions
 }
 
-// instructions are no longer than what a client that cuts them leaves, with all languages before them.
+// instructions fit the length to which some clients cut them, with all languages before them.
 const instructions = `. ` +
 	`Variables and files under /mnt/data stay between calls. ` +
 	`Save files to show in output/; figures come back as images. ` +
@@ -135,10 +134,10 @@ const (
 	errorKey  = "code-sandbox-mcp/error"
 )
 
-// Capabilities is what a server can do for code. The zero value can do nothing.
+// Capabilities are the server's abilities for code. The zero value can do nothing.
 type Capabilities = hint.Capabilities
 
-// What may become of images in answers.
+// The forms of images in answers.
 const (
 	ImagesOn   = render.ImagesOn
 	ImagesPath = render.ImagesPath
@@ -158,13 +157,12 @@ type sessionKey struct{}
 // ownSession is where calls go that name no session. The zero value is the default session of the server.
 type ownSession struct {
 	id      string
-	namedBy string // the setting that names it; empty: it has no name
+	namedBy string // the setting that names it; empty: it is unnamed
 	once    bool   // no other call of the client comes to it
 }
 
-// WithSession returns a context whose calls go to this session where they name none: sandbox.DefaultOf a client.
-// Without it they go to the default session of the server. Of a client that is not known again each call has one of its own, and its
-// answer says how to go on with it.
+// WithSession returns a context in which calls that name no session use this one: sandbox.DefaultOf a client. Without it they use the
+// server's default session. An unknown client gets a session for each call, and its answer says how to go on with it.
 func WithSession(ctx context.Context, id string, known bool) context.Context {
 	return context.WithValue(ctx, sessionKey{}, ownSession{id: id, once: !known})
 }
@@ -190,17 +188,17 @@ func (o ownSession) has(info sandbox.SessionInfo) bool {
 
 type handler func(context.Context, *params) (*render.Answer, error)
 
-// tool is one tool: its definition, and what a call does.
+// tool is a tool: its definition and its handler.
 type tool struct {
 	definition mcp.Tool
 	output     mcp.ToolOption // the schema of the answer's fields
 	handle     handler
-	// runs reports that a call has a run of its own.
+	// runs: a call starts a run of its own
 	runs bool
 	// ordered reports that the handler calls rpc.Settled itself, when its place in the order of calls
 	// is taken.
 	ordered bool
-	// uses is what a client's headers bound in it: what is to be said of them is in its answers.
+	// uses are the header purposes that apply to the tool: its answers hold their notes
 	uses []clientheader.Use
 }
 
@@ -235,7 +233,7 @@ func Register(s *server.MCPServer, d *Deps) {
 	app.Register(s, shown...)
 }
 
-// shown are the tools whose answers may have tables or figures.
+// shown are the tools with answers that may hold tables or figures.
 var shown = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)), "wait_for_run", "read_artifact", "exec_sql")
 
 // Names lists the tools that could exist, in the order in which clients see them.
@@ -256,8 +254,8 @@ func (d *Deps) exists(name string) bool {
 	return !slices.Contains(d.Disable, name)
 }
 
-// wrap makes an MCP handler of a tool's: it reads the arguments, and turns whatever the tool does
-// into a result. It never returns an error to mcp-go but the context's own, whose text no client shows.
+// wrap makes an MCP handler of a tool: it reads the arguments and turns the tool's outcome into a result. It returns no error to mcp-go but
+// the context's own, because clients show no other text.
 func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 	return func(ctx context.Context, request mcp.CallToolRequest) (res *mcp.CallToolResult, err error) {
 		rpc.Begin(ctx)
@@ -327,7 +325,7 @@ func (d *Deps) tellSession(a *render.Answer, p *params) {
 	}
 }
 
-// CountCall counts a call, and refuses it where there are too many.
+// CountCall counts a call, and refuses it if there are too many.
 func (d *Deps) CountCall() error {
 	wait := d.Calls.Take(1)
 	if wait == 0 {
@@ -371,7 +369,7 @@ func (d *Deps) sessionOf(own ownSession, given map[string]any) string {
 	return ""
 }
 
-// forCaller is what answers a call: the secrets of its client are masked as well.
+// forCaller returns the Deps of a call, which mask its client's secrets as well.
 func (d *Deps) forCaller(ctx context.Context) *Deps {
 	own := clientheader.Of(ctx)
 	if own == nil || own.Secrets == nil {
@@ -415,7 +413,7 @@ func (d *Deps) errorResult(ctx context.Context, f *fault.Error) *mcp.CallToolRes
 	}
 }
 
-// masked masks what a client shows of content. Images, sounds and files are masked where they are read.
+// masked masks the text of content. Images, sounds and files are masked where they are read.
 func masked(s *secrets.Masker, content []mcp.Content) []mcp.Content {
 	list := make([]mcp.Content, len(content))
 	for i, c := range content {

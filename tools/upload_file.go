@@ -168,7 +168,7 @@ type source struct {
 	limit int64  // bytes; 0: it bounds itself
 }
 
-// open opens what the call names. The error is a fault.
+// open opens the source that the call names. The error is a fault.
 func (d *Deps) open(ctx context.Context, c uploadContent) (source, error) {
 	switch {
 	case c.text != nil:

@@ -103,7 +103,7 @@ type ended struct {
 	Status string `json:"status"`
 }
 
-// limits are those that the options say.
+// limits returns the limits in the options.
 func (o *options) limits() (of sandbox.SessionLimits, err error) {
 	wrong := func(format string, args ...any) error {
 		return fault.New(fault.InvalidArgument, `Such as {"timeout": 300, "memory_limit": "2G", "cpu_limit": "1"}.`, format, args...)
@@ -225,7 +225,7 @@ func runOf(begun *sandbox.Run, status sandbox.Status) run {
 
 const failed = "error"
 
-// asTheirs is a status as that system has it. Its clients ask on for ever after any other end than completed, failed and error.
+// asTheirs translates a status for that system. Its clients poll for ever after any other end than completed, failed and error.
 func asTheirs(status sandbox.Status) string {
 	switch status {
 	case sandbox.TimedOut, sandbox.Cancelled, sandbox.Killed:
@@ -237,7 +237,7 @@ func asTheirs(status sandbox.Status) string {
 // inMicroseconds is a time as Python reads it.
 func inMicroseconds(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// look finds a run and what it has come to.
+// look finds a run and its result so far.
 func look(h rest.Host, r *http.Request) (found *sandbox.Run, res *sandbox.Result, completed *time.Time, err error) {
 	if found, err = h.Sessions().FindRun(r.PathValue("run_id")); err != nil {
 		return nil, nil, nil, err
@@ -258,7 +258,7 @@ func status(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// figureRoom is what a byte of a figure takes in an answer: as base64, and as JSON in a buffer that has grown.
+// figureRoom is the memory for a byte of a figure in an answer: as base64, and as JSON in a buffer that grew.
 const figureRoom = 6
 
 func results(h rest.Host, w http.ResponseWriter, r *http.Request) error {

@@ -25,7 +25,7 @@ import (
 
 const prefix = "/librechat"
 
-// New returns what @librechat/agents calls with LIBRECHAT_CODE_BASEURL, and LibreChat itself.
+// New returns the API that @librechat/agents calls with LIBRECHAT_CODE_BASEURL, and LibreChat itself.
 func New() *rest.API {
 	form := rest.Media("multipart/form-data", map[string]any{})
 	return &rest.API{
@@ -50,7 +50,7 @@ func New() *rest.API {
 	}
 }
 
-// acceptKey has a request that shows the token in a header of LibreChat's show it as all others do. One that shows one already is left as it is.
+// acceptKey moves the token in a header of LibreChat's to the usual one. A request with a token in the usual one stays as it is.
 func acceptKey(r *http.Request) {
 	if key := r.Header.Get("X-API-Key"); key != "" && r.Header.Get("Authorization") == "" {
 		r.Header.Set("Authorization", "Bearer "+key)
@@ -128,7 +128,7 @@ type listed struct {
 	Original     string            `json:"originalFilename"`
 }
 
-// Its addresses take ids of 21 letters and digits alone. A session's says what made it: one with uploads may belong to an agent of many
+// Its addresses take ids of 21 letters and digits alone. A session's id tells its origin: one with uploads may belong to an agent of many
 // users, so nothing runs in it.
 const (
 	ranIn      = "lcr"
@@ -164,7 +164,7 @@ func exec(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 
 func run(ctx context.Context, h rest.Host, wanted *newRun) (answer ran, err error) {
 	language, err := h.Language(wanted.Language)
-	if err != nil { // a model reads this, and not what a request is refused for
+	if err != nil { // a model reads this, and not the reason for refusing a request
 		f := fault.From(err)
 		return ran{SessionID: newSession(ranIn), Stderr: f.Message + " " + f.Hint, Files: []output{}}, nil
 	}
@@ -227,7 +227,7 @@ func forget(ctx context.Context, h rest.Host, session string, empty bool) {
 	}
 }
 
-// maxText is how much of a stream is answered, in bytes.
+// maxText is the longest part of a stream in an answer, in bytes.
 const maxText = 64 << 10
 
 func textOf(ctx context.Context, h rest.Host, session string, of sandbox.Stream) (string, error) {
@@ -263,10 +263,9 @@ func withArguments(language sandbox.Language, given []string) string {
 	return words
 }
 
-// bring copies files into a session that are not there. All of them have to be in sessions of the same principal, which
-// has no others.
+// bring copies missing files into a session. All of them must be in sessions of the same principal; it knows no others.
 func bring(ctx context.Context, h rest.Host, session string, files []input) error {
-	theirs := make(map[string]bool) // paths that the session's own files have
+	theirs := make(map[string]bool) // paths of the session's own files
 	for i := range files {
 		if f := &files[i]; f.session() == session {
 			theirs[f.Name] = true
@@ -279,7 +278,7 @@ func bring(ctx context.Context, h rest.Host, session string, files []input) erro
 			return err
 		}
 		if f.session() != session && theirs[f.Name] {
-			continue // the code has written another one since
+			continue // the code wrote another one since
 		}
 		found, err := find(ctx, h, f.session(), f.ID)
 		if err != nil {

@@ -19,14 +19,14 @@ import (
 
 const (
 	maxWait = 300 // seconds
-	// maxText is how much output, or how long a file, is answered as text.
+	// maxText is the longest output, or file, that is answered as text, in bytes.
 	maxText = 1 << 20
-	// maxKept is how many folders and how many commands are kept, and maxCommand how much of one, in bytes.
+	// maxKept limits the folders and the commands that are kept, and maxCommand the kept text of one, in bytes.
 	maxKept    = 1000
 	maxCommand = 2000
 )
 
-// chats is what is known of them: their working directories, and the commands that they have begun.
+// chats holds the state of the chats: their working directories, and the commands that they began.
 type chats struct {
 	mu       sync.Mutex
 	folders  map[string]string // by chat, relative to the work directory
@@ -35,7 +35,7 @@ type chats struct {
 
 func newChats() *chats { return &chats{folders: make(map[string]string)} }
 
-// call is a request, and whose it is.
+// call is a request, and its principal's session.
 type call struct {
 	rest.Host
 	*chats
@@ -46,7 +46,7 @@ type call struct {
 	below         string // the path that is asked for, likewise
 }
 
-// serve answers with what a handler returns. One that has answered returns nil.
+// serve answers with a handler's result. A handler that answered itself returns nil.
 func (c *chats) serve(handle func(*call) (any, error)) func(rest.Host, http.ResponseWriter, *http.Request) error {
 	return func(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 		asked, err := c.callOf(h, w, r)
@@ -61,7 +61,7 @@ func (c *chats) serve(handle func(*call) (any, error)) func(rest.Host, http.Resp
 	}
 }
 
-// decode has a handler get the body of a request, and the path in it.
+// decode decodes the body of a request, and the path in it, for a handler.
 func decode[B any](handle func(*call, B) (any, error)) func(*call) (any, error) {
 	return func(c *call) (value any, err error) {
 		var body B
@@ -78,8 +78,8 @@ func decode[B any](handle func(*call, B) (any, error)) func(*call) (any, error) 
 	}
 }
 
-// callOf finds the session of a request, which is made where there is none, and the path that its address asks for. Open WebUI says by
-// a header which of its users asks: one token has a session for each of them.
+// callOf finds the session of a request, and makes it if there is none, and the path in its address. Open WebUI names the asking user in a
+// header: one token owns a session for each of them.
 func (c *chats) callOf(h rest.Host, w http.ResponseWriter, r *http.Request) (*call, error) {
 	asked := &call{Host: h, chats: c, w: w, r: r, session: "terminal"}
 	if user := r.Header.Get("X-User-Id"); user != "" {
@@ -95,7 +95,7 @@ func (c *chats) callOf(h rest.Host, w http.ResponseWriter, r *http.Request) (*ca
 		return nil, err
 	}
 	query, err := r.URL.Query(), error(nil)
-	given := query.Get("path") + query.Get("directory") // no route has both
+	given := query.Get("path") + query.Get("directory") // no route takes both
 	if served := r.PathValue("path"); served != "" {
 		given = "/" + served
 	}
@@ -141,7 +141,7 @@ func (c *call) count(name string, standard int64) (int64, error) {
 	return n, nil
 }
 
-// results reads how many results of a search are wanted.
+// results reads the wanted number of a search's results.
 func (c *call) results() (int, error) {
 	most, err := c.count("max_results", 50)
 	return int(max(1, min(most, 500))), err

@@ -20,7 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// command is one that a chat has begun.
+// command is one that a chat began.
 type command struct {
 	chat, run, text string
 	input           string // the pipe that is its standard input
@@ -38,7 +38,7 @@ func (c *call) start(wanted newCommand) (any, error) {
 		return nil, err
 	}
 	begun := command{chat: c.chat, text: strings.Clone(text.Clip(wanted.Command, maxCommand)), input: "/tmp/" + state.NewID("input-")}
-	// A terminal has one output, and an input that does not end. It has its name when it is open: what is typed before would be lost.
+	// A terminal merges its output streams, and its input does not end. The pipe gets its name once it is open: earlier input would be lost.
 	first := fmt.Sprintf("exec 2>&1; cd -- %s || exit; mkfifo %[2]s- && exec <>%[2]s- && mv %[2]s- %[2]s; trap 'rm -f %[2]s' EXIT", apis.Quote("./"+c.below), begun.input)
 	for _, name := range slices.Sorted(maps.Keys(wanted.Env)) {
 		if !environmentName.MatchString(name) {
@@ -64,7 +64,7 @@ func (c *command) process() *process {
 	return &process{commandState: commandState{ID: c.run, Command: c.text, Status: "running"}, Output: []output{}}
 }
 
-// ends says how a command ended; nil: it has not.
+// ends sets the end of a command; nil: it still runs.
 func (p *commandState) ends(res *sandbox.Result) {
 	switch {
 	case res == nil:
@@ -77,7 +77,7 @@ func (p *commandState) ends(res *sandbox.Result) {
 	p.ExitCode = &res.ExitCode
 }
 
-// wait reads how long a request waits, and how many lines it wants; below 0: all.
+// wait reads the wait of a request, and the number of lines; below 0: all.
 func (c *call) wait() (wait time.Duration, tail int64, err error) {
 	seconds := 0.0
 	if given := c.r.URL.Query().Get("wait"); given != "" && given != "null" {
@@ -89,7 +89,7 @@ func (c *call) wait() (wait time.Duration, tail int64, err error) {
 	return time.Duration(min(seconds, maxWait) * float64(time.Second)), tail, err
 }
 
-// tell returns how a command stands, when it has ended or the wait is over.
+// tell returns the state of a command, when it ended or the wait is over.
 func (c *call) tell(run *sandbox.Run, of command, wait time.Duration, offset, tail int64) (any, error) {
 	ctx := c.r.Context()
 	if wait > 0 {
@@ -110,7 +110,7 @@ func (c *call) tell(run *sandbox.Run, of command, wait time.Duration, offset, ta
 	if p.ends(res); res == nil {
 		res = run.SoFar(ctx)
 	}
-	if res == nil { // it has not begun
+	if res == nil { // it did not begin yet
 		return p, nil
 	}
 	printed, next, err := apis.Part(ctx, c, run.SessionID, res.Stdout, offset, maxText)
@@ -127,7 +127,7 @@ func (c *call) tell(run *sandbox.Run, of command, wait time.Duration, offset, ta
 	return p, nil
 }
 
-// lastLines is the end of a text that has so many lines.
+// lastLines returns the last lines of a text.
 func lastLines(printed string, lines int64) string {
 	from := len(strings.TrimSuffix(printed, "\n"))
 	for ; lines > 0 && from >= 0; lines-- {
@@ -192,8 +192,9 @@ func (c *call) list() (any, error) {
 	return list, nil
 }
 
-// typing waits for the pipe, which is there once the command has begun. Opened for both, it waits for nobody who reads. Models write a
-// newline as \n.
+// typing waits for the pipe, which exists once the command began. Opened for reading and writing, it does not wait for a reader. Models
+// write a newline as
+// .
 const typing = `for i in {1..100}; do [ -p "$1" ] && break; sleep .1; done; [ -p "$1" ] && printf %b "$2" 1<>"$1"`
 
 func (c *call) input(given typed) (any, error) {
@@ -229,7 +230,7 @@ func (c *call) kill() (any, error) {
 	return done{Status: "killed"}, nil
 }
 
-// shellTime is how long a command of our own may take.
+// shellTime bounds a command of our own.
 const shellTime = time.Minute
 
 // shell runs a script of our own with words as its arguments, in the work directory. It may end with these exit codes.

@@ -79,7 +79,7 @@ func (c *call) textOf() (content string, isText bool, err error) {
 	if _, err := room.Take(ctx, apis.TextRoom(file.File().SizeBytes)); err != nil {
 		return "", false, err
 	}
-	raw, err := io.ReadAll(io.LimitReader(file, file.File().SizeBytes)) // it may have grown
+	raw, err := io.ReadAll(io.LimitReader(file, file.File().SizeBytes)) // it may be longer by now
 	content = string(raw)
 	return content, utf8.ValidString(content) && !strings.Contains(content, "\x00"), err
 }
@@ -111,7 +111,7 @@ func (c *call) readText() (any, error) {
 	return textLines{absolute(c.below), total, content[from:to]}, nil
 }
 
-// linesOf is where lines begin in a text, and where they end, counted from 1.
+// linesOf returns the offsets at which lines begin and end in a text, counted from 1.
 func linesOf(content string, first, last int64) (from, to int) {
 	for line := int64(1); line <= last && to < len(content); line++ {
 		if line == first {
@@ -155,7 +155,7 @@ func (c *call) writeText(wanted content) (any, error) {
 	return c.put(c.below, strings.NewReader(wanted.Content))
 }
 
-// replaceRoom is what a text of a file takes, the one in its place, and the parts on the way.
+// replaceRoom is the memory for a file's text, its replacement, and the parts in between.
 const replaceRoom = 4 * maxText
 
 func (c *call) replace(wanted edits) (any, error) {
@@ -289,7 +289,7 @@ func (c *call) move(wanted moved) (any, error) {
 	return done{Source: absolute(c.below), Destination: absolute(to)}, nil
 }
 
-// grepping looks for the pattern $1 below $2, and prints so many lines as $3 says. The rest are options.
+// grepping searches the pattern $1 below $2, and prints $3 lines. The rest are options.
 const grepping = `pattern=$1; at=$2; lines=$3; shift 3; set -o pipefail; LC_ALL=C.UTF-8 grep -rIHZ "$@" -e "$pattern" -- "$at" | tr '\0' '\n' | head -n "$lines"`
 
 const (
@@ -305,7 +305,7 @@ func (c *call) grep() (any, error) {
 	}
 	byLine, lines := c.is("match_per_line", true), most+1
 	listing, form := "-l", "-F"
-	if byLine { // a line of the file's name, and one of what is in it
+	if byLine { // a line for the file's name, and one for the match
 		listing, lines = "-n", 2*lines
 	}
 	if c.is("regex", true) {
@@ -350,13 +350,13 @@ func (c *call) grep() (any, error) {
 
 var errStop = errors.New("stop")
 
-// What a search may have.
+// The limits of a search.
 const (
 	maxGlob     = 300 // bytes of a pattern
 	maxPatterns = 20
 )
 
-// patternOf makes an expression of a pattern as Python's fnmatch has them: * is for folders, too.
+// patternOf compiles a pattern of Python's fnmatch: * matches folders, too.
 func patternOf(pattern string) (*regexp.Regexp, error) {
 	if len(pattern) > maxGlob {
 		return nil, fault.New(fault.InvalidArgument, "Such as *.py.", "The pattern %q has %d bytes, and may have %d.", text.Shorten(pattern, 80), len(pattern), maxGlob)
@@ -412,9 +412,9 @@ func (c *call) glob() (any, error) {
 }
 
 const (
-	// archiveTime is how long a client may take to read an archive.
+	// archiveTime is the time in which a client must read an archive.
 	archiveTime = 10 * time.Minute
-	// maxArchived is how many paths may be named for one.
+	// maxArchived is the most paths for one.
 	maxArchived = 1000
 )
 
@@ -456,7 +456,7 @@ func (c *call) archive(wanted paths) (any, error) {
 	c.w.Header().Set("Content-Type", "application/zip")
 	c.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name + ".zip"}))
 	packed := zip.NewWriter(c.w)
-	var directory room.Growing // which a ZIP has at its end
+	var directory room.Growing // which a ZIP ends with
 	_, err := c.Sessions().ExportFiles(c.r.Context(), c.session, func(e sandbox.Entry, content io.Reader) error {
 		for _, below := range wantedPaths {
 			inside := below == "" || e.Path == below || strings.HasPrefix(e.Path, below+"/")

@@ -15,7 +15,7 @@ const prefix, ids = "/open-terminal", "compatible.terminal_"
 
 type object = map[string]any
 
-// New returns what Open WebUI calls of open-webui/open-terminal, with what is kept of its chats.
+// New returns the part of open-webui/open-terminal's API that Open WebUI calls, with the state of its chats.
 func New() *rest.API { return newAPI(newChats()) }
 
 func newAPI(c *chats) *rest.API {
@@ -79,7 +79,7 @@ func models(c *chats) []rest.Route {
 	}
 }
 
-// pages is what its pages ask for.
+// pages returns the routes of its pages.
 func pages(c *chats) []rest.Route {
 	document := func(h rest.Host, w http.ResponseWriter, _ *http.Request) error {
 		web.JSON(w, http.StatusOK, h.Document(models(c)))
@@ -117,7 +117,7 @@ const system = "The tools of this terminal run commands of bash in an isolated L
 	", which is the home directory, and each command begins in the chat's working directory there. Everything else is lost with the container. Each command has a shell of its own. " +
 	"Ports cannot be reached from outside, and there is no terminal for full-screen programs."
 
-// shownConfig is what its pages ask for before they have shown a token.
+// shownConfig is the configuration that its pages read before they send a token.
 var shownConfig = object{"features": object{"terminal": false, "notebooks": false, "system": true}}
 
 func constant(value any) func(rest.Host, http.ResponseWriter, *http.Request) error {

@@ -17,11 +17,11 @@ import (
 // kind is a kind of store.
 type kind struct {
 	open func(Address, *http.Client, func(string) (string, bool)) (bucket, error)
-	// options are what an address may say behind its question mark.
+	// options are the parameters that an address may carry behind its question mark.
 	options []string
 	// lifetime is the longest that an address may be good for; 0: any.
 	lifetime time.Duration
-	// secrets are the variables whose values are masked wherever they turn up.
+	// secrets are the variables with values that are masked wherever they turn up.
 	secrets []string
 }
 
@@ -41,10 +41,10 @@ type Address struct {
 	endpoint               *url.URL // nil: the service's own
 }
 
-// bucketName is what all of the stores allow.
+// bucketName matches the names that all of the stores allow.
 var bucketName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]$`)
 
-// Parse takes an address apart. Errors do not repeat what could be a secret.
+// Parse parses an address. Errors do not repeat a possible secret.
 func Parse(address string) (Address, error) {
 	scheme, _, _ := strings.Cut(address, "://")
 	k, ok := kinds[scheme]
@@ -97,7 +97,7 @@ func choices(options []string) string {
 	return "; there are " + strings.Join(options, " and ")
 }
 
-// parseEndpoint takes what a store is reached at: https://host, or a host alone.
+// parseEndpoint parses a store's endpoint: https://host, or a host alone.
 func parseEndpoint(text string) (*url.URL, error) {
 	if !strings.Contains(text, "://") {
 		text = "https://" + text
@@ -141,7 +141,7 @@ func (a Address) key(session, path string) string {
 	return key
 }
 
-// Secrets returns what of the environment opens the store, by the variables' names: it is masked wherever it turns up.
+// Secrets returns the variables of the environment that open the store: they are masked wherever they turn up.
 func (a Address) Secrets(lookup func(string) (string, bool)) map[string]string {
 	found := make(map[string]string)
 	for _, name := range kinds[a.scheme].secrets {
@@ -154,7 +154,7 @@ func (a Address) Secrets(lookup func(string) (string, bool)) map[string]string {
 	return found
 }
 
-// ConnectionSecrets returns what is to be masked of a connection string, or of a key, with names that begin with this one.
+// ConnectionSecrets returns the secrets in a connection string, or a key, with names that begin with name.
 func ConnectionSecrets(name, connection string) map[string]string {
 	found := map[string]string{name: connection}
 	for field := range strings.SplitSeq(connection, ";") {

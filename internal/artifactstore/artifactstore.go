@@ -1,9 +1,9 @@
 // Package artifactstore copies files of sessions to an object store, and makes an address for each by which anybody can read it
 // for a while.
 //
-// Start with Parse, which takes the store's address apart, and Open. A store is asked for nothing before there is a file
+// Start with Parse, which parses the store's address, and Open. A store is not contacted before there is a file
 // for it. Credentials come from the environment, or from the caller of OpenAzure; no error, note or address of this package
-// has one in it.
+// contains one.
 package artifactstore
 
 import (
@@ -34,11 +34,11 @@ const (
 	firstPause = time.Second / 2  // before the second attempt; twice that before the third
 	downPause  = 30 * time.Second // in which a store that did not answer is not asked again
 	atOnce     = 4                // uploads
-	maxKey     = 1024             // bytes; what all stores take
+	maxKey     = 1024             // bytes; the limit of all stores
 	namedFiles = 3                // of those that a note is about
 )
 
-// Options is what a store works with.
+// Options configure a store.
 type Options struct {
 	LinkLifetime time.Duration                    // of an address
 	FileBytes    int64                            // the largest file that is uploaded
@@ -74,9 +74,9 @@ type Store struct {
 	creating sync.Mutex
 }
 
-// bucket is what differs between the kinds of stores. Errors are as the store's own library has them; see explain.
+// bucket is the part that differs between the kinds of stores. Errors are the store's own library's; see explain.
 type bucket interface {
-	// put writes an object of exactly so many bytes, in the place of one that is there.
+	// put writes an object of exactly size bytes, and replaces an existing one.
 	put(ctx context.Context, key, mime string, size int64, content io.Reader) error
 	// create makes the bucket. That there is one is no error.
 	create(ctx context.Context) error
@@ -84,7 +84,7 @@ type bucket interface {
 	link(ctx context.Context, key string, lifetime time.Duration) (string, error)
 }
 
-// Open returns the store. It makes no connection; each upload reports what is wrong with the credentials.
+// Open returns the store. It makes no connection; each upload reports an error in the credentials.
 func Open(address Address, o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -94,8 +94,8 @@ func Open(address Address, o Options) *Store {
 	return s
 }
 
-// OpenAzure returns the store that is a container of Azure Blob, by a connection string alone: nothing of the environment opens
-// it. Each upload reports what is wrong with either.
+// OpenAzure returns the store of a container of Azure Blob, by a connection string alone: nothing of the environment opens it. Each upload
+// reports an error in either.
 func OpenAzure(connection, container string, o Options) *Store {
 	o.Lookup = func(name string) (string, bool) { return connection, name == "AZURE_STORAGE_CONNECTION_STRING" }
 	s := Open(Address{scheme: "azblob", bucket: container}, o)
@@ -111,10 +111,10 @@ func (s *Store) Close() { s.client.CloseIdleConnections() }
 // Problem reports why nothing can be uploaded, as far as that is known without asking the store; nil: nothing is known.
 func (s *Store) Problem() error { return s.problem }
 
-// String is the store's address, without what was said of how it is reached.
+// String returns the store's address, without its parameters.
 func (s *Store) String() string { return s.address.String() }
 
-// Outcome is what came of uploading files.
+// Outcome is the result of uploading files.
 type Outcome struct {
 	// Links are the addresses, by the files' paths.
 	Links map[string]string
@@ -127,12 +127,12 @@ type Batch struct {
 	Session string
 	Files   []File
 	Open    OpenFile
-	// LinkLifetime is how long the addresses are good for where that is less than Options says; 0: it is not.
+	// LinkLifetime is the addresses' lifetime if it is shorter than that of Options; 0: it is not.
 	LinkLifetime time.Duration
 }
 
-// Upload copies files of a session to <prefix>/<session>/<path>, and replaces what is there. It returns when that is done or
-// has failed, after some minutes at the most. A file is never held in memory.
+// Upload copies files of a session to <prefix>/<session>/<path>, and replaces existing ones. It returns when that is done or failed, after
+// some minutes at the most. A file is never held in memory.
 func (s *Store) Upload(ctx context.Context, b Batch) Outcome {
 	ctx, cancel := context.WithTimeoutCause(ctx, uploadTime, errSlow)
 	defer cancel()
@@ -291,7 +291,7 @@ func (s *Store) wentDown(why string) {
 	s.down, s.downUntil = why, s.options.Now().Add(downPause)
 }
 
-// note reports what was not uploaded, with the reason of the most files first.
+// note reports the files that were not uploaded, with the reason of the most files first.
 func (s *Store) note(failed map[string][]string, files int) string {
 	n := 0
 	for _, paths := range failed {

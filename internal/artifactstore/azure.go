@@ -18,7 +18,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/sas"
 )
 
-// blockBytes is what is held in memory of a file that goes to Azure: 50,000 blocks are the most of one.
+// blockBytes is the part of a file on its way to Azure that is held in memory: a file consists of 50,000 blocks at the most.
 const blockBytes = 1 << 20
 
 // azure is a container of a storage account.

@@ -16,7 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// known is an error that says by itself what a reader of an answer should know.
+// known is an error in words that are fit for an answer.
 type known struct {
 	words       string
 	passing     bool
@@ -41,10 +41,10 @@ func tooLarge(most int64) error {
 // unreadable is a failure of the session's side.
 type unreadable struct{ error }
 
-// Unwrap returns what the session said.
+// Unwrap returns the session's error.
 func (e unreadable) Unwrap() error { return e.error }
 
-// explained is an error of a store in terms of what to do about it.
+// explained is a store's error as the step to take.
 type explained struct {
 	words       string
 	passing     bool // it may work the next time
@@ -52,10 +52,10 @@ type explained struct {
 	unreachable bool // no other file will get through either
 }
 
-// code is what a store's code of an error may look like: it stands in answers.
+// code matches a plausible error code of a store: it stands in answers.
 var code = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// explain returns an error in words for a reader. Its words have no address, no text of the store and no secret.
+// explain describes an error for a reader. Its words contain no address, no text of the store and no secret.
 func explain(err error) explained {
 	var own *known
 	var side unreadable
@@ -97,7 +97,7 @@ func explainStatus(status int, name string, err error) explained {
 	return explained{words: "the store refuses it" + said}
 }
 
-// withoutAddress is what a log has of an error: an address may be signed.
+// withoutAddress returns the part of an error for the log: an address may be signed.
 func withoutAddress(err error) error {
 	var asked *url.Error
 	if errors.As(err, &asked) {

@@ -43,7 +43,7 @@ type serviceAccount struct {
 
 const (
 	googleTime = "20060102T150405Z"
-	// requestTime is how long an address of the server's own is good for.
+	// requestTime is the lifetime of an address for the server's own use.
 	requestTime = 2 * uploadTime
 )
 
@@ -125,7 +125,7 @@ func (g *google) create(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A token that the account signs itself: nothing has to be fetched first.
+	// The account signs this token itself: nothing must be fetched first.
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.MapClaims{
 		"iss": g.account.Email, "sub": g.account.Email, "aud": "https://storage.googleapis.com/",
 		"iat": time.Now().Unix(), "exp": time.Now().Add(requestTime).Unix(),
@@ -159,7 +159,7 @@ func (g *google) do(request *http.Request) error {
 		return err
 	}
 	said := minio.ErrorResponse{}
-	_ = xml.NewDecoder(answer.Body).Decode(&said) // what is no XML has its status alone
+	_ = xml.NewDecoder(answer.Body).Decode(&said) // an answer that is no XML leaves its status alone
 	said.StatusCode = answer.StatusCode
 	return said
 }

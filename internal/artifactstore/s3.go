@@ -26,9 +26,9 @@ type s3 struct {
 const (
 	dialTime   = 5 * time.Second // to reach a store
 	answerTime = time.Minute     // for its answer to a whole request
-	// maxAnswerBytes bounds what is read of an answer.
+	// maxAnswerBytes bounds the part of an answer that is read.
 	maxAnswerBytes = 64 << 10
-	// metadataTime is what the machine's own metadata service has to say who it is.
+	// metadataTime is the time in which the machine's own metadata service must identify itself.
 	metadataTime = 2 * time.Second
 )
 

@@ -1,8 +1,8 @@
 // Package attacks holds programs that attack the sandbox from inside, one file each: those that need
 // no more than a container, in container/, and those that need a session around them, in session/.
 //
-// Load one and give its Program to an interpreter or to a session; ParseVerdict reads what it printed.
-// The first words of a file say what must hold, and what is tried.
+// Load one and give its Program to an interpreter or to a session; ParseVerdict reads its output.
+// The first words of a file name the promise and the attempt.
 package attacks
 
 import (
@@ -24,14 +24,14 @@ var files embed.FS
 
 // Attack is one program.
 type Attack struct {
-	Name    string // of its file, without what names the language
-	Promise string // what must hold
-	Tried   string // what it tries; empty for a program that is no attack itself
+	Name    string // of its file, without the language
+	Promise string // the promise
+	Tried   string // its attempt; empty for a program that is no attack itself
 	source  string
 	js      bool
 }
 
-// Limits are those in force, in an attack's own terms.
+// Limits are the limits in force, in an attack's own terms.
 type Limits struct {
 	MemoryBytes int64   `json:"memory_bytes"`
 	CPUs        float64 `json:"cpus"`
@@ -43,45 +43,45 @@ type Limits struct {
 	VolumeFiles int64   `json:"volume_files"`
 }
 
-// Facts is what an attack is told of what it is up against. What is left out is not tried.
+// Facts describe an attack's target. Missing facts are not attacked.
 type Facts struct {
 	Limits Limits `json:"limits"`
 	// GVisor reports that the kernel in here is gVisor's and not the host's.
 	GVisor bool `json:"gvisor"`
-	// Pod is what is different in one of Kubernetes; nil: it is none.
+	// Pod describes the differences in a pod of Kubernetes; nil: it is none.
 	Pod *Pod `json:"pod"`
-	// Rootless reports that Podman runs as an ordinary user, where that cannot be seen from inside.
+	// Rootless reports that Podman runs as an ordinary user, if that cannot be seen from inside.
 	Rootless bool `json:"rootless"`
-	// PatienceSeconds is how long an attack goes on before it holds that nothing stops it.
+	// PatienceSeconds is the time after which an attack concludes that nothing stops it.
 	PatienceSeconds float64 `json:"patience_seconds"`
 	// Namespaces are the host's own, as /proc/self/ns names them.
 	Namespaces map[string]string `json:"namespaces"`
-	Listeners  [][2]any          `json:"listeners"` // address and port of what listens outside
+	Listeners  [][2]any          `json:"listeners"` // address and port of listeners outside
 	WayOut     WayOut            `json:"way_out"`
 	Abstract   []string          `json:"abstract"` // names of abstract sockets that listen outside
 	Sockets    []string          `json:"sockets"`  // paths of the engine's own
 	Files      []string          `json:"files"`    // of the host
 	Given      map[string]string `json:"given"`    // variables that must be there, with the SHA-256 of their values
 	Withheld   map[string]string `json:"withheld"` // variables that must not, likewise
-	Token      string            `json:"token"`    // names what is another session's, or forged
+	Token      string            `json:"token"`    // marks values of another session, or forged ones
 	PID        int               `json:"pid"`
 	Volume     string            `json:"volume"`    // of another session
 	Mounts     []string          `json:"mounts"`    // folders of the host that are meant to be there, and that of skills
 	Writable   []string          `json:"writable"`  // those of them that code may write to
-	Forgery    string            `json:"forgery"`   // what is to be made of the session's frozen file
+	Forgery    string            `json:"forgery"`   // the change to the session's snapshot
 	Neighbour  []string          `json:"neighbour"` // another session's user and user namespace, as it tells them
 }
 
-// Pod is what an attack is told of a pod of Kubernetes.
+// Pod describes a pod of Kubernetes to an attack.
 type Pod struct {
 	Seccomp  bool     `json:"seccomp"`   // the profile is this program's own
-	Tasks    int64    `json:"tasks"`     // processes and threads that its user may have, in all its containers
+	Tasks    int64    `json:"tasks"`     // the most processes and threads of its user, in all its containers
 	OwnBytes int64    `json:"own_bytes"` // of all temporary folders together
-	Near     [][2]any `json:"near"`      // address and port of what listens in the cluster
-	Policy   bool     `json:"policy"`    // it has more than loopback, and is kept from it
+	Near     [][2]any `json:"near"`      // address and port of listeners in the cluster
+	Policy   bool     `json:"policy"`    // there is more than loopback, and a policy forbids it
 }
 
-// WayOut is what code can reach by the port of loopback that leads to the server.
+// WayOut is the egress of code by the port of loopback that leads to the server.
 type WayOut struct {
 	Port  int      `json:"port"`  // 0: nobody listens
 	Open  bool     `json:"open"`  // to any public address
@@ -90,9 +90,9 @@ type WayOut struct {
 	Secrets []Secret `json:"secrets"`
 }
 
-// Secret is a value that code uses and must not have.
+// Secret is a value that code uses and must not see.
 type Secret struct {
-	Variable string   `json:"variable"` // which has the placeholder
+	Variable string   `json:"variable"` // which holds the placeholder
 	Hosts    []string `json:"hosts"`    // that the value is for
 	Forms    [][2]any `json:"forms"`    // the length and the SHA-256 of each way to write the value
 }
@@ -108,7 +108,7 @@ func NewSecret(variable, value string, hosts ...string) Secret {
 	return s
 }
 
-// ContainerNames are the names of what needs no more than a container.
+// ContainerNames returns the names of the attacks that need no more than a container.
 func ContainerNames() ([]string, error) {
 	entries, err := files.ReadDir("container")
 	names := make([]string, 0, len(entries))
@@ -123,7 +123,7 @@ func Container(name string) (Attack, error) {
 	return load("container/" + name + ".py")
 }
 
-// extensions are those of programs in each language.
+// extensions maps a language to its programs' file extension.
 var extensions = map[string]string{"python": ".py", "javascript": ".cjs"}
 
 // Speaks reports whether there are programs in a language.
@@ -184,11 +184,11 @@ func (a Attack) Program(facts Facts) (string, error) {
 	if a.js {
 		return fmt.Sprintf("await (async () => {\n%s\nconst FACTS = %s;\nawait attack(async () => {\n%s\n});\n})()", harness, text, a.source), nil
 	}
-	// What Quote escapes is the same in Python.
+	// Quote's escapes mean the same in Python.
 	return fmt.Sprintf("%s\n\nattack(%s, json.loads(%s))\n", harness, strconv.Quote(a.source), strconv.Quote(string(text))), nil
 }
 
-// filled has no nil, which JSON would make null.
+// filled replaces nil, which JSON would make null.
 func (f Facts) filled() Facts {
 	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Mounts, &f.Writable, &f.Neighbour, &f.WayOut.Hosts} {
 		if *list == nil {
@@ -213,7 +213,7 @@ func (f Facts) filled() Facts {
 	return f
 }
 
-// Outcome is what an attack came to.
+// Outcome is the result of an attack.
 type Outcome string
 
 // The outcomes. Unenforced says that the machine is a tighter bound than the sandbox's own, NotTried
@@ -225,11 +225,11 @@ const (
 	NotTried   Outcome = "not tried"
 )
 
-// Verdict is what an attack says of itself.
+// Verdict is an attack's own report.
 type Verdict struct {
 	Outcome  Outcome        `json:"outcome"`
 	Why      string         `json:"why"`
-	Fix      string         `json:"fix"`      // of what is not enforced, where there is one
+	Fix      string         `json:"fix"`      // for a promise that is not enforced, if there is one
 	Refusals map[string]int `json:"refusals"` // how often each error was met
 	Notes    []string       `json:"notes"`
 }
@@ -237,7 +237,7 @@ type Verdict struct {
 // ErrNoVerdict reports that an attack ended without one.
 var ErrNoVerdict = errors.New("the attack ended without a verdict")
 
-// ParseVerdict reads the last line of what an attack wrote to its stdout.
+// ParseVerdict reads the last line of an attack's stdout.
 func ParseVerdict(output string) (Verdict, error) {
 	output = strings.TrimSpace(output)
 	last := output[strings.LastIndexByte(output, '\n')+1:]

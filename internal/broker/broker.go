@@ -1,8 +1,8 @@
-// Package broker is the only way out of a sandbox: it serves the connections that code makes to a port of loopback in
-// its container, which has no network. What may leave is decided here, on the host, and recorded.
+// Package broker is the only egress of a sandbox: it serves the connections that code makes to a port of loopback in its
+// container, which runs without a network. The broker, on the host, decides which requests leave, and records them.
 //
-// A connection speaks HTTP/1.1. Requests as to a proxy go to the hosts that are allowed, others to the package indexes, to
-// the databases and to the tools of other servers; each has a handler of its own.
+// A connection speaks HTTP/1.1. Proxy requests go to the hosts that are allowed, others to the package indexes, to the
+// databases and to the tools of other servers; each kind is served by a handler of its own.
 package broker
 
 import (
@@ -36,21 +36,21 @@ const (
 	Tools = "/tools/"
 )
 
-// Options are what a Broker works with.
+// Options are the services of a Broker.
 type Options struct {
-	// Proxy serves requests as to a proxy: CONNECT, and those whose target is a whole URL.
+	// Proxy serves proxy requests: CONNECT, and those with a whole URL as target.
 	Proxy http.Handler
-	// Packages serves what is below PyPI and NPM.
+	// Packages serves the paths below PyPI and NPM.
 	Packages http.Handler
 	// SQL serves queries. Nil: there are none.
 	SQL http.Handler
-	// Tools serves what is below Tools: calls of other servers' tools. Nil: there are none.
+	// Tools serves the paths below Tools: calls of other servers' tools. Nil: there are none.
 	Tools http.Handler
-	// Log has what the handlers record. May be nil.
+	// Log is the record of the handlers. May be nil.
 	Log *netlog.Log
-	// Authority returns what Trust does. Nil: no session needs an authority.
+	// Authority does the work of Trust. Nil: no session needs an authority.
 	Authority func(session string, kept []byte) (certificates string, keep []byte, err error)
-	// Forgotten is called with each session that has ended. May be nil.
+	// Forgotten is called with each session that ended. May be nil.
 	Forgotten func(session string)
 }
 
@@ -68,7 +68,7 @@ func New(options Options) *Broker {
 	b := &Broker{options: options, memory: make(map[string]*caller.Budget)}
 	b.server = &http.Server{
 		Handler: b, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
-		ErrorLog: log.New(io.Discard, "", 0), // of what code does wrong
+		ErrorLog: log.New(io.Discard, "", 0), // of the code's mistakes
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return caller.With(ctx, c.(*caller.Conn).Caller) // Serve serves no other
 		},
@@ -118,22 +118,22 @@ func (b *Broker) Forget(session string) {
 	}
 }
 
-// ownAddress is where the code of a container reaches the broker.
+// ownAddress returns the broker's address for code in a container.
 func ownAddress(port int) string { return "http://127.0.0.1:" + strconv.Itoa(port) }
 
 // Environment implements sandbox.WayOut.
 func (b *Broker) Environment(port int) map[string]string {
 	address := ownAddress(port)
 	return map[string]string{
-		// What a session installs is in its volume.
+		// A session's installations are in its volume.
 		"PYTHONUSERBASE": engine.WorkDir + "/.local", "npm_config_prefix": engine.WorkDir + "/.local",
 		"PIP_INDEX_URL": address + PyPI + "simple/", "UV_DEFAULT_INDEX": address + PyPI + "simple/",
 		// One answer is enough from an index that is this near; it retries by itself.
 		"PIP_RETRIES": "0", "npm_config_fetch_retries": "0", "UV_HTTP_RETRIES": "0",
-		// A file is sent once the server has all of it; uv would wait 30 seconds for that, and --package-timeout is 5 minutes.
+		// The server sends a file once it received all of it; uv would wait 30 seconds for that, and --package-timeout is 5 minutes.
 		"UV_HTTP_TIMEOUT": "330",
-		// The broker's cache serves every session; one in the container would only fill its /tmp. uv unpacks into its own,
-		// and has hard links from there.
+		// The broker's cache serves every session; one in the container would only fill its /tmp. uv unpacks into its own, and makes hard
+		// links from there.
 		"PIP_NO_CACHE_DIR": "1", "UV_CACHE_DIR": engine.WorkDir + "/.cache/uv",
 		"npm_config_registry": address + NPM, "npm_config_audit": "false", "npm_config_fund": "false",
 		// pnpm 12 and Yarn 4 read variables of their own. A lock file that names this address is of no use elsewhere.
@@ -142,8 +142,8 @@ func (b *Broker) Environment(port int) map[string]string {
 	}
 }
 
-// ProxyEnvironment returns the variables that lead requests to the hosts of the internet through the broker. Without
-// them they fail as they do where there is no network, in the way that each program has for that.
+// ProxyEnvironment returns the variables that lead requests to internet hosts through the broker. Without them they fail as without a
+// network, in each program's own way.
 func ProxyEnvironment(port int) map[string]string {
 	env := map[string]string{"NODE_USE_ENV_PROXY": "1"}
 	for _, name := range []string{"http_proxy", "https_proxy"} {

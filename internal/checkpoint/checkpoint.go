@@ -15,7 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// Manifest describes the session of a checkpoint. It has names of settings and no values.
+// Manifest describes the session of a checkpoint. It contains names of settings and no values.
 type Manifest struct {
 	Format    string             `json:"format"`
 	Version   int                `json:"version"`
@@ -41,7 +41,7 @@ const (
 	endName      = "end.json"
 )
 
-// Summary counts what a checkpoint holds.
+// Summary counts the contents of a checkpoint.
 type Summary struct {
 	Files   int64 `json:"files"`
 	Folders int64 `json:"folders"`
@@ -51,7 +51,7 @@ type Summary struct {
 
 func (s Summary) entries() int64 { return s.Files + s.Folders + s.Links }
 
-// Report is a Summary with what an export could not keep exactly.
+// Report is a Summary with the parts that an export could not keep exactly.
 type Report struct {
 	Summary
 	sandbox.ExportEnd
@@ -89,7 +89,7 @@ func (s *Summary) add(e sandbox.Entry, l Limits) error {
 	return l.check(*s)
 }
 
-// names remembers paths by their hash: a session may have very many, and very long ones.
+// names remembers paths by their hash: a session may hold very many, and very long ones.
 type names map[[16]byte]bool
 
 func hashOf(path string) (h [16]byte) {

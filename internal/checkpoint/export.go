@@ -18,9 +18,8 @@ import (
 // Walk visits everything in a session, links last, with the content of each file: [sandbox.Manager.ExportFiles].
 type Walk func(visit func(sandbox.Entry, io.Reader) error) (sandbox.ExportEnd, error)
 
-// Export writes a checkpoint. Of the manifest it sets Format, Version and Exported itself. history is
-// historyBytes long. What was written is of no use where it fails. A file that vanishes meanwhile is
-// left out, and one that changes is taken as it was read: the report tells of both.
+// Export writes a checkpoint. It sets Format, Version and Exported of the manifest itself. history is historyBytes long. After an error the
+// output is of no use. A file that vanishes meanwhile is left out, and one that changes is taken as it was read: the report lists both.
 func Export(to io.Writer, m Manifest, history io.Reader, historyBytes int64, walk Walk, limits Limits) (Report, error) {
 	// One goroutine and a small window: memory matters more than speed here.
 	packed, err := zstd.NewWriter(to, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowBytes))
@@ -90,7 +89,7 @@ func goodPath(path string) bool {
 // entry writes a folder, a file or a link.
 func (e *exporter) entry(entry sandbox.Entry, content io.Reader) error {
 	if err := e.report.add(entry, e.limits); err != nil {
-		return err // before it is read: its size is only what the sandbox says
+		return err // before it is read: its size comes from the sandbox
 	}
 	h := &tar.Header{Name: filesPrefix + entry.Path, Mode: int64(entry.Mode.Perm()), ModTime: entry.Modified}
 	switch entry.Kind {

@@ -30,9 +30,8 @@ const (
 // Next returns one entry after the other, with the content of each file, and then one without a kind: [sandbox.Manager.ImportFiles].
 type Next func() (sandbox.Entry, io.Reader, error)
 
-// Import reads a checkpoint and has receive take it: the manifest, the history and then the entries, each to its end. The
-// checkpoint may come from anybody. Where it fails, what receive made is half full and must be removed by the caller. The
-// error is a fault, or what receive told.
+// Import reads a checkpoint and passes it to receive: the manifest, the history and then the entries, each to its end. The checkpoint may
+// come from anybody. After an error the caller must remove receive's result, which is incomplete. The error is a fault, or receive's own.
 func Import(ctx context.Context, from io.Reader, limits Limits, receive func(Manifest, io.Reader, Next) error) (Summary, error) {
 	packed, err := zstd.NewReader(from, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 	if err != nil {
@@ -44,7 +43,7 @@ func Import(ctx context.Context, from io.Reader, limits Limits, receive func(Man
 	if err := i.read(receive); err != nil {
 		return i.summary, err
 	}
-	// The rest of the stream has its checksum, and nothing else.
+	// The rest of the stream holds its checksum, and nothing else.
 	if _, err := io.Copy(io.Discard, bounded); err != nil {
 		return i.summary, blame(err)
 	}
@@ -193,10 +192,10 @@ func (i *importer) end(h *tar.Header) error {
 	return badArchive("something stands behind its end")
 }
 
-// kinds of members that a checkpoint may have.
+// kinds of members that a checkpoint may contain.
 var kinds = map[byte]byte{tar.TypeReg: 'f', tar.TypeDir: 'd', tar.TypeSymlink: 'l'}
 
-// place refuses what has no business in a checkpoint, and returns what it is in the session.
+// place returns a member's entry in the session, and refuses members that do not belong in a checkpoint.
 func (i *importer) place(h *tar.Header) (e sandbox.Entry, err error) {
 	below, ok := strings.CutPrefix(h.Name, filesPrefix)
 	if !ok {
@@ -253,5 +252,5 @@ func (r blamed) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// shownName is how many characters a message has of a name.
+// shownName is the most characters of a name in a message.
 const shownName = 120

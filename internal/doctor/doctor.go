@@ -1,5 +1,5 @@
-// Package doctor checks whether this machine can run sandboxes, and says of each thing
-// that is missing what it is for and the command that mends it.
+// Package doctor checks whether this machine can run sandboxes, and reports for each missing
+// thing its purpose and the command that mends it.
 //
 // Run makes a Report; Report.WriteTable and Report.WriteJSON print it, and Report.OK
 // decides the exit status.
@@ -24,8 +24,8 @@ const (
 	Info Status = "info" // nothing to judge
 )
 
-// Check is one thing that was looked at. Why and Fix are for Warn and Fail: what it costs,
-// and the command or the sentence that mends it. FixRuns says that Fix is a command for a shell, and nothing else.
+// Check is the result of one check. Why and Fix are for Warn and Fail: the consequence, and the command or the sentence that mends it.
+// FixRuns says that Fix is a command for a shell, and nothing else.
 type Check struct {
 	Name    string `json:"name"`
 	Status  Status `json:"status"`
@@ -35,7 +35,7 @@ type Check struct {
 	FixRuns bool   `json:"fix_runs,omitempty"`
 }
 
-// Engine is what a doctor needs of an engine.Engine.
+// Engine is the part of an engine.Engine that a doctor needs.
 type Engine interface {
 	Image(ctx context.Context, ref string) (engine.ImageInfo, error)
 	Start(ctx context.Context, spec engine.Spec) (engine.Process, error)
@@ -51,26 +51,24 @@ type Image struct {
 	SetupRuns bool
 }
 
-// Options sets what to look at.
+// Options select the checks.
 type Options struct {
 	Engine Engine // required
-	// Look makes the checks of the engine itself and of what its containers run on, and reports whether it answers. Required.
+	// Look makes the checks of the engine itself and of its containers' host, and reports whether it answers. Required.
 	Look   func(context.Context, Options) (checks []Check, answers bool)
 	Images []Image
 	Limits engine.Limits  // of the containers that are tried; zero: none
 	Mounts []engine.Mount // that those containers see
-	// Labels are put on the containers that are tried, so that what a killed doctor left
-	// is found.
+	// Labels are put on the probes' containers, so that a killed doctor's are found.
 	Labels map[string]string
-	// ProbeTimeout bounds the start of one container, but not what an engine does once for an image before its first
-	// container. Zero: 60 s.
+	// ProbeTimeout bounds the start of one container, but not an engine's one-time work for an image before its first container. Zero: 60 s.
 	ProbeTimeout time.Duration
 }
 
 const defaultProbeTimeout = time.Minute
 
-// Run makes all checks that make sense: those of the engine only when it answers, and a
-// container of each image that is there. It returns what it has when ctx ends.
+// Run makes all checks that make sense: those of the engine only when it answers, and a container of each image that is there. It returns
+// the results so far when ctx ends.
 func Run(ctx context.Context, opts Options) Report {
 	if opts.ProbeTimeout == 0 {
 		opts.ProbeTimeout = defaultProbeTimeout

@@ -57,7 +57,7 @@ func unreachable(err error) Check {
 	return check
 }
 
-// engineChecks judges what the engine says about itself.
+// engineChecks judges the engine's description of itself.
 func engineChecks(info podman.Info) []Check {
 	checks := []Check{
 		{Name: "Podman", Status: OK, Found: fmt.Sprintf("version %s on %s, kernel %s", info.Version, info.Arch, info.Kernel)},
@@ -81,8 +81,7 @@ func serviceCheck(info podman.Info) Check {
 	return check
 }
 
-// runtimeCheck reports what is between the code and the host. Whether the runtime starts a container is
-// tried by a probe.
+// runtimeCheck reports the barrier between the code and the host. A probe tries whether the runtime starts a container.
 func runtimeCheck(info podman.Info) Check {
 	check := Check{Name: "OCI runtime", Status: OK, Found: cmp.Or(info.RuntimeVersion, info.OCIRuntime)}
 	if info.RuntimeReason != "" {
@@ -113,8 +112,8 @@ func Rootless(info podman.Info) Check {
 	return check
 }
 
-// SessionUsers checks whether each session can have a user of its own, and its containers user
-// namespaces. Where Podman runs as root the host's own users are as many as are needed.
+// SessionUsers checks whether each session can run as a user of its own, and its containers in user namespaces. If Podman runs as root the
+// host's own users suffice.
 func SessionUsers(info podman.Info) Check {
 	check := Check{Name: "session users", Status: OK, Found: "one for each session"}
 	if info.Rootless {
@@ -210,7 +209,7 @@ func imageCheck(ctx context.Context, on Engine, image Image) Check {
 	return check
 }
 
-// probeAnswer is what sandbox.LanguageInfo.Hello prints.
+// probeAnswer is the output of sandbox.LanguageInfo.Hello.
 const probeAnswer = "ready"
 
 // probe starts a container as a session would, with everything that hardens it.

@@ -12,8 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
-// host is where rootless Podman finds what it needs of a Linux machine. Tests hand in
-// another root.
+// host is the part of a Linux machine that rootless Podman needs. Tests pass another root.
 type host struct {
 	root     fs.FS
 	uid      int
@@ -30,8 +29,7 @@ func thisHost() host {
 	return h
 }
 
-// hostChecks are what rootless Podman needs of the machine. Root needs none of it, and
-// on other systems it is the virtual machine's business.
+// hostChecks check the machine for rootless Podman. Root needs none of it, and on other systems it is the virtual machine's business.
 func hostChecks(h host) []Check {
 	if !h.isLinux || h.uid == 0 {
 		return nil
@@ -39,7 +37,7 @@ func hostChecks(h host) []Check {
 	return []Check{userNamespaceCheck(h), subordinateCheck(h, "subuid"), subordinateCheck(h, "subgid"), helperCheck(h)}
 }
 
-// userNamespaceCheck looks at the switches that distributions have for ordinary users.
+// userNamespaceCheck checks the distributions' switches for ordinary users.
 func userNamespaceCheck(h host) Check {
 	check := Check{Name: "user namespaces", Status: OK, Found: "allowed"}
 	for _, off := range []struct{ path, fix string }{

@@ -16,7 +16,7 @@ type Report struct {
 // OK reports whether sandboxes work: nothing failed, whatever was warned of.
 func (r Report) OK() bool { return r.count(Fail) == 0 }
 
-// Fixes returns the commands that mend what is missing, each once, in the order to run them.
+// Fixes returns the commands that mend the failures, each once, in the order to run them.
 func (r Report) Fixes() []string {
 	var fixes []string
 	for _, c := range r.Checks {
@@ -45,7 +45,7 @@ func (r Report) WriteJSON(w io.Writer) error {
 	}{r.OK(), r.Checks})
 }
 
-// WriteTable writes a line for each check, under it why and the fix where there is
+// WriteTable writes a line for each check, under it why and the fix if there is
 // something to mend, and a last line that sums up.
 func (r Report) WriteTable(w io.Writer) error {
 	rows := make([]report.Row, 0, len(r.Checks))

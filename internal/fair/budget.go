@@ -8,8 +8,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Budget is so many that may be taken in a time: all of them at once, and then as many as come back since. Make it with
-// NewBudget; the methods may be called by any goroutine. A nil Budget bounds nothing.
+// Budget is a token bucket. Make it with NewBudget; the methods are safe for use by several goroutines. A nil Budget bounds nothing.
 type Budget struct {
 	per time.Duration
 
@@ -25,7 +24,7 @@ func NewBudget(per time.Duration, most int64) *Budget {
 	return b
 }
 
-// Set says how many that is from now on; 0: any number. What was taken before still counts, where that was bounded.
+// Set sets the rate from now on; 0: any number. The amount taken before still counts, if it was bounded.
 func (b *Budget) Set(most int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -43,10 +42,10 @@ func (b *Budget) Set(most int64) {
 	b.most = most
 }
 
-// Take takes n, or returns after how long it could, and takes none.
+// Take takes n, or returns the time until it could, and takes none.
 func (b *Budget) Take(n int) (wait time.Duration) { return b.reserve(n, true) }
 
-// Wait returns after how long one could be taken, and takes none.
+// Wait returns the time until one could be taken, and takes none.
 func (b *Budget) Wait() time.Duration { return b.reserve(1, false) }
 
 func (b *Budget) reserve(n int, take bool) time.Duration {

@@ -1,4 +1,4 @@
-// Package fair shares places among sessions, or among whoever has names, and bounds what one takes in a time.
+// Package fair shares places among sessions, or other named users, and bounds their rates.
 package fair
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Places are what the sessions of a server share. Make them with New; the methods may be called by any goroutine.
+// Places are shared by the sessions of a server. Make them with New; the methods are safe for use by several goroutines.
 type Places struct {
 	total, each int
 
@@ -20,33 +20,33 @@ type Places struct {
 
 type waiter struct {
 	session string
-	turn    chan struct{} // closed when it has a place
+	turn    chan struct{} // closed when it gets a place
 	since   time.Time
 }
 
-// New makes so many places, of which one session has half at the most.
+// New makes total places. One session gets half at the most.
 func New(total int) *Places {
 	return &Places{total: total, each: (total + 1) / 2, held: make(map[string]int)}
 }
 
-// NewFew makes so many places, of which one session has a few at the most.
+// NewFew makes total places. One session gets few at the most.
 func NewFew(total, few int) *Places {
 	return &Places{total: total, each: few, held: make(map[string]int)}
 }
 
-// NewOpen makes so many places, of which one may have all that no other waits for.
+// NewOpen makes total places. One session may get all that no other waits for.
 func NewOpen(total int) *Places {
 	return &Places{total: total, each: total, held: make(map[string]int)}
 }
 
-// Taken is how many places are taken.
+// Taken returns the number of taken places.
 func (p *Places) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken
 }
 
-// Waited is how long the one has waited that waits longest; zero: none waits.
+// Waited returns the longest present wait; zero: none waits.
 func (p *Places) Waited() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -56,11 +56,11 @@ func (p *Places) Waited() time.Duration {
 	return time.Since(p.waiting[0].since)
 }
 
-// Each is how many places one session has at the most.
+// Each returns the most places of one session.
 func (p *Places) Each() int { return p.each }
 
-// Take waits for a place, which is given back by leave. A place that becomes free goes to the session that has the
-// fewest, and among those to the one that has waited for longest. The error is the context's cause.
+// Take waits for a place; leave gives it back. A free place goes to the session with the fewest, and among those to the one that waits
+// longest. The error is the context's cause.
 func (p *Places) Take(ctx context.Context, session string) (leave func(), err error) {
 	w := &waiter{session, make(chan struct{}), time.Now()}
 	p.mu.Lock()

@@ -36,8 +36,8 @@ func (b *body) Close() error {
 	return b.raw.Close()
 }
 
-// decode undoes a compression that the server used although it was asked not to, as stores do that
-// keep files compressed. A file whose own name says that it is compressed stays so.
+// decode undoes a compression that the server used although it was asked not to, as stores with compressed files do. A file with a name for
+// a compressed one stays so.
 func (b *body) decode(response *http.Response, name string) error {
 	most := b.fetcher.options.MaxBytes
 	b.read = &limitedReader{from: response.Body, left: most, over: b.fetcher.tooLarge()}
@@ -79,7 +79,7 @@ func (l *limitedReader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	// One byte more than what is left shows whether there is more.
+	// One byte more than the rest shows whether there is more.
 	if int64(len(p)) > l.left+1 {
 		p = p[:l.left+1]
 	}

@@ -16,8 +16,8 @@ import (
 // errTooSlow is the cause of a download's end when its time is over.
 var errTooSlow = errors.New("the time for a download is over")
 
-// failure puts what went wrong into words: which host and why, and nothing of the address but the
-// host. A fault stays as it is, and so does the end of the caller's own context.
+// failure describes an error in words: the host and the reason, and nothing of the address but the host. A fault stays as it is, and so does
+// the end of the caller's own context.
 func (f *Fetcher) failure(ctx context.Context, host string, err error) error {
 	var already *fault.Error
 	if errors.As(err, &already) {
@@ -37,7 +37,7 @@ func failed(host, why string) *fault.Error {
 	return fault.New(fault.DownloadFailed, hint, "The download from %s failed: %s.", clip(host, 100), why)
 }
 
-// reason names the kind of failure. Error texts are not passed on: they have addresses in them.
+// reason names the kind of failure. Error texts are not passed on: they contain addresses.
 func reason(err error) string {
 	var redirect redirectError
 	var encoding encodingError
@@ -59,7 +59,7 @@ func isCorrupt(err error) bool {
 	return errors.As(err, &corrupt)
 }
 
-// harmless returns the part of an error for the log that cannot have the address's query in it.
+// harmless returns the part of an error for the log that cannot contain the address's query.
 func harmless(err error) error {
 	var operation *net.OpError
 	if errors.As(err, &operation) {

@@ -1,13 +1,13 @@
 // Package fetch downloads from the open internet on behalf of somebody who is not trusted.
 //
-// Start with New and Fetcher.Open. What it promises: http and https only; no connection is made to
+// Start with New and Fetcher.Open. It promises: http and https only; no connection is made to
 // a private, local, reserved or metadata address nor to this machine's own networks, at any
-// redirect, and the address that is checked is the one that is connected to; size and time are
-// bounded while the body is read, before and after decompression; and no error tells of a
+// redirect, and the connection goes to the address that was checked; size and time are
+// bounded while the body is read, before and after decompression; and no error reveals a
 // password, a query or an internal address.
 //
 // Proxies of the environment are not used: a proxy resolves the name by itself, so that nothing
-// here could say where the connection goes.
+// here could control the connection's target.
 package fetch
 
 import (
@@ -91,13 +91,12 @@ func (f *Fetcher) Within(o Options) *Fetcher {
 
 // Download is a file that is being read. Close its Body in any case.
 type Download struct {
-	// Body is the file, decompressed where the server had compressed it for the way. Its errors are
-	// faults, or the cause of the context's end; what was read before one must be thrown away.
+	// Body is the file, decompressed if the server compressed it for the way. Its errors are faults, or the cause of the context's end;
+	// bytes read before an error must be thrown away.
 	Body io.ReadCloser
-	// Size is how many bytes will come if the server is right, or -1.
+	// Size is the length if the server is right, in bytes, or -1.
 	Size int64
-	// Name is what the server or the address calls the file: one path segment without control
-	// characters, or empty.
+	// Name is the server's or the address's name of the file: one path segment without control characters, or empty.
 	Name string
 }
 
@@ -171,7 +170,7 @@ func parse(address string) (*url.URL, error) {
 	}
 	u, err := url.Parse(strings.TrimSpace(address))
 	if err != nil {
-		// The parser's words quote the address, and with it what may be secret.
+		// The parser's error quotes the address, and with it a possible secret.
 		return nil, fault.New(fault.InvalidArgument, hint, "The url cannot be read as one.")
 	}
 	if problem := forbidden(u); problem != "" {
@@ -180,7 +179,7 @@ func parse(address string) (*url.URL, error) {
 	return u, nil
 }
 
-// forbidden reports what is wrong with an address, asked for or redirected to.
+// forbidden reports why an address, asked for or redirected to, is forbidden.
 func forbidden(u *url.URL) string {
 	if u.Scheme != "http" && u.Scheme != "https" {
 		return "begins with " + strconv.Quote(clip(u.Scheme, 20)) + " and must begin with http:// or https://"

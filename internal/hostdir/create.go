@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// File is a file of the host that is being written. It is at its place when Commit has returned nil,
-// and never in part; Close without Commit leaves nothing.
+// File is a file of the host that is being written. It appears at its place, whole, when Commit returns nil; Close without Commit leaves
+// nothing.
 type File struct {
 	dirs      *Dirs
-	asked     string // the file's path as it was given, and its name where that is a folder's
+	asked     string // the file's path as it was given, and its name if that is a folder's
 	overwrite bool
 	folder    *os.Root
 	temp      *os.File
@@ -49,7 +49,7 @@ func (d *Dirs) Create(path, name string, overwrite bool) (*File, error) {
 	return f, nil
 }
 
-// Path is where the file comes to, from the root of the host's file system.
+// Path returns the file's final path, from the root of the host's file system.
 func (f *File) Path() string { return f.dirs.absolute(f.asked) }
 
 // into adds the name to a path that is a folder's.
@@ -76,7 +76,7 @@ func (f *File) begin() error {
 	return err
 }
 
-// What a file is called before it is at its place. A server that is killed leaves it behind.
+// The name of a file before it is at its place. A server that is killed leaves it behind.
 const (
 	partPrefix = ".code-sandbox-mcp-"
 	partSuffix = ".part"
@@ -148,7 +148,7 @@ func (f *File) place() error {
 		}
 		return f.folder.Rename(f.tempName, f.name)
 	}
-	// A link is made only where nothing is, whatever has happened since it was looked at.
+	// A link is made only if no file is there, whatever happened since the check.
 	err := f.folder.Link(f.tempName, f.name)
 	if err == nil || errors.Is(err, fs.ErrExist) {
 		return err
@@ -166,7 +166,7 @@ func (f *File) place() error {
 	return nil
 }
 
-// Close removes what was not committed. It may be called again.
+// Close removes an uncommitted file. It may be called again.
 func (f *File) Close() error {
 	if f.temp == nil {
 		return nil

@@ -1,7 +1,7 @@
 // Package hostdir reads and writes files of the host for somebody who is not trusted: only below
-// folders that the host's user has allowed.
+// folders that the host's user allowed.
 //
-// Start with New; Dirs.Open reads, Dirs.Create writes. Links are followed, and what they lead to must
+// Start with New; Dirs.Open reads, Dirs.Create writes. Links are followed, and their targets must
 // lie below an allowed folder as well. That holds against races too: a path is resolved first, and
 // then opened through an os.Root, which does not leave its folder whatever becomes of the path.
 package hostdir
@@ -25,9 +25,8 @@ type Dirs struct {
 	home  string
 }
 
-// New takes folders as a person names them: ~ is the home directory, and what is relative lies below
-// the working directory. They need not exist yet, but each must be a name of a folder other than
-// the root of the file system.
+// New takes folders as a person names them: ~ is the home directory, and a relative one lies below the working directory. They need not
+// exist yet, but each must be a name of a folder other than the root of the file system.
 func New(folders []string) (*Dirs, error) {
 	home, _ := os.UserHomeDir()
 	d := &Dirs{home: home}
@@ -59,7 +58,7 @@ func (d *Dirs) expand(path string) string {
 	return path
 }
 
-// absolute names a file from the root. What is relative lies below the first allowed folder.
+// absolute names a file from the root. A relative path lies below the first allowed folder.
 func (d *Dirs) absolute(path string) string {
 	name := d.expand(path)
 	if !filepath.IsAbs(name) {
@@ -87,7 +86,7 @@ func (d *Dirs) find(path string, last bool) (place, error) {
 	name := d.absolute(path)
 	for _, root := range d.roots {
 		real, err := filepath.EvalSymlinks(root)
-		// What lies outside by its name alone is not even looked for: the answer would tell whether it exists.
+		// A path that lies outside by its name alone is not even looked up: the answer would reveal whether it exists.
 		if err != nil || (!below(root, name) && !below(real, name)) {
 			continue
 		}
@@ -152,5 +151,5 @@ func exists(path string) *fault.Error {
 	return fault.New(fault.FileExists, "Use another name, or pass overwrite: true to replace it.", "%q exists already on the host.", text.Shorten(path, shownPath))
 }
 
-// shownPath is how many characters a message has of a path.
+// shownPath is the most characters of a path in a message.
 const shownPath = 200

@@ -37,13 +37,13 @@ func ParseMount(text string) (Mount, error) {
 
 var mountName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// systemFolders are no data: what is below them, and what holds them, is never mounted.
+// systemFolders are no data: they, their contents and their parents are never mounted.
 var systemFolders = []string{
 	"/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr/bin", "/usr/lib", "/usr/sbin", "/var",
 }
 
-// CheckMounts resolves the folders, links too, and returns why one may not be mounted. Home is this user's; withheld are
-// folders that nobody may see, such as the one that has the server's state.
+// CheckMounts resolves the folders, links too, and returns why one may not be mounted. Home is this user's; withheld are folders that nobody
+// may see, such as the one with the server's state.
 func CheckMounts(mounts []Mount, home string, withheld []string) ([]Mount, error) {
 	checked := make([]Mount, 0, len(mounts))
 	var problems []error
@@ -91,7 +91,7 @@ func resolveMount(folder, home string) (string, error) {
 	return real, nil
 }
 
-// refuseMount returns why a folder, which has no links in its path, may not be mounted.
+// refuseMount returns why a folder, given by a path without links, may not be mounted.
 func refuseMount(folder, home string, withheld []string) error {
 	if folder == filepath.Dir(folder) {
 		return errors.New("the whole file system cannot be mounted; name a folder")
@@ -143,7 +143,7 @@ func homesNear(folder, home string) []string {
 	return homes
 }
 
-// real is a path without links, or the path itself where there is nothing yet.
+// real is a path without links, or the path itself if there is nothing yet.
 func real(path string) string {
 	if resolved, err := filepath.EvalSymlinks(path); err == nil {
 		return resolved

@@ -20,8 +20,8 @@ func (d *Dirs) Open(path string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, d.refuse(path, err)
 	}
 	defer func() { _ = root.Close() }()
-	// Looking first keeps devices from being opened, which can have effects; looking again at what
-	// was opened keeps the answer true. Without O_NONBLOCK a fifo would wait for a writer.
+	// The check before opening keeps devices closed, because opening one can have effects; the check of the opened file keeps the answer
+	// true. Without O_NONBLOCK a fifo would wait for a writer.
 	if info, err := root.Stat(at.path); err == nil && !info.Mode().IsRegular() {
 		return nil, nil, notRegular(path, info)
 	}

@@ -13,8 +13,8 @@ import (
 // firstPassed is the descriptor of the first socket that is passed, after stdin, stdout and stderr.
 const firstPassed = 3
 
-// Activated returns the socket that a service manager listens on for this process, as systemd passes it: LISTEN_FDS is
-// how many there are, and LISTEN_PID for whom. It is called once; what this process starts does not get the socket.
+// Activated returns the socket that a service manager passes to this process, as systemd does: LISTEN_FDS is the number of sockets, and
+// LISTEN_PID their process. It is called once; child processes do not get the socket.
 func Activated() (net.Listener, error) {
 	pid, count := os.Getenv("LISTEN_PID"), os.Getenv("LISTEN_FDS")
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"} {
@@ -27,7 +27,7 @@ func Activated() (net.Listener, error) {
 		return nil, fmt.Errorf("%s sockets were passed, and one is served; have one ListenStream in the .socket unit", count)
 	}
 	file := os.NewFile(firstPassed, "LISTEN_FD_3")
-	l, err := net.FileListener(file) // which has a descriptor of its own, that is closed on exec
+	l, err := net.FileListener(file) // which uses a descriptor of its own that is closed on exec
 	if err := errors.Join(err, file.Close()); err != nil {
 		return nil, fmt.Errorf("the socket that was passed: %w", err)
 	}

@@ -18,16 +18,16 @@ import (
 // A message may take web.BodyTime, and a second more for each slowest bytes of it.
 const slowest = 64 << 10
 
-// A body of which the length is not said has firstRoom, which is a small share, before it has room for the longest.
+// A body of unknown length gets firstRoom, which is a small share, before it gets room for the longest.
 const firstRoom = 16 << 10
 
-// bodyBounds are those of a kind of bodies, in bytes.
+// bodyBounds are the bounds of a kind of bodies, in bytes.
 type bodyBounds struct {
 	length  int64 // of the longest
 	decoded int64 // how much is decoded as a whole
 }
 
-// mcp-go decodes what is beside large arguments; a route decodes all, and takes large files as they are.
+// mcp-go decodes the part beside large arguments; a route decodes all, and takes large files as they are.
 var (
 	messageBounds = bodyBounds{length: rpc.MaxMessageBytes, decoded: rpc.MaxEnvelope}
 	routeBounds   = bodyBounds{length: 16 << 20, decoded: 16 << 20}
@@ -35,7 +35,7 @@ var (
 
 var errTooMuch = errors.New("the messages that are being served take too much memory")
 
-// memory is what a body of a length may take.
+// memory returns the memory for a body of a length.
 func (b bodyBounds) memory(length int64) int64 {
 	return rpc.MemoryBytes(length, min(length, b.decoded), min(length/2, int64(jsonbound.Request.Values)))
 }
@@ -47,7 +47,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBound
 		return nil, taken, &http.MaxBytesError{Limit: most.length}
 	}
 	control := http.NewResponseController(w)
-	// The connection is watched for its end from now on, which is no reading that has a time.
+	// From now on the connection is only watched for its end, and that reading needs no deadline.
 	defer func() {
 		web.Keep(r.Context(), ownerOf(r))
 		_ = control.SetReadDeadline(time.Time{})
@@ -67,7 +67,7 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBound
 	}
 	body := &paced{body: http.MaxBytesReader(w, r.Body, most.length), control: control, began: time.Now()}
 	var b bytes.Buffer
-	b.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // what ReadFrom wants beyond the end
+	b.Grow(int(max(r.ContentLength, 0)) + bytes.MinRead) // ReadFrom's margin beyond the end
 	_, err = b.ReadFrom(io.LimitReader(body, first))
 	if r.ContentLength < 0 && err == nil && int64(b.Len()) == first {
 		if !fits(most.length) {
@@ -115,7 +115,7 @@ type failed struct{ err error }
 
 func (f failed) Read([]byte) (int, error) { return 0, f.err }
 
-// paced is a body that has to come at a certain pace.
+// paced is a body that must come at a certain pace.
 type paced struct {
 	body    io.Reader
 	control *http.ResponseController

@@ -16,23 +16,22 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
-// A client that says nothing is gone for the sake of others' room after quietTime, or after hungUpTime where it had a
-// stream and closed that: many clients end so, without DELETE, and one whose stream broke opens another after a second. It
-// is forgotten after clientTime.
+// A silent client makes room for others after quietTime, or after hungUpTime if it closed its stream: many clients end so, without DELETE,
+// and one with a broken stream opens another after a second. It is forgotten after clientTime.
 const (
 	quietTime  = time.Minute
 	hungUpTime = 2 * time.Second
 	clientTime = 24 * time.Hour
 )
 
-// client is one that has begun a session, or one that stateless requests come from.
+// client is one that began a session, or the source of stateless requests.
 type client struct {
 	listed  bool // among the clients, where its next requests find it; set when it is made
 	name    string
 	owner   string       // the Key of its principal
 	site    *Site        // that it came to last, under clients.mu: its principal may be served anew meanwhile
-	session *rpc.Session // what its handshake told
-	// requests are those that the server has sent it.
+	session *rpc.Session // the data of its handshake
+	// requests are those that the server sent it.
 	requests rpc.Requests
 	ctx      context.Context
 	end      context.CancelFunc
@@ -47,7 +46,7 @@ type client struct {
 	seen   time.Time
 }
 
-// clients are those that are known, by name. A name that begins a session is a secret, and that of its client alone.
+// clients holds the known clients, by name. A name that begins a session is a secret of its client alone.
 type clients struct {
 	mu   sync.Mutex
 	list map[string]*client
@@ -76,7 +75,7 @@ func (c *clients) add(r *http.Request, name string, begun bool) *client {
 			for _, o := range c.list {
 				has[o.owner]++
 			}
-			c.forget(slices.MinFunc(unused, func(a, b *client) int { // of who has the most: nobody drives another's out
+			c.forget(slices.MinFunc(unused, func(a, b *client) int { // of the owner of the most: nobody drives another's out
 				return cmp.Or(cmp.Compare(has[b.owner], has[a.owner]), a.seen.Compare(b.seen))
 			}))
 		}
@@ -89,7 +88,7 @@ func (c *clients) add(r *http.Request, name string, begun bool) *client {
 
 // newClient makes a client that is in use, as by enter.
 func newClient(r *http.Request, name string) *client {
-	// Broadcasts go to streams, each of which has a session of its own.
+	// Broadcasts go to streams, and each stream owns a session.
 	n := &client{name: name, owner: ownerOf(r), site: siteOf(r), session: rpc.NewSession(name, func(mcp.JSONRPCNotification) {}), using: 1, seen: time.Now(),
 		calls: make(map[string]func(reason []byte))}
 	n.ctx, n.end = context.WithCancel(context.Background())
@@ -108,7 +107,7 @@ func (c *clients) forget(n *client) {
 // ownerOf returns the Key of a request's principal.
 func ownerOf(r *http.Request) string { return principal.Of(r.Context()).Key() }
 
-// enter returns the client of a session and marks it as in use until leave; nil: the request's principal has none of that name.
+// enter returns the client of a session and marks it as in use until leave; nil: the request's principal owns none of that name.
 func (c *clients) enter(r *http.Request, session string) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +120,7 @@ func (c *clients) enter(r *http.Request, session string) *client {
 	return n
 }
 
-// stateless is enter for a client that is known by the cookie that its requests have.
+// stateless is enter for a client that its requests' cookie identifies.
 func (c *clients) stateless(r *http.Request, name string) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,7 +142,7 @@ func (c *clients) leave(n *client) {
 	}
 }
 
-// hangUp is leave for a stream that has ended.
+// hangUp is leave for a stream that ended.
 func (c *clients) hangUp(n *client) {
 	c.leave(n)
 	c.mu.Lock()

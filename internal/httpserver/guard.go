@@ -24,23 +24,23 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// metadataPath is where clients look for what a protected resource wants (RFC 9728).
+// metadataPath is the path of a protected resource's metadata (RFC 9728).
 const metadataPath = server.WellKnownProtectedResourcePath
 
 // headerSession names a session of the protocol up to 2025-11-25.
 const headerSession = server.HeaderKeySessionID
 
-// single are the headers that decide who may do what: two of one would leave it to each reader which counts.
+// single are the headers that decide about access: if there were two of one, each reader could choose another.
 var single = []string{"Authorization", "X-API-Key", "Origin", headerSession, mcp.HeaderProtocolVersion, mcp.HeaderMethod, mcp.HeaderName}
 
 // guard decides which requests get through.
 type guard struct {
-	token       *web.Token // of the user whose server it is; nil: none
+	token       *web.Token // the owner's; nil: none
 	others      principal.Authenticator
 	of          func(principal.Principal) (*Site, error)
 	own         *Site // the user's
 	log         *slog.Logger
-	often       *rate.Sometimes // what anybody can have logged
+	often       *rate.Sometimes // events that anybody can cause to be logged
 	hosts       []string
 	origins     []string
 	certificate *tls.Certificate
@@ -57,7 +57,7 @@ func newGuard(o *Options, refuse refuser) guard {
 	}
 }
 
-// isOpen reports whether who shows nothing is let in, as the user whose server it is.
+// isOpen reports whether a request without a credential is let in, as the owner's.
 func (g *guard) isOpen() bool { return g.token == nil }
 
 func (g *guard) listensOn(address net.Addr) {
@@ -66,7 +66,7 @@ func (g *guard) listensOn(address net.Addr) {
 	g.local = !ok || tcp.IP.IsLoopback()
 }
 
-// admitted refuses what a browser was made to send, and answers browsers that ask whether they may.
+// admitted refuses requests that a page of another origin made a browser send, and answers preflight requests.
 func (g *guard) admitted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for _, name := range single {
@@ -93,8 +93,8 @@ func (g *guard) admitted(next http.Handler) http.Handler {
 	})
 }
 
-// isOwnName reports whether a Host header names this server. A page can have its own name lead here, and would be of the
-// same origin then; an address it cannot have.
+// isOwnName reports whether a Host header names this server. A page can make its own name lead here, and would then be of the same origin;
+// it cannot do so with an address.
 func (g *guard) isOwnName(host string) bool {
 	if g.socket {
 		return true
@@ -121,7 +121,7 @@ func (g *guard) isAllowed(origin string, r *http.Request) bool {
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" {
-		return false // "null" is what a page without an origin of its own says
+		return false // "null" is the origin of a page without one
 	}
 	// Behind a proxy that speaks TLS the page's own origin begins with https, and the request does not.
 	own := u.Scheme + "://" + u.Host
@@ -148,7 +148,7 @@ func allowOrigin(h http.Header, r *http.Request, origin string) (preflight bool)
 
 type siteKey struct{}
 
-// siteOf returns what serves a request that was let through.
+// siteOf returns the Site of a request that was let through.
 func siteOf(r *http.Request) *Site { return r.Context().Value(siteKey{}).(*Site) }
 
 // enter returns a request as one of a principal, which its Site serves.
@@ -156,13 +156,13 @@ func enter(r *http.Request, p principal.Principal, site *Site) *http.Request {
 	return r.WithContext(context.WithValue(principal.With(r.Context(), p), siteKey{}, site))
 }
 
-// authenticated lets through whose requests are known.
+// authenticated lets requests of known principals through.
 func (g *guard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		given := principal.Bearer(r)
 		own, shown := given != "" && g.token.Is(given), r
 		if own {
-			// A proxy that says whose a request is may show the server's own token as well. Others need not look at that, whatever it looks like.
+			// A proxy that names the principal may send the server's own token as well. Others need not see that, whatever it looks like.
 			shown = r.Clone(r.Context())
 			shown.Header.Del("Authorization")
 		}
@@ -174,7 +174,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 			err = errNameless
 		}
 		if errors.Is(err, principal.ErrNone) && (own || g.isOpen()) {
-			if own || r.ContentLength == 0 { // or a message keeps its place once it has come
+			if own || r.ContentLength == 0 { // or a message keeps its place once it was received
 				web.Keep(r.Context(), "")
 			}
 			g.serve(w, enter(r, principal.Principal{}, g.own), next)
@@ -208,7 +208,7 @@ func (g *guard) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// serve serves a request that is somebody's, where there is room for its head.
+// serve serves a request that is somebody's, if there is room for its head.
 func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	if _, err := room.Take(r.Context(), room.Head); err != nil {
 		w.Header().Set("Retry-After", "1")
@@ -218,14 +218,14 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 	next.ServeHTTP(w, r)
 }
 
-// knownEvery is how often a stream looks whether its principal is known still.
+// knownEvery is the interval at which a stream checks that its principal is still known.
 const knownEvery = 10 * time.Second
 
-// errSignedOut ends streams whose principal is not known by what it has shown any more.
+// errSignedOut ends the streams of a credential that is no longer good.
 var errSignedOut = errors.New("what the request has shown is not good any more")
 
-// whileKnown returns a request whose context ends soon after its principal is not known any more, where the request may be a stream: a
-// call that has begun is answered.
+// whileKnown returns a request with a context that ends soon after its credential does, if it may be a stream: a call that began is
+// answered.
 func (g *guard) whileKnown(r *http.Request) (_ *http.Request, stop func()) {
 	if r.Method == http.MethodPost && r.Header.Get(mcp.HeaderMethod) != string(mcp.MethodSubscriptionsListen) {
 		return r, func() {}
@@ -249,10 +249,10 @@ func (g *guard) whileKnown(r *http.Request) (_ *http.Request, stop func()) {
 	return r.WithContext(ctx), func() { tick.Stop(); cancel(nil) }
 }
 
-// errNameless is of an Authenticator that took a request for one of the user's whose server it is.
+// errNameless reports an Authenticator that took a request for one of the owner's.
 var errNameless = errors.New("the principal has no name")
 
-// metadata tells clients that a token in the header is what is wanted, and who gives one out. Without OAuth nobody does: it is in a file.
+// metadata tells clients that the header must carry a token, and who issues it. Without OAuth nobody does: it is in a file.
 func (g *guard) metadata(w http.ResponseWriter, r *http.Request) {
 	if g.isOpen() {
 		refuse(w, http.StatusNotFound, "no token is asked for here")
@@ -265,7 +265,7 @@ func (g *guard) metadata(w http.ResponseWriter, r *http.Request) {
 	server.NewProtectedResourceMetadataHandler(config).ServeHTTP(w, r)
 }
 
-// base is where clients see the server: what tokens are good for must not depend on the name that a request has for it.
+// base returns the server's address for clients: the audience of tokens must not depend on the name in a request.
 func (g *guard) base(r *http.Request) string {
 	if g.oauth != nil {
 		return g.oauth.Issuer
@@ -273,7 +273,7 @@ func (g *guard) base(r *http.Request) string {
 	return baseURL(r)
 }
 
-// baseURL is where the client of a request sees the server.
+// baseURL returns the server's address as the request's client sees it.
 func baseURL(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host

@@ -4,18 +4,18 @@
 // Start with New and Serve. mcp-go keeps the protocol; this package is the transport around its HandleMessage, as package
 // stdio is the one for pipes, so that both read the same messages and answer with the same words.
 //
-// What it promises:
+// It promises:
 //
-//   - Nobody gets further than the token: whoever has none learns where the metadata is, and nothing else. A page of
+//   - Nobody gets further than the token: without one a client learns the metadata's address, and nothing else. A page of
 //     another origin, and a name that leads here by DNS rebinding, are refused before that.
 //   - A request is served by the Site of its principal alone, and a session of the protocol is only its principal's.
 //   - Everything is bounded: connections, requests at once, streams, sessions, a message's length, the memory
-//     that the messages of a client, and of all, take together, and the time that a client may take to send or to read. What waits without a request gives
-//     way to what comes.
-//   - A request is answered with JSON, or with an event stream once there is progress to tell or it takes long, where the
-//     client accepts one. A stream that says nothing is kept alive by comments.
+//     of the messages of a client, and of all, together, and the time for a client to send or to read. An idle
+//     client makes room for a new one.
+//   - A request is answered with JSON, or with an event stream once there is progress to tell or it takes long, if the
+//     client accepts one. A silent stream is kept alive by comments.
 //   - A request without a handshake is cancelled when its client closes the connection; one of a session by
-//     notifications/cancelled alone, as its era has it: what it has begun goes on. Nothing is sent for a request that was cancelled.
+//     notifications/cancelled alone, as its era demands: its work goes on. Nothing is sent for a cancelled request.
 //   - The end takes a bounded time, whatever clients do.
 package httpserver
 
@@ -37,61 +37,60 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// Path is where MCP is served.
+// Path is the path of MCP.
 const Path = "/mcp"
 
-// Bounds of what clients may take at once.
+// Bounds of the clients' concurrent use.
 const (
 	// maxConnections is far below the file descriptors that a process usually has.
 	maxConnections = 2048
-	// maxRequests is how many POSTs are served at once; what comes then waits for slotTime.
+	// maxRequests bounds the POSTs that are served at once; further ones wait for slotTime.
 	maxRequests = 1024
-	// maxStreams is how many event streams may be open that no request ends.
+	// maxStreams limits the open event streams that end with no request.
 	maxStreams = 1024
-	// maxClients is how many clients are remembered.
+	// maxClients limits the remembered clients.
 	maxClients = 4096
 )
 
-// Times that clients have.
+// Time limits for clients.
 const (
 	slotTime = 10 * time.Second
-	// lostTime is how long a request of a session goes on whose connection is gone.
+	// lostTime is the time for which a request of a session goes on after its connection is gone.
 	lostTime = 5 * time.Second
-	// graceTime is what running requests have at the server's end to answer as if nothing had happened, and stopTime
-	// what they have then, interrupted.
+	// graceTime is the time at the server's end in which running requests may answer as usual, and stopTime the time after that,
+	// interrupted.
 	graceTime = 300 * time.Millisecond
 	stopTime  = 200 * time.Millisecond
 )
 
-// Site is what one principal is served.
+// Site holds the services of one principal.
 type Site struct {
-	// MCP is served at Path; nil: there is only what Options.Open has.
+	// MCP is served at Path; nil: only Options.Open is served.
 	MCP *server.MCPServer
-	// Context returns the context of a client's request, by the client's name, which no other one has. A client is known again
-	// where its next requests come with that name: all are but those that send back nothing that they were given.
+	// Context returns the context of a client's request, by the client's unique name. known: its next requests will come with that name,
+	// which all clients send but those that return nothing that they were given.
 	Context func(ctx context.Context, client string, known bool, r *http.Request) context.Context
-	// Routes are what else is served to who may use MCP, by patterns of http.ServeMux. The body of a POST is read before, within
-	// the bounds of messages; what was wrong with it is the error of its reader. A form (multipart) is left to the
-	// handler, to be bounded as it is read. Of the patterns those of the user's Site count.
+	// Routes are further handlers for whoever may use MCP, by patterns of http.ServeMux. The body of a POST is read before, within the
+	// bounds of messages; an error in that is the error of its reader. A form (multipart) is left to the handler, to be bounded as it is
+	// read. The patterns of the owner's Site count.
 	Routes map[string]http.Handler
-	// Ended is called when a client has ended its session, from a goroutine of its own. May be nil.
+	// Ended is called when a client ends its session, from a goroutine of its own. May be nil.
 	Ended func(client string)
-	// Ending ends the streams that no request ends, whose clients open others then. Nil: nothing does before the server's end.
+	// Ending ends the streams that end with no request; their clients then open others. Nil: they end with the server.
 	Ending context.Context
 }
 
-// Options sets what is served, and to whom.
+// Options are the sites and their authentication.
 type Options struct {
-	// Site is what the user is served whose server it is.
+	// Site is the owner's.
 	Site
-	// Token is what that user's clients have to show; empty: nothing.
+	// Token is the credential of the owner's clients; empty: they need none.
 	Token string
-	// Authenticate finds out whose the other requests are. Nil: nobody else is let in.
+	// Authenticate identifies the principals of other requests. Nil: nobody else is let in.
 	Authenticate principal.Authenticator
-	// Translate has a request for Routes show who it is from as all do, where its client has a header of its own for that. Nil: nothing
-	// does.
+	// Translate moves a credential in a client's own header to the usual one, for Routes. Nil: no header is moved.
 	Translate func(*http.Request)
-	// Of returns what a principal is served that Authenticate knows. Why there is nothing for one, only the log tells.
+	// Of returns the Site of a principal that Authenticate knows. Its error goes to the log alone.
 	Of func(principal.Principal) (*Site, error)
 	// AllowHosts are names by which clients may reach the server, beside addresses, localhost and the names in the
 	// certificate.
@@ -105,9 +104,9 @@ type Options struct {
 	// Refuse answers requests for Routes that do not get there, such as those without the token. Nil: a line of text does, as it
 	// does for all others.
 	Refuse refuser
-	// Open are handlers by their pattern for what needs no token, such as links that are signed.
+	// Open are handlers by their pattern that need no token, such as links that are signed.
 	Open map[string]http.Handler
-	// Around wraps all that is served, as what counts requests does. Nil: nothing does.
+	// Around wraps the whole handler, for example to count requests. Nil: nothing does.
 	Around func(http.Handler) http.Handler
 	// MaxAnswerBytes is the longest message that is sent. Default rpc.UsualMessageBytes.
 	MaxAnswerBytes int
@@ -116,11 +115,11 @@ type Options struct {
 
 // OAuth is an authorization server (RFC 8414) at the address of this one.
 type OAuth struct {
-	// Issuer is its address, such as https://sandbox.example.com, and Scope what clients ask it for.
+	// Issuer is its address, such as https://sandbox.example.com, and Scope the scope that clients ask for.
 	Issuer, Scope string
 }
 
-// refuser answers a request with a status, what is wrong and what to do.
+// refuser answers a request with a status, the problem and advice.
 type refuser func(w http.ResponseWriter, r *http.Request, status int, problem, advice string)
 
 // Server serves MCP over HTTP.
@@ -128,7 +127,7 @@ type Server struct {
 	opts    Options
 	guard   guard
 	clients *clients
-	routes  *http.ServeMux // those of Options, to tell what they are
+	routes  *http.ServeMux // those of Options, to find a request's pattern
 
 	requests places // of POSTs that are served
 	streams  places // of those that no request ends
@@ -172,8 +171,8 @@ func (s *Site) Prepare() {
 	}
 }
 
-// Gone reports whether a client has ended its session, or has no stream open and was not heard of for a minute, or for two
-// seconds since it closed its stream.
+// Gone reports whether a client ended its session, or is without a stream and silent for a minute, or for two seconds since it closed its
+// stream.
 func (s *Server) Gone(client string) bool { return s.clients.gone(client) }
 
 // Serve serves the clients of a listener, which it closes, until ctx is done, and returns nil then. It is called once.
@@ -201,7 +200,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 }
 
-// shutdown ends what goes on, in bounded time.
+// shutdown ends running requests, in bounded time.
 func (s *Server) shutdown(web *http.Server) {
 	s.end()
 	if !finished(web, graceTime) {
@@ -220,7 +219,7 @@ func finished(web *http.Server, within time.Duration) bool {
 	return !errors.Is(web.Shutdown(ctx), context.DeadlineExceeded)
 }
 
-// handler is everything that is served, behind what guards it.
+// handler returns the whole handler, behind its guard.
 func (s *Server) handler() http.Handler {
 	mux := http.NewServeMux()
 	words := "there is nothing here"
@@ -265,7 +264,7 @@ func (s *Server) translated(next http.Handler) http.Handler {
 	})
 }
 
-// refuse answers a request that is let in nowhere, with a status, what is wrong and what to do.
+// refuse answers a request that no Site serves with a status, the problem and advice.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, status int, problem, advice string) {
 	web.Refuse(w)
 	if _, pattern := s.routes.Handler(r); pattern != "" && s.opts.Refuse != nil {

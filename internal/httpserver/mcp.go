@@ -21,7 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
-// errDisconnected ends a request of a session whose client went away, which cancels nothing in that era.
+// errDisconnected ends a request of a session after its client went away, which cancels nothing in that era.
 var errDisconnected = errors.New("the client has disconnected")
 
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +47,7 @@ func notAllowed(w http.ResponseWriter, modern bool) {
 	refuse(w, http.StatusMethodNotAllowed, "use one of "+allowed)
 }
 
-// take waits for a place among the requests that are served at once, and returns what gives it back; nil: there is none.
+// take waits for a place among the requests that are served at once, and returns the function that releases it; nil: there is none.
 func (s *Server) take(r *http.Request) (giveBack func()) {
 	waiting, cancel := context.WithTimeout(r.Context(), slotTime)
 	defer cancel()
@@ -86,7 +86,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	taken.Shrink(e.MemoryBytes())
 	x := &post{server: s, w: w, r: r, e: &e, body: body, id: rpc.NullID, giveBack: giveBack, taken: taken}
 	if e.ID != nil {
-		x.id, _ = rpc.ParseID(e.ID) // Parse has checked it
+		x.id, _ = rpc.ParseID(e.ID) // Parse checked it
 	}
 	x.serve()
 }
@@ -130,11 +130,11 @@ func (x *post) refuse(code int, message string) {
 	sendError(x.w, x.id, code, message)
 }
 
-// serve finds out whose message it is, and answers it.
+// serve finds the client of a message, and answers it.
 func (x *post) serve() {
 	header := x.r.Header.Get(mcp.HeaderProtocolVersion)
 	var version string
-	_ = json.Unmarshal(x.e.Version, &version) // what is no text is no version
+	_ = json.Unmarshal(x.e.Version, &version) // a value that is no text is no version
 	x.modern = mcp.IsModernProtocol(header) || mcp.IsModernProtocol(version)
 	method := x.e.Method()
 	begins := !x.modern && method == string(mcp.MethodInitialize) && x.e.ID != nil
@@ -162,7 +162,7 @@ func (x *post) serve() {
 	}
 }
 
-// agrees reports whether the headers of a message without a handshake say what its body does, and refuses it otherwise.
+// agrees reports whether the headers of a message without a handshake match its body, and refuses it otherwise.
 func (x *post) agrees(header, version string) bool {
 	switch {
 	case x.e.IsResponse():
@@ -185,7 +185,7 @@ func (x *post) agrees(header, version string) bool {
 	return false
 }
 
-// findClient finds whose message it is, and refuses one of a session that does not exist. The client is in use then.
+// findClient finds the client of a message, marks it as in use, and refuses an unknown session.
 func (x *post) findClient(begins bool) bool {
 	clients := x.server.clients
 	session := x.r.Header.Get(headerSession)
@@ -207,7 +207,7 @@ func refuseSession(w http.ResponseWriter) {
 	refuse(w, http.StatusNotFound, "there is no such session, or it has ended; begin another one with initialize")
 }
 
-// clientCookie has what a client without a handshake is known by. Its name, its address and its token are those of other programs too.
+// clientCookie identifies a client without a handshake. Its name, address and token may be those of other programs too.
 const clientCookie = "code-sandbox-client"
 
 // stateless finds the client of a message without a handshake by the cookie that it was given. Without one it is nobody that is known.
@@ -215,10 +215,11 @@ func (x *post) stateless() *client {
 	cookie, err := x.r.Cookie(clientCookie)
 	known := err == nil && len(cookie.Value) == len(rand.Text())
 	if !known {
-		cookie = &http.Cookie{Name: clientCookie, Value: rand.Text(), HttpOnly: true, Secure: x.r.TLS != nil, SameSite: http.SameSiteStrictMode} //nolint:gosec // plain HTTP has no secure cookies, and it opens nothing
+		cookie = &http.Cookie{Name: clientCookie, Value: rand.Text(), HttpOnly: true, Secure: x.r.TLS != nil, SameSite: http.SameSiteStrictMode} //nolint:gosec // plain HTTP does not allow secure cookies, and the cookie opens nothing
 		http.SetCookie(x.w, cookie)
 	}
-	// Whose it is belongs to it. Where that is the user's, what it shows differs if the server asks for no token and a proxy before it does.
+	// The hash includes the principal. For the owner it includes the credential, which differs if the server asks for no token and a proxy
+	// in front of it does.
 	sum := sha256.Sum256([]byte(cookie.Value + "\x00" + cmp.Or(ownerOf(x.r), x.r.Header.Get("Authorization"))))
 	name := "stateless-" + hex.EncodeToString(sum[:16])
 	if known {
@@ -308,7 +309,7 @@ func (x *post) tooMuch() []byte {
 // smallAnswer is the size up to which an answer takes no more room than its request, in bytes.
 const smallAnswer = 64 << 10
 
-// room waits until there is room for an answer in the place of its request, and of what was made for it, and reports whether there was.
+// room waits until there is room for an answer in place of its request and its work's memory, and reports whether there was.
 func (x *post) room(size int64) bool {
 	if size = room.Fit(x.r.Context(), size); size <= smallAnswer {
 		return true
@@ -318,7 +319,7 @@ func (x *post) room(size int64) bool {
 	return x.taken.Resize(ctx, size)
 }
 
-// began tells the client its session, or forgets the one that has not come to be.
+// began tells the client its session, or forgets one that failed to begin.
 func (x *post) began(code int) {
 	if code != 0 {
 		x.server.clients.remove(x.client)
@@ -327,8 +328,8 @@ func (x *post) began(code int) {
 	x.w.Header().Set(headerSession, x.client.name)
 }
 
-// lose ends a request whose connection has ended. Without a session that is the only cancel there is. In one it is none, but
-// some clients close the connection of a request that they cancel: what they have to say of it is waited for.
+// lose ends a request after its connection ended. Without a session that is the only way to cancel. With one it cancels nothing, but some
+// clients close the connection of a request that they cancel: their notification is waited for.
 func (x *post) lose(ctx context.Context, call *rpc.Call, cancel context.CancelCauseFunc) {
 	switch {
 	case errors.Is(context.Cause(x.r.Context()), rpc.ErrShutdown):

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// places are what requests have at once. A principal with a name has a quarter of them at the most, so that there are some for others.
+// places bounds concurrent requests. A principal with a name gets a quarter of them at the most, so that some remain for others.
 type places struct {
 	all  *semaphore.Weighted
 	each int
@@ -21,7 +21,8 @@ func newPlaces(total int) places {
 	return places{all: semaphore.NewWeighted(int64(total)), each: total / 4, mu: new(sync.Mutex), held: make(map[string]int)}
 }
 
-// take waits for a place while ctx lasts, and returns what gives it back; nil: there is none, or the request's principal has its share.
+// take waits for a place while ctx lasts, and returns the function that releases it; nil: there is none, or the request's principal used up
+// its share.
 func (p places) take(ctx context.Context, r *http.Request) (giveBack func()) {
 	return p.enter(r, func() bool { return p.all.Acquire(ctx, 1) == nil })
 }
@@ -46,7 +47,7 @@ func (p places) enter(r *http.Request, acquire func() bool) (giveBack func()) {
 	}
 }
 
-// count adds to what an owner holds, and reports whether it may.
+// count adds to an owner's count, and reports whether it is within the share.
 func (p places) count(owner string, n int) bool {
 	if owner == "" {
 		return true

@@ -11,7 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// maxQueuedEvents is how many unsent events a reply has before the newest begin to replace one another.
+// maxQueuedEvents is the number of unsent events of a reply beyond which the newest replace one another.
 const maxQueuedEvents = 1024
 
 // reply answers a request: with one JSON message, or with a stream of events from begin or the first event on, or when it was
@@ -137,7 +137,7 @@ func (p *reply) drop() {
 func (p *reply) run() {
 	defer close(p.ended)
 	events := web.NewEvents(p.w)
-	events.KeepAlive(0) // what is between takes headers alone for silence
+	events.KeepAlive(0) // proxies in between take headers alone for silence
 	tick := time.NewTicker(web.KeepAliveTime)
 	defer tick.Stop()
 	for {
@@ -159,7 +159,7 @@ func (p *reply) run() {
 	}
 }
 
-// take returns what is to be written, and whether nothing comes behind it.
+// take returns the lines to write, and whether they are the last.
 func (p *reply) take() (lines [][]byte, done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -1,4 +1,4 @@
-// Streams of events that clients keep open, and who has subscribed to what.
+// Streams of events that clients keep open, and their subscriptions.
 
 package httpserver
 
@@ -31,7 +31,7 @@ func (s *Server) endWith(client *client, r *http.Request, cancel context.CancelC
 	return func() { first(); second(); third() }
 }
 
-// listen serves the stream on which a session hears what concerns no request of its own.
+// listen serves the stream of a session's messages that belong to no request.
 func (s *Server) listen(w http.ResponseWriter, r *http.Request) {
 	if !accepts(r, web.TypeEvents) {
 		refuse(w, http.StatusNotAcceptable, "what is here is a stream; accept "+web.TypeEvents)
@@ -88,8 +88,7 @@ func (s *Server) sendOn(stream *reply, subscription *rpc.ID) func(mcp.JSONRPCNot
 	}
 }
 
-// subscriber is a client as one subscription sees it. Broadcasts reach it, but none before mcp-go has set what the client
-// asked for.
+// subscriber is a client as one subscription sees it. Broadcasts reach it only after mcp-go set the subscription's filter.
 type subscriber struct {
 	*rpc.CallSession
 	id string

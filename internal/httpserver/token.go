@@ -18,7 +18,7 @@ import (
 // minToken is the least length of a token, in bytes.
 const minToken = 16
 
-// OwnToken returns the token in a file that only this user can read, and makes both where there are none. A file that
+// OwnToken returns the token in a file that only this user can read, and makes both if there are none. A file that
 // somebody else can read or change is an error.
 func OwnToken(path string) (string, error) {
 	token, err := readOwn(path)
@@ -38,7 +38,7 @@ func OwnToken(path string) (string, error) {
 	if err = errors.Join(err, file.Close()); err != nil {
 		return "", err
 	}
-	// Where another server has made the file meanwhile, its token counts.
+	// If another server made the file meanwhile, its token counts.
 	if err := os.Link(file.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", err
 	}
@@ -74,7 +74,7 @@ func ReadToken(path string) (string, error) {
 	return token, nil
 }
 
-// CheckToken refuses what a client cannot send, or anybody can guess.
+// CheckToken refuses a token that a client cannot send, or anybody can guess.
 func CheckToken(token string) error {
 	if len(token) < minToken {
 		return fmt.Errorf("the token has %d characters, and must have at least %d", len(token), minToken)

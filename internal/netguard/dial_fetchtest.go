@@ -11,7 +11,7 @@ import (
 )
 
 // Dial leads every host below .example to the address in CODE_SANDBOX_FETCHTEST, and its port 443 to that in
-// CODE_SANDBOX_FETCHTEST_TLS where there is one, for tests of the whole program. It is only in programs that are
+// CODE_SANDBOX_FETCHTEST_TLS if there is one, for tests of the whole program. It is only in programs that are
 // built with the tag fetchtest.
 func Dial(ports ...uint16) DialFunc {
 	web := os.Getenv("CODE_SANDBOX_FETCHTEST")

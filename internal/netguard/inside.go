@@ -90,7 +90,7 @@ func DialInside(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// An address may be this machine's without an interface that has it, by a route. Then both ends have the same.
+	// By a route, an address may be this machine's though no interface carries it. Then both ends are the same.
 	if addressOf(conn.LocalAddr()) == addressOf(conn.RemoteAddr()) {
 		return nil, errors.Join(errOwn, conn.Close())
 	}

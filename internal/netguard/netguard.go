@@ -1,8 +1,8 @@
 // Package netguard connects to the open internet on behalf of somebody who is not trusted.
 //
 // Start with Dial. It connects to no private, local, reserved or metadata address nor to this machine's own networks,
-// whatever name led there, and the address that is checked is the one that is connected to. Reason puts what goes
-// wrong into words that tell of no address.
+// whatever name led there, and to the very address that was checked. Reason describes an error in words that reveal
+// no address.
 package netguard
 
 import (
@@ -18,7 +18,7 @@ import (
 	"code.dny.dev/ssrf"
 )
 
-// WebPorts are those that a web server is expected on.
+// WebPorts returns the usual ports of web servers.
 func WebPorts() []uint16 { return []uint16{80, 443, 8080, 8443} }
 
 // dialTimeout bounds one connection, from the lookup of the name on.
@@ -35,8 +35,7 @@ func Dialer(ports ...uint16) *net.Dialer {
 // control looks at the address of a connection right before it is made, as net.Dialer.Control.
 type control = func(network, address string, c syscall.RawConn) error
 
-// metadata is what clouds have put on public addresses; the other metadata services are on
-// link-local and private ones.
+// metadata is a metadata service on a public address; the other clouds' are on link-local and private ones.
 var metadata = netip.MustParsePrefix("168.63.129.16/32")
 
 // guard refuses every address that is not on the open internet, and other ports.
@@ -81,8 +80,8 @@ func IsPublic(address netip.Addr) bool {
 // IsRefused reports whether a connection was not made because its address is not public.
 func IsRefused(err error) bool { return errors.Is(err, ssrf.ErrProhibitedIP) }
 
-// Reason names why a connection could not be made or has failed, as in "it refused the connection". Error texts are
-// not passed on: they have addresses in them.
+// Reason names why a connection could not be made or failed, as in "it refused the connection". Error texts are not passed on: they contain
+// addresses.
 func Reason(err error) string {
 	var lookup *net.DNSError
 	var certificate *tls.CertificateVerificationError

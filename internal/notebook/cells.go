@@ -42,7 +42,7 @@ type errorOutput struct {
 	Traceback []string `json:"traceback"`
 }
 
-// codeOf makes a code cell. executed counts those that have run.
+// codeOf makes a code cell. executed counts the cells that ran.
 func codeOf(run *sandbox.HistoryEntry, id string, executed *int) codeCell {
 	cell := codeCell{Type: "code", ID: id, Metadata: metadataOf(run), Outputs: []any{}, Source: lines(run.Code)}
 	if run.Result == nil && run.Error == nil {
@@ -85,7 +85,7 @@ func outputs(res *sandbox.Result, count *int) (all []any) {
 	return all
 }
 
-// streamText is a stream with what was left out of it told.
+// streamText returns a stream's text with a note on the omitted part.
 func streamText(s sandbox.Stream) string {
 	if !s.Truncated() {
 		return s.Head
@@ -104,7 +104,7 @@ var shownTypes = []string{
 	"text/html", "text/markdown", "text/latex", "text/plain",
 }
 
-// displayBundle has the text beside the image, for readers that show none.
+// displayBundle puts the text beside the image, for readers without images.
 func displayBundle(d sandbox.Display) bundle {
 	b := bundle{}
 	for mime, data := range d.Data {
@@ -118,7 +118,7 @@ func displayBundle(d sandbox.Display) bundle {
 	return b
 }
 
-// encoded is data as a notebook has it: text, and the bytes of an image in base64.
+// encoded returns data in a notebook's form: text, and the bytes of an image in base64.
 func encoded(mime string, data []byte) lines {
 	if strings.HasPrefix(mime, "image/") && mime != "image/svg+xml" {
 		return lines(base64.StdEncoding.EncodeToString(data))
@@ -126,7 +126,7 @@ func encoded(mime string, data []byte) lines {
 	return lines(data)
 }
 
-// describe describes in words what was shown.
+// describe describes a display in words.
 func describe(d sandbox.Display) string {
 	var parts []string
 	for _, part := range []string{d.Alt, d.Path} {

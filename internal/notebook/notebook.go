@@ -1,6 +1,6 @@
-// Package notebook writes what ran in a session as a Jupyter notebook (nbformat 4.5). Start with Write.
+// Package notebook writes the runs of a session as a Jupyter notebook (nbformat 4.5). Start with Write.
 //
-// A notebook has one kernel, and a session may have used several languages. The language with the most runs is
+// A notebook uses one kernel, and a session may use several languages. The language with the most runs is
 // the notebook's, and its runs are code cells with their outputs. A run of another is a Markdown cell
 // with its code and its output in fences, and its images as attachments: a code cell would be run by the
 // wrong kernel. The texts come from hostile code; nothing marks the notebook as trusted, so Jupyter
@@ -47,7 +47,7 @@ func Write(w io.Writer, runs []sandbox.HistoryEntry) error {
 	return nil
 }
 
-// majority is the language with the most runs, the first of the table where several have as many.
+// majority returns the language with the most runs, the first of the table in a tie.
 func majority(runs []sandbox.HistoryEntry) sandbox.LanguageInfo {
 	counts := make(map[sandbox.Language]int)
 	for _, r := range runs {
@@ -56,7 +56,7 @@ func majority(runs []sandbox.HistoryEntry) sandbox.LanguageInfo {
 	return slices.MaxFunc(sandbox.Languages, func(a, b sandbox.LanguageInfo) int { return counts[a.Language] - counts[b.Language] })
 }
 
-// What follows is nbformat's own, field by field.
+// The fields below are nbformat's own.
 
 type document struct {
 	Cells       []any        `json:"cells"`
@@ -64,7 +64,7 @@ type document struct {
 	Format      int          `json:"nbformat"`
 	FormatMinor int          `json:"nbformat_minor"`
 
-	executed int // code cells so far that have run
+	executed int // code cells so far that ran
 }
 
 type bookMetadata struct {
@@ -122,7 +122,7 @@ func metadataOf(run *sandbox.HistoryEntry) metadata {
 		m.Run.DurationMS = res.Milliseconds()
 	}
 	for tag, has := range map[string]bool{"fresh": run.Fresh, "copy": run.Copy, "undone": run.Undone && !run.Copy} {
-		if has { // it has not changed the variables
+		if has { // it did not change the variables
 			m.Tags = append(m.Tags, tag)
 		}
 	}
@@ -152,7 +152,7 @@ func marshal(value any) ([]byte, error) {
 
 var validCellID = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// cellID is the run's id, which may have come from anybody, or one made for the place in the notebook.
+// cellID returns the run's id, which may come from anybody, or one made for the index in the notebook.
 func cellID(runID string, place int, taken map[string]bool) string {
 	id := runID
 	for n := place; !validCellID.MatchString(id) || taken[id]; n++ {

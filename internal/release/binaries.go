@@ -14,12 +14,12 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// platform is what a binary runs on, by Go's names.
+// platform is a binary's platform, by Go's names.
 type platform struct{ os, arch string }
 
 func (p platform) String() string { return p.os + "_" + p.arch }
 
-// node is the platform by the names of Node.js, which npm and bundles have too.
+// node returns the platform by the names of Node.js, which npm and bundles use too.
 func (p platform) node() (system, cpu string) {
 	system, cpu = p.os, p.arch
 	if p.os == "windows" {
@@ -39,7 +39,7 @@ func (p platform) executable() string {
 	return name
 }
 
-// platforms are those that there must be a binary for.
+// platforms are the platforms that need a binary.
 var platforms = []platform{
 	{"darwin", "amd64"}, {"darwin", "arm64"}, {"linux", "amd64"}, {"linux", "arm64"}, {"windows", "amd64"}, {"windows", "arm64"},
 }
@@ -93,7 +93,7 @@ func ownBinary(binaries map[platform]string) (string, error) {
 	return filepath.Abs(path)
 }
 
-// listTools asks a binary, with the settings that it has by default, for its tools.
+// listTools asks a binary, with its default settings, for its tools.
 func listTools(ctx context.Context, binary string) ([]mcp.Tool, error) {
 	state, err := os.MkdirTemp("", "release-")
 	if err != nil {

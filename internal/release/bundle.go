@@ -14,8 +14,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
-// manifest is manifest.json of a bundle, version 0.3 of the format. It cannot tell processors apart, so each
-// platform has a bundle of its own.
+// manifest is manifest.json of a bundle, version 0.3 of the format. It cannot tell processors apart, so each platform gets a bundle of its
+// own.
 type manifest struct {
 	ManifestVersion string                `json:"manifest_version"`
 	Name            string                `json:"name"`

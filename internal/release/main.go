@@ -1,11 +1,11 @@
-// Command release makes what is published beside the archives, from the binaries that are built already: a bundle for
+// Command release makes the artifacts that are published beside the archives, from the binaries that are built already: a bundle for
 // each platform, server.json for the MCP registry, and the npm packages.
 //
 //	go run ./internal/release build VERSION DIST   makes them all below DIST, of the binaries in it
 //	go run ./internal/release images NAME=DIGEST…  writes the table of the images that were published, python=sha256:…
 //	go run ./internal/release stamp VERSION        writes VERSION into the files of the repository that name it
 //
-// It runs in the root of the repository. build refuses to work where stamp was not run for the version before.
+// It runs in the root of the repository. build refuses to work unless stamp was run for the version before.
 package main
 
 import (
@@ -41,7 +41,7 @@ func run(ctx context.Context, args []string) error {
 type release struct {
 	root    string // the repository
 	version string // without a v
-	dist    string // where the binaries are and what is made goes
+	dist    string // the folder of the binaries and of the results
 }
 
 // build makes everything.

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// What the project is called where it is published.
+// The project's names where it is published.
 const (
 	name        = "code-sandbox-mcp"
 	title       = "Code Sandbox"

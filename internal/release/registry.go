@@ -5,7 +5,7 @@ import "fmt"
 // serverSchema is the revision of server.json that is written.
 const serverSchema = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
 
-// serverJSON is what the MCP registry keeps of a version.
+// serverJSON is the MCP registry's record of a version.
 type serverJSON struct {
 	Schema      string            `json:"$schema"`
 	Name        string            `json:"name"`
@@ -35,7 +35,7 @@ type serverVariable struct {
 	IsSecret    bool   `json:"isSecret,omitempty"`
 }
 
-// newServerJSON has a package for each bundle, as it will be found among the files of the release, and the npm package.
+// newServerJSON lists a package for each bundle, as it will be found among the files of the release, and the npm package.
 func newServerJSON(version string, bundles []bundle) serverJSON {
 	stdio := map[string]string{"type": "stdio"}
 	var variables []serverVariable

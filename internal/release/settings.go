@@ -7,12 +7,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
-// setting is one that bundles and registries ask a person for. What it is worth by default, and of what type it is, the
-// program's own flag says.
+// setting is one that bundles and registries ask a person for. Its default and type are those of the program's flag.
 type setting struct {
 	flag, title, description string
 	folder                   bool   // the name of a folder
-	variable                 string // where there is no flag
+	variable                 string // if there is no flag
 	secret                   bool
 }
 
@@ -48,7 +47,7 @@ func (s setting) env() string {
 	return server.VariableOf(s.flag)
 }
 
-// value is what the setting is worth by default, as its flag says it: text, a number or a truth value.
+// value returns the default of the setting's flag: text, a number or a truth value.
 func (s setting) value() any {
 	if s.flag == "" {
 		return ""

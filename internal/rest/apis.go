@@ -12,40 +12,40 @@ import (
 
 // API is another system's interface over the same sessions, for programs that were written for that system.
 type API struct {
-	// Patterns are its paths, as http.ServeMux has them without methods: one that ends with a slash is of all below it.
+	// Patterns are its paths, as in http.ServeMux without methods: one that ends with a slash covers all below it.
 	Patterns []string
 	Routes   []Route
 	// Refusal makes that system's error of ours.
 	Refusal func(fields map[string]any)
-	// Open are handlers of what tells nothing of this server, by patterns with methods.
+	// Open are handlers that reveal nothing of this server, by patterns with methods.
 	Open map[string]http.Handler
-	// Translate has a request for it show a token as all others do. Nil: its clients do that.
+	// Translate moves the token in an API's own header to the usual one. Nil: its clients send the usual one.
 	Translate func(r *http.Request)
 }
 
-// Host is what an API has of the server.
+// Host is the part of the server that an API uses.
 type Host interface {
 	Sessions() *sandbox.Manager
 	// Language finds the language of a name; none is the first that there is.
 	Language(name string) (sandbox.LanguageInfo, error)
-	// Call calls a tool. A run has fields beside an error where it did not do what it should.
+	// Call calls a tool. A failed run returns fields beside an error.
 	Call(ctx context.Context, tool string, given Arguments) (fields Arguments, err error)
-	// Begin makes a session, of a new name for an empty id, and returns what is to be said of its limits.
+	// Begin makes a session, of a new name for an empty id, and returns notes on its limits.
 	Begin(ctx context.Context, id string, language sandbox.Language, of sandbox.SessionLimits, code string) (lease sandbox.Lease, notes []string, err error)
 	// SendFile answers with a file of a session, or a range of it.
 	SendFile(w http.ResponseWriter, r *http.Request, session, path string) error
-	// Uploaded returns a request's body of any length, and how many bytes a file in it may have; 0: any.
+	// Uploaded returns a request's body of any length, and the most bytes of a file in it; 0: any.
 	Uploaded(w http.ResponseWriter, r *http.Request) (body io.Reader, most int64)
-	// MaskText masks what is secret.
+	// MaskText masks the secrets in a text.
 	MaskText(text string) string
 	// Document is the OpenAPI document of routes.
 	Document(routes []Route) json.RawMessage
 }
 
-// APIs are those beside /v1.
+// APIs are the APIs beside /v1.
 type APIs []*API
 
-// Patterns are those of all that is served: of /v1 and of the APIs.
+// Patterns returns the patterns of all routes: of /v1 and of the APIs.
 func (list APIs) Patterns() []string {
 	all := []string{"/v1/", "/openapi.json"}
 	for _, api := range list {
@@ -66,7 +66,7 @@ func (list APIs) of(path string) *API {
 	return nil
 }
 
-// Translate has a request show its token as all others do. It is for the transport in front to call before it asks who somebody is.
+// Translate moves a request's token to the usual header. The transport in front calls it before it authenticates.
 func (list APIs) Translate(r *http.Request) {
 	if api := list.of(r.URL.Path); api != nil && api.Translate != nil {
 		api.Translate(r)

@@ -23,10 +23,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
-// JSONRoom is what a byte of a text takes as JSON, of a control character \u0000, in a buffer that has grown.
+// JSONRoom is the memory for a byte of a text as JSON: of a control character \u0000, in a buffer that grew.
 const JSONRoom = 12
 
-// backend is what requests are answered from: sessions, tools and files. It is the Host of other APIs.
+// backend holds the services behind requests: sessions, tools and files. It is the Host of other APIs.
 type backend struct {
 	manager *sandbox.Manager
 	tools   map[string]server.ServerTool
@@ -75,14 +75,14 @@ func (b *backend) Language(name string) (sandbox.LanguageInfo, error) {
 	return sandbox.LanguageInfo{}, fault.New(fault.InvalidArgument, "There are: "+strings.Join(names, ", ")+".", "language %q is none that runs here.", text.Shorten(name, 80))
 }
 
-// outcome is what a tool answered.
+// outcome is the answer of a tool.
 type outcome struct {
 	fields any
-	fault  map[string]any // nil: it did what it should
+	fault  map[string]any // nil: it succeeded
 	notes  []string
 }
 
-// call calls a tool. The error is that of a context that has ended, or a fault.
+// call calls a tool. The error is that of an ended context, or a fault.
 func (b *backend) call(ctx context.Context, name string, given Arguments) (o outcome, err error) {
 	t, ok := b.tools[name]
 	if !ok {
@@ -120,8 +120,8 @@ func (b *backend) Call(ctx context.Context, tool string, given Arguments) (Argum
 	return o.members(), err
 }
 
-// Begin makes a session, of a new name for an empty id, and returns what is to be said of its limits. Where it has limits or code to
-// run first, a container is started. One that could not be begun is closed again, if it is new.
+// Begin makes a session, of a new name for an empty id, and returns notes on its limits. With limits or code to run first, it starts a
+// container. If that fails it closes the session again, if it is new.
 func (b *backend) Begin(ctx context.Context, id string, language sandbox.Language, of sandbox.SessionLimits, code string) (lease sandbox.Lease, notes []string, err error) {
 	isNew := id == ""
 	if isNew {

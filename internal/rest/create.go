@@ -23,7 +23,7 @@ type newSession struct {
 	Limits    Limits `json:"limits,omitzero" jsonschema:"Of the session, below those of the server; larger ones are lowered. A container is started at once."`
 }
 
-// Limits are those of a session.
+// Limits are the limits of a session.
 type Limits struct {
 	MemoryMB       float64 `json:"memory_mb,omitempty"`
 	CPUs           float64 `json:"cpus,omitempty"`
@@ -64,7 +64,7 @@ func decode(r *http.Request, into any) (given Arguments, err error) {
 	return given, nil
 }
 
-// ignored notes the members of an object that a struct has no field for.
+// ignored notes the members of an object that match no field of a struct.
 func ignored(given Arguments, of any) (notes []string) {
 	var known []string
 	for _, field := range reflect.VisibleFields(reflect.TypeOf(of)) {
@@ -79,15 +79,15 @@ func ignored(given Arguments, of any) (notes []string) {
 	return notes[:min(len(notes), maxIgnored)]
 }
 
-// maxIgnored is how many members are named that are ignored.
+// maxIgnored limits the ignored members that are named.
 const maxIgnored = 10
 
-// kinds are what JSON has for the kinds of values of ours.
+// kinds maps our kinds of values to JSON's names.
 var kinds = map[reflect.Kind]string{
 	reflect.String: "a text", reflect.Float64: "a number", reflect.Slice: "a list", reflect.Map: "an object", reflect.Struct: "an object",
 }
 
-// misfit reports in JSON's words what is wrong with a member.
+// misfit describes a member of the wrong type in JSON's words.
 func misfit(e *json.UnmarshalTypeError) string {
 	name := text.Shorten(e.Field, 80)
 	if number, ok := strings.CutPrefix(e.Value, "number "); ok {

@@ -22,7 +22,7 @@ const (
 	listTime = 2 * time.Second
 )
 
-// sessionList is what all streams have in common, so that several ask no more often than one.
+// sessionList is shared by all streams, so that several ask no more often than one.
 type sessionList struct {
 	mu    sync.Mutex
 	asked time.Time
@@ -63,7 +63,7 @@ type kernelFields struct {
 	Before   []string         `json:"can_go_back_before"` // ids of runs
 }
 
-// stream is what one client receives as it comes: about all sessions, and about the one that it shows.
+// stream is the state of one client's stream: of all sessions, and of the one that it shows.
 type stream struct {
 	*Server
 	events  *web.Events
@@ -98,7 +98,7 @@ func (s *Server) tellEvents(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tell sends what is new.
+// tell sends the changes.
 func (t *stream) tell(ctx context.Context) {
 	infos := t.sessions.get(ctx, t.manager)
 	if ctx.Err() != nil {

@@ -39,7 +39,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	s.transferred(w, r, s.links.Receive(w, r, r.PathValue("session_id"), r.PathValue("path"), overwrite))
 }
 
-// transferred answers with what ended a transfer.
+// transferred answers with the error that ended a transfer.
 func (s *Server) transferred(w http.ResponseWriter, r *http.Request, err error) {
 	if err != nil {
 		web.Refuse(w)

@@ -22,7 +22,7 @@ import (
 // figureTypes are images that browsers show.
 var figureTypes = []string{"image/png", "image/jpeg", "image/gif", "image/webp", "image/svg+xml"}
 
-// resultFields are what a run came to, or has come to so far.
+// resultFields are a run's result, final or so far.
 type resultFields struct {
 	Stdout    sandbox.Stream     `json:"stdout"`
 	Stderr    sandbox.Stream     `json:"stderr"`
@@ -61,7 +61,7 @@ func resultFieldsOf(r *sandbox.Result) resultFields {
 	return f
 }
 
-// displayOf describes an image by its type, and anything else by a text, the plain one where there are several.
+// displayOf describes an image by its type, and anything else by a text, the plain one if there are several.
 func displayOf(d *sandbox.Display) displayFields {
 	f := displayFields{Path: d.Path, Alt: d.Alt}
 	for _, kind := range figureTypes {
@@ -84,13 +84,13 @@ func displayOf(d *sandbox.Display) displayFields {
 }
 
 const (
-	// maxListedRuns is how many runs are listed at once: each is read as a whole, with its figures.
+	// maxListedRuns limits the runs in a list: each is read as a whole, with its figures.
 	maxListedRuns = 100
-	// maxListedCode is how many characters of the code a list has: they are searched.
+	// maxListedCode is the most characters of code in a list: they are searched.
 	maxListedCode = 1000
-	// historyRoom is what a byte of a run's file takes until its figures are bytes again: in a buffer that has grown, as JSON and as base64.
+	// historyRoom is the memory for a byte of a run's file until its figures are decoded: in a buffer that grew, as JSON and as base64.
 	historyRoom = 5
-	// maxReaders is how many lists are read at a time.
+	// maxReaders limits the lists that are read at a time.
 	maxReaders = 4
 )
 
@@ -116,7 +116,7 @@ type listedRuns struct {
 	Total int         `json:"total" jsonschema:"How many there are."`
 }
 
-// runList is what was read of a history. It is not read again.
+// runList holds the entries read of a history. They are not read again.
 type runList map[string]listedRun
 
 // read returns the newest runs, of those before a run if one is named.
@@ -156,7 +156,7 @@ func (l *runList) read(ctx context.Context, s *Server, session, before string, l
 		if _, has := known[id]; has || full != nil || !slices.Contains(names, id) {
 			return false
 		}
-		release() // what the last one took: a run is not kept, whose figures may be large
+		release() // the last one's memory: runs are not kept, because their figures may be large
 		release, full = room.Take(ctx, historyRoom*bytes)
 		return full == nil
 	}, func(e *sandbox.HistoryEntry) { known[e.RunID] = s.listed(e) })
@@ -181,7 +181,7 @@ func errNoRun(id string) error {
 	return fault.New(fault.RunNotFound, "GET /v1/sessions/{session_id}/runs lists those that there are.", "There is no run %q in this session.", text.Shorten(id, 80))
 }
 
-// CheckOpen returns the fault where this server does not have a session open. It opens none.
+// CheckOpen returns the fault of a session that is not open in this server. It opens none.
 func (s *Server) CheckOpen(ctx context.Context, session string) error {
 	err := sandbox.CheckSessionID(session)
 	var info sandbox.SessionInfo
@@ -194,7 +194,7 @@ func (s *Server) CheckOpen(ctx context.Context, session string) error {
 	return err
 }
 
-// listRuns answers with what ran in a session, whichever server has it.
+// listRuns answers with the runs of a session, in whichever server it is.
 func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {
 	session, query := r.PathValue("session_id"), r.URL.Query()
 	limit := maxListedRuns
@@ -218,7 +218,7 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {
 	web.JSON(w, http.StatusOK, list)
 }
 
-// entry returns a run of a session as far as it has come, and answers where there is none.
+// entry returns a run of a session so far, and answers the request if there is none.
 func (s *Server) entry(w http.ResponseWriter, r *http.Request) *sandbox.HistoryEntry {
 	session, id := r.PathValue("session_id"), r.PathValue("run_id")
 	var full error
@@ -251,14 +251,14 @@ func (s *Server) entry(w http.ResponseWriter, r *http.Request) *sandbox.HistoryE
 	return e
 }
 
-// pastRun is all that a history has of a run.
+// pastRun is a history's whole record of a run.
 type pastRun struct {
 	listedRun
 	resultFields
 	Hint string `json:"hint,omitempty"`
 }
 
-// textBytes is how many bytes of text a run has, about.
+// textBytes returns the approximate bytes of text of a run.
 func textBytes(e *sandbox.HistoryEntry) int64 {
 	n := len(e.Code)
 	if res := e.Result; res != nil {
@@ -299,7 +299,7 @@ func (s *Server) readRun(w http.ResponseWriter, r *http.Request) {
 // policyFigure is for an image that is opened by itself: one in SVG is a document.
 const policyFigure = "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
-// readFigure sends an image that a run has shown, by its place.
+// readFigure sends an image of a run, by its index.
 func (s *Server) readFigure(w http.ResponseWriter, r *http.Request) {
 	e := s.entry(w, r)
 	if e == nil {

@@ -16,23 +16,23 @@ import (
 )
 
 const (
-	// maxFollowers is how many streams of output may be open.
+	// maxFollowers limits the open streams of output.
 	maxFollowers = 256
-	// maxWatchers is how many streams of events may be open. Each keeps a list of runs.
+	// maxWatchers limits the open streams of events. Each keeps a list of runs.
 	maxWatchers = 64
-	// lookEvery is how often a run is asked for what it has printed.
+	// lookEvery is the interval at which a run's output is read.
 	lookEvery = 200 * time.Millisecond
 )
 
-// outputEvent is what a run has printed since the last one.
+// outputEvent is a run's output since the last event.
 type outputEvent struct {
 	Stream string `json:"stream"`
 	Text   string `json:"text"`
-	// OmittedBytes came before the text and were too many to be kept; the file that the result names has them.
+	// OmittedBytes came before the text and were too many to keep; the file that the result names holds them.
 	OmittedBytes int64 `json:"omitted_bytes,omitempty"`
 }
 
-// streams bounds how many streams of a kind are open.
+// streams bounds the open streams of a kind.
 type streams struct {
 	*semaphore.Weighted
 	most       int64
@@ -76,7 +76,7 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 		} else {
 			res = run.SoFar(r.Context())
 		}
-		if res != nil { // it has begun
+		if res != nil { // it began
 			stdout.follow(events, "stdout", res.Stdout)
 			stderr.follow(events, "stderr", res.Stderr)
 		}
@@ -105,13 +105,13 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// printed is what was sent of a stream.
+// printed is the part of a stream that was sent.
 type printed struct {
 	head  string // of it, as it was
 	bytes int64  // how many of it
 }
 
-// follow sends what is new. The first bytes of a stream are known, and the last ones once it is long.
+// follow sends the new output. The first bytes of a stream are known, and the last ones once it is long.
 func (p *printed) follow(e *web.Events, name string, now sandbox.Stream) {
 	if now.Bytes <= p.bytes {
 		return
@@ -133,7 +133,7 @@ func (p *printed) follow(e *web.Events, name string, now sandbox.Stream) {
 	p.bytes = now.Bytes
 }
 
-// common is how long the beginning is that two texts have in common, in whole characters.
+// common returns the length of the common beginning of two texts, in whole characters.
 func common(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {

@@ -1,9 +1,9 @@
 // Package rest serves the tools as a REST interface below /v1, and beside it the APIs of other systems.
 //
-// Start with New. A table of routes (routes.go) says which tool answers what; its arguments are those of the path, the
-// query and the body, its answer is the fields that programs get of the tool, and an error is {code, message, hint} with the
-// status of its code. The OpenAPI document is made of the same table and the tools' own schemas. Who may ask at all, and how
-// long a body may be, is for the transport in front of it to decide.
+// Start with New. A table of routes (routes.go) maps each route to a tool; its arguments are those of the path, the query and the
+// body, its answer is the tool's fields for programs, and an error is {code, message, hint} with the status of its code. The
+// OpenAPI document is made of the same table and the tools' own schemas. The transport in front authenticates, and bounds the
+// length of a body.
 package rest
 
 import (
@@ -34,7 +34,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// Options are what a Server is made with. Those without a default have to be there.
+// Options configure a Server. Those without a default are required.
 type Options struct {
 	Deps *tools.Deps
 	// FreeReads counts no request to read as a call: a page asks again and again.
@@ -117,8 +117,7 @@ func (s *Server) Refuse(w http.ResponseWriter, r *http.Request, status int, prob
 	s.write(w, r, status, fault.New(refusals[status], sentence(advice), "%s", sentence(problem)).JSON())
 }
 
-// Open are the handlers of what tells nothing of this server, so that anybody may see it, such as a page to try the interface with,
-// which asks for the token.
+// Open returns the public handlers, which reveal nothing of this server, such as a page to try the interface with, which asks for the token.
 func (s *Server) Open() map[string]http.Handler {
 	open := map[string]http.Handler{"GET /v1/docs": http.HandlerFunc(page), "GET /docs": http.HandlerFunc(page)}
 	for _, api := range s.apis {
@@ -171,7 +170,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, field
 	web.JSON(w, status, fields)
 }
 
-// Arguments are those of a call, as JSON.
+// Arguments are the arguments of a call, as JSON.
 type Arguments map[string]json.RawMessage
 
 // Set gives an argument a value.
@@ -181,7 +180,7 @@ func (a Arguments) Set(name string, value any) {
 
 // Text returns an argument that is a text; else an empty one.
 func (a Arguments) Text(name string) (value string) {
-	_ = json.Unmarshal(a[name], &value) // what is no text is for the tool to refuse
+	_ = json.Unmarshal(a[name], &value) // a value that is no text is for the tool to refuse
 	return value
 }
 
@@ -191,9 +190,9 @@ func (a Arguments) object(name string) (members Arguments) {
 	return members
 }
 
-// body reads the object that a request has; none is an empty one.
+// body reads a request's object; an empty body is an empty one.
 func body(r *http.Request) (Arguments, error) {
-	if strings.HasPrefix(strings.ToLower(r.Header.Get("Content-Type")), "multipart/") { // which the transport has not bounded
+	if strings.HasPrefix(strings.ToLower(r.Header.Get("Content-Type")), "multipart/") { // which the transport did not bound
 		return nil, fault.New(fault.InvalidContent, "Send JSON.", "The body is a form.")
 	}
 	var read bytes.Buffer // which takes a body that is there already as it is, and grows no further
@@ -241,7 +240,7 @@ func read(r *http.Request, names []string) (Arguments, error) {
 	return given, nil
 }
 
-// members are the fields of an answer, and beside them what a model would read in its text.
+// members returns the fields of an answer, and the text for a model beside them.
 func (o outcome) members() Arguments {
 	members := make(Arguments)
 	_ = json.Unmarshal(web.Encode(o.fields), &members)
@@ -256,7 +255,7 @@ func (o outcome) members() Arguments {
 	return members
 }
 
-// outOfPlace notes what a POST says in its address, where nothing but a wait is read.
+// outOfPlace notes parameters in the address of a POST, where only a wait is read.
 func outOfPlace(r *http.Request) (notes []string) {
 	for _, name := range sorted(r.URL.Query()) {
 		if r.Method == http.MethodPost && name != "wait_seconds" && len(notes) < maxIgnored {
@@ -266,7 +265,7 @@ func outOfPlace(r *http.Request) (notes []string) {
 	return notes
 }
 
-// send answers with what a tool answered.
+// send sends the answer of a tool.
 func (s *Server) send(w http.ResponseWriter, r *http.Request, o outcome, err error, status int) {
 	switch {
 	case err != nil:

@@ -28,7 +28,7 @@ type Route struct {
 	// Serve answers in the place of the tool, in an API beside /v1.
 	Serve   func(h Host, w http.ResponseWriter, r *http.Request) error
 	Query   map[string]any // schemas of parameters
-	Needs   string         // the one of them that has to be there
+	Needs   string         // the required one of them
 	Request Content        // the body
 	Answer  Content
 	Idle    bool // it does no work: a request for it is no call
@@ -36,12 +36,11 @@ type Route struct {
 
 	// always are arguments that no request gives.
 	always map[string]any
-	// waits marks a route whose request says how long it waits for a run, by wait_seconds in its query: not at all by default, or where
-	// it is patient as long as it may.
+	// waits marks a route with wait_seconds in its query: the time to wait for a run, by default zero, or the longest if it is patient.
 	waits, patient bool
-	also           map[int]string // other statuses with the same answer, and what they say
+	also           map[int]string // other statuses with the same answer, and their descriptions
 	serve          func(s *Server, w http.ResponseWriter, r *http.Request)
-	// answerOf is the tool whose fields the answer has instead.
+	// answerOf is the tool that provides the answer's fields instead.
 	answerOf string
 }
 
@@ -53,7 +52,7 @@ const (
 	ofRun     = "/v1/runs/{run_id}"
 )
 
-// own are those of /v1.
+// own returns the routes of /v1.
 func own() []Route {
 	return []Route{
 		{Method: "GET", Path: "/v1/sessions", ID: "sessions.list", Summary: "List the sessions.", Tool: "list_sessions"},
@@ -92,7 +91,7 @@ func own() []Route {
 	}
 }
 
-// routes are those of /v1 and of the other APIs.
+// routes returns the routes of /v1 and of the other APIs.
 func (s *Server) routes() []Route {
 	all := own()
 	for _, api := range s.apis {
@@ -101,7 +100,7 @@ func (s *Server) routes() []Route {
 	return s.existing(all)
 }
 
-// existing are those of routes that exist under these settings.
+// existing returns the routes that exist under these settings.
 func (b *backend) existing(routes []Route) (list []Route) {
 	for _, r := range routes {
 		_, exists := b.tools[r.Tool]
@@ -112,7 +111,7 @@ func (b *backend) existing(routes []Route) (list []Route) {
 	return list
 }
 
-// languagesOf are those that code may be in.
+// languagesOf returns the languages that code may be in.
 func languagesOf(tools map[string]server.ServerTool) (list []sandbox.LanguageInfo) {
 	for _, l := range sandbox.Languages {
 		if _, exists := tools[l.Tool()]; exists {
@@ -131,7 +130,7 @@ func (r *Route) group() string {
 
 var wildcard = regexp.MustCompile(`\{(\w+)(\.\.\.)?\}`)
 
-// names are those of the arguments in a route's path.
+// names returns the names of the arguments in a route's path.
 func (r *Route) names() (names []string) {
 	for _, found := range wildcard.FindAllStringSubmatch(r.Path, -1) {
 		names = append(names, found[1])
@@ -197,7 +196,7 @@ func (s *Server) count(request *http.Request, r Route) error {
 	return s.countCall()
 }
 
-// waiting returns a context whose calls wait for runs as long as a parameter says, and a note where that is too long.
+// waiting returns a context in which calls wait for runs for the time in a parameter, and a note if that is too long.
 func (s *Server) waiting(ctx context.Context, given string) (_ context.Context, lowered string, err error) {
 	if given == "" {
 		given = "0"

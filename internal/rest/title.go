@@ -10,18 +10,18 @@ import (
 
 const (
 	maxTitle = 120 // characters
-	// titleBytes is how much of the code is looked at for a title.
+	// titleBytes limits the part of the code that is searched for a title.
 	titleBytes = 24 << 10
 )
 
 var (
-	// preparing begins lines that say nothing of what code does.
+	// preparing matches lines that do not show the purpose of code.
 	preparing = regexp.MustCompile(`^(import\b|from\s+\S+\s+import\b|(const|let|var)\s.*=\s*(await\s+)?(require|import)\s*\(|['"]use strict['"]|%(matplotlib|load_ext|config|autoreload)\b|try\s*[:{]$)`)
 	// noWords are comments that are for programs.
 	noWords = regexp.MustCompile(`^(#!|#.*-\*-|# ?%%|# In ?\[|// ?@ts-|/[*/] ?eslint|# ?(noqa|type:|pylint|ruff))`)
 )
 
-// title is the line of code that says what it does: the first one, comments included, that does more than prepare, or else the first.
+// title returns the line of code that shows its purpose: the first one, comments included, that does more than prepare, or else the first.
 func title(code string) string {
 	first, open := "", 0
 	for line := range strings.SplitSeq(code[:min(len(code), titleBytes)], "\n") {

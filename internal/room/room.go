@@ -1,7 +1,8 @@
-// Package room shares the server's memory among those whose requests make or keep something.
+// Package room shares the server's memory among the requests that make or keep something.
 //
-// A transport makes one Memory. It gives each request a Share for its message, and by Serve the room for all that is made on the way: what makes
-// or keeps something large calls Take with the worst case before it begins. What was taken comes back with the request, when its answer is written.
+// A transport makes one Memory. It gives each request a Share for its message, and by Serve the room for the work on the way: whoever makes
+// or keeps something large calls Take with the worst case before it begins. The room comes back with the request, when its answer is
+// written.
 package room
 
 import (
@@ -19,8 +20,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 )
 
-// What requests may take of the memory together, in bytes: those of one principal, or of one client of the user's, which is known by its address, and all. Shares of
-// Small and less have room of their own, so that a ping, a cancel or an ordinary answer never waits behind large messages.
+// The memory that requests may take together, in bytes: those of one principal, or of one client of the owner's, known by its address, and
+// all. Shares of Small and less come from room of their own, so that a ping, a cancel or an ordinary answer never waits behind large
+// messages.
 const (
 	// Each is the large room of one of them, and holds the longest message.
 	Each = 72 << 20
@@ -31,22 +33,22 @@ const (
 	EachSmall = 16 << 20
 	allSmall  = 4 * EachSmall
 
-	// Head is what a request takes with its head alone.
+	// Head is the memory for a request with its head alone.
 	Head = 16 << 10
 )
 
-// Memory is what requests may take. Make it with New; the methods may be called by any goroutine.
+// Memory is the memory for requests. Make it with New; the methods are safe for use by several goroutines.
 type Memory struct {
-	// Wait is how long Take waits for room.
+	// Wait is the time for which Take waits for room.
 	Wait time.Duration
 
 	all room
 
 	mu sync.Mutex
-	of map[string]*budget // of those that have requests
+	of map[string]*budget // of those with requests
 }
 
-// room is what is free for large shares and for small ones.
+// room is the free memory for large shares and for small ones.
 type room struct{ large, small *semaphore.Weighted }
 
 func newRoom(large, small int64) room {
@@ -65,7 +67,7 @@ type budget struct {
 	users int
 }
 
-// New returns a Memory of which nothing is taken.
+// New returns a Memory with all its room free.
 func New() *Memory {
 	return &Memory{Wait: 10 * time.Second, all: newRoom(all, allSmall), of: make(map[string]*budget)}
 }
@@ -81,7 +83,7 @@ func (m *Memory) IsFree() bool {
 	return true
 }
 
-// Share is what one request has taken.
+// Share is the memory that one request took.
 type Share struct {
 	of    *Memory
 	whose string
@@ -103,8 +105,8 @@ func (m *Memory) Share(whose string) *Share {
 	return &Share{of: m, whose: whose, own: b}
 }
 
-// Resize makes the share so large, waiting for room where it grows, and reports whether there was some before ctx ended. What exceeds
-// Each takes all of it.
+// Resize sets the share's size, waiting for room if it grows, and reports whether there was some before ctx ended. A size over Each takes
+// all of it.
 func (s *Share) Resize(ctx context.Context, size int64) bool {
 	size = min(size, Each)
 	large := s.large || size > Small
@@ -140,7 +142,7 @@ func (s *Share) release(large bool, size int64) {
 	s.of.all.of(large).Release(size)
 }
 
-// Shrink releases what the share has beyond a size.
+// Shrink releases the part of the share beyond a size.
 func (s *Share) Shrink(size int64) { s.Resize(context.Background(), min(size, s.size)) }
 
 // GiveBack ends the share.
@@ -153,7 +155,7 @@ func (s *Share) GiveBack() {
 	}
 }
 
-// served is a request on its way, with what was taken for it.
+// served is a request on its way, with the memory taken for it.
 type served struct {
 	of      *Memory
 	address string
@@ -165,7 +167,7 @@ type served struct {
 
 type servedKey struct{}
 
-// Serve returns a context of a request that comes from an address, in which Take takes of m, and what gives all of that back.
+// Serve returns a context of a request from an address, in which Take takes of m, and the function that gives all of that back.
 func (m *Memory) Serve(ctx context.Context, address string) (_ context.Context, giveBack func()) {
 	s := &served{of: m, address: address}
 	return context.WithValue(ctx, servedKey{}, s), func() {
@@ -176,7 +178,7 @@ func (m *Memory) Serve(ctx context.Context, address string) (_ context.Context, 
 	}
 }
 
-// Handler is a handler whose requests take of m.
+// Handler wraps a handler, so that its requests take of m.
 func (m *Memory) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, giveBack := m.Serve(r.Context(), AddressOf(r))
@@ -185,21 +187,21 @@ func (m *Memory) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// AddressOf is where a request comes from, without its port. On a Unix socket all come from one.
+// AddressOf returns the address of a request's client, without its port. On a Unix socket all come from one.
 func AddressOf(r *http.Request) string {
 	host, _, _ := net.SplitHostPort(r.RemoteAddr)
 	return host
 }
 
-// WhoseIs tells whose share a request takes of: its principal's, or that of a client of the user's.
+// WhoseIs returns the key of the share that a request takes of: its principal's, or that of a client of the owner's.
 func WhoseIs(r *http.Request) string { return whose(r.Context(), AddressOf(r)) }
 
 func whose(ctx context.Context, address string) string {
 	return cmp.Or(principal.Of(ctx).Key(), address)
 }
 
-// Take takes room for so many bytes from the share of whose request ctx is of, waiting a while for it. It comes back with release, or when the
-// request is answered. Where ctx is of no request, as in a command, there is always room.
+// Take takes room for this many bytes from the share of ctx's request, waiting a while for it. It comes back with release, or when the
+// request is answered. If ctx belongs to no request, as in a command, there is always room.
 func Take(ctx context.Context, bytes int64) (release func(), err error) {
 	s, is := ctx.Value(servedKey{}).(*served)
 	if !is {
@@ -236,7 +238,7 @@ func Take(ctx context.Context, bytes int64) (release func(), err error) {
 	}, nil
 }
 
-// Growing takes room for what grows in a request, a piece at a time.
+// Growing takes room for growing data in a request, a piece at a time.
 type Growing struct{ has, taken int64 }
 
 // Add takes room for so many bytes more.
@@ -250,7 +252,7 @@ func (g *Growing) Add(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// Fit gives back what was taken for a request beyond so many bytes, which its answer has, and returns how many of them nothing was taken for.
+// Fit gives back the room that a request took beyond the bytes of its answer, and returns for how many of them it took none.
 func Fit(ctx context.Context, bytes int64) (lacks int64) {
 	if s, is := ctx.Value(servedKey{}).(*served); is {
 		return s.fit(bytes)

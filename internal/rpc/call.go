@@ -26,33 +26,33 @@ var (
 	ErrShutdown = errors.New("the server is shutting down")
 )
 
-// Call is a request that runs a handler, as the handler's context has it.
+// Call is a request that runs a handler; the handler's context carries it.
 type Call struct {
 	ID        ID
 	Method    string
 	Message   json.RawMessage // for mcp-go
 	Arguments json.RawMessage // the large arguments that Message lacks, nil for none
 	Token     json.RawMessage // of its progress, as sent; nil for none
-	// Notify sends a line about the progress, without waiting. Not nil where there is a token.
+	// Notify sends a line about the progress, without waiting. Not nil if there is a token.
 	Notify func(line []byte)
-	// Begin has the answer begin, where it is a stream of events: a handler works from now on. Nil where it is none.
+	// Begin begins the answer, if it is a stream of events: the handler starts to work. Nil if it is none.
 	Begin func()
 	// Settle lets the next call start; nil where calls are not in order.
 	Settle func()
 
-	// Request sends the client a request and returns the result of its answer, as Requests.Do does. Nil where that cannot be.
+	// Request sends the client a request and returns the result of its answer, as Requests.Do does. Nil if that cannot be.
 	Request func(ctx context.Context, until <-chan struct{}, method string, params any) (json.RawMessage, error)
 
 	came      time.Time
 	errorCode int             // of an error in the place of mcp-go's, or 0
-	until     <-chan struct{} // closed when what the client is asked needs no answer any more; nil: never
+	until     <-chan struct{} // closed when the question to the client needs no answer any more; nil: never
 }
 
-// NewCall returns the call of a request whose id was parsed. Its slices lie in the message that the envelope is of.
+// NewCall returns the call of a request after its id was parsed. Its slices lie in the envelope's message.
 func NewCall(e *Envelope, id ID) Call {
 	c := Call{ID: id, Method: e.Method(), Message: e.Message(), Arguments: e.LargeArguments(), came: time.Now()}
 	if token, err := ParseID(e.ProgressToken); err == nil {
-		c.Token = token.Raw // a token may be what an id may be
+		c.Token = token.Raw // a token may be any value that an id may be
 	}
 	return c
 }
@@ -70,9 +70,8 @@ func callFrom(ctx context.Context) *Call {
 	return c
 }
 
-// Settled reports that the call to which ctx belongs has taken its place in whatever order matters
-// to it, so that the next call's handler may start, where the transport keeps an order. Without it that happens
-// when the handler returns. It does nothing where ctx is not of a call.
+// Settled reports that the call of ctx took its place in the order that matters to it, so that the next call's handler may start, if the
+// transport keeps an order. Without it that happens when the handler returns. It does nothing if ctx belongs to no call.
 func Settled(ctx context.Context) {
 	if c := callFrom(ctx); c != nil && c.Settle != nil {
 		c.Settle()
@@ -102,7 +101,7 @@ func SetErrorCode(ctx context.Context, code int) {
 	}
 }
 
-// withErrorCode puts the code in that the handler has asked for.
+// withErrorCode sets the code that the handler asked for.
 func withErrorCode(ctx context.Context, response mcp.JSONRPCMessage) mcp.JSONRPCMessage {
 	c := callFrom(ctx)
 	e, failed := response.(mcp.JSONRPCError)
@@ -135,15 +134,14 @@ func WantsProgress(ctx context.Context) bool {
 	return c != nil && c.Token != nil
 }
 
-// NotifyProgress tells the client how far the request has come to which ctx belongs. The
+// NotifyProgress tells the client the progress of ctx's request. The
 // protocol wants progress to grow from call to call; total is left out when it is not
 // positive, message when it is empty, and message is cut at 2 KiB.
 //
 // It never blocks. Notifications reach the client in order and before the answer, each with
 // the progress token exactly as the client wrote it. A client that does not read gets only the
-// newest. Nothing is sent where the client
-// did not ask for progress, after the request was cancelled or answered, and where ctx is
-// not of a call. It may be used by several goroutines.
+// newest. Nothing is sent if the client did not ask for progress, after the request was
+// cancelled or answered, or if ctx belongs to no call. It is safe for use by several goroutines.
 //
 // The official TypeScript client loses progress that it reads in one piece with the answer,
 // so a report right before the end of a call is best left out.
@@ -165,8 +163,8 @@ func NotifyProgress(ctx context.Context, progress, total float64, message string
 	}
 }
 
-// Respond has mcp-go serve a request, and returns the line that answers it, of at most limit bytes, and the code of the
-// error in it, 0 for none. A panic in a handler, or in what encodes its result, goes to the log.
+// Respond lets mcp-go serve a request, and returns its answer as a line of at most limit bytes, and the code of the error in it, 0 for none.
+// A panic in a handler, or while the result is encoded, goes to the log.
 func Respond(ctx context.Context, s *server.MCPServer, c *Call, limit int, log *slog.Logger) (line []byte, code int) {
 	Guard(log, c.Method, func() {
 		response := withErrorCode(ctx, withPlainWords(c.Method, c.Message, withExtensions(ctx, c, s.HandleMessage(ctx, c.Message))))

@@ -1,7 +1,7 @@
-// Package rpc is what the transports of MCP have in common: JSON-RPC messages, read with bounds and written as clients
-// take them, a client as mcp-go knows it, and what a tool may do with the request that it serves.
+// Package rpc is the shared part of the MCP transports: JSON-RPC messages, read with bounds and written as clients
+// take them, a client as mcp-go knows it, and the operations of a tool on the request that it serves.
 //
-// A transport reads a message with Parse, makes a Call of a request, and sends what Respond returns. A tool reports
+// A transport reads a message with Parse, makes a Call of a request, and sends the line that Respond returns. A tool reports
 // progress with NotifyProgress and tells a client's cancel from the end of the server with context.Cause
 // (ErrCancelledByClient, ErrShutdown).
 package rpc

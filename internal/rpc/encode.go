@@ -26,8 +26,8 @@ func ErrorLine(id ID, code int, message string) []byte {
 	return line
 }
 
-// encodeAnswer is the line for what mcp-go answered, and the code of the error in it, 0 for none. It never fails and is
-// never over limit bytes: what cannot be sent becomes an error that says so.
+// encodeAnswer returns the line for mcp-go's answer, and the code of the error in it, 0 for none. It never fails and is never over limit
+// bytes: an answer that cannot be sent becomes an error that says so.
 func encodeAnswer(id ID, response mcp.JSONRPCMessage, limit int) ([]byte, int) {
 	a := answer{JSONRPC: mcp.JSONRPC_VERSION, ID: id.Raw}
 	switch r := response.(type) {
@@ -81,8 +81,8 @@ func oversized(a answer, size, limit int) ([]byte, int) {
 	return line, 0
 }
 
-// encode is the answer as one line. A tool's result has _meta last, and not where the names' order would put it: of
-// a client that gives the model the whole result, and cuts that, the model gets the text.
+// encode returns the answer as one line. In a tool's result _meta comes last, not in the names' order: a client that gives its model the
+// whole result and cuts it then cuts _meta and not the text.
 func (a answer) encode() ([]byte, error) {
 	result, ok := a.Result.(*mcp.CallToolResult)
 	if !ok || result.Meta == nil {
@@ -122,8 +122,7 @@ func unescapeHTML(b []byte) []byte {
 	if first < 0 {
 		return b
 	}
-	// An escape before the first match may end in what looks like one: go back to a byte
-	// that begins none.
+	// An escape before the first match may end in something that looks like one: go back to a byte that begins none.
 	for first > 0 && b[first-1] == '\\' {
 		first--
 	}

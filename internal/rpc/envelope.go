@@ -35,9 +35,9 @@ type Envelope struct {
 	ID      []byte
 	method  []byte // as a JSON string
 	Params  []byte
-	outcome bool // has a result or an error
+	outcome bool // holds a result or an error
 
-	// Parts of params, when it is an object that has them.
+	// Parts of params, if it is an object that contains them.
 	arguments     []byte
 	argumentsAt   int // where arguments begin in params
 	ProgressToken []byte
@@ -83,8 +83,8 @@ func otherFault(s *scanner) *Fault {
 	return &Fault{NullID, mcp.INVALID_REQUEST, "Invalid Request: a message is an object"}
 }
 
-// scanFault names what stopped the parser. A message that is merely refused is answered
-// under its id, which may lie behind the place where parsing ended.
+// scanFault names the error that stopped the parser. A message that is merely refused is answered under its id, which may lie behind the
+// place where parsing ended.
 func scanFault(line []byte, err error) *Fault {
 	if errors.Is(err, errSyntax) {
 		return &Fault{NullID, mcp.PARSE_ERROR, "Parse error: " + err.Error()}
@@ -155,8 +155,7 @@ func (e *Envelope) scanMeta(s *scanner) error {
 	})
 }
 
-// once reads a member that may not come twice: parsers differ in which of two they take,
-// and what is checked here must be what is used later.
+// once reads a member that may not come twice: parsers differ in which of two they take, and the checked one must be the used one.
 func once(into *[]byte, s *scanner, depth int) error {
 	if *into != nil {
 		return errDuplicate
@@ -200,7 +199,7 @@ func (e *Envelope) IsResponse() bool { return e.outcome && e.method == nil }
 func (e *Envelope) Method() string {
 	var name string
 	if err := json.Unmarshal(e.method, &name); err != nil {
-		return "" // not reached: check has seen a JSON string
+		return "" // not reached: check parsed a JSON string
 	}
 	return name
 }
@@ -213,19 +212,19 @@ func (e *Envelope) LargeArguments() json.RawMessage {
 	return e.arguments
 }
 
-// MemoryBytes is about what the message takes until it is answered.
+// MemoryBytes estimates the memory of the message until it is answered.
 func (e *Envelope) MemoryBytes() int64 {
 	return MemoryBytes(int64(e.length), int64(e.length-len(e.LargeArguments())), int64(e.values))
 }
 
-// MemoryBytes is about what JSON text of a length takes, where a part of it is decoded as a whole, with copies, and has so many values.
+// MemoryBytes estimates the memory of JSON text of a length, if a part of it is decoded as a whole, with copies, and holds this many values.
 func MemoryBytes(length, decoded, values int64) int64 {
 	const copies, value = 8, 64
 	return length + copies*decoded + value*values
 }
 
-// Message builds what mcp-go gets: the members that were checked and no others, so that its
-// more lenient parser (any case, last of two) cannot read another id or method than we did.
+// Message builds mcp-go's input: the members that were checked and no others, so that its more lenient parser (any case, last of two) cannot
+// read another id or method than we did.
 func (e *Envelope) Message() json.RawMessage {
 	var b bytes.Buffer
 	b.Grow(len(e.Params) - len(e.LargeArguments()) + len(e.ID) + len(e.method) + 64)

@@ -14,7 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// GaveUpError is why a call's context ends whose client waits no longer, and does not ask for the work to stop. It is
+// GaveUpError is the cause of a call's end when its client waits no longer, but does not ask for the work to stop. It is
 // ErrCancelledByClient as well: nothing is sent.
 type GaveUpError struct {
 	After time.Duration // how long the client waits for an answer
@@ -30,7 +30,7 @@ var timedOut = regexp.MustCompile(`(?i)timed out(?: after ([0-9.]+) ?s)?`)
 // CancelCause returns why a call ends that its client cancels with this reason, as sent. The SDK for Python says "timed out after 5s".
 func (c *Call) CancelCause(reason []byte) error {
 	var said string
-	_ = json.Unmarshal(reason, &said) // what is no text says nothing
+	_ = json.Unmarshal(reason, &said) // a reason that is no text counts as none
 	match := timedOut.FindStringSubmatch(said)
 	if match == nil {
 		return ErrCancelledByClient
@@ -42,11 +42,11 @@ func (c *Call) CancelCause(reason []byte) error {
 	return &GaveUpError{after}
 }
 
-// skew is how much earlier or later than at its client's limit the end of a call is seen here.
+// skew is the most by which the end of a call is seen earlier or later than at its client's limit.
 const skew = 250 * time.Millisecond
 
-// HangUpCause is CancelCause for a client that can say nothing and closes the connection: it has given up where that is at a time
-// that programs have as their limit.
+// HangUpCause is CancelCause for a client that cannot send a reason and closes the connection: it gave up if that is at a usual time limit
+// of programs.
 func (c *Call) HangUpCause() error { return hangUpCause(time.Since(c.came)) }
 
 func hangUpCause(after time.Duration) error {
@@ -56,7 +56,7 @@ func hangUpCause(after time.Duration) error {
 	return ErrCancelledByClient
 }
 
-// usualLimits are how long programs wait for an answer by default, in seconds.
+// usualLimits are the default time limits of programs, in seconds.
 var usualLimits = []int{300, 240, 180, 120, 100, 90, 60, 45, 40, 30, 25, 20, 15, 10, 5}
 
 // UsualLimit returns the longest usual limit that is about as long as this, or shorter; zero: there is none.
@@ -68,7 +68,7 @@ func UsualLimit(most time.Duration) time.Duration {
 	return time.Duration(usualLimits[i]) * time.Second
 }
 
-// Waited returns how long the client of the call to which ctx belongs has waited; zero where ctx is not of a call.
+// Waited returns the time since ctx's call came; zero if ctx belongs to no call.
 func Waited(ctx context.Context) time.Duration {
 	c := callFrom(ctx)
 	if c == nil {
@@ -77,8 +77,8 @@ func Waited(ctx context.Context) time.Duration {
 	return time.Since(c.came)
 }
 
-// Kept returns what a package keeps of the client whose call ctx belongs to, as long as the client is known: the zero value at first.
-// Nil: ctx is not of a call. It is for one package.
+// Kept returns a package's data on the client of ctx's call, kept as long as the client is known: the zero value at first. Nil: ctx belongs
+// to no call. It is for one package.
 func Kept[T any](ctx context.Context) *T {
 	s, is := server.ClientSessionFromContext(ctx).(*CallSession)
 	if !is {

@@ -47,8 +47,8 @@ func ParseID(raw []byte) (ID, error) {
 	return ID{Raw: bytes.Clone(raw), Key: "n" + key}, nil
 }
 
-// numberKey is one spelling for a number. Integers keep all their digits; what is written
-// with a fraction or an exponent is taken as the float64 that it is to most parsers.
+// numberKey is one spelling for a number. Integers keep all their digits; a number with a fraction or an exponent is taken as the float64
+// that it is to most parsers.
 func numberKey(number string) (string, error) {
 	f, err := strconv.ParseFloat(number, 64)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Requests of the server's to its client, while a call of the client's runs. Protocol versions from 2026-07-28 on have none.
+// Requests of the server to its client, while a call of the client's runs. Protocol versions from 2026-07-28 on do not know them.
 
 package rpc
 
@@ -16,10 +16,10 @@ import (
 // maxClientAnswer is the longest answer of a client to a request that is taken, in bytes.
 const maxClientAnswer = 64 << 10
 
-// errNoClientAnswer reports that a client has not answered a request, or with an error.
+// errNoClientAnswer reports that a client did not answer a request, or with an error.
 var errNoClientAnswer = errors.New("the client has not answered")
 
-// Requests are those that wait for a client's answers. The zero value is ready; its methods may be called by any goroutine.
+// Requests holds the requests that wait for a client's answers. The zero value is ready; its methods are safe for use by several goroutines.
 type Requests struct {
 	mu      sync.Mutex
 	waiting map[string]chan json.RawMessage
@@ -87,7 +87,7 @@ func (r *Requests) Answered(message []byte) {
 	}
 }
 
-// CanElicit reports whether the client can ask its user, by what it says of itself and by how its request came.
+// CanElicit reports whether the client can ask its user, by its capabilities and by the transport of its request.
 func CanElicit(ctx context.Context) bool {
 	client, ok := server.ClientSessionFromContext(ctx).(server.SessionWithClientInfo)
 	if !ok {
@@ -101,7 +101,7 @@ func CanElicit(ctx context.Context) bool {
 	return mcp.IsModernProtocol(server.RequestProtocolVersion(ctx)) || c != nil && c.Request != nil
 }
 
-// AskUntil ends what the call to which ctx belongs asks its client, once done is closed.
+// AskUntil ends the questions of ctx's call to its client, once done is closed.
 func AskUntil(ctx context.Context, done <-chan struct{}) {
 	if c := callFrom(ctx); c != nil {
 		c.until = done
@@ -110,7 +110,7 @@ func AskUntil(ctx context.Context, done <-chan struct{}) {
 
 var _ server.SessionWithElicitation = (*CallSession)(nil)
 
-// RequestElicitation has the client ask its user. What is not answered counts as cancelled: an error would be the answer to the
+// RequestElicitation makes the client ask its user. A question without an answer counts as cancelled: an error would be the answer to the
 // whole call.
 func (s *CallSession) RequestElicitation(ctx context.Context, request mcp.ElicitationRequest) (*mcp.ElicitationResult, error) {
 	cancelled := &mcp.ElicitationResult{ElicitationResponse: mcp.ElicitationResponse{Action: mcp.ElicitationResponseActionCancel}}
@@ -118,7 +118,7 @@ func (s *CallSession) RequestElicitation(ctx context.Context, request mcp.Elicit
 	if c == nil || c.Request == nil {
 		return cancelled, nil
 	}
-	text, _ := c.Request(ctx, c.until, request.Method, request.Params) // nothing, where there is no answer
+	text, _ := c.Request(ctx, c.until, request.Method, request.Params) // nothing, if there is no answer
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

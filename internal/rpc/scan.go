@@ -9,8 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 )
 
-// maxDepth bounds how deeply a message may nest, far above what any tool's arguments need
-// and far below what a recursive parser minds.
+// maxDepth bounds how deeply a message may nest, far above the needs of any tool's arguments and far below those of a recursive parser.
 const maxDepth = 256
 
 var (
@@ -19,8 +18,7 @@ var (
 	errValues = fmt.Errorf("%w: at most %d are taken; upload many as a file, and read that with code", jsonbound.ErrTooManyValues, jsonbound.Request.Values)
 )
 
-// scanner walks one JSON text in place: it checks what it passes against RFC 8259, copies
-// nothing, and so costs a 50 MB upload one look at each byte.
+// scanner walks one JSON text in place: it checks it against RFC 8259, copies nothing, and so costs a 50 MB upload one look at each byte.
 type scanner struct {
 	data   []byte
 	pos    int

@@ -12,7 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// Session is a client as mcp-go knows it from its initialize handshake on: what that told, and where broadcasts go.
+// Session is a client as mcp-go knows it from its initialize handshake on: the handshake's data, and the target of broadcasts.
 type Session struct {
 	identity
 	relay
@@ -22,7 +22,7 @@ type Session struct {
 	kept        atomic.Value // by Kept
 }
 
-// The extensions of mcp-go's session that sessions here have.
+// The extensions of mcp-go's session that sessions here implement.
 type fullSession interface {
 	server.SessionWithLogging
 	server.SessionWithClientInfo
@@ -31,7 +31,7 @@ type fullSession interface {
 
 var _, _ fullSession = (*Session)(nil), (*CallSession)(nil)
 
-// NewSession returns a session whose broadcasts are sent with send. End it when nothing is to be sent any more.
+// NewSession returns a session that sends broadcasts with send. End it before send becomes invalid.
 func NewSession(id string, send func(mcp.JSONRPCNotification)) *Session {
 	return &Session{id: id, relay: relay{send: send}}
 }
@@ -39,7 +39,7 @@ func NewSession(id string, send func(mcp.JSONRPCNotification)) *Session {
 // SessionID returns the name that NewSession was given.
 func (s *Session) SessionID() string { return s.id }
 
-// Initialized reports whether the client has said that it is ready.
+// Initialized reports whether the client sent that it is ready.
 func (s *Session) Initialized() bool { return s.initialized.Load() }
 
 // Initialize notes that the client is ready.
@@ -59,16 +59,15 @@ func (s *Session) GetLogLevel() mcp.LoggingLevel {
 	return mcp.LoggingLevelError
 }
 
-// CallSession is the same client as one request sees it. What a stateless request tells of
-// the client is its own and no other's; what it sends through mcp-go goes out with the request:
-// before its answer, and not at all once it is cancelled.
+// CallSession is the same client as one request sees it. A stateless request's description of the client is valid for it alone;
+// notifications through mcp-go go out with the request: before its answer, and not at all once it is cancelled.
 type CallSession struct {
 	identity
 	relay
 	client *Session
 }
 
-// Call returns the client as one request sees it, whose notifications are sent with send. End it before the answer.
+// Call returns the client as one request sees it. Its notifications are sent with send. End it before the answer.
 func (s *Session) Call(send func(mcp.JSONRPCNotification)) *CallSession {
 	return &CallSession{client: s, relay: relay{send: send}}
 }
@@ -88,19 +87,18 @@ func (s *CallSession) SetLogLevel(level mcp.LoggingLevel) { s.client.SetLogLevel
 // GetLogLevel returns the client's.
 func (s *CallSession) GetLogLevel() mcp.LoggingLevel { return s.client.GetLogLevel() }
 
-// GetClientInfo returns what is known of the client.
+// GetClientInfo returns the client's name and version.
 func (s *CallSession) GetClientInfo() mcp.Implementation { return s.told().GetClientInfo() }
 
 // ProtocolVersion returns the version that the client speaks.
 func (s *CallSession) ProtocolVersion() string { return s.told().ProtocolVersion() }
 
-// GetClientCapabilities returns what the client can do.
+// GetClientCapabilities returns the client's capabilities.
 func (s *CallSession) GetClientCapabilities() mcp.ClientCapabilities {
 	return s.told().GetClientCapabilities()
 }
 
-// told is what is known of the client: from this request, if it said anything, or from the
-// handshake.
+// told returns the client's description: from this request, if there is one, or from the handshake.
 func (s *CallSession) told() *identity {
 	if s.known.Load() {
 		return &s.identity
@@ -108,7 +106,7 @@ func (s *CallSession) told() *identity {
 	return &s.client.identity
 }
 
-// What is kept of what a client says of itself, in bytes: a session stays for a day.
+// Bounds of the client's description of itself, in bytes: a session stays for a day.
 const (
 	maxName       = 200
 	maxExtensions = 4 << 10
@@ -162,15 +160,15 @@ func (i *identity) ProtocolVersion() string {
 	return i.version
 }
 
-// SetProtocolVersion records what initialize has agreed on.
+// SetProtocolVersion records the version agreed on by initialize.
 func (i *identity) SetProtocolVersion(version string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.version = version
 }
 
-// NotificationBuffer is how many notifications may wait between mcp-go and its transport. mcp-go
-// gives up on a notification that finds it full, and tells the sender.
+// NotificationBuffer is the number of notifications that may wait between mcp-go and its transport. mcp-go gives up on a notification that
+// finds it full, and tells the sender.
 const NotificationBuffer = 256
 
 // relay carries notifications from the channel that mcp-go wants to where they are sent. It costs
@@ -183,7 +181,7 @@ type relay struct {
 	drained chan struct{}
 }
 
-// NotificationChannel is where mcp-go puts notifications, and none after End.
+// NotificationChannel returns the channel for mcp-go's notifications; it takes none after End.
 func (r *relay) NotificationChannel() chan<- mcp.JSONRPCNotification {
 	r.once.Do(func() {
 		r.channel = make(chan mcp.JSONRPCNotification, NotificationBuffer)
@@ -206,7 +204,7 @@ func (r *relay) run() {
 	}
 }
 
-// drain passes on what was in the channel when the relay ended.
+// drain passes on the notifications in the channel when the relay ended.
 func (r *relay) drain() {
 	for {
 		select {
@@ -218,8 +216,7 @@ func (r *relay) drain() {
 	}
 }
 
-// End returns when everything that was put into the channel so far has been sent on. It is
-// called once.
+// End returns when everything in the channel so far was sent on. It is called once.
 func (r *relay) End() {
 	unused := false
 	r.once.Do(func() { unused = true })

@@ -91,8 +91,7 @@ func (f *Sniffer) between(c byte) {
 	}
 }
 
-// collect keeps what may be the name or the value looked for. One byte over the limit is
-// kept too, so that ParseID refuses an id that was cut.
+// collect keeps a possible name or value. One byte over the limit is kept too, so that ParseID refuses an id that was cut.
 func (f *Sniffer) collect(c byte) {
 	if f.depth == 1 && (f.atKey || f.inID) && len(f.token) <= maxIDBytes {
 		f.token = append(f.token, c)

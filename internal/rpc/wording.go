@@ -45,7 +45,7 @@ func unknownTool(name string) string {
 // wrongType is how encoding/json says that a part of params is of another type than mcp-go wants.
 var wrongType = regexp.MustCompile(`: json: cannot unmarshal (\w+)(?: \S+)? into Go struct field \S*\.(params\S*) of type (\S+)`)
 
-// badShape reports what part of the params is wrong and what it must be.
+// badShape names the wrong part of the params and its right type.
 func badShape(method, said string) string {
 	found := wrongType.FindStringSubmatch(said)
 	if found == nil {
@@ -57,7 +57,7 @@ func badShape(method, said string) string {
 
 const truth = "true or false"
 
-// jsonTypes are encoding/json's names of what came.
+// jsonTypes maps encoding/json's names of the found types.
 var jsonTypes = map[string]string{
 	"array": "an array", "object": "an object", "string": "a string", "number": "a number", "bool": truth,
 }
@@ -88,9 +88,9 @@ func paramsOf(message []byte) namedParams {
 	var request struct {
 		Params namedParams `json:"params"`
 	}
-	_ = json.Unmarshal(message, &request) // mcp-go has read it
+	_ = json.Unmarshal(message, &request) // mcp-go read it already
 	return request.Params
 }
 
-// quote quotes the beginning of a text, which a client may have sent by the megabyte.
+// quote quotes the beginning of a text, which a client may send by the megabyte.
 func quote(sent string) string { return strconv.Quote(text.Shorten(sent, 80)) }

@@ -49,7 +49,7 @@ func drawKitty(terminal io.Writer, data map[string][]byte) bool {
 	return err == nil
 }
 
-// drawITerm draws by iTerm2's inline images, which some other terminals have too.
+// drawITerm draws by iTerm2's inline images, which some other terminals support too.
 func drawITerm(terminal io.Writer, data map[string][]byte) bool {
 	for _, mime := range []string{"image/png", "image/jpeg", "image/gif"} {
 		if image := data[mime]; len(image) > 0 {

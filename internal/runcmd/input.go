@@ -22,7 +22,7 @@ import (
 // Request is a command line.
 type Request struct {
 	Args        []string // a file of code, or - for Stdin, and input files
-	Language    string   // empty: what the file's name says
+	Language    string   // empty: the language of the file's name
 	Interactive bool     // a prompt; the file of code may be left out then
 	Out         string   // the folder that files are saved to; empty: none
 	Stdin       io.Reader
@@ -32,18 +32,18 @@ type Request struct {
 	Kernels map[sandbox.Language]sandbox.KernelConfig
 }
 
-// Job is what a command line asks for.
+// Job is the work that a command line asks for.
 type Job struct {
 	Language    sandbox.Language
 	Code        string // empty: a prompt alone
 	Interactive bool
 	Out         string
-	History     string        // the file that keeps what was typed at the prompt
-	inputs      []string      // paths, whose last names are all different
+	History     string        // the file of the prompt's history
+	inputs      []string      // paths; their last names all differ
 	dirs        *hostdir.Dirs // Out alone
 }
 
-// fromStdin, as the name of a file, is what comes on stdin.
+// fromStdin, as the name of a file, means stdin.
 const fromStdin = "-"
 
 // Read checks a command line, reads its code and makes the folder that files are saved to. The error is a fault.
@@ -203,7 +203,7 @@ func (j *Job) makeOut() (err error) {
 	return nil
 }
 
-// plainly leaves out what an error of the file system says of the path, which is told already.
+// plainly drops the path from an error of the file system, because it is named already.
 func plainly(err error) error {
 	var because *fs.PathError
 	if errors.As(err, &because) {

@@ -9,22 +9,22 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// printer prints one stream of a run as it comes: first what a terminal would show of it, line by line, and where that is
-// too long to be told, what is in the stream's file.
+// printer prints one stream of a run as it comes: first as a terminal would show it, line by line, and the stream's file once that is too
+// long.
 type printer struct {
 	to       io.Writer
 	open     func(path string, offset int64) (io.ReadCloser, error)
 	mask     *secrets.Masker
-	shown    string // printed of what a terminal would show
+	shown    string // the printed part of the terminal's text
 	lines    int64  // of that
 	bytes    int64  // of the file, printed or passed over
-	lineOpen bool   // what was printed does not end a line
+	lineOpen bool   // the printed text does not end a line
 }
 
-// soFar prints what is new of a stream that goes on.
+// soFar prints the new part of a stream that goes on.
 func (p *printer) soFar(s sandbox.Stream) {
 	if s.Truncated() {
-		if p.mask == nil { // a secret may have come half
+		if p.mask == nil { // a secret may be received in half
 			_ = p.printFile(s.Path)
 		}
 		return
@@ -39,7 +39,7 @@ func (p *printer) soFar(s sandbox.Stream) {
 	}
 }
 
-// rest prints what is left of a stream that is over, and returns how many of its bytes there is no trace of.
+// rest prints the rest of a stream that is over, and returns the number of its lost bytes.
 func (p *printer) rest(s sandbox.Stream) (missing int64) {
 	if !s.Truncated() {
 		p.print(s.Head)
@@ -56,7 +56,7 @@ func (p *printer) rest(s sandbox.Stream) (missing int64) {
 	return s.OmittedBytes
 }
 
-// print prints what is new of a text: all of it, where what is printed already was cleared or has changed since.
+// print prints the new part of a text: all of it, if the printed part was cleared or changed since.
 func (p *printer) print(text string) {
 	if text == "" { // also where the supervisor did not answer in time
 		return
@@ -75,7 +75,7 @@ func (p *printer) write(text string) {
 	}
 }
 
-// printFile prints what is new in the stream's file.
+// printFile prints the new part of the stream's file.
 func (p *printer) printFile(path string) error {
 	file, err := p.open(path, p.bytes)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// prompt runs what is typed until the input ends, or ctx does.
+// prompt runs the typed code until the input ends, or ctx does.
 func (r *Runner) prompt(ctx context.Context) int {
 	editor := liner.NewLiner()
 	defer func() { _ = editor.Close() }()
@@ -29,7 +29,7 @@ func (r *Runner) prompt(ctx context.Context) int {
 	for {
 		code, err := r.ask(ctx, editor)
 		switch {
-		case errors.Is(err, liner.ErrPromptAborted): // what was typed is dropped
+		case errors.Is(err, liner.ErrPromptAborted): // the typed text is dropped
 		case errors.Is(err, io.EOF):
 			return 0
 		case err != nil:
@@ -83,7 +83,7 @@ func promptFor(ctx context.Context, editor *liner.State, sign string) (string, e
 	}
 }
 
-// keepHistory writes what was typed for the next time, for this user alone. Without it nothing is lost but convenience.
+// keepHistory writes the history for the next time, readable by this user alone. Without it nothing is lost but convenience.
 func (r *Runner) keepHistory(editor *liner.State) {
 	file, err := os.OpenFile(r.Job.History, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 	if err != nil {
@@ -110,8 +110,8 @@ func unfinished(language sandbox.Language, code string) bool {
 	return language == sandbox.Bash && ends == '|' || language == sandbox.Python && (ends == ':' || strings.HasPrefix(last, "@") || strings.TrimLeft(last, " \t") != last)
 }
 
-// scan goes through code and returns what its last line ends with, comments and blanks aside, how many brackets are open,
-// and whether a text or a comment of several lines is.
+// scan goes through code and returns the end of its last line, without comments and blanks, the number of open brackets, and whether a text
+// or a comment of several lines is open.
 func scan(language sandbox.Language, code string) (ends byte, depth int, open bool) {
 	if language == sandbox.Bash {
 		return scanBash(code)
@@ -123,7 +123,7 @@ func scan(language sandbox.Language, code string) (ends byte, depth int, open bo
 	for i := 0; i < len(code); i++ {
 		rest := code[i:]
 		if strings.HasPrefix(rest, comment) {
-			i += strings.IndexByte(rest, '\n') - 1 // every line has its end
+			i += strings.IndexByte(rest, '\n') - 1 // every line is ended
 			continue
 		}
 		if quote := beginning(rest, quotes); quote != "" {
@@ -189,7 +189,7 @@ var (
 	bashQuote = map[string]string{"'": "'", `"`: `"`, "`": "`", "$'": "'", "((": "))", "$((": "))", "${": "}"}
 )
 
-// scanBash is scan for bash: words count as keywords where a command may begin. It ends with | where a command has to follow.
+// scanBash is scan for bash: words count as keywords where a command may begin. It ends with | where a command must follow.
 func scanBash(code string) (ends byte, depth int, open bool) {
 	var closers, documents []string
 	begins := true // a command, here
@@ -267,7 +267,7 @@ func endOfDocument(text, word string) int {
 	return -1
 }
 
-// unquoted drops what quotes the word of a here-document.
+// unquoted drops the quotes of the word of a here-document.
 func unquoted(r rune) rune {
 	if strings.ContainsRune("\"'\\ \t", r) {
 		return -1

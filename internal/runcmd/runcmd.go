@@ -1,4 +1,4 @@
-// Package runcmd runs files of code, and what is typed at a prompt, in a sandbox: for people and for scripts.
+// Package runcmd runs files of code, and code typed at a prompt, in a sandbox: for people and for scripts.
 //
 // Read makes a Job of a command line and touches nothing but the files that it names; Runner.Run does it.
 package runcmd
@@ -22,28 +22,28 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// Exit codes beside the code's own. What a supervisor gives a run that did not end by itself is 124 for timed out, 130 for
-// interrupted and 137 for killed.
+// Exit codes beside the code's own. A supervisor gives a run that did not end by itself 124 for timed out, 130 for interrupted and 137 for
+// killed.
 const (
 	ExitUnsaved     = 1   // the code ran, and its files could not be saved
 	ExitNotRun      = 2   // the code could not be run
 	ExitInterrupted = 130 // before the code began
 )
 
-// Runner does a Job in a session. All of its fields but SessionID have to be set.
+// Runner does a Job in a session. All of its fields but SessionID are required.
 type Runner struct {
 	Manager        *sandbox.Manager
 	Job            *Job
 	SessionID      string // empty: the manager's default session
 	Stdout, Stderr *os.File
-	// Install installs what code says that it needs.
+	// Install installs the packages that code declares.
 	Install        func(context.Context, sandbox.RunOptions) error
 	Draw           Draw        // nil: figures are files alone
-	Complain       func(error) // says what went wrong, which is most often a fault
+	Complain       func(error) // reports an error, most often a fault
 	stdout, stderr io.Writer   // harmless to a terminal
 }
 
-// Run does the job and returns the exit code. When ctx ends, what runs is interrupted, and what it has made is saved.
+// Run does the job and returns the exit code. When ctx ends, it interrupts the run and saves its files.
 func (r *Runner) Run(ctx context.Context) int {
 	r.stdout, r.stderr = harmless(r.Stdout), harmless(r.Stderr)
 	if err := r.upload(ctx); err != nil {
@@ -121,10 +121,10 @@ func (r *Runner) run(ctx context.Context, code string) int {
 	return res.ExitCode
 }
 
-// lookEvery is how often new output is looked for.
+// lookEvery is the interval at which new output is read.
 const lookEvery = 200 * time.Millisecond
 
-// follow prints the run's output as it comes, and returns what the run came to.
+// follow prints the run's output as it comes, and returns its result.
 func (r *Runner) follow(ctx context.Context, run *sandbox.Run) (*sandbox.Result, error) {
 	open := func(path string, offset int64) (io.ReadCloser, error) {
 		return r.Manager.OpenFile(context.WithoutCancel(ctx), run.SessionID, path, sandbox.ReadOptions{Offset: offset, Limit: -1})
@@ -165,12 +165,12 @@ func (r *Runner) follow(ctx context.Context, run *sandbox.Run) (*sandbox.Result,
 	}
 }
 
-// say writes what is not the code's own to stderr.
+// say writes a message of this program to stderr.
 func (r *Runner) say(format string, args ...any) {
 	fmt.Fprintf(r.stderr, "code-sandbox-mcp: "+format+"\n", args...)
 }
 
-// show prints what a run came to beside its output.
+// show prints a run's result beside its output.
 func (r *Runner) show(res *sandbox.Result) {
 	for _, b := range res.Background {
 		r.say("printed meanwhile by an earlier run:\n%s", b.Text)
@@ -206,7 +206,7 @@ func (r *Runner) show(res *sandbox.Result) {
 	}
 }
 
-// display draws a figure where the terminal can, and prints what was shown as text; other things are files.
+// display draws a figure if the terminal can, and prints a displayed text; other things are files.
 func (r *Runner) display(d sandbox.Display) {
 	if r.Draw != nil && r.Draw(r.Stdout, d.Data) {
 		return

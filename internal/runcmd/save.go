@@ -18,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// listFiles reports which files a run has made, where none are saved.
+// listFiles lists the files that a run made, if none are saved.
 func (r *Runner) listFiles(ctx context.Context, res *sandbox.Result) {
 	var names []string
 	copies := r.copies(ctx, res)
@@ -34,8 +34,8 @@ func (r *Runner) listFiles(ctx context.Context, res *sandbox.Result) {
 	}
 }
 
-// copies returns the files of what was shown that the code has saved itself: as it says of a figure, or with the same content.
-// Of several figures that were saved to one file it has the last, which is not known where not all displays are.
+// copies returns the displayed files that the code saved itself: by the name in a figure, or with the same content. Of several figures that
+// were saved to one file it holds the last, which is unknown unless all displays are.
 func (r *Runner) copies(ctx context.Context, res *sandbox.Result) map[string]bool {
 	shown, last, copies := make(map[string]bool), make(map[string]string), make(map[string]bool)
 	for _, d := range res.Displays {
@@ -54,7 +54,7 @@ func (r *Runner) copies(ctx context.Context, res *sandbox.Result) map[string]boo
 	return copies
 }
 
-// hash returns the hash of a file's content, or its path where that cannot be read.
+// hash returns the hash of a file's content, or its path if that cannot be read.
 func (r *Runner) hash(ctx context.Context, path string) string {
 	from, err := r.Manager.OpenFile(ctx, r.SessionID, path, sandbox.ReadOptions{Limit: -1})
 	if err != nil {
@@ -68,7 +68,7 @@ func (r *Runner) hash(ctx context.Context, path string) string {
 	return string(hash.Sum(nil))
 }
 
-// mostNamed is how many files are named.
+// mostNamed limits the files that are named.
 const mostNamed = 20
 
 // named joins the names of the first of so many files.
@@ -108,7 +108,7 @@ func (r *Runner) filesNow(ctx context.Context) (map[string]sandbox.File, error) 
 	return found, err
 }
 
-// save copies the files that a run has made or changed to the folder. Their paths are hostile, and lead nowhere else.
+// save copies the files that a run made or changed to the folder. Their paths are hostile, and lead nowhere else.
 func (r *Runner) save(ctx context.Context, before map[string]sandbox.File, res *sandbox.Result) error {
 	after, err := r.filesNow(ctx)
 	if err != nil {

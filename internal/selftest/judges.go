@@ -14,7 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// judgeSecrets looks at what a client sees of code that tells all that it was given.
+// judgeSecrets checks a client's view of code that prints all that it was given.
 func judgeSecrets(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	program, err := source.Program(t.facts)
 	if err != nil {
@@ -45,7 +45,7 @@ func judgeSecrets(ctx context.Context, t *tester, row *Row, source attacks.Attac
 	return nil
 }
 
-// forms are what the attack makes of a value.
+// forms are the attack's encodings of a value.
 func forms(value string) map[string]string {
 	forms := map[string]string{"as it is": value, "URL-encoded": url.PathEscape(value)}
 	if quoted, err := json.Marshal(value); err == nil {
@@ -137,7 +137,7 @@ func (t *tester) volumeOf(ctx context.Context, m *sandbox.Manager) (string, erro
 	return there.Volumes[0].Name, nil
 }
 
-// judgeTakeOver attacks a session with a name: only those have a socket.
+// judgeTakeOver attacks a session with a name: only those own a socket.
 func judgeTakeOver(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	id := t.facts.Token
 	defer func() {
@@ -177,7 +177,7 @@ func judgeVolume(ctx context.Context, t *tester, row *Row, source attacks.Attack
 	return err
 }
 
-// judgeInKernel believes what the attack says, from the kernel that keeps the session's variables.
+// judgeInKernel believes the attack's verdict, from the kernel that keeps the session's variables.
 func judgeInKernel(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	_, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{})
 	return err
@@ -226,7 +226,7 @@ func judgeSignals(ctx context.Context, t *tester, row *Row, source attacks.Attac
 	return nil
 }
 
-// judgeFrames looks for what was forged in what came of it: in this run, the next one, and the neighbour.
+// judgeFrames looks for forged output: in this run, the next one, and the neighbour.
 func judgeFrames(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	mark := sandbox.RunOptions{Language: row.Language, Code: "6 * 7"}
 	if _, err := run(ctx, t.other, mark); err != nil {
@@ -237,7 +237,7 @@ func judgeFrames(ctx context.Context, t *tester, row *Row, source attacks.Attack
 	case res == nil:
 		return err
 	case errors.Is(err, attacks.ErrNoVerdict):
-		// It has cost the code its own kernel.
+		// It cost the code its own kernel.
 		row.Status, row.Notes = Proven, append(row.Notes, fmt.Sprintf("the run ended as %s %s", res.Status, res.Cause))
 	case row.Status != Proven:
 		return err
@@ -259,7 +259,7 @@ func judgeFrames(ctx context.Context, t *tester, row *Row, source attacks.Attack
 	return nil
 }
 
-// judgeWayOut believes the attack, and what listens on the host, which nobody may have reached.
+// judgeWayOut believes the attack, and the listeners on the host, which nobody may have reached.
 func judgeWayOut(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	if err := judgeCredentials(ctx, t, row, source); err != nil {
 		return err
@@ -270,7 +270,7 @@ func judgeWayOut(ctx context.Context, t *tester, row *Row, source attacks.Attack
 	return nil
 }
 
-// judgeCredentials believes the attack, in the session itself, whose certificates are trusted.
+// judgeCredentials believes the attack, in the session itself with its trusted certificates.
 func judgeCredentials(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	facts := t.facts
 	facts.WayOut = t.o.WayOut

@@ -17,10 +17,10 @@ import (
 
 func freezes(t *tester) bool { return t.o.Config.FreezeBytes > 0 }
 
-// forgeries are what the attack makes of its own frozen file.
+// forgeries are the attack's versions of its own snapshot.
 var forgeries = []string{"variables", "cut", "noise"}
 
-// judgeFrozen has a neighbour freeze its variables, and a session wake what it has forged.
+// judgeFrozen lets a neighbour freeze its variables, and a session restore its forged snapshot.
 func judgeFrozen(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	facts := t.facts
 	theirs, mine := facts.Token+"-theirs", facts.Token+"-forger"
@@ -34,7 +34,7 @@ func judgeFrozen(ctx context.Context, t *tester, row *Row, source attacks.Attack
 		return err
 	}
 	for _, facts.Forgery = range forgeries {
-		// What is written to the file stays where the kernel has run nothing.
+		// The forged file stays if the kernel ran nothing.
 		o := sandbox.RunOptions{SessionID: mine, Fresh: facts.Forgery != "variables"}
 		if _, err := t.attack(ctx, t.attacked, row, source, facts, o); err != nil || row.Status != Proven {
 			return err
@@ -68,7 +68,7 @@ func (t *tester) closeNamed(ctx context.Context, m *sandbox.Manager, id string) 
 // copyTime bounds the wait for a copy, which a kernel makes when it is idle.
 const copyTime = 10 * time.Second
 
-// judgeTwins closes a session that has copies of its kernel.
+// judgeTwins closes a session with copies of its kernel.
 func judgeTwins(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	id, name := t.facts.Token+"-twins", t.facts.Token[len(t.facts.Token)-15:]
 	if _, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{SessionID: id}); err != nil || row.Status != Proven {
@@ -86,7 +86,7 @@ func judgeTwins(ctx context.Context, t *tester, row *Row, source attacks.Attack)
 	}
 	left := processesNamed(name)
 	for began := time.Now(); left > 0 && time.Since(began) < copyTime; left = processesNamed(name) {
-		time.Sleep(copyTime / 100) // an engine may have them end by themselves
+		time.Sleep(copyTime / 100) // an engine may let them end by themselves
 	}
 	switch {
 	case err != nil:
@@ -103,7 +103,7 @@ func judgeTwins(ctx context.Context, t *tester, row *Row, source attacks.Attack)
 
 func closed(_ string, err error) error { return err }
 
-// awaitCopy runs code until the session has a copy that can be gone back to.
+// awaitCopy runs code until the session holds a restorable copy.
 func (t *tester) awaitCopy(ctx context.Context, language sandbox.Language, id string) error {
 	why := ""
 	for began := time.Now(); time.Since(began) < copyTime; time.Sleep(copyTime / 100) {

@@ -8,10 +8,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// promise is what the sandbox promises, and how that is attacked.
+// promise is a promise of the sandbox, and the attack on it.
 type promise struct {
 	name string
-	each bool // in every language, because its kernel has a process, descriptors, frames and values of its own
+	each bool // in every language: each kernel is a process with descriptors, frames and values of its own
 	// session reports that the attack is one of those that need a session.
 	session bool
 	// hosts are doctor's checks of whether a host can hold the promise. None: every host can.
@@ -62,7 +62,7 @@ var promises = []promise{
 	{name: "frames", each: true, session: true, judge: judgeFrames},
 }
 
-// load returns the attack in a language. What the machine, the engine or the supervisor refuses is attacked in Python alone.
+// load returns the attack in a language. Promises of the machine, the engine or the supervisor are attacked in Python alone.
 func (p promise) load(language sandbox.Language) (attacks.Attack, error) {
 	if p.session {
 		return attacks.Session(p.name, string(language))
@@ -92,7 +92,7 @@ func (t *tester) judge(ctx context.Context, row *Row, p planned, source attacks.
 	}
 }
 
-// judgeVerdict believes what the attack says, from an interpreter of its own.
+// judgeVerdict believes the attack's verdict, from an interpreter of its own.
 func judgeVerdict(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	_, err := t.attack(ctx, t.attacked, row, source, t.facts, sandbox.RunOptions{Fresh: true})
 	return err

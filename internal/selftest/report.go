@@ -14,7 +14,7 @@ import (
 // Report is the outcome of all attacks, in the order in which they were made.
 type Report struct {
 	Rows []Row
-	// Unclosed reports that the engine did not remove all of the sessions in time. A sweep takes what is left.
+	// Unclosed reports that the engine did not remove all of the sessions in time. A sweep removes the rest.
 	Unclosed bool
 }
 
@@ -36,8 +36,7 @@ var words = map[Status]string{
 	Proven: "proven", Unenforced: "not enforced here", Broken: "BROKEN", NotTried: "not tried",
 }
 
-// WriteTable writes a line for each row with the promise, under it what was tried and what came of it,
-// and a last line that sums up.
+// WriteTable writes a line for each row with the promise, under it the attempt and its outcome, and a last line that sums up.
 func (r Report) WriteTable(w io.Writer) error {
 	rows := make([]report.Row, 0, len(r.Rows))
 	for _, row := range r.Rows {
@@ -52,7 +51,7 @@ func (r Report) WriteTable(w io.Writer) error {
 	return report.WriteTable(w, rows, r.summary())
 }
 
-// met reports what refused the attack, the most frequent first.
+// met returns the refusals that the attack met, the most frequent first.
 func (r Row) met() string {
 	names := slices.SortedFunc(maps.Keys(r.Refusals), func(a, b string) int {
 		return cmp.Or(cmp.Compare(r.Refusals[b], r.Refusals[a]), cmp.Compare(a, b))

@@ -1,8 +1,8 @@
-// Package selftest attacks a session from inside, and says of each promise that the sandbox makes
+// Package selftest attacks a session from inside, and reports for each promise of the sandbox
 // whether it held.
 //
 // Run makes a Report; Report.WriteTable and Report.WriteJSON print it, and Report.OK decides the exit
-// status. What the machine, the engine and the supervisor refuse is attacked in one language only,
+// status. Promises of the machine, the engine and the supervisor are attacked in one language only,
 // Python: they are the same for both.
 package selftest
 
@@ -20,24 +20,24 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
-// Host is what a self-test has to know of what containers run on.
+// Host is the data on the containers' host that a self-test needs.
 type Host struct {
 	// Checks are those of doctor. A promise that one of them says cannot be held is not enforced here.
 	Checks []doctor.Check
 	OnHost bool   // containers run on this machine
 	Socket string // that the engine listens on, if it is one of this machine's
-	// Pod is passed to attacks where containers are in pods. Shown adds what a running pod has shown; nil: nothing.
+	// Pod is passed to attacks if containers are in pods. Shown adds the data of a running pod; nil: nothing.
 	Pod   *attacks.Pod
 	Shown func(*attacks.Pod)
 	// Files are of the machines that containers run on, where this may be none of them.
 	Files []string
-	// Fixes are for what a row itself finds not to be enforced, by its name.
+	// Fixes maps a row's name to the fix of its findings.
 	Fixes map[string]string
 	// Rootless: the engine is no root. GVisor: a kernel of its own is between the code and the host's.
 	Rootless, GVisor bool
 }
 
-// Podman returns what an engine that is Podman says of its host.
+// Podman returns the Host of a Podman engine.
 func Podman(info podman.Info) Host {
 	host := Host{OnHost: info.OnHost, Rootless: info.Rootless, GVisor: info.Isolation == podman.GVisor, Checks: []doctor.Check{
 		doctor.Rootless(info), doctor.SessionUsers(info), doctor.Seccomp(info),
@@ -53,14 +53,14 @@ func Podman(info podman.Info) Host {
 // that the client would see.
 type Answer func(ctx context.Context, language sandbox.Language, code string) (string, error)
 
-// Options sets what to attack.
+// Options configure the attacks.
 type Options struct {
-	// Config is what sessions are made with. What bounds a caller in it (the length of code, the time of a
-	// run, the number of sessions) is widened where an attack needs more. Its Env should have a value.
+	// Config is the configuration of the sessions. Its bounds on a caller (the length of code, the time of a run, the number of sessions)
+	// are widened if an attack needs more. Its Env should hold a value.
 	Config sandbox.Config
 	Engine engine.Engine // the same as the one in Config
 	Host   Host
-	// WayOut is what Config.WayOut lets out.
+	// WayOut is the egress through Config.WayOut.
 	WayOut attacks.WayOut
 	// Server gives answers about the sessions of a manager.
 	Server func(*sandbox.Manager) Answer
@@ -72,7 +72,7 @@ type Options struct {
 	Progress func(name string, language sandbox.Language, done, total int)
 }
 
-// Status is what became of a promise.
+// Status is the outcome of a promise.
 type Status string
 
 // The statuses. Unenforced says that this host cannot hold the promise, as doctor says too; NotTried that
@@ -104,9 +104,8 @@ const (
 	closeTimeout  = 30 * time.Second
 )
 
-// Run attacks every promise. The error says that there was nothing to attack, or that ctx ended; the
-// report has what was tried until then. Its sessions are closed in any case, and Report.Unclosed says
-// whether that came to an end.
+// Run attacks every promise. The error reports that there was nothing to attack, or that ctx ended; the report holds the attacks until then.
+// Run closes its sessions in any case, and Report.Unclosed reports those that remained.
 func Run(ctx context.Context, o Options) (report Report, err error) {
 	t, err := newTester(o)
 	if err != nil {
@@ -136,7 +135,7 @@ type planned struct {
 	language sandbox.Language
 }
 
-// plan gives every row, in the order to try them: what may cost a kernel comes last.
+// plan returns every row, in the order of the attacks: those that may cost a kernel come last.
 func (t *tester) plan() []planned {
 	var plan []planned
 	for _, p := range promises {

@@ -20,15 +20,15 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// tester has two managers, so that both the session that is attacked and its neighbour are without a
-// name: what a killed self-test leaves is removed like any dead server's.
+// tester uses two managers, so that both the attacked session and its neighbour are without a name: the leftovers of a killed self-test are
+// removed like any dead server's.
 type tester struct {
 	o        Options
 	attacked *sandbox.Manager
 	other    *sandbox.Manager
 	answer   Answer
 	facts    attacks.Facts
-	bait     []func() // to take away what lies about on the host
+	bait     []func() // functions that remove the bait from the host
 	reached  atomic.Int64
 	unclosed bool // a session could not be removed when its attack was over
 }
@@ -37,7 +37,7 @@ type tester struct {
 // same way, and hundreds of thousands take minutes on a slow machine.
 const mostFiles = 10_000
 
-// patiencePart of the time of a run is what an attack may wait to be stopped.
+// patiencePart of the time of a run is the time within which an attack must be stopped.
 const patiencePart = 2
 
 func newTester(o Options) (*tester, error) {
@@ -94,9 +94,9 @@ func (t *tester) begin(ctx context.Context) error {
 	return err
 }
 
-// sum is code whose result is 42.
+// sum is code with the result 42.
 func sum(language sandbox.Language) string {
-	if language == sandbox.Bash { // which has no values
+	if language == sandbox.Bash { // which returns no values
 		return "echo $((6 * 7))"
 	}
 	return "6 * 7"
@@ -106,8 +106,7 @@ func isSum(res *sandbox.Result) bool {
 	return res.Status == sandbox.Completed && (res.Value != nil && *res.Value == "42" || res.Stdout.Head == "42\n")
 }
 
-// known returns the values that containers have in their environment by right: those passed through, of the way out and
-// of the images.
+// known returns the values that containers rightly hold in their environment: those passed through, of the egress and of the images.
 func (t *tester) known(ctx context.Context) ([]string, error) {
 	c := t.o.Config
 	values := slices.Collect(maps.Values(c.Env))
@@ -164,13 +163,13 @@ func digests(values map[string]string) map[string]string {
 	return sums
 }
 
-// unremarkable variables have the same value in many places, and tell nothing.
+// unremarkable variables hold the same value in many places, and prove nothing.
 var unremarkable = []string{"PATH", "HOME", "PWD", "OLDPWD", "TERM", "LANG", "SHELL", "TMPDIR", "TZ", "USER", "LOGNAME", "HOSTNAME"}
 
 // ordinary values are in the environment of containers, whatever their image is.
 var ordinary = []string{"podman", "sandbox", "xterm-256color", "C.UTF-8"}
 
-// minTelling is how long a value must be for its presence to be no accident.
+// minTelling is the least length of a value that cannot occur by accident.
 const minTelling = 6
 
 // isTelling reports whether a value, found in a container, comes from the server. Paths are the same on many machines.
@@ -190,7 +189,7 @@ func withheld(environ, known []string) map[string]string {
 	return digests(values)
 }
 
-// layBait puts on this host what must not be reached, where the engine is on it.
+// layBait puts things on this host that must not be reached, if the engine is on it.
 func (t *tester) layBait() error {
 	if t.o.Host.Pod != nil { // which may be on this machine
 		return t.putFiles()

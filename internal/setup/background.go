@@ -28,8 +28,8 @@ type making struct {
 	status string
 }
 
-// Await waits until the images are ready, for as long as patience at most, and returns how far the work is where it is
-// not over by then; empty: it is. After a failure the next call begins again, behind what is ready.
+// Await waits until the images are ready, for as long as patience at most, and returns the progress if the work is not over by then; empty:
+// it is. After a failure the next call begins again, behind the images that are ready.
 func (b *Background) Await(ctx context.Context, patience time.Duration) (status string, err error) {
 	b.mu.Lock()
 	w := b.work

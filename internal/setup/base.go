@@ -15,8 +15,8 @@ import (
 
 const (
 	registryBase = "docker.io/library/debian:trixie-slim"
-	madeBase     = "localhost/debian:trixie-slim"    // what bootstrap makes
-	baseName     = "localhost/code-sandbox-mcp-base" // what images are built on, whichever it is
+	madeBase     = "localhost/debian:trixie-slim"    // bootstrap's result
+	baseName     = "localhost/code-sandbox-mcp-base" // the base of our images, whichever it is
 )
 
 // findBase sets base and hostNetwork. The base gets a name of ours as well: Podman names
@@ -82,8 +82,7 @@ func (w *work) fetchBase(ctx context.Context, ref string) (string, error) {
 	return madeBase, nil
 }
 
-// pull pulls ref. A registry that has answered nothing after patience is given up:
-// Podman itself retries for a minute and more.
+// pull pulls ref. It gives up a registry that does not answer within patience: Podman itself retries for a minute and more.
 func pull(ctx context.Context, ref string, patience time.Duration, log *log) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -122,8 +121,7 @@ func (p *pulled) add(l libpod.Layer, now time.Time) string {
 	return progressOf(done, total, now.Sub(p.began))
 }
 
-// progressOf says how much of a download is there after a while, and how long the rest takes at the same rate. A total of
-// 0 is not known.
+// progressOf describes the progress of a download after a while, and the time that the rest takes at the same rate. A total of 0 is unknown.
 func progressOf(done, total int64, took time.Duration) string {
 	text := units.HumanSize(float64(done))
 	if total == 0 {
@@ -150,7 +148,7 @@ func shortRef(ref string) string {
 	return name
 }
 
-// onThisMachine reports whether an image's registry is one of this machine, which need not have a certificate.
+// onThisMachine reports whether an image's registry is one of this machine, which needs no certificate.
 func onThisMachine(ref string) bool {
 	host, _, _ := strings.Cut(ref, "/")
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -14,9 +14,8 @@ import (
 
 const suite = "trixie"
 
-// bootstrapHooks make the new system what Debian's own slim image is: nothing of this
-// machine in it, apt without extras, and dpkg without a sync for every file, which only
-// a system that has to survive a power cut needs.
+// bootstrapHooks give the new system the properties of Debian's own slim image: nothing of this machine in it, apt without extras, and dpkg
+// without a sync for every file, which only a system that must survive a power cut needs.
 var bootstrapHooks = []string{
 	`rm -f "$1"/etc/apt/apt.conf.d/99mmdebstrap "$1"/etc/machine-id "$1"/etc/resolv.conf; : > "$1"/etc/machine-id`,
 	`echo localhost > "$1"/etc/hostname`,
@@ -69,13 +68,13 @@ func (h host) bootstrap(ctx context.Context, log *log) error {
 
 	command := exec.CommandContext(ctx, path, bootstrapArgs(h.apt, tar.Name())...)
 	command.Stdout, command.Stderr = log, log
-	// It ends what it has started and removes what it has made.
+	// It ends its children and removes its files.
 	command.Cancel = func() error { return command.Process.Signal(syscall.SIGTERM) }
 	command.WaitDelay = 5 * time.Second
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("mmdebstrap: %w", cause(ctx, err))
 	}
-	// mmdebstrap may have put a new file in the place of ours.
+	// mmdebstrap may replace our file with a new one.
 	made, err := os.Open(tar.Name())
 	if err != nil {
 		return err

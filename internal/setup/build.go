@@ -23,8 +23,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// Podman's default limits are beyond what an engine may give that lacks
-// CAP_SYS_RESOURCE; Podman 4.3 wants nproc wherever nofile is given.
+// Podman's default limits are beyond those that an engine without CAP_SYS_RESOURCE may give; Podman 4.3 wants nproc wherever nofile is
+// given.
 const (
 	maxFiles     = 1024
 	maxProcesses = 2048
@@ -74,7 +74,7 @@ func (w *work) buildOptions(base string) libpod.BuildOptions {
 	}
 }
 
-// buildImage builds a recipe with what goes over its files, and returns the id of the image.
+// buildImage builds a recipe with some files replaced, and returns the id of the image.
 func buildImage(ctx context.Context, recipe fs.FS, over map[string][]byte, options libpod.BuildOptions, output io.Writer) (string, error) {
 	archive, err := buildContext(recipe, over)
 	if err != nil {
@@ -90,7 +90,7 @@ func buildImage(ctx context.Context, recipe fs.FS, over map[string][]byte, optio
 	return id, nil
 }
 
-// buildContext is a recipe and what goes over it as an archive. Everybody may read the files, so the build's own users can.
+// buildContext archives a recipe and the files that replace some of it. Everybody may read the files, so the build's own users can.
 func buildContext(recipe fs.FS, over map[string][]byte) (io.Reader, error) {
 	var files []containers.File
 	err := fs.WalkDir(recipe, ".", func(path string, entry fs.DirEntry, err error) error {
@@ -110,8 +110,8 @@ func buildContext(recipe fs.FS, over map[string][]byte) (io.Reader, error) {
 	return containers.Archive(files)
 }
 
-// label gives the image its name, with what is known only now as labels: which recipe it
-// is from, and the versions of what is in it. Nothing has to be started to read those.
+// label names the image, and labels it with facts known only now: its recipe, and the versions of its contents. Nothing must be started to
+// read those.
 func label(ctx context.Context, recipe containers.Recipe, id string) error {
 	list, err := versions(ctx, id)
 	if err != nil {
@@ -180,7 +180,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 func removeContainer(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
 	defer cancel()
-	// The container is stopped and has no name; one that stays is only untidy.
+	// The container is stopped and unnamed; one that stays is only untidy.
 	_ = libpod.RemoveContainer(ctx, id, true)
 }
 
@@ -252,7 +252,7 @@ func shortStep(instruction string) string {
 	return text.Shorten(strings.Join(strings.Fields(preamble.ReplaceAllString(instruction, "")), " "), 59)
 }
 
-// number is a count out of a build's output; what cannot be one counts as 1.
+// number reads a count from a build's output; an invalid one counts as 1.
 func number(text string) int {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > 1000 {
@@ -261,7 +261,7 @@ func number(text string) int {
 	return n
 }
 
-// failedStep finds the instruction in the engine's error, which has it in full.
+// failedStep matches the instruction in the engine's error, which quotes it in full.
 var failedStep = regexp.MustCompile(`(?s)building at STEP "(.*)": (.*)`)
 
 func shortBuildError(err error) error {

@@ -14,8 +14,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 )
 
-// host is how this machine reaches its package sources, in so far as a build has to
-// know. Passwords and tokens never get into it: an address that holds one is left out.
+// host is this machine's access to its package sources, as far as a build needs it. Passwords and tokens never get into it: an address that
+// holds one is left out.
 type host struct {
 	os, arch string
 	apt      []string          // lines of apt.conf
@@ -75,8 +75,7 @@ func aptSettings(dump string) []string {
 	return settings
 }
 
-// buildEnv picks what a build needs from the environment and the user's settings for npm
-// and pip.
+// buildEnv picks the variables of a build from the environment and the user's settings for npm and pip.
 func buildEnv(getenv func(string) string, npmrc, pipConf string) map[string]string {
 	env := map[string]string{
 		"NPM_CONFIG_REGISTRY": firstOf(getenv("NPM_CONFIG_REGISTRY"), getenv("npm_config_registry"), setting(npmrc, "registry")),
@@ -123,7 +122,7 @@ func harmless(value string) bool {
 		u.User == nil && u.RawQuery == "" && !strings.Contains(value, "$")
 }
 
-// files are what the build finds in containers.HostDir, by their names in the context.
+// files returns the files in containers.HostDir for the build, by their names in the context.
 func (h host) files() map[string][]byte {
 	var env strings.Builder
 	export := func(name, value string) {

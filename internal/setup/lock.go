@@ -11,9 +11,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 )
 
-// lock makes sure that one process of this user builds at a time: a second one would only
-// do the same again, and what an interrupted build left can be told from a live one's. It
-// calls waiting once when it has to wait. The lock goes with the process, however it ends.
+// lock makes sure that one process of this user builds at a time: a second one would only do the same again, and a killed build's leftovers
+// differ from a live one's files. It calls waiting once when it must wait. The lock goes with the process, however it ends.
 func lock(ctx context.Context, path string, waiting func()) (release func(), err error) {
 	if path == "" {
 		cache, err := os.UserCacheDir()

@@ -13,8 +13,8 @@ const (
 	maxTail = 15  // lines that go into an error
 )
 
-// lines is an io.Writer for one goroutine that cuts what comes into lines, makes them
-// harmless for a terminal and hands each on that is not empty.
+// lines is an io.Writer for one goroutine that cuts its input into lines, makes them harmless for a terminal and passes on those that are
+// not empty.
 type lines struct {
 	emit    func(string)
 	pending []byte
@@ -38,7 +38,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush hands on what has no end of line yet.
+// flush passes on an unfinished line.
 func (l *lines) flush() {
 	l.hand(l.pending)
 	l.pending = nil
@@ -72,13 +72,13 @@ func (l *log) add(line string) {
 	l.show(line)
 }
 
-// failure is the error of a task whose output went here.
+// failure returns the error of a task that logged its output here.
 func (l *log) failure(doing string, err error, next string) *Error {
 	l.flush()
 	return &Error{Doing: doing, Err: err, Log: l.tail, Next: next}
 }
 
-// clean takes out what could steer a terminal, and cuts to maxLine characters.
+// clean removes characters that could steer a terminal, and cuts to maxLine characters.
 func clean(line string) string {
 	line = strings.Map(func(r rune) rune {
 		switch {

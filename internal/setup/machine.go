@@ -14,16 +14,16 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
-// Engine is what has to be known of a podman.Engine, which is one.
+// Engine is the part of a podman.Engine that Machine needs.
 type Engine interface {
 	Machine(ctx context.Context) (program string, m *podman.Machine, needed bool, err error)
 }
 
-// Machine has the virtual machine run that containers run in on a Mac and on Windows: it makes one where there is none,
-// and starts the one that is stopped. consent is asked before, with the words for what will be done; its error is
-// returned. Where a machine runs or none is needed, nothing is done or said.
+// Machine starts the virtual machine that runs containers on a Mac and on Windows: it makes one if there is none,
+// and starts one that is stopped. It calls consent first, with a description of the work, and returns its error.
+// If a machine runs or none is needed, it does and asks nothing.
 //
-// What was interrupted is done again by the next call, from what Podman keeps of it: an image that was downloaded in
+// The next call repeats interrupted work, from the parts that Podman keeps: an image that was downloaded in
 // whole, and a machine that was made.
 func Machine(ctx context.Context, engine Engine, consent func(what string) error, report Reporter) error {
 	program, m, needed, err := engine.Machine(ctx)
@@ -70,7 +70,7 @@ func Machine(ctx context.Context, engine Engine, consent func(what string) error
 	return nil
 }
 
-// machineFolder is where Podman keeps its virtual machines; empty where that is not known.
+// machineFolder returns Podman's folder of virtual machines; empty if it is unknown.
 func machineFolder() string {
 	data := os.Getenv("XDG_DATA_HOME")
 	if data == "" {
@@ -83,8 +83,7 @@ func machineFolder() string {
 	return filepath.Join(data, "containers", "podman", "machine")
 }
 
-// watchDownload tells a task, every second, how much has come into the caches of a folder since the beginning. It ends
-// when done is called.
+// watchDownload tells a task, every second, the bytes that reached the caches of a folder since the beginning. It ends when done is called.
 func watchDownload(folder string, task Task) (done func()) {
 	stop := make(chan struct{})
 	var watching sync.WaitGroup
@@ -108,13 +107,13 @@ func watchDownload(folder string, task Task) (done func()) {
 	}
 }
 
-// cached is how many bytes there are in the caches of a folder's kinds of machines.
+// cached returns the size of the caches in a folder's kinds of machines.
 func cached(folder string) (bytes int64) {
 	caches, _ := filepath.Glob(filepath.Join(folder, "*", "cache"))
 	for _, cache := range caches {
 		_ = filepath.WalkDir(cache, func(_ string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
-				return nil //nolint:nilerr // what has just gone is not there
+				return nil //nolint:nilerr // a file that just vanished is not there
 			}
 			if info, err := entry.Info(); err == nil {
 				bytes += info.Size()

@@ -14,13 +14,13 @@ import (
 
 // Reporter is told how setup gets on. Several goroutines may call it.
 type Reporter interface {
-	// Begin starts a task, beside those that have not ended.
+	// Begin starts a task, beside those still under way.
 	Begin(title string) Task
 }
 
 // Task is one piece of work that takes a while, done by one goroutine. End or Fail is its last call, once.
 type Task interface {
-	// Step reports what is being done now, after done of total steps.
+	// Step reports the present step, after done of total steps.
 	Step(done, total int, what string)
 	// Line is one line of output, harmless for a terminal. Several goroutines may call it.
 	Line(line string)
@@ -39,7 +39,7 @@ func NewReporter(w io.Writer) Reporter {
 	return plain{w: w, every: 3 * time.Second}
 }
 
-// canDraw also wants a size: some pseudo-terminals have none, and nothing fits there.
+// canDraw also wants a size: some pseudo-terminals report none, and nothing fits there.
 func canDraw(file *os.File) bool {
 	width, height, err := term.GetSize(int(file.Fd()))
 	return err == nil && width > 0 && height > 0 && os.Getenv("TERM") != "dumb"

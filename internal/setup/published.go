@@ -25,7 +25,7 @@ func (w *work) pullPublished(ctx context.Context, recipe containers.Recipe) (boo
 	task.Step(0, 1, "pulling "+shortRef(ref))
 	err := pull(ctx, ref, w.opts.Patience, log)
 	if err != nil && ctx.Err() == nil && slices.ContainsFunc(log.tail, isDownload) {
-		// Not every version of Podman goes on by itself. What has come whole is not fetched again.
+		// Not every version of Podman goes on by itself. Complete parts are not fetched again.
 		task.Step(0, 1, "the pull broke off, going on with "+shortRef(ref))
 		err = pull(ctx, ref, w.opts.Patience, log)
 	}
@@ -50,7 +50,7 @@ func (w *work) pullPublished(ctx context.Context, recipe containers.Recipe) (boo
 // isDownload reports whether a line of Podman's says that a layer is being fetched.
 func isDownload(line string) bool { return strings.HasPrefix(line, "Copying blob") }
 
-// adopt gives an image that was pulled the recipe's name, where it is one of that recipe.
+// adopt gives an image that was pulled the recipe's name, if it is one of that recipe.
 func adopt(ctx context.Context, recipe containers.Recipe, ref string) error {
 	image, err := libpod.InspectImage(ctx, ref)
 	if err != nil {
@@ -64,8 +64,8 @@ func adopt(ctx context.Context, recipe containers.Recipe, ref string) error {
 	return libpod.TagImage(ctx, ref, repository, tag)
 }
 
-// Save writes images that are there into an archive, each under the name that it has beside, a repository and a tag. ctx carries
-// the connection to the engine.
+// Save writes present images into an archive, each under the name beside it, a repository and a tag. ctx carries the connection to the
+// engine.
 func Save(ctx context.Context, names map[string]string, archive io.Writer) error {
 	given := slices.Sorted(maps.Values(names))
 	for ref, name := range names {

@@ -20,27 +20,23 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// Options sets which images to make ready and from what. The zero value builds every
-// image that is missing, on a base that Images finds by itself.
+// Options select the images and their sources. The zero value builds every image that is missing, on a base that Images finds by itself.
 type Options struct {
 	// Published are images that were built from the recipes already. One that can be had is
 	// pulled; else the image is built.
 	Published containers.Published
 	// Languages to make images for ("python", "javascript"); empty means all.
 	Languages []string
-	// Full are those of the languages whose image is the full one, with a compiler.
+	// Full are the languages that use the full image, with a compiler.
 	Full []string
-	// Pull names, by language, an image of the user's own to use instead of ours. It is
-	// pulled when the engine does not have it.
+	// Pull names, by language, an image of the user's own to use instead of ours. It is pulled when the engine lacks it.
 	Pull map[string]string
-	// Base is the image to build on, Debian trixie or newer; it is pulled when the engine
-	// does not have it. Empty: Debian's own from the engine or its registry, or one made
-	// from Debian's mirror where no registry answers.
+	// Base is the image to build on, Debian trixie or newer; it is pulled when the engine lacks it. Empty: Debian's own from the engine or
+	// its registry, or one made from Debian's mirror if no registry answers.
 	Base string
 	// Rebuild builds images again that are already there.
 	Rebuild bool
-	// Patience is how long a registry may take to answer before it counts as out of
-	// reach; 0 means 8 s. It does not bound the download.
+	// Patience is the time in which a registry must answer before it counts as out of reach; 0 means 8 s. It does not bound the download.
 	Patience time.Duration
 	// LockFile keeps two builds apart. Empty: one in the user's cache directory.
 	LockFile string
@@ -52,15 +48,15 @@ type Result struct {
 	Ref      string
 	Made     bool // built or pulled by this call; false: it was there
 	Pulled   bool // it was not built here
-	// Without describes which packages the image is without, and why; empty: it has all.
+	// Without names the packages that the image lacks, and why; empty: it lacks none.
 	Without string
 }
 
 // Images makes one image for each language ready. ctx carries the connection to the
 // engine, as bindings.NewConnection returns it.
 //
-// The images are made at the same time. Where one fails, Images returns the results of the
-// others and an *Error; the next call makes what is missing. Where another process is
+// The images are made at the same time. If one fails, Images returns the results of the
+// others and an *Error; the next call makes the missing ones. While another process is
 // building, Images waits for it.
 func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error) {
 	recipes, err := wanted(opts.Languages)
@@ -94,7 +90,7 @@ func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error
 	return ready, cmp.Or(failures...)
 }
 
-// without reads what an image says that it lacks. One that cannot be read says nothing.
+// without returns the packages that an image's label lists as lacking. An unreadable one lists none.
 func without(ctx context.Context, ref string) string {
 	info, err := libpod.InspectImage(ctx, ref)
 	if err != nil {
@@ -126,8 +122,7 @@ func wanted(languages []string) ([]containers.Recipe, error) {
 	}), nil
 }
 
-// work is one call of Images. What building needs is found once, when the first image has
-// to be built.
+// work is one call of Images. The build's inputs are found once, when the first image must be built.
 type work struct {
 	opts   Options
 	report Reporter
@@ -158,7 +153,7 @@ func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, err
 	if err := w.prepare(ctx); err != nil {
 		return result, err
 	}
-	if w.waited { // for a process that may have built it
+	if w.waited { // for a process that may be its builder
 		if ready, err := w.isReady(ctx, recipe, own); ready || err != nil {
 			result.Made = false
 			return result, err

@@ -41,7 +41,7 @@ func (t *terminal) Begin(title string) Task {
 	return task
 }
 
-// end waits for what was drawn of the last task.
+// end waits until the last task is drawn.
 func (t *terminal) end() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -59,11 +59,11 @@ type terminalTask struct {
 	start time.Time
 
 	mu      sync.Mutex
-	text    string // what is being done
+	text    string // the present step
 	outcome string // the whole line, once the task is over
 }
 
-// before is what stands in front of the bar and, when the task is over, in its place.
+// before returns the text before the bar and, when the task is over, in its place.
 func (t *terminalTask) before(decor.Statistics) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Bounds of the front matter, from the format of skills where that has some.
+// Bounds of the front matter, from the format of skills if that sets some.
 const (
 	maxName        = 64
 	maxDescription = 1024 // characters
@@ -57,7 +57,7 @@ func parse(content []byte, folder string) (description string, all json.RawMessa
 	return description, all, ""
 }
 
-// frontMatter is what stands between the first line of --- and the next.
+// frontMatter returns the text between the first line of --- and the next.
 func frontMatter(content []byte) ([]byte, bool) {
 	content = bytes.TrimPrefix(content, []byte("\ufeff"))
 	first, rest, _ := bytes.Cut(content, []byte("\n"))
@@ -74,7 +74,7 @@ func frontMatter(content []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// object is YAML as JSON has it. References, which can make much of little, are refused.
+// object converts YAML to JSON's types. References, which can make much of little, are refused.
 func object(front []byte) (map[string]any, error) {
 	var document yaml.Node
 	if yaml.Unmarshal(front, &document) != nil && yaml.Unmarshal(quoteColons(front), &document) != nil {
@@ -136,7 +136,7 @@ func plain(n *yaml.Node, depth int, left *int) (any, error) {
 	return nil, errors.New("it refers to another part of itself")
 }
 
-// scalar is text but where JSON has the same kind of value.
+// scalar returns text, or a value of JSON's if YAML's is of the same kind.
 func scalar(n *yaml.Node) (any, error) {
 	switch n.ShortTag() {
 	case "!!null":

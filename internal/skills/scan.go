@@ -1,4 +1,4 @@
-// What there is in the folders, by names, sizes and times, and the files of each skill.
+// The folders' contents, by names, sizes and times, and the files of each skill.
 
 package skills
 
@@ -19,7 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// What one skill may have. Files and bytes are what every client takes that reads skills over MCP (SEP-2640).
+// The limits of one skill. Files and bytes are those that every client accepts that reads skills over MCP (SEP-2640).
 const (
 	maxSkillFiles = 512
 	maxSkillBytes = 16 << 20
@@ -47,10 +47,10 @@ type place struct {
 	folder  string
 }
 
-// outside is said of all that does not open, so that nobody learns what there is elsewhere.
+// outside is the message for all that does not open, so that it reveals nothing of the files elsewhere.
 const outside = "it is a link that leads out of the project, or cannot be read"
 
-// placeOf follows the links of a path. A project's path is the beginning of what is in it.
+// placeOf follows the links of a path. A project's path is the beginning of those in it.
 func placeOf(name, project string) place {
 	if project == "" {
 		return place{folder: resolved(name)}
@@ -86,13 +86,13 @@ func (p place) inside() bool {
 	return p.project == "" || err == nil && filepath.IsLocal(below)
 }
 
-// found is a file by what the folder says of it.
+// found is a file, by its entry in the folder.
 type found struct {
 	path string
 	info fs.FileInfo
 }
 
-// scanned is what one look finds.
+// scanned is the result of one scan.
 type scanned struct {
 	list []candidate
 	out  []LeftOut
@@ -166,7 +166,7 @@ func (c *candidate) size() (size int64) {
 	return size
 }
 
-// candidates lists what may be skills in a folder. What is no folder and what is hidden is none.
+// candidates lists a folder's possible skills: folders that are not hidden.
 func (s *scanned) candidates(folder Folder, roots []string) (list []candidate) {
 	at := placeOf(folder.Path, folder.Project)
 	root, err := at.open()
@@ -236,7 +236,7 @@ func readDir(in fs.FS, name string, most int) ([]fs.DirEntry, error) {
 		return nil, fs.ErrInvalid
 	}
 	entries, err := dir.ReadDir(most + 1)
-	if err != nil && !errors.Is(err, io.EOF) { // which an empty folder has
+	if err != nil && !errors.Is(err, io.EOF) { // which an empty folder gives
 		return nil, err
 	}
 	if len(entries) > most {
@@ -272,7 +272,7 @@ func (c *candidate) look() int {
 type walker struct {
 	root    *os.Root
 	files   []found
-	entries int // folders and what is hidden too
+	entries int // folders and hidden files too
 	bytes   int64
 	why     string
 }
@@ -328,7 +328,7 @@ func (w *walker) add(name string) {
 	}
 }
 
-// leadsToHidden reports whether a link ends at what the walk passes over.
+// leadsToHidden reports whether a link ends at a file that the walk skips.
 func (w *walker) leadsToHidden(name string) bool {
 	if info, err := w.root.Lstat(filepath.FromSlash(name)); err == nil && info.Mode()&fs.ModeSymlink == 0 {
 		return false
@@ -339,13 +339,13 @@ func (w *walker) leadsToHidden(name string) bool {
 	return errors.Join(err, fileErr, relErr) != nil || slices.ContainsFunc(strings.Split(filepath.ToSlash(inside), "/"), isPassedOver)
 }
 
-// isPassedOver recognizes a repository, what an editor left, and a file of secrets.
+// isPassedOver recognizes a repository, an editor's leftovers, and a file of secrets.
 func isPassedOver(name string) bool { return strings.HasPrefix(name, ".") || name == "__pycache__" }
 
-// quoted is a name that somebody else has given.
+// quoted quotes a name that somebody else gave.
 func quoted(name string) string { return fmt.Sprintf("%q", text.Shorten(name, 80)) }
 
-// load reads what was found, or each SKILL.md alone: such a set is good for names.
+// load reads the found skills, or each SKILL.md alone: such a set is good for names.
 func (s *scanned) load(mainOnly bool) *Set {
 	set := &Set{LeftOut: s.out}
 	for _, c := range s.list {

@@ -1,8 +1,8 @@
 // Package skills finds the user's skills on this machine: folders with instructions for models in SKILL.md (agentskills.io), and
 // with the scripts and files that those name.
 //
-// New names the folders that skills lie in, and Loader.Now returns what is there at the moment. Nothing of it is trusted: what does
-// not keep to the format or its bounds is left out, with why, and the others are used.
+// New names the folders with skills, and Loader.Now returns the present skills. Nothing of it is trusted: a skill that breaks the
+// format or its bounds is left out, with the reason, and the others are used.
 package skills
 
 import (
@@ -31,7 +31,7 @@ import (
 // Main is the file of a skill that a model reads first.
 const Main = "SKILL.md"
 
-// What all skills may have together. What one may have is in scan.go.
+// The limits of all skills together. Those of one are in scan.go.
 const (
 	maxBytes = 50 << 20
 	maxFiles = 5000
@@ -41,8 +41,8 @@ const (
 type Folder struct {
 	Name string // as the user calls it
 	Path string // absolute
-	// Project is the folder of the project whose part it is, where somebody else may have written it: it need not exist, and no link
-	// in its path or in it may lead out of there. Empty: it is the user's own.
+	// Project is the project's folder if the folder belongs to one that somebody else may have written: it need not exist, and no link in
+	// its path or in it may lead out of there. Empty: it is the user's own.
 	Project string
 }
 
@@ -54,7 +54,7 @@ type Skill struct {
 	Files       []File          // by their paths; SKILL.md is among them
 
 	at     place
-	forget func() // has the next look read everything anew
+	forget func() // makes the next scan read all files again
 }
 
 // File is one of a skill's.
@@ -96,7 +96,7 @@ func (s *Set) Names() []string {
 	return names
 }
 
-// Bring returns what an engine hands to containers; nil: there are no skills.
+// Bring returns the files that an engine puts into containers; nil: there are no skills.
 func (s *Set) Bring() *engine.Files {
 	if len(s.Skills) == 0 {
 		return nil
@@ -119,7 +119,7 @@ func (s *Set) read() ([]containers.File, error) {
 	return files, nil
 }
 
-// Read returns the content of one of the skill's files. The error is a fault where it is not what it was any more.
+// Read returns the content of one of the skill's files. The error is a fault if the file changed since.
 func (k *Skill) Read(f File) ([]byte, error) {
 	root, err := k.at.open()
 	if err != nil {
@@ -148,7 +148,7 @@ func digest(content []byte) string {
 
 // readFile reads a regular file to its end, and fails where it is longer than size.
 func readFile(root *os.Root, path string, size int64) ([]byte, error) {
-	// Without O_NONBLOCK a fifo that has just come would wait for a writer.
+	// Without O_NONBLOCK a fifo that just appeared would wait for a writer.
 	file, err := root.OpenFile(filepath.FromSlash(path), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -175,20 +175,20 @@ type Loader struct {
 	log     *slog.Logger
 
 	mu      sync.Mutex
-	seen    string // what the set was made of
+	seen    string // the state of the files that the set was made of
 	set     *Set
 	atStart []string
 	watched []func(*Set)
 }
 
-// New returns a loader, which has looked at nothing yet. The skills of a folder may be links to others of these folders, or to those
-// that programs share below home.
+// New returns a loader that did not scan anything yet. The skills of a folder may be links to others of these folders, or to those that
+// programs share below home.
 func New(folders []Folder, home string, log *slog.Logger) *Loader {
 	return &Loader{folders: folders, home: home, log: log}
 }
 
-// Watch has changed called with each set that is another than the one before, in their order, and with the one that is known already.
-// It must not use the loader.
+// Watch calls changed with the present set, if there is one, and with each set that differs from the one before, in order. It must not use
+// the loader.
 func (l *Loader) Watch(changed func(*Set)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +212,7 @@ func (l *Loader) AtStart() []string {
 	return l.atStart
 }
 
-// Now returns the skills as they are. It looks at names, sizes and times, and reads files only where one of those has changed.
+// Now returns the present skills. It compares names, sizes and times, and reads files only if one of those changed.
 func (l *Loader) Now() *Set {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,7 +231,7 @@ func (l *Loader) Now() *Set {
 	return l.set
 }
 
-// forget has the next look read all files: one has changed, though its size and its time have not.
+// forget makes the next scan read all files: one changed, though its size and its time did not.
 func (l *Loader) forget(set *Set) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -240,7 +240,7 @@ func (l *Loader) forget(set *Set) {
 	}
 }
 
-// report logs what there is. The log is the user's.
+// report logs the skills. The log is the user's.
 func (l *Loader) report() {
 	for _, out := range l.set.LeftOut {
 		l.log.Warn("skill left out", "skill", out.Name, "why", out.Why)

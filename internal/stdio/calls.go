@@ -13,18 +13,18 @@ import (
 // call is a request that runs on a goroutine of its own, or waits to.
 type call struct {
 	rpc.Call
-	bytes   int64 // what it takes of the memory
+	bytes   int64 // its memory
 	stream  bool  // stays open at the client's will and takes no one's turn
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	lane    lane
 	out     *outbox
-	before  <-chan struct{} // closed when the call before has settled
-	settled chan struct{}   // closed when this one has; nil for a call without order
+	before  <-chan struct{} // closed when the call before is settled
+	settled chan struct{}   // closed when this one is; nil for a call without order
 	settle  sync.Once
 }
 
-// wait ends when the call before has settled, or with this call.
+// wait ends when the call before is settled, or with this call.
 func (a *call) wait() {
 	select {
 	case <-a.before:
@@ -194,8 +194,8 @@ func (c *calls) remove(id rpc.ID) *call {
 	return a
 }
 
-// close takes no more calls, drops the waiting ones and ends the streams, none of which can
-// come to an end by itself. The channel is closed when the running ones have ended too.
+// close takes no more calls, drops the waiting ones and ends the streams, none of which can come to an end by itself. The channel is closed
+// when the running ones are done too.
 func (c *calls) close() (idle <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -213,7 +213,7 @@ func (c *calls) close() (idle <-chan struct{}) {
 	return c.idle
 }
 
-// stop cancels what still runs.
+// stop cancels the running calls.
 func (c *calls) stop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,7 +234,7 @@ func (c *calls) checkIdle() {
 	}
 }
 
-// growStack makes room for what a call needs of its goroutine's stack. Grown from call to call, as Go does it,
+// growStack makes room for a call on its goroutine's stack. Grown from call to call, as Go does it,
 // each time to twice its size and as a copy, it took a third of the time of a tool that does nothing.
 //
 //go:noinline

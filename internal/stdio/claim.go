@@ -12,8 +12,8 @@ import (
 
 // ClaimStdout takes the process's standard output for the protocol alone. The writer it
 // returns is the stream that descriptor 1 was; descriptor 1 becomes a copy of descriptor 2,
-// and os.Stdout becomes os.Stderr, so that what any library, cgo code or child process
-// prints ends up in the log. Children do not inherit the claimed descriptor.
+// and os.Stdout becomes os.Stderr, so that the output of any library, cgo code or child process
+// ends up in the log. Children do not inherit the claimed descriptor.
 //
 // Call it once, first thing in main before any other goroutine runs and before anything
 // prints or keeps os.Stdout, and hand the writer to Serve:
@@ -24,7 +24,7 @@ import (
 //	...
 //	err = stdio.Serve(ctx, server, in, out, stdio.Options{})
 //
-// When it fails, nothing has changed. It fails where the process was started with its
+// An error leaves everything unchanged. It fails if the process was started with its
 // standard output or standard error closed.
 func ClaimStdout() (io.WriteCloser, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)

@@ -9,14 +9,14 @@ import (
 )
 
 // OpenStdin returns the process's standard input as a reader that waits in Go's poller where it can: for a
-// pipe on Linux and for a socket, which is what clients start servers with. A read of os.Stdin holds a thread,
-// and what the message before it has set going waits until another thread takes it over: some 0.05 ms of a
+// pipe on Linux and for a socket, which clients use to start servers. A read of os.Stdin holds a thread,
+// and the work begun by the message before waits until another thread takes it over: some 0.05 ms of a
 // warm call on two processors.
 //
 // A pipe is opened a second time, so that nobody who shares the first opening finds it changed. A socket
-// cannot be, and stays non-blocking for all who hold this end of it. So only one is taken where standard output is
-// another socket, as Node's clients have it: with a socket for both, or with a pipe to a program that writes to the
-// socket, somebody would find the socket full whom nobody has told to wait. Everything else is os.Stdin as it is.
+// cannot be, and stays non-blocking for all who hold this end of it. So a socket is taken only if standard output is
+// another socket, as in Node's clients: with a socket for both, or with a pipe to a program that writes to the
+// socket, somebody would find the socket full without being told to wait. Everything else is os.Stdin as it is.
 //
 // Call it before ClaimStdout and before anything reads os.Stdin, which nobody may from then on.
 func OpenStdin() *os.File {
@@ -28,7 +28,7 @@ func OpenStdin() *os.File {
 	switch info.Mode().Type() {
 	case os.ModeNamedPipe: // with a name or without
 		if isReadable(0) {
-			// Without O_NONBLOCK opening a named pipe whose writer has gone already would wait for another.
+			// Without O_NONBLOCK opening a named pipe after its writer left would wait for another.
 			opened, _ = os.OpenFile("/proc/self/fd/0", os.O_RDONLY|unix.O_NONBLOCK, 0)
 		}
 	case os.ModeSocket:
@@ -58,7 +58,7 @@ func isSame(info os.FileInfo, f *os.File) bool {
 	return err == nil && os.SameFile(info, other)
 }
 
-// unblocked makes a descriptor's file non-blocking and returns a copy of it, nil where that cannot be.
+// unblocked makes a descriptor's file non-blocking and returns a copy of it, nil if that cannot be.
 func unblocked(fd int) *os.File {
 	copied, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {

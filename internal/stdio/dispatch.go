@@ -39,10 +39,10 @@ func (l *loop) receive(line []byte) {
 func (l *loop) request(e *rpc.Envelope, method string) {
 	id, err := rpc.ParseID(e.ID)
 	if err != nil {
-		return // not reached: check has parsed it
+		return // not reached: check parsed it
 	}
 	if rpc.IsExtension(l.ctx, method) {
-		l.call(e, id, method) // it may have to read files
+		l.call(e, id, method) // it may read files
 		return
 	}
 	switch mcp.MCPMethod(method) {
@@ -114,14 +114,14 @@ func (l *loop) run(c *call) {
 	answered = l.answer(c, line) == nil
 }
 
-// respond has mcp-go serve a request, and returns the line that answers it.
+// respond lets mcp-go serve a request, and returns its answer as a line.
 func (l *loop) respond(ctx context.Context, c *rpc.Call) []byte {
 	line, _ := rpc.Respond(ctx, l.server, c, l.opts.MaxMessageBytes, l.opts.Logger)
 	return line
 }
 
-// answer puts a call's answer out, waiting for the client to read where it must. The id is
-// free as soon as the answer is on its way: the client may use it again once it has it.
+// answer puts a call's answer out, waiting for the client to read if it must. The id is free as soon as the answer is on its way: the client
+// may use it again once it receives it.
 func (l *loop) answer(c *call, line []byte) error {
 	m := &outgoing{line: line, lane: &c.lane, last: true, sent: func() { l.calls.forget(c) }}
 	return l.out.put(m, 2*l.opts.MaxMessageBytes, c.ctx.Done())
@@ -132,15 +132,15 @@ func (l *loop) refuse(f rpc.Fault) {
 	l.send(rpc.ErrorLine(f.ID, f.Code, f.Message))
 }
 
-// send puts an answer of the reader's out. Its limit is higher than the calls', so that only
-// a client that has ignored them all can make the reader wait.
+// send puts an answer of the reader's out. Its limit is higher than the calls', so that only a client that ignored them all can make the
+// reader wait.
 func (l *loop) send(line []byte) {
 	if err := l.out.put(&outgoing{line: line}, 3*l.opts.MaxMessageBytes, l.stopping); err != nil {
 		l.opts.Logger.Debug("answer not sent", "reason", err)
 	}
 }
 
-// notify sends a notification of mcp-go's on, in a call's lane if it has one.
+// notify sends a notification of mcp-go's on, in a call's lane if there is one.
 func (l *loop) notify(n mcp.JSONRPCNotification, in *lane, stop <-chan struct{}) {
 	line, err := rpc.EncodeNotification(n, l.opts.MaxMessageBytes)
 	if err == nil {

@@ -78,7 +78,7 @@ func (l *lineReader) extend(line, piece []byte) []byte {
 	return append(line, piece...)
 }
 
-// capacity is what a line that needs so many bytes is given.
+// capacity returns the buffer size for a line of this many bytes.
 func (l *lineReader) capacity(need int) int {
 	for _, step := range []int{readBufferBytes, 1 << 20, 8 << 20} {
 		switch {

@@ -23,7 +23,7 @@ type outgoing struct {
 	sent func() // called, if not nil, right before the line is written
 }
 
-// lane is what the outbox knows of one request. The zero value is ready.
+// lane is the outbox's state of one request. The zero value is ready.
 type lane struct {
 	closed   bool      // guarded by outbox.mu: answered or cancelled
 	progress *outgoing // guarded by outbox.mu: the newest progress line still queued
@@ -41,7 +41,7 @@ type outbox struct {
 	room     chan struct{}
 	closing  bool
 	wake     chan struct{} // one token: the queue or closing changed
-	finished chan struct{} // run has returned
+	finished chan struct{} // run returned
 	failed   chan struct{} // err is set
 	err      error
 }
@@ -110,9 +110,8 @@ func (o *outbox) fail(err error) {
 	close(o.failed)
 }
 
-// put queues a line, waiting while more than limit bytes are queued before it. It gives up
-// with errStopped when stop is closed while it waits or when the output has failed, and
-// with errSilenced as soon as the line's request was cancelled.
+// put queues a line, waiting while more than limit bytes are queued before it. It gives up with errStopped when stop is closed while it
+// waits or when the output failed, and with errSilenced as soon as the line's request was cancelled.
 func (o *outbox) put(m *outgoing, limit int, stop <-chan struct{}) error {
 	for {
 		room, err := o.tryPut(m, limit)
@@ -129,7 +128,7 @@ func (o *outbox) put(m *outgoing, limit int, stop <-chan struct{}) error {
 	}
 }
 
-// tryPut queues a line, or returns what to wait for.
+// tryPut queues a line, or returns a channel to wait on.
 func (o *outbox) tryPut(m *outgoing, limit int) (room <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -158,9 +157,8 @@ func (o *outbox) push(m *outgoing) {
 	}
 }
 
-// putProgress queues a progress line of a request, and never waits: where too much is
-// unsent, the request's newest queued line is replaced, so that each request adds one at
-// most to what a client has left unread.
+// putProgress queues a progress line of a request, and never waits: if too much is unsent, it replaces the request's newest queued line, so
+// that each request adds one at most to the client's unread lines.
 func (o *outbox) putProgress(l *lane, line []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,8 +174,8 @@ func (o *outbox) putProgress(l *lane, line []byte) {
 	o.push(l.progress)
 }
 
-// silence makes sure that nothing more is written for a request: what is queued is taken
-// back, what comes is refused. A line that is being written is out already.
+// silence makes sure that nothing more is written for a request: queued lines are removed, new ones refused. A line that is being written is
+// out already.
 func (o *outbox) silence(l *lane) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

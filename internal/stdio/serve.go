@@ -1,9 +1,10 @@
 // Package stdio serves an MCP server over a pair of streams, one JSON-RPC message a line.
 // mcp-go keeps the protocol, in both its eras; this package is the loop under it.
 //
-// Serve is the whole of it; package rpc has what tools do with a request. ClaimStdout keeps everything else in the process off the protocol's stream.
+// Serve is the whole of it; package rpc holds the operations of tools on a request. ClaimStdout keeps everything else in the process
+// off the protocol's stream.
 //
-// What it promises:
+// It promises:
 //
 //   - Control messages (initialize, server/discover, ping, lists, cancels, notifications)
 //     are handled as they are read, and never wait behind calls (tools/call,
@@ -11,7 +12,7 @@
 //     number runs at once and a bounded number waits, first come, first served. A call
 //     beyond that is answered with an error at once.
 //   - A call's notifications come in order and before its answer. After a cancel, nothing
-//     more is sent for it, whether it waited, ran, or had its answer queued.
+//     more is sent for it, whether it waited, ran, or its answer was queued.
 //   - A client that does not read costs bounded memory: calls wait with their answers,
 //     holding their turns, and progress is thinned out. Answers to control messages go on
 //     for a while; when those too are left unread, the next one makes the reader wait.
@@ -38,7 +39,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
-// ErrClientGone is wrapped by what Serve returns when the output cannot be written.
+// ErrClientGone is wrapped by Serve's error when the output cannot be written.
 var ErrClientGone = errors.New("the client no longer reads")
 
 // Options bounds a Serve. The zero value of each field means its default.
@@ -51,20 +52,18 @@ type Options struct {
 	MaxRunning int
 	// MaxQueued is how many calls may wait for their turn. Default 1024.
 	MaxQueued int
-	// MaxPendingBytes bounds what the messages of running and waiting calls take of the memory
-	// together, by rpc.MemoryBytes; one alone is always taken. Default MaxLineBytes.
+	// MaxPendingBytes bounds the memory of the messages of running and waiting calls together, by rpc.MemoryBytes; one alone is always
+	// taken. Default MaxLineBytes.
 	MaxPendingBytes int
-	// GraceTime is what running calls have, after the end of the input or of the context,
-	// to answer as if nothing had happened. Default 300 ms.
+	// GraceTime is the time, after the end of the input or of the context, in which running calls may answer as usual. Default 300 ms.
 	GraceTime time.Duration
-	// StopTime is what they have then, their contexts done, before they are left to
-	// themselves; and after that, what is queued has as long again to be written.
-	// Default 200 ms.
+	// StopTime is the time after that, with their contexts done, before they are left to themselves; and after that, queued lines get as
+	// long again to be written. Default 200 ms.
 	StopTime time.Duration
-	// InOrder starts a tool's handler only when the one before has called rpc.Settled, or has
-	// returned: for tools whose effects must come in the order of the calls.
+	// InOrder starts a tool's handler only when the one before called rpc.Settled, or returned: for tools with effects that must come in the
+	// order of the calls.
 	InOrder bool
-	// Logger gets what no client sees. Default: nothing is logged.
+	// Logger gets events that no client sees. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -85,8 +84,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// errBusyCode is the code of a call refused because too many are waiting, in JSON-RPC's
-// range for servers and outside of what MCP has reserved.
+// errBusyCode is the code of a call refused because too many are waiting, in JSON-RPC's range for servers and outside MCP's reserved codes.
 const errBusyCode = -32000
 
 // Serve answers the messages of in on out until in ends (nil), ctx is done (its cause), in
@@ -137,7 +135,7 @@ type loop struct {
 	opts     Options
 	client   *rpc.Session
 	calls    *calls
-	memory   *room.Memory // of what calls make
+	memory   *room.Memory // of the calls' work
 	requests rpc.Requests
 	out      *outbox
 	stopping chan struct{}
@@ -189,7 +187,7 @@ func (l *loop) isStopping() bool {
 	}
 }
 
-// shutdown ends what runs, in bounded time, and sends what is left to say.
+// shutdown ends the running calls, in bounded time, and sends the queued lines.
 func (l *loop) shutdown() {
 	idle := l.calls.close()
 	if !isClosed(l.out.failed) {

@@ -2,7 +2,7 @@ package telemetry
 
 import "golang.org/x/sys/windows"
 
-// disk returns what the disk of a folder has for this user.
+// disk returns the size and the free bytes of a folder's disk for this user.
 func disk(folder string) room {
 	name, err := windows.UTF16PtrFromString(folder)
 	if err != nil {

@@ -18,7 +18,7 @@ func (r room) isScarce() bool {
 	return r.Total > 0 && r.Available < scarce && float64(r.Available) < scarceShare*float64(r.Total)
 }
 
-// shortage says what there is little of; empty: of nothing.
+// shortage names the resource if there is little of it; else empty.
 func (r room) shortage(what string) string {
 	if !r.isScarce() {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// memory returns what this machine has of it.
+// memory returns the total and available memory of this machine.
 func memory() (m room) {
 	file, err := os.Open("/proc/meminfo")
 	if err != nil {

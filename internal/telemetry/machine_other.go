@@ -2,5 +2,5 @@
 
 package telemetry
 
-// memory is not known: containers are in a virtual machine there, whose it would be.
+// memory is unknown: containers run in a virtual machine there, and use its memory.
 func memory() room { return room{} }

@@ -10,7 +10,7 @@ import (
 	victoria "github.com/VictoriaMetrics/metrics"
 )
 
-// metrics are the figures. What is there now is asked for when they are read; see Recorder.gauges.
+// metrics are the figures. Present values are read when a client asks; see Recorder.gauges.
 type metrics struct {
 	families []*family
 
@@ -56,7 +56,7 @@ func (m *metrics) counter(name, help string, labels ...string) counter {
 // prefix begins every name.
 const prefix = "code_sandbox_"
 
-// principalLabel is the label of what one principal did; the user's whose server it is has none.
+// principalLabel is the label of one principal's figures; the owner's carry none.
 const principalLabel = "principal"
 
 // series is the full name of one, as it is written. Values are words of ours, and names of principals, in which all can be
@@ -83,7 +83,7 @@ func series(name string, labels, values []string, who string) string {
 
 type counter struct{ *family }
 
-// add counts what a principal did, whose label is who.
+// add counts an event of the principal labelled who.
 func (c counter) add(who string, n int64, values ...string) {
 	c.set.GetOrCreateCounter(series(c.name, c.labels, values, who)).AddInt64(n)
 }
@@ -97,13 +97,13 @@ func (h histogram) observe(who string, value float64, values ...string) {
 	h.set.GetOrCreatePrometheusHistogramExt(series(h.name, h.labels, values, who), seconds).Update(value)
 }
 
-// write writes a family with its help, which the library has no place for.
+// write writes a family with its help, which the library cannot hold.
 func (f *family) write(w io.Writer) {
 	fmt.Fprintf(w, "# HELP %[1]s%[2]s %[3]s\n# TYPE %[1]s%[2]s %[4]s\n", prefix, f.name, f.help, f.kind)
 	f.set.WritePrometheus(w)
 }
 
-// Metrics serves the figures in Prometheus' text format, with those of the process and of what is there now.
+// Metrics serves the figures in Prometheus' text format, with those of the process and the present values.
 func (rec *Recorder) Metrics(now *Now) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var text bytes.Buffer

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	// engineAge is how old an answer of the engine may be, and engineTime how long it has for one.
+	// engineAge is the age up to which an engine's answer is used, and engineTime the time limit of asking it.
 	engineAge  = 5 * time.Second
 	engineTime = 3 * time.Second
 )
 
-// Now looks at what a server has at the moment. The engine is asked by one goroutine at a time, and every engineAge at most.
+// Now reads a server's present state. The engine is asked by one goroutine at a time, and every engineAge at most.
 type Now struct {
 	o       NowOptions
 	machine func() (memory, disk room)
@@ -31,13 +31,13 @@ type Now struct {
 	engine engineState
 }
 
-// NowOptions say what is looked at.
+// NowOptions are the sources of Now.
 type NowOptions struct {
 	// Tenants returns those that there are, the user's first, who is always there.
 	Tenants func() []Tenant
 	// Draining reports whether the server takes no new sessions. Nil: it always does.
 	Draining func() bool
-	// StartWait returns how long the container has waited that waits longest for its turn to be started. Nil: none does.
+	// StartWait returns the longest present wait of a container for its turn to be started. Nil: none waits.
 	StartWait func() time.Duration
 	// Audit reports why the audit log cannot be written. Nil: there is none.
 	Audit func() error
@@ -48,13 +48,13 @@ type NowOptions struct {
 	Logger   *slog.Logger
 }
 
-// Tenant is what a principal has.
+// Tenant holds the present figures of a principal.
 type Tenant struct {
 	Of      principal.Principal
 	Manager *sandbox.Manager
 }
 
-// engineState is what the engine said.
+// engineState is the engine's answer.
 type engineState struct {
 	err        error                    // why no code can run; nil: it can
 	containers map[sandbox.Language]int // that run
@@ -65,7 +65,7 @@ func NewNow(o NowOptions) *Now {
 	return &Now{o: o, machine: func() (room, room) { return memory(), disk(o.StateDir) }}
 }
 
-// ask returns what the engine said last, and asks it where that is too old. A change goes to the log, as nothing else tells why.
+// ask returns the engine's last answer, and asks it again if that is too old. A change goes to the log, as nothing else gives the reason.
 func (n *Now) ask(ctx context.Context) engineState {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -187,10 +187,10 @@ const (
 	overloaded = "overloaded"
 )
 
-// longWait is how long a container waits for its turn to be started where a server has too much to do.
+// longWait is the wait of a container for its turn to be started that shows a server with too much to do.
 const longWait = 10 * time.Second
 
-// load is what operators are told of a server.
+// load is a server's state for operators.
 type load struct {
 	State   string   `json:"state"`
 	Reasons []string `json:"reasons,omitempty"` // why it is overloaded, or not ready where the log does not say it
@@ -200,7 +200,7 @@ type load struct {
 	Disk      room    `json:"state_disk"`
 }
 
-// state returns what a server can be sent, by what its engine said.
+// state returns the server's load, and whether it can take new sessions, by its engine's answer.
 func (n *Now) state(engine engineState) load {
 	l := load{State: isReady}
 	l.Memory, l.Disk = n.machine()
@@ -232,8 +232,8 @@ func (n *Now) state(engine engineState) load {
 	return l
 }
 
-// Ready answers 200 where the server can be sent new sessions, and 503 where not, with what it is in a word. Who is the operator
-// and accepts JSON is told what goes on; of an engine that does not answer the log says why.
+// Ready answers 200 if the server can take new sessions, and 503 if not, with its state in a word. An operator who accepts JSON gets the
+// details; for an engine that does not answer the log gives the reason.
 func (n *Now) Ready(isOperator func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store")

@@ -6,7 +6,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 )
 
-// What figures call a principal; see Options.Principals.
+// The names of principals in figures; see Options.Principals.
 const (
 	ByName = "name"
 	ByKey  = "key"
@@ -14,7 +14,7 @@ const (
 )
 
 const (
-	// mostPrincipals is how many have figures of their own, the first that come.
+	// mostPrincipals is the number of principals with figures of their own, the first that come.
 	mostPrincipals = 100
 	// otherPrincipals is the label of all that come then.
 	otherPrincipals = "other"
@@ -28,7 +28,7 @@ type principals struct {
 	known map[string]bool
 }
 
-// label returns what the figures of a principal have; empty: no label.
+// label returns the label of a principal's figures; empty: none.
 func (s *principals) label(p principal.Principal) string {
 	label := p.Key()
 	if s.by == ByName {

@@ -8,7 +8,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// Paths of what watches a server.
+// Paths of monitoring requests.
 const (
 	MetricsPath = "/metrics"
 	HealthPath  = "/healthz"
@@ -30,7 +30,7 @@ func (rec *Recorder) Requests(next http.Handler) http.Handler {
 	})
 }
 
-// methodOf is the method where it is one of those that there are: clients can write anything.
+// methodOf is the method if it is one of those that there are: clients can write anything.
 func methodOf(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions:
@@ -39,7 +39,7 @@ func methodOf(r *http.Request) string {
 	return "other"
 }
 
-// routeOf is the pattern that the path of a request has matched; none where the request was refused before.
+// routeOf returns the pattern that matches the path of a request; none if the request was refused before.
 func routeOf(r *http.Request) string {
 	_, path, has := strings.Cut(r.Pattern, " ")
 	switch {

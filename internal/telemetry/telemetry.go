@@ -1,10 +1,10 @@
-// Package telemetry tells operators what a server does: figures for Prometheus, a line of the log for each run, and whether the
+// Package telemetry gives operators a view of a server: figures for Prometheus, a line of the log for each run, and whether the
 // server is ready.
 //
-// Start with New, and hand its methods to those who have something to tell: the sandbox has an Observer, the tools a hook
-// around each call, the network log one for each entry, and the HTTP server one around each request. For returns the Recorder
-// of a principal. Labels of figures come from fixed sets, but for a bounded number of principals: no label has words of a client
-// or its code. The log has the ids of sessions and runs.
+// Start with New, and connect its methods to the sources: an Observer of the sandbox, a hook around each tool call, one for
+// each entry of the network log, and one around each HTTP request. For returns the Recorder
+// of a principal. Labels of figures come from fixed sets, but for a bounded number of principals: no label quotes a client
+// or its code. The log names the ids of sessions and runs.
 package telemetry
 
 import (
@@ -22,27 +22,27 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// Options sets what is recorded, and where to.
+// Options select the records, and their target.
 type Options struct {
 	Version string
-	// Principals says what the figures call a principal: ByName, ByKey, or Off, with which they are those of all together.
+	// Principals selects the label of a principal: ByName, ByKey, or Off, which counts all together.
 	Principals string
 	Logger     *slog.Logger
 }
 
-// Recorder counts and logs what it is told. Its methods may be called by any goroutine.
+// Recorder counts and logs events. Its methods are safe for use by several goroutines.
 type Recorder struct {
 	metrics *metrics
 	log     *slog.Logger
 	who     string // the label of its principal
 }
 
-// New returns a recorder without a server, for the user whose server it is.
+// New returns a recorder without a server, for the owner.
 func New(o Options) *Recorder {
 	return &Recorder{metrics: newMetrics(o.Version, o.Principals), log: o.Logger}
 }
 
-// For returns a recorder for what a principal does.
+// For returns a recorder for a principal's events.
 func (rec *Recorder) For(p principal.Principal) *Recorder {
 	if p.IsUser() {
 		return rec

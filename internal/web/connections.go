@@ -9,10 +9,9 @@ import (
 	"sync/atomic"
 )
 
-// connections bounds how many there are: of those that are not kept, the one that has done nothing for longest gives way to a new
-// one. A principal with a name keeps a quarter at most, and its others give way first. Spare ones are kept by nobody, so that whatever
-// comes is read, and as many by the user whose server it is alone. What the heads of requests take that are nobody's yet is bounded for all
-// together, in the same way.
+// connections bounds the connections: of those that are not kept, the one idle for longest gives way to a new one. A principal with a name
+// keeps a quarter at most, and its others give way first. Some spare places are never kept, so that every new connection is read, and as
+// many are kept by the owner alone. The memory of unfinished heads is bounded for all together, in the same way.
 type connections struct {
 	most, each, spare int
 	mostHeads         int64
@@ -22,7 +21,7 @@ type connections struct {
 	all     map[net.Conn]*list.Element // nil for one that is kept
 	kept    map[net.Conn]string        // by whom
 	held    map[string]int             // how many, of each
-	heads   map[net.Conn]int64         // what they take at the most, in bytes
+	heads   map[net.Conn]int64         // their memory at the most, in bytes
 	inHeads int64                      // all of them
 }
 
@@ -34,7 +33,7 @@ func newConnections(most int) *connections {
 	}
 }
 
-// below is the connection that a listener has accepted. TLS' own Close may wait for a client that does not read.
+// below returns the connection that a listener accepted. TLS' own Close may wait for a client that does not read.
 func below(conn net.Conn) net.Conn {
 	if secure, ok := conn.(*tls.Conn); ok {
 		return secure.NetConn()
@@ -53,7 +52,7 @@ func (c *connections) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// accepting is a listener whose connections count what they read of heads.
+// accepting is a listener with connections that count the bytes of heads.
 type accepting struct {
 	net.Listener
 	of *connections
@@ -84,7 +83,7 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// takesHead counts what a head takes, and reports whether there is room, for which the heads give way that have been there for longest.
+// takesHead counts a head's bytes, and reports whether there is room; the oldest unfinished heads give way for it.
 func (c *connections) takesHead(conn net.Conn, bytes int64) bool {
 	extra, fits := c.addHead(conn, bytes)
 	for _, longest := range extra {
@@ -124,21 +123,21 @@ func (c *connections) forgetHead(conn net.Conn, bytes int64) {
 	}
 }
 
-// readHead counts a head as what it has come to.
+// readHead counts a head by its final size.
 func (c *connections) readHead(conn net.Conn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgetHead(conn, c.heads[conn]-c.heads[conn]/headBytes*2)
 }
 
-// drop has a connection that gives way count no more. c.mu is held.
+// drop stops counting a connection that gives way. c.mu is held.
 func (c *connections) drop(conn net.Conn) {
 	c.waiting.Remove(c.all[conn])
 	delete(c.all, conn)
 	c.forgetHead(conn, c.heads[conn])
 }
 
-// keep has a connection keep its place until its state changes, as one of an owner's.
+// keep exempts a connection, as one of an owner's, from giving way until its state changes.
 func (c *connections) keep(conn net.Conn, owner string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,7 +157,7 @@ func (c *connections) keep(conn net.Conn, owner string) {
 	}
 }
 
-// release ends what keep began. c.mu is held.
+// release undoes keep. c.mu is held.
 func (c *connections) release(conn net.Conn) {
 	if owner, kept := c.kept[conn]; kept {
 		delete(c.kept, conn)

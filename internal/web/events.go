@@ -24,7 +24,7 @@ func NewEvents(w http.ResponseWriter) *Events {
 	h := w.Header()
 	h.Set("Content-Type", TypeEvents)
 	h.Set("Cache-Control", "no-cache, no-transform")
-	h.Set("X-Accel-Buffering", "no") // has nginx pass on what comes
+	h.Set("X-Accel-Buffering", "no") // makes nginx pass on each event at once
 	h.Set("X-Content-Type-Options", "nosniff")
 	e := &Events{w: w, control: http.NewResponseController(w)}
 	e.write(nil)
@@ -34,7 +34,7 @@ func NewEvents(w http.ResponseWriter) *Events {
 // Err returns why the client reads no more; nil: it does. Nothing is sent from then on.
 func (e *Events) Err() error { return e.err }
 
-// Send sends an event, whose data are one line.
+// Send sends an event. Its data are one line.
 func (e *Events) Send(kind string, data []byte) {
 	e.write([]byte("event: "+kind+"\ndata: "), data, []byte("\n\n"))
 }

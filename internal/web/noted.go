@@ -2,7 +2,7 @@ package web
 
 import "net/http"
 
-// Noted is an answer that notes its status. One that nothing has set is 200, as net/http has it.
+// Noted is an answer that notes its status. The default is 200, as in net/http.
 type Noted struct {
 	http.ResponseWriter
 	Status int

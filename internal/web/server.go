@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// The time that each phase of a request has. A handler that reads a long body, or writes for long, moves the deadlines on.
+// The time limits of a request's phases. A handler that reads a long body, or writes for long, extends the deadlines.
 const (
 	HeaderTime = 10 * time.Second
 	BodyTime   = 30 * time.Second
@@ -18,14 +18,15 @@ const (
 )
 
 const (
-	// maxHeader is what http.Server adds 4 KB to, and maxFields how many fields the head of a request may have.
+	// http.Server adds 4 KB to maxHeader; maxFields limits the fields in the head of a request.
 	maxHeader = 12 << 10
 	maxFields = 100
-	// allHeads is what the heads of requests that are nobody's yet take together, in bytes, and headBytes what a byte of one does that is not
-	// whole: of fields of a letter.
+	// allHeads is the memory for the heads of requests of unknown principals together, in bytes, and headBytes that for a byte of an
+	// unfinished one: of fields of a letter.
 	allHeads  = 16 << 20
 	headBytes = 20
-	// By HTTP/2, a connection has so many requests at once, each of which takes streamBytes beside its head, and so much of bodies that are not read.
+	// In HTTP/2, a connection may run maxStreams requests at once, each of which takes streamBytes beside its head, and its window of unread
+	// bodies.
 	maxStreams  = 32
 	streamBytes = 16 << 10
 	unreadBytes = 128 << 10
@@ -42,7 +43,7 @@ type keeper struct {
 	conn net.Conn
 }
 
-// Serving is an http.Server that bounds what its clients take.
+// Serving is an http.Server that bounds its clients' resources.
 type Serving struct {
 	*http.Server
 	of *connections
@@ -112,7 +113,7 @@ type stream struct {
 	once  sync.Once
 }
 
-// known has its head count no more.
+// known stops counting a request's head.
 func (s *stream) known() {
 	s.once.Do(func() {
 		s.of.mu.Lock()
@@ -131,9 +132,8 @@ func timed(next http.Handler) http.Handler {
 	})
 }
 
-// Keep has the connection of a request keep its place until the request has ended, as one of those of a principal with this Key, of
-// which a quarter of all is kept at most; empty: of the user whose server it is. It does nothing where there are too many, or where the
-// context is of no request to a Server.
+// Keep exempts a request's connection from eviction until the request ends, as one of those of a principal with this Key, who keeps a
+// quarter of all at most; empty: of the owner. It does nothing if there are too many, or if ctx belongs to no request to a Server.
 func Keep(ctx context.Context, key string) {
 	switch k := ctx.Value(connectionKey{}).(type) {
 	case keeper:

@@ -7,7 +7,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// statuses are those of the codes, where they are not 500.
+// statuses are those of the codes, if they are not 500.
 var statuses = map[fault.Code]int{
 	fault.InvalidSessionID:   http.StatusBadRequest,
 	fault.InvalidArgument:    http.StatusBadRequest,

@@ -1,14 +1,14 @@
-// Package web has what the HTTP servers of this program share. Server makes one that stays open to who may use it, whatever others send
-// or leave out: a handler calls Keep once it knows that a request may be made, and Refuse where it answers that it may not. JSON and
+// Package web is the shared part of this program's HTTP servers. Server makes one that stays open to authorized clients, whatever others
+// send or leave out: a handler calls Keep once it knows that a request may be made, and Refuse to answer that it may not. JSON and
 // NewEvents answer, StatusOf returns the status of a fault, and a Token is compared.
 //
-// What it promises:
+// It promises:
 //
-//   - Each phase of a request has a deadline: its headers, its body, the answer, and the wait for the next request. Each write of an
-//     answer in JSON or of an event moves that of the answer on.
-//   - The number of connections is bounded. A new one takes the place of the one that has waited longest without a request that was
-//     kept, however far that has come.
-//   - A connection with a request that was kept loses its place to none. Nobody keeps so many that no others are served, and no
+//   - Each phase of a request ends by a deadline: its headers, its body, the answer, and the wait for the next request. Each write of an
+//     answer in JSON or of an event extends that of the answer.
+//   - The number of connections is bounded. A new one takes the place of the one that waited longest without a request that was
+//     kept, however far that got.
+//   - A connection with a kept request never loses its place. Nobody keeps so many that no others are served, and no
 //     principal with a name more than a quarter.
 package web
 
@@ -48,10 +48,10 @@ type List struct {
 // NewList returns a List of which nothing is written yet.
 func NewList(w http.ResponseWriter) *List { return &List{w: w, to: bufio.NewWriter(w)} }
 
-// Begun reports whether an answer has begun.
+// Begun reports whether an answer began.
 func (l *List) Begun() bool { return l.begun }
 
-// Add writes a value. The client has a time for each.
+// Add writes a value. The client must read each within a time limit.
 func (l *List) Add(value any) error {
 	before := ","
 	if !l.begun {
@@ -81,7 +81,7 @@ func (l *List) End() error {
 	return l.to.Flush()
 }
 
-// Encode returns a value as JSON, in which & and < stay what they are: people copy addresses from answers.
+// Encode returns a value as JSON that leaves & and < unescaped: people copy addresses from answers.
 func Encode(value any) []byte {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

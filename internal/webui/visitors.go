@@ -34,11 +34,11 @@ type keys struct {
 	good map[[sha256.Size]byte]pass
 }
 
-// pass is what a key is good for.
+// pass is the permission behind a key.
 type pass struct {
 	ends time.Time
 	as   principal.Principal
-	// token is what it was given for, to see whether that is good still; empty: for none.
+	// token is the token that it was given for, to check that it is still good; empty: for none.
 	token string
 }
 
@@ -89,7 +89,7 @@ func (k *keys) take(key string) (p pass, ok bool) {
 // visitors are those who may see the page.
 type visitors struct {
 	everybody     bool
-	token         *web.Token              // of the user whose server it is; nil: there is none
+	token         *web.Token              // the owner's; nil: there is none
 	others        principal.Authenticator // nil: there are none
 	links, logins *keys
 }
@@ -113,18 +113,18 @@ func cookieOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// whose returns whose page a request is of; ok is false where nobody is known by it.
+// whose returns the principal of a request to the page; ok is false if it is unknown.
 func (v *visitors) whose(r *http.Request) (p principal.Principal, ok bool) { return v.login(r)() }
 
-// login returns what reports whose the login is that a request came with, and whether it is still good. It does not read the
-// request again, whose header belongs to its handler.
+// login returns a function that returns the principal of a request's login, while it is good. It does not read the request again: its header
+// belongs to its handler.
 func (v *visitors) login(r *http.Request) func() (principal.Principal, bool) {
 	key, shown := cookieOf(r), r.Clone(context.WithoutCancel(r.Context()))
 	return func() (principal.Principal, bool) {
 		if v.everybody {
 			return principal.Principal{}, true
 		}
-		// A proxy that says whose a request is means that, whatever cookie the browser has from before.
+		// A principal named by a proxy counts, whatever cookie the browser kept from before.
 		if p, err := v.authenticate(shown); !errors.Is(err, principal.ErrNone) {
 			return p, err == nil
 		}
@@ -132,12 +132,12 @@ func (v *visitors) login(r *http.Request) func() (principal.Principal, bool) {
 		if !ok || p.token == "" {
 			return p.as, ok
 		}
-		now, err := v.signIn(p.token) // which groups it has may have changed
+		now, err := v.signIn(p.token) // its groups may be different now
 		return now, err == nil && now.Name == p.as.Name
 	}
 }
 
-// authenticate returns whose a request is by what it shows itself, which is never the user's whose server it is.
+// authenticate returns the principal of a request's own credential, which is never the owner.
 func (v *visitors) authenticate(r *http.Request) (principal.Principal, error) {
 	if v.others == nil {
 		return principal.Principal{}, principal.ErrNone
@@ -151,7 +151,7 @@ func (v *visitors) authenticate(r *http.Request) (principal.Principal, error) {
 
 var errNameless = errors.New("the principal has no name")
 
-// signIn returns whose a token is.
+// signIn returns the principal of a token.
 func (v *visitors) signIn(token string) (principal.Principal, error) {
 	return v.authenticate(&http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/"}, Header: http.Header{"Authorization": {"Bearer " + token}}})
 }
@@ -210,8 +210,8 @@ func (h *Handler) logout(w http.ResponseWriter, r *http.Request) {
 // ownHeader is sent by the page's script, and by no form or link of another page.
 const ownHeader = "X-Sandbox-Page"
 
-// dests are what a browser may want an answer of the page for, as Sec-Fetch-Dest says; older ones do not say it. Files of a session are
-// hostile: none is a script or a style, and one in a frame is of no origin.
+// dests are the purposes for which a browser may request an answer of the page, by Sec-Fetch-Dest; older ones do not send it. Files of a
+// session are hostile: none is a script or a style, and one in a frame is of no origin.
 var dests = []string{"", "empty", "image", "document", "audio", "video"}
 
 // known serves those who may see the page, when it is the page that asks. With inFrame a frame of it may.

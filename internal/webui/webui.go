@@ -1,15 +1,15 @@
-// Package webui is a page on which a person sees the sessions of the sandbox: what runs and ran in them, with its output
-// and figures, their files, and what they have sent out. It changes nothing but that it cancels
-// and undoes runs, closes sessions and answers what code asks for.
+// Package webui is a page on which a person sees the sessions of the sandbox: their runs with output
+// and figures, their files, and their egress. Its only effects are to cancel
+// and undo runs, close sessions and answer questions of code.
 //
-// Start with New; the Handler serves / and what is below Prefix. The page is a client of the REST interface: what it asks below
-// Prefix + "v1/" is answered as below /v1/, for those requests alone that it makes. All that it is told comes from hostile code, so it
-// comes as JSON alone, and the page makes text of it, never markup.
+// Start with New; the Handler serves / and the paths below Prefix. The page is a client of the REST interface: its requests below
+// Prefix + "v1/" are answered as below /v1/, for those requests alone that it makes. All its data come from hostile code, so they
+// come as JSON alone, and the page makes text of them, never markup.
 //
-// What it promises:
+// It promises:
 //
-//   - Nobody sees anything without a token or a link that was made for them, each good once. After that a cookie is what
-//     lets them in, which neither scripts nor other sites get, and which says nothing of the token. Each sees what is theirs.
+//   - Nobody sees anything without a token or a link that was made for them, each good once. After that a cookie lets
+//     them in, which neither scripts nor other sites get, and which reveals nothing of the token. Each sees only their own.
 //   - Nothing is done for the page of another origin, whatever the browser sends along.
 //   - The page runs its own script alone, and loads nothing from elsewhere.
 package webui
@@ -38,13 +38,13 @@ const Prefix = "/ui/"
 
 // API answers the page's requests. *rest.Server is one.
 type API interface {
-	// ServeHTTP answers what the page asks below Prefix + "v1/", as a request below /v1/.
+	// ServeHTTP answers the page's requests below Prefix + "v1/", as requests below /v1/.
 	http.Handler
-	// CheckOpen returns the fault where this server does not have a session open.
+	// CheckOpen returns the fault of a session that is not open in this server.
 	CheckOpen(ctx context.Context, session string) error
 }
 
-// Questions are what code asks a person. *ask.Desk has them.
+// Questions are the questions of code to a person. *ask.Desk implements it.
 type Questions interface {
 	// Waiting returns those that wait for an answer.
 	Waiting() (open []ask.Open, changed <-chan struct{})
@@ -52,21 +52,21 @@ type Questions interface {
 	Answer(id string, answer ask.Answer, by string) bool
 }
 
-// Options say what a page shows, and to whom. API has to be there.
+// Options configure a page and its authentication. API is required.
 type Options struct {
-	// API returns what answers for a principal's page.
+	// API returns the API behind a principal's page.
 	API func(principal.Principal) (API, error)
 	// Questions returns those that a principal's code asks; nil, or one that returns nil: there are none.
 	Questions func(principal.Principal) Questions
-	// Token is what the user types whose server it is. Empty: only those see that user's page who come by a link of Handler.Link.
+	// Token is the token that the owner types. Empty: the owner's page opens only by a link of Handler.Link.
 	Token string
-	// Authenticate finds out whose the token is that another types, and whose a request is that a proxy has let in. Nil: there are no others.
+	// Authenticate identifies the principal of another typed token, and of a request that a proxy let in. Nil: there are no others.
 	Authenticate principal.Authenticator
-	// NoAuth lets everybody in, as the user whose server it is.
+	// NoAuth lets everybody in, as the owner.
 	NoAuth bool
 	// Every is how often a request that lasts looks whether its login does. Default a second.
 	Every time.Duration
-	// Logger is told of what is done on the page. Nil: nobody is.
+	// Logger logs the actions on the page. Nil: they are not logged.
 	Logger *slog.Logger
 }
 
@@ -77,8 +77,8 @@ type Handler struct {
 	visitors visitors
 }
 
-// uses are the requests of /v1 that the page makes, and that are made in its name. Those that need a session to be open here would
-// open it, which takes it from the server that is to have it next.
+// uses are the requests of /v1 that the page makes, and that are made in its name. Those that need a session to be open here would open it,
+// and so take it from the server that should get it next.
 var uses = map[string]struct{ needsOpen, inFrame bool }{
 	"GET /v1/events": {},
 	"GET /v1/sessions/{session_id}/runs/{run_id}":               {},
@@ -93,8 +93,8 @@ var uses = map[string]struct{ needsOpen, inFrame bool }{
 //go:embed page/app.js page/dom.js page/highlight.js page/questions.js page/runs.js page/index.html page/login.html page/style.css
 var files embed.FS
 
-// What stands in login.html in the places of <!--wrong--> and <!--way-->, and nothing or whose it is in that of <!--whose--> in index.html. Package html/template would have the linker keep
-// every method of every type, a quarter of the program.
+// The texts that replace <!--wrong--> and <!--way--> in login.html, and the principal's (or nothing) for <!--whose--> in index.html. With
+// package html/template the linker would keep every method of every type, a quarter of the program.
 const (
 	wrongHere = `<p role="alert" class="wrong">%s</p>`
 	//nolint:gosec // a form and no credential
@@ -107,7 +107,7 @@ const (
 	byLink = `<p>Open the link that <code>code-sandbox-mcp ui</code> has printed. Each is good once, for ten minutes; another one comes with another start.</p>`
 )
 
-// policy has a browser run and load nothing but what is served here, and make no markup of texts.
+// policy makes a browser run and load only this server's files, and make no markup of texts.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
@@ -134,7 +134,7 @@ func New(o Options) *Handler {
 	return h
 }
 
-// questions returns what a request's principal is asked; nil: nothing, which is answered.
+// questions returns the questions to a request's principal; nil: there are none, which is answered.
 func (h *Handler) questions(w http.ResponseWriter, r *http.Request) Questions {
 	if h.o.Questions != nil {
 		if q := h.o.Questions(principal.Of(r.Context())); q != nil {
@@ -172,7 +172,7 @@ func (h *Handler) answerQuestion(w http.ResponseWriter, r *http.Request) {
 	web.JSON(w, http.StatusOK, map[string]any{})
 }
 
-// ask has the API answer a request, for as long as its login lasts.
+// ask lets the API answer a request, for as long as its login lasts.
 func (h *Handler) ask(w http.ResponseWriter, r *http.Request, needsOpen bool) {
 	whose := principal.Of(r.Context())
 	api, err := h.o.API(whose)
@@ -223,7 +223,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Referrer-Policy", "same-origin") // with no-referrer, a browser would send the page's own forms with Origin: null
 	header.Set("X-Content-Type-Options", "nosniff")
-	// A cookie goes to every port of a machine and comes from pages of each, so that alone it does not tell whose request it is.
+	// A cookie goes to every port of a machine and comes from pages of each, so that alone it does not identify the requesting page.
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		http.Error(w, "this came from a page of another origin", http.StatusForbidden)
 		return
@@ -253,7 +253,7 @@ func servePage(w http.ResponseWriter, status int, name string, places ...string)
 	_, _ = strings.NewReplacer(places...).WriteString(w, string(page))
 }
 
-// serveFile serves a file of the page. Its type is given, as machines differ in what they know of names.
+// serveFile serves a file of the page. Its type is given, because machines differ in their tables of types.
 func serveFile(name, kind string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", kind+"; charset=utf-8")
@@ -261,7 +261,7 @@ func serveFile(name, kind string) http.HandlerFunc {
 	}
 }
 
-// askForToken shows the form, and what was wrong with what was typed into it.
+// askForToken shows the form, and the error in the typed token.
 func (h *Handler) askForToken(w http.ResponseWriter, status int, wrong string) {
 	if wrong != "" {
 		wrong = fmt.Sprintf(wrongHere, html.EscapeString(wrong))

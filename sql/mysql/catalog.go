@@ -48,7 +48,7 @@ SELECT s.SCHEMA_NAME, COUNT(t.TABLE_NAME)
 FROM information_schema.SCHEMATA s LEFT JOIN information_schema.TABLES t ON t.TABLE_SCHEMA = s.SCHEMA_NAME
 WHERE s.SCHEMA_NAME` + ofUsers + `GROUP BY s.SCHEMA_NAME ORDER BY s.SCHEMA_NAME LIMIT 2000`
 
-// Schemas implements sql.Database. A schema is what MySQL calls a database. The server shows a login what it may use, and no more.
+// Schemas implements sql.Database. A schema is a database of MySQL. The server shows a login the schemas that it may use, and no more.
 func (d *Database) Schemas(ctx context.Context) ([]sql.Schema, error) {
 	var schemas []sql.Schema
 	err := d.list(ctx, schemasStatement, nil, func(scan func(...any) error) error {
@@ -60,7 +60,7 @@ func (d *Database) Schemas(ctx context.Context) ([]sql.Schema, error) {
 	return schemas, err
 }
 
-// tableColumns are what Tables and Table read of a table. Rows are an estimate of the engine's.
+// tableColumns are the columns that Tables and Table read of a table. Rows are the engine's estimate.
 const tableColumns = `SELECT TABLE_SCHEMA, TABLE_NAME, TABLE_TYPE, COALESCE(CREATE_OPTIONS, ''), TABLE_ROWS, COALESCE(TABLE_COMMENT, '')
 FROM information_schema.TABLES `
 
@@ -82,7 +82,7 @@ func (d *Database) Tables(ctx context.Context, filter sql.TableFilter) ([]sql.Ta
 	return tables, err
 }
 
-// like is a filter's glob for MySQL, which has no brackets in LIKE.
+// like converts a filter's glob for MySQL, which knows no brackets in LIKE.
 func like(filter sql.TableFilter) string {
 	return strings.NewReplacer(`\[`, `[`, `\]`, `]`).Replace(filter.Like())
 }

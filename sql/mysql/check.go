@@ -10,9 +10,9 @@ import (
 
 const oneStatement = "Send one SELECT, WITH, VALUES, TABLE, SHOW, DESCRIBE or EXPLAIN at a time; each call is a read-only transaction of its own."
 
-// check admits a text that is one reading statement with so many parameters, and returns what it uses. It is not what
-// keeps the tables as they are; the read-only transaction is, which refuses writes inside the statement. The check refuses
-// what such a transaction lets through: files of the server, locks, settings, and statements that are no query.
+// check admits a text that is one reading statement with this many parameters, and returns its uses. The read-only transaction, not the
+// check, protects the tables: it refuses writes inside the statement. The check refuses statements that such a transaction lets through:
+// files of the server, locks, settings, and statements that are no query.
 func check(statement string, params int) (*uses, error) {
 	read, err := checked.Read(statement, lex)
 	if err != nil {
@@ -57,7 +57,7 @@ func (c *checker) begins() error {
 	return nil
 }
 
-// reads reports whether a query begins at i. What WITH leads to is seen by its words: those that write are refused anywhere.
+// reads reports whether a query begins at i. The statement behind WITH is judged by its words: those that write are refused anywhere.
 func (c *checker) reads(i int) bool {
 	for c.At(i).Key == "(" {
 		i++
@@ -66,7 +66,7 @@ func (c *checker) reads(i int) bool {
 	return t.IsOneOf("SELECT", "WITH", "TABLE") || t.Key == "VALUES" && (c.At(i+1).Key == "(" || c.At(i+1).Key == "ROW")
 }
 
-// shows refuses what shows the digest of a password.
+// shows refuses statements that show the digest of a password.
 func (c *checker) shows() error {
 	if c.At(1).Key == "GRANTS" || c.At(1).Key == "CREATE" && c.At(2).IsOneOf("USER", "ROLE", "SERVER") {
 		return c.Refuse(1, "it may show a password, or what one is checked against", "Ask the database's owner.")
@@ -94,7 +94,7 @@ func (c *checker) explains() error {
 		return nil
 	}
 	if c.At(0).Key != "ANALYZE" && (t.Kind == quoted || t.Kind == word && refused[t.Key] == "" && !t.IsOneOf("REPLACE", "INSERT", "FOR")) {
-		return nil // a table's name; what else begins so is refused by its words, or by the server
+		return nil // a table's name; other statements with this beginning are refused by their words, or by the server
 	}
 	return c.Refuse(min(i, len(c.Tokens)-1), "only a query or a table can be explained here", "Write EXPLAIN SELECT …, or use describe_sql for a table.")
 }
@@ -149,7 +149,7 @@ func (c *checker) keyword(i int) error {
 	return c.Refuse(i, why, cmp.Or(instead[t.Key], oneStatement))
 }
 
-// afterDot reports whether a word is the later part of a name, as in t.update. The server takes it for that only where nothing is
+// afterDot reports whether a word is the later part of a name, as in t.update. The server takes it for that only if nothing is
 // between the dot and the word.
 func (c *checker) afterDot(i int) bool {
 	before := c.At(i - 2)
@@ -177,7 +177,7 @@ func (c *checker) call(i int) error {
 	return c.Refuse(i, why, "Write the statement without this function; only reading tables is allowed.")
 }
 
-// parameters compares the parameters that the statement has with those that came with it.
+// parameters compares the statement's parameters with the values.
 func (c *checker) parameters(given int) error {
 	used := 0
 	for _, t := range c.Tokens {

@@ -17,7 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/meter"
 )
 
-// connector makes connections whose log-in ends in time and whose answers are metered, and sets their sessions up.
+// connector makes connections with a time limit for the log-in and metered answers, and sets their sessions up.
 type connector struct {
 	settings *settings
 	limits   sql.Limits
@@ -43,7 +43,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, &checked.LoginError{Err: err}
 }
 
-// dial makes a connection whose session is the server's default.
+// dial makes a connection with a session in the server's default state.
 func (c *connector) dial(ctx context.Context) (conn *wireConn, err error) {
 	conn = &wireConn{limits: c.limits, timeZone: c.settings.timeZone}
 	config := c.settings.config.Clone()
@@ -76,7 +76,7 @@ func (c *connector) dial(ctx context.Context) (conn *wireConn, err error) {
 	return conn, nil
 }
 
-// guard makes an error of a panic: the driver has some at answers that no server should give.
+// guard makes an error of a panic: the driver panics at answers that no server should give.
 func guard(do func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -86,7 +86,7 @@ func guard(do func() error) (err error) {
 	return do()
 }
 
-// driverConn is what the driver's connection can do.
+// driverConn lists the methods of the driver's connection.
 type driverConn interface {
 	driver.Conn
 	driver.ConnPrepareContext
@@ -99,7 +99,7 @@ type driverConn interface {
 	driver.NamedValueChecker
 }
 
-// wireConn is the driver's connection with what it reads metered.
+// wireConn is the driver's connection with metered reads.
 type wireConn struct {
 	driverConn
 	net      net.Conn
@@ -113,7 +113,7 @@ type wireConn struct {
 // abandon closes the connection to the server, whatever the driver waits for.
 func (c *wireConn) abandon() { _ = c.net.Close() }
 
-// begin learns what the server is, and sets the session up.
+// begin detects the server's kind, and sets the session up.
 func (c *wireConn) begin(ctx context.Context) error {
 	return guard(func() error {
 		rows, err := c.QueryContext(ctx, "SELECT CONNECTION_ID(), VERSION()", nil)
@@ -135,7 +135,7 @@ func (c *wireConn) begin(ctx context.Context) error {
 	})
 }
 
-// set is what every session begins with. The mode has "x" a string and \ an escape, which is what the check divides by.
+// set sets a session's variables. The mode makes "x" a string and \ an escape, as the check assumes.
 func (c *wireConn) set(ctx context.Context) error {
 	mode := "STRICT_TRANS_TABLES,ERROR_FOR_DIVISION_BY_ZERO,NO_ENGINE_SUBSTITUTION"
 	limit := fmt.Sprintf("max_statement_time = %.3f", c.limits.Timeout.Seconds()) // 0 is none
@@ -163,8 +163,8 @@ func (c *wireConn) set(ctx context.Context) error {
 // network changed, nothing else says that it is not.
 const resetTime = 5 * time.Second
 
-// ResetSession implements driver.SessionResetter: it sets the session up anew. A connection that has broken meanwhile shows here,
-// before any statement.
+// ResetSession implements driver.SessionResetter: it sets the session up anew. A connection that broke meanwhile shows here, before any
+// statement.
 func (c *wireConn) ResetSession(ctx context.Context) error {
 	c.meter.Allow(checked.CatalogBytes)
 	late := time.AfterFunc(resetTime, c.abandon)

@@ -26,14 +26,13 @@ const (
 const dsnHint = "Write mysql://user:password@host:3306/database?ssl-mode=VERIFY_IDENTITY (with %XX for special characters in the password), " +
 	"or user:password@tcp(host:3306)/database, or user@unix(/path/of/socket)/database."
 
-// settings is what a connection string says.
+// settings are the settings in a connection string.
 type settings struct {
 	config   *mysql.Config
 	timeZone string // of the session; empty: UTC
 }
 
-// synonyms are the names under which clients know a setting. What is empty has no effect here: what it would set is fixed, or is
-// of no use to one that reads.
+// synonyms maps the clients' names of a setting to ours. An empty one has no effect: its setting is fixed, or of no use for reading.
 var synonyms = map[string]string{
 	"ssl-mode": "mode", "sslmode": "mode", "ssl_mode": "mode", "tls": "mode",
 	"ssl-ca": "ca", "ssl_ca": "ca", "sslrootcert": "ca", "ssl-cert": "cert", "ssl_cert": "cert", "sslcert": "cert", "ssl-key": "key", "ssl_key": "key", "sslkey": "key",
@@ -46,7 +45,7 @@ var synonyms = map[string]string{
 	"timetruncate": "", "connectionattributes": "", "compress": "", "local_infile": "", "autocommit": "",
 }
 
-// modes are the ways to encrypt, by the names that clients have for them.
+// modes maps the clients' names of encryption modes.
 var modes = map[string]string{
 	"disabled": "disabled", "disable": "disabled", "false": "disabled", "0": "disabled",
 	"preferred": "preferred", "prefer": "preferred",
@@ -119,7 +118,7 @@ func known(query string) (map[string]string, error) {
 
 var zones = regexp.MustCompile(`^[A-Za-z0-9_+:/-]{1,64}$`)
 
-// apply sets what a connection string may set, and what none can change.
+// apply sets the settings that a connection string may set, and the fixed ones.
 func (s *settings) apply(given map[string]string) error {
 	c := s.config
 	c.Timeout = defaultDialTimeout
@@ -149,8 +148,8 @@ func (s *settings) apply(given map[string]string) error {
 	return nil
 }
 
-// mode is how the connection is encrypted. Where nothing is said, it is where the server can, as MySQL's own clients do;
-// with an authority's file its certificates are what is asked for.
+// mode returns the encryption mode. The default is to encrypt if the server can, as MySQL's own clients do; with an authority's file its
+// certificates are required.
 func (s *settings) mode(given map[string]string) string {
 	switch {
 	case s.config.Net == "unix":

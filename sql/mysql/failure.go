@@ -29,7 +29,7 @@ const (
 	tooSlowToo = 1969 // MariaDB's
 )
 
-// hintsByNumber tell what to do about the errors that are met most, by the server's number.
+// hintsByNumber maps the most frequent errors, by the server's number, to the next step.
 var hintsByNumber = map[uint16]string{
 	1064: "Mend the statement at the place shown; it is MySQL's SQL: names in `backticks`, 'texts' in quotes, LIMIT n, CONCAT for ||.",
 	1054: "Look up the table's columns with describe_sql; texts go in 'single quotes'.",
@@ -61,7 +61,7 @@ var hintsByNumber = map[uint16]string{
 	1290: "The server is set up to refuse this; read something else.",
 }
 
-// connectHints are those for what is said while connecting.
+// connectHints are those for errors while connecting.
 var connectHints = map[uint16]string{
 	1045: "Mend the user or the password in the connection string.",
 	1698: "Mend the user or the password in the connection string: the server lets this login in by other means.",
@@ -81,7 +81,7 @@ var connectHints = map[uint16]string{
 	1053: "The server is shutting down; try again in a moment.",
 }
 
-// fail makes a fault of what the driver said. Nothing of the login is in it.
+// fail makes a fault of a driver's error. It quotes nothing of the login.
 func (d *Database) fail(ctx context.Context, err error, statement string) error {
 	var said *mysql.MySQLError
 	isSaid := errors.As(err, &said)
@@ -138,7 +138,7 @@ func (d *Database) unreachable(err error) error {
 	return checked.Unreachable(err, d.secrets, checked.BeforeLogin, checked.OfConnecting, what, hint)
 }
 
-// said are the errors that this driver has.
+// said describes this driver's own errors.
 func said(err error) (what, hint string) {
 	switch {
 	case isCertificate(err):

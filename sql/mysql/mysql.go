@@ -1,10 +1,10 @@
 // Package mysql reads MySQL and MariaDB, and cannot write them.
 //
-// Open returns a sql.Database. A statement runs in a transaction of START TRANSACTION READ ONLY, in a session whose
-// transactions are all so: the server refuses what writes a table. It lets through what reads or writes files, takes locks or
-// changes settings; a check of the statement's words (check.go) and a look into the catalog for functions of the database's own
-// (uses.go) refuse that. The transaction is rolled back, whatever happened. A login that may only read is what holds beyond
-// doubt: Rights reports how to make one.
+// Open returns a sql.Database. A statement runs in a transaction of START TRANSACTION READ ONLY, in a session that makes all its
+// transactions read-only: the server refuses statements that write a table. It lets through statements that read or write files,
+// take locks or change settings; a check of the statement's words (check.go) and a look into the catalog for functions of the
+// database's own (uses.go) refuse those. The transaction is rolled back in any case. Only a login that may do nothing but read
+// is beyond doubt: Rights reports how to make one.
 package mysql
 
 import (
@@ -27,7 +27,7 @@ type Database struct {
 
 var _ sql.Database = (*Database)(nil)
 
-// Password is the password that a connection string has; empty where there is none.
+// Password returns the password in a connection string; empty if there is none.
 func Password(dsn string) string {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -36,9 +36,9 @@ func Password(dsn string) string {
 	return s.config.Passwd
 }
 
-// Open reads a connection string: a URL (mysql://, mariadb://), or the form user:password@tcp(host:3306)/database. Nothing is
-// connected before the first use; a string that cannot be used is a *fault.Error that tells nothing of its values. Neither
-// server has a limit of temporary files for a session that every login may set; that one has no effect.
+// Open reads a connection string: a URL (mysql://, mariadb://), or the form user:password@tcp(host:3306)/database. It does not connect
+// before the first use; an invalid string is a *fault.Error that reveals none of its values. Neither server offers every login a limit of
+// temporary files for a session; that limit has no effect.
 func Open(dsn string, limits sql.Limits) (*Database, error) {
 	s, err := parseDSN(dsn)
 	if err != nil {
@@ -49,7 +49,7 @@ func Open(dsn string, limits sql.Limits) (*Database, error) {
 	return &Database{pool: pool, connector: c, limits: limits, secrets: s.secrets()}, nil
 }
 
-// String reports where the database is, and keeps %+v from printing the password.
+// String returns the database's address, and keeps %+v from printing the password.
 func (d *Database) String() string { return "MySQL at " + d.connector.settings.config.Addr }
 
 // GoString does so for %#v.
@@ -66,5 +66,5 @@ func (d *Database) withTimeout(ctx context.Context) (context.Context, context.Ca
 	return context.WithTimeoutCause(ctx, d.limits.Timeout, sql.ErrTimeout)
 }
 
-// silent keeps the driver's words out of the log: what matters is in its errors.
+// silent keeps the driver's messages out of the log: its errors tell all that matters.
 var silent = &mysql.NopLogger{}

@@ -10,7 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-// bindOne makes of a value of JSON's what the driver sends beside the statement.
+// bindOne converts a JSON value to one that the driver sends beside the statement.
 func bindOne(n int, param any) (any, error) {
 	switch v := param.(type) {
 	case nil, bool, string:
@@ -22,7 +22,7 @@ func bindOne(n int, param any) (any, error) {
 	}
 }
 
-// bindNumber returns whole numbers as BIGINT, others as DOUBLE where that is the same number, and else as their digits, which
+// bindNumber returns whole numbers as BIGINT, others as DOUBLE if that is the same number, and else as their digits, which
 // MySQL reads as a number where one is asked for.
 func bindNumber(n int, digits string) (any, error) {
 	if whole, err := strconv.ParseInt(digits, 10, 64); err == nil {

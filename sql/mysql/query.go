@@ -67,7 +67,7 @@ func (d *Database) open(ctx context.Context, statement string, params []any, use
 	return r, nil
 }
 
-// unprepared is the error for a statement that cannot be prepared, as some versions have it for SHOW.
+// unprepared is the error for a statement that cannot be prepared, such as SHOW in some versions.
 const unprepared = 1295
 
 // query sends a statement by the protocol of prepared ones, in which parameters and values are no text.
@@ -97,13 +97,13 @@ type session struct {
 	tx       *dbsql.Tx
 	prepared *dbsql.Stmt
 	wire     *wireConn
-	// ctx is the driver's: it ends after the caller's, when the server was asked to end the statement and has not. The driver closes the
-	// connection then.
+	// ctx is the driver's: it ends after the caller's, if the server did not end the statement on request. The driver closes the connection
+	// then.
 	ctx    context.Context
 	cancel context.CancelFunc
 	unhook func() bool
 	over   chan struct{} // closed when nothing of the statement is waited for
-	killed chan struct{} // closed when interrupt has come to its end
+	killed chan struct{} // closed when interrupt ended
 	once   sync.Once
 }
 
@@ -136,7 +136,7 @@ func (d *Database) trySession(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// interrupt has the server end the statement, and closes the connection: another statement on it could be ended instead.
+// interrupt asks the server to end the statement, and closes the connection: the request could hit another statement on it.
 func (s *session) interrupt() {
 	s.once.Do(func() {
 		defer close(s.killed)

@@ -11,7 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-// grant is a line of SHOW GRANTS: what may be done, and where.
+// grant matches a line of SHOW GRANTS: the privileges, and their object.
 var grant = regexp.MustCompile(`^GRANT (.+) ON (.+?) TO `)
 
 // harmless are the rights with which nothing can be changed. PROCESS shows other sessions' statements.
@@ -38,7 +38,7 @@ func (d *Database) Rights(ctx context.Context) ([]sql.Finding, error) {
 func findingOf(line string) (sql.Finding, bool) {
 	parts := grant.FindStringSubmatch(line)
 	if parts == nil {
-		return sql.Finding{}, false // a role, whose rights are in lines of their own
+		return sql.Finding{}, false // a role, with its rights in lines of their own
 	}
 	var more []string
 	for _, right := range strings.Split(columnList.ReplaceAllString(parts[1], ""), ",") {

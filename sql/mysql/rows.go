@@ -18,11 +18,11 @@ type rows struct {
 	inner     *dbsql.Rows
 	statement string
 
-	done    bool // the server has sent all
+	done    bool // the server sent all
 	stopped bool // nothing more is read
 }
 
-// describe reads what the columns are.
+// describe reads the columns' names and types.
 func (r *rows) describe() error {
 	types, err := r.inner.ColumnTypes()
 	if err != nil {
@@ -81,7 +81,7 @@ func (r *rows) Close() {
 		return
 	}
 	if !r.done {
-		r.cancel() // which has interrupt end it
+		r.cancel() // which makes interrupt end it
 	}
 	_ = guard(r.inner.Close)
 	r.inner, r.stopped = nil, true

@@ -66,7 +66,7 @@ func (d *Database) readColumns(ctx context.Context, detail *sql.TableDetail) err
 			c.Default = "computed as " + generated
 		case strings.Contains(extra, "auto_increment"):
 			c.Default = "auto_increment"
-		case c.Nullable && c.Default == "NULL": // which MariaDB writes where there is none
+		case c.Nullable && c.Default == "NULL": // which MariaDB writes if there is none
 			c.Default = ""
 		}
 		detail.Columns = append(detail.Columns, c)
@@ -138,7 +138,7 @@ FROM information_schema.KEY_COLUMN_USAGE
 WHERE REFERENCED_TABLE_NAME IS NOT NULL AND (TABLE_SCHEMA = ? AND TABLE_NAME = ? OR REFERENCED_TABLE_SCHEMA = ? AND REFERENCED_TABLE_NAME = ?)
 ORDER BY CONSTRAINT_NAME, TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION LIMIT 2000`
 
-// readForeignKeys reads them both ways; a table that points to itself has its key in both lists.
+// readForeignKeys reads them both ways; a table that points to itself appears in both lists.
 func (d *Database) readForeignKeys(ctx context.Context, detail *sql.TableDetail) error {
 	var keys []sql.ForeignKey
 	err := d.list(ctx, foreignKeysStatement, []any{detail.Schema, detail.Name, detail.Schema, detail.Name}, func(scan func(...any) error) error {
@@ -166,7 +166,7 @@ func (d *Database) readForeignKeys(ctx context.Context, detail *sql.TableDetail)
 	return err
 }
 
-// checksStatement is MySQL's, whose names of checks are a schema's. MariaDB's are a table's, and its catalog has the table.
+// checksStatement is MySQL's: a check's name is unique in a schema. In MariaDB it is unique in a table, and the catalog names the table.
 const (
 	checksStatement = `
 SELECT CONCAT(c.CONSTRAINT_NAME, ': ', LEFT(c.CHECK_CLAUSE, 1000)) FROM information_schema.CHECK_CONSTRAINTS c
@@ -177,7 +177,7 @@ SELECT CONCAT(CONSTRAINT_NAME, ': ', LEFT(CHECK_CLAUSE, 1000)) FROM information_
 WHERE CONSTRAINT_SCHEMA = ? AND TABLE_NAME = ? ORDER BY 1 LIMIT 200`
 )
 
-// readChecks reads what the server knows of them; MySQL before 8.0.16 knows none.
+// readChecks reads the check constraints that the server knows; MySQL before 8.0.16 knows none.
 func (d *Database) readChecks(ctx context.Context, detail *sql.TableDetail) error {
 	ctx, cancel := d.withTimeout(ctx)
 	defer cancel()
@@ -200,11 +200,11 @@ func (d *Database) readChecks(ctx context.Context, detail *sql.TableDetail) erro
 	return d.fail(ctx, err, "")
 }
 
-// shown are the types whose values become text that tells something.
+// shown matches the types with values that are readable as text.
 var shown = regexp.MustCompile(`int|^decimal|^float|^double|char|text|^date|^time|^year|^enum|^set|^json|^uuid|^inet`)
 
-// readExamples looks at the first rows of the table for a few values of each column. A login that may see the
-// table and not read it gets none; nor does a view, which may call what is not known.
+// readExamples reads a few values of each column from the table's first rows. A login that may see the table and not read it gets none; nor
+// does a view, which may call unknown functions.
 func (d *Database) readExamples(ctx context.Context, detail *sql.TableDetail) {
 	var columns []*sql.TableColumn
 	var parts []string

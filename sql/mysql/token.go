@@ -23,7 +23,7 @@ func nameOf(t token) string {
 // lexer divides a statement as the server does. Where versions of the server differ, or where it is not plain how one
 // would divide a text, the text is refused: whoever checks a statement must read the same one that runs.
 //
-// A session of ours has a sql_mode in which "x" is a string and \ escapes; see setup.
+// Our sessions use a sql_mode in which "x" is a string and \ escapes; see setup.
 type lexer struct{ *checked.Scanner }
 
 // lex divides a whole statement. The last token is of kind end.
@@ -61,8 +61,8 @@ func (l lexer) next() (token, error) {
 // take cuts a token off.
 func (l lexer) take(k checked.Kind, length int) token { return l.Take(k, length, strings.ToUpper) }
 
-// quoted cuts off what ends with the character it begins with, which stands for itself when it is doubled and, in a
-// string, behind a backslash.
+// quoted cuts off a text up to the character that it begins with, which stands for itself when it is doubled and, in a string, behind a
+// backslash.
 func (l lexer) quoted(k checked.Kind) (token, error) {
 	end := l.Rest[0]
 	for i := 1; i < len(l.Rest); i++ {

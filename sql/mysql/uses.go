@@ -13,7 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// uses is what a statement may call and read, by its words. What that is, the database's catalog tells.
+// uses lists the names that a statement may call and read. The database's catalog tells their meaning.
 type uses struct {
 	calls  map[string]bool // names before a parenthesis, in small letters
 	names  map[string]bool // every name, as it is written
@@ -78,7 +78,7 @@ func (u *uses) admit(ctx context.Context, q queryer, allowed []string) error {
 	return nil
 }
 
-// checkView refuses a view by what a statement is refused by: locks, files, settings.
+// checkView refuses a view for the same reasons as a statement: locks, files, settings.
 func checkView(name, definition string) (*uses, error) {
 	tokens, err := lex(definition)
 	c := checker{checked.Of(definition, tokens)}
@@ -105,8 +105,7 @@ func values(sets ...map[string]bool) []any {
 	return all
 }
 
-// routines are the database's own functions, and MariaDB's packages, which have functions in them. The schema sys
-// is the server's.
+// routines are the database's own functions, and MariaDB's packages, which contain functions. The schema sys is the server's.
 const routines = `SELECT ROUTINE_SCHEMA, ROUTINE_NAME FROM information_schema.ROUTINES
 WHERE ROUTINE_SCHEMA NOT IN ('sys', 'mysql') AND (ROUTINE_TYPE = 'FUNCTION' AND ROUTINE_NAME IN (%s) OR ROUTINE_TYPE LIKE 'PACKAGE%%' AND ROUTINE_NAME IN (%s))
 ORDER BY 1, 2`

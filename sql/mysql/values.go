@@ -14,7 +14,7 @@ import (
 
 type form = checked.Form
 
-// formOf chooses by the name that the driver has for a type. A TIMESTAMP is a moment, and is told in UTC where the session is.
+// formOf chooses by the driver's name of a type. A TIMESTAMP is a moment, and is written in UTC if the session is in it.
 func formOf(name string, utc bool) form {
 	name = strings.TrimPrefix(name, "UNSIGNED ")
 	switch name {
@@ -62,7 +62,7 @@ func plain(value any) []byte {
 	return fmt.Append(nil, value)
 }
 
-// unpadded is a number without the zeros of ZEROFILL, which JSON's numbers do not have.
+// unpadded returns a number without the zeros of ZEROFILL, which JSON's numbers forbid.
 func unpadded(value any) []byte {
 	text := plain(value)
 	for len(text) > 1 && text[0] == '0' && text[1] != '.' {
@@ -71,7 +71,7 @@ func unpadded(value any) []byte {
 	return text
 }
 
-// bits is the number that a BIT has in its bytes, the highest first.
+// bits returns the number in a BIT's bytes, the highest first.
 func bits(value any) []byte {
 	bytes, ok := value.([]byte)
 	if !ok || len(bytes) > 8 {

@@ -2,15 +2,15 @@
 
 package mysql
 
-// refused are reserved words that a query has no use for. A read-only transaction refuses most of what they do, and lets INTO
-// through, which writes files of the server's.
+// refused are reserved words that a query does not need. A read-only transaction refuses most of their effects, and lets INTO through, which
+// writes files of the server's.
 var refused = map[string]string{
 	"INTO":   "SELECT … INTO writes a file of the server's or a variable",
 	"UPDATE": "it writes",
 	"DELETE": "it writes",
 }
 
-// instead reports how what is refused can be had.
+// instead maps a refused word to an alternative.
 var instead = map[string]string{
 	"INTO":     "Leave INTO out: the result comes back, and a large one is written to a file of the session.",
 	"USE":      "Name tables as database.table.",

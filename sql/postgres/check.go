@@ -24,10 +24,9 @@ type level struct {
 	commas int
 }
 
-// check admits one statement that begins as one that reads and returns what it uses, or a *fault.Error of
-// sql_rejected. It is not what keeps the database as it is; the read-only transaction is, which refuses writes inside
-// the statement. The check refuses what the transaction would let through: see refused. What a function of the
-// database's own does, only the database can tell: see uses.
+// check admits one statement that begins as a reading one and returns its uses, or a *fault.Error of sql_rejected. The read-only
+// transaction, not the check, protects the database: it refuses writes inside the statement. The check refuses functions that the
+// transaction would let through: see refused. Only the database can tell the effect of its own functions: see uses.
 func check(text string) (*uses, error) {
 	if err := characters(text); err != nil {
 		return nil, err
@@ -99,7 +98,7 @@ func (c *checker) statement() error {
 	return nil
 }
 
-// reads refuses what begins at i unless it is a query.
+// reads refuses the statement at i unless it is a query.
 func (c *checker) reads(i int) error {
 	for c.at(i).punct("(") {
 		i++
@@ -115,7 +114,7 @@ func (c *checker) reads(i int) error {
 	return reject(t, c.words(i), "It is no statement that only reads; those are "+reading+".", hint(t))
 }
 
-// hint is what to do instead of the statement that begins with t.
+// hint names an alternative to the statement that begins with t.
 func hint(t token) string {
 	switch {
 	case t.is("begin", "start", "commit", "rollback", "end", "abort", "savepoint", "release", "set", "reset", "discard"):
@@ -136,7 +135,7 @@ func hint(t token) string {
 func (c *checker) explain() error {
 	i := 1
 	if c.at(1).punct("(") && c.reads(1) != nil {
-		i += 1 + slices.IndexFunc(c.tokens[1:], func(t token) bool { return t.punct(")") }) // no option has one in it
+		i += 1 + slices.IndexFunc(c.tokens[1:], func(t token) bool { return t.punct(")") }) // no option contains one
 	}
 	for c.at(i).is("verbose", "analyze", "analyse") {
 		i++
@@ -186,7 +185,7 @@ func (c *checker) labels(i int) bool {
 	return c.at(i-1).punct(".") || c.at(i-1).is("as") && !c.at(i-2).punct(".") && !c.at(i-2).is("as")
 }
 
-// of is what the innermost open bracket belongs to.
+// of returns the token before the innermost open bracket.
 func (c *checker) of() token {
 	if len(c.levels) == 0 {
 		return token{}
@@ -194,8 +193,8 @@ func (c *checker) of() token {
 	return c.at(c.levels[len(c.levels)-1].of)
 }
 
-// closed ends a bracket, and with it a call, whose arguments are known now. ts_rewrite runs a query where it has
-// two, and where it has three does not.
+// closed ends a bracket, and with it a call, now that its arguments are known. ts_rewrite runs a query with two arguments, and with three
+// does not.
 func (c *checker) closed(i int) error {
 	if len(c.levels) == 0 {
 		return nil
@@ -237,7 +236,7 @@ func (c *checker) namesTable(i int) bool {
 	return true
 }
 
-// schema is what stands before the name at i and its dot.
+// schema returns the schema before the dot and the name at i.
 func (c *checker) schema(i int) string {
 	if c.at(i - 1).punct(".") {
 		return c.at(i - 2).value
@@ -245,8 +244,8 @@ func (c *checker) schema(i int) string {
 	return ""
 }
 
-// named refuses a function that is not to be called. A call has a parenthesis behind it, or it is x.f, which
-// PostgreSQL takes for f(x) where x has no column f.
+// named refuses a call of a refused function. A call is a name before a parenthesis, or x.f, which PostgreSQL takes for f(x) if x has no
+// column f.
 func (c *checker) named(i int) error {
 	t := c.at(i)
 	if i > 0 {
@@ -272,18 +271,18 @@ func (c *checker) named(i int) error {
 		"If it is a column, write it without what is before the dot.")
 }
 
-// defines reports whether the name at i, which has a parenthesis behind it, is a new name and not a call.
+// defines reports whether the name at i, before a parenthesis, is a new name and not a call.
 func (c *checker) defines(i int) bool {
 	before := c.at(i - 1)
 	return before.is("as") && c.labels(i) || before.is("with") || before.is("recursive") && c.at(i-2).is("with")
 }
 
-// relation reports whether the name at i, which has a dot before it, is a table's or a schema's. It is one of
-// a.b.c where it is not the last, and the last behind FROM and JOIN.
+// relation reports whether the name at i, behind a dot, is a table's or a schema's. It is one of a.b.c unless it is the last, and the last
+// behind FROM and JOIN.
 func (c *checker) relation(i int) bool {
 	first := i
 	for c.at(first - 1).punct(".") {
-		if first -= 2; i-first > 6 { // PostgreSQL's names have four parts at most
+		if first -= 2; i-first > 6 { // PostgreSQL's names consist of four parts at most
 			return false
 		}
 	}
@@ -321,7 +320,7 @@ func (c *checker) words(i int) string {
 	return excerpt(strings.Join(words, " "))
 }
 
-// excerpt is what a message has of a part of a statement.
+// excerpt shortens a part of a statement for a message.
 func excerpt(part string) string { return text.Shorten(part, 60) }
 
 func reject(t token, words, why, hint string) *fault.Error {

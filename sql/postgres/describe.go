@@ -16,14 +16,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
-// querier is a read-only transaction. What reads the catalogs changes its search_path, so it is of no use for
-// another statement afterwards.
+// querier is a read-only transaction. Reading the catalogs changes its search_path, so it is of no use for another statement afterwards.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// What the login may see: its relations, those that are a table's partitions left out where tables are
-// listed, and its schemas, the database's own left out.
+// The objects that the login may see: its relations, without a table's partitions in the list of tables, and its schemas, without the
+// database's own.
 const (
 	relations = ` pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		AND c.relkind IN ('r', 'p', 'v', 'm', 'f') AND pg_catalog.has_schema_privilege(n.oid, 'USAGE')
@@ -52,7 +51,7 @@ func pin(ctx context.Context, q querier) ([]string, error) {
 	return path, err
 }
 
-// catalogBytes is the most that an answer of the catalog's may be. A server may send what it likes.
+// catalogBytes bounds an answer of the catalog. A server may send anything.
 const catalogBytes = 32 << 20
 
 // all runs a query and returns its rows.
@@ -80,10 +79,10 @@ func all[T any](ctx context.Context, q querier, to pgx.RowToFunc[T], query strin
 	return list, rows.Err()
 }
 
-// perValue is what a value takes beside its text.
+// perValue is the size of a value beside its text.
 const perValue = 16
 
-// one runs a query and returns its first row; pgx.ErrNoRows where there is none.
+// one runs a query and returns its first row; pgx.ErrNoRows if there is none.
 func one[T any](ctx context.Context, q querier, to pgx.RowToFunc[T], query string, args ...any) (T, error) {
 	rows, err := q.Query(ctx, query, args...)
 	if err != nil {
@@ -310,20 +309,19 @@ func indexes(ctx context.Context, q querier, oid uint32, detail *sql.TableDetail
 	return err
 }
 
-// Bounds of the examples. A value that takes more than a page is not looked at: it would have to be
-// fetched from where the database keeps large ones.
+// Bounds of the examples. A value longer than a page is skipped: the database would fetch it from its storage for large ones.
 const (
 	sampleRows   = 1000
 	sampleValues = 20_000
 	exampleCount = 5
 	exampleRunes = 60
 	exampleBytes = 8192
-	// viewCost is what a view's first rows may cost, in the planner's unit: a page read in sequence is 1.
+	// viewCost bounds the cost of a view's first rows, in the planner's unit: a page read in sequence is 1.
 	viewCost = 20_000
 )
 
-// exemplify puts a few distinct values to each column. They are from the table's first rows, so that no table
-// is read to its end. A view may have to read all of its tables for its first row; such a one gets none.
+// exemplify adds a few distinct values to each column. They come from the table's first rows, so that no table is read to its end. A view
+// that must read all of its tables for its first row gets none.
 func exemplify(ctx context.Context, q querier, detail *sql.TableDetail) error {
 	if len(detail.Columns) == 0 {
 		return nil
@@ -346,7 +344,7 @@ func exemplify(ctx context.Context, q querier, detail *sql.TableDetail) error {
 			return err
 		}
 	}
-	if detail.Kind == "materialized view" { // which has no rows, and refuses to be read, until it is first filled
+	if detail.Kind == "materialized view" { // it holds no rows, and refuses to be read, until it is first filled
 		filled, err := one(ctx, q, pgx.RowTo[bool], `SELECT ispopulated FROM pg_catalog.pg_matviews
 			WHERE schemaname = $1::text AND matviewname = $2::text`, detail.Schema, detail.Name)
 		if err != nil || !filled {

@@ -78,7 +78,7 @@ func refusedLogin(e *pgconn.PgError) *fault.Error {
 	return fault.New(fault.SQLFailed, hint, "PostgreSQL %s (%s).", what, code).With("sqlstate", code)
 }
 
-// queryFault reports what the database said of a statement.
+// queryFault turns the database's error on a statement into a fault.
 func queryFault(err error, query string) error {
 	var said *pgconn.PgError
 	var large *pgproto3.ExceededMaxBodyLenErr
@@ -100,18 +100,18 @@ func queryFault(err error, query string) error {
 // Codes of PostgreSQL's, from appendix A of its manual.
 const (
 	readOnlyViolation = "25006"
-	// queryCanceled is what a statement's timeout gives, and what cancelling gives: then nobody hears it.
+	// queryCanceled is the error of a statement's timeout, and of cancelling: then nobody hears it.
 	queryCanceled      = "57014"
 	tooManyConnections = "53300"
 )
 
-// What is told of the server's own words. A value of the statement may be among them, of any length.
+// Bounds of the server's quoted words. A value of the statement may be among them, of any length.
 const (
 	maxMessage = 2000
 	maxCode    = 5
 )
 
-// shortened is e without what is too long for an answer or a log.
+// shortened returns e without the parts that are too long for an answer or a log.
 func shortened(e *pgconn.PgError) *pgconn.PgError {
 	return &pgconn.PgError{
 		Severity: text.Shorten(e.Severity, maxCode), Code: text.Shorten(e.Code, maxCode), Position: e.Position,
@@ -154,7 +154,7 @@ func byteOffset(text string, position int) int {
 	return len(text)
 }
 
-// hintFor is the next step: the database's own hint where it has one.
+// hintFor returns the next step: the database's own hint if it gives one.
 func hintFor(e *pgconn.PgError) string {
 	if e.Hint != "" {
 		return e.Hint

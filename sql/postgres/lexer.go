@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// kind is what a token is.
+// kind is a token's kind.
 type kind int
 
 const (
@@ -20,14 +20,14 @@ const (
 	parameter // $1
 	operator
 	punctuation // ( ) [ ] , ; : . and their like, one character each
-	broken      // what PostgreSQL would not read; value says why
+	broken      // PostgreSQL would not read it; value says why
 )
 
 // token is one piece of a statement.
 type token struct {
 	kind kind
 	text string // as it stands in the statement
-	// value is a name as PostgreSQL takes it, folded or without its quotes, a literal's text where that is told by
+	// value is a name as PostgreSQL takes it, folded or without its quotes, a literal's text if that is told by
 	// taking its quotes off, and of a broken token the reason.
 	value string
 	line  int // where it begins; the first is 1
@@ -41,9 +41,9 @@ func (t token) is(words ...string) bool {
 // punct reports whether t is the character.
 func (t token) punct(char string) bool { return t.kind == punctuation && t.text == char }
 
-// tokenize takes a statement apart as PostgreSQL's own does with standard_conforming_strings on; put together, the tokens' texts are it.
-// Bytes from 0x80 up belong to names, whatever character they are part of: an unusual space is none to PostgreSQL. Behind what is broken
-// nothing is taken apart.
+// tokenize divides a statement as PostgreSQL does with standard_conforming_strings on; joined, the tokens' texts are the statement. Bytes
+// from 0x80 up belong to names, whatever character they are part of: an unusual space is none to PostgreSQL. Nothing behind a broken token
+// is divided.
 func tokenize(text string) (tokens []token) {
 	escaped, line := false, 1 // whether the last string was one that backslashes may escape
 	for text != "" {
@@ -123,7 +123,7 @@ func span(text string, yes func(byte) bool) int {
 	return n
 }
 
-// closed is a token of a length, or a broken one where it has no end.
+// closed returns a token of a length, or a broken one if it is not closed.
 func closed(k kind, length int, otherwise string) (token, int) {
 	if length < 0 {
 		return token{kind: broken, value: otherwise}, 1
@@ -209,7 +209,7 @@ func fold(s string) string {
 	}, s)
 }
 
-// isSpace has \v too, which is a space from version 16 on and an error before.
+// isSpace accepts \v too, which is a space from version 16 on and an error before.
 func isSpace(c byte) bool { return c == ' ' || '\t' <= c && c <= '\r' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }

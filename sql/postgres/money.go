@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// moneyOID is of a type that the driver has no name for.
+// moneyOID is the type that the driver does not name.
 const moneyOID = 790
 
 // moneyFormat is how the session's lc_monetary, which statements rely on, writes the type money.
@@ -47,8 +47,7 @@ func (m moneyFormat) plain(text []byte) []byte {
 	return out
 }
 
-// local makes "(1234,50)" of -1234.5, which PostgreSQL reads whatever the locale's minus is. What is no number
-// stays as it is.
+// local turns -1234.5 into "(1234,50)", which PostgreSQL reads whatever the locale's minus is. A text that is no number stays as it is.
 func (m moneyFormat) local(text string) string {
 	number := exactNumber(text)
 	if number == nil {
@@ -63,7 +62,7 @@ func (m moneyFormat) local(text string) string {
 
 var numberWords = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?([eE][+-]?[0-9]{1,3})?$`)
 
-// exactNumber reads a number as JSON has it; nil where it is none, or one without end.
+// exactNumber reads a number from JSON; nil if it is none, or one without end.
 func exactNumber(text string) *big.Rat {
 	if !numberWords.MatchString(text) {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// nearest is up to three of the known names that are most like name: that differ in few letters, or of which
-// one has the other in it. Where name has no schema, the schemas of the known do not count.
+// nearest returns up to three of the known names that are most like name: that differ in few letters, or of which one contains the other. If
+// name has no schema, the schemas of the known do not count.
 func nearest(name string, known []string) []string {
 	type near struct {
 		name     string
@@ -35,7 +35,7 @@ func nearest(name string, known []string) []string {
 	return names
 }
 
-// edits is how many letters have to be put in, taken out or changed to make a into b.
+// edits returns the edit distance of a and b: letters inserted, removed or changed.
 func edits(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -109,7 +109,7 @@ func (m typeMap) number(text string, oid uint32) string {
 	return text
 }
 
-// firstOwnOID is the first of what is not PostgreSQL's own.
+// firstOwnOID is the first OID that is not PostgreSQL's own.
 const firstOwnOID = 16384
 
 // arrayLiteral writes {"a",NULL,{…}}: every element quoted, so nothing in one can end it.

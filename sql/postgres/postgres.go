@@ -1,8 +1,8 @@
 // Package postgres reads PostgreSQL, and leaves it to the server to refuse writes.
 //
 // A statement passes check, which admits one reading statement and none of the functions that a
-// read-only transaction lets through. It runs in a read-only transaction whose first snapshot is
-// taken already, so nothing in the statement can make it writable; it goes by the extended protocol,
+// read-only transaction lets through. It runs in a read-only transaction after the first snapshot was
+// taken, so nothing in the statement can make it writable; it goes by the extended protocol,
 // which takes one statement; and the transaction is always rolled back. Values come in the wire's
 // text form, a row at a time.
 package postgres
@@ -33,9 +33,9 @@ const (
 	// enterTime is for a connection that was idle to show that it is still one: where the computer slept, or
 	// its network changed, nothing else says that it is not.
 	enterTime = 5 * time.Second
-	// tidyTime is for ending a transaction and for what follows a statement that was cancelled.
+	// tidyTime bounds the end of a transaction and the work after a cancelled statement.
 	tidyTime = 5 * time.Second
-	// retryPause is between two requests for a connection that the database has no place for.
+	// retryPause is the pause between two requests for a connection if the database is full.
 	retryPause = 20 * time.Millisecond
 )
 
@@ -51,8 +51,8 @@ type Database struct {
 
 var _ sql.Database = (*Database)(nil)
 
-// Open reads a connection string, a URL or key=value pairs as libpq has them, with the environment,
-// password file and service file that libpq would use. It does not connect.
+// Open reads a connection string, a URL or libpq's key=value pairs, with the environment, password file and service file that libpq would
+// use. It does not connect.
 func Open(dsn string, limits sql.Limits) (*Database, error) {
 	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
@@ -81,7 +81,7 @@ func Open(dsn string, limits sql.Limits) (*Database, error) {
 	return &Database{pool: pool, limits: limits, types: newTypeCache(), zoned: choosesZone(config.ConnConfig)}, nil
 }
 
-// Password is the password that a connection string, or what it refers to, has; empty where there is none.
+// Password returns the password in a connection string, or in a file that it refers to; empty if there is none.
 func Password(dsn string) string {
 	config, err := pgconn.ParseConfig(dsn)
 	if err != nil {
@@ -120,7 +120,7 @@ func cancelInDatabase(conn *pgconn.PgConn) ctxwatch.Handler {
 	return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: tidyTime}
 }
 
-// Keys of what is known of one connection.
+// Keys of the facts on one connection.
 const maySetTempLimit = "may set temp_file_limit"
 
 // noteTempLimit finds out whether the login may bound its temporary files.
@@ -192,8 +192,8 @@ func (d *Database) begin(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// acquire waits for a connection as long as a statement may take, which is how long others keep theirs. It makes no other one
-// where one is tidied, or where the database gives this login no more: a role may have one alone, and a pooler may let one wait for the other.
+// acquire waits for a connection as long as a statement may take, which is how long others keep theirs. It makes no further one while one is
+// tidied, or if the database gives this login no more: a role may be limited to one, and a pooler may let one wait for the other.
 func (d *Database) acquire(ctx context.Context) (*pgxpool.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, max(d.limits.Timeout, connectTime))
 	defer cancel()
@@ -232,7 +232,7 @@ func ending(e *pgconn.PgError) bool { return strings.HasPrefix(e.Code, "57P0") }
 // enter begins the transaction and bounds it. The SELECT that sets the bounds takes the snapshot, after
 // which a transaction cannot be made writable.
 func (d *Database) enter(ctx context.Context, conn *pgconn.PgConn) error {
-	// Not by the context, whose end would first have the server asked to cancel the statement.
+	// Not by the context: its end would first make the server cancel the statement.
 	_ = conn.Conn().SetDeadline(time.Now().Add(enterTime))
 	defer func() { _ = conn.Conn().SetDeadline(time.Time{}) }()
 	milliseconds := fmt.Sprint(max(1, d.limits.Timeout.Milliseconds()))
@@ -264,7 +264,7 @@ func discard(conn *pgxpool.Conn) {
 	conn.Release()
 }
 
-// lookInto runs statements of our own in a read-only transaction, and returns what do makes of them.
+// lookInto runs statements of our own in a read-only transaction, and returns the result of do.
 func lookInto[T any](ctx context.Context, d *Database, do func(querier) (T, error)) (T, error) {
 	var none T
 	limited, cancel := context.WithTimeout(ctx, d.limits.Timeout)
@@ -285,8 +285,8 @@ func lookInto[T any](ctx context.Context, d *Database, do func(querier) (T, erro
 	return none, queryFault(err, "")
 }
 
-// finish rolls back and returns the connection, after the answer, without what a statement may have left on it beside the
-// transaction, such as a lock that a function of the user's took. A connection on which that fails is closed.
+// finish rolls back and returns the connection, after the answer. It clears other state that a statement may have left on it, such as a lock
+// that a function of the user's took. A connection on which that fails is closed.
 func (d *Database) finish(conn *pgxpool.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), tidyTime)
 	if err := conn.Conn().PgConn().Exec(ctx, "ROLLBACK").Close(); err != nil {
@@ -321,7 +321,7 @@ func (d *Database) Table(ctx context.Context, schema, name string, examples bool
 	return lookInto(ctx, d, func(q querier) (*sql.TableDetail, error) { return table(ctx, q, schema, name, examples) })
 }
 
-// Rights reports what the login could do beside reading; see sql.Database.
+// Rights reports rights of the login beyond reading; see sql.Database.
 func (d *Database) Rights(ctx context.Context) ([]sql.Finding, error) {
 	return lookInto(ctx, d, func(q querier) ([]sql.Finding, error) { return rights(ctx, q) })
 }

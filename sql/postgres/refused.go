@@ -11,16 +11,16 @@ import (
 type group struct {
 	does  string
 	names string // with * for any characters
-	// calls is more names, that columns may have too: x.name is not taken for a call of them.
+	// calls lists more names that columns may use too: x.name is not taken for a call of them.
 	calls string
 }
 
 // A read-only transaction keeps the database's tables as they are. It does not keep a strong role from
 // calling a function that reaches something else: a file of the server, another session, the write-ahead
-// log. These are the names of such functions, each group with what is said of it.
+// log. These are the names of such functions, each group with its effect.
 //
-// The list is by name alone, so a function of the database's own that has such a name is refused too. One of
-// another name is asked for in the catalog; see uses.
+// The list is by name alone, so a function of the database's own with such a name is refused too. One of
+// another name is looked up in the catalog; see uses.
 var refused = []group{
 	{"reaches files of the database's server", `
 		pg_read_file* pg_read_binary_file pg_ls_* pg_stat_file pg_file_* pg_logdir_ls pg_rotate_logfile*
@@ -72,7 +72,7 @@ var refused = []group{
 
 // pattern is one name of refused's, or one with a star.
 type pattern struct {
-	prefix string // what stands before the star, to find soon that most names do not match
+	prefix string // the part before the star, to reject most names quickly
 	glob   string
 	does   string
 	column bool // it is of calls
@@ -98,8 +98,7 @@ var exact, patterns = func() (map[string]pattern, []pattern) {
 	return exact, patterns
 }()
 
-// refusal reports what the function does that keeps it from being called; empty where nothing does. The
-// schema is empty for a name without one.
+// refusal describes the effect for which the function is refused; empty: it is allowed. The schema is empty for a name without one.
 func refusal(schema, function string) string { return match(schema, function).does }
 
 // dotted is refusal for x.function, which may be a column as well where x is a name.

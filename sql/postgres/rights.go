@@ -21,8 +21,8 @@ GRANT pg_read_all_data TO reader;
 -- GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader;
 -- ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT ON TABLES TO reader;`
 
-// powers is what a role can be or be a member of that lets it do more than read. That the login is a member
-// is enough: what it does not inherit, SET ROLE gives to whoever has its password.
+// powers are the attributes and memberships of a role that let it do more than read. Membership is enough: whoever knows the login's
+// password gets by SET ROLE any rights that it does not inherit.
 var powers = []struct{ column, what string }{
 	{"rolsuper", "is a superuser: it can do anything, on the server's computer too"},
 	{"rolcreaterole", "can make and change roles (CREATEROLE)"},
@@ -40,7 +40,7 @@ var powers = []struct{ column, what string }{
 	{"rolname = 'pg_create_subscription'", "can subscribe to other servers (pg_create_subscription)"},
 }
 
-// right is a question that gives the objects on which the login has a right to change something, by name.
+// right is a query for the names of the objects that the login may change.
 type right struct {
 	what  string // with %d for the number of objects and %s for one of them
 	query string
@@ -108,7 +108,7 @@ var objectRights = []right{
 	},
 }
 
-// rights reports what the login could do beside reading. Of a superuser that is all there is to say.
+// rights reports rights of the login beyond reading. For a superuser that is the only finding.
 func rights(ctx context.Context, q querier) ([]sql.Finding, error) {
 	if _, err := pin(ctx, q); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func rights(ctx context.Context, q querier) ([]sql.Finding, error) {
 	return findings, nil
 }
 
-// ask returns a finding, or nil where the login has the right on nothing.
+// ask returns a finding, or nil if the login holds the right on nothing.
 func (r right) ask(ctx context.Context, q querier, safe string) (*sql.Finding, error) {
 	type answer struct {
 		Count   int

@@ -25,8 +25,8 @@ type rows struct {
 	err     error
 }
 
-// start sends the statement. It is prepared first, which reports how many parameters it has, of which
-// types, and what comes back, before anything is executed.
+// start sends the statement. It is prepared first, which reports the number and types of its parameters and the columns of its result,
+// before anything is executed.
 func (r *rows) start(ctx context.Context, types *typeCache, q sql.Query) error {
 	conn := r.conn.Conn().PgConn()
 	statement, err := conn.Prepare(ctx, "", q.Text, nil)
@@ -37,7 +37,7 @@ func (r *rows) start(ctx context.Context, types *typeCache, q sql.Query) error {
 	if err != nil {
 		return queryFault(err, q.Text)
 	}
-	if asked { // and the question took the place of the statement, which has no name
+	if asked { // and the question replaced the unnamed statement
 		if statement, err = conn.Prepare(ctx, "", q.Text, nil); err != nil {
 			return queryFault(err, q.Text)
 		}

@@ -14,11 +14,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
-// typeInfo is what has to be known of a type to read its text form.
+// typeInfo holds the facts needed to read a type's text form.
 type typeInfo struct {
 	name    string
 	element uint32 // of an array: the type of its elements
-	comma   byte   // what stands between an array's elements
+	comma   byte   // the separator of an array's elements
 	money   moneyFormat
 }
 
@@ -52,7 +52,7 @@ func newTypeCache() *typeCache {
 	return &typeCache{known: known}
 }
 
-// displayName is the standard's name where the catalog has a shorter one.
+// displayName returns the standard's name for the catalog's shorter one.
 func displayName(name string) string {
 	long, ok := map[string]string{
 		"int2": "smallint", "int4": "integer", "int8": "bigint", "float4": "real", "float8": "double precision",
@@ -128,7 +128,7 @@ func (c *typeCache) learn(ctx context.Context, conn *pgconn.PgConn, statement *p
 	var rows [][][]byte
 	for answer.NextResult() {
 		for reader := answer.ResultReader(); reader.NextRow(); {
-			if len(rows) < len(missing) { // a server may send what it likes
+			if len(rows) < len(missing) { // a server may send anything
 				rows = append(rows, cloneRow(reader.Values()))
 			}
 		}
@@ -182,7 +182,7 @@ func (m typeMap) column(field pgconn.FieldDescription) (column sql.Column, form 
 	return column, form
 }
 
-// withModifier adds what a column's declaration has in parentheses.
+// withModifier adds the part in parentheses of a column's declaration.
 func withModifier(name string, oid uint32, modifier int32) string {
 	if modifier < 0 {
 		return name

@@ -11,17 +11,17 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// uses is what a statement may call by its words. What that does, the database's catalog tells.
+// uses lists the names that a statement may call. The database's catalog tells their effect.
 type uses struct {
 	calls     map[call]bool
 	names     map[string]bool // every name: of a view, a type or a schema, or none of these
-	operators map[string]bool // and what may be one with a sign behind it
-	everyView bool            // may be read, by what a text names
+	operators map[string]bool // and names that may be one with a sign behind it
+	everyView bool            // a text may name any view to read
 }
 
 // call is f(…), or x.f, which PostgreSQL takes for f(x).
 type call struct {
-	schema, name string // the schema is empty where there is none
+	schema, name string // the schema is empty if there is none
 	arguments    int
 }
 
@@ -29,15 +29,15 @@ func newUses() *uses {
 	return &uses{calls: make(map[call]bool), names: make(map[string]bool), operators: make(map[string]bool)}
 }
 
-// readers is extensions whose volatile functions only compute or read; what else some of them have is in refused.
+// readers are extensions with volatile functions that only compute or read; exceptions are in refused.
 var readers = strings.Fields(`
 	amcheck btree_gin btree_gist citext cube earthdistance fuzzystrmatch h3 hstore intarray isn ltree
 	pageinspect pg_buffercache pg_freespacemap pg_stat_statements pg_trgm pg_visibility pg_walinspect pgcrypto pgrowlocks
 	pgstattuple postgis postgis_sfcgal seg sslinfo tablefunc tsm_system_rows tsm_system_time unaccent
 	uuid-ossp vector`)
 
-// mentioned asks which of the database's own functions, views, types with casts or checks of their own, and
-// volatile operators have the names that are in a statement. Most mention none, and this is soon known.
+// mentioned asks for the database's own functions, views, types with casts or checks of their own, and volatile operators with names that
+// are in a statement. Most statements mention none, and this is soon known.
 const mentioned = `
 	SELECT 'pg_catalog.pg_proc'::pg_catalog.regclass::oid, p.oid FROM pg_catalog.pg_proc p
 	WHERE p.proname = ANY ($1::text[]::name[]) AND p.oid >= 16384
@@ -53,7 +53,7 @@ const mentioned = `
 	WHERE o.oprname = ANY ($3::text[]::name[]) AND o.oid >= 16384
 		AND EXISTS (SELECT FROM pg_catalog.pg_proc p WHERE p.oid = o.oprcode AND p.provolatile = 'v')`
 
-// everyView is for table_to_xml and its like, which read what a text names.
+// everyView is for functions such as table_to_xml, which read the table that a text names.
 const everyView = `
 	UNION ALL
 	SELECT 'pg_catalog.pg_class'::pg_catalog.regclass, v.oid FROM pg_catalog.pg_class v
@@ -65,10 +65,9 @@ var implied = map[string]string{
 	"between": "<= >=", "like": "~~ !~~", "ilike": "~~* !~~*",
 }
 
-// powerful asks which functions a read-only transaction does not hold among those that are mentioned, and called,
-// or that, as the catalog has it, a view, an operator, a type's cast or check, or an aggregate calls: the volatile
-// ones, and those of the database's own in an untrusted language. An operator on types of the database's own counts
-// where there are values of them: by name, from a table's column or from a function.
+// powerful asks for functions that a read-only transaction does not hold, among those that are mentioned and called, or that the catalog's
+// views, operators, types' casts or checks, or aggregates call: the volatile ones, and those of the database's own in an untrusted language.
+// An operator on types of the database's own counts if there are values of them: by name, from a table's column or from a function.
 const powerful = `
 	WITH RECURSIVE reached(class, object) AS (
 		SELECT m.* FROM ROWS FROM (pg_catalog.unnest($1::oid[]), pg_catalog.unnest($2::oid[])) AS m(class, object)
@@ -121,7 +120,7 @@ const powerful = `
 		AND pg_catalog.has_function_privilege(p.oid, 'EXECUTE')
 	ORDER BY 1, 2, 3`
 
-// object is what mentioned finds.
+// object is a row of mentioned.
 type object struct{ Class, OID uint32 }
 
 // powerfulFunction is a row of powerful.
@@ -131,8 +130,8 @@ type powerfulFunction struct {
 	Overloads                         bool // a function of PostgreSQL's own
 }
 
-// admit refuses what a statement uses unless the database says that it is held by the read-only transaction, or
-// its user allows it by name. PostgreSQL itself keeps functions that are STABLE or IMMUTABLE from writing.
+// admit refuses a statement's uses unless the database holds them in the read-only transaction, or its user allows them by name. PostgreSQL
+// itself keeps functions that are STABLE or IMMUTABLE from writing.
 func (u *uses) admit(ctx context.Context, q querier, allowed []string) error {
 	if len(u.names)+len(u.calls)+len(u.operators) == 0 {
 		return nil

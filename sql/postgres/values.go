@@ -53,8 +53,8 @@ func boolean(text []byte) []byte {
 
 func hexDigits(text []byte) []byte { return bytes.TrimPrefix(text, []byte(`\x`)) }
 
-// arrayForm reads an array's text, such as {1,NULL,"a b"}, and writes a JSON array. What is not an array's
-// text after all stays as it is, as a JSON text.
+// arrayForm reads an array's text, such as {1,NULL,"a b"}, and writes a JSON array. A text that is no array's after all stays as it is, as a
+// JSON text.
 func (m typeMap) arrayForm(element uint32, comma byte) form {
 	kind, elementForm := m.scalar(element)
 	return func(text []byte) []byte {
@@ -76,7 +76,7 @@ type arrayText struct {
 	form  form
 }
 
-// maxDimensions is more than PostgreSQL has.
+// maxDimensions is more than PostgreSQL allows.
 const maxDimensions = 10
 
 // skipBounds leaves out "[0:2]=", which stands before an array that does not begin at 1.

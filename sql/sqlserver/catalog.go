@@ -34,7 +34,7 @@ func (d *Database) tryList(ctx context.Context, statement string, params []any, 
 	return s.because(checked.Each(found, each))
 }
 
-// The fixed roles have schemas of their own, which hardly anybody uses.
+// The fixed roles own schemas that hardly anybody uses.
 const schemasStatement = `
 SELECT TOP (2000) s.name, COUNT(o.object_id), MAX(CAST(p.value AS nvarchar(500)))
 FROM sys.schemas AS s
@@ -62,7 +62,7 @@ func (d *Database) Schemas(ctx context.Context) ([]sql.Schema, error) {
 	return schemas, err
 }
 
-// tableColumns are what Tables and Table read of a table. Rows are counted by the server as it goes.
+// tableColumns are the columns that Tables and Table read of a table. The server counts rows as it goes.
 const tableColumns = `s.name, o.name, RTRIM(o.type),
 	CASE WHEN EXISTS (SELECT 1 FROM sys.partitions AS n WHERE n.object_id = o.object_id AND n.index_id IN (0, 1) AND n.partition_number > 1)
 		THEN 1 ELSE 0 END,
@@ -90,7 +90,7 @@ func (d *Database) Tables(ctx context.Context, filter sql.TableFilter) ([]sql.Ta
 	return tables, err
 }
 
-// scanTable reads tableColumns, and what is before them into more.
+// scanTable reads tableColumns, and the columns before them into more.
 func scanTable(scan func(...any) error, more ...any) (sql.Table, error) {
 	var t sql.Table
 	var kind string
@@ -102,13 +102,13 @@ func scanTable(scan func(...any) error, more ...any) (sql.Table, error) {
 	}
 	t.Kind = tableKind(kind, partitioned == 1, clustered == 1)
 	t.Comment = comment.String
-	if rows.Valid && rows.Int64 >= 0 { // -1 where nothing has counted them, as of an external table
+	if rows.Valid && rows.Int64 >= 0 { // -1 if nothing counted them, as in an external table
 		t.Rows = &rows.Int64
 	}
 	return t, nil
 }
 
-// tableKind is the word for a type of sys.objects. A view that has an index keeps its rows.
+// tableKind returns the word for a type of sys.objects. A view with an index keeps its rows.
 func tableKind(kind string, partitioned, clustered bool) string {
 	switch {
 	case kind == "ET":

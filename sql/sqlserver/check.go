@@ -13,10 +13,9 @@ const maxDepth = 200
 
 const oneStatement = "Send one SELECT (or WITH … SELECT) at a time; each call is a transaction of its own, which is rolled back."
 
-// check admits a text that is exactly one reading statement with so many parameters, and refuses
-// everything else. SQL Server has no transaction that cannot write, and statements need nothing between
-// them, so it rests on T-SQL's reserved words: every statement begins with one (or is the first word of the
-// text), and none of them can be a name that stands without quotes.
+// check admits a text that is exactly one reading statement with this many parameters, and refuses everything else. SQL Server offers no
+// transaction that cannot write, and statements need no separator, so the check rests on T-SQL's reserved words: every statement begins with
+// one (or is the first word of the text), and none of them can be a name without quotes.
 func check(statement string, params int) error {
 	read, err := checked.Read(statement, lex)
 	if err != nil {
@@ -48,14 +47,14 @@ type checker struct {
 	checked.Statement
 	closes map[int]int // where the parenthesis at an index is closed
 	groups []group
-	// main is where the SELECT after a list of WITH begins; 0 where there is none.
+	// main is where the SELECT after a list of WITH begins; 0 if there is none.
 	main int
 }
 
-// group is what is known of the text within one pair of parentheses, and of the text outside of all.
+// group is the state of the text within one pair of parentheses, and of the text outside of all.
 type group struct {
 	opener int    // the token before the parenthesis
-	cases  int    // CASE that has no END yet
+	cases  int    // CASE without an END so far
 	clause string // FROM while tables are named; TABLES where nothing else is
 }
 
@@ -147,7 +146,7 @@ func pairs(tokens []token) map[int]int {
 	return closes
 }
 
-// parameters compares the parameters that the statement has with those that came with it.
+// parameters compares the statement's parameters with the values.
 func (c *checker) parameters(given int) error {
 	used := 0
 	for _, t := range c.Tokens {
@@ -160,7 +159,7 @@ func (c *checker) parameters(given int) error {
 	return checked.CheckParameters(used, given, "Give one value in params for each of @p1, @p2 …")
 }
 
-// hint reports what to do about a word that may have been meant as a name.
+// hint suggests how to write a word that may be meant as a name.
 func (c *checker) hint(i int, key string) string {
 	if instead := instead[key]; instead != "" {
 		return instead

@@ -15,8 +15,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/meter"
 )
 
-// connector makes connections whose log-in ends in time and whose answers are metered. The driver itself
-// waits without bound for a server that takes a connection and says nothing.
+// connector makes connections with a time limit for the log-in and metered answers. The driver itself waits without bound for a server that
+// takes a connection and says nothing.
 type connector struct {
 	config msdsn.Config
 	setup  string // run in every session that begins
@@ -70,7 +70,7 @@ func (c *connector) connect(ctx context.Context, dialed *dialing) (*wireConn, er
 	return conn, conn.begin(ctx)
 }
 
-// wireConn is the driver's connection with what it reads metered.
+// wireConn is the driver's connection with metered reads.
 type wireConn struct {
 	*mssql.Conn
 	meter *meter.Meter
@@ -83,8 +83,8 @@ type wireConn struct {
 // network changed, nothing else says that it is not.
 const resetTime = 5 * time.Second
 
-// ResetSession implements driver.SessionResetter: with the next request the server forgets what the session was,
-// and the request sets it up anew. A connection that has broken meanwhile shows here, before any statement.
+// ResetSession implements driver.SessionResetter: with the next request the server resets the session, and the request sets it up anew. A
+// connection that broke meanwhile shows here, before any statement.
 func (c *wireConn) ResetSession(ctx context.Context) error {
 	c.meter.Open()
 	late := time.AfterFunc(resetTime, c.abandon)
@@ -104,7 +104,7 @@ func (c *wireConn) begin(ctx context.Context) error {
 	return err
 }
 
-// dialing is the connections that were made for one log-in; there are several where a name has several addresses.
+// dialing holds the connections that were made for one log-in; a name with several addresses makes several.
 type dialing struct {
 	meter meter.Meter
 	mu    sync.Mutex

@@ -12,26 +12,25 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// describeStatement asks the server what a statement would return. It binds the statement's names and plans it, and
-// does not run it. An error in the statement comes as a row.
+// describeStatement asks the server for the columns that a statement would return. It binds the statement's names and plans it, and does not
+// run it. An error in the statement comes as a row.
 const describeStatement = "SELECT name, system_type_name, is_hidden, error_number " +
 	"FROM sys.dm_exec_describe_first_result_set(@p1, @p2, 0) ORDER BY column_ordinal"
 
-// unable are the errors of servers that have no such function and of logins that may not use it; the first two
-// only where they are about it.
+// unable are the errors of servers without the function and of logins that may not use it; the first two count only if they are about it.
 var unable = []int32{195, 208, 229, 262, 297, 300, 371, 15151, 104309}
 
 // lockTimeout is the error of waiting for another session's lock.
 const lockTimeout = 1222
 
-// maxDescribed is more columns than a statement's result may have.
+// maxDescribed is more columns than a statement's result may return.
 const maxDescribed = 5000
 
 // described is the server's word on one column.
 type described struct{ name, kind string }
 
-// describe returns what the server says of a statement's columns; nothing where the server cannot say. A statement
-// that returns no rows does something else, whatever the check took it for.
+// describe returns the server's description of a statement's columns; nothing if the server cannot tell. A statement that returns no rows
+// does something else, whatever the check took it for.
 func (d *Database) describe(ctx context.Context, conn *dbsql.Conn, statement string, params []any) ([]described, error) {
 	if d.silent.Load() {
 		return nil, nil
@@ -70,7 +69,7 @@ func (d *Database) describe(ctx context.Context, conn *dbsql.Conn, statement str
 		return nil, d.cannotDescribe(err)
 	case !any:
 		return nil, fault.New(fault.SQLRejected, oneStatement, "The server says that the statement returns no rows: it is no reading statement.")
-	case !known: // the statement has an error, which running it tells better, or depends on what is not there yet
+	case !known: // the statement is in error, which running it tells better, or depends on objects that do not exist yet
 		return nil, nil
 	}
 	return columns, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
-// appName is what an administrator sees in the server's list of sessions.
+// appName is the name that an administrator sees in the server's list of sessions.
 const appName = "code-sandbox-mcp"
 
 const defaultDialTimeout = 15 * time.Second
@@ -24,8 +24,8 @@ const defaultDialTimeout = 15 * time.Second
 const dsnHint = "Write sqlserver://user:password@host:1433?database=name (with %XX for special characters in the password), " +
 	"or Server=host,1433;Database=name;User ID=user;Password=…, or the ODBC string of the Azure portal."
 
-// synonyms are the names under which the three forms know a setting. What is not here has no effect: some
-// settings would write logs, change the password or load keys.
+// synonyms maps the names of a setting in the three forms to ours. Others have no effect: some settings would write logs, change the
+// password or load keys.
 var synonyms = map[string]string{
 	"server": "server", "data source": "server", "address": "server", "addr": "server", "network address": "server",
 	"port":     "port",
@@ -73,7 +73,7 @@ var plainLogins = []string{"", "sqlpassword", "notspecified"}
 // loginOnly are the values of Encrypt that encrypt the login alone.
 var loginOnly = []string{"no", "false", "optional", "0", "f"}
 
-// placeholder is what the Azure portal writes where the password belongs.
+// placeholder matches the Azure portal's text in place of the password.
 var placeholder = regexp.MustCompile(`^\{?your_password(_here)?\}?$`)
 
 // parseDSN reads a connection string of any of the three forms. Its errors tell nothing of the string's values:
@@ -89,7 +89,7 @@ func parseDSN(dsn, password string) (msdsn.Config, error) {
 	if p := settings["password"]; p == "" || placeholder.MatchString(p) {
 		settings["password"] = password
 	}
-	// The driver would take any certificate where nothing is said; Microsoft's own clients have encryption on.
+	// By default the driver would accept any certificate; Microsoft's own clients encrypt.
 	if settings["encrypt"] == "" {
 		settings["encrypt"] = "true"
 	}
@@ -113,8 +113,8 @@ func parseDSN(dsn, password string) (msdsn.Config, error) {
 // ownLogins are the ways to log in that need nothing of this machine.
 var ownLogins = append(slices.Clone(plainLogins), "activedirectorypassword", "activedirectoryserviceprincipal")
 
-// CheckForeign refuses a connection string that would have the server read a file of this machine, or log in as somebody
-// that it is: one from a client may not.
+// CheckForeign refuses a connection string that would make the server read a file of this machine, or log in by an identity of it: a
+// client's must not.
 func CheckForeign(dsn string) error {
 	settings, err := split(strings.TrimSpace(dsn))
 	if err != nil {
@@ -131,8 +131,8 @@ func CheckForeign(dsn string) error {
 	return nil
 }
 
-// entra has a connection log in by a token. Whoever gets one can be the login elsewhere too, and the server says
-// what the token is to be for: so it must have proved who it is.
+// entra makes a connection log in by a token. Whoever gets one can be the login elsewhere too, and the server names the token's purpose: so
+// it must prove its identity first.
 func entra(c msdsn.Config, login string) error {
 	name, ok := entraLogins[login]
 	if !ok {
@@ -158,7 +158,7 @@ func badDSN(what string) error {
 // byToken reports whether the login is one of Entra's.
 func byToken(c msdsn.Config) bool { return c.Parameters["fedauth"] != "" }
 
-// harden sets what no connection string can change.
+// harden sets the settings that no connection string can change.
 func harden(c msdsn.Config) msdsn.Config {
 	c.ReadOnlyIntent = true
 	c.AppName = appName
@@ -167,7 +167,7 @@ func harden(c msdsn.Config) msdsn.Config {
 		c.Parameters["applicationintent"] = "ReadOnly"
 	}
 	c.LogFlags = 0
-	c.ConnTimeout = 0 // it would end a statement that is silent for so long; statements have a limit of their own
+	c.ConnTimeout = 0 // it would end a silent statement after that time; statements are limited separately
 	if c.DialTimeout <= 0 || c.DialTimeout > time.Minute {
 		c.DialTimeout = defaultDialTimeout
 	}
@@ -187,7 +187,7 @@ func split(dsn string) (map[string]string, error) {
 	return known(pairs)
 }
 
-// driverKey is a setting that ODBC's strings alone have.
+// driverKey matches a setting of ODBC's strings alone.
 var driverKey = regexp.MustCompile(`(?i)(^|;)\s*(driver|dsn)\s*=`)
 
 func splitURL(dsn string) (map[string]string, error) {
@@ -227,7 +227,7 @@ func known(pairs [][2]string) (map[string]string, error) {
 	return settings, nil
 }
 
-// splitPairs reads key=value;key=value. A value that has a semicolon is in quotes, or in braces as ODBC has it.
+// splitPairs reads key=value;key=value. A value with a semicolon is in quotes, or in ODBC's braces.
 func splitPairs(s string, odbc bool) ([][2]string, error) {
 	quotes := `"'`
 	if odbc {

@@ -18,7 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-// hintsByNumber tell what to do about the errors that are met most, by the server's number.
+// hintsByNumber maps the most frequent errors, by the server's number, to the next step.
 var hintsByNumber = map[int32]string{
 	102:  "Mend the statement at the line shown; it is T-SQL: TOP (n) and OFFSET … FETCH for LIMIT, + or CONCAT for ||.",
 	103:  "Mend the statement at the line shown; it is T-SQL.",
@@ -49,7 +49,7 @@ var hintsByNumber = map[int32]string{
 
 const inAMoment = "The server or the database is starting, stopping or being restored; try again in a moment."
 
-// connectHints are those for what is said while connecting, and of what a statement cannot mend.
+// connectHints are those for errors while connecting, and for errors that no change of the statement mends.
 var connectHints = map[int32]string{
 	10928: "The database has reached a limit of its Azure plan; try later.",
 	10929: "The database has reached a limit of its Azure plan; try later.",
@@ -75,7 +75,7 @@ var connectHints = map[int32]string{
 	18488: "The login's password must be changed; its owner sets a new one.",
 }
 
-// fail makes a fault of what the driver said. Nothing of the password is in it, nor in what the log gets.
+// fail makes a fault of a driver's error. Neither it nor the log quotes the password.
 func (d *Database) fail(ctx context.Context, err error, statement string) error {
 	if f := checked.Failure(ctx, err, d.limits, false, "Make the statement cheaper: TOP (n), an indexed column in WHERE, or an aggregate. "+
 		"SET SHOWPLAN_XML ON in a client of the database's own shows the plan."); f != nil {
@@ -143,7 +143,7 @@ func (d *Database) unreachable(err error) error {
 	switch {
 	case entra && checked.IsSilent(err):
 		what, hint = "The database or Microsoft Entra ID does not answer.", checked.SeeFirewall
-	case checked.IsOfLogin(err) && strings.Contains(err.Error(), "Credential"): // of Entra's, which may have met any of what follows
+	case checked.IsOfLogin(err) && strings.Contains(err.Error(), "Credential"): // of Entra's; any of the errors below may be behind it
 		what, hint = before, beforeHint
 	case isCertificate(err):
 		what, hint = "The server's certificate is not trusted.", "Set certificate to its authority's file or HostNameInCertificate to its name; TrustServerCertificate=true trusts any, "+

@@ -15,7 +15,7 @@ import (
 
 const castHint = "Give it as a text and convert it in the statement: CAST(@p1 AS decimal(38, 10))."
 
-// bindOne makes of a value of JSON's what the driver sends beside the statement.
+// bindOne converts a JSON value to one that the driver sends beside the statement.
 func bindOne(n int, param any) (any, error) {
 	switch v := param.(type) {
 	case nil:
@@ -29,7 +29,7 @@ func bindOne(n int, param any) (any, error) {
 	}
 }
 
-// bindNumber returns whole numbers as bigint and others as float, and refuses those that would not stay what they are.
+// bindNumber returns whole numbers as bigint and others as float, and refuses those that would change their value.
 func bindNumber(n int, digits string) (any, error) {
 	if whole, err := strconv.ParseInt(digits, 10, 64); err == nil {
 		return whole, nil
@@ -68,7 +68,7 @@ func significant(number string) (digits string, exponent int) {
 	return sign + digits, exponent
 }
 
-// declarations is what the driver declares the parameters as, for the server's description of a statement.
+// declarations returns the parameters' types as the driver declares them, for the server's description of a statement.
 func declarations(bound []any) string {
 	parts := make([]string, len(bound))
 	for i, value := range bound {

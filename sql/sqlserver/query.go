@@ -64,7 +64,7 @@ func (d *Database) open(ctx context.Context, statement string, params []any, for
 	return r, nil
 }
 
-// budget is how much may come between two rows: the driver reads a few ahead, and a text has two bytes a letter.
+// budget bounds the bytes between two rows: the driver reads a few ahead, and a text takes two bytes a letter.
 func (d *Database) budget() int64 {
 	if d.limits.RowBytes <= 0 {
 		return 1 << 62
@@ -80,8 +80,8 @@ type session struct {
 	cancel context.CancelFunc
 }
 
-// session begins a transaction, after the server has been asked about a statement that is not our own. A
-// connection that breaks before the statement was sent is replaced once.
+// session begins a transaction, after asking the server about a statement that is not our own. A connection that breaks before the statement
+// was sent is replaced once.
 func (d *Database) session(ctx context.Context, statement string, params []any, foreign bool) (s *session, columns []described, err error) {
 	err = checked.Begin(ctx, func() (err error) {
 		s, columns, err = d.trySession(ctx, statement, params, foreign)

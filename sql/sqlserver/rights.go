@@ -10,7 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
-// rightsStatement asks for one row: who it is, then 1 where the login is or may what the column says.
+// rightsStatement asks for one row: the login's name, then 1 for each right or membership in the columns.
 const rightsStatement = `
 SELECT USER_NAME(),
 	ISNULL(IS_SRVROLEMEMBER('sysadmin'), 0), ISNULL(HAS_PERMS_BY_NAME(NULL, NULL, 'CONTROL SERVER'), 0),
@@ -90,7 +90,7 @@ func (r rights) findings() []sql.Finding {
 // language, such as Babelfish, begin it with their own name.
 var ownVersion = regexp.MustCompile(`^Microsoft (SQL|Azure) `)
 
-// safeLogin makes a login that reads one database; DENY holds against rights that the role public has.
+// safeLogin makes a login that reads one database; DENY overrides rights of the role public.
 const safeLogin = `CREATE LOGIN sandbox_reader WITH PASSWORD = '…'; -- in master
 CREATE USER sandbox_reader FOR LOGIN sandbox_reader; -- in the database
 ALTER ROLE db_datareader ADD MEMBER sandbox_reader;

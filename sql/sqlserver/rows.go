@@ -15,7 +15,7 @@ type rows struct {
 	checked.Row
 	db        *Database
 	ctx       context.Context
-	cancel    context.CancelFunc // nil for statements of our own, whose caller has it
+	cancel    context.CancelFunc // nil for statements of our own: their caller holds it
 	session   *session
 	inner     *dbsql.Rows
 	statement string
@@ -27,13 +27,13 @@ type rows struct {
 	closed bool
 }
 
-// streamed are the names of the columns in which FOR JSON and FOR XML come in pieces, and what they are here.
+// streamed maps the names of the columns in which FOR JSON and FOR XML come in pieces to their columns here.
 var streamed = map[string]sql.Column{
 	"JSON_F52E2B61-18A1-11d1-B105-00805F49916B": {Name: "json", Type: "json", Kind: sql.JSON},
 	"XML_F52E2B61-18A1-11d1-B105-00805F49916B":  {Name: "xml", Type: "xml", Kind: sql.Text},
 }
 
-// describe reads what the columns are, in the server's own words where it has said them.
+// describe reads the columns, by the server's own description if there is one.
 func (r *rows) describe(said []described) error {
 	types, err := columnTypes(r.inner)
 	if err != nil {
@@ -106,7 +106,7 @@ func (r *rows) fits(size int) bool {
 	return true
 }
 
-// join makes one value of all rows. None at all is no value, as where FOR JSON has nothing to tell.
+// join joins all rows to one value. No rows are no value, as in an empty result of FOR JSON.
 func (r *rows) join() bool {
 	var whole []byte
 	for r.read() {
@@ -125,7 +125,7 @@ func (r *rows) Close() {
 		return
 	}
 	r.closed = true
-	r.session.meter.Allow(r.db.budget()) // for what was on its way when the statement was ended
+	r.session.meter.Allow(r.db.budget()) // for the bytes on their way when the statement was ended
 	_ = r.inner.Close()
 	r.session.end()
 	if r.cancel != nil {
@@ -133,14 +133,14 @@ func (r *rows) Close() {
 	}
 }
 
-// columnType is what the answer's head tells of a column.
+// columnType is the type of a column by the answer's head.
 type columnType struct {
 	name, text string
 	form       form
 }
 
-// columnTypes reads the head of an answer. The driver panics at .NET types that somebody has made for one database,
-// and does not tell which column it was.
+// columnTypes reads the head of an answer. The driver panics at .NET types that somebody made for one database, and does not name the
+// column.
 func columnTypes(inner *dbsql.Rows) (types []columnType, err error) {
 	defer func() {
 		if p := recover(); p != nil {

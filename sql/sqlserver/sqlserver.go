@@ -1,10 +1,10 @@
 // Package sqlserver reads Microsoft SQL Server and Azure SQL, and cannot write them.
 //
-// Open returns a sql.Database. SQL Server has no transaction that refuses to write, so four things stand in for it:
+// Open returns a sql.Database. SQL Server offers no transaction that refuses to write, so four things stand in for it:
 // a statement is divided as the server divides it, and only one reading statement is admitted (check.go); the
-// server is asked whether it returns rows before it runs, where the server can tell (describe.go); the connection says that it
-// intends to read, so that where there is a readable replica it goes there; and its transaction is rolled back,
-// whatever happened. A login that may only read is what holds beyond doubt: Rights reports how to make one.
+// server is asked whether it returns rows before it runs, if the server can tell (describe.go); the connection declares that it
+// intends to read, so that it goes to a readable replica if there is one; and its transaction is rolled back in any case.
+// Only a login that may do nothing but read is beyond doubt: Rights reports how to make one.
 package sqlserver
 
 import (
@@ -32,15 +32,15 @@ type Database struct {
 
 var _ sql.Database = (*Database)(nil)
 
-// Password is the password that a connection string has; empty where there is none.
+// Password returns the password in a connection string; empty if there is none.
 func Password(dsn string) string {
 	config, _ := parseDSN(dsn, "")
 	return config.Password
 }
 
-// Open reads a connection string: a URL (sqlserver://, azuresql://), key=value pairs, or ODBC's form. The password is for a string that has
-// none. Nothing is connected before the first use; a string that cannot be used is a *fault.Error that tells
-// nothing of its values. SQL Server has no limit of temporary files for a session; that one has no effect.
+// Open reads a connection string: a URL (sqlserver://, azuresql://), key=value pairs, or ODBC's form. The password is for a string without
+// one. It does not connect before the first use; an invalid string is a *fault.Error that reveals none of its values. SQL Server knows no
+// limit of temporary files for a session; that limit has no effect.
 func Open(dsn, password string, limits sql.Limits) (*Database, error) {
 	config, err := parseDSN(dsn, password)
 	if err != nil {
@@ -50,7 +50,7 @@ func Open(dsn, password string, limits sql.Limits) (*Database, error) {
 	return &Database{pool: pool, limits: limits, config: config, secrets: secrets(config)}, nil
 }
 
-// String reports where the database is, and keeps %+v from printing the password.
+// String returns the database's address, and keeps %+v from printing the password.
 func (d *Database) String() string { return "SQL Server at " + address(d.config) }
 
 // GoString does so for %#v.
@@ -59,11 +59,11 @@ func (d *Database) GoString() string { return d.String() }
 // Close implements sql.Database.
 func (d *Database) Close() { _ = d.pool.Close() }
 
-// setup is what every session begins with. TEXTSIZE cuts values of the long types; it leaves enough of one for
-// it to be known as too long. A text is twice as long for the server as it is here.
+// setup returns the first statements of every session. TEXTSIZE cuts values of the long types; it leaves enough to recognise them as too
+// long. A text is twice as long for the server as it is here.
 func setup(limits sql.Limits) string {
 	lock, size := int64(-1), int64(-1)
-	if limits.Timeout > 0 { // less than a statement's time, so that it is the server that says what was waited for
+	if limits.Timeout > 0 { // less than a statement's time, so that the server itself reports the lock
 		lock = limits.Timeout.Milliseconds() * 3 / 4
 	}
 	if limits.RowBytes > 0 {
@@ -74,8 +74,8 @@ func setup(limits sql.Limits) string {
 		"SET IMPLICIT_TRANSACTIONS OFF; SET DEADLOCK_PRIORITY LOW; SET LOCK_TIMEOUT %d; SET TEXTSIZE %d;", lock, size)
 }
 
-// withTimeout bounds a call by the limit of a statement. It ends like one that is cancelled: a deadline would have the
-// driver close the connection, as one that broke.
+// withTimeout bounds a call by the limit of a statement. It ends like a cancelled one: after a deadline the driver would close the
+// connection as broken.
 func (d *Database) withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	if d.limits.Timeout <= 0 {

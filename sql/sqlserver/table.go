@@ -98,7 +98,7 @@ func (d *Database) readColumns(ctx context.Context, id int64, detail *sql.TableD
 	})
 }
 
-// declaredType writes a type with its length. The catalog counts bytes, and nvarchar has two a letter.
+// declaredType writes a type with its length. The catalog counts bytes, and nvarchar takes two a letter.
 func declaredType(kind string, length, precision, scale int) string {
 	switch kind {
 	case "decimal", "numeric":
@@ -171,7 +171,7 @@ func (p *indexParts) add(column string, descending, included bool) {
 	}
 }
 
-// definition writes what stands in CREATE INDEX.
+// definition writes the definition in CREATE INDEX.
 func (p *indexParts) definition() string {
 	text := p.kind
 	if p.unique {
@@ -200,7 +200,7 @@ JOIN sys.columns AS b ON b.object_id = c.referenced_object_id AND b.column_id = 
 WHERE k.parent_object_id = @p1 OR k.referenced_object_id = @p1
 ORDER BY k.name, k.object_id, c.constraint_column_id`
 
-// readForeignKeys reads them both ways; a table that points to itself has its key in both lists.
+// readForeignKeys reads them both ways; a table that points to itself appears in both lists.
 func (d *Database) readForeignKeys(ctx context.Context, id int64, detail *sql.TableDetail) error {
 	type key struct {
 		id  int64
@@ -266,7 +266,7 @@ func (d *Database) readExamples(ctx context.Context, detail *sql.TableDetail) {
 	_ = d.list(ctx, statement, nil, checked.Examples(columns, shortest))
 }
 
-// shown are the types whose values become text that tells something.
+// shown are the types with values that are readable as text.
 var shown = words("tinyint smallint int bigint bit decimal numeric money smallmoney float real date time datetime datetime2 " +
 	"smalldatetime datetimeoffset char varchar nchar nvarchar sysname uniqueidentifier")
 
@@ -279,7 +279,7 @@ func baseType(declared string) string {
 	return name
 }
 
-// style has dates written as ISO has them, and money and floats with all their digits.
+// style selects ISO dates, and money and floats with all their digits.
 func style(declared string) string {
 	switch base := baseType(declared); {
 	case strings.Contains(base, "date"), base == "time":
@@ -292,7 +292,7 @@ func style(declared string) string {
 	return ""
 }
 
-// shortest writes a float with as few digits as tell it; the server gives all that it has.
+// shortest writes a float with the fewest digits that identify it; the server sends all.
 func shortest(declared, value string) string {
 	bits := 64
 	switch baseType(declared) {

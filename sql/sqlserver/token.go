@@ -14,10 +14,10 @@ const end, word, quoted, literal, number, variable, symbol = checked.End, checke
 
 type token = checked.Token
 
-// lexer divides a statement as SQL Server does. Where it is not known how the server would divide a text,
-// the text is refused: whoever checks a statement must read the same one that runs.
+// lexer divides a statement as SQL Server does. A text that the server might divide otherwise is refused:
+// whoever checks a statement must read the same one that runs.
 //
-// A session of ours has QUOTED_IDENTIFIER ON. With OFF a "quoted name" would be a string with the same
+// Our sessions set QUOTED_IDENTIFIER ON. With OFF a "quoted name" would be a string with the same
 // ends, so that the division does not depend on it.
 type lexer struct{ *checked.Scanner }
 
@@ -60,7 +60,7 @@ func (l lexer) next() (token, error) {
 // take cuts a token off.
 func (l lexer) take(k checked.Kind, length int) token { return l.Take(k, length, canonical) }
 
-// quoted cuts off what ends with the character end, which stands for itself when it is doubled.
+// quoted cuts off a text up to the character end, which stands for itself when it is doubled.
 func (l lexer) quoted(k checked.Kind, prefix int, end byte) (token, error) {
 	for i := prefix + 1; i < len(l.Rest); i++ {
 		if l.Rest[i] != end {
@@ -100,8 +100,8 @@ func (l lexer) skip() error {
 	return nil
 }
 
-// lineComment passes over a comment that ends with its line. What else a server might take for the end of
-// a line must not be in it, or it would hide the rest of that line from the check.
+// lineComment skips a comment that ends with its line. It must not contain other characters that a server might take for the end of a line,
+// or it would hide the rest of that line from the check.
 func (l lexer) lineComment() error {
 	comment, _, _ := strings.Cut(l.Rest, "\n")
 	if strings.ContainsAny(strings.TrimSuffix(comment, "\r"), "\r\v\f\u0085\u2028\u2029") {
@@ -111,7 +111,7 @@ func (l lexer) lineComment() error {
 	return nil
 }
 
-// blockComment passes over a comment, which may have others in it.
+// blockComment skips a comment, which may contain others.
 func (l lexer) blockComment() error {
 	line, depth := l.Line, 0
 	for i := 0; i < len(l.Rest); i++ {
@@ -133,7 +133,7 @@ func (l lexer) blockComment() error {
 	return l.Fail("a comment has no end", "Close it with */; comments within comments are closed each for itself.")
 }
 
-// isSpace is generous: space too many can only divide a word that the server would have read whole.
+// isSpace is generous: an extra space can only divide a word that the server would have read whole.
 func isSpace(r rune) bool { return r <= ' ' || unicode.IsSpace(r) || unicode.Is(unicode.Z, r) }
 
 func isDigit(r rune) bool { return '0' <= r && r <= '9' }
@@ -151,8 +151,8 @@ func nameLength(s string) int {
 	return len(s)
 }
 
-// numberLength is strict where T-SQL is: a number ends where it can no longer be one, and what follows
-// without a space, as in 1e5DELETE, is the next word.
+// numberLength is as strict as T-SQL: a number ends when it can no longer be one, and text behind it without a space, as in 1e5DELETE, is
+// the next word.
 func numberLength(s string) int {
 	if len(s) > 1 && s[0] == '0' && (s[1] == 'x' || s[1] == 'X') {
 		return 2 + checked.CountWhile(s[2:], func(c byte) bool {
@@ -185,7 +185,7 @@ func isDigitByte(c byte) bool { return isDigit(rune(c)) }
 // dotless are the letters that some collations take for an i.
 var dotless = strings.NewReplacer("İ", "I", "ı", "I", "\u0307", "")
 
-// canonical makes of a word what a keyword would have to look like, however a server compares them.
+// canonical converts a word to the form of keywords, however a server compares them.
 func canonical(word string) string {
 	for i := 0; i < len(word); i++ {
 		if word[i] >= utf8.RuneSelf {

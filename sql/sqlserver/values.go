@@ -17,7 +17,7 @@ import (
 
 type form = checked.Form
 
-// formOf chooses by the name that the driver has for a type.
+// formOf chooses by the driver's name of a type.
 func formOf(t *dbsql.ColumnType) form {
 	switch t.DatabaseTypeName() {
 	case "TINYINT", "SMALLINT", "INT", "BIGINT":
@@ -53,8 +53,8 @@ func formOf(t *dbsql.ColumnType) form {
 	}
 }
 
-// fraction is as many digits as the column has, in every row: what reads a column by the look of its first value
-// would stumble over a second one with fewer.
+// fraction writes all digits of the column in every row: a reader that judges a column by its first value would stumble over a second one
+// with fewer.
 func fraction(t *dbsql.ColumnType) string {
 	_, scale, ok := t.DecimalSize()
 	if !ok || scale <= 0 || scale > 9 {
@@ -63,7 +63,7 @@ func fraction(t *dbsql.ColumnType) string {
 	return "." + strings.Repeat("0", int(scale))
 }
 
-// anyText is for values that the driver gives as text or as whole numbers, and for what nobody expects.
+// anyText is for values that the driver returns as text or as whole numbers, and for unexpected ones.
 func anyText(value any) []byte {
 	switch v := value.(type) {
 	case string:
@@ -126,8 +126,8 @@ func identifier(value any) []byte {
 
 var digits = regexp.MustCompile(`^-?[0-9]+(\.[0-9]+)?$`)
 
-// variant writes a sql_variant, whose values each have a type of their own. The driver gives decimals, identifiers
-// and binary ones all as bytes, which are told apart by how they look.
+// variant writes a sql_variant: each value is of a type of its own. The driver returns decimals, identifiers and binary ones all as bytes,
+// which are told apart by their form.
 func variant(value any) []byte {
 	switch v := value.(type) {
 	case bool:

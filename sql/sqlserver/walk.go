@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// token looks at one token, in the light of what is around it.
+// token checks one token, in its context.
 func (c *checker) token(i int) error {
 	t := c.Tokens[i]
 	switch t.Kind {
@@ -205,8 +205,8 @@ func (c *checker) structure(i int) error {
 	return nil
 }
 
-// beginsStatement reports whether a word that may be a name begins a statement: where one could end before it, and what
-// follows is what the statement has and a name has not.
+// beginsStatement reports whether a word that may be a name begins a statement: if one could end before it, and the text behind it fits the
+// statement and no name.
 func (c *checker) beginsStatement(i int, key string) bool {
 	if c.Tokens[i].Key == key && c.wantsMore(i-1) {
 		return false
@@ -215,7 +215,7 @@ func (c *checker) beginsStatement(i int, key string) bool {
 	switch key {
 	case "RECEIVE", "THROW":
 		return !c.followsName(i + 1)
-	case "SEND": // ON CONVERSATION @handle, where an alias has a condition
+	case "SEND": // ON CONVERSATION @handle, where an alias continues with a condition
 		return next.Key == "ON" && c.At(i+2).Key == "CONVERSATION" && (last.Key == "(" || !c.followsName(i+3))
 	case "GET":
 		return next.Key == "CONVERSATION" && c.At(i+2).Key == "GROUP" && last.Key != "BY"
@@ -224,7 +224,7 @@ func (c *checker) beginsStatement(i int, key string) bool {
 	}
 }
 
-// wantsMore reports whether a statement cannot end with the token at i, so that what comes next is a part of it.
+// wantsMore reports whether a statement cannot end with the token at i, so that the next token belongs to it.
 func (c *checker) wantsMore(i int) bool {
 	t := c.At(i)
 	return t.Kind == symbol && t.IsOneOf("(", ",", "/", "+", "-", "%", "=", "<", ">", "!", "&", "|", "^", "~", "{") || t.Kind == word && operators[t.Key] && !c.afterDot(i)
@@ -273,7 +273,7 @@ func (c *checker) aloneInLine(i int) bool {
 	return next.Kind == end || next.Line != line || next.Kind == number
 }
 
-// name refuses what names can reach that the words do not show: other servers, and files.
+// name refuses names that reach other servers and files, which the words do not show.
 func (c *checker) name(i int) error {
 	name := unquote(c.Tokens[i])
 	for begin, why := range farFunctions {
@@ -315,7 +315,7 @@ func (c *checker) opensNodes(i int) bool {
 	return unquote(c.At(i-1)) == "NODES" && c.At(i).Key == "(" && c.At(i+1).Kind == literal
 }
 
-// chain counts the dots of the name that begins at i, and tells what follows it.
+// chain counts the dots of the name that begins at i, and returns the index behind it.
 func (c *checker) chain(i int) (dots, next int) {
 	for i++; c.At(i).Key == "."; {
 		dots++

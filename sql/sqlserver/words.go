@@ -4,8 +4,8 @@ package sqlserver
 
 import "strings"
 
-// refused are the reserved words that a reading statement has no use for, with what each would do. They
-// cannot be names without quotes, so wherever one stands it is a statement, or part of one.
+// refused are the reserved words that a reading statement does not need, with the effect of each. They cannot be names without quotes, so
+// each is a statement, or part of one.
 var refused = reasons{
 	"it writes":                             "INSERT UPDATE DELETE MERGE TRUNCATE BULK WRITETEXT UPDATETEXT",
 	"it makes a table":                      "INTO",
@@ -22,7 +22,7 @@ var refused = reasons{
 	"it is not part of a reading statement": "PROC PROCEDURE TRIGGER ROWCOUNT TEXTSIZE IDENTITY_INSERT STATISTICS OFFSETS",
 }.byWord()
 
-// instead reports how what is refused can be had.
+// instead maps a refused word to an alternative.
 var instead = map[string]string{
 	"INTO":    "Leave INTO out: the result comes back, and large ones are written to a file of the session.",
 	"DECLARE": "Give values in params, as @p1, @p2 …, and name intermediate results with WITH name AS (SELECT …).",
@@ -33,7 +33,7 @@ var instead = map[string]string{
 	"EXECUTE": "Procedures cannot be run; read the tables and views of the schema sys instead, or use describe_sql.",
 }
 
-// beginners are words that may be names and begin statements too, all of whose other words may be names.
+// beginners are words that may be names and that also begin statements in which all other words may be names.
 var beginners = map[string]string{
 	"SEND":    "it sends a message",
 	"GET":     "it locks a conversation",
@@ -58,8 +58,8 @@ var holding = words("XLOCK UPDLOCK TABLOCKX TABLOCK HOLDLOCK SERIALIZABLE REPEAT
 var hints = words("NOLOCK READUNCOMMITTED READCOMMITTED READCOMMITTEDLOCK READPAST ROWLOCK PAGLOCK TABLOCK " +
 	"TABLOCKX UPDLOCK XLOCK HOLDLOCK SERIALIZABLE REPEATABLEREAD NOWAIT SNAPSHOT NOEXPAND FASTFIRSTROW")
 
-// farFunctions reach out of the databases, with the server's own rights. Functions that begin so count too: a new
-// version of one has its name and _v2.
+// farFunctions reach out of the databases, with the server's own rights. Functions with such a beginning count too: a new version of one is
+// called name_v2.
 var farFunctions = reasons{
 	"it reads files of the server's machine": "FN_TRACE_GETTABLE FN_GET_AUDIT FN_XE_FILE_TARGET FN_XE_TELEMETRY_BLOB_TARGET " +
 		"FN_MSXE_READ FN_DUMP_DBLOG DM_OS_FILE_EXISTS DM_OS_ENUMERATE_FILESYSTEM FN_LEDGER_RETRIEVE_DIGESTS",
@@ -73,7 +73,7 @@ var serverVariables = words("CONNECTIONS CPU_BUSY CURSOR_ROWS DATEFIRST DBTS ERR
 	"PACK_RECEIVED PACK_SENT PROCID REMSERVER ROWCOUNT SERVERNAME SERVICENAME SPID TEXTSIZE TIMETICKS TOTAL_ERRORS " +
 	"TOTAL_READ TOTAL_WRITE TRANCOUNT VERSION")
 
-// reasons are lists of words by what speaks against them.
+// reasons are lists of words by the objection to them.
 type reasons map[string]string
 
 func (r reasons) byWord() map[string]string {

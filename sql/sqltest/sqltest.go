@@ -1,4 +1,4 @@
-// Package sqltest is what the tests of the dialects share.
+// Package sqltest is the shared part of the dialects' tests.
 package sqltest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
-// leastStatements is how many a corpus has to have.
+// leastStatements is the least size of a corpus.
 const leastStatements = 150
 
 // Corpus is the statements of testdata/NAME.sql, between lines of "-- ~~~".

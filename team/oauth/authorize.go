@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// ticketTime is how long a person has to decide.
+	// ticketTime is the time in which a person must decide.
 	ticketTime = 10 * time.Minute
 	// maxQuery bounds a request, which a page carries along, and the address of a Provider too.
 	maxQuery = 4 << 10
@@ -49,17 +49,17 @@ type asked struct {
 	Refresh   bool   `json:"r,omitempty"`
 }
 
-// ticket is what a page carries along from a request to the decision on it, signed: nothing is kept of what nobody has decided.
+// ticket is the data that a page carries from a request to the decision on it, signed: the server keeps nothing of undecided requests.
 type ticket struct {
 	asked
 	ID      string    `json:"id"`
 	Browser string    `json:"b"` // the sum of its cookie
 	Ends    time.Time `json:"e"`
-	// Person has signed in at the Provider.
+	// Person signed in at the Provider.
 	Person *principal.Principal `json:"w,omitempty"`
 	// Until is how long the Provider says so.
 	Until time.Time `json:"until,omitzero"`
-	// Renewal is what it says that anew for, hidden from the browser.
+	// Renewal is the Provider's refresh token, hidden from the browser.
 	Renewal string `json:"renewal,omitempty"`
 }
 
@@ -76,7 +76,7 @@ type protocolError struct{ code, description string }
 
 func (e protocolError) Error() string { return e.code + ": " + e.description }
 
-// read returns what a browser was sent here with. An error that is no protocolError is for the person alone.
+// read returns the request with which a browser was sent here. An error that is no protocolError is for the person alone.
 func (s *Server) read(r *http.Request) (asked, error) {
 	q, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil || len(r.URL.RawQuery) > maxQuery {
@@ -188,7 +188,7 @@ func (s *Server) callback(w http.ResponseWriter, r *http.Request) {
 	s.show(w, http.StatusOK, t, "")
 }
 
-// decide takes what a person has decided on the page.
+// decide handles a person's decision on the page.
 func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 	if err := s.origin.Check(r); err != nil {
 		s.showError(w, http.StatusForbidden, errNoClient("This came from a page of another place."))
@@ -208,7 +208,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.PostForm.Get("decision") != "allow" {
-		// It is not remembered: whoever refuses has shown nothing, and the page is soon too old.
+		// It is not remembered: whoever refuses did not sign in, and the page is soon too old.
 		s.answer(w, r, t.asked, url.Values{"error": {"access_denied"}, "error_description": {"the person has refused"}})
 		return
 	}
@@ -264,7 +264,7 @@ func (s *Server) signedIn(r *http.Request, t ticket) (Grant, error) {
 		p, err := s.o.SignIn(token)
 		return Grant{Principal: p.Name, Groups: p.Groups, Source: p.Source, Credential: sumOf(token)}, err
 	}
-	// What a Provider has said does not last for ever. Groups may be taken from a person any day.
+	// A Provider's answer does not last for ever: a person may lose groups any day.
 	g := Grant{Principal: t.Person.Name, Source: t.Person.Source, Credential: s.provider.Issuer, Until: s.o.Now().Add(refreshTime).UTC()}
 	if len(t.Person.Groups) > 0 {
 		g.learn(said{*t.Person, t.Until, reveal(string(s.key), t.Renewal)}, s.o.Now())
@@ -322,7 +322,7 @@ func (s *Server) cookieOf(r *http.Request) string {
 	return cookie.Value
 }
 
-// browser returns the browser's cookie, and gives it one where it has none.
+// browser returns the browser's cookie, and sets one if there is none.
 func (s *Server) browser(w http.ResponseWriter, r *http.Request) string {
 	value := s.cookieOf(r)
 	if value == "" {
@@ -335,7 +335,7 @@ func (s *Server) browser(w http.ResponseWriter, r *http.Request) string {
 	return value
 }
 
-// derive makes a secret of a ticket that nothing has to keep.
+// derive derives a secret from a ticket, so that nothing must be stored.
 func (s *Server) derive(t ticket, what string) string {
 	return base64.RawURLEncoding.EncodeToString(s.mac(what + " " + t.ID))
 }
@@ -374,7 +374,7 @@ func (s *Server) open(sealed string, r *http.Request) (ticket, error) {
 	return t, nil
 }
 
-// style is in the page, and named in its policy by its sum. Package html/template would have the linker keep every method of every type.
+// style is in the page, and named in its policy by its sum. With package html/template the linker would keep every method of every type.
 const style = `:root{color-scheme:light dark;font:1rem/1.5 system-ui,sans-serif}body{max-width:34rem;margin:3rem auto;padding:0 1rem}` +
 	`h1{font-size:1.4rem}.who{overflow-wrap:anywhere;font-weight:600}.wrong{color:#b00020}@media(prefers-color-scheme:dark){.wrong{color:#ff8a95}}` +
 	`label,input{display:block}input{width:100%;box-sizing:border-box;font:inherit;padding:.4rem;margin:.3rem 0 1rem}button{font:inherit;padding:.4rem 1.2rem;margin-right:.6rem}`
@@ -424,8 +424,8 @@ func (s *Server) showError(w http.ResponseWriter, status int, err error) {
 	page(w, status, "'none'", escaped(wrongPage, said))
 }
 
-// offer shows what is wrong, and a link by which the client learns of it. A browser is not sent there: anybody can register a client, and
-// would have this server's address lead to any other.
+// offer shows the error, and a link that tells the client of it. The browser is not redirected: anybody can register a client, and could
+// make this server's address lead to any other.
 func (s *Server) offer(w http.ResponseWriter, status int, a asked, said string, told protocolError) {
 	_, words := receiver(a.Redirect)
 	address := s.back(a, url.Values{"error": {told.code}, "error_description": {told.description}})

@@ -1,4 +1,4 @@
-// Clients: who registers (RFC 7591), and who has a document about itself at its own address (client ID metadata documents).
+// Clients: those that register (RFC 7591), and those with a document at their own address (client ID metadata documents).
 
 package oauth
 
@@ -31,8 +31,8 @@ const (
 	documentTime   = 5 * time.Second
 	maxDocuments   = 100 // that are remembered
 	documentsFresh = 10 * time.Minute
-	// maxFetches is how many documents are fetched at once, and hostFetches how many of one owner of a domain. Clients with a grant
-	// have keptFetches of their own.
+	// maxFetches bounds the documents that are fetched at once, and hostFetches those of one owner of a domain. Clients with a grant use
+	// keptFetches of their own.
 	maxFetches  = 12
 	keptFetches = 4
 	hostFetches = 2
@@ -46,7 +46,7 @@ const (
 	methodBasic = "client_secret_basic"
 )
 
-// metadata is what a client says of itself, of which no more is looked at.
+// metadata is a client's description of itself; other fields are ignored.
 type metadata struct {
 	ID         string   `json:"client_id,omitempty"`
 	Secret     string   `json:"client_secret,omitempty"`
@@ -70,7 +70,7 @@ func (m *metadata) client() client {
 	return client{Name: text.Shorten(name, maxName), Redirects: m.Redirects, Refresh: slices.Contains(m.Grants, grantRefresh)}
 }
 
-// check refuses what is not served here.
+// check refuses a client that asks for anything unsupported.
 func (m *metadata) check() error {
 	if len(m.Grants) > 0 && !slices.Contains(m.Grants, grantCode) {
 		return fmt.Errorf("the grant types do not have %q", grantCode)
@@ -126,7 +126,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) {
 // isDocument reports whether a client's id is the address of a document about it.
 func isDocument(id string) bool { return strings.HasPrefix(id, "https://") }
 
-// errNoClient is for a client that is not known; what it says is for a person.
+// errNoClient is the error for an unknown client; its text is for a person.
 type errNoClient string
 
 func (e errNoClient) Error() string { return string(e) }
@@ -146,7 +146,7 @@ func (s *Server) find(ctx context.Context, id string) (*client, error) {
 	return known, err
 }
 
-// documents are what clients say of themselves at their own addresses.
+// documents fetches and caches the documents at clients' own addresses.
 type documents struct {
 	client     *http.Client
 	now        func() time.Time
@@ -178,7 +178,7 @@ func newDocuments(transport http.RoundTripper, now func() time.Time) *documents 
 	}
 }
 
-// ownerOf is the part of an address of which one has all, as far as is known: everybody can have names below some domains.
+// ownerOf returns the part of an address that belongs to one owner, as far as is known: everybody can get names below some domains.
 func ownerOf(id string) string {
 	u, _ := url.Parse(id) // it was checked
 	suffix, isICANN := publicsuffix.PublicSuffix(u.Hostname())
@@ -188,7 +188,7 @@ func ownerOf(id string) string {
 	return suffix
 }
 
-// get returns the client of an address, by a kept place where it has a grant.
+// get returns the client of an address, by a reserved place if it holds a grant.
 func (d *documents) get(ctx context.Context, id string, isGranted bool) (*client, error) {
 	d.mu.Lock()
 	known, is := d.known[id]
@@ -248,7 +248,7 @@ func (d *documents) fetch(ctx context.Context, id string) (*client, error) {
 	request.Header.Set("User-Agent", "code-sandbox-mcp")
 	response, err := d.client.Do(request) //nolint:gosec // likewise
 	if err != nil {
-		return nil, errors.New(netguard.Reason(err)) // the error itself has addresses in it
+		return nil, errors.New(netguard.Reason(err)) // the error itself contains addresses
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {

@@ -1,22 +1,22 @@
-// Package oauth is a small OAuth 2.1 authorization server, for MCP clients that cannot be given a token: a person allows them on a page what
-// the person's own token does.
+// Package oauth is a small OAuth 2.1 authorization server, for MCP clients that cannot be given a token: a person allows them on a page to
+// do anything that the person's own token does.
 //
-// Start with New. Handlers has what is served to everybody, and Authenticate finds whose a request with an access token is. It does the
+// Start with New. Handlers returns the public handlers, and Authenticate identifies a request by its access token. The server supports the
 // authorization code grant with PKCE, refresh tokens, registration (RFC 7591), client ID metadata documents, revocation (RFC 7009), resource
 // indicators (RFC 8707) and the issuer in its answers (RFC 9207), for one resource: the MCP endpoint beside it.
 //
-// What it promises:
+// It promises:
 //
 //   - No browser is sent to a client but by a person's click here, nor before the client is known and the address is one of its own, by
 //     each character.
-//   - A code is good once, for a minute, for the client and the address that it was made for, and with the verifier alone. One that comes
-//     again revokes what came of it, and so does a refresh token.
-//   - Nothing is allowed without a person who has just shown who they are, on a page that no other page can frame or fill in, and that says
-//     who gets in and where the answer goes. It is never remembered.
-//   - Tokens are random, and kept as sums alone. They are good for this server's MCP endpoint, and for no longer than what their person
-//     has shown.
-//   - What everybody may ask for is bounded: clients, documents that are fetched and from where, and how often an issuer is asked for its
-//     endpoints. Nothing of it is counted by address, as behind a proxy all have the same, so that a stranger uses up nobody's share.
+//   - A code is good once, for a minute, for the client and the address that it was made for, and with the verifier alone. A repeated code
+//     or refresh token revokes its grant.
+//   - Nothing is allowed without a person who just signed in, on a page that no other page can frame or fill in, and that names the
+//     client and the address that gets the answer. The decision is never remembered.
+//   - Tokens are random, and kept as sums alone. They are good for this server's MCP endpoint, and for no longer than their person's
+//     credential.
+//   - Public requests are bounded: clients, documents that are fetched and from where, and how often an issuer is asked for its
+//     endpoints. Nothing of it is counted by address, as behind a proxy all share one, so that a stranger uses up nobody's share.
 package oauth
 
 import (
@@ -40,7 +40,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oidc"
 )
 
-// Scope is what clients ask for: all that the person may do.
+// Scope is the scope that clients ask for: everything that the person may do.
 const Scope = "sandbox"
 
 // scopeOffline asks for a refresh token.
@@ -51,7 +51,7 @@ const (
 	grantRefresh = "refresh_token"
 )
 
-// Paths of what is served.
+// Paths of the handlers.
 const (
 	metadataPath  = "/.well-known/oauth-authorization-server"
 	authorizePath = "/oauth/authorize"
@@ -61,19 +61,19 @@ const (
 	revokePath    = "/oauth/revoke"
 )
 
-// Options say for what tokens are given out, and to whom. Issuer, Resource, Store and either SignIn or Provider have to be there.
+// Options configure a Server. Issuer, Resource, Store and either SignIn or Provider are required.
 type Options struct {
-	// Issuer is where clients and browsers find this server; CheckIssuer has to take it.
+	// Issuer is the address of this server for clients and browsers; CheckIssuer must accept it.
 	Issuer string
 	// Resource is the path below it that tokens are good for, such as /mcp.
 	Resource string
 	Store    *Store
-	// SignIn returns whose a token is that a person has typed. The error is not shown.
+	// SignIn returns the principal of a typed token. The error is not shown.
 	SignIn func(token string) (principal.Principal, error)
 	// Provider is whom a browser is handed over to, instead of a form for a token.
 	Provider *Provider
-	// Still returns whose what was shown is now, and an error where it is not good any more: credential is the SHA-256 sum of
-	// the token, in hexadecimal, or the Provider's issuer. It is asked at each request. Nil: all stays as it was.
+	// Still returns the present principal of a credential, and an error if it is no longer good: credential is CredentialOf the token, or
+	// the Provider's issuer. It is called at each request. Nil: all stays as it was.
 	Still func(p principal.Principal, credential string) (principal.Principal, error)
 	// Documents is how clients' documents are fetched. Nil: over https, from the open internet alone.
 	Documents http.RoundTripper
@@ -133,11 +133,11 @@ func New(o Options) *Server {
 	if o.Provider != nil {
 		s.provider = &provider{Provider: *o.Provider, client: oidc.NewClient(), now: o.Now}
 	}
-	_ = s.origin.AddTrustedOrigin(o.Issuer) // it is one: behind a proxy the request has another host's name
+	_ = s.origin.AddTrustedOrigin(o.Issuer) // it is one: behind a proxy the request names another host
 	return s
 }
 
-// Handlers are what is served, by patterns of http.ServeMux, to everybody.
+// Handlers returns the public handlers, by patterns of http.ServeMux.
 func (s *Server) Handlers() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET " + metadataPath:                s.metadata,
@@ -151,7 +151,7 @@ func (s *Server) Handlers() map[string]http.HandlerFunc {
 	}
 }
 
-// metadata is what clients find out about the server (RFC 8414).
+// metadata serves the server's metadata (RFC 8414).
 func (s *Server) metadata(w http.ResponseWriter, _ *http.Request) {
 	methods := []string{methodNone, methodPost, methodBasic}
 	web.JSON(w, http.StatusOK, map[string]any{
@@ -192,7 +192,7 @@ var (
 	errNotGood  = errors.New("what the grant's person has shown is not good any more")
 )
 
-// check returns whose a grant is now. One that is for another server, or whose person may not do any more what it allows, is refused.
+// check returns the present principal of a grant. It refuses a grant for another server, or of a person who lost the right to it.
 func (s *Server) check(g *Grant) (principal.Principal, error) {
 	if g.Audience != s.resource {
 		return principal.Principal{}, errAudience
@@ -212,7 +212,7 @@ func (s *Server) revoked(r *http.Request, g *Grant, why string) {
 	})
 }
 
-// warn logs what strangers can bring about as often as they like: the first lines of it, and then one a second.
+// warn logs events that strangers can cause as often as they like: the first lines, and then one a second.
 func (s *Server) warn(what string, args ...any) {
 	s.often.Do(func() { s.o.Logger.Warn(what, args...) })
 }

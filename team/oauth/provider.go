@@ -20,22 +20,21 @@ import (
 )
 
 const (
-	maxRenewal = 4 << 10 // bytes, so that a page's form has room for it
-	// discoveryFresh is how long is remembered what the issuer says of itself, and discoveryAgain that it could not be asked.
+	maxRenewal = 4 << 10 // bytes, so that it fits into a page's form
+	// discoveryFresh is the time for which the issuer's metadata is cached, and discoveryAgain that for its absence.
 	discoveryFresh = 10 * time.Minute
 	discoveryAgain = 5 * time.Second
 )
 
-// Provider is an OpenID Connect issuer that browsers are handed over to. All fields have to be there.
+// Provider is an OpenID Connect issuer to which browsers are sent. All fields are required.
 type Provider struct {
 	Issuer                 string
 	ClientID, ClientSecret string
-	// Verify checks an ID token: its signature, its issuer, that it is for ClientID, and its time. It returns whose it is, its nonce, and its
-	// end.
+	// Verify checks an ID token: its signature, its issuer, that it is for ClientID, and its time. It returns its principal, nonce and end.
 	Verify func(ctx context.Context, idToken string) (p principal.Principal, nonce string, until time.Time, err error)
 }
 
-// provider is a Provider with what it has said of itself.
+// provider is a Provider with its metadata.
 type provider struct {
 	Provider
 	client *http.Client
@@ -88,14 +87,14 @@ func (p *provider) address(ctx context.Context, back, state, nonce, challenge st
 	return config.AuthCodeURL(state, oauth2.SetAuthURLParam("nonce", nonce), oauth2.SetAuthURLParam("code_challenge", challenge), oauth2.SetAuthURLParam("code_challenge_method", "S256")), nil
 }
 
-// said is what the issuer says of a person, until when, and what it says that anew for; empty: nothing.
+// said holds the issuer's data on a person, their end, and the refresh token that renews them; empty: none.
 type said struct {
 	who     principal.Principal
 	until   time.Time
 	renewal string
 }
 
-// exchange returns who has signed in.
+// exchange returns the person who signed in.
 func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce string) (said, error) {
 	now, given, err := p.ask(ctx, back, func(ctx context.Context, c *oauth2.Config) (*oauth2.Token, error) {
 		return c.Exchange(ctx, code, oauth2.VerifierOption(verifier))
@@ -106,7 +105,7 @@ func (p *provider) exchange(ctx context.Context, code, back, verifier, nonce str
 	return now, err
 }
 
-// renew returns what the issuer says by now. errNotGood: it does not any more.
+// renew returns the issuer's present data. errNotGood: it refuses to renew them.
 func (p *provider) renew(ctx context.Context, renewal string) (said, error) {
 	now, _, err := p.ask(ctx, "", func(ctx context.Context, c *oauth2.Config) (*oauth2.Token, error) {
 		return c.TokenSource(ctx, &oauth2.Token{RefreshToken: renewal}).Token()
@@ -126,9 +125,9 @@ func (p *provider) ask(ctx context.Context, back string, of func(context.Context
 	switch {
 	case errors.As(err, &refusal) && refusal.Response.StatusCode >= http.StatusInternalServerError:
 		return now, "", fmt.Errorf("its token endpoint answers %d", refusal.Response.StatusCode)
-	case errors.As(err, &refusal): // whose text has the whole answer
+	case errors.As(err, &refusal): // its text holds the whole answer
 		return now, "", fmt.Errorf("%w: its token endpoint answers %d %.60q", errNotGood, refusal.Response.StatusCode, refusal.ErrorCode)
-	case err != nil: // it has the address, in which there is no secret
+	case err != nil: // it contains the address, in which there is no secret
 		return now, "", err
 	}
 	if len(token.RefreshToken) <= maxRenewal {

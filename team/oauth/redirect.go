@@ -28,7 +28,7 @@ var (
 	ofLoopback = regexp.MustCompile(`^(http://(?:localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?((?:[/?].*)?)$`)
 )
 
-// checkRedirect refuses what no code is sent to.
+// checkRedirect refuses an address to which no code may be sent.
 func checkRedirect(uri string) error {
 	wrong := func(what string) error { return fmt.Errorf("the redirect URI %q %s", text.Shorten(uri, 100), what) }
 	if uri == "" || len(uri) > maxRedirectLen {

@@ -23,23 +23,23 @@ import (
 // FileName is the file's name in the state directory.
 const FileName = "oauth.json"
 
-// How long what is given out is good for.
+// The lifetimes of codes and tokens.
 const (
 	codeTime    = time.Minute
 	accessTime  = time.Hour
 	refreshTime = 30 * 24 * time.Hour
 )
 
-// Bounds of what the file holds.
+// Bounds of the file's content.
 const (
 	maxClients = 500
-	// maxGrants is how many one principal may have; the longest unused makes room.
+	// maxGrants limits the grants of one principal; the longest unused makes room.
 	maxGrants = 50
 	// maxAccess is how many access tokens of one grant are good at once; a refresh takes back the one that ends first.
 	maxAccess = 5
 )
 
-// Prefixes of what is given out, so that it is recognized where it has leaked to.
+// Prefixes of secrets, by which a leaked one is recognized.
 const (
 	accessPrefix  = "csm_at_"
 	refreshPrefix = "csm_rt_"
@@ -59,18 +59,18 @@ type client struct {
 	Redirects []string `json:"redirects"`
 	// Refresh is whether it says that it uses refresh tokens.
 	Refresh bool `json:"refresh,omitempty"`
-	// Method is how it authenticates, and Secret the sum of what it shows; both are empty for a public one.
+	// Method is the client's authentication, and Secret the sum of its secret; both are empty for a public one.
 	Method string    `json:"method,omitempty"`
 	Secret string    `json:"secret,omitempty"`
 	Used   time.Time `json:"used"`
 }
 
-// Grant is what a person has allowed a program, with the sums of its tokens.
+// Grant is a person's permission for a program, with the sums of its tokens.
 type Grant struct {
 	ID        string   `json:"id"`
 	Principal string   `json:"principal"` // empty: the user whose server it is
 	Groups    []string `json:"groups,omitempty"`
-	// Source is how the principal has shown who it is, and Credential what tells that from others of its kind.
+	// Source is the kind of the principal's credential, and Credential identifies it among others of its kind.
 	Source     string    `json:"source"`
 	Credential string    `json:"credential"`
 	Client     string    `json:"client"`
@@ -81,13 +81,13 @@ type Grant struct {
 	Created    time.Time `json:"created"`
 	Used       time.Time `json:"used"`           // when its last token was given out
 	Until      time.Time `json:"until,omitzero"` // its end, whatever is refreshed; zero: none
-	// GroupsUntil is the end of what the Provider has said of the groups; zero: none. It says that anew for Renewal, which is
-	// hidden by the family: the file alone is not enough.
+	// GroupsUntil is the end of the Provider's data on the groups; zero: there are none. Renewal is the Provider's token that renews them,
+	// encrypted with the family: the file alone is not enough.
 	GroupsUntil time.Time `json:"groups_until,omitzero"`
 	Renewal     string    `json:"renewal,omitempty"`
 
-	// Access has the ends of access tokens by their sums. Family is the sum of what all refresh tokens have, and Refresh that of the one
-	// which is good, until RefreshEnds.
+	// Access maps the sums of access tokens to their ends. Family is the sum of the part that all refresh tokens share, and Refresh that of
+	// the valid one, until RefreshEnds.
 	Access      map[string]time.Time `json:"access"`
 	Family      string               `json:"family,omitempty"`
 	Refresh     string               `json:"refresh,omitempty"`
@@ -106,7 +106,7 @@ func (g *Grant) isOver(now time.Time) bool {
 	return !now.Before(g.RefreshEnds)
 }
 
-// learn takes what the Provider says, which counts for an hour at the most.
+// learn takes the Provider's data, which count for an hour at the most.
 func (g *Grant) learn(s said, now time.Time) {
 	g.Groups, g.Renewal, g.GroupsUntil = s.who.Groups, s.renewal, now.Add(accessTime).UTC()
 	if s.until.Before(g.GroupsUntil) {
@@ -123,8 +123,8 @@ type contents struct {
 	Grants  map[string]*Grant  `json:"grants"`
 }
 
-// Store is the clients and grants in a file. Each server and each command of a user has one of its own on the same file; what one changes,
-// the others go by at their next request. Its methods may be called by any number of goroutines.
+// Store holds the clients and grants in a file. Each server and each command of a user opens its own on the same file; a change by one
+// reaches the others at their next request. Its methods are safe for use by several goroutines.
 type Store struct {
 	file *ownfile.File[contents]
 	now  func() time.Time
@@ -135,7 +135,7 @@ func OpenStore(path string) *Store {
 	return &Store{file: ownfile.Open[contents](path), now: time.Now}
 }
 
-// change changes the file, and removes what is over.
+// change changes the file, and removes expired entries.
 func (s *Store) change(how func(c *contents, now time.Time) error) error {
 	return s.file.Change(func(c *contents) error {
 		if c.Clients == nil {
@@ -235,7 +235,7 @@ func (s *Store) client(id string) (*client, error) {
 	return c.Clients[id], nil
 }
 
-// isGranted reports whether somebody has allowed a client.
+// isGranted reports whether somebody granted a client anything.
 func (s *Store) isGranted(client string) bool {
 	c, err := s.file.Read()
 	if err != nil {
@@ -321,11 +321,10 @@ func (g *Grant) within(end time.Time) time.Time {
 	return end
 }
 
-// refresh gives out new tokens for a refresh token, which is not good any more then. One that was used before revokes its grant: it or
-// the one that came of it is in wrong hands. check is asked first, and its error is returned; and then renew, for
-// what the Provider says by now, where it is asked again.
+// refresh returns new tokens for a refresh token and ends its validity. A repeated one revokes its grant: it or the one that came of it is
+// in wrong hands. It calls check first and returns its error, and then renew for the Provider's present data, if they are due.
 func (s *Store) refresh(token string, check func(*Grant) error, renew func(g *Grant, renewal string) (said, error)) (issued, error) {
-	// What is no token is none without the file's lock, for which strangers would contend.
+	// Without the file's lock, for which strangers would contend, a text that is no token is refused.
 	known, err := s.file.Read()
 	if err != nil {
 		return issued{}, err
@@ -422,13 +421,13 @@ func (c *contents) refreshable(token string) (g *Grant, family string) {
 
 func newID(kind string) string { return kind + strings.ToLower(rand.Text()[:16]) }
 
-// sumOf is the SHA-256 sum of a text, in hexadecimal: what is kept of secrets, all of which are random.
+// sumOf returns the SHA-256 sum of a text, in hexadecimal: the form in which secrets, all of which are random, are kept.
 func sumOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// hide encrypts a text for whoever has the key, a random text.
+// hide encrypts a text with a key, a random text.
 func hide(key, text string) string {
 	if text == "" {
 		return ""
@@ -445,7 +444,7 @@ func reveal(key, hidden string) string {
 
 func cipherOf(key string) cipher.AEAD {
 	sum := sha256.Sum256([]byte("renewal " + key))
-	block, _ := aes.NewCipher(sum[:]) // the key has the right length
+	block, _ := aes.NewCipher(sum[:]) // the key's length is right
 	sealed, _ := cipher.NewGCMWithRandomNonce(block)
 	return sealed
 }

@@ -62,7 +62,7 @@ func (s *Server) form(w http.ResponseWriter, r *http.Request) (form url.Values, 
 	switch {
 	case err != nil:
 		return nil, "", err
-	// A client whose record has made room for another's keeps its grants, which are good for it alone.
+	// A client with a record that made room for another's keeps its grants, which are good for it alone.
 	case known == nil && secret != "", known != nil && known.Secret != "" && (method != known.Method || !isSum(known.Secret, secret)), known != nil && known.Secret == "" && secret != "":
 		return nil, "", errClient
 	}
@@ -99,7 +99,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	web.JSON(w, http.StatusOK, answer)
 }
 
-// refuse answers a client with what is wrong.
+// refuse answers a client with the error.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, id string, err error) {
 	var told protocolError
 	switch {
@@ -145,7 +145,7 @@ func (s *Server) redeem(r *http.Request, id string, form url.Values) (issued, er
 		s.revoked(r, &c.grant, "its code came twice")
 		return issued{}, errGrant
 	}
-	c.spent = true // whoever has it by now: it is not tried again
+	c.spent = true // whoever got it by now: it is not tried again
 	verifier := form.Get("code_verifier")
 	switch {
 	case s.o.Now().After(c.ends), c.Client != id, c.Redirect != form.Get("redirect_uri"),

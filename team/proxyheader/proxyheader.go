@@ -27,7 +27,7 @@ import (
 // secretHeader is the header in which the secret comes.
 const secretHeader = "X-Sandbox-Proxy-Secret" //nolint:gosec // a name
 
-// DefaultGroupsHeader has the groups of a principal.
+// DefaultGroupsHeader names the groups of a principal.
 const DefaultGroupsHeader = "X-Forwarded-Groups"
 
 // Sockets stands, in place of an address, for whoever reaches a Unix socket.
@@ -36,19 +36,19 @@ const Sockets = "unix"
 const (
 	minSecret = 16
 	maxGroups = 500
-	// tellEvery is how often the log tells of requests whose header did not count.
+	// tellEvery is the interval of log lines about ignored headers.
 	tellEvery = time.Minute
 )
 
-// Options say which headers count, and from whom. Check has found them good.
+// Options list the headers that count, and the trusted proxies. Check must accept them.
 type Options struct {
-	// Headers name the principal; the first that a request has counts.
+	// Headers name the principal; the first one present in a request counts.
 	Headers []string
-	// GroupsHeader has its groups, with commas between them; default DefaultGroupsHeader.
+	// GroupsHeader lists its groups, with commas between them; default DefaultGroupsHeader.
 	GroupsHeader string
 	// Proxies are addresses, networks such as 10.1.2.0/24, or Sockets. None: any, which takes a secret.
 	Proxies []string
-	// Secret is what comes in secretHeader; empty: none is asked for, which takes proxies.
+	// Secret is the value of secretHeader; empty: none is asked for, which takes proxies.
 	Secret string
 	Logger *slog.Logger
 }
@@ -115,7 +115,7 @@ type Authenticator struct {
 	untold int // requests since then
 }
 
-// New returns the authenticator of options that Check has found good.
+// New returns the authenticator of options that Check accepted.
 func New(o Options) (*Authenticator, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func New(o Options) (*Authenticator, error) {
 	for _, proxy := range o.Proxies {
 		network, err := parse(proxy)
 		if err != nil {
-			return nil, err // not reached: Check has looked
+			return nil, err // not reached: Check parsed them
 		}
 		if network.IsValid() {
 			a.networks = append(a.networks, network)
@@ -211,8 +211,8 @@ func (a *Authenticator) refuses(r *http.Request) string {
 	return ""
 }
 
-// isProxy reports whether the connection of a request is a proxy's. One that this machine has made to an address of its own is not, but for
-// those of loopback: code in a sandbox that may reach a network has its connections made here.
+// isProxy reports whether the connection of a request is a proxy's. A connection from this machine to an address of its own is not, but for
+// those of loopback: code in a sandbox that may reach a network makes its connections from here.
 func (a *Authenticator) isProxy(r *http.Request) bool {
 	local, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if local != nil && local.Network() == "unix" {
@@ -234,7 +234,7 @@ func address(text string) netip.Addr {
 	return with.Addr().Unmap().WithZone("")
 }
 
-// tell tells the log, once in a while, of a request whose header did not count.
+// tell logs, once in a while, a request with an ignored header.
 func (a *Authenticator) tell(r *http.Request, header, why string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -1,8 +1,9 @@
-// Package tokens keeps the tokens by which principals show who they are.
+// Package tokens keeps the tokens that are principals' credentials.
 //
-// Open a Store with the path of its file. Add makes a token and returns its text, which is kept nowhere: the file has its SHA-256 sum alone.
-// Authenticate finds a request's principal by it. Each server and each command of a user has a Store of its own on the same file; what one
-// changes, the others go by at their next request.
+// Open a Store with the path of its file. Add makes a token and returns its text, which is kept nowhere: the file holds its SHA-256 sum
+// alone.
+// Authenticate finds a request's principal by it. Each server and each command of a user opens its own Store on the same file; a change by
+// one reaches the others at their next request.
 package tokens
 
 import (
@@ -27,10 +28,10 @@ import (
 // FileName is the file's name in the state directory.
 const FileName = "tokens.json"
 
-// prefix begins each token, so that one is recognized where it has leaked to.
+// prefix begins each token, so that a leaked one is recognized.
 const prefix = "csm_"
 
-// Bounds of what the file holds.
+// Bounds of the file's content.
 const (
 	maxTokens = 10_000
 	maxGroups = 100
@@ -49,10 +50,10 @@ var (
 	errExpired = errors.New("the token is over")
 )
 
-// ErrNotFound reports that no token has an id or a name.
+// ErrNotFound reports that no token matches an id or a name.
 var ErrNotFound = errors.New("there is no such token")
 
-// Token is what is known of a token, which is not its text.
+// Token describes a token, without its text.
 type Token struct {
 	ID     string   `json:"id"`
 	Name   string   `json:"name"` // of its principal
@@ -97,7 +98,7 @@ type Store struct {
 	mu      sync.Mutex
 	used    map[string]time.Time // by hash: when it was last written down that a token was used
 	trouble time.Time            // when the log last told of it
-	noting  sync.WaitGroup       // what writes down that tokens were used
+	noting  sync.WaitGroup       // the goroutines that write down the use of tokens
 }
 
 // Open returns the store of a file, which need not be there, and reads nothing yet.
@@ -110,7 +111,7 @@ func (s *Store) Authenticate(r *http.Request) (principal.Principal, error) {
 	return s.SignIn(principal.Bearer(r))
 }
 
-// SignIn returns the principal of a token's text. principal.ErrNone: it has not the form of one.
+// SignIn returns the principal of a token's text. principal.ErrNone: the text is no token in form.
 func (s *Store) SignIn(text string) (principal.Principal, error) {
 	if !strings.HasPrefix(text, prefix) {
 		return principal.Principal{}, principal.ErrNone
@@ -118,7 +119,7 @@ func (s *Store) SignIn(text string) (principal.Principal, error) {
 	return s.Known(hashOf(text))
 }
 
-// Known returns the principal of the token that has a SHA-256 sum, in hexadecimal: whether one that was shown before is still good.
+// Known returns the principal of the token with a SHA-256 sum, in hexadecimal: to check that an earlier one is still good.
 func (s *Store) Known(hash string) (principal.Principal, error) {
 	token, err := s.find(hash)
 	if err != nil {
@@ -132,7 +133,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// find returns the token of a hash. What it returns is not changed.
+// find returns the token of a hash. The result must not be changed.
 func (s *Store) find(hash string) (*Token, error) {
 	all, err := s.file.Read()
 	s.mu.Lock()
@@ -176,8 +177,8 @@ func (s *Store) noteUse(hash string, when time.Time) {
 	}
 }
 
-// Add makes a token for a principal, and returns its text too, which nothing keeps. lifetime 0: it is never over. Groups are the principal's,
-// whichever of its tokens it shows: those that are given count for its other tokens too, and without any it has those of the others.
+// Add makes a token for a principal, and returns its text too, which is kept nowhere. lifetime 0: it never expires. Groups are the
+// principal's, whichever of its tokens it shows: given ones count for its other tokens too, and without any it takes those of the others.
 func (s *Store) Add(name string, groups []string, lifetime time.Duration) (Token, string, error) {
 	if err := errors.Join(principal.CheckName(name), checkGroups(groups)); err != nil {
 		return Token{}, "", err
@@ -255,5 +256,5 @@ func (s *Store) Revoke(which string) ([]Token, error) {
 	return revoked, err
 }
 
-// Close waits for what writes down that tokens were used.
+// Close waits for the writing of the tokens' use.
 func (s *Store) Close() { s.noting.Wait() }

@@ -1,8 +1,8 @@
 // Package app is this server's MCP App (the extension io.modelcontextprotocol/ui, version 2026-01-26): one page that a client
 // shows beside the answer of a tool, with its tables and figures.
 //
-// There is nothing of it for clients that do not declare that they show such pages. It has no data: the client gives it the
-// answer that the model has too, and it reads files of the answer's session with read_artifact.
+// Clients that do not declare that they show such pages see nothing of it. The page holds no data: the client gives it the
+// answer that the model gets too, and it reads files of the answer's session with read_artifact.
 package app
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
-// URI is where the page is, and MIMEType what it is.
+// URI is the page's address, MIMEType its type.
 const (
 	URI      = "ui://code-sandbox-mcp/view"
 	MIMEType = "text/html;profile=mcp-app"
@@ -40,14 +40,14 @@ var style string
 //go:embed page/app.js
 var script string
 
-// leftOut is what a browser does not need: indentation, empty lines and comments on lines of their own.
+// leftOut matches the parts that a browser does not need: indentation, empty lines and comments on lines of their own.
 var leftOut = regexp.MustCompile(`(?m)^(\t+|//.*\n|\n)`)
 
 // Page is the whole page, which loads nothing.
 var Page = strings.NewReplacer("/*app.css*/\n", leftOut.ReplaceAllString(style, ""), "/*app.js*/\n", leftOut.ReplaceAllString(leftOut.ReplaceAllString(script, ""), "")).Replace(frame)
 
-// declares reports whether the client that makes a request says that it shows such pages. A request of the stateless protocol
-// says it itself, and what earlier ones of its connection said does not count.
+// declares reports whether the client of a request declares that it shows such pages. A request of the stateless protocol declares it
+// itself; earlier requests of its connection do not count.
 func declares(ctx context.Context) bool {
 	var can mcp.ClientCapabilities
 	if info := server.RequestProtocolInfoFromContext(ctx); info != nil && info.Modern {
@@ -62,7 +62,7 @@ func declares(ctx context.Context) bool {
 	return slices.Contains(types, any(MIMEType))
 }
 
-// Register has s give the page, with the answers of these tools, to clients that declare it.
+// Register adds the page, for the answers of these tools, to s. Only clients that declare it see it.
 func Register(s *server.MCPServer, tools ...string) {
 	server.WithToolFilter(func(ctx context.Context, list []mcp.Tool) []mcp.Tool {
 		if !declares(ctx) {
@@ -109,7 +109,7 @@ func Register(s *server.MCPServer, tools ...string) {
 	})
 }
 
-// with returns a copy of a tool's or a resource's _meta with what is said there of the page.
+// with returns a copy of a tool's or a resource's _meta with the page's part added.
 func with(meta *mcp.Meta, ui map[string]any) *mcp.Meta {
 	fields := map[string]any{}
 	if meta != nil {
@@ -119,7 +119,7 @@ func with(meta *mcp.Meta, ui map[string]any) *mcp.Meta {
 	return mcp.NewMetaFromMap(fields)
 }
 
-// unknown is what the protocol's server says of a resource that is not there.
+// unknown returns mcp-go's error for a resource that does not exist.
 func unknown(ctx context.Context, uri string) error {
 	code := mcp.RESOURCE_NOT_FOUND
 	if mcp.IsModernProtocol(server.RequestProtocolVersion(ctx)) {

@@ -1,11 +1,11 @@
-// Package clientheader reads what clients ask for in the headers of their HTTP requests: bounds below the server's, a
-// database and an object store of their own. The names are those of MadhanMohanReddy2301/CodeBoxMCP, as are the rules: of the client's bound
-// and the server's the lower one counts, and of a value that is none the server's.
+// Package clientheader reads the requests that clients make in HTTP headers: bounds below the server's, a database and an
+// object store of their own. The names and rules are those of MadhanMohanReddy2301/CodeBoxMCP: of the client's bound and
+// the server's the lower one counts, and an invalid value counts as the server's.
 //
-// Start with Read, and With to have a request's context carry what was read; Of has it again.
+// Start with Read; With stores the result in a request's context and Of returns it.
 //
-// What it promises: nothing that a client asks for reaches another one's request, and no credential is read where the
-// server does not allow it, nor quoted in a note.
+// It promises that no header affects another client's request, and that no credential is read where the server does not
+// allow it, nor quoted in a note.
 package clientheader
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
-// Bounds are the limits that headers can lower. As what a client asks for, zero is: nothing.
+// Bounds are the limits that headers can lower. In a request zero means that the client asks for no bound.
 type Bounds struct {
 	Lifetime        time.Duration // of a session
 	IdleTimeout     time.Duration // of a session
@@ -36,7 +36,7 @@ type Bounds struct {
 	LinkLifetime    time.Duration // of an address of a file in an object store
 }
 
-// Use is what a header is for: its notes are said where that is done.
+// Use is the purpose of a header. Its notes appear in the answers of tools that serve that purpose.
 type Use int
 
 // The uses.
@@ -57,7 +57,7 @@ const DatabaseName = "header"
 const (
 	databaseHeader = "X-Db-Connection-String"
 	passwordHeader = "X-Db-Password"
-	// StoreHeader has the connection string of a client's object store.
+	// StoreHeader holds the connection string of a client's object store.
 	StoreHeader     = "X-Blob-Connection-String"
 	containerHeader = "X-Blob-Container-Name"
 )
@@ -68,10 +68,10 @@ const mostCredential = 4 << 10
 // Store is a container of Azure Blob that belongs to a client.
 type Store struct {
 	Connection string // its credentials; never empty
-	Container  string // empty: the one that the server has by default
+	Container  string // empty: the server's default
 }
 
-// Headers are those that are understood, and what each bounds.
+// headers lists the known headers and the bounds that they set.
 var headers = []struct {
 	name string
 	use  Use
@@ -92,7 +92,7 @@ var headers = []struct {
 	{"X-Blob-SAS-Expiry-Hours", Stores, false, number(Stores, func(b *Bounds) *time.Duration { return &b.LinkLifetime }, time.Hour)},
 }
 
-// Asked is what a request's headers ask for. Its methods may be called on nil, which asks for nothing.
+// Asked holds the values of a request's headers. Its methods may be called on nil, which asks for nothing.
 type Asked struct {
 	bounds Bounds
 	// Database is the one that the headers give. Nil: they give none.
@@ -110,8 +110,8 @@ type note struct {
 	text string
 }
 
-// Read reads a request's headers. most is what the server allows, and withCredentials whether it takes credentials. It
-// returns nil where none of the headers is there.
+// Read reads a request's headers. most is the server's limit, withCredentials whether it takes credentials. It returns nil if there are no
+// such headers.
 func Read(h http.Header, most Bounds, withCredentials bool) *Asked {
 	a := &Asked{}
 	refused := make(map[Use][]string)
@@ -152,7 +152,7 @@ func Read(h http.Header, most Bounds, withCredentials bool) *Asked {
 // number reads a bound: a whole number of units above 0.
 func number[T ~int64](use Use, field func(*Bounds) *T, unit T) func(*Asked, string, string, *Bounds) {
 	return func(a *Asked, name, value string, most *Bounds) {
-		n, err := strconv.ParseUint(value, 10, 64) // the largest there is where it has more digits
+		n, err := strconv.ParseUint(value, 10, 64) // the largest number if it overflows
 		allowed := *field(most)
 		switch {
 		case n == 0 || err != nil && n < 1<<64-1:
@@ -188,7 +188,7 @@ func (a *Asked) note(use Use, format string, args ...any) {
 	a.notes = append(a.notes, note{use, fmt.Sprintf(format, args...)})
 }
 
-// Bounds returns what is asked for below the server's bounds; zero is nothing.
+// Bounds returns the requested bounds that are below the server's; zero: none.
 func (a *Asked) Bounds() Bounds {
 	if a == nil {
 		return Bounds{}
@@ -204,13 +204,13 @@ func (a *Asked) OwnStore() *Store {
 	return a.Store
 }
 
-// Times returns what is asked for of a session.
+// Times returns the requested times of a session.
 func (a *Asked) Times() sandbox.Times {
 	asked := a.Bounds()
 	return sandbox.Times{IdleTimeout: asked.IdleTimeout, Lifetime: asked.Lifetime}
 }
 
-// Lower returns the lower one of the server's bound and the client's, which is none where it is zero.
+// Lower returns the lower one of the server's bound and the client's, which is none if it is zero.
 func Lower[T ~int | ~int64](server, asked T) T {
 	if asked > 0 {
 		return min(server, asked)
@@ -218,7 +218,7 @@ func Lower[T ~int | ~int64](server, asked T) T {
 	return server
 }
 
-// Notes returns what there is to say of the headers for these uses, a sentence on each line; empty where there is nothing.
+// Notes returns the notes on the headers for these uses, a sentence a line; empty: there are none.
 func (a *Asked) Notes(uses ...Use) string {
 	if a == nil {
 		return ""
@@ -234,7 +234,7 @@ func (a *Asked) Notes(uses ...Use) string {
 
 type key struct{}
 
-// With has a request's context carry what its headers ask for.
+// With stores a in a request's context.
 func With(ctx context.Context, a *Asked) context.Context {
 	if a == nil {
 		return ctx
@@ -242,7 +242,7 @@ func With(ctx context.Context, a *Asked) context.Context {
 	return context.WithValue(ctx, key{}, a)
 }
 
-// Of returns what the headers of a context's request ask for; nil: nothing.
+// Of returns the header values stored in a context; nil: there are none.
 func Of(ctx context.Context) *Asked {
 	a, _ := ctx.Value(key{}).(*Asked)
 	return a

@@ -1,9 +1,8 @@
-// Package filelinks gives signed links to the files of sessions, and serves them.
+// Package filelinks makes signed links to the files of sessions, and serves them.
 //
 // Start with New. A link of [Links.Download] or [Links.Upload] is for one file of one session, for one method and for a
-// limited time; [Links.ServeHTTP] answers it below /files/. Whoever has a link needs nothing else. The links end with
-// the key, so with the process where none is given. A Links is for any number of goroutines; what a nil one links to is
-// nothing.
+// limited time; [Links.ServeHTTP] answers it below /files/. A link is enough to get the file. Links end with the key, so
+// with the process if no key is given. A Links is safe for use by several goroutines; a nil one makes no links.
 package filelinks
 
 import (
@@ -25,21 +24,21 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// Prefix is what the path of every link begins with.
+// Prefix begins the path of every link.
 const Prefix = "/files/"
 
-// Options are what links are made with. Manager and BaseURL have to be there.
+// Options configure links. Manager and BaseURL are required.
 type Options struct {
 	Manager *sandbox.Manager
 	// Key signs the links. Nil: a random one.
 	Key []byte
-	// BaseURL is what comes before Prefix for whoever opens a link, such as http://127.0.0.1:8080.
+	// BaseURL is the public URL before Prefix, such as http://127.0.0.1:8080.
 	BaseURL *url.URL
 	// Lifetime is how long a link is good for; it never outlives its session. Zero: an hour.
 	Lifetime time.Duration
 	// UploadBytes is the largest file that an upload link takes. Zero: no limit but the session's own.
 	UploadBytes int64
-	// Scripts has a browser run those of HTML files, in a frame. False: it runs none.
+	// Scripts lets a browser run the scripts of HTML files, in a frame. False: they do not run.
 	Scripts bool
 	// Count counts a use of a link, or returns the fault why it may not be used. Nil: any number of uses.
 	Count func() error
@@ -63,7 +62,7 @@ type Links struct {
 // begin, so that a later session of that id is another; an upload's is random.
 type mark [8]byte
 
-// grant is what an upload link allows, once.
+// grant is the permission of an upload link, good for one upload.
 type grant struct {
 	session   mark
 	overwrite bool
@@ -195,7 +194,7 @@ func (l *Links) verify(method, session, path, expires, signature string) (m mark
 	return m, subtle.ConstantTimeCompare([]byte(signature), []byte(l.sign(method, session, path, expires, m))) == 1
 }
 
-// request is what a link asks for.
+// request is the file and method that a link names.
 type request struct {
 	session, path string
 	mark          mark

@@ -26,14 +26,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// A document of a session may have been made to attack whoever opens it. It runs no script unless it is in a frame of ours, loads
-// nothing, sends no form, and is of no origin.
+// A document of a session may attack its reader. It runs no script unless it is in a frame of ours, loads nothing, sends no form, and
+// belongs to no origin.
 const (
 	policy = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; media-src data:; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 	// policyPDF is without the sandbox, in which Chromium shows no PDF; a viewer of its own does, and the file is no page.
 	policyPDF = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'self'"
-	// policyFramed has a page run its own scripts. It cannot keep them from leading their frame elsewhere; policyFrame can.
+	// policyFramed lets a page run its own scripts. It cannot keep them from leading their frame elsewhere; policyFrame can.
 	policyFramed = "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval' data: blob:; worker-src data: blob:; " +
 		"style-src 'unsafe-inline'; img-src data: blob:; font-src data: blob:; media-src data: blob:; connect-src data: blob:; " +
 		"base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
@@ -47,9 +47,9 @@ const (
 `
 )
 
-// ServeHTTP answers a link: GET and HEAD of a download's, PUT of an upload's. It does not say whether a session or a file
-// exists to whoever has no link to it. No path is looked for on the host. A ResponseWriter around a server's own has to have
-// an Unwrap, by which deadlines are set.
+// ServeHTTP answers a link: GET and HEAD of a download, PUT of an upload. Without a valid link it does not reveal whether a session or a
+// file exists. It looks up no path on the host. A ResponseWriter that wraps a server's own needs an Unwrap method, by which deadlines are
+// set.
 func (l *Links) ServeHTTP(to http.ResponseWriter, r *http.Request) {
 	w := l.pacedWriter(to)
 	defer w.end()
@@ -89,7 +89,7 @@ func (l *Links) answer(w *pacedWriter, r *http.Request) error {
 	if end, err := strconv.ParseInt(query.Get("expires"), 10, 64); err != nil || l.now().Unix() >= end {
 		return web.NewRefusal(http.StatusForbidden, fault.InvalidArgument, "Ask for the file once more: list_artifacts gives new links.", "This link has expired.")
 	}
-	if err := l.o.Count(); err != nil { // no sooner: who has no link uses nothing up
+	if err := l.o.Count(); err != nil { // not earlier: a request without a link must not use up the quota
 		return err
 	}
 	return l.inTurn(w, r, request{session, path, mark}, serve)
@@ -160,8 +160,8 @@ func (l *Links) inTurn(w *pacedWriter, r *http.Request, file request, serve tran
 	return err
 }
 
-// isOurs reports whether a request was meant for this server, and not for a name that was made to lead here. A browser
-// always says for whom it is; what says nothing is none.
+// isOurs reports whether a request names this server, and not a host name that somebody pointed here (DNS rebinding). A browser always sends
+// the host; a client that sends none is no browser.
 func (l *Links) isOurs(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -174,7 +174,7 @@ func isLoopback(host string) bool {
 	return strings.EqualFold(host, "localhost") || net.ParseIP(host).IsLoopback()
 }
 
-// errNoFile is the answer where there is no such file, session or path, which are not told apart.
+// errNoFile is the answer if there is no such file, session or path, which are not told apart.
 func errNoFile() *fault.Error {
 	return fault.New(fault.NotFound, "list_artifacts lists the files there are, with links.", "There is no such file.")
 }
@@ -212,7 +212,7 @@ func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
 	}
 	if strings.Contains(r.Header.Get("Range"), ",") {
 		r = r.Clone(r.Context()) // others may read the header meanwhile
-		r.Header.Del("Range")    // many small parts would be many streams; the whole is what may be sent instead
+		r.Header.Del("Range")    // many small parts would be many streams; the whole file may be sent instead
 	}
 	http.ServeContent(w, r, "", from.file.Modified, from)
 	if from.err != nil {
@@ -226,8 +226,8 @@ func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
 	return nil
 }
 
-// sendFrame sends the page around a page of a session that somebody opens in a browser. A browser that does not say what it wants a
-// file for gets the file alone, which runs no script then.
+// sendFrame sends the frame around a session's page that a browser opens. A browser that does not send the purpose of its request gets the
+// file alone, whose scripts then do not run.
 func sendFrame(w http.ResponseWriter, r *http.Request, file string) error {
 	query := r.URL.Query()
 	query.Set("frame", "1") // browsers refuse frames of the address that they are in
@@ -242,7 +242,7 @@ func sendFrame(w http.ResponseWriter, r *http.Request, file string) error {
 	return nil
 }
 
-// look opens a file, and reads as much of it as shows what it is.
+// look opens a file, and reads enough of it to detect its type.
 func (l *Links) look(r *http.Request, link request) (*source, []byte, error) {
 	if err := l.check(link); err != nil {
 		return nil, nil, err
@@ -256,7 +256,7 @@ func (l *Links) look(r *http.Request, link request) (*source, []byte, error) {
 	}
 	defer func() { _ = from.Close() }()
 	file := from.File()
-	// Its size is only what the sandbox says, and with holes it has no bounds.
+	// The size comes from the sandbox, and a file with holes can be of any size.
 	if most := l.o.Manager.Config().VolumeBytes; most > 0 && file.SizeBytes > most {
 		return nil, nil, fault.New(fault.ArtifactTooLarge, "Write what is needed of it to smaller files with code, without holes; the setting is --volume-limit.",
 			"The file has %s, holes included, and all files of a session may take %s.", humanize.IBytes(uint64(file.SizeBytes)), humanize.IBytes(uint64(most))).
@@ -278,7 +278,7 @@ func typeOf(kind content.Detected, head []byte) string {
 	return kind.MIME
 }
 
-// disposition has a browser show what it can, and save the rest.
+// disposition tells a browser to show the types that it can show, and to save the rest.
 func disposition(kind, file string) string {
 	how := "attachment"
 	family, _, _ := strings.Cut(kind, "/")
@@ -309,7 +309,7 @@ func (l *Links) upload(w *pacedWriter, r *http.Request, link request) error {
 	return err
 }
 
-// receive puts the body of a request into the session that has begun at the mark.
+// receive writes the body of a request into the session that began at the mark.
 func (l *Links) receive(w *pacedWriter, r *http.Request, file request, overwrite bool) error {
 	switch most := l.o.UploadBytes; {
 	case r.Header.Get("Content-Range") != "":

@@ -12,7 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
-// maxConnections is how many connections a server of links has at once.
+// maxConnections limits the open connections of a server of links.
 const maxConnections = 64
 
 // Listener is an address that links can lead to.
@@ -40,7 +40,7 @@ func CheckAddress(address string, public bool) error {
 	return nil
 }
 
-// ParseBaseURL reads what comes before Prefix in links.
+// ParseBaseURL parses the public URL before Prefix.
 func ParseBaseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -72,8 +72,8 @@ func Listen(address string, base *url.URL) (*Listener, error) {
 	return &Listener{l, base, moved}, nil
 }
 
-// Serve answers links on a listener, with bounds on what a client may take, until it is closed: by the context's end,
-// after which transfers have the grace to end in, or by an error of the listener.
+// Serve answers links on a listener, with bounds for each client, until the context ends, after which transfers may take the grace to end,
+// or the listener fails.
 func Serve(ctx context.Context, l net.Listener, links http.Handler, grace time.Duration, log *slog.Logger) error {
 	server := web.Server(links, maxConnections, log)
 	ended := make(chan struct{})

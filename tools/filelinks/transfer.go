@@ -59,7 +59,7 @@ type source struct {
 	open func(sandbox.ReadOptions) (*sandbox.FileReader, error)
 	file sandbox.File
 	at   int64
-	from *sandbox.FileReader // what comes next of it; nil: nothing is open
+	from *sandbox.FileReader // the open rest of the file; nil: nothing is open
 	err  error               // that ended the reading
 }
 
@@ -121,7 +121,7 @@ func (s *source) read(b []byte) (int, error) {
 	return n, err
 }
 
-// unchanged reads the end, with what is known of the whole.
+// unchanged reads the end, and compares the file with its first state.
 func (s *source) unchanged() error {
 	n, err := s.from.Read(make([]byte, 1))
 	if n == 0 && errors.Is(err, io.EOF) && !s.from.End().Changed {
@@ -137,7 +137,7 @@ func (s *source) close() {
 	}
 }
 
-// What a transfer has to move in which time, so that nobody keeps a session's file open for nothing: 34 KiB a second.
+// A transfer must move 34 KiB a second, so that nobody keeps a session's file open for nothing.
 const (
 	paceBytes = 1 << 20
 	paceTime  = 30 * time.Second
@@ -150,7 +150,7 @@ type pace struct {
 	left int // until it is moved again
 }
 
-// step moves the deadline where that is due. A server that has no deadlines bounds its transfers itself.
+// step moves the deadline when it is due. A server without deadlines bounds its transfers itself.
 func (p *pace) step() {
 	if p.left <= 0 {
 		p.left = paceBytes
@@ -165,8 +165,8 @@ type pacedReader struct {
 	err error // of the body
 }
 
-// Paced returns a reader of a request's body that has to come at the pace of an upload: else reading it fails, with
-// os.ErrDeadlineExceeded. It is for one goroutine.
+// Paced returns a reader of a request's body that fails with os.ErrDeadlineExceeded if the body comes slower than an upload's pace. It is
+// for one goroutine.
 func (l *Links) Paced(w http.ResponseWriter, from io.Reader) io.Reader { return l.pacedReader(w, from) }
 
 func (l *Links) pacedReader(w http.ResponseWriter, from io.Reader) *pacedReader {
@@ -192,7 +192,7 @@ type pacedWriter struct {
 	held          int  // the status of one; 0: there was none
 }
 
-// copyBytes is as much as the pieces of a file have.
+// copyBytes is the size of the pieces of a file.
 const copyBytes = 128 << 10
 
 func (l *Links) pacedWriter(w http.ResponseWriter) *pacedWriter {
@@ -251,7 +251,7 @@ func (w *pacedWriter) ReadFrom(from io.Reader) (written int64, err error) {
 	return written, nil
 }
 
-// end sends what is left, and takes the deadline away from whatever the connection is used for next.
+// end sends the rest, and removes the deadline for the connection's next use.
 func (w *pacedWriter) end() {
 	w.left = 0
 	w.step()

@@ -1,8 +1,8 @@
-// Package ask puts questions to a person: whether code may reach what the policy of the network refuses.
+// Package ask asks a person whether code may reach a host that the network policy refuses.
 //
-// Start with New. A Desk is the Asker that the proxy asks; the questions that wait at it are answered by whoever can show them to a
-// person, a client of MCP or the page. It remembers the answers that hold for longer than a request, and bounds how much is
-// asked: what asks is hostile code, and a person who is asked too often says yes.
+// Start with New. A Desk is the Asker that the proxy asks. Whoever can show its open questions to a person answers them: an
+// MCP client or the page. It remembers the answers that hold for longer than a request, and limits the number of questions:
+// hostile code asks, and a person who is asked too often says yes.
 package ask
 
 import (
@@ -16,26 +16,26 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// Question is what a person is asked. Its texts may come from hostile code; those that a Desk shows are clipped, and have no
-// character that hides or turns others.
+// Question is a question to a person. Its texts may come from hostile code; a Desk clips those that it shows, and removes characters that
+// hide or turn others.
 type Question struct {
 	Session string `json:"session_id"`
 	Run     string `json:"run_id,omitempty"`
 	Host    string `json:"host"` // with its port
-	// Method and Path are of a request, where the host is allowed and its requests are not.
+	// Method and Path are of a request, if the host is allowed and its requests are not.
 	Method string `json:"method,omitempty"`
 	Path   string `json:"path,omitempty"`
-	// Address is what the host's name leads to, where that is not public.
+	// Address is the host's address, if it is not public.
 	Address string `json:"address,omitempty"`
-	// How is what the request looks like, for a person: its method, and its path where it was read.
+	// How describes the request for a person: its method, and its path if it was read.
 	How string `json:"how,omitempty"`
 	// Code is the line of the code that seems to ask.
 	Code string `json:"code,omitempty"`
-	// Allowed is a sentence about what an answer for the session or for good allows. A Desk writes it.
+	// Allowed is a sentence on the effect of an answer for the session or for good. A Desk writes it.
 	Allowed string `json:"allowed,omitempty"`
 }
 
-// Rule is what an answer is about, in one line: what it allows for the session or for good.
+// Rule returns the rule that an answer for the session or for good allows, in one line.
 func (q Question) Rule() string {
 	rule := q.Host
 	if q.Method != "" {
@@ -47,7 +47,7 @@ func (q Question) Rule() string {
 	return rule
 }
 
-// Answer is what a person decides.
+// Answer is a person's decision.
 type Answer string
 
 // The answers.
@@ -64,7 +64,7 @@ var allAnswers = []Answer{Deny, Once, ForSession, ForGood}
 // Allows reports whether the request is sent.
 func (a Answer) Allows() bool { return a == Once || a == ForSession || a == ForGood }
 
-// String is the answer as logs have it.
+// String returns the answer as logs write it.
 func (a Answer) String() string {
 	switch a {
 	case Once:
@@ -77,19 +77,19 @@ func (a Answer) String() string {
 	return "denied"
 }
 
-// Why a question has no answer.
+// The reasons for a question without an answer.
 var (
 	ErrNoAnswer = errors.New("no answer")
 	ErrTooMany  = errors.New("too many questions")
 )
 
-// Asker asks a person. The error is of the context, ErrNoAnswer or ErrTooMany; without an answer nothing is allowed. It may be
-// used by any goroutine.
+// Asker asks a person. The error is of the context, ErrNoAnswer or ErrTooMany; without an answer nothing is allowed. It is safe for use by
+// several goroutines.
 type Asker interface {
 	Ask(ctx context.Context, q Question) (Answer, error)
 }
 
-// Bounds of what is shown, in characters.
+// Bounds of the displayed texts, in characters.
 const (
 	maxHost = 260
 	maxPath = 300
@@ -111,7 +111,7 @@ func (q Question) shown() Question {
 // Plain is a text of a grant as a person reads it.
 func Plain(s string) string { return plain(s, maxRule) }
 
-// plain clips a text, and spells out what cannot be seen in it or changes how the rest is read.
+// plain clips a text, and spells out characters that are invisible or change how the rest is read.
 func plain(s string, most int) string {
 	var b strings.Builder
 	for _, r := range text.Shorten(strings.ToValidUTF8(s, "\ufffd"), most) {

@@ -15,42 +15,42 @@ import (
 )
 
 const (
-	// defaultWait is how long a question waits for somebody to take notice.
+	// defaultWait is the time for which a question waits for somebody to notice it.
 	defaultWait = time.Minute
-	// holdTime is how long it waits for a person who has it before them.
+	// holdTime is the time to answer a question that a person sees.
 	holdTime = 5 * time.Minute
-	// defaultPerMinute is how many questions a session has within a minute.
+	// defaultPerMinute is the number of questions per session and minute.
 	defaultPerMinute = 6
-	// maxWaiting is how many requests of a session wait for its questions, the one that is asked included.
+	// maxWaiting limits the requests of a session that wait for its questions, the open one included.
 	maxWaiting = 32
-	// maxOpen is how many questions wait at a time, of all sessions.
+	// maxOpen limits the open questions of all sessions.
 	maxOpen = 64
 	// maxRule is the longest rule that is asked for, in bytes: a person sees the whole of it.
 	maxRule = maxPath
-	// maxRemembered is how many answers are kept of a session; one with more gets no further questions.
+	// maxRemembered limits the answers kept of a session; one with more gets no further questions.
 	maxRemembered = 500
 )
 
 // Options say how a Desk asks. The zero value of each field means its default.
 type Options struct {
-	// File keeps what is allowed for good. Empty: that cannot be said.
+	// File keeps the grants. Empty: nothing can be allowed for good.
 	File string
-	// Wait is how long a question that nobody holds waits. Default a minute.
+	// Wait is the time for which a question waits that nobody holds. Default a minute.
 	Wait time.Duration
-	// PerMinute is how many questions of a session are put within a minute. Default 6.
+	// PerMinute limits the questions of a session within a minute. Default 6.
 	PerMinute int
 	// Code returns the line of a run's code that a question about host may come from. Nil: no line is shown.
 	Code func(session, run, host string) string
-	// Audit is told of the decisions. Nil: nobody is.
+	// Audit records the decisions. Nil: nothing is recorded.
 	Audit audit.Recorder
-	// Principal is whose sessions they are, for Audit.
+	// Principal owns the sessions, for Audit.
 	Principal string
-	// Mask takes secrets out of what is shown and recorded. Nil: nothing is taken out.
+	// Mask masks secrets in shown and recorded texts. Nil: nothing is masked.
 	Mask   func(string) string
 	Logger *slog.Logger
 }
 
-// Desk is where questions wait. Its methods may be called by any goroutine.
+// Desk holds the open questions. Its methods are safe for use by several goroutines.
 type Desk struct {
 	o    Options
 	file grants
@@ -61,9 +61,9 @@ type Desk struct {
 	changed  chan struct{} // closed when there is one more
 }
 
-// session is what is known of one. All but turn is under Desk.mu.
+// session is the state of one session. All but turn is under Desk.mu.
 type session struct {
-	turn    chan struct{} // has a token while a question is put
+	turn    chan struct{} // holds a token while a question is open
 	waiting int           // requests
 	asked   []time.Time   // within the last minute
 	answers map[string]Answer
@@ -147,7 +147,7 @@ func (d *Desk) Ask(ctx context.Context, q Question) (Answer, error) {
 	}
 }
 
-// sessionOf returns what is known of a session. d.mu is held.
+// sessionOf returns a session's state. d.mu is held.
 func (d *Desk) sessionOf(id string) *session {
 	s := d.sessions[id]
 	if s == nil {
@@ -157,7 +157,7 @@ func (d *Desk) sessionOf(id string) *session {
 	return s
 }
 
-// answersTo are those that may be given. What holds for good has to be readable in a list.
+// answersTo returns the possible answers. A rule that holds for good must be readable in a list.
 func (d *Desk) answersTo(rule string) []Answer {
 	if d.o.File == "" || plain(rule, maxRule) != rule {
 		return []Answer{Deny, Once, ForSession}
@@ -175,7 +175,7 @@ func (d *Desk) shown(q Question) Question {
 	return q.shown()
 }
 
-// put shows a question when it is its session's turn, and waits until it is answered or nobody has.
+// put shows a question when it is its session's turn, and waits until it is answered or times out.
 func (d *Desk) put(ctx context.Context, s *session, o *Open) {
 	select {
 	case s.turn <- struct{}{}:
@@ -219,7 +219,7 @@ func (d *Desk) put(ctx context.Context, s *session, o *Open) {
 	}
 }
 
-// settle remembers and records what has become of a question, and tells all who wait for it.
+// settle remembers and records the outcome of a question, and wakes all who wait for it.
 func (d *Desk) settle(s *session, o *Open, q Question, rule string) {
 	if o.err == nil && o.answer == ForGood {
 		if err := d.file.add(Grant{Rule: rule, Session: q.Session, Time: time.Now().UTC().Truncate(time.Second)}); err != nil {
@@ -273,8 +273,8 @@ func (d *Desk) Dismiss(id string) {
 	}
 }
 
-// Next returns a question of a session that is open and that nobody holds, and holds it: somebody shows it to a person, who has
-// more time then. Nil: there is none. The channel is closed when there is another question.
+// Next returns an open question of a session that nobody holds, and holds it: it is shown to a person, who gets more time. Nil: there is
+// none. The channel is closed when another question comes.
 func (d *Desk) Next(session string) (open *Open, changed <-chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -289,7 +289,7 @@ func (d *Desk) Next(session string) (open *Open, changed <-chan struct{}) {
 	return nil, d.changed
 }
 
-// Settled returns a channel that is closed when the question has an answer, or needs none any more.
+// Settled returns a channel that is closed when the question is answered or no longer needs an answer.
 func (o *Open) Settled() <-chan struct{} { return o.settled }
 
 // find returns an open question; nil: there is none. d.mu is held.
@@ -314,7 +314,7 @@ func (d *Desk) Waiting() (open []Open, changed <-chan struct{}) {
 	return open, d.changed
 }
 
-// Forget drops what is remembered of a session that has ended.
+// Forget drops the state of a session that ended.
 func (d *Desk) Forget(session string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

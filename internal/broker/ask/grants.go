@@ -8,20 +8,20 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/ownfile"
 )
 
-// FileName is the file of what is allowed for good, in a principal's state folder.
+// FileName is the file of the grants, in a principal's state folder.
 const FileName = "allowed.json"
 
-// maxGrants is how many there may be.
+// maxGrants limits the grants in a file.
 const maxGrants = 1000
 
-// Grant is what a person has allowed for good.
+// Grant is a rule that a person allowed for good.
 type Grant struct {
 	Rule    string    `json:"rule"`       // Question.Rule
 	Session string    `json:"session_id"` // that asked
 	Time    time.Time `json:"time"`
 }
 
-// ReadGrants returns what a file allows; a file that is not there allows nothing.
+// ReadGrants returns a file's grants; a missing file holds none.
 func ReadGrants(path string) ([]Grant, error) {
 	all, err := ownfile.Open[[]Grant](path).Read()
 	if err != nil {
@@ -30,7 +30,7 @@ func ReadGrants(path string) ([]Grant, error) {
 	return *all, nil
 }
 
-// RemoveGrant takes what a rule allows out of a file, which servers that run read again, and reports whether it was there.
+// RemoveGrant removes a rule's grant from a file, which running servers read again, and reports whether it was there.
 func RemoveGrant(path, rule string) (removed bool, err error) {
 	err = ownfile.Open[[]Grant](path).Change(func(all *[]Grant) error {
 		before := len(*all)
@@ -43,12 +43,12 @@ func RemoveGrant(path, rule string) (removed bool, err error) {
 	return removed && err == nil, err
 }
 
-// grants are those of a file. Its methods may be called by any goroutine.
+// grants are the grants in a file. Its methods are safe for use by several goroutines.
 type grants struct {
 	file *ownfile.File[[]Grant] // nil: there are none
 }
 
-// have reports whether a rule is allowed for good. A file that cannot be read, or that others can have written, allows nothing.
+// have reports whether a rule is granted. A file that cannot be read, or that others could write, grants nothing.
 func (g grants) have(rule string) bool {
 	if g.file == nil {
 		return false

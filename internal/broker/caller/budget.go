@@ -7,18 +7,19 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// PerSession is what the requests of one session for packages, queries and tools may hold in the server's memory at a time.
-// Garbage may take as much again for a moment.
+// PerSession is the memory of the server that one session's requests for packages, queries and tools may hold at a time, in bytes. Garbage
+// may take as much again for a moment.
 const PerSession = 48 << 20
 
-// Budget bounds what the requests of one session hold in memory together. A nil one has no bound. It may be used by any goroutine.
+// Budget bounds the memory that the requests of one session hold together. A nil one sets no bound. It is safe for use by several
+// goroutines.
 type Budget struct{ free *semaphore.Weighted }
 
 // NewBudget returns a budget of PerSession.
 func NewBudget() *Budget { return &Budget{semaphore.NewWeighted(PerSession)} }
 
-// Take waits until there is room for so many bytes, and returns a function that releases them, once. What exceeds PerSession
-// takes all of it. The error is the context's cause. A holder must not take more, or two could wait for each other.
+// Take waits until there is room for this many bytes, and returns a function that releases them, once. A request over PerSession takes all
+// of it. The error is the context's cause. A holder must not take more, or two could wait for each other.
 func (b *Budget) Take(ctx context.Context, bytes int64) (release func(), err error) {
 	if b == nil {
 		return func() {}, nil

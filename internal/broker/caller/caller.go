@@ -1,4 +1,4 @@
-// Package caller has what the broker knows of who makes a request: the code's connection, its session, and the memory that it may hold.
+// Package caller describes the maker of a request to the broker: the code's connection, its session, and the memory that it may hold.
 package caller
 
 import "context"
@@ -6,8 +6,8 @@ import "context"
 // Caller is the code that a request comes from. All of it is known by the server and nothing said by the code.
 type Caller struct {
 	Session string // the session's id
-	Run     string // the run that was going on when the connection was made; empty where there was none
-	// Memory is what the session's requests may hold, all together. Nil: no bound.
+	Run     string // the run that was going on when the connection was made; empty if there was none
+	// Memory bounds the session's requests together. Nil: no bound.
 	Memory *Budget
 }
 
@@ -16,7 +16,7 @@ type key struct{}
 // With returns a context of a request that c makes.
 func With(ctx context.Context, c Caller) context.Context { return context.WithValue(ctx, key{}, c) }
 
-// Of returns who makes the request; the zero Caller where nothing is known.
+// Of returns who makes the request; the zero Caller if nothing is known.
 func Of(ctx context.Context) Caller {
 	c, _ := ctx.Value(key{}).(Caller)
 	return c

@@ -6,19 +6,19 @@ import (
 	"sync"
 )
 
-// Conn is a connection that code has made, and a listener that returns this connection alone and closes with it.
+// Conn is a connection from code, and a listener that returns this connection alone and closes with it.
 type Conn struct {
 	net.Conn
-	// Caller is who has made it.
+	// Caller is the connection's maker.
 	Caller Caller
 
 	reader io.Reader
-	free   chan *Conn // has it until it is accepted
+	free   chan *Conn // holds the connection until it is accepted
 	closed chan struct{}
 	once   sync.Once
 }
 
-// NewConn returns a connection that is read by a reader, which may have read ahead.
+// NewConn returns a connection that is read by a reader, which may hold bytes read ahead.
 func NewConn(conn net.Conn, reader io.Reader) *Conn {
 	c := &Conn{Conn: conn, reader: reader, free: make(chan *Conn, 1), closed: make(chan struct{})}
 	c.free <- c

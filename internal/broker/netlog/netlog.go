@@ -1,4 +1,4 @@
-// Package netlog records what sessions have sent out and what was refused.
+// Package netlog records the requests that sessions sent out and those that were refused.
 package netlog
 
 import (
@@ -10,10 +10,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// maxEntries is how many entries of a session are kept, the newest.
+// maxEntries limits the entries kept of a session; the newest stay.
 const maxEntries = 1000
 
-// maxText is how many characters of each text of an entry are kept: all of them may be words of the code's.
+// maxText limits each text of an entry, in characters: all of them may come from code.
 const maxText = 200
 
 // Entry is one request that left a session or was refused. The zero value of a field that is not known is left out.
@@ -23,18 +23,18 @@ type Entry struct {
 	Run           string    `json:"run_id,omitempty"`
 	Kind          string    `json:"kind"` // "proxy", "packages", "sql" or "tools"
 	Method        string    `json:"method,omitempty"`
-	Host          string    `json:"host"`           // with the port where it is not the scheme's own
+	Host          string    `json:"host"`           // with the port if it is not the scheme's own
 	Path          string    `json:"path,omitempty"` // without a query; known only where the request was read
 	Allowed       bool      `json:"allowed"`
-	Rule          string    `json:"rule,omitempty"` // what refused it, or how a person has allowed it
-	Why           string    `json:"why,omitempty"`  // what was refused, or left out of an answer, and the rules: a line each
+	Rule          string    `json:"rule,omitempty"` // the rule that refused it, or a person's answer that allowed it
+	Why           string    `json:"why,omitempty"`  // refused or omitted items, and the rules: a line each
 	Status        int       `json:"status,omitempty"`
 	SentBytes     int64     `json:"sent_bytes"`
 	ReceivedBytes int64     `json:"received_bytes"`
 	DurationMS    int64     `json:"duration_ms"`
 }
 
-// Log has the newest entries of every session. The zero value is ready; its methods may be called by any goroutine.
+// Log holds the newest entries of every session. The zero value is ready; its methods are safe for use by several goroutines.
 type Log struct {
 	// Added is called with each entry, and must not wait. Set before the first one; nil: nothing is.
 	Added func(Entry)
@@ -77,7 +77,7 @@ func (l *Log) Add(e Entry) {
 	s.newest = append(s.newest, e)
 }
 
-// Of returns the entries of a session that are kept, the oldest first, and how many there were in all.
+// Of returns the kept entries of a session, the oldest first, and the number of all.
 func (l *Log) Of(session string) (newest []Entry, total int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (l *Log) Of(session string) (newest []Entry, total int) {
 	return slices.Clone(s.newest), s.total
 }
 
-// Forget drops what is recorded of a session.
+// Forget drops the record of a session.
 func (l *Log) Forget(session string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,10 +15,10 @@ const (
 	tries      = 5                      // of one page or file; pip makes six, npm three
 	firstPause = 250 * time.Millisecond // before the second, and twice as long before each further one
 	mostPause  = 30 * time.Second       // that an index may ask for
-	patience   = 15 * time.Second       // without a byte, as pip has it
+	patience   = 15 * time.Second       // without a byte, as in pip
 )
 
-// errStalled is the cause of a request's end when no byte has come for as long as patience.
+// errStalled is the cause of a request's end when no byte comes within patience.
 var errStalled = fmt.Errorf("no byte has come for a while: %w", os.ErrDeadlineExceeded)
 
 // passing is behind a failure that another try may not meet, which comes no earlier than after.
@@ -56,7 +56,7 @@ func busy(status int) bool {
 	return status >= http.StatusInternalServerError && status != http.StatusNotImplemented
 }
 
-// retryAfter is how long an answer asks to wait.
+// retryAfter returns the wait that an answer asks for.
 func retryAfter(header http.Header) time.Duration {
 	seconds, _ := strconv.ParseUint(header.Get("Retry-After"), 10, 16)
 	return min(time.Duration(seconds)*time.Second, mostPause)
@@ -76,7 +76,7 @@ func impatient(client *http.Client, request *http.Request, patience time.Duratio
 	return response, nil
 }
 
-// stalled returns errStalled for what an ending request fails with.
+// stalled returns errStalled if that ended the request, else err.
 func stalled(ctx context.Context, err error) error {
 	if errors.Is(context.Cause(ctx), errStalled) {
 		return errStalled
@@ -96,7 +96,7 @@ type watched struct {
 func (w *watched) Read(p []byte) (int, error) {
 	w.timer.Reset(w.patience)
 	n, err := w.ReadCloser.Read(p)
-	w.timer.Stop() // what the reader does meanwhile is not the index's time
+	w.timer.Stop() // the reader's own time is not the index's
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = stalled(w.ctx, err)
 	}

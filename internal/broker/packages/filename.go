@@ -6,7 +6,7 @@ import (
 	pep440 "github.com/aquasecurity/go-pep440-version"
 )
 
-// distribution is what the name of a Python package's file says.
+// distribution holds the parts of a Python package's file name.
 type distribution struct {
 	name, version string // the name normalised
 	wheel         bool   // else a source distribution
@@ -18,8 +18,8 @@ func (d distribution) elsewhere() bool {
 	return d.wheel && d.platform != "any" && !strings.Contains(d.platform, "linux")
 }
 
-// parseFilename reads the name of a wheel or a source distribution of the package, whose name is normalised; "" is for
-// one that is not known. It is false for what is neither, such as eggs and installers, which no client takes any more.
+// parseFilename reads the name of a wheel or a source distribution of the package, given by its normalised name; "" is for an unknown one.
+// It returns false for other files, such as eggs and installers, which no client takes any more.
 func parseFilename(file, name string) (distribution, bool) {
 	if strings.ContainsAny(file, `/\`) {
 		return distribution{}, false
@@ -38,7 +38,7 @@ func parseFilename(file, name string) (distribution, bool) {
 			return distribution{}, false
 		}
 	}
-	// Old source distributions have the - of their names, so that only what follows shows where the name ends.
+	// Old source distributions may contain the - of their names, so that only the part behind shows where the name ends.
 	for i, c := range stem {
 		if c != '-' {
 			continue

@@ -19,8 +19,8 @@ type flight struct {
 	err     error
 }
 
-// do returns what work does, which is begun where it is not going on, and ended when no request waits for it any more. It
-// returns after its work has ended, so that what a request holds is held for as long as it costs something.
+// do returns work's result. It begins work unless it is going on, and ends it when no request waits for it any more. It returns after its
+// work ends, so that a request holds its memory for as long as it costs something.
 func (s *flights) do(asked context.Context, key string, work func(context.Context) (any, error)) (any, error) {
 	f := s.join(asked, key, work)
 	select {

@@ -3,7 +3,7 @@ package packages
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // what npm's registry has for old tarballs, and nothing else
+	"crypto/sha1" //nolint:gosec // npm's registry lists nothing else for old tarballs
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/base64"
@@ -40,17 +40,17 @@ const (
 // errTooSlow is the cause of a request's end when its time is over.
 var errTooSlow = errors.New("the time for a request to an index is over")
 
-// index is a package index that the operator has chosen.
+// index is a package index that the operator chose.
 type index struct {
 	base          *url.URL // without credentials, with a / at its end
 	authorization string
-	// trusted reaches the index itself, which may be on a private address and behind a proxy. What the index points to
-	// elsewhere is somebody else's word, and open reaches the open internet alone.
+	// trusted reaches the index itself, which may be on a private address and behind a proxy. Its links to other hosts are untrusted; open
+	// reaches the open internet alone.
 	trusted, open *http.Client
 	patience      time.Duration
 }
 
-// newIndex makes one. Errors do not quote the address: it may have a password.
+// newIndex makes an index. Errors do not quote the address: it may contain a password.
 func newIndex(setting, address string) (*index, error) {
 	base, err := url.Parse(address)
 	if err != nil || base.Host == "" || base.Scheme != "https" && base.Scheme != "http" {
@@ -92,14 +92,14 @@ func (x *index) isOwn(u *url.URL) bool { return u.Scheme == x.base.Scheme && u.H
 
 // client picks how an address is reached.
 func (x *index) client(u *url.URL) *http.Client {
-	// PyPI has its files on a host of its own, which a proxy may have to be asked for as well.
+	// PyPI serves its files from a host of its own, which may need a proxy as well.
 	if x.isOwn(u) || x.base.Host == "pypi.org" && u.Scheme == "https" && u.Host == "files.pythonhosted.org" {
 		return x.trusted
 	}
 	return x.open
 }
 
-// get asks for an address and follows redirects. The error is a fault. Ask for "identity" to have no compression undone.
+// get requests an address and follows redirects. The error is a fault. Ask for "identity" to keep compression as it is.
 func (x *index) get(ctx context.Context, u *url.URL, header http.Header) (*http.Response, error) {
 	for range maxRedirects + 1 {
 		if u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil {
@@ -155,7 +155,7 @@ func statusFailure(status int, host string) *fault.Error {
 	}
 }
 
-// failure puts what went wrong on the way into words that have no address but the host in them.
+// failure describes a failed request without any address but the host.
 func failure(ctx context.Context, host string, err error) error {
 	if already := (*fault.Error)(nil); errors.As(err, &already) {
 		return err
@@ -176,7 +176,7 @@ func failed(host, why string) *fault.Error {
 
 func clip(s string) string { return text.Shorten(s, 150) }
 
-// digest is what an index says a file's content is; the zero digest where it does not say.
+// digest is the hash that an index lists for a file; the zero digest if it lists none.
 type digest struct{ algorithm, sum string }
 
 // hashes are the algorithms that are checked, the strongest first.
@@ -204,7 +204,7 @@ func (d digest) hash() hash.Hash {
 	return sha256.New()
 }
 
-// wanted is a file that an index has listed.
+// wanted is a file that an index lists.
 type wanted struct {
 	name    string // for words
 	address *url.URL
@@ -212,9 +212,9 @@ type wanted struct {
 	size    int64 // as the index says, or -1
 }
 
-// identity is what tells the file's content from every other, as far as the index says: its hash, or else its address and
-// how the answer's headers tell a version of it. What nothing tells from a file that is published in its place later is one
-// of its own each time, and nothing is kept under the address alone.
+// identity identifies the file's content, as far as the index allows: by its hash, or else its address and the version in the answer's
+// headers. Without either, each answer counts as a file of its own, and nothing is kept under the address alone, because another file may be
+// published there later.
 func (w wanted) identity(answer http.Header) string {
 	if w.digest.sum != "" {
 		return w.digest.algorithm + ":" + w.digest.sum
@@ -258,7 +258,7 @@ func (h *Handler) receive(ctx context.Context, response *http.Response, w wanted
 		return noRoom(err)
 	}
 	sum := w.digest.hash()
-	// One byte more than what may come shows whether there is more.
+	// One byte more than the limit shows whether there is more.
 	n, err := io.Copy(writer{io.MultiWriter(f, sum)}, io.LimitReader(h.meter(ctx, response), most+1))
 	var local *writeError
 	switch {

@@ -80,7 +80,7 @@ func cutEcosystem(text string) (Ecosystem, string) {
 	return "", text
 }
 
-// find returns the first entry that has the normalised name.
+// find returns the first entry with the normalised name.
 func find(entries []entry, ecosystem Ecosystem, name string) (entry, bool) {
 	for _, e := range entries {
 		if m := e.matches[ecosystem]; m != nil && m.MatchString(name) {

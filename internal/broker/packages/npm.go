@@ -19,7 +19,7 @@ const abbreviated = "application/vnd.npm.install-v1+json"
 // serveNPM answers below /npm/: NAME, NAME/VERSION and NAME/-/FILE.tgz, where NAME may be @SCOPE/NAME.
 func (h *Handler) serveNPM(x *reply, rest string) error {
 	if strings.HasPrefix(rest, "-/npm/v1/security/") {
-		// What is asked for here is no package. npm prints an error where there is no answer, and says nothing of an empty one.
+		// This request is for no package. npm prints an error if it gets no answer, and says nothing of an empty one.
 		_, _ = io.Copy(io.Discard, io.LimitReader(x.r.Body, maxPage))
 		x.send(http.StatusOK, "application/json", []byte("{}"))
 		return nil
@@ -47,8 +47,8 @@ func (h *Handler) serveNPM(x *reply, rest string) error {
 	return nothingHere(x.r.URL.Path)
 }
 
-// ask returns what the registry says of a package: all of it, or what an installation needs, where that is enough for
-// the policy: only all of it tells when versions were published.
+// ask returns the registry's data on a package: all of it, or the part that an installation needs, if the policy can do with that: only all
+// of it tells when versions were published.
 func (h *Handler) ask(x *reply, name string, all bool) (*packument, error) {
 	accept := abbreviated + ", application/json;q=0.5"
 	if all || h.policy.rules.MinAge > 0 {
@@ -70,8 +70,8 @@ func (h *Handler) checkNPM(p *packument, name, number string) *fault.Error {
 	return h.policy.checkAge(name+" "+number, p.times[number], h.now())
 }
 
-// packument answers with what the policy leaves of a package. Refused versions are where npm looks for those: it takes
-// them last, and prints the message instead of installing one.
+// packument answers with the versions of a package that the policy allows. Refused versions stand in the policyRestrictions: npm takes those
+// last, and prints the message instead of installing one.
 func (h *Handler) packument(x *reply, name string) error {
 	all := !strings.Contains(x.r.Header.Get("Accept"), abbreviated)
 	p, err := h.ask(x, name, all)
@@ -147,7 +147,7 @@ func (d npmDist) digest() digest {
 	sums := map[string]string{"sha1": d.Shasum}
 	for part := range strings.FieldsSeq(d.Integrity) {
 		algorithm, sum, _ := strings.Cut(part, "-")
-		sum, _, _ = strings.Cut(sum, "?") // what follows are options, of which there are none yet
+		sum, _, _ = strings.Cut(sum, "?") // options follow, and npm defines none yet
 		if raw, err := base64.StdEncoding.DecodeString(sum); err == nil {
 			sums[algorithm] = hex.EncodeToString(raw)
 		}

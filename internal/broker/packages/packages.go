@@ -1,8 +1,8 @@
-// Package packages serves package indexes to pip, uv and npm in a sandbox that has no network.
+// Package packages serves package indexes to pip, uv and npm in a sandbox without a network.
 //
-// Start with NewPolicy and New; the Handler answers below /pypi/ and /npm/. What it promises: it asks the indexes that
-// were set and fetches what they list, and nothing else; what the policy refuses is answered with status 403 and words
-// that the clients print; credentials of an index stay here; a file whose hash, size or time is not right is not kept.
+// Start with NewPolicy and New; the Handler answers below /pypi/ and /npm/. It promises to ask only the configured indexes and
+// to fetch only files that they list; to refuse by the policy with status 403 and words that the clients print; to keep an
+// index's credentials here; and to keep no file with a wrong hash, size or time.
 package packages
 
 import (
@@ -36,7 +36,7 @@ const (
 	DefaultConcurrent = 8
 )
 
-// Options are what a Handler is made of. The zero value of a field that is not said to be needed means its default.
+// Options configure a Handler. The zero value of an optional field means its default.
 type Options struct {
 	Policy      *Policy       // needed
 	CacheFolder string        // needed: where files are kept; several processes may share it
@@ -46,7 +46,7 @@ type Options struct {
 	Timeout     time.Duration // of one file; a page may take a minute of it. Default 5 min
 	Concurrent  int           // requests to the indexes at a time, default 8
 	Log         *netlog.Log   // nil: nothing is recorded
-	// Received counts what came from an index for a session, and returns the bound that it exceeds. Nil: there is none.
+	// Received counts the bytes from an index for a session, and returns the bound that it exceeds. Nil: there is none.
 	Received func(session string, bytes int) error
 }
 
@@ -91,7 +91,7 @@ func New(o Options) (*Handler, error) {
 	return h, errors.Join(problems[:]...)
 }
 
-// CacheFolder is where a server keeps the files, below its state directory.
+// CacheFolder returns the folder of a server's files, below its state directory.
 func CacheFolder(stateDir string) string { return filepath.Join(stateDir, "packages") }
 
 // ServeHTTP answers one request and records it.
@@ -113,7 +113,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *Handler) serve(x *reply) string {
 	defer x.end()
 	if x.take(usualRoom) != nil {
-		return "" // the client has gone
+		return "" // the client is gone
 	}
 	section, rest, _ := strings.Cut(strings.TrimPrefix(x.r.URL.Path, "/"), "/")
 	switch section {
@@ -138,11 +138,11 @@ func nothingHere(what string) error {
 	return fault.New(fault.NotFound, "", "%s: there is nothing of this kind in the package indexes of a sandbox", clip(what))
 }
 
-// alive is how often a client that waits is told that its request is being worked on. pip gives up after 15 seconds
-// without a byte, and an interim response is one.
+// alive is the interval at which a waiting client gets an interim response. pip gives up after 15 seconds without a byte, and an interim
+// response is one.
 const alive = 5 * time.Second
 
-// wait returns what work does, which requests for the same key share, and meanwhile tells the client that it is worked on.
+// wait returns work's result, which requests for the same key share, and meanwhile keeps the client's connection alive.
 func (h *Handler) wait(x *reply, key string, timeout time.Duration, work func(ctx context.Context) (any, error)) (value any, err error) {
 	over, cancel := context.WithTimeout(x.r.Context(), timeout)
 	defer cancel()
@@ -187,11 +187,11 @@ func (h *Handler) share(over context.Context, x *reply, key string, work func(ct
 		if !others || !time.Now().Before(end) {
 			return value, err
 		}
-		// Another session's limit, or the time of an earlier request, has ended the work that was shared with it.
+		// Another session's limit, or the time of an earlier request, ended the work that was shared with it.
 	}
 }
 
-// limitError reports that a session has received as much as it may.
+// limitError reports that a session received as much as it may.
 type limitError struct {
 	error
 	session string
@@ -199,7 +199,7 @@ type limitError struct {
 
 func (e *limitError) Unwrap() error { return e.error }
 
-// metered counts what a session receives.
+// metered counts the bytes that a session receives.
 type metered struct {
 	io.Reader
 	received func(session string, bytes int) error
@@ -219,10 +219,10 @@ func (h *Handler) meter(ctx context.Context, response *http.Response) io.Reader 
 	return &metered{response.Body, h.received, caller.Of(ctx).Session}
 }
 
-// parser reads a page into what is kept of it. The errors of into are returned as they are.
+// parser parses a page into the kept form. The errors of into are returned as they are.
 type parser func(response *http.Response, body io.Reader, into *packer) (any, error)
 
-// page returns what an index says at an address, parsed, from memory where that is fresh.
+// page returns an index's page at an address, parsed, from memory if that is fresh.
 func (h *Handler) page(x *reply, from *index, address *url.URL, accept string, parse parser) (any, error) {
 	parsed, err := h.pageWithin(x, from, address, accept, parse)
 	if errors.Is(err, errHeavy) && x.take(maxKept) == nil {
@@ -234,7 +234,7 @@ func (h *Handler) page(x *reply, from *index, address *url.URL, accept string, p
 	return parsed, err
 }
 
-// pageWithin is page for what takes no more than the request has of its session's memory; errHeavy is for what takes more.
+// pageWithin is page within the request's share of its session's memory; it returns errHeavy for a page that takes more.
 func (h *Handler) pageWithin(x *reply, from *index, address *url.URL, accept string, parse parser) (any, error) {
 	key, room := accept+" "+address.String(), x.room
 	if parsed, err := h.kept(key, room); parsed != nil || err != nil {
@@ -273,7 +273,7 @@ func (h *Handler) pageWithin(x *reply, from *index, address *url.URL, accept str
 	})
 }
 
-// kept returns a page that is fresh, nil where there is none.
+// kept returns a page that is fresh, nil if there is none.
 func (h *Handler) kept(key string, room int64) (any, error) {
 	known, ok := h.pages.get(key, h.now())
 	switch {
@@ -305,13 +305,13 @@ func (h *Handler) readPage(ctx context.Context, response *http.Response, parse p
 	return page{parsed: parsed, bytes: into.cost() + pageOverhead, etag: response.Header.Get("ETag"), asked: now, used: now}, nil
 }
 
-// file answers with a file that an index has listed, from the store where it is there.
+// file answers with a file that an index lists, from the store if it is there.
 func (h *Handler) file(x *reply, from *index, w wanted) error {
 	if f := h.policy.checkSize(w.name, w.size); f != nil {
 		return f
 	}
 	f, err := h.store.open(w.identity(nil))
-	// A full cache may have lost a file again before it is opened.
+	// A full cache may lose a file again before it is opened.
 	for range 3 {
 		if !errors.Is(err, fs.ErrNotExist) {
 			break

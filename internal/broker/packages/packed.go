@@ -11,17 +11,17 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// errHeavy reports that a page takes more memory than its request has.
+// errHeavy reports that a page takes more memory than its request may use.
 var errHeavy = errors.New("the page takes more memory than the request has")
 
-// packed is records in a fraction of their memory: pages list thousands of files that are nearly the same. Any number of
-// readers may have it at once.
+// packed holds records in a fraction of their memory: pages list thousands of files that are nearly the same. Several readers may use it at
+// once.
 type packed struct{ blob []byte }
 
 // packer makes one, within a bound.
 type packer struct {
 	all  int64 // that it may take
-	room int64 // that is left of it, for what is kept beside the records as well
+	room int64 // the room left, for data kept beside the records as well
 	blob bytes.Buffer
 	into *flate.Writer
 }
@@ -32,13 +32,13 @@ func newPacker(room int64) *packer {
 	return p
 }
 
-// list takes room for what will be known of a file or a version while an answer is written.
+// list takes room for the data on a file or a version while an answer is written.
 func (p *packer) list() error { return p.spend(2 * mapEntry) }
 
-// mapEntry is about what an entry of a map takes beside its texts.
+// mapEntry is about the size of a map's entry beside its texts.
 const mapEntry = 80
 
-// add adds a record. Of any page, all records have as many texts.
+// add adds a record. All records of a page hold the same number of texts.
 func (p *packer) add(texts ...[]byte) error {
 	for _, text := range texts {
 		var length [binary.MaxVarintLen64]byte
@@ -48,7 +48,7 @@ func (p *packer) add(texts ...[]byte) error {
 	return p.check()
 }
 
-// spend takes room for what is kept beside the records.
+// spend takes room for data kept beside the records.
 func (p *packer) spend(bytes int) error {
 	p.room -= int64(bytes)
 	return p.check()
@@ -66,10 +66,10 @@ func (p *packer) close() packed {
 	return packed{bytes.Clone(p.blob.Bytes())}
 }
 
-// cost is what the page takes that was packed.
+// cost returns the memory of the packed page.
 func (p *packer) cost() int64 { return p.all - p.room + int64(p.blob.Len()) }
 
-// each reads the records, of so many texts. A record is valid until the next one.
+// each iterates over the records, each of texts texts. A record is valid until the next one.
 func (p packed) each(texts int) iter.Seq[[][]byte] {
 	return func(yield func([][]byte) bool) {
 		from := bufio.NewReader(flate.NewReader(bytes.NewReader(p.blob)))
@@ -78,7 +78,7 @@ func (p packed) each(texts int) iter.Seq[[][]byte] {
 			for i := range record {
 				length, err := binary.ReadUvarint(from)
 				if err != nil {
-					return // the end: what is read was written here
+					return // the end: this package wrote the data that it reads here
 				}
 				record[i] = append(record[i][:0], make([]byte, length)...)
 				if _, err := io.ReadFull(from, record[i]); err != nil {

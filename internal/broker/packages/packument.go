@@ -16,7 +16,7 @@ import (
 	"github.com/blang/semver/v4"
 )
 
-// packument is what a registry says of a package. Only what is judged is parsed.
+// packument is a registry's data on a package. Only the fields that the policy judges are parsed.
 type packument struct {
 	fields    map[string]json.RawMessage // but those below
 	tags      map[string]string
@@ -134,7 +134,7 @@ func withTarball(head []byte, address string) []byte {
 
 func (p *packument) write(out *bufio.Writer, x *reply, name string, allowed map[string]bool, messages map[any]string) {
 	member := func(name string, value any) {
-		text, _ := json.Marshal(value) // of what was parsed
+		text, _ := json.Marshal(value) // of parsed data
 		fmt.Fprintf(out, "%q:%s,", name, text)
 	}
 	_ = out.WriteByte('{')
@@ -183,7 +183,7 @@ func (p *packument) writeVersions(out *bufio.Writer, x *reply, name string, has 
 	_ = out.WriteByte('}')
 }
 
-// newestFirst returns the versions, the highest first, and last those whose numbers cannot be read.
+// newestFirst returns the versions, the highest first, and last those with invalid numbers.
 func (p *packument) newestFirst() []string {
 	type numbered struct {
 		text   string
@@ -203,7 +203,7 @@ func (p *packument) newestFirst() []string {
 }
 
 // tagsOf returns the tags of versions that are allowed. The tag latest goes to the highest version below the one that had
-// it, or else to the highest there is, and to one before its release only where there is no other.
+// it, or else to the highest there is, and to one before its release only if there is no other.
 func (p *packument) tagsOf(allowed map[string]bool) map[string]string {
 	tags := maps.Clone(p.tags)
 	maps.DeleteFunc(tags, func(_, number string) bool { return !allowed[number] })

@@ -20,10 +20,10 @@ const (
 	pageOverhead = 1 << 10
 )
 
-// Of a session's memory, a request has usualRoom: 16 are answered at a time, and the others wait. One whose page takes more
-// has maxKept, which is half of it.
+// Of a session's memory, a request gets usualRoom: 16 are answered at a time, and the others wait. A request for a larger page gets maxKept,
+// which is half of it.
 
-// page is what an index said of a package. It is not changed once it is kept.
+// page is an index's data on a package. It does not change once it is kept.
 type page struct {
 	parsed any
 	bytes  int64
@@ -70,7 +70,7 @@ func (p *pages) put(key string, added page) {
 	}
 }
 
-// pageBody is a page as it comes. Its error is what went wrong there, and not in what the page says.
+// pageBody is a page while it is received. Its error is that of the connection, not of the page's content.
 type pageBody struct {
 	from  io.Reader
 	host  string

@@ -17,14 +17,14 @@ import (
 // The modes of a policy.
 const (
 	Off    = "off"    // nothing is installed from an index
-	Listed = "listed" // what the allow list names
-	On     = "on"     // what no rule refuses
+	Listed = "listed" // the packages of the allow list
+	On     = "on"     // any package that no rule refuses
 )
 
 // Cautious is the deny set of packages that reach for other machines, for the system or for servers.
 const Cautious = "cautious"
 
-// DefaultMinimum is the least version of packages whose older ones have known holes.
+// DefaultMinimum is the least version of packages with known holes in older ones.
 var DefaultMinimum = []string{
 	"pillow>=9.0.0", "numpy>=1.22.2", "requests>=2.31.0", "pandas>=1.4.0",
 	"tensorflow>=2.11.1", "torch>=1.13.1", "urllib3>=1.26.5", "scipy>=1.10.0",
@@ -49,15 +49,15 @@ type Rules struct {
 	Deny       []string      // likewise; it beats Allow
 	DenySet    string        // Cautious; Allow beats it
 	Minimum    []string      // NAME>=VERSION, of PyPI without npm: before it
-	MinAge     time.Duration // what was published later is not installed, nor is what has no date
+	MinAge     time.Duration // later versions are not installed, nor are those without a date
 	AllowSdist bool          // source distributions too
 	FileLimit  int64         // bytes of one file; zero: DefaultFileLimit
 }
 
-// DefaultFileLimit is how many bytes a package's file may have.
+// DefaultFileLimit is the largest file of a package, in bytes.
 const DefaultFileLimit = 200 << 20
 
-// Policy sets what may be installed. It does not change; any goroutine may use it.
+// Policy decides which packages may be installed. It does not change and is safe for use by several goroutines.
 type Policy struct {
 	rules         Rules
 	allow, deny   []entry
@@ -106,7 +106,7 @@ func NewPolicy(rules Rules) (*Policy, error) {
 	return p, errors.Join(problems...)
 }
 
-// Summary reports in a sentence what may be installed.
+// Summary describes in a sentence the packages that may be installed.
 func (p *Policy) Summary() string {
 	switch {
 	case p.rules.Mode == Off:
@@ -125,7 +125,7 @@ func (p *Policy) Summary() string {
 	return "Most packages may be installed, Python's as wheels alone; a refusal names its rule."
 }
 
-// summarised is how many names a summary has at most.
+// summarised is the most names in a summary.
 const summarised = 20
 
 func (p *Policy) addMinimum(line string) error {
@@ -159,7 +159,7 @@ func (p *Policy) addMinimum(line string) error {
 	return nil
 }
 
-// denied is a refusal: of what, why, and the setting that says so.
+// denied makes a refusal: of which package, why, and by which setting.
 func denied(what, setting, format string, args ...any) *fault.Error {
 	f := fault.New(fault.PackageDenied, "Use another package, or ask whoever runs the server to change "+setting+".",
 		"%s: %s (%s)", text.Shorten(what, 150), fmt.Sprintf(format, args...), setting)
@@ -206,7 +206,7 @@ func (p *Policy) checkVersion(ecosystem Ecosystem, name, number string) *fault.E
 	return nil
 }
 
-// checkAge is the verdict on what was published at a time, the zero time where it is not known.
+// checkAge judges a version by the time of its publication, the zero time if it is unknown.
 func (p *Policy) checkAge(what string, published, now time.Time) *fault.Error {
 	least := p.rules.MinAge
 	if least == 0 {
@@ -234,7 +234,7 @@ func age(d time.Duration) string {
 	}
 }
 
-// checkSize is the verdict on a file of so many bytes, less than zero where that is not known.
+// checkSize judges a file of this many bytes, less than zero if that is unknown.
 func (p *Policy) checkSize(what string, size int64) *fault.Error {
 	if size <= p.rules.FileLimit {
 		return nil

@@ -33,7 +33,7 @@ func (h *Handler) servePython(x *reply, rest string) error {
 	return nothingHere(x.r.URL.Path)
 }
 
-// pythonPage returns what the index lists of a package, whose name may be written in any way.
+// pythonPage returns the index's page of a package, named in any spelling.
 func (h *Handler) pythonPage(x *reply, said string) (page pythonPage, err error) {
 	name, ok := PyPI.normalise(said)
 	if !ok {

@@ -19,14 +19,14 @@ type reply struct {
 	http.ResponseWriter
 	r      *http.Request
 	by     caller.Caller
-	room   int64       // what its page may take of the session's memory
+	room   int64       // the share of the session's memory that its page may take
 	give   func()      // gives it back
 	refuse func(error) // answers with an error as the ecosystem's client shows it
 	isPage bool        // an index page is asked for
 	status int
 	bytes  int64
 	rule   string // that refused it
-	why    string // what was refused or left out, and by which rules: a line each
+	why    string // the refused or omitted versions, and the rules: a line each
 }
 
 // WriteHeader remembers the status.
@@ -65,7 +65,7 @@ func (x *reply) stream(contentType string, write func(*bufio.Writer)) {
 	}
 }
 
-// take takes so much of the session's memory, in the place of what the request has. It waits where others have it.
+// take takes this much of the session's memory in place of the request's share. It waits while others hold it.
 func (x *reply) take(room int64) error {
 	if x.give != nil {
 		x.give()
@@ -81,8 +81,8 @@ func (x *reply) end() {
 	}
 }
 
-// judge turns an error into a status and words. Clients try again what is answered with 5xx, some for half a minute, and
-// print nothing meanwhile; so an index that fails is answered with 424, which no client retries.
+// judge turns an error into a status and words. Clients retry a 5xx, some for half a minute, and print nothing meanwhile; so the answer for
+// a failing index is 424, which no client retries.
 func (x *reply) judge(err error) (int, string) {
 	var f *fault.Error
 	if !errors.As(err, &f) {
@@ -108,9 +108,9 @@ func (x *reply) refuseNPM(err error) {
 	x.send(status, "application/json", body)
 }
 
-// refusePython answers so that pip prints the words. Of a file that it cannot have, pip prints the reason phrase of the
-// status line, and uv the title of a problem by RFC 9457. Of an index page, pip prints nothing but the content type of one
-// that it cannot read; where there is no such package, its own words are right.
+// refusePython answers so that pip prints the words. For a refused file, pip prints the reason phrase of the status line, and uv the title
+// of a problem by RFC 9457. For an index page, pip prints only the content type of one that it cannot read; for a missing package, its own
+// words are right.
 func (x *reply) refusePython(err error) {
 	status, words := x.judge(err)
 	words = plain(words)
@@ -119,7 +119,7 @@ func (x *reply) refusePython(err error) {
 		x.status = status // for the log: it was refused
 		return
 	}
-	// uv takes 403 for a page that another index may have, and does not print its words.
+	// uv takes 403 for a page that another index may serve, and does not print its words.
 	if x.isPage && status == http.StatusForbidden && strings.HasPrefix(x.r.UserAgent(), "uv/") {
 		defer func() { x.status = http.StatusForbidden }() // for the log
 		status = http.StatusFailedDependency
@@ -132,7 +132,7 @@ func (x *reply) refusePython(err error) {
 
 func isPip(r *http.Request) bool { return strings.HasPrefix(r.UserAgent(), "pip/") }
 
-// hijack answers with a reason phrase of our own, which the standard library has no way to write.
+// hijack answers with a reason phrase of our own, which the standard library cannot write.
 func (x *reply) hijack(status int, reason string, body []byte) bool {
 	connection, buffer, err := http.NewResponseController(x.ResponseWriter).Hijack()
 	if err != nil {

@@ -14,13 +14,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// Requirement is what a client is asked to install, in parts.
+// Requirement is a client's requirement, in parts.
 type Requirement struct {
 	Ecosystem Ecosystem
 	Name      string   // normalised; empty for a tarball of npm's that is a file
 	Extras    []string // PyPI
 	Specifier string   // PyPI: ">=1,<2"; npm: a version, range or tag; empty: any
-	Marker    string   // PyPI: what follows the semicolon
+	Marker    string   // PyPI: the part behind the semicolon
 	Path      string   // a file of the session instead of one from the index
 }
 
@@ -50,9 +50,9 @@ const (
 	filesRoot      = "/mnt/data/" // a session's files, in the container
 )
 
-// Check parses one requirement by its ecosystem's rules and says whether the policy allows it as far as that is known
-// without the index, which is asked later. The fault is package_denied, or invalid_argument for what is no requirement.
-// Options, addresses, aliases and files outside the session's are refused.
+// Check parses one requirement by its ecosystem's rules and reports whether the policy allows it, as far as that is known without the index,
+// which is asked later. The fault is package_denied, or invalid_argument if it is no requirement. Options, addresses, aliases and files
+// outside the session's are refused.
 func (p *Policy) Check(ecosystem Ecosystem, requirement string) (Requirement, *fault.Error) {
 	requirement = strings.Trim(requirement, " \t")
 	if f := checkForm(ecosystem, requirement); f != nil {
@@ -80,7 +80,7 @@ func (p *Policy) Check(ecosystem Ecosystem, requirement string) (Requirement, *f
 	return r, nil
 }
 
-// checkForm refuses what is no requirement of any ecosystem, with words for what people mean by it.
+// checkForm refuses a text that is no requirement of any ecosystem, with words for the likely intention.
 func checkForm(ecosystem Ecosystem, s string) *fault.Error {
 	switch {
 	case ecosystem != PyPI && ecosystem != NPM:
@@ -110,8 +110,8 @@ func notPlain(requirement, why string) *fault.Error {
 		"%q: %s", text.Shorten(requirement, 100), why)
 }
 
-// checkFile judges a file of the session. Mode off is of the index, so such files are installed there too; what they
-// need from the index is not.
+// checkFile judges a file of the session. Mode off concerns the index, so such files are installed there too; their requirements from the
+// index are not.
 func (p *Policy) checkFile(ecosystem Ecosystem, file string) (Requirement, *fault.Error) {
 	none := Requirement{}
 	if path.Clean(file) != file || !strings.HasPrefix(file, filesRoot) {
@@ -282,7 +282,7 @@ func isMarker(s string) bool {
 	return m.or() && len(m.left) == 0
 }
 
-// marker is what is left of one, by tokens. Its methods take what the grammar has and report whether it was there.
+// marker is the unread rest of a marker, by tokens. Its methods consume a part of the grammar and report whether it was there.
 type marker struct{ left []string }
 
 func (m *marker) take(ok func(string) bool) bool {

@@ -36,13 +36,13 @@ type pythonFile struct {
 	uploaded       time.Time         // zero: not known
 }
 
-// pythonPage is what an index lists of a package.
+// pythonPage is an index's list of a package's files.
 type pythonPage struct {
 	name   string
 	listed packed // of each file a simpleFile as JSON, with its whole address
 }
 
-// files returns what is listed, in its order.
+// files returns the listed files, in their order.
 func (p pythonPage) files() iter.Seq[pythonFile] {
 	return func(yield func(pythonFile) bool) {
 		for record := range p.listed.each(1) {
@@ -55,7 +55,7 @@ func (p pythonPage) files() iter.Seq[pythonFile] {
 	}
 }
 
-// simpleFile is a file as PEP 691 has it in JSON. Only what is passed on is read, and written.
+// simpleFile is a file in PEP 691's JSON. Only the fields that are passed on are read, and written.
 type simpleFile struct {
 	Filename       string            `json:"filename"`
 	URL            string            `json:"url"`
@@ -256,7 +256,7 @@ func fileURL(name string, f pythonFile) string {
 	return "../../files/" + name + "/" + url.PathEscape(f.name)
 }
 
-// wantsJSON reports whether a client prefers JSON to HTML. One that says nothing gets HTML, as PEP 691 has it.
+// wantsJSON reports whether a client prefers JSON to HTML. Without a preference it gets HTML, as PEP 691 demands.
 func wantsJSON(accept string) bool {
 	best := map[string]string{}
 	for part := range strings.SplitSeq(accept, ",") {
@@ -275,6 +275,6 @@ func wantsJSON(accept string) bool {
 			best["html"] = max(best["html"], quality)
 		}
 	}
-	// Qualities have up to three digits after a point, so that they compare as texts.
+	// Qualities use up to three digits after a point, so that they compare as texts.
 	return best["json"] > "0.000" && best["json"] >= best["html"]
 }

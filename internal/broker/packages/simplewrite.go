@@ -14,22 +14,22 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// overview is what has to be known of all files of a page before the first is written.
+// overview holds the facts on all files of a page that are needed before the first is written.
 type overview struct {
 	versions []string
 	hasWheel map[string]bool // by the version, true or false for each that there is
 	sized    bool            // all sizes are known
 	left     bool            // the policy leaves something
-	notes    map[any]note    // what the policy refuses, by the setting
+	notes    map[any]note    // the refusals, by the setting
 }
 
-// note is what a rule refuses of a page: the last file of it.
+// note is a rule's refusal on a page, with the last file that it refused.
 type note struct {
 	words string
 	file  pythonFile
 }
 
-// why is what the policy refuses, a line for each rule.
+// why lists the refusals, a line for each rule.
 func (o overview) why() string {
 	var lines []string
 	for _, n := range o.notes {
@@ -51,7 +51,7 @@ func (h *Handler) overview(page pythonPage) overview {
 		o.left = o.left || h.checkPythonFile(page.name, f) == nil
 	}
 	for f := range page.files() {
-		// Source distributions beside wheels are not worth a note: nearly every package has them.
+		// Source distributions beside wheels are not worth a note: nearly every package offers them.
 		if refused := h.checkPythonFile(page.name, f); refused != nil && (f.wheel || !o.hasWheel[f.version]) {
 			o.notes[refused.Fields["setting"]] = note{plain(text.Shorten(refused.Error(), 400)), f}
 		}
@@ -79,9 +79,9 @@ func (h *Handler) listings(page pythonPage, o overview) iter.Seq[simpleFile] {
 	}
 }
 
-// pipNotes makes entries of a page that tell pip what each rule refuses. Of a range that has refused versions alone it
-// says only that there are none, and which versions ask for another Python; so a rule is written as what a version asks for.
-// It is one of a wheel for every system, published long ago: pip looks at that first, and takes one file an address.
+// pipNotes makes entries of a page that tell pip what each rule refuses. For a range of refused versions alone pip says only that there are
+// none, and which versions need another Python; so a rule is written as the Python that a version needs. The entry is a wheel for every
+// system, published long ago: pip looks at that first, and takes one file an address.
 func (o overview) pipNotes(page pythonPage) (notes []simpleFile) {
 	for setting, n := range o.notes {
 		f := pythonFile{name: strings.ReplaceAll(page.name, "-", "_") + "-" + n.file.version + "-py3-none-any.whl"}
@@ -123,10 +123,10 @@ func (h *Handler) writeJSON(out *bufio.Writer, page pythonPage, o overview, toPi
 	_, _ = out.WriteString(`,"files":[`)
 	between := ""
 	for l := range entries {
-		text, _ := json.Marshal(l) // of what was parsed
+		text, _ := json.Marshal(l) // of parsed data
 		_, _ = out.WriteString(between)
 		if _, err := out.Write(text); err != nil {
-			return // the client has hung up
+			return // the client hung up
 		}
 		between = ","
 	}
@@ -143,12 +143,12 @@ func (o overview) version() string {
 
 var marks = regexp.MustCompile(`[^A-Za-z0-9]+`)
 
-// Printed reports whether a client has printed the words of a refusal, in one of its ways.
+// Printed reports whether a client printed the words of a refusal, in one of its ways.
 func Printed(output, words string) bool {
 	return strings.Contains(output, words) || strings.Contains(output, strings.TrimPrefix(asVersion(words), "0+"))
 }
 
-// asVersion writes words as a version, in the only part of one that takes words. pip 24 fails at what is no version.
+// asVersion writes words as a version, in the only part of one that takes words. pip 24 fails at an invalid version.
 func asVersion(words string) string {
 	return "0+" + strings.Trim(marks.ReplaceAllStringFunc(words, func(between string) string {
 		if between == "_" || between == "-" {
@@ -165,7 +165,7 @@ func (h *Handler) writeHTML(out *bufio.Writer, page pythonPage, o overview, toPi
 		o.version(), html.EscapeString(page.name))
 	for l := range entries {
 		if err := l.anchor(out); err != nil {
-			return // the client has hung up
+			return // the client hung up
 		}
 	}
 	_, _ = out.WriteString("</body></html>\n")

@@ -23,13 +23,13 @@ type store struct {
 	limit  int64
 }
 
-// place is where the file with this identity is kept.
+// place returns the path of the file with this identity.
 func (s *store) place(identity string) string {
 	sum := sha256.Sum256([]byte(identity))
 	return filepath.Join(s.folder, hex.EncodeToString(sum[:]))
 }
 
-// open opens a file that is kept, which counts as a use. The error is fs.ErrNotExist where there is none.
+// open opens a file that is kept, which counts as a use. The error is fs.ErrNotExist if there is none.
 func (s *store) open(identity string) (*os.File, error) {
 	place := s.place(identity)
 	f, err := os.Open(place)
@@ -62,7 +62,7 @@ func (s *store) discard(f *os.File) {
 func (s *store) keep(f *os.File, identity string) error {
 	name := f.Name()
 	err := f.Close()
-	// What is written has the time of a coarser clock, by which it would be older than what was opened right before.
+	// Written files carry the time of a coarser clock, by which they would be older than a file that was opened right before.
 	now := time.Now()
 	_ = os.Chtimes(name, now, now)
 	if err == nil {
@@ -76,7 +76,7 @@ func (s *store) keep(f *os.File, identity string) error {
 	return nil
 }
 
-// shrink removes files until the limit is kept. What another process has removed by then is no concern.
+// shrink removes files until the limit is kept. It ignores files that another process removed already.
 func (s *store) shrink() {
 	entries, err := os.ReadDir(s.folder)
 	if err != nil {

@@ -10,10 +10,10 @@ import (
 )
 
 const (
-	// maxValue bounds one value of a page that is read at once, such as what is said of a version.
+	// maxValue bounds one value of a page that is read at once, such as the data on a version.
 	maxValue = 2 << 20
-	// maxListed is how many values a page may have that are read one by one: files, versions, members of its own. The most
-	// that are known are some ten thousand.
+	// maxListed is the most values of a page that are read one by one: files, versions, members of its own. The largest known pages list
+	// some ten thousand.
 	maxListed = 100_000
 )
 
@@ -105,7 +105,7 @@ func (v *values) raw() (json.RawMessage, error) {
 	return raw, jsonbound.Request.Check(raw)
 }
 
-// into reads a value into what a pointer leads to.
+// into reads a value into a pointer's target.
 func (v *values) into(value any) error {
 	raw, err := v.raw()
 	if err != nil {
@@ -114,7 +114,7 @@ func (v *values) into(value any) error {
 	return json.Unmarshal(raw, value)
 }
 
-// end reports what is wrong where there is more.
+// end returns an error if there is more.
 func (v *values) end() error {
 	v.source.left = maxValue
 	if _, err := v.Token(); !errors.Is(err, io.EOF) {

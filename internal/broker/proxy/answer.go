@@ -9,7 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
-// answer passes an answer on: it counts it, and masks it where the host is one of secrets.
+// answer passes an answer on: it counts it, and masks it if the host is one of secrets.
 type answer struct {
 	http.ResponseWriter
 	x      *exchange
@@ -18,7 +18,7 @@ type answer struct {
 	body   *secrets.Stream // nil: nothing is masked
 }
 
-// masks lets it mask what comes.
+// masks makes the answer mask its content.
 func (a *answer) masks(mask *secrets.Masker) {
 	a.mask, a.body = mask, mask.Stream(writerFunc(a.pass))
 }
@@ -26,7 +26,7 @@ func (a *answer) masks(mask *secrets.Masker) {
 // Unwrap is for http.ResponseController.
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// begins looks at what the host says first.
+// begins checks the beginning of the host's answer.
 func (a *answer) begins(response *http.Response) error {
 	if limit := a.x.over(response.ContentLength, 0); limit != nil && !a.isHead {
 		return limit
@@ -74,7 +74,7 @@ func (a *answer) pass(p []byte) (int, error) {
 	return a.ResponseWriter.Write(p)
 }
 
-// finish sends what masking has held back. Trailers are sent when the handler returns.
+// finish sends the bytes that masking held back. Trailers are sent when the handler returns.
 func (a *answer) finish() {
 	if a.body != nil {
 		_ = a.body.Close()
@@ -105,8 +105,8 @@ type upgraded struct {
 	in *io.PipeReader
 }
 
-// holdTime is how long the beginning of a secret is held back in such a connection. What follows it comes with it,
-// or is no part of it: the other side may wait for an answer before it goes on.
+// holdTime is the time for which the beginning of a secret is held back in such a connection. The rest comes with it, or it is no secret:
+// the other side may wait for an answer before it goes on.
 const holdTime = 200 * time.Millisecond
 
 func upgrade(host io.ReadWriteCloser, a *answer) io.ReadWriteCloser {

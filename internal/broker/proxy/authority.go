@@ -57,12 +57,12 @@ func newAuthority(hosts []string) (*Authority, error) {
 			template.PermittedDNSDomains = append(template.PermittedDNSDomains, host)
 		}
 	}
-	// What is not named at all would not be constrained.
+	// An empty list would not constrain anything.
 	if template.PermittedIPRanges == nil {
 		template.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
 	}
 	if template.PermittedDNSDomains == nil {
-		template.PermittedDNSDomains = []string{"invalid"} // which no host has
+		template.PermittedDNSDomains = []string{"invalid"} // which no host uses
 	}
 	certificate, err := sign(template, template, key, key)
 	if err != nil {
@@ -90,7 +90,7 @@ func networkOf(host string) (network *net.IPNet, ok bool) {
 	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}, err == nil
 }
 
-// CertificatePEM returns what code has to trust. It is public.
+// CertificatePEM returns the certificate that code must trust. It is public.
 func (a *Authority) CertificatePEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
@@ -104,7 +104,7 @@ func (a *Authority) MarshalText() ([]byte, error) {
 	return append(a.CertificatePEM(), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key})...), nil
 }
 
-// UnmarshalText reads what MarshalText has written.
+// UnmarshalText reads MarshalText's output.
 func (a *Authority) UnmarshalText(text []byte) error {
 	pair, err := tls.X509KeyPair(text, text)
 	if err != nil {

@@ -24,17 +24,17 @@ type refusal struct {
 	status int
 	rule   string
 	words  string
-	asked  string // what is recorded in the place of the rule, where a person was asked
+	asked  string // recorded in place of the rule, if a person was asked
 }
 
 // Error returns the rule and the words, in one line.
 func (r *refusal) Error() string { return r.rule + ": " + r.words }
 
-// exchange is a request or a tunnel: its bounds, and what is recorded of it.
+// exchange is a request or a tunnel: its bounds and its record.
 type exchange struct {
 	proxy   *Proxy
 	session *session
-	ctx     context.Context // ends with the request, or by a bound, whose refusal is the cause
+	ctx     context.Context // ends with the request, or by a bound, with its refusal as the cause
 	cancel  context.CancelCauseFunc
 	idle    *time.Timer
 	stop    context.CancelFunc
@@ -43,7 +43,7 @@ type exchange struct {
 	entered bool // it is one of the session's connections
 
 	entry          netlog.Entry
-	asked          string      // what a person has allowed, as it is recorded
+	asked          string      // the person's grant, as it is recorded
 	silent         atomic.Bool // others are recorded in its place
 	sent, received atomic.Int64
 }
@@ -89,11 +89,11 @@ func (x *exchange) limit() *refusal {
 }
 
 const (
-	// slotWait is how long a request waits for others of its session to end.
+	// slotWait is the time for which a request waits for others of its session to end.
 	slotWait = 15 * time.Second
-	// maxWaiting is how many of a session wait at a time, as each holds its headers. By HTTP/2 there could be thousands.
+	// maxWaiting limits the waiting requests of a session, as each holds its headers. By HTTP/2 there could be thousands.
 	maxWaiting = 256
-	// quietWait is how long a tunnel is without a byte before it is none of the session's connections, until the next.
+	// quietWait is the time without a byte after which a tunnel does not count as one of the session's connections, until the next byte.
 	quietWait = 250 * time.Millisecond
 )
 
@@ -115,7 +115,7 @@ func (x *exchange) enter() *refusal {
 		"this session has %d connections in use, the most at a time; use fewer, or the server's user can set --network-connections", x.proxy.options.Limits.Connections)}
 }
 
-// resume takes one of the session's connections if the exchange has none.
+// resume takes one of the session's connections if the exchange holds none.
 func (x *exchange) resume(ctx context.Context) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -163,7 +163,7 @@ func (x *exchange) count(own, all *atomic.Int64, n int) error {
 	return limit
 }
 
-// over reports which bound so many bytes exceed, of this exchange and of its session.
+// over returns the bound that this many bytes exceed, of this exchange and of its session.
 func (x *exchange) over(own, all int64) *refusal {
 	l := x.proxy.options.Limits
 	all = max(all, x.session.sent.Load(), x.session.received.Load())
@@ -179,7 +179,7 @@ func (x *exchange) over(own, all int64) *refusal {
 	return nil
 }
 
-// overAll reports that all sessions have sent what they may, and for how long.
+// overAll reports that all sessions together sent as much as they may, and for how long.
 func (x *exchange) overAll(wait time.Duration) *refusal {
 	if wait == 0 {
 		return nil

@@ -14,22 +14,22 @@ import (
 const (
 	maxHeaderBytes = 32 << 10  // of a request inside a tunnel
 	maxAnswerBytes = 256 << 10 // of the headers of an answer
-	// What HTTP/2 keeps of a body that is not read: of a host for each request, and of code, which has more connections.
+	// The memory of HTTP/2 for a body that is not read: of a host for each request, and of code, which holds more connections.
 	hostWindow = 256 << 10
-	codeWindow = 64 << 10 // clients send as much before they have heard of a smaller one
+	codeWindow = 64 << 10 // clients send as much before they hear of a smaller one
 	maxStreams = 16       // requests of one connection of HTTP/2 at a time
 	tlsTimeout = 15 * time.Second
 	keepIdle   = 30 * time.Second // a connection to a host, between two requests of one tunnel
 )
 
-// route is where requests go, and what is done with them on the way.
+// route is the target of requests and their treatment on the way.
 type route struct {
 	target
 	verdict
 	isSecure  bool     // over TLS
-	secrets   []Secret // whose placeholders are replaced
-	isSecrets bool     // the host is one of secrets': what it answers is masked
-	asked     string   // what a person has allowed, as it is recorded
+	secrets   []Secret // the secrets with placeholders to replace
+	isSecrets bool     // the host belongs to a secret: its answers are masked
+	asked     string   // the person's grant, as it is recorded
 	transport *http.Transport
 }
 
@@ -108,7 +108,7 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange, rt 
 	return nil
 }
 
-// countedBody counts what a request sends.
+// countedBody counts the bytes that a request sends.
 type countedBody struct {
 	io.ReadCloser
 	x *exchange

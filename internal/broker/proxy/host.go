@@ -22,16 +22,16 @@ type Host struct {
 	below    bool         // the hosts below name, at any depth, and not name itself
 	port     uint16       // 0: those of webPorts
 	only     []requests   // nil: all
-	inside   bool         // it may have an address that is not public
+	inside   bool         // its address may be private
 	original string
 }
 
-// webPorts are those of an entry without a port of its own.
+// webPorts are the ports of an entry without a port of its own.
 var webPorts = []uint16{80, 443}
 
-// parseHost reads api.example.com, *.example.com, example.com:8443 or a public address, each alone or with what is allowed there, as
-// in api.example.com GET|HEAD /v1/* POST /v1/items. One that is inside may have a private address, and has a port: gitlab.corp:443,
-// 10.1.2.3:443 or 10.1.2.0/24:443. The error has the text in it.
+// parseHost reads api.example.com, *.example.com, example.com:8443 or a public address, each alone or with the allowed requests, as
+// in api.example.com GET|HEAD /v1/* POST /v1/items. One that is inside may be at a private address, and needs a port: gitlab.corp:443,
+// 10.1.2.3:443 or 10.1.2.0/24:443. The error quotes the text.
 func parseHost(written string, inside bool) (Host, error) {
 	fail := func(why string) (Host, error) {
 		return Host{}, fmt.Errorf("%q %s", text.Shorten(written, 100), why)
@@ -109,10 +109,10 @@ func parseHost(written string, inside bool) (Host, error) {
 
 const neverInside = "loopback, link-local, multicast and reserved addresses, metadata services, and this machine's own addresses"
 
-// ParseHosts reads a list of them by parseHost. The error tells of every one that is wrong.
+// ParseHosts parses a list of hosts by parseHost. The error names every wrong one.
 func ParseHosts(written []string) ([]Host, error) { return parseHosts(written, false) }
 
-// ParseInsides reads a list of them by parseHost, which may be inside. The error tells of every one that is wrong.
+// ParseInsides parses a list of hosts that may be inside by parseHost. The error names every wrong one.
 func ParseInsides(written []string) ([]Host, error) { return parseHosts(written, true) }
 
 func parseHosts(written []string, inside bool) ([]Host, error) {
@@ -129,7 +129,7 @@ func parseHosts(written []string, inside bool) ([]Host, error) {
 // String returns the entry as it was written.
 func (h Host) String() string { return h.original }
 
-// authorized is what an Authority needs to vouch for the hosts of the entry.
+// authorized returns the name constraint by which an Authority vouches for the hosts of the entry.
 func (h Host) authorized() string {
 	if h.network.IsValid() {
 		return h.network.String()
@@ -137,7 +137,7 @@ func (h Host) authorized() string {
 	return h.name
 }
 
-// allows reports whether the entry is for a port of a host, whose name is normalized.
+// allows reports whether the entry covers a port of a host, given by its normalized name.
 func (h Host) allows(t target) bool {
 	if h.port != 0 && h.port != t.port || h.port == 0 && !slices.Contains(webPorts, t.port) {
 		return false
@@ -149,7 +149,7 @@ func (h Host) allows(t target) bool {
 	return t.name == h.name && !h.below || h.below && strings.HasSuffix(t.name, "."+h.name)
 }
 
-// splitPort splits a port off, where there is one: an address of IPv6 without brackets has none.
+// splitPort splits off a port, if there is one: an address of IPv6 without brackets carries none.
 func splitPort(written string) (host, port string, ok bool) {
 	if _, err := netip.ParseAddr(written); err == nil {
 		return written, "", false
@@ -161,10 +161,10 @@ func splitPort(written string) (host, port string, ok bool) {
 	return written[:at], written[at+1:], true
 }
 
-// names turns a host into what DNS knows: in lower case, and in ASCII.
+// names turns a host into its form in DNS: in lower case, and in ASCII.
 var names = idna.New(idna.MapForLookup(), idna.BidiRule(), idna.StrictDomainName(false), idna.VerifyDNSLength(true))
 
-// normalize returns a host's name as DNS writes it, or its address. The error does not have the host in it.
+// normalize returns a host's name as DNS writes it, or its address. The error does not quote the host.
 func normalize(written string) (string, error) {
 	inBrackets := strings.HasPrefix(written, "[") && strings.HasSuffix(written, "]")
 	if inBrackets {
@@ -198,13 +198,13 @@ func normalize(written string) (string, error) {
 	return name, nil
 }
 
-// target is where a request goes.
+// target is the host and port of a request.
 type target struct {
 	name string // normalized
 	port uint16
 }
 
-// parseTarget reads the authority of a request. The error does not have it in it.
+// parseTarget reads the authority of a request. The error does not quote it.
 func parseTarget(authority string, usual uint16) (target, error) {
 	host, port, ok := splitPort(authority)
 	t := target{port: usual}
@@ -220,10 +220,10 @@ func parseTarget(authority string, usual uint16) (target, error) {
 	return t, err
 }
 
-// address is what a dialer takes.
+// address returns the form that a dialer takes.
 func (t target) address() string { return net.JoinHostPort(t.name, strconv.Itoa(int(t.port))) }
 
-// authority is the target as it stands in an address whose scheme has a usual port.
+// authority returns the target as it stands in an address of a scheme with a usual port.
 func (t target) authority(usual uint16) string {
 	if t.port != usual {
 		return t.address()

@@ -1,4 +1,4 @@
-// Hosts whose addresses are not public, and what a person is asked.
+// Hosts with addresses that are not public, and the questions to a person.
 
 package proxy
 
@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// maxHeld is how many names a session may have looked up that lead inside.
+	// maxHeld is the most looked-up names of a session that lead inside.
 	maxHeld = 1000
-	// maxTried is how many addresses of a name are connected to.
+	// maxTried limits the addresses of a name that are tried.
 	maxTried = 4
 )
 
-// settle finds out what is connected to, where a target may have an address that is not public: once for a session, so that a name that
-// leads elsewhere later is of no use. Nothing is looked up here where no such address could be allowed.
+// settle fixes the addresses to connect to if a target's may not be public: once for a session, so that a name that leads elsewhere later is
+// of no use. It looks up nothing if no such address could be allowed.
 func (x *exchange) settle(t target, v verdict, r *http.Request) ([]netip.Addr, *refusal) {
 	p := x.proxy
 	if !v.inside && p.options.Ask == nil && !slices.ContainsFunc(p.options.Hosts, func(h Host) bool { return h.network.IsValid() }) {
@@ -34,7 +34,7 @@ func (x *exchange) settle(t target, v verdict, r *http.Request) ([]netip.Addr, *
 	mayBe := func(address netip.Addr) bool {
 		return v.inside || p.isNetworkAllowed(target{name: address.String(), port: t.port})
 	}
-	if held != nil && !slices.ContainsFunc(held, func(a netip.Addr) bool { return !netguard.IsPublic(a) && !mayBe(a) }) { // the policy may have changed
+	if held != nil && !slices.ContainsFunc(held, func(a netip.Addr) bool { return !netguard.IsPublic(a) && !mayBe(a) }) { // the policy may be another by now
 		return held, nil
 	}
 	found, err := p.lookup(x.ctx, t.name)
@@ -108,7 +108,7 @@ func (p *Proxy) reach(ctx context.Context, t target, v verdict) (net.Conn, error
 	return nil, errors.Join(problems...)
 }
 
-// how is what a person sees of a request.
+// how describes a request for a person.
 func how(r *http.Request) string {
 	if r.Method == http.MethodConnect {
 		return "a connection, whose requests are not seen where it is encrypted"
@@ -116,7 +116,7 @@ func how(r *http.Request) string {
 	return r.Method + " " + r.URL.EscapedPath()
 }
 
-// ask has a person decide about what is denied, and returns why it stays so.
+// ask asks a person about a denied request, and returns the reason if it stays denied.
 func (x *exchange) ask(q ask.Question, denied *refusal) *refusal {
 	asker := x.proxy.options.Ask
 	if asker == nil {

@@ -44,7 +44,7 @@ func parseRequests(words []string) (all []requests, err error) {
 	return all, nil
 }
 
-// wrong reports what is wrong with the path of an entry; empty: nothing.
+// wrong returns the error in an entry's path; empty: none.
 func (r requests) wrong() string {
 	segments := strings.Split(r.path, "/")
 	switch readings := plainPath(&url.URL{Path: r.path}); {
@@ -65,7 +65,7 @@ func (r requests) wrong() string {
 	return ""
 }
 
-// allow reports whether a request is among them, whichever of plainPath's readings of its path its server has.
+// allow reports whether a request is allowed under each of plainPath's readings of its path, because its server may use any of them.
 func (r requests) allow(method string, readings []string) bool {
 	return (r.methods == nil || slices.Contains(r.methods, method)) &&
 		!slices.ContainsFunc(readings, func(asked string) bool { return !r.covers(asked) })
@@ -95,12 +95,12 @@ func (r requests) covers(asked string) bool {
 	}
 }
 
-// encodedSlash is what a slash that belongs to a segment is written as, in one of plainPath's readings.
+// encodedSlash is the form of a slash that belongs to a segment, in one of plainPath's readings.
 const encodedSlash = "%2F"
 
-// plainPath returns the path of an address as servers read it: decoded, and where slashes in it are encoded in two ways, first with these
-// as parts of their segments, and then as slashes. nil: there may be more ways, as it has something that a server may take for another path
-// once it has decoded, cleaned or cut it. Each begins with a slash, and the first is of one path alone.
+// plainPath returns the path of an address as servers read it: decoded, and, if slashes in it are encoded in two ways, first with these as
+// parts of their segments, and then as slashes. nil: there may be more readings, because a server could take some part for another path once
+// it decodes, cleans or cuts it. Each begins with a slash, and the first is of one path alone.
 func plainPath(u *url.URL) []string {
 	p := u.Path
 	if !strings.HasPrefix(p, "/") || !utf8.ValidString(p) || strings.ContainsAny(p, "\\?#\x7f") || strings.ContainsFunc(p, func(r rune) bool { return r < ' ' }) {
@@ -162,7 +162,7 @@ var overrides = []string{
 	"http2-settings",
 }
 
-// restrict takes out of a request what would have a server take it for another one.
+// restrict removes the parts of a request that would make a server take it for another one.
 func restrict(out *http.Request) {
 	maps.DeleteFunc(out.Header, func(name string, _ []string) bool { return slices.Contains(overrides, variable(name)) })
 }

@@ -1,10 +1,10 @@
 // Package proxy is the HTTP proxy through which code in a sandbox without a network reaches the hosts that are allowed.
 //
 // Start with New; Proxy is an http.Handler for CONNECT and for requests in absolute form, each with a caller.Caller in
-// its context. Names are resolved and connected to here, to public addresses, and to private ones of hosts that are allowed by
+// its context. The proxy resolves names and connects, to public addresses, and to private ones of hosts that are allowed by
 // name. A tunnel carries TLS to its host, or HTTP that is read. For the hosts of secrets TLS ends here, with a certificate of
 // the session's own Authority: placeholders become values on the way out, and values are masked on the way back, so that code
-// never has one. So it does for hosts whose methods and paths are restricted.
+// never sees one. TLS also ends here for hosts with restricted methods and paths.
 // Bytes, connections and times are bounded, and every request is recorded in a netlog.Log.
 package proxy
 
@@ -47,7 +47,7 @@ const (
 // Modes are all of them.
 var Modes = []Mode{None, Allowlist, Open}
 
-// Options is what a Proxy lets through.
+// Options are the rules and services of a Proxy.
 type Options struct {
 	Mode    Mode // default None
 	Hosts   []Host
@@ -56,11 +56,11 @@ type Options struct {
 	Log     *netlog.Log // default: nothing is recorded
 	// Roots verify the certificates of hosts. Nil: this machine's.
 	Roots *x509.CertPool
-	// Ask is asked for what is refused and may be allowed. Nil: nobody is.
+	// Ask is asked about refused requests that may be allowed. Nil: nobody is.
 	Ask ask.Asker
 }
 
-// Limits bound what a session may send and receive. The zero value of each field means its default.
+// Limits bound the bytes that a session may send and receive. The zero value of each field means its default.
 type Limits struct {
 	Connections  int           // of a session in use at a time; default 32
 	RequestBytes int64         // of a request or a tunnel, each way; default 1 GiB
@@ -79,8 +79,8 @@ func DefaultLimits() Limits {
 type Proxy struct {
 	options Options
 	mask    *secrets.Masker
-	dial    netguard.DialFunc // connects to what is public
-	// lookup and dialInside reach the hosts that may have an address that is not public.
+	dial    netguard.DialFunc // connects to public addresses
+	// lookup and dialInside reach the hosts that may be at a private address.
 	lookup     func(ctx context.Context, host string) ([]netip.Addr, error)
 	dialInside func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
 	roots      *x509.CertPool // that hosts are verified with; nil: this machine's
@@ -90,7 +90,7 @@ type Proxy struct {
 	sessions map[string]*session
 }
 
-// session is what is kept of one.
+// session is the state of one session.
 type session struct {
 	connections    *semaphore.Weighted
 	waiting        atomic.Int32 // for one of them
@@ -98,7 +98,7 @@ type session struct {
 	authority      *Authority
 
 	mu   sync.Mutex
-	held map[target][]netip.Addr // what names have led to, of hosts that may be inside
+	held map[target][]netip.Addr // the addresses of names that may be inside
 }
 
 // New makes a proxy.
@@ -118,8 +118,8 @@ func New(options Options) *Proxy {
 	}
 }
 
-// TakeOver has the sessions of another proxy go on with this one, which serves none yet: with what they have sent, and with the
-// authorities that their code trusts.
+// TakeOver moves the sessions of another proxy to this one, which serves none yet: their counted bytes, and the authorities that their code
+// trusts.
 func (p *Proxy) TakeOver(from *Proxy) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
@@ -139,7 +139,7 @@ func (o Options) Values() map[string]string {
 	return values
 }
 
-// Environment is what code sees of the secrets: a placeholder in the variable of each.
+// Environment returns the variables of the secrets, each with its placeholder.
 func (p *Proxy) Environment() map[string]string {
 	env := make(map[string]string)
 	for _, s := range p.options.Secrets {
@@ -148,8 +148,8 @@ func (p *Proxy) Environment() map[string]string {
 	return env
 }
 
-// EndedHosts are the hosts for which TLS ends here, those that an Authority is made for: hosts of secrets, and those whose requests
-// are restricted.
+// EndedHosts are the hosts for which TLS ends here, and for which an Authority is made: hosts of secrets, and those with restricted
+// requests.
 func (p *Proxy) EndedHosts() []string {
 	var hosts []string
 	for _, h := range p.options.Hosts {
@@ -166,9 +166,9 @@ func (p *Proxy) EndedHosts() []string {
 	return slices.Compact(hosts)
 }
 
-// Trust returns the certificate, in PEM, that a session's code has to trust, and what is to be kept for the session:
-// its authority with the private key, which is made anew where what was kept is of no use for the hosts for which TLS ends here.
-// Both are empty where there are none. Without it those hosts are not reached.
+// Trust returns the certificate, in PEM, that a session's code must trust, and the data to keep for the session: its authority with the
+// private key, which is made anew if the kept one does not fit the hosts for which TLS ends here. Both are empty if there are none. Without
+// it those hosts cannot be reached.
 func (p *Proxy) Trust(session string, kept []byte) (certificate string, keep []byte, err error) {
 	hosts := p.EndedHosts()
 	if len(hosts) == 0 {
@@ -196,7 +196,7 @@ func (p *Proxy) authority(s *session) *Authority {
 	return s.authority
 }
 
-// Forget drops what is kept of a session that has ended: its authority, and how much it has sent and received.
+// Forget drops the state of a session that ended: its authority, and its counts of bytes.
 func (p *Proxy) Forget(session string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -270,14 +270,14 @@ func isExplained(r *http.Request, t target) bool {
 	return r.Method == http.MethodConnect && t.port == 80
 }
 
-// verdict is what the policy says of a target.
+// verdict is the policy's decision on a target.
 type verdict struct {
 	denied    *refusal // nil: it is reached
 	isAskable bool     // a person may allow it all the same
-	inside    bool     // it may have an address that is not public
-	// only are the requests that are allowed; nil: all. One entry that has some is enough, whatever others allow.
+	inside    bool     // its address may be private
+	// only are the requests that are allowed; nil: all. One entry that restricts them is enough, whatever others allow.
 	only []requests
-	held []netip.Addr // what is connected to; nil: what is public of what the name leads to
+	held []netip.Addr // the addresses to connect to; nil: the public ones of the name
 }
 
 // judge reports whether and how a target is reached.
@@ -339,5 +339,5 @@ func (p *Proxy) secretsOf(t target) []Secret {
 	return found
 }
 
-// quiet is for servers whose clients are code in a sandbox: what they do wrong is theirs to know.
+// quiet is for servers with code in a sandbox as their client: its mistakes are its own to know.
 var quiet = log.New(io.Discard, "", 0)

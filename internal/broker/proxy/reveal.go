@@ -66,7 +66,7 @@ func (p *Proxy) revealBody(out *http.Request, rt *route) *refusal {
 	return nil
 }
 
-// placeholderIn returns the first secret whose placeholder is in the text.
+// placeholderIn returns the first secret with its placeholder in the text.
 func (p *Proxy) placeholderIn(text string) (Secret, bool) {
 	for _, s := range p.options.Secrets {
 		if strings.Contains(text, s.Placeholder()) {
@@ -122,7 +122,7 @@ func (rt *route) misplaced(s Secret, where string) *refusal {
 
 const basic = "Basic "
 
-// decoded returns what a header's value says: the name and the password of basic authentication.
+// decoded decodes a header's value: the name and the password of basic authentication.
 func decoded(value string) string {
 	if len(value) > len(basic) && strings.EqualFold(value[:len(basic)], basic) {
 		if pair, err := base64.StdEncoding.DecodeString(strings.TrimSpace(value[len(basic):])); err == nil {
@@ -132,7 +132,7 @@ func decoded(value string) string {
 	return value
 }
 
-// replaceHeader replaces what a header's value says.
+// replaceHeader replaces placeholders in a header's value.
 func replaceHeader(value string, replacer *strings.Replacer) string {
 	said := decoded(value)
 	replaced := replacer.Replace(said)
@@ -168,7 +168,7 @@ func escaper(contentType string) func(string) string {
 	return plainly
 }
 
-// revealingBody replaces placeholders while a body is read. It holds back what may be the beginning of one.
+// revealingBody replaces placeholders while a body is read. It holds back a possible beginning of one.
 type revealingBody struct {
 	io.ReadCloser
 	replacer     *strings.Replacer

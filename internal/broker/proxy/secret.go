@@ -16,11 +16,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// Secret is a credential that code uses and never has: it sees a placeholder, which is replaced in requests to the
-// secret's hosts.
+// Secret is a credential that code uses and never sees: it gets a placeholder, which is replaced in requests to the secret's hosts.
 type Secret struct {
 	Name     string // of the variable that code sees
-	Variable string // of the server's environment that has the value
+	Variable string // of the server's environment that holds the value
 	Hosts    []Host // without wildcards
 	Query    bool   // replace it in queries of addresses as well
 	Body     bool   // and in bodies
@@ -33,7 +32,7 @@ const (
 	wordBody  = "body"
 )
 
-// shortestValue is the shortest value of a secret, in bytes: what is shorter is no credential, and cannot be masked.
+// shortestValue is the shortest value of a secret, in bytes: a shorter one is no credential, and cannot be masked.
 const shortestValue = 8
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
@@ -100,7 +99,7 @@ func (s *Secret) add(item string) error {
 	return nil
 }
 
-// Fill takes the secret's value from the server's environment. The error does not have it in it.
+// Fill takes the secret's value from the server's environment. The error does not quote it.
 func (s *Secret) Fill(lookup func(string) (string, bool)) error {
 	value, ok := lookup(s.Variable)
 	value = strings.TrimRight(value, "\r\n") // of a file that it was read from
@@ -118,8 +117,8 @@ func (s *Secret) Fill(lookup func(string) (string, bool)) error {
 	return nil
 }
 
-// Placeholder is what code sees instead of the value. It is the same each time, fits into headers and addresses as
-// it is, and does not occur by accident. It is no secret.
+// Placeholder is the text that code sees instead of the value. It is the same each time, fits into headers and addresses as it is, and does
+// not occur by accident. It is no secret.
 func (s Secret) Placeholder() string {
 	sum := sha256.Sum256([]byte("code-sandbox-mcp placeholder of " + s.Name))
 	return "sandbox-secret-" + s.Name + "-placeholder-" + hex.EncodeToString(sum[:8])

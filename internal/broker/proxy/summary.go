@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// mostNamed is how many hosts a summary names.
+// mostNamed limits the hosts that a summary names.
 const mostNamed = 20
 
-// Summary reports which hosts code reaches and what its placeholders are for, in words for a model that go on after
-// "Network: " and end without a period. It is empty where code reaches nothing.
+// Summary lists the hosts that code reaches and explains its placeholders, in words for a model that go on after "Network: " and end without
+// a period. It is empty if code reaches nothing.
 func (p *Proxy) Summary() string {
 	var b strings.Builder
 	switch p.options.Mode {

@@ -15,9 +15,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 )
 
-// connect answers CONNECT. What comes through the tunnel is looked at before anything is sent to the host: TLS for
-// the host goes on as it is, or ends here where the host has secrets or its requests are restricted, and plain HTTP is
-// read. There is nothing else. Where the host is denied, only plain HTTP is answered.
+// connect answers CONNECT. It examines the tunnel's first bytes before it sends anything to the host: TLS for the host goes on as it is, or
+// ends here if the host belongs to a secret or its requests are restricted, and plain HTTP is read. Nothing else passes. If the host is
+// denied, only plain HTTP is answered.
 func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t target, v verdict) *refusal {
 	found := p.secretsOf(t)
 	denied, endsHere := v.denied, len(found) > 0 || v.only != nil
@@ -43,8 +43,7 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t t
 		return &refusal{status: http.StatusHTTPVersionNotSupported, rule: "bad_request", words: "tunnels are for HTTP/1.1"}
 	}
 	_ = conn.SetDeadline(time.Time{})
-	// Behind what was read ahead, the connection itself: the server's own reader would end the request's context with
-	// the first deadline.
+	// Behind the bytes read ahead, the connection itself: the server's own reader would end the request's context with the first deadline.
 	ahead, _ := buffered.Peek(buffered.Reader.Buffered())
 	reader := bufio.NewReader(io.MultiReader(bytes.NewReader(bytes.Clone(ahead)), conn))
 	client := caller.NewConn(conn, reader)
@@ -90,7 +89,7 @@ func (x *exchange) tunnel(client *caller.Conn, upstream net.Conn, t target) {
 		return
 	}
 	if named, err := normalize(name); name != "" && (err != nil || named != t.name) {
-		// What a client says of an alert is not much, but it says it.
+		// A client reports little of an alert, but it reports it.
 		_, _ = client.Write(alertUnrecognizedName)
 		x.entry.Allowed, x.entry.Rule = false, "other_host"
 		return
@@ -110,7 +109,7 @@ func (x *exchange) tunnel(client *caller.Conn, upstream net.Conn, t target) {
 	go func() {
 		defer close(sent)
 		_ = x.copy(upstream, io.MultiReader(bytes.NewReader(hello), client), passing(x.send))
-		_ = upstream.Close() // connections of code have no halves
+		_ = upstream.Close() // connections of code cannot be half closed
 	}()
 	_ = x.copy(client, upstream, passing(x.receive))
 	_ = client.Close()
@@ -172,11 +171,11 @@ func (c helloConn) SetDeadline(time.Time) error      { return nil }
 func (c helloConn) SetReadDeadline(time.Time) error  { return nil }
 func (c helloConn) SetWriteDeadline(time.Time) error { return nil }
 
-// serveInside reads the requests that come through a tunnel, in TLS where there is an authority.
+// serveInside reads the requests that come through a tunnel, in TLS if there is an authority.
 func (p *Proxy) serveInside(x *exchange, client *caller.Conn, rt *route, authority *Authority) {
 	defer rt.transport.CloseIdleConnections()
 	rt.asked = x.asked
-	x.idle.Stop() // each request has its own, and is one of the session's connections
+	x.idle.Stop() // each request runs a timer of its own, and is one of the session's connections
 	x.leave()
 	server := &http.Server{
 		BaseContext:    func(net.Listener) context.Context { return x.ctx },

@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	// pingTime is what a server that has not answered a call in time has to show that it is alive.
+	// pingTime is the time in which a server that did not answer a call must show that it is alive.
 	pingTime = 5 * time.Second
-	// maxMessage is how much code gets of a server's own error, or of the description of a tool, in bytes.
+	// maxMessage limits a server's own error, or the description of a tool, as code sees it, in bytes.
 	maxMessage = 4 << 10
-	// searchTime is how long a search waits for servers that do not answer, or are yet to start.
+	// searchTime is the time for which a search waits for servers that do not answer, or are yet to start.
 	searchTime = 15 * time.Second
-	// found is how many tools a search returns.
+	// found limits the tools that a search returns.
 	found = 30
 	// foundText is how many characters of their descriptions.
 	foundText = 200
@@ -45,7 +45,7 @@ const (
 	ruleCalls = "calls of a run"
 )
 
-// call makes a call, and returns the raw result and whether the tool has promised structure. rule is what refused it.
+// call makes a call, and returns the raw result and whether the tool promises structure. rule names the rule that refused it.
 func (all *Servers) call(ctx context.Context, a asked) (result json.RawMessage, structured bool, rule string, err error) {
 	s, err := all.find(a.Server)
 	if err != nil {
@@ -134,7 +134,7 @@ func notFound(a asked, list *toolList) error {
 	return fault.New(fault.NotFound, hint, "The MCP server %s has no tool %q.", a.Server, shown(a.Tool))
 }
 
-// callError is what becomes of a request that has failed, and of the connection.
+// callError returns the error of a failed request, and drops a failed connection. After a timeout it pings the server.
 func (s *server) callError(ctx context.Context, conn *connection, answer *capture, err error) error {
 	name := s.definition.Name
 	switch {
@@ -188,7 +188,7 @@ func faultOf(err error, a asked) *fault.Error {
 	return fault.From(err)
 }
 
-// arguments is what a tool's schema says of the names of its arguments.
+// arguments are the names of a tool's arguments, by its schema.
 type arguments struct {
 	known    map[string]bool // nil: any
 	required []string
@@ -255,7 +255,7 @@ func shownList(names []string) string {
 	return list
 }
 
-// hit is a tool that a search has found.
+// hit is a tool that a search found.
 type hit struct {
 	Server      string `json:"server"`
 	Tool        string `json:"tool"`
@@ -325,7 +325,7 @@ func (all *Servers) each(ctx context.Context, do func(*server, *toolList, error)
 	asking.Wait()
 }
 
-// tools starts a server, if it does not run, and returns what it has.
+// tools returns the tools of a server, and starts it if it does not run.
 func (s *server) tools(ctx context.Context) (*toolList, error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
@@ -336,17 +336,17 @@ func (s *server) tools(ctx context.Context) (*toolList, error) {
 	return s.list(ctx, conn)
 }
 
-// Report is what a server has, for a person.
+// Report describes a server for a person.
 type Report struct {
 	Name    string
 	Tools   int
 	Allowed []string // the names of those that code may call
-	LeftOut int      // tools whose names cannot be, or that were too many
+	LeftOut int      // tools with invalid names, or over the limit
 	Problem string   // why it cannot be used; empty: it can
 	Itself  bool     // whether it is this program, and left out
 }
 
-// Reports starts every server and returns what it has.
+// Reports starts every server and describes each.
 func (all *Servers) Reports(ctx context.Context) []Report {
 	var reports []Report
 	for _, name := range all.itself {

@@ -19,10 +19,10 @@ import (
 // maxConfigBytes bounds the file that names the servers.
 const maxConfigBytes = 1 << 20
 
-// maxServers bounds how many it names.
+// maxServers limits the servers in a file.
 const maxServers = 100
 
-// Definition is one server as the user's clients have it. The zero value names none.
+// Definition is one server as the user's clients configure it. The zero value names none.
 type Definition struct {
 	Name string
 	// Command starts it, with Args, in Dir (empty: that of this process), with Env beside the variables that every such
@@ -36,10 +36,10 @@ type Definition struct {
 	Headers map[string]string
 }
 
-// Config is what a file says. The zero value names no server.
+// Config is the content of a file. The zero value names no server.
 type Config struct {
 	Servers []Definition // by name
-	// Secrets are values that are to be masked wherever they show, by the variable or the header that has them.
+	// Secrets are values to mask wherever they show, by their variable or header.
 	Secrets map[string]string
 }
 
@@ -56,8 +56,8 @@ type definitionFields struct {
 
 var serverName = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9 _.-]{0,62}[A-Za-z0-9_-])?$`)
 
-// Read reads a file of servers: JSON with comments, with the key mcpServers, or servers as VS Code has it. Variables are
-// looked up for ${NAME}, ${env:NAME} and ${NAME:-default}. An error has the line or the key, and no value.
+// Read reads a file of servers: JSON with comments, with the key mcpServers, or servers as in VS Code. Variables are looked up for ${NAME},
+// ${env:NAME} and ${NAME:-default}. An error names the line or the key, and no value.
 func Read(file string, lookup func(string) (string, bool)) (Config, error) {
 	text, err := readBounded(file)
 	if err != nil {
@@ -193,7 +193,7 @@ func (r *resolver) definition(name string, text json.RawMessage) (d Definition, 
 	return d, true, r.err
 }
 
-// checkKind refuses what cannot be started or reached.
+// checkKind refuses a server that cannot be started or reached.
 func checkKind(f definitionFields) error {
 	switch {
 	case f.Type == "sse":
@@ -234,7 +234,7 @@ var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 // addressPassword finds passwords in addresses, wherever these stand in a value.
 var addressPassword = regexp.MustCompile(`://[^:@/?#\s]*:([^/?#\s]+)@`)
 
-// fill replaces references to variables in what stands at key, and keeps the passwords of the addresses there.
+// fill replaces references to variables in the value at key, and records the passwords in its addresses.
 func (r *resolver) fill(key, value string) string {
 	filled := reference.ReplaceAllStringFunc(value, func(match string) string {
 		name, otherwise, hasDefault := strings.Cut(match[2:len(match)-1], ":-")
@@ -273,8 +273,8 @@ var (
 	camelCase = regexp.MustCompile(`([a-z])([A-Z])`)
 )
 
-// isSecretName reports whether the name of a variable, a header or a parameter says that its value is to be kept: it has
-// a word for that, and not only its letters, as AUTHOR has those of auth.
+// isSecretName reports whether the name of a variable, a header or a parameter indicates a secret: it contains a whole word for that, and
+// not only its letters, as AUTHOR contains auth.
 func isSecretName(name string) bool {
 	return secretNames.MatchString(camelCase.ReplaceAllString(name, "${1}_$2"))
 }

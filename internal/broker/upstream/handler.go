@@ -18,9 +18,9 @@ import (
 const Prefix = "/tools/"
 
 const (
-	// writeTime is what code has to read an answer in.
+	// writeTime is the time in which code must read an answer.
 	writeTime = time.Minute
-	// listCost is what a list takes in memory at the most while it is sent.
+	// listCost is the most memory that a list takes while it is sent.
 	listCost = 2 * maxListBytes
 	// smallAnswer is the size up to which an answer takes nothing of the session's memory.
 	smallAnswer = 64 << 10
@@ -30,11 +30,11 @@ const (
 //
 //	servers          the servers' names
 //	list?server=     the tools of one
-//	search?q=        the tools of all that have words of q
+//	search?q=        the tools of all with words of q
 //	call             POST: a call, {"server", "tool", "arguments"}
 //
-// The answer is a JSON object: of a call its result, as the protocol has it, and whether the tool has an output schema
-// (structured). What went wrong is in error: code, message, hint, server, tool.
+// The answer is a JSON object: for a call its result, as in the protocol, and whether the tool declares an output schema
+// (structured). An error is in error: code, message, hint, server, tool.
 func (all *Servers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch what := r.URL.Path[len(Prefix):]; what {
 	case "call":
@@ -113,7 +113,7 @@ func (all *Servers) serveCall(w http.ResponseWriter, r *http.Request) {
 	if r.Context().Err() != nil {
 		return
 	}
-	if len(result) > smallAnswer { // others of the session's have gone on meanwhile
+	if len(result) > smallAnswer { // others of the session went on meanwhile
 		release, err := who.Memory.Take(r.Context(), int64(len(result)))
 		if err != nil {
 			return
@@ -128,7 +128,7 @@ func (all *Servers) serveCall(w http.ResponseWriter, r *http.Request) {
 	send(w, []byte(`{"structured":`+strconv.FormatBool(structured)+`,"result":`), result, []byte("}"))
 }
 
-// requestCost is what the request of a call takes in memory at the most.
+// requestCost is the most memory that the request of a call takes.
 func requestCost(r *http.Request) int64 {
 	length := r.ContentLength
 	if length < 0 || length > requestBytes {

@@ -14,10 +14,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 )
 
-// httpTransport is the client library's, whose answers are bounded and go where their caller wants them raw.
+// httpTransport is the client library's, with bounded answers that go to callers who want them raw.
 type httpTransport struct{ *transport.StreamableHTTP }
 
-// stopKey is that of the function which ends a request and says why: the library keeps what reading an event says to itself.
+// stopKey is the key of the function that ends a request with a reason: the library drops the error of reading an event.
 type stopKey struct{}
 
 // SendRequest implements transport.Interface.
@@ -73,7 +73,7 @@ func (b bounded) CloseIdleConnections() { b.to.CloseIdleConnections() }
 
 type boundedBody struct {
 	io.ReadCloser
-	ctx        context.Context // of the request: the client library ends it when it has the answer
+	ctx        context.Context // of the request: the client library ends it when it received the answer
 	gate       *gate
 	read, most int
 	counted    counter
@@ -102,8 +102,8 @@ func (b *boundedBody) refuse(format string, most int) error {
 	return err
 }
 
-// counter counts the values of JSON messages that the client library decodes: all but those of a result, if the message
-// stands on one line. Of a message on several lines, and what follows it, it counts all.
+// counter counts the values of JSON messages that the client library decodes: all but those of a result, if the message stands on one line.
+// For a message on several lines, and all that follow it, it counts every value.
 type counter struct {
 	all, inResult     bool
 	inString, escaped bool
@@ -114,7 +114,7 @@ type counter struct {
 func (c *counter) add(text []byte) {
 	for _, b := range text {
 		switch {
-		case b == '\n' || b == '\r': // which no string has
+		case b == '\n' || b == '\r': // which no string contains
 			c.all = c.all || c.depth != 0
 			c.inString, c.escaped, c.inResult = false, false, false
 		case c.escaped:

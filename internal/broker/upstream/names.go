@@ -12,14 +12,14 @@ import (
 // shown is a name from anywhere as an error quotes it.
 func shown(name string) string { return text.Shorten(text.Safe(name, 400), 80) }
 
-// toolName is what the protocol allows, and the slash that some servers take.
+// toolName matches the names that the protocol allows, and the slash that some servers use.
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_./-]{1,128}$`)
 
 var identifier = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
 
 var noWord = regexp.MustCompile(`[^A-Za-z0-9_]`)
 
-// taken are words that no attribute of Python's or JavaScript's can be, and what the objects have of their own.
+// taken are words that cannot be an attribute in Python or JavaScript, and the attributes that the objects define themselves.
 var taken = strings.Fields(`False None True and as assert async await break class continue def del elif else except finally
 	for from global if import in is lambda nonlocal not or pass raise return try while with yield
 	search describe then catch constructor toString toJSON valueOf inspect`)
@@ -67,5 +67,5 @@ func (p Patterns) match(server, tool string) bool {
 	})
 }
 
-// flat has a * match slashes as well.
+// flat makes a * match slashes as well.
 func flat(name string) string { return strings.ReplaceAll(name, "/", "\x00") }

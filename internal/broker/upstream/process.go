@@ -25,24 +25,24 @@ import (
 )
 
 const (
-	// maxUnasked is how many bytes a server may send, since its last answer, that are none: notifications, requests, garbage.
+	// maxUnasked limits the bytes that a server may send, since its last answer, other than answers: notifications, requests, garbage.
 	maxUnasked = 64 << 20
-	// usualLine is the length up to which a message is read without a look at what is held already.
+	// usualLine is the length up to which a message is read without checking the bytes held already.
 	usualLine = 1 << 20
-	// maxGreeting is how long a message may be until it is known who the server is: these are decoded whole.
+	// maxGreeting limits a message before the server named itself: these are decoded whole.
 	maxGreeting = 1 << 20
-	// stderrBytes is how much of what one process writes to stderr gets into the log.
+	// stderrBytes is the part of one process's stderr that gets into the log.
 	stderrBytes = 64 << 10
 	// stderrLine bounds one line there.
 	stderrLine = 500
-	// drainTime is how long what a process has written is still read when it has ended and its children hold the pipe.
+	// drainTime is the time for which a process's output is still read after it ended while its children hold the pipe.
 	drainTime = 500 * time.Millisecond
 )
 
 var errEnded = errors.New("the server has ended")
 
-// process is a server that was started, as a transport of the protocol: a JSON message a line on stdin and stdout. Unlike
-// the client library's own it bounds what is read, writes without holding up a caller, and ends the whole process group.
+// process is a server that was started, as a transport of the protocol: a JSON message a line on stdin and stdout. Unlike the client
+// library's own it bounds its reads, writes without holding up a caller, and ends the whole process group.
 type process struct {
 	command        *exec.Cmd
 	stdin, stdout  *os.File
@@ -62,14 +62,14 @@ type process struct {
 	done    chan struct{} // closed when it is
 }
 
-// asking is a request that waits for its answer, which may hold what it takes until ctx has ended.
+// asking is a request that waits for its answer. It may hold the answer's memory until ctx ends.
 type asking struct {
 	ctx      context.Context
 	answered chan *transport.JSONRPCResponse
 }
 
-// passedOn are the variables that a server gets beside those of its definition: what clients give, and what leads through a
-// proxy. Nothing else of this process's environment is its business.
+// passedOn are the variables that a server gets beside those of its definition: those that clients give, and those of a proxy. The rest of
+// this process's environment is none of its business.
 var passedOn = strings.Fields(`HOME LOGNAME PATH SHELL TERM USER LANG LC_ALL TMPDIR TZ XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME
 	XDG_RUNTIME_DIR HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy SSL_CERT_FILE SSL_CERT_DIR NODE_EXTRA_CA_CERTS
 	APPDATA HOMEDRIVE HOMEPATH LOCALAPPDATA PATHEXT PROCESSOR_ARCHITECTURE PROGRAMFILES SYSTEMDRIVE SYSTEMROOT TEMP TMP USERNAME
@@ -88,7 +88,7 @@ func environment(own map[string]string) []string {
 	return env
 }
 
-// program is where a server's command is: in the PATH that its definition sets, as clients look for it, or in this process's.
+// program returns the path of a server's command: in the PATH that its definition sets, as clients look for it, or in this process's.
 func program(d Definition) string {
 	if !strings.ContainsAny(d.Command, `/\`) {
 		for _, folder := range filepath.SplitList(d.Env["PATH"]) {
@@ -104,8 +104,7 @@ func program(d Definition) string {
 	return found
 }
 
-// startProcess starts a server; read takes what it says. The error has no value of its definition. greeted is set when it
-// has said who it is.
+// startProcess starts a server; read takes its messages. The error quotes no value of its definition. greeted is set once it named itself.
 func startProcess(d Definition, gate *gate, maxAnswer int, greeted *atomic.Bool, log *slog.Logger) (*process, error) {
 	command := exec.Command(program(d), d.Args...)
 	command.Env, command.Dir = environment(d.Env), d.Dir
@@ -150,7 +149,7 @@ func closeAll(files ...*os.File) {
 	}
 }
 
-// fail ends what is under way and is to come, and closes the stdin of the process. The first reason counts.
+// fail ends the requests under way and those to come, and closes the stdin of the process. The first reason counts.
 func (p *process) fail(reason error) {
 	p.mu.Lock()
 	if p.err == nil {
@@ -165,7 +164,7 @@ func (p *process) fail(reason error) {
 func (p *process) stop(reason error) {
 	p.fail(reason)
 	select {
-	case <-p.exited: // and what it has started as well
+	case <-p.exited: // and its children as well
 	default:
 		killGroup(p.command)
 	}
@@ -253,8 +252,7 @@ func (p *part) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// take does with a line what it asks for, and releases what it takes when nobody needs it any more. What is no answer to a question counts
-// as unasked.
+// take handles a line, and calls release when its memory is no longer needed. A line that answers no request counts as unasked.
 func (p *process) take(line []byte, release func()) {
 	var until context.Context // of who asked for it; nil: nobody did
 	defer func() {
@@ -405,7 +403,7 @@ func (p *process) SendNotification(ctx context.Context, n mcp.JSONRPCNotificatio
 func (p *process) SetNotificationHandler(func(mcp.JSONRPCNotification)) {}
 
 // GetSessionId implements transport.Interface.
-func (p *process) GetSessionId() string { //nolint:revive // the interface has that name
+func (p *process) GetSessionId() string { //nolint:revive // the interface demands that name
 	return ""
 }
 
@@ -416,11 +414,11 @@ func (p *process) Close() error {
 }
 
 const (
-	// closeGrace is what a process has to end in when its stdin is closed, before it is asked by a signal.
+	// closeGrace is the time in which a process must end after its stdin is closed, before it gets a signal.
 	closeGrace = 500 * time.Millisecond
-	// signalGrace is what it has then, before it is killed.
+	// signalGrace is the time after the signal, before it is killed.
 	signalGrace = 100 * time.Millisecond
-	// killGrace is how long it takes at the most to be gone then.
+	// killGrace is the time in which it must be gone then.
 	killGrace = 300 * time.Millisecond
 )
 

@@ -16,5 +16,5 @@ func askGroup(command *exec.Cmd) { _ = syscall.Kill(-command.Process.Pid, syscal
 // killGroup ends them.
 func killGroup(command *exec.Cmd) { _ = syscall.Kill(-command.Process.Pid, syscall.SIGKILL) }
 
-// killRest ends what a process that has ended has left: its group has its number until that is gone.
+// killRest ends the processes that an ended process left: its group keeps its number until they are gone.
 func killRest(command *exec.Cmd) { killGroup(command) }

@@ -35,25 +35,25 @@ type server struct {
 	failures int           // one after the other
 	reason   error         // of the last
 	again    time.Time     // before which it is not tried again
-	leaving  chan struct{} // closed when those that were lost have ended; nil: there were none
+	leaving  chan struct{} // closed when the lost connections ended; nil: there were none
 }
 
-// connection is a server that has answered.
+// connection is a server that answered.
 type connection struct {
 	client *client.Client
 	close  func(context.Context)       // ends it
 	over   <-chan struct{}             // closed when it is over; nil: only a request tells
 	alive  func(context.Context) error // asks for a sign of life; nil: where over is
-	stale  atomic.Bool                 // the list of tools has changed
-	// greeted is whether it has said who it is: what comes before that is decoded, and has to be short.
+	stale  atomic.Bool                 // the list of tools changed
+	// greeted is set once it named itself: messages before that are decoded, and must be short.
 	greeted atomic.Bool
 
-	listing  chan struct{} // has one element while nobody reads the list
+	listing  chan struct{} // holds one element while nobody reads the list
 	tools    *toolList
 	listedAt time.Time
 }
 
-// failure is why a server cannot be used, in words that have nothing of its definition.
+// failure is the reason why a server cannot be used, without anything of its definition.
 type failure struct {
 	reason error
 	wait   time.Duration // until it is tried again
@@ -61,7 +61,7 @@ type failure struct {
 
 func (f *failure) Error() string { return f.reason.Error() }
 
-// connect returns the connection, and makes one where there is none.
+// connect returns the connection, and makes one if there is none.
 func (s *server) connect(ctx context.Context) (*connection, error) {
 	for {
 		s.mu.Lock()
@@ -144,7 +144,7 @@ func (s *server) lose(conn *connection, reason error) {
 	}()
 }
 
-// lost drops a connection that has failed.
+// lost drops a connection that failed.
 func (s *server) lost(conn *connection, reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -256,7 +256,7 @@ func (c *connection) greet(ctx context.Context, to transport.Interface) error {
 	return err
 }
 
-// why is the reason for which a connection failed, without what is not for code.
+// why returns the reason for which a connection failed, without the parts that code must not see.
 func (s *server) why(ctx context.Context, err error) error {
 	var misbehaved *misbehavedError
 	switch {
@@ -269,7 +269,7 @@ func (s *server) why(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return errors.New("this server ends")
 	}
-	for address := (*url.Error)(nil); errors.As(err, &address); { // which may have a key
+	for address := (*url.Error)(nil); errors.As(err, &address); { // which may contain a key
 		err = address.Err
 	}
 	s.all.options.Logger.Info("server of tools failed", "server", s.definition.Name, "error", text.Safe(err.Error(), stderrLine))
@@ -282,7 +282,7 @@ const (
 	maxPages     = 100
 	maxListBytes = 8 << 20
 	maxSchema    = 64 << 10
-	// listAge is how long a list is used without a look whether it has changed: not every server says so.
+	// listAge is the time for which a list is used without checking for changes: not every server announces them.
 	listAge = time.Minute
 )
 
@@ -327,7 +327,7 @@ func (s *server) list(ctx context.Context, conn *connection) (*toolList, error) 
 	if conn.tools != nil && !conn.stale.Load() && time.Since(conn.listedAt) < listAge {
 		return conn.tools, nil
 	}
-	conn.stale.Store(false) // what changes from here on is seen the next time
+	conn.stale.Store(false) // changes from here on are seen the next time
 	begun := time.Now()
 	list, err := s.readList(ctx, conn)
 	if err != nil {

@@ -1,8 +1,8 @@
-// Package upstream lets the code of sandboxes call the tools of other MCP servers, which the user has named. They run on the
-// host, as the user's own clients start them, from their first use until the end. Code has no part in that but the calls, which
-// are checked, bounded and recorded here.
+// Package upstream lets the code of sandboxes call the tools of other MCP servers that the user named. They run on the host, as the
+// user's own clients start them, from their first use until the end. Code can only make calls, which are checked, bounded and
+// recorded here.
 //
-// Everything that comes from code and from these servers is taken for hostile. What a tool returns goes to the code as data.
+// All data from code and from these servers is taken for hostile. A tool's result goes to the code as data.
 package upstream
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
-// Bounds of what may be configured, for the zero values of Options.
+// Bounds of the configuration, for the zero values of Options.
 const (
 	DefaultTimeout     = time.Minute
 	DefaultAnswerBytes = 32 << 20
@@ -31,24 +31,24 @@ const (
 )
 
 const (
-	// startTime bounds how long a server may take to start and to say what it is: npx may have to download it first.
+	// startTime bounds the start of a server until it names itself: npx may have to download it first.
 	startTime = 2 * time.Minute
 	// requestBytes bounds the request of code.
 	requestBytes = 8 << 20
-	// places are the calls to one server that run at a time; one session has half.
+	// places is the number of calls to one server that run at a time; one session may use half.
 	places = 16
-	// heldBytes is what answers may hold before servers have to wait with more long ones.
+	// heldBytes is the size of answers in memory beyond which servers must wait with more long ones.
 	heldBytes = 64 << 20
 	// longestBackoff is the longest time until a server that fails again and again is tried once more.
 	longestBackoff = time.Minute
 )
 
-// Options are what Servers work with. Zero values mean the defaults.
+// Options configure Servers. Zero values mean the defaults.
 type Options struct {
 	Definitions []Definition
 	// Self is this program's file. Definitions that start it are left out: its tools reach into other sessions. Empty: none is.
 	Self string
-	// Secrets are masked in what servers return and say, by name.
+	// Secrets are masked in the servers' results and messages, by name.
 	Secrets map[string]string
 	// Allow names the tools that may be called though they do not say that they only read.
 	Allow Patterns
@@ -65,7 +65,7 @@ type Options struct {
 type Servers struct {
 	options Options
 	masker  *secrets.Masker
-	plain   [][]byte  // the values of secrets, as JSON has them
+	plain   [][]byte  // the values of secrets, as JSON writes them
 	list    []*server // in the order of their names
 	itself  []string  // the names of those that are this program
 	gate    *gate
@@ -125,7 +125,7 @@ func (all *Servers) Names() []string {
 	return names
 }
 
-// Forget drops what is counted of a session.
+// Forget drops the counts of a session.
 func (all *Servers) Forget(session string) { all.counts.forget(session) }
 
 // Close ends all of them, within about half a second, or with ctx, when they are killed.
@@ -246,10 +246,10 @@ func (g *gate) wait(done <-chan struct{}, bytes int) (release func()) {
 	}
 }
 
-// countedRuns is how many runs of a session are counted, the newest: no more go on at a time.
+// countedRuns limits the counted runs of a session, the newest: no more go on at a time.
 const countedRuns = 64
 
-// counts are the calls that runs have made.
+// counts counts the calls of runs.
 type counts struct {
 	mu sync.Mutex
 	of map[string][]runCount // by session, the newest run last
@@ -260,7 +260,7 @@ type runCount struct {
 	calls int
 }
 
-// add counts a call and returns how many its run has made. What no run makes counts as the newest run's.
+// add counts a call and returns the number of its run's calls. A call outside any run counts as the newest run's.
 func (c *counts) add(session, run string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()

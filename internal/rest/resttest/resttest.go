@@ -32,10 +32,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// Token is what every request shows.
+// Token is the token of every request.
 const Token = "a-token-that-nobody-guesses"
 
-// Served is what answers. *rest.Server is one: its own tests could not use this package if that named it.
+// Served is the server under test. *rest.Server is one: its own tests could not use this package if that named it.
 type Served interface {
 	http.Handler
 	Routes() map[string]http.Handler
@@ -43,7 +43,7 @@ type Served interface {
 	Refuse(w http.ResponseWriter, r *http.Request, status int, problem, advice string)
 }
 
-// Fixture is the interface on a real server, with a manager whose containers are processes.
+// Fixture is the interface on a real server, with a manager that runs containers as processes.
 type Fixture struct {
 	T      *testing.T
 	URL    string
@@ -56,7 +56,7 @@ type Fixture struct {
 	paths    *http.ServeMux
 }
 
-// Start serves what can do everything but for a change.
+// Start serves a server with every ability, after change.
 func Start(t *testing.T, serve func(*tools.Deps) Served, change func(*tools.Deps), languages ...sandbox.Language) *Fixture {
 	t.Helper()
 	config := sandbox.DefaultConfig()
@@ -135,7 +135,7 @@ func (f *Fixture) Do(method, path, body string, headers ...string) (int, string)
 	return response.StatusCode, string(text)
 }
 
-// Want sends a request, and returns the members of the answer, which has to be of that status.
+// Want sends a request, checks the status of the answer, and returns its members.
 func (f *Fixture) Want(status int, method, path, body string) (members map[string]any) {
 	f.T.Helper()
 	got, text := f.Do(method, path, body)
@@ -150,10 +150,10 @@ func (f *Fixture) Want(status int, method, path, body string) (members map[strin
 
 const documentURL = "document.json"
 
-// operations are those of all documents: true where one has kept what it promises.
+// operations are those of all documents: true if one was tested.
 var operations sync.Map
 
-// Main runs the tests of a package, all of which together have to see each operation that isOwn keep its promise.
+// Main runs the tests of a package, which together must test each operation of isOwn.
 func Main(m *testing.M, isOwn func(id string) bool) {
 	flag.Parse()
 	code := m.Run()
@@ -236,7 +236,7 @@ func (f *Fixture) holds(request *http.Request, status int, body []byte) {
 	}
 }
 
-// member returns what is in an object at a path.
+// member returns the member of an object at a path.
 func member(of any, path ...string) any {
 	for _, name := range path {
 		object, _ := of.(map[string]any)
@@ -271,7 +271,7 @@ func (f *Fixture) TakesRoomFirst(door Door) {
 			}
 		}
 		if lacks > 0 {
-			m.Wait = 100 * time.Millisecond // in which what takes less than it should has it
+			m.Wait = 100 * time.Millisecond // within which a door that takes too little would get it
 		}
 		w := httptest.NewRecorder()
 		if door.Answer != nil {

@@ -25,11 +25,11 @@ const SeeFirewall = "See whether the server runs, and whether a firewall is in b
 // MaxMessage is how many letters of the server's own words are told.
 const MaxMessage = 2000
 
-// OfConnecting is the hint for an error of connecting that has none of its own.
+// OfConnecting is the hint for a connection error without a hint of its own.
 const OfConnecting = "See whether the server runs (it may be starting), and mend the server, the database or the login in the " +
 	"connection string; `code-sandbox-mcp doctor` tries it."
 
-// LoginError is an error from before there was a connection; no statement has to do with it.
+// LoginError is an error from before the connection; no statement caused it.
 type LoginError struct{ Err error }
 
 func (e *LoginError) Error() string { return e.Err.Error() }
@@ -41,8 +41,8 @@ func IsOfLogin(err error) bool {
 	return errors.As(err, &login)
 }
 
-// Failure is the fault of what ended a statement, where neither the server nor the connection did; nil: one of them did.
-// cheaper says how a slow statement is made so.
+// Failure returns the fault of a statement that neither the server nor the connection ended; nil: one of them did. cheaper says how to make
+// a slow statement cheaper.
 func Failure(ctx context.Context, err error, limits sql.Limits, slow bool, cheaper string) error {
 	var f *fault.Error
 	cause := context.Cause(ctx)
@@ -67,7 +67,7 @@ func Failure(ctx context.Context, err error, limits sql.Limits, slow bool, cheap
 	return nil
 }
 
-// BeforeLogin is what is told of a login that came to no end.
+// BeforeLogin reports a login that was cut off.
 const BeforeLogin = "The database ended the connection before the login."
 
 // IsSilent reports whether an error is that nothing answers.
@@ -76,7 +76,7 @@ func IsSilent(err error) bool {
 }
 
 // Unreachable reports why there is no connection, without the driver's words: those may quote the connection string. own and ownHint
-// say so of an error that one driver has; before and beforeHint are for a login that came to no end.
+// describe an error of one driver alone; before and beforeHint a login that was cut off.
 func Unreachable(err error, secrets []string, before, beforeHint, own, ownHint string) error {
 	what, hint := "The connection to the database broke.", "Send the statement again."
 	if IsOfLogin(err) {

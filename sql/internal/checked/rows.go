@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// DefaultTables is how many tables are listed where the filter has no limit.
+	// DefaultTables is the number of listed tables if the filter sets no limit.
 	DefaultTables = 1000
-	// CatalogBytes is the most that an answer of the catalog's may be. A server may send what it likes.
+	// CatalogBytes bounds an answer of the catalog. A server may send anything.
 	CatalogBytes = 32 << 20
 	// idleTime is how long an unused connection stays open.
 	idleTime = 5 * time.Minute
@@ -60,7 +60,7 @@ func (f Form) Text(value any) []byte {
 type Row struct {
 	Cols    []sql.Column
 	Forms   []Form
-	Found   []any // what the driver gave
+	Found   []any // the driver's values
 	Targets []any // pointers to Found
 	Texts   [][]byte
 	Failed  error
@@ -74,7 +74,7 @@ func (r *Row) Make(columns int) {
 	}
 }
 
-// Fill makes texts of what was found, and returns how long they are.
+// Fill converts the found values to texts, and returns their length.
 func (r *Row) Fill() (size int) {
 	for i, value := range r.Found {
 		r.Texts[i] = r.Forms[i].Text(value)
@@ -106,7 +106,7 @@ func Each(found *dbsql.Rows, each func(Scan) error) error {
 	return found.Err()
 }
 
-// Into appends to a list what one makes of each row.
+// Into returns a function that converts each row by one and appends it to a list.
 func Into[T any](list *[]T, one func(Scan) (T, error)) func(Scan) error {
 	return func(scan Scan) error {
 		item, err := one(scan)
@@ -115,7 +115,7 @@ func Into[T any](list *[]T, one func(Scan) (T, error)) func(Scan) error {
 	}
 }
 
-// What is read of a table for examples.
+// The limits of reading a table for examples.
 const (
 	ExampleColumns = 60
 	ExampleRows    = 500
@@ -123,7 +123,7 @@ const (
 	exampleValues  = 5
 )
 
-// Examples adds the values of a row to the examples of its columns, as show has them.
+// Examples adds the values of a row to the examples of its columns, in the form that show gives them.
 func Examples(columns []*sql.TableColumn, show func(declared, value string) string) func(Scan) error {
 	return func(scan Scan) error {
 		values := make([]dbsql.NullString, len(columns))

@@ -1,4 +1,4 @@
-// Package checked is what the databases have in common whose statements are divided and checked word by word before they run.
+// Package checked is the shared part of the databases that tokenize statements and check them word by word before they run.
 package checked
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
-// Kind is what a token is to the check.
+// Kind is a token's kind for the check.
 type Kind int
 
 // Kinds of tokens.
@@ -31,7 +31,7 @@ const (
 type Token struct {
 	Kind Kind
 	Text string // as it is written
-	// Key is a word in the one form in which it can be compared. A symbol's is the symbol. The others have none.
+	// Key is the comparable form of a word, or the symbol itself. Empty for other kinds.
 	Key  string
 	Line int
 	// Glued reports that nothing is between this token and the one before it.
@@ -41,7 +41,7 @@ type Token struct {
 // IsOneOf reports whether a token's key is one of these.
 func (t Token) IsOneOf(keys ...string) bool { return slices.Contains(keys, t.Key) }
 
-// Scanner is what is left of a statement that is being divided.
+// Scanner holds the rest of a statement that is being tokenized.
 type Scanner struct {
 	Rest  string
 	Line  int
@@ -120,7 +120,7 @@ func Read(statement string, divide func(string) ([]Token, error)) (s Statement, 
 // Of is a text that is divided already.
 func Of(text string, tokens []Token) Statement { return Statement{tokens, strings.Split(text, "\n")} }
 
-// At is the token at i: the end where there is none.
+// At is the token at i: the end if there is none.
 func (s *Statement) At(i int) Token {
 	if i >= 0 && i < len(s.Tokens) {
 		return s.Tokens[i]
@@ -132,7 +132,7 @@ func (s *Statement) At(i int) Token {
 	return Token{Kind: End, Line: line}
 }
 
-// Refuse reports what is wrong at a token, with the line that it is in.
+// Refuse reports an error at a token, with its line.
 func (s *Statement) Refuse(i int, why, hint string) error {
 	t := s.At(i)
 	what := Excerpt(t.Text)
@@ -148,7 +148,7 @@ func ErrEmpty(hint string) error {
 	return fault.New(fault.SQLRejected, hint, "The statement is empty.")
 }
 
-// CheckParameters compares how many parameters a statement has with how many values came with it.
+// CheckParameters compares the number of a statement's parameters with the number of its values.
 func CheckParameters(used, given int, hint string) error {
 	if used == given {
 		return nil
@@ -156,7 +156,7 @@ func CheckParameters(used, given int, hint string) error {
 	return fault.New(fault.SQLRejected, hint, "The statement has %d parameters and %d values were given.", used, given).With("parameters", used)
 }
 
-// Bind makes of JSON's values what a driver sends beside the statement; one binds the nth of them.
+// Bind converts JSON's values to those that a driver sends beside the statement; one converts the nth of them.
 func Bind(params []any, one func(n int, param any) (any, error)) ([]any, error) {
 	bound := make([]any, len(params))
 	for i, param := range params {
@@ -168,7 +168,7 @@ func Bind(params []any, one func(n int, param any) (any, error)) ([]any, error) 
 	return bound, nil
 }
 
-// ErrParam is the error of a value that is none that a parameter can be. arrays says what to do in the place of an array.
+// ErrParam is the error of a value that cannot be a parameter. arrays names an alternative to an array.
 func ErrParam(n int, param any, arrays string) error {
 	if _, is := param.([]any); is {
 		return fault.New(fault.SQLRejected, arrays, "Parameter %d is an array.", n)
@@ -176,7 +176,7 @@ func ErrParam(n int, param any, arrays string) error {
 	return fault.New(fault.SQLRejected, "Parameters are texts, numbers, true, false and null.", "Parameter %d is a %T.", n, param)
 }
 
-// Excerpt is what is shown of a line.
+// Excerpt returns the part of a line that is shown.
 func Excerpt(line string) string { return text.Shorten(strings.TrimSpace(line), 200) }
 
 // CountWhile is how many bytes at the beginning are so.

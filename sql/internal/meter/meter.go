@@ -1,6 +1,6 @@
-// Package meter bounds what is read from a database between two rows.
+// Package meter bounds the bytes that are read from a database between two rows.
 //
-// Drivers take a value whole, however long it is; this is where a value of a gigabyte is stopped.
+// Drivers read a value whole, however long it is; the meter stops a value of a gigabyte.
 package meter
 
 import (
@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// Meter counts down what may still be read. The zero Meter bounds nothing.
+// Meter counts down the bytes that may still be read. The zero Meter bounds nothing.
 type Meter struct {
 	limited atomic.Bool
 	left    atomic.Int64
@@ -34,7 +34,7 @@ func (m *Meter) Tripped() bool { return m.tripped.Load() }
 
 var errTooMuch = errors.New("more came than a row may have")
 
-// Conn is a connection whose reads are metered.
+// Conn is a connection with metered reads.
 type Conn struct {
 	net.Conn
 	Meter *Meter

@@ -38,7 +38,7 @@ func notBase64(why string) *fault.Error {
 		"content_base64 is not base64: it %s.", why)
 }
 
-// base64Digits passes on the digits of the standard alphabet alone, and refuses what is no base64.
+// base64Digits passes on the digits of the standard alphabet alone, and rejects any other byte.
 type base64Digits struct {
 	from    *bufio.Reader
 	started bool
@@ -76,7 +76,7 @@ func (d *base64Digits) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// digit is a byte of the standard alphabet, or 0 for what only stands between or behind digits.
+// digit returns a byte of the standard alphabet, or 0 for a byte that may stand between or behind digits.
 func (d *base64Digits) digit(c byte) (byte, error) {
 	switch {
 	case c == ' ' || c == '\n' || c == '\r' || c == '\t':
@@ -101,7 +101,7 @@ func (d *base64Digits) digit(c byte) (byte, error) {
 	return c, nil
 }
 
-// end checks the padding, where there is any.
+// end checks the padding, if there is any.
 func (d *base64Digits) end() error {
 	if d.padding > 2 || d.padding > 0 && (d.count+d.padding)%4 != 0 || d.count%4 == 1 {
 		d.bad = notBase64("ends in the middle of a group; it may have been cut off").With("position", d.count)
@@ -110,7 +110,7 @@ func (d *base64Digits) end() error {
 	return io.EOF
 }
 
-// skipDataURL passes what stands before the data in data:image/png;base64,….
+// skipDataURL skips the prefix of data:image/png;base64,….
 func (d *base64Digits) skipDataURL() {
 	const longest = 200
 	head, _ := d.from.Peek(longest)

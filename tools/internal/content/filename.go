@@ -61,7 +61,7 @@ func InputPath(filename, source string) (string, error) {
 	return clean, nil
 }
 
-// misleading are characters that hide what a name really is.
+// misleading reports characters that hide the real form of a name.
 func misleading(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || unicode.In(r, unicode.Zl, unicode.Zp)
 }

@@ -18,20 +18,19 @@ import (
 	_ "golang.org/x/image/webp" // likewise
 )
 
-// What models take without trouble. Larger images are refused by the models' makers, and spoil the
-// whole conversation.
+// Models accept these sizes without trouble. Their makers' APIs refuse larger images, and that spoils the whole conversation.
 const (
 	// MaxImageSource is the most that is read of an image before it is made to fit.
 	MaxImageSource = 16 << 20
 
-	// MaxImageBytes is the most that an image may have, before base64.
+	// MaxImageBytes limits an image before base64.
 	MaxImageBytes = 700 << 10
 
 	maxImageSide   = 1568     // pixels
 	maxSourceSide  = 1 << 15  // pixels of an image before it is scaled
 	maxDecodePixel = 12 << 20 // an image of more pixels is not decoded: it could be a bomb
 	strip          = 16       // rows or columns that are scaled at a time
-	maxScans       = 64       // of a JPEG: each costs as much as all its pixels, and may have next to no bytes
+	maxScans       = 64       // of a JPEG: each costs as much as all its pixels, and can be nearly empty
 )
 
 // ImageTypes are the formats that every client shows, the best first.
@@ -60,8 +59,8 @@ func IsTooLarge(err error) bool {
 	return errors.Is(err, errTooManyPixels) || errors.Is(err, errTooManyScans) || errors.Is(err, errStaysLarge)
 }
 
-// PixelBytes is what FitImage takes for an image that begins so, beside its data: its pixels, those that are scaled one way, and three of what
-// comes of them. Of one whose beginning does not tell its size it is more than there ever is.
+// PixelBytes estimates the memory that FitImage takes for an image with this beginning, beside its data: its pixels, those scaled in one
+// direction, and three copies of the result. For an image of unknown size it is an upper bound.
 func PixelBytes(head []byte) int64 {
 	config, format, err := image.DecodeConfig(bytes.NewReader(head))
 	if err != nil || config.Width <= 0 || config.Height <= 0 || config.Width > pixelLimit(config, format, head)/config.Height {
@@ -69,7 +68,7 @@ func PixelBytes(head []byte) int64 {
 	}
 	each := int64(4)
 	switch {
-	case isProgressive(format, head): // it keeps what each scan adds to
+	case isProgressive(format, head): // the decoder keeps the values that each scan adds to
 		each = 15
 	case isDeep(config), format == "webp":
 		each = 8
@@ -78,7 +77,7 @@ func PixelBytes(head []byte) int64 {
 	return each*int64(config.Width)*int64(config.Height) + 4*int64(size.X)*int64(config.Height) + 3*4*int64(size.X)*int64(size.Y)
 }
 
-// pixelLimit is how many pixels an image may have to be decoded.
+// pixelLimit limits the pixels of an image that is decoded.
 func pixelLimit(config image.Config, format string, data []byte) int {
 	switch {
 	case max(config.Width, config.Height) > maxSourceSide:
@@ -149,8 +148,8 @@ func isProgressive(format string, data []byte) bool {
 	return format == "jpeg" && count(data, progressive) > 0
 }
 
-// count counts the markers of a kind in a JPEG. It steps from one to the next as the decoder does: what a thumbnail in
-// the file has, or what follows the image, is never decoded.
+// count counts the markers of a kind in a JPEG. It steps from one to the next as the decoder does, so it skips an embedded thumbnail and
+// data behind the image, which are never decoded.
 func count(data []byte, kind byte) int {
 	const fill, stuffed, firstRestart, start, end = 0xff, 0x00, 0xd0, 0xd8, 0xd9
 	n := 0
@@ -197,8 +196,8 @@ func scale(source image.Image, side int) image.Image {
 	return target
 }
 
-// encode tries PNG, which keeps a chart's edges sharp, also with few colours, and then JPEG, which makes photographs
-// small. Neither of the last two has transparency, so what shows through becomes white.
+// encode tries PNG, which keeps a chart's edges sharp, also with few colours, and then JPEG, which makes photographs small. Neither of the
+// last two forms supports transparency, so transparent pixels become white.
 func encode(img image.Image, most int) (Image, bool) {
 	var b bytes.Buffer
 	if png.Encode(&b, img) == nil && b.Len() <= most {
@@ -218,7 +217,7 @@ func encode(img image.Image, most int) (Image, bool) {
 	return Image{}, false
 }
 
-// fewColours is how many colours a chart keeps: most of its pixels have them, and the others are blends along its edges.
+// fewColours is the number of colours that a chart keeps: most of its pixels use them, and the others are blends along its edges.
 const fewColours = 64
 
 // withFewColours returns an opaque image in its most common colours, which are told apart by the first five bits of each part; nil: it is

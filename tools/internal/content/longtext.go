@@ -22,13 +22,12 @@ type LongText []byte
 func (l LongText) Decoded() string {
 	var text string
 	if json.Unmarshal(l, &text) != nil {
-		return "" // not reached: the message loop has seen a JSON string
+		return "" // not reached: the message loop parsed this as a JSON string
 	}
 	return text
 }
 
-// Reader reads the text in UTF-8. What cannot be text, such as half a surrogate pair, becomes U+FFFD, as
-// with any JSON parser.
+// Reader reads the text in UTF-8. Invalid parts, such as half a surrogate pair, become U+FFFD, as with any JSON parser.
 func (l LongText) Reader() io.Reader {
 	u := &unquoter{rest: bytes.TrimSuffix(bytes.TrimPrefix(l, []byte{'"'}), []byte{'"'})}
 	if utf8.Valid(l) { // as every message is
@@ -48,10 +47,10 @@ func (s ShortText) Reader() io.Reader { return strings.NewReader(string(s)) }
 
 var errEscape = errors.New("not a JSON string")
 
-// unquoter undoes the escapes of a JSON string. Its input has no quotation marks around it.
+// unquoter decodes the escapes of a JSON string without its quotation marks.
 type unquoter struct{ rest []byte }
 
-// Read needs room for a character, which the buffers above it have.
+// Read needs room for a character; the buffers above it are large enough.
 func (u *unquoter) Read(p []byte) (int, error) {
 	n := 0
 	for len(u.rest) > 0 && n < len(p) {

@@ -33,7 +33,7 @@ func Measure(from io.Reader, limit, total int64, report func(done, total int64))
 	return &Measured{from: from, limit: limit, total: total, report: report, sum: sha256.New(), reported: time.Now()}
 }
 
-// Read passes on what it read. More than the limit is the fault upload_too_large.
+// Read reads and counts. It fails with the fault upload_too_large beyond the limit.
 func (m *Measured) Read(p []byte) (int, error) {
 	n, err := m.from.Read(p)
 	m.Size += int64(n)
@@ -51,7 +51,7 @@ func (m *Measured) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SHA256 is the sum of what was read, in hexadecimal digits.
+// SHA256 returns the hash of the bytes read, in hexadecimal digits.
 func (m *Measured) SHA256() string { return hex.EncodeToString(m.sum.Sum(nil)) }
 
 // UploadTooLarge refuses content of more than limit bytes.

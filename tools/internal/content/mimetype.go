@@ -9,8 +9,8 @@ import (
 	"github.com/gabriel-vasile/mimetype"
 )
 
-// mimeTypes has the names that data work makes and that the mime package does not know on every
-// machine; it asks the host's own tables, so these make the answer the same everywhere.
+// mimeTypes maps the endings that data work uses and that the mime package does not know on every machine; it asks the host's own tables, so
+// these make the answer the same everywhere.
 var mimeTypes = map[string]string{
 	".bmp":     "image/bmp",
 	".csv":     "text/csv",
@@ -43,7 +43,7 @@ var mimeTypes = map[string]string{
 	".zip":     "application/zip",
 }
 
-// Notebook is the type of Jupyter's notebooks, which are text and have another text in them.
+// Notebook is the type of Jupyter's notebooks: text that contains other text.
 const Notebook = "application/x-ipynb+json"
 
 // TypeByName is a file's MIME type by its name, without parameters.
@@ -62,7 +62,7 @@ func TypeByName(name string) string {
 // SniffBytes is how much of a file's beginning shows its type.
 const SniffBytes = 3072
 
-// Detected is what a file is by its content.
+// Detected is the type of a file by its content.
 type Detected struct {
 	MIME   string // without parameters
 	IsText bool
@@ -111,7 +111,7 @@ func (d Detected) allows(byName string, head []byte) bool {
 	case d.MIME == "application/x-ole-storage":
 		return byName == mimeTypes[".xls"]
 	case d.MIME == "application/octet-stream":
-		// What the content could have shown, and did not, is not so.
+		// If the content would show this type and did not, the name is wrong.
 		return mimetype.Lookup(byName) == nil
 	}
 	return false

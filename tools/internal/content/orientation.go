@@ -6,7 +6,7 @@ import (
 	"image"
 )
 
-// exifMarks is what stands before EXIF in a file, by format. What a compressed image has by chance is no EXIF behind it.
+// exifMarks maps a format to the bytes before EXIF. Bytes in a compressed image that happen to match are followed by no valid EXIF.
 var exifMarks = map[string][]byte{"jpeg": []byte("Exif\x00\x00"), "png": []byte("eXIf"), "webp": []byte("EXIF")}
 
 // orientation returns how an image of a format is turned or mirrored before it is shown, by its EXIF: 1, not at all, to 8.

@@ -1,4 +1,4 @@
-// Package content is about what files and arguments hold: images, types, texts, base64.
+// Package content examines the content of files and arguments: images, types, texts, base64.
 package content
 
 import (
@@ -47,7 +47,7 @@ func letterStart(text []byte, at int) int {
 	return at
 }
 
-// Plain makes valid text of a file's bytes, and says so where they were not.
+// Plain makes valid text of a file's bytes, and says so if they were not.
 func Plain(data []byte, fromStart bool) (text, note string) {
 	if fromStart {
 		data = bytes.TrimPrefix(data, byteOrderMark)

@@ -1,4 +1,4 @@
-// What this year's versions of libraries refuse, and what to write instead.
+// Names and arguments that this year's versions of libraries refuse, and their replacements.
 
 package hint
 
@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// instead is what to write instead of a name or an argument that is gone. A key is a module and a name in it, a library and
-// an attribute of its objects, or a library, a function (none: any) and its argument in parentheses. No row is here whose error says it itself.
+// instead maps a name or an argument that is gone to its replacement. A key is a module and a name in it, a library and an attribute of its
+// objects, or a library, a function (none: any) and its argument in parentheses. Errors that name the replacement themselves need no row.
 var instead = map[string]string{
 	"numpy.in1d": "`np.isin`", "numpy.trapz": "`np.trapezoid`", "numpy.product": "`np.prod`", "numpy.row_stack": "`np.vstack`", "numpy.ptp": "`np.ptp(a)`",
 	"numpy.tostring": "`a.tobytes()`", "numpy.math": "`import math`", "numpy.warnings": "`import warnings`",
@@ -219,8 +219,8 @@ var changes = []rule{
 		"PyYAML 6 wants a loader: write `yaml.safe_load(text)`."),
 }
 
-// refusal is the rule for an error of a library's: its name and the beginning of its message, and the library's folder, which
-// is in the traceback. Empty: the message tells whose it is.
+// refusal makes the rule for a library's error: its name, the beginning of its message, and the library's folder, which the traceback shows.
+// Empty: the message names the library.
 func refusal(library, message, say string) rule {
 	pattern := `\A(?:` + message + `)`
 	if library != "" {
@@ -229,10 +229,10 @@ func refusal(library, message, say string) rule {
 	return rule{re(pattern), true, func(stumble, []string) string { return say }}
 }
 
-// source finds what the kernel tells last in a traceback: the library and its version.
+// source matches the kernel's last line of a traceback: the library and its version.
 var source = regexp.MustCompile(`\n\(\w+ ([\w.+]{1,30})\)\n?\z`)
 
-// instead says what to write instead of a name of a module or library, or of a function's argument.
+// instead names the replacement of a name of a module or library, or of a function's argument.
 func (s stumble) instead(module, name string) string {
 	write, ok := instead[module+"."+name]
 	if !ok {

@@ -1,7 +1,7 @@
-// Package hint ends the answer of a run that stumbled with one line that says what works here.
+// Package hint ends the answer of a run that stumbled with one line that says how to do it here.
 //
-// [Capabilities.For] is all of it. What it looks for is in the table of rules.go, and what it says is true under the
-// server's settings, which [Capabilities] has.
+// [Capabilities.For] is all of it. The rules are in the table of rules.go. Hints are true under the server's settings, which
+// [Capabilities] holds.
 package hint
 
 import (
@@ -26,10 +26,10 @@ const (
 	Open      = "open"
 )
 
-// Capabilities is what a server can do for code. The zero value can do nothing.
+// Capabilities are the server's abilities for code. The zero value can do nothing.
 type Capabilities struct {
-	Packages string   // what may be installed: On, Listed, or nothing
-	Network  string   // what code reaches: Open, Allowlist, or nothing
+	Packages string   // the packages that may be installed: On, Listed, or none
+	Network  string   // the egress of code: Open, Allowlist, or none
 	Hosts    []string // that code reaches under Allowlist, as they are set
 	// CodeSQL reports that code can query the databases by its module sandbox.
 	CodeSQL bool
@@ -39,29 +39,28 @@ type Capabilities struct {
 	Tool func(name string) bool
 	// MemoryLimit is that of one of the session's containers, and TmpLimit that of its /tmp, as text. Empty: not known.
 	MemoryLimit, TmpLimit string
-	// MostMemoryMB is what another session may have, in MiB. 0: no more than this one.
+	// MostMemoryMB is the most memory of another session, in MiB. 0: no more than this one.
 	MostMemoryMB int64
 }
 
-// How much of a run's texts is looked at: what went wrong is at their ends.
+// Only the ends of a run's texts are searched: errors stand there.
 const (
 	traceBytes  = 8 << 10
 	stderrBytes = 4 << 10
 	stdoutBytes = 1 << 10
 )
 
-// setting is a setting's name as a hint has it.
+// setting matches a setting's name in a hint.
 var setting = regexp.MustCompile(`--[a-z]+(-[a-z]+)*`)
 
 // server matches how web servers say that they wait for requests.
 var server = regexp.MustCompile(`Uvicorn running on|Uvicorn server started|You can now view your Streamlit app|(?m)^ ?\* Running on |Dash is running on |^Serving HTTP on `)
 
-// refused are the words of the server itself where it has refused something or has not got it, which say why.
+// refused matches the server's own refusals, which give their reason.
 var refused = regexp.MustCompile(`\b(?:(?:host|address|package)_denied|host_unreachable|download_failed|tool_\w+)\b`)
 
-// For returns the hint for what a run came to, in at most maxLength characters of one line; empty where there is nothing
-// to say, or the run's texts say it. find returns the path of the session's file that a path which leads nowhere most likely
-// means, or nothing; it is called for a file or module that is missing.
+// For returns the hint for a run's result, one line of at most maxLength characters; empty if there is none, or the run's texts give it.
+// find returns the session's file that a missing path most likely means, or nothing; it is called for a missing file or module.
 func (c Capabilities) For(res *sandbox.Result, find func(path string) string) string {
 	if res.Status == sandbox.TimedOut && server.MatchString(end(res.Stderr, stderrBytes)+end(res.Stdout, stdoutBytes)) {
 		return "A server runs until it is stopped, and only code of this session reaches it: start it with subprocess.Popen, and ask it from the code."
@@ -105,18 +104,17 @@ func (c Capabilities) For(res *sandbox.Result, find func(path string) string) st
 	return ""
 }
 
-// stumble is what a rule says its hint by.
+// stumble is the input of a rule's hint.
 type stumble struct {
 	Capabilities
 	language sandbox.Language
 	find     func(path string) string
-	// quotes reports that the words come from the error of the code itself. What was only printed may be anybody's, so no name
-	// is taken from it.
+	// quotes: the words come from the error of the code itself. Printed text may be anybody's, so no name is taken from it.
 	quotes bool
 	text   string // all the words that are looked at
 }
 
-// name is what a rule has found, if it may be quoted, or what stands for it.
+// name returns the name found by a rule, if it may be quoted, else other.
 func (s stumble) name(found, other string) string {
 	if s.quotes && found != "" {
 		return found
@@ -136,7 +134,7 @@ func end(stream sandbox.Stream, most int) string {
 
 func last(s string, most int) string { return s[text.Edge(s, max(0, len(s)-most)):] }
 
-// isSilent reports whether the answer would have nothing but that the run is over.
+// isSilent reports whether the answer would say only that the run is over.
 func isSilent(res *sandbox.Result) bool {
 	return res.Status == sandbox.Completed && res.Value == nil && res.Stdout.Bytes == 0 && res.Stdout.Head == "" &&
 		res.Stderr.Bytes == 0 && res.Stderr.Head == "" && res.DisplaysTotal == 0 && len(res.Displays) == 0 &&

@@ -1,8 +1,8 @@
-// Modules whose package has another name, and those that have none.
+// Modules that are named differently from their package, and modules without a package.
 
 package hint
 
-// distributions are the packages of modules that have another name.
+// distributions maps modules to differently named packages.
 var distributions = map[string]string{
 	"attr": "attrs", "Bio": "biopython", "bs4": "beautifulsoup4", "cairo": "pycairo", "cv2": "opencv-python-headless", "Crypto": "pycryptodome",
 	"dateutil": "python-dateutil", "discord": "discord.py", "docx": "python-docx", "dotenv": "python-dotenv", "faiss": "faiss-cpu",
@@ -20,7 +20,7 @@ var isDriver = map[string]bool{
 	"pg": true, "postgres": true, "mysql2": true, "mssql": true, "tedious": true, "mongodb": true, "mongoose": true, "ioredis": true,
 }
 
-// foreign are modules of Python itself that this one does not have, and what is to be said of them.
+// foreign maps Python's own modules that this Python lacks to a hint.
 var foreign = map[string]string{
 	"winreg": windows, "_winreg": windows, "msvcrt": windows, "winsound": windows, "_winapi": windows, "win32api": windows, "win32com": windows, "pythoncom": windows, "wmi": windows,
 	"distutils": dropped, "imp": dropped, "asynchat": dropped, "asyncore": dropped, "smtpd": dropped, "audioop": dropped, "cgi": dropped, "cgitb": dropped,

@@ -1,4 +1,4 @@
-// How runs stumble, and what is said of it.
+// The ways in which runs stumble, and the hints.
 
 package hint
 
@@ -13,11 +13,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// rule is one way to stumble. What match finds in parentheses may be quoted, so it matches nothing but letters, digits
-// and what else names need.
+// rule is one way to stumble. The groups of match may be quoted, so they match only letters, digits and the other characters of names.
 type rule struct {
 	match  *regexp.Regexp
-	raised bool                                   // only what the code raised counts, and not what was printed
+	raised bool                                   // only the error that the code raised counts, not printed text
 	say    func(s stumble, found []string) string // empty: another rule may know more
 }
 
@@ -48,7 +47,7 @@ var rules = append(changes, []rule{
 		}
 		return found[1] + " is a system library that is not in this image, and none can be added to it: take a package whose wheel brings its libraries."
 	}},
-	// What packages leave out: data, models, keys, a browser.
+	// Parts that packages leave out: data, models, keys, a browser.
 	{re(`Please use the NLTK Downloader|\[nltk_data\] Error loading`), false, func(s stumble, _ []string) string {
 		return "NLTK's data are not on PyPI" + s.bringing("a zip of nltk_data", "unzip it to a folder in nltk.data.path") + ". wordpunct_tokenize and the stemmers need none."
 	}},
@@ -82,7 +81,7 @@ var rules = append(changes, []rule{
 		name := s.name(cmp.Or(found[1:]...), "That command")
 		return name + " is not in this image, and system packages cannot be added to it."
 	}},
-	// The network, from what is sure to what is not.
+	// The network, from certain to uncertain.
 	{re(`\((?:psycopg2?|pymysql|MySQLdb|pyodbc|asyncpg|oracledb)[\w.]*\.\w*Error\)|(?:psycopg2?|pymysql|MySQLdb|pymongo|redis)[\w.]*\.(?:OperationalError|ServerSelectionTimeoutError|ConnectionError)\b|` +
 		`could not translate host name|Can't connect to MySQL server|/node_modules/(?:pg|mysql2?|mssql|tedious|mongodb|ioredis|redis)/`), false, func(s stumble, _ []string) string { return s.database() }},
 	{re(`host='(?:localhost|127\.0\.0\.1)', port=(\d+).*Connection refused|ECONNREFUSED (?:127\.0\.0\.1|::1):(\d+)|fetch failed[^\x00]*'ECONNREFUSED'|\[Errno 111\]|to (?:localhost|127\.0\.0\.1) port (\d+)[^\n]*(?:refused|[Cc]ould not connect|Failed to connect)`), false, stumble.local},
@@ -105,7 +104,7 @@ var rules = append(changes, []rule{
 	{re(`No such file or directory[^\n]*'(?:/Users/|/home/|/mnt/user-data|(?:/mnt/data/|\./)?uploads?['/]|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|/root/|~/|[A-Za-z]:[\\/])|ENOENT: [^\n]* '(?:/Users/|/home/|/mnt/user-data|(?:/mnt/data/|\./)?uploads?['/]|/content/|/workspace|/data/|/app/|/uploads?/|/sandbox/|~/|[A-Za-z]:[\\/])`), true, func(s stumble, _ []string) string {
 		return s.files()
 	}},
-	// What needs a person or a screen.
+	// Code that needs a person or a screen.
 	{re(`EOF when reading a line|ReferenceError: prompt is not defined`), false, func(stumble, []string) string {
 		return "Nobody can answer while code runs: put the value into the code, or ask for it before the call."
 	}},
@@ -182,7 +181,7 @@ func (s stumble) foreignIndex(found []string) string {
 	return "pip and npm ask this server's index by themselves, and " + reach + ": leave --index-url, --extra-index-url and --registry out."
 }
 
-// installer is for an installer that is not there, of a language that has another one.
+// installer is for a missing installer of a language that offers another one.
 func (s stumble) installer(language sandbox.Language, command string, found []string) string {
 	if s.language != language {
 		return s.otherLanguage(language)
@@ -203,7 +202,7 @@ func (s stumble) ifTool(tool, words string) string {
 	return ""
 }
 
-// missing reports how a package gets in that is not there.
+// missing tells how to get a missing package.
 func (s stumble) missing(name string) string {
 	name = s.name(name, "")
 	what := cmp.Or(name, "The missing package")
@@ -279,7 +278,7 @@ func (s stumble) system([]string) string {
 func (s stumble) otherLanguage(wanted sandbox.Language) string {
 	info := wanted.Info()
 	hint := "Only " + s.language.Info().Title + " is in this container"
-	if s.language == sandbox.Bash { // whose container has an image for more
+	if s.language == sandbox.Bash { // its image holds more languages
 		hint = "There is no " + info.Title + " in this container"
 	}
 	if s.has(info.Tool()) {
@@ -288,7 +287,7 @@ func (s stumble) otherLanguage(wanted sandbox.Language) string {
 	return hint + "."
 }
 
-// network reports what code reaches, to code that wanted a host; empty: not known which.
+// network tells code that wanted a host its egress; empty: the host is unknown.
 func (s stumble) network(host string) string {
 	switch s.Network {
 	case Open:
@@ -313,7 +312,7 @@ func (s stumble) network(host string) string {
 // indexes are hosts that code asks for packages.
 var indexes = map[string]bool{"pypi.org": true, "files.pythonhosted.org": true, "registry.npmjs.org": true}
 
-// apis are what libraries reach that do not say so in their errors, and the usual names of their keys.
+// apis lists services of libraries that do not name them in their errors, and the usual names of their keys.
 var apis = []struct{ library, key, host string }{
 	{"/openai/", "OPENAI_API_KEY", "api.openai.com"},
 	{"/anthropic/", "ANTHROPIC_API_KEY", "api.anthropic.com"},
@@ -340,7 +339,7 @@ func (s stumble) key(found []string) string {
 	return hint + ", both for the user to set."
 }
 
-// bringing returns how a file of the internet gets into the session, and what is to be done with it then.
+// bringing tells how to get a file of the internet into the session, and the next step with it.
 func (s stumble) bringing(what, then string) string {
 	if !s.FetchURLs || !s.has("upload_file") {
 		return ""
@@ -348,16 +347,16 @@ func (s stumble) bringing(what, then string) string {
 	return "; upload_file with url brings " + what + " in, then " + then
 }
 
-// hostNames find the host that code has asked for in an error and its traceback, the surest first.
+// hostNames match the requested host in an error and its traceback, the surest first.
 var hostNames = []*regexp.Regexp{
 	re(`host='([\w.-]{1,63})', port=|Failed to resolve '([\w.-]{1,63})'|(?:EAI_AGAIN|ENOTFOUND) ([\w.-]{1,63})|Could not resolve host: ([\w.-]{1,63})`),
 	re(`https?://(?:[^\s/@'"]{1,100}@)?([\w.-]{1,63})`),
 }
 
-// hostName is what may be a host that is reached by the network.
+// hostName matches a plausible name of a host on the network.
 var hostName = re(`^(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}$`)
 
-// host is the host that code has asked for; empty where that is not known, or may not be quoted.
+// host returns the host that code requested; empty if that is unknown, or may not be quoted.
 func (s stumble) host() string {
 	for _, names := range hostNames {
 		if found := names.FindStringSubmatch(s.text); found != nil && s.quotes && hostName.MatchString(cmp.Or(found[1:]...)) {
@@ -383,7 +382,7 @@ func (s stumble) memory() string {
 	return "A session has " + s.MemoryLimit + " of memory, which the user can raise (--memory-limit): " + how + "."
 }
 
-// hosts lists those that are allowed, as many as a hint has room for.
+// hosts lists the allowed hosts, as many as fit into a hint.
 func (s stumble) hosts() string {
 	const room = 70
 	var list string
@@ -419,7 +418,7 @@ func (s stumble) refused(found []string) string {
 	return s.network(asked)
 }
 
-// unreached is for a host whose name was not resolved, or that was connected to without the proxy.
+// unreached is for a host that did not resolve, or that code tried to reach without the proxy.
 func (s stumble) unreached([]string) string {
 	if s.Network != Open && s.Network != Allowlist {
 		return s.network(s.host())
@@ -467,11 +466,11 @@ var named = regexp.MustCompile(`'([^'\n]+)'|"([^"\n]+)"|([^\s:,'"]+\.\w+)`)
 // sessionFile is a path that a hint can quote: its last part was asked for, and so is in the answer already.
 var sessionFile = regexp.MustCompile(`^(?:[\pL\pM\pN._-]+/)*[\pL\pM\pN ._()+,@&-]{1,100}$`)
 
-// writes are calls that write files, as tracebacks show them: what is missing may be the folder.
+// writes matches calls that write files, as tracebacks show them: the missing part may be the folder.
 var writes = regexp.MustCompile(`\b(?:(?:save|write|copy|move|rename|mkdir)\w*|to_[a-z]\w*|imwrite|dump|toFile|createWriteStream)\s*\(|` +
 	`\bopen\((?:[^\n]*,)?\s*(?:mode\s*=\s*)?['"][wax][bt+]{0,2}['"]`)
 
-// elsewhere is for a path that leads nowhere while the session has a file of its name.
+// elsewhere is for a path that leads nowhere while a file of the session carries its name.
 func (s stumble) elsewhere(found []string) string {
 	if s.find == nil || strings.Contains(found[0], "bad interpreter") {
 		return ""

@@ -1,5 +1,4 @@
-// Package render makes the answers of tools: what a run came to as a terminal would show it, images and lists, as long
-// as the client takes them.
+// Package render makes the answers of tools: a run as a terminal would show it, images and lists, within the length that the client takes.
 package render
 
 import (
@@ -17,13 +16,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 )
 
-// Answer is what a handler returns: text and images for the model, fields for programs.
+// Answer is a handler's result: text and images for the model, fields for programs.
 type Answer struct {
 	Content []mcp.Content
 	Fields  any
 	IsError bool
 	Fault   *fault.Error // a coded error beside the fields; IsError is true then
-	each    int          // how many bytes of each of its texts it has, where it was fitted
+	each    int          // the bytes of each of its texts, if it was fitted
 }
 
 // Text is an answer of one text, and of the fields that go with it.
@@ -31,8 +30,8 @@ func Text(text string, fields any) *Answer {
 	return &Answer{Content: []mcp.Content{mcp.NewTextContent(text)}, Fields: fields}
 }
 
-// slim is fields of which _meta has a part only: ids, status, counts and paths. Several clients pass the model the
-// whole result, and the text has the rest.
+// slim is implemented by fields that put only a part into _meta: ids, status, counts and paths. Several clients pass the model the whole
+// result, and the text holds the rest.
 type slim interface{ Meta() any }
 
 // Meta returns the part of the fields that goes into the result's _meta.
@@ -43,7 +42,7 @@ func (a *Answer) Meta() any {
 	return a.Fields
 }
 
-// Noting puts a note behind the answer, where there is an answer and a note.
+// Noting puts a note behind the answer, if there is an answer and a note.
 func (a *Answer) Noting(note string) *Answer {
 	if a != nil && note != "" {
 		a.Content = append(a.Content, mcp.NewTextContent(note))
@@ -72,7 +71,7 @@ func JSON(fields any) (*Answer, error) {
 	return Text(text, fields), nil
 }
 
-// plainJSON is compact JSON in which < and > stay what they are: a model reads it, no browser.
+// plainJSON encodes compact JSON that leaves < and > unescaped: a model reads it, no browser.
 func plainJSON(value any) (string, error) {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
@@ -81,7 +80,7 @@ func plainJSON(value any) (string, error) {
 	return strings.TrimSuffix(text.String(), "\n"), err
 }
 
-// FaultText is what a model reads of a fault.
+// FaultText returns a fault as text for a model.
 func FaultText(f *fault.Error) string {
 	text := string(f.Code) + ": " + f.Message
 	if f.Hint != "" {
@@ -114,7 +113,7 @@ type Renderer struct {
 	Manager           *sandbox.Manager
 	Secrets           *secrets.Masker
 	Can               hint.Capabilities
-	Images            string // what becomes of images; empty: what suits the client
+	Images            string // the form of images; empty: the form that suits the client
 	StructuredContent bool
 	StoreLinks        map[string]string // addresses of files in the store, by their paths
 	Logger            *slog.Logger

@@ -11,11 +11,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 )
 
-// client is what is known of a client program that an answer has to be made for.
+// client describes a client program that needs answers of its own.
 type client struct {
-	name string // a part of what it calls itself, in lower case
-	// answerBytes is the longest answer as JSON, images apart, that it passes to its model as it is; 0: longer than any
-	// of ours. What is longer it cuts in the middle, or it shows the beginning alone.
+	name string // a part of the client's name, in lower case
+	// answerBytes is the longest answer as JSON, without images, that it passes to its model whole; 0: longer than any of ours. It cuts
+	// longer ones in the middle, or shows only the beginning.
 	answerBytes int
 	textImages  bool // an image would reach the model as base64 text
 	smallImages bool // it may, and costs less then
@@ -25,7 +25,7 @@ type client struct {
 	patience time.Duration
 }
 
-// pythonSDK is what programs call themselves by default that use the SDK for Python. Some of them make text of images.
+// pythonSDK is the default name of programs that use the SDK for Python. Some of them make text of images.
 const pythonSDK = "mcp"
 
 // clients were measured with a scripted model, each a little below where it begins to cut; see docs/clients.md.
@@ -47,7 +47,7 @@ var clients = []client{
 	{name: "visual studio code", opensLinks: true},
 }
 
-// clientOf returns the client that a call comes from; the zero value where nothing is known of it.
+// clientOf returns the client that a call comes from; the zero value if nothing is known of it.
 func clientOf(ctx context.Context) client {
 	session, ok := server.ClientSessionFromContext(ctx).(server.SessionWithClientInfo)
 	if !ok {
@@ -62,7 +62,7 @@ func clientOf(ctx context.Context) client {
 	return client{}
 }
 
-// FaultFields are the fields of a coded error for programs: without its words for a client whose model reads them again.
+// FaultFields returns the fields of a coded error for programs, without its text for a client that shows its model both.
 func FaultFields(ctx context.Context, f *fault.Error) map[string]any {
 	fields := f.JSON()
 	if clientOf(ctx).showsMeta {

@@ -24,10 +24,10 @@ const maxImages = 4
 // textTypes are the other representations that say something to a model, the best first.
 var textTypes = []string{"text/plain", "text/markdown", "text/latex", "application/json", "image/svg+xml", "text/html"}
 
-// What may become of images, as --images says it.
+// The values of --images.
 const (
 	ImagesOn   = "on"
-	ImagesPath = "path" // answers have their places alone
+	ImagesPath = "path" // answers name only the paths
 	ImagesOff  = "off"  // they are listed as files, and not as something shown
 )
 
@@ -38,7 +38,7 @@ func (r *Renderer) images(ctx context.Context) string {
 	return cmp.Or(r.Images, ImagesOn)
 }
 
-// withoutImages leaves the images of files out of an answer where they are not wanted.
+// withoutImages leaves the images of files out of an answer if they are not wanted.
 func (r *Renderer) withoutImages(ctx context.Context, a *Answer) *Answer {
 	if r.images(ctx) == ImagesOn {
 		return a
@@ -51,7 +51,7 @@ func (r *Renderer) withoutImages(ctx context.Context, a *Answer) *Answer {
 	return a
 }
 
-// unshown returns a copy of a result whose images are files like others.
+// unshown returns a copy of a result with its images as ordinary files.
 func unshown(res *sandbox.Result) *sandbox.Result {
 	plain := *res
 	plain.Displays = slices.DeleteFunc(slices.Clone(res.Displays), func(d sandbox.Display) bool { return content.IsImage(d.Path) })
@@ -90,7 +90,7 @@ func (r *Renderer) renderDisplays(ctx context.Context, res *sandbox.Result) ([]m
 	return images, b.String()
 }
 
-// encodedRoom is what a byte of an image takes in an answer: as it is, as base64, and as a line of JSON that has grown.
+// encodedRoom is the memory for each byte of an image in an answer: the byte, its base64, and a line of JSON that grew.
 const encodedRoom = 6
 
 // fitShown is FitImage with room for the pixels, and then for the answer.
@@ -107,8 +107,8 @@ func (r *Renderer) fitShown(ctx context.Context, mime string, data []byte) (fitt
 	return fitted, err
 }
 
-// whyNoData reports why an image has only a path here, and how it can be seen. Most often it is of an earlier
-// run, whose images are released when there is a next one.
+// whyNoData explains why an image is shown as a path only, and how to see it. Most often it belongs to an earlier run; those images are
+// released when the next run begins.
 func whyNoData(display sandbox.Display) string {
 	if display.SizeBytes > content.MaxImageSource {
 		return "too large; make it smaller to see it"
@@ -126,7 +126,7 @@ func pick(display sandbox.Display) (string, []byte) {
 	return "", nil
 }
 
-// describeDisplay describes what was shown: where it is, and what it says.
+// describeDisplay returns the path of a display, and its text.
 func describeDisplay(display sandbox.Display) (place, text string) {
 	alt := display.Alt
 	if display.Path != "" {
@@ -162,7 +162,7 @@ const (
 	chartBytes = 6 << 10
 )
 
-// FitImage returns an image within the bounds, as small as suits the client, and without the texts in it where they have a secret.
+// FitImage returns an image within the bounds, as small as suits the client, and without its text fields if they contain a secret.
 func (r *Renderer) FitImage(ctx context.Context, mime string, data []byte) (content.Image, error) {
 	pixelsOnly := r.Secrets.In(data)
 	if r.Images == "" && clientOf(ctx).smallImages {

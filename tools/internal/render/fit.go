@@ -16,25 +16,25 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 )
 
-// maxAnswerBytes bounds what an answer has beside its images, as JSON: an answer of 1 MB, less what is around it.
-// Only structured content comes near, or a supervisor that was replaced.
+// maxAnswerBytes bounds an answer as JSON, without its images: 1 MB, less the envelope. Only structured content comes near, or a replaced
+// supervisor's answer.
 const maxAnswerBytes = 900_000
 
-// streamBytes bounds a whole answer that is an event of a stream, as JSON: clients refuse events over 1 MiB, and the model then has nothing
-// of the run.
+// streamBytes bounds a whole answer as JSON in an event of a stream: clients refuse events over 1 MiB, and the model then gets nothing of
+// the run.
 const streamBytes = 700_000
 
 // FileBytes is the most that an answer holds of a file that is no text, before base64, where it may hold most.
 func FileBytes(ctx context.Context, most int64) int64 {
-	const beside = 16 << 10 // what an answer says of the file
+	const beside = 16 << 10 // the answer's text beside the file
 	if rpc.Streams(ctx) {
 		return min(most, int64(base64.StdEncoding.DecodedLen(streamBytes-beside)))
 	}
 	return most
 }
 
-// Finish makes an answer what its client takes: without images where it wants none, and as an event no longer than one may be. The
-// text stays, the first images as they are, and those that do not fit become smaller or are left out.
+// Finish fits an answer to its client: without images if it takes none, and no longer than an event of a stream may be. The text stays, the
+// first images as they are; images that do not fit are made smaller or left out.
 func (r *Renderer) Finish(ctx context.Context, a *Answer) *Answer {
 	a = r.withoutImages(ctx, a)
 	if !rpc.Streams(ctx) {
@@ -69,7 +69,7 @@ func (r *Renderer) Finish(ctx context.Context, a *Answer) *Answer {
 	return a
 }
 
-// encoded returns the base64 that a part of an answer has; empty: it is text.
+// encoded returns the base64 in a part of an answer; empty: it is text.
 func encoded(c mcp.Content) string {
 	switch c := c.(type) {
 	case mcp.ImageContent:
@@ -138,7 +138,7 @@ func (r *Renderer) TooLong(ctx context.Context, a *Answer) bool {
 
 // jsonBytes is how long a value is in an answer.
 func jsonBytes(value any) int {
-	text, _ := plainJSON(value) // what cannot be encoded is in no answer
+	text, _ := plainJSON(value) // a value that cannot be encoded is in no answer
 	return len(text)
 }
 

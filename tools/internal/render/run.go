@@ -27,7 +27,7 @@ type artifactFields struct {
 	StoreURL  string `json:"store_url,omitempty"` // where anybody can read it, for a while
 }
 
-// runMeta is what a run came to, in ids and figures.
+// runMeta is a run's result in ids and figures.
 type runMeta struct {
 	SessionID       string           `json:"session_id"`
 	RunID           string           `json:"run_id"`
@@ -59,7 +59,7 @@ type artifactMeta struct {
 	StoreURL  string `json:"store_url,omitempty"`
 }
 
-// Meta returns what a program needs and the text does not repeat.
+// Meta returns the fields that a program needs and the text does not repeat.
 func (f RunFields) Meta() any {
 	var files []artifactMeta
 	for _, a := range f.Artifacts[:min(len(f.Artifacts), f.listed)] {
@@ -73,7 +73,7 @@ func (f RunFields) Meta() any {
 
 // part is one text of a run's answer.
 type part struct {
-	heading string // empty: of what was printed to stdout
+	heading string // empty: of the text printed to stdout
 	text    sandbox.Stream
 }
 
@@ -89,8 +89,7 @@ func partsOf(res *sandbox.Result) []part {
 	return list
 }
 
-// Run shows a model what a run came to, the way a terminal would: a status line, the output,
-// the value, the files; images behind it.
+// Run renders a run's result for a model as a terminal would show it: a status line, the output, the value, the files; images behind it.
 func (r *Renderer) Run(ctx context.Context, res *sandbox.Result) *Answer {
 	if r.images(ctx) == ImagesOff {
 		res = unshown(res)
@@ -111,8 +110,8 @@ func (r *Renderer) Run(ctx context.Context, res *sandbox.Result) *Answer {
 	return a
 }
 
-// renderTexts returns the answer without images, with at most so many bytes of each of its texts; shown are the lines
-// that describe what was displayed, and hint is what the answer ends with.
+// renderTexts returns the answer without images, with at most each bytes of each text; shown are the lines that describe displays, and hint
+// ends the answer.
 func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown, hint string, each int) *Answer {
 	var b, output strings.Builder
 	texts := make(map[string]string)
@@ -163,7 +162,7 @@ func (r *Renderer) renderTexts(res *sandbox.Result, parts []part, shown, hint st
 	}
 }
 
-// backgroundTitle reports where the rest is of what an earlier run printed meanwhile.
+// backgroundTitle says where to find the rest of the text that an earlier run printed meanwhile.
 func backgroundTitle(b sandbox.Background) string {
 	title := "printed meanwhile by an earlier run"
 	if b.OmittedBytes > 0 {
@@ -227,7 +226,7 @@ func (r *Renderer) statusLine(res *sandbox.Result) string {
 	return fmt.Sprintf("killed after %v: %s; variables are gone%s, files are kept, and the next call starts a new kernel", took, r.killedWhy(res), written)
 }
 
-// replaced says of code that has put another program in the place of its shell that the shell is gone.
+// replaced explains that the shell is gone because code replaced it with another program.
 func replaced(res *sandbox.Result) string {
 	if res.Language != sandbox.Bash || !res.VariablesLost || !strings.HasPrefix(res.Cause, "exit ") {
 		return ""
@@ -267,7 +266,7 @@ func (r *Renderer) quotaFault(res *sandbox.Result) *fault.Error {
 	return f.With("limit_bytes", c.VolumeBytes).With("limit_files", c.VolumeFiles)
 }
 
-// quotaCause is what the supervisor says of the limit: how far it was passed, or that the files could not be counted.
+// quotaCause returns the supervisor's reason for the limit: by how much it was passed, or that the files could not be counted.
 func (r *Renderer) quotaCause(res *sandbox.Result) string {
 	if res.Error == nil || res.Error.Message == "" {
 		return ""
@@ -275,7 +274,7 @@ func (r *Renderer) quotaCause(res *sandbox.Result) string {
 	return ": " + text.Shorten(OneLine(res.Error.Message), 300)
 }
 
-// fullHint reports what lies behind the system's words for a file or a disk that may not grow.
+// fullHint explains the system's message about a file or a disk that may not grow.
 func (r *Renderer) fullHint(res *sandbox.Result) string {
 	if res.Error == nil || res.Cause == causeQuota || res.Cause == causeFull {
 		return ""
@@ -291,7 +290,7 @@ func (r *Renderer) fullHint(res *sandbox.Result) string {
 	return ""
 }
 
-// hint is what the answer to a run that stumbled ends with. One that begins with a hint has enough.
+// hint returns the last line of the answer to a run that stumbled. An answer that begins with a hint needs none.
 func (r *Renderer) hint(ctx context.Context, res *sandbox.Result) string {
 	if r.quotaFault(res) != nil || r.fullHint(res) != "" {
 		return ""
@@ -304,7 +303,7 @@ func (r *Renderer) hint(ctx context.Context, res *sandbox.Result) string {
 	return can.For(res, func(path string) string { return r.Manager.Nearest(ctx, res.SessionID, path) })
 }
 
-// errorHead is what a failed run begins with: the error's name and the first line that its message says something in.
+// errorHead returns the beginning of a failed run's answer: the error's name and the first line of its message that is not empty.
 func (r *Renderer) errorHead(res *sandbox.Result) string {
 	if res.Error == nil {
 		return cmp.Or(res.Language.Info().Exit, "SystemExit")
@@ -317,7 +316,7 @@ func (r *Renderer) errorHead(res *sandbox.Result) string {
 	return name + ": " + text.Shorten(OneLine(message), 300)
 }
 
-// isCut reports whether the supervisor may have cut a text at its end.
+// isCut reports whether the supervisor may have cut the end of a text.
 func (r *Renderer) isCut(text string) bool {
 	return strings.HasSuffix(text, "…") || len(text) >= r.Manager.Config().OutputBytes-4
 }
@@ -348,7 +347,7 @@ func (r *Renderer) killedWhy(res *sandbox.Result) string {
 	return "the kernel died (" + res.Cause + ")"
 }
 
-// renderStream returns a text, with what was left out between its parts in numbers.
+// renderStream returns a text, with the number of bytes left out between its parts.
 func (r *Renderer) renderStream(s sandbox.Stream) string {
 	if !s.Truncated() {
 		return s.Head
@@ -367,8 +366,8 @@ func (r *Renderer) renderStream(s sandbox.Stream) string {
 // keepTimeout bounds the wait for texts to be written; the answer is then without their places.
 const keepTimeout = 3 * time.Second
 
-// keepWhole writes the texts to the session that the answer has only so many bytes of and that are whole nowhere yet,
-// and notes in parts where. It reports whether it wrote any.
+// keepWhole writes texts that the answer must shorten, and that no file holds whole yet, to the session, and notes the paths in parts. It
+// reports whether it wrote any.
 func (r *Renderer) keepWhole(ctx context.Context, res *sandbox.Result, parts []part, each int) (wrote bool) {
 	if res.Status == sandbox.Running || res.Status == sandbox.Cancelled && res.VariablesLost { // there may be no session any more
 		return false
@@ -392,12 +391,12 @@ func (r *Renderer) keepWhole(ctx context.Context, res *sandbox.Result, parts []p
 	return wrote
 }
 
-// What an answer lists of a run's files.
+// The limits of an answer's list of files.
 const (
 	listedFiles = 20
 	listedBytes = 8 << 10
-	// linkedFiles is how many of them have a link, to this server and to a store, and linkBytes how long one to this server may
-	// be: a model copies it for a person.
+	// linkedFiles of them get a link, to this server and to a store. linkBytes is the longest link to this server: a model copies it for a
+	// person.
 	linkedFiles = 5
 	linkBytes   = 250
 )
@@ -435,7 +434,7 @@ func (r *Renderer) renderFiles(res *sandbox.Result, most int) (list string, list
 			b.WriteByte('\n')
 		case stored != "":
 			b.WriteString(a.Path + "\n")
-		case link != "" && strings.HasPrefix(kind, "text/html"): // its picture is in the answer, and what it does is behind the link alone
+		case link != "" && strings.HasPrefix(kind, "text/html"): // its picture is in the answer; only the link shows the page at work
 			b.WriteString(a.Path + "  " + link + "\n")
 		}
 		if stored != "" {
