@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oauth"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oauth"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oidc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 // oidcSecretVariable holds the secret of --oidc-client-id. It is no flag, for the same reason as tokenVariable.

@@ -18,10 +18,10 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oidc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/proxyheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 // headerSecretVariable holds the secret that a proxy sends with the headers that name principals. It is no flag, for the same reason as
@@ -59,12 +59,12 @@ func (t *identity) rows() []server.SettingGroup {
 		server.Row("oidc-audience", "NAMES", &t.Audiences, 0, 0, "what its tokens for this server name as their audience; one of these has to be there"),
 		server.Row("oidc-claim", "CLAIM", server.Default(&t.Claim, oidc.DefaultClaim), 0, 0, "claim that names the principal; email counts only where it was verified"),
 		server.Row("oidc-groups-claim", "CLAIM", server.Default(&t.GroupsClaim, oidc.DefaultGroupsClaim), 0, 0, "claim that has its groups, such as realm_access.roles"),
-		server.Row("trusted-header", "NAMES", &t.Headers, 0, 0, "headers in which a proxy says who is asking, such as X-Forwarded-User; the first that is there counts, and only from --trusted-proxy or with the secret of " + headerSecretVariable),
+		server.Row("trusted-header", "NAMES", &t.Headers, 0, 0, "headers in which a proxy says who is asking, such as X-Forwarded-User; the first that is there counts, and only from --trusted-proxy or with the secret of "+headerSecretVariable),
 		server.Row("trusted-groups-header", "NAME", server.Default(&t.GroupsHeader, proxyheader.DefaultGroupsHeader), 0, 0, "header in which it says their groups, with commas"),
-		server.Row("trusted-proxy", "ADDRESSES", &t.Proxies, 0, 0, "addresses and networks of proxies that set these headers, such as 10.0.0.7; " + proxyheader.Sockets + " is whoever reaches the socket"),
+		server.Row("trusted-proxy", "ADDRESSES", &t.Proxies, 0, 0, "addresses and networks of proxies that set these headers, such as 10.0.0.7; "+proxyheader.Sockets+" is whoever reaches the socket"),
 		server.Row("oauth", "", &t.oauth.On, 0, 0, "let clients that cannot be given a token, such as connectors of claude.ai and ChatGPT, ask people for access by OAuth; with TLS, on a loopback address, or with --oauth-url"),
 		server.Row("oauth-url", "URL", &t.oauth.URL, 0, 0, "address by which clients and browsers reach --http, such as https://sandbox.example.com, of a proxy too (default: the address that it listens on)"),
-		server.Row("oidc-client-id", "ID", &t.oauth.ClientID, 0, 0, "client of --oidc-issuer as which --oauth has people sign in there, instead of asking for their token; its secret is in " + oidcSecretVariable),
+		server.Row("oidc-client-id", "ID", &t.oauth.ClientID, 0, 0, "client of --oidc-issuer as which --oauth has people sign in there, instead of asking for their token; its secret is in "+oidcSecretVariable),
 	}}}
 }
 

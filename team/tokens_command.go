@@ -17,10 +17,10 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oauth"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/oauth"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
 
 func tokensCommand(settings *server.Settings) *cobra.Command {

@@ -1,7 +1,7 @@
 // Command generate writes the files of a release beside its programs: in FOLDER a folder for each program, with the folders man and
 // completions. They hold a man page for each command, and completions for each shell.
 //
-// 	go run ./internal/cmd/generate FOLDER
+//	go run ./internal/cmd/generate FOLDER
 //
 // SOURCE_DATE_EPOCH, if set, dates the pages.
 package main
