@@ -83,7 +83,7 @@ func (t *tenants) Get(p principal.Principal) (*server.Services, error) {
 	}
 	known.turn.Lock()
 	defer known.turn.Unlock()
-	if _, isNow = t.known(p); !isNow { // another request may have applied it meanwhile groups are p's.
+	if _, isNow = t.known(p); !isNow { // another request may have applied it meanwhile
 		if t.isClosed() {
 			return nil, context.Canceled
 		}
@@ -105,7 +105,7 @@ func (t *tenants) ByKey(key string) *server.Services {
 	return nil
 }
 
-// known returns a principal, nil if it has no services yet, and whether they are under the groups that it has now.
+// known returns a principal, nil if it is without services, and reports whether their groups are p's.
 func (t *tenants) known(p principal.Principal) (known *tenant, isNow bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

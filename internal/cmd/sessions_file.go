@@ -24,7 +24,7 @@ func writeWhole(path string, force bool, write func(io.Writer) error) (err error
 		return cannotWrite(path, err)
 	}
 	defer func() { _ = os.Remove(temp.Name()) }() // nothing is there when all went well
-	// What comes from us says in its own words what is wrong, so only the file's own errors are put into words.
+	// Our own errors are in plain words already, so only the file's are rewritten.
 	out := bufio.NewWriterSize(temp, 1<<20)
 	if err := write(out); err != nil {
 		_ = temp.Close()
