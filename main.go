@@ -1,5 +1,5 @@
-// Command code-sandbox-mcp is an MCP server over stdio that runs Python, JavaScript and bash in
-// containers, and the shell commands around it.
+// Command code-sandbox-mcp is an MCP server over stdio that runs Python, JavaScript and bash in containers. Its other commands are for the
+// shell.
 package main
 
 import (

@@ -1,10 +1,8 @@
-// Package containers holds what runs inside the sandbox: the programs of ours, and the recipe of each language's
-// image, all embedded in the binary.
+// Package containers holds the programs inside the sandbox, and the recipe of each language's image, all embedded in the binary.
 //
-// [Programs] are the supervisor, which is process 1 of every container, and the kernels, which an interpreter runs; an
-// engine hands them to a container by a volume, so any image will do. A recipe is the context of an image build;
-// [Recipes] lists them and [ImageRef] names the image that this binary's recipe makes. The package imports nothing of
-// this module.
+// [Programs] are the supervisor, which is process 1 of every container, and the kernels, which an interpreter runs; an engine hands them to
+// a container by a volume, so any image will do. A recipe is the context of an image build; [Recipes] lists them and [ImageRef] names the
+// image that this binary's recipe makes. The package imports nothing of this module.
 package containers
 
 import (
@@ -19,18 +17,18 @@ import (
 	"unicode"
 )
 
-// Labels on an image that was built from a recipe.
+// Labels of an image built from a recipe.
 const (
 	LabelLanguage = "code-sandbox-mcp.language" // "python" or "javascript"
 	LabelRecipe   = "code-sandbox-mcp.recipe"   // Recipe.Hash
 	LabelVersions = "code-sandbox-mcp.versions" // JSON: Versions
 )
 
-// MaxVersions bounds the text of LabelVersions, in bytes. It comes out of an image, and an answer has room for that
-// of two even where JSON makes six bytes of one.
+// MaxVersions bounds the text of LabelVersions, in bytes. An image supplies it, and an answer leaves room for two, even if JSON makes six
+// bytes of one.
 const MaxVersions = 64 << 10
 
-// Versions lists what is in an image.
+// Versions lists the contents of an image.
 type Versions struct {
 	Language string `json:"language"`
 	Version  string `json:"version"`
@@ -38,18 +36,18 @@ type Versions struct {
 		Name    string `json:"name"`
 		Version string `json:"version"`
 	} `json:"packages"`
-	// Missing are the packages that no index could give when the image was built, and Why is the installer's reason.
+	// Missing are the packages that no index could supply to the build of the image, and Why is the installer's reason.
 	Missing []string `json:"missing"`
 	Why     string   `json:"why"`
 }
 
-// ParseVersions reads the text of LabelVersions, which is anybody's, and reports whether it is what it should be.
+// ParseVersions reads the text of LabelVersions, which anybody may have written, and reports whether it is well-formed.
 func ParseVersions(label string) (v Versions, ok bool) {
 	ok = len(label) <= MaxVersions && json.Unmarshal([]byte(label), &v) == nil
 	return v, ok
 }
 
-// Without describes in a line which packages the image is without, and why; empty: it has all.
+// Without describes the missing packages of the image in a line, with the reason; empty: none is missing.
 func (v Versions) Without() string {
 	if len(v.Missing) == 0 {
 		return ""
@@ -63,17 +61,14 @@ func (v Versions) Without() string {
 	}, line)
 }
 
-// VersionsFile is where an image that was built from a recipe keeps the text of
-// LabelVersions.
+// VersionsFile is the file with the text of LabelVersions, in an image built from a recipe.
 const VersionsFile = "/usr/local/share/code-sandbox/versions.json"
 
 // FullContainerfile is the file of a recipe that builds its full image on its standard one.
 const FullContainerfile = "Containerfile.full"
 
-// HostEnvFile is the file of a recipe that says how a build reaches its package
-// sources: shell text, empty but for comments, for the builder to replace. It and what
-// the builder puts beside it are mounted for single steps of the build at HostDir, and
-// get into no layer.
+// HostEnvFile is the file of a recipe with a build's way to its package sources: shell text, empty but for comments, for the builder to
+// replace. Single steps of the build mount it and the builder's files beside it at HostDir; no layer contains them.
 const (
 	HostEnvFile = "host/env"
 	HostDir     = "/run/host"
@@ -83,13 +78,13 @@ const (
 //go:embed image/node/Containerfile image/node/Containerfile.full image/node/hosts image/node/host/env image/node/canvas.cjs image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
 var recipeFiles embed.FS
 
-// Recipe is how the image of one language is built.
+// Recipe is the recipe of one language's image.
 type Recipe struct {
 	Language string // "python" or "javascript"
 	Name     string // the folder's name: "python" or "node"
 	Files    fs.FS  // the build context; Containerfile is at its root
 	Hash     string // hex SHA-256 over the names and contents of Files; of a full image with its suffix
-	Full     bool   // the image has a compiler: FullContainerfile builds it, on the one that has none
+	Full     bool   // the image with a compiler: FullContainerfile builds it on the standard one
 }
 
 // fullSuffix distinguishes the full image of a recipe from the standard one.
@@ -104,14 +99,13 @@ func (r Recipe) WithCompiler() Recipe {
 // Images returns the recipes of both images, the standard one first.
 func (r Recipe) Images() []Recipe { return []Recipe{r, r.WithCompiler()} }
 
-// Standard returns the recipe of the image that the full one is built on.
+// Standard returns the recipe of the image below the full one.
 func (r Recipe) Standard() Recipe {
 	r.Full, r.Hash = false, strings.TrimSuffix(r.Hash, fullSuffix)
 	return r
 }
 
-// Ref names the image that the recipe makes. Another recipe has another name, so an
-// image of an older binary is never taken for this one's.
+// Ref names the recipe's image. Another recipe gives another name, so an image of an older binary is never taken for this one's.
 func (r Recipe) Ref() string {
 	ref := "localhost/" + r.repository() + ":" + r.Hash[:12]
 	if r.Full {
@@ -120,7 +114,7 @@ func (r Recipe) Ref() string {
 	return ref
 }
 
-// repository is what the recipe's images are called in every registry.
+// repository is the name of the recipe's images in every registry.
 func (r Recipe) repository() string { return "code-sandbox-mcp-" + r.Name }
 
 var recipes = []Recipe{load("python", "python"), load("javascript", "node")}
@@ -128,10 +122,10 @@ var recipes = []Recipe{load("python", "python"), load("javascript", "node")}
 // Recipes lists the recipe of every language, Python first. The slice is the caller's.
 func Recipes() []Recipe { return slices.Clone(recipes) }
 
-// shared names, for a language without an image of its own, the one whose image has its interpreter.
+// shared names, for a language without an image of its own, the language whose image contains its interpreter.
 var shared = map[string]string{"bash": "python"}
 
-// RecipeFor returns the recipe of a language, and whether there is one. Languages may have the same.
+// RecipeFor returns the recipe of a language, and whether there is one. Languages may share a recipe.
 func RecipeFor(language string) (Recipe, bool) {
 	for _, r := range recipes {
 		if r.Language == language || r.Language == shared[language] {
@@ -142,12 +136,12 @@ func RecipeFor(language string) (Recipe, bool) {
 	return Recipe{}, false
 }
 
-// RecipeOf returns the recipe that an image has its name from, and whether there is one.
+// RecipeOf returns the recipe that names an image, and whether there is one.
 func RecipeOf(ref string) (Recipe, bool) {
 	return recipeWhere(func(r Recipe) bool { return r.Ref() == ref })
 }
 
-// IsPublished reports whether an image is one that a release publishes of a recipe.
+// IsPublished reports whether a release publishes the image.
 func IsPublished(ref string) bool {
 	published := PublishedImages()
 	_, is := recipeWhere(func(r Recipe) bool { return published.Pull(r) == ref })
@@ -165,8 +159,8 @@ func recipeWhere(is func(Recipe) bool) (Recipe, bool) {
 	return Recipe{}, false
 }
 
-// ImageRef names the image that this binary uses for a language ("python",
-// "javascript" or "bash") when no setting names another; empty for an unknown language.
+// ImageRef names this binary's image for a language ("python", "javascript" or "bash") if no setting names another; empty for an unknown
+// language.
 func ImageRef(language string) string {
 	r, ok := RecipeFor(language)
 	if !ok {
@@ -175,7 +169,7 @@ func ImageRef(language string) string {
 	return r.Ref()
 }
 
-// load reads what is embedded, so it cannot fail but by a mistake in the lines above.
+// load reads embedded files, so only a mistake in the lines above can make it fail.
 func load(language, name string) Recipe {
 	files, err := fs.Sub(recipeFiles, "image/"+name)
 	if err != nil {
@@ -188,8 +182,8 @@ func load(language, name string) Recipe {
 	return Recipe{Language: language, Name: name, Files: files, Hash: hash}
 }
 
-// hashFiles does not depend on modes, times or the order of a directory. The length
-// before each part keeps two different sets of files from reading the same.
+// hashFiles ignores modes, times and the order of a directory. The length before each part keeps two different sets of files from reading
+// the same.
 func hashFiles(files fs.FS) (string, error) {
 	sum := sha256.New()
 	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {

@@ -1,4 +1,4 @@
-// The supervisor and the kernels, embedded: what belongs into the volume, and the commands.
+// The supervisor and the kernels, embedded: the contents of the volume, and the commands.
 
 package containers
 
@@ -22,7 +22,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// ProgramsDir is where a container has the programs of ours, on a volume that it can only read.
+// ProgramsDir is the folder of our programs in a container, on a read-only volume.
 const ProgramsDir = "/opt/code-sandbox-mcp"
 
 // The supervisor is a static program, built by `make supervisor` for each kind of processor, because `go install`
@@ -31,7 +31,7 @@ const ProgramsDir = "/opt/code-sandbox-mcp"
 //go:embed supervisor/build/*.zst
 var supervisors embed.FS
 
-// The kernels are what an interpreter runs; the patterns leave their tests (test_*.py) out.
+// An interpreter runs the kernels; the patterns leave their tests (test_*.py) out.
 //
 //go:embed kernel/python/[a-su-z]*.py kernel/python/t[a-df-z]*.py kernel/node/main.cjs kernel/node/install.cjs kernel/node/common kernel/node/kernel kernel/node/watcher kernel/lib kernel/bin
 var kernels embed.FS
@@ -41,19 +41,19 @@ var ErrArchitecture = errors.New("no supervisor for this kind of processor")
 
 // Program returns the command of process 1 for a language.
 func Program(language string) []string {
-	main := map[string]string{"python": "python/main.py", "javascript": "node/main.cjs"}[language] // bash's is in the supervisor
+	main := map[string]string{"python": "python/main.py", "javascript": "node/main.cjs"}[language] // the supervisor contains bash's
 	return []string{path.Join(ProgramsDir, "supervisor"), language, path.Join(ProgramsDir, main)}
 }
 
-// Join is the command that joins its stdio to the socket of process 1.
+// Join returns the command that joins its stdio to the socket of process 1.
 func Join() []string { return []string{path.Join(ProgramsDir, "supervisor"), "join"} }
 
-// Document is the command that prints the text of a document, in a container with Python.
+// Document returns the command that prints the text of a document, in a container with Python.
 func Document() []string {
 	return []string{"python3", "-I", path.Join(ProgramsDir, "python/document.py")}
 }
 
-// Install is the program by which a language's packages are installed.
+// Install returns the program that installs a language's packages.
 func Install(language string) string {
 	return path.Join(ProgramsDir, map[string]string{"python": "python/install.py", "javascript": "node/install.cjs"}[language])
 }
@@ -65,8 +65,8 @@ type File struct {
 	Content []byte
 }
 
-// Programs returns what belongs below ProgramsDir on a machine with an architecture as Go names it.
-// Only root may read the supervisor, so that code of the session can look into no process of it.
+// Programs returns the files below ProgramsDir for a machine with an architecture in Go's words. Only root may read the supervisor, so that
+// code of the session can look into no process of it.
 func Programs(arch string) ([]File, error) {
 	packed, err := supervisors.ReadFile("supervisor/build/linux-" + arch + ".zst")
 	if err != nil {
@@ -75,8 +75,7 @@ func Programs(arch string) ([]File, error) {
 	return append([]File{{"supervisor", 0o711, unpack(packed)}}, kernelFiles()...), nil
 }
 
-// ProgramsHash returns a hash of Programs. They are unpacked for it once, which takes ten milliseconds, and not kept: they are
-// megabytes.
+// ProgramsHash returns a hash of Programs. It unpacks them once, which takes ten milliseconds, and does not keep them: they are megabytes.
 func ProgramsHash(arch string) (string, error) {
 	hash, ok := programHashes[arch]
 	if !ok {
@@ -85,7 +84,7 @@ func ProgramsHash(arch string) (string, error) {
 	return hash(), nil
 }
 
-// Architectures lists the kinds of processors that there is a supervisor for.
+// Architectures lists the kinds of processors with a supervisor.
 func Architectures() []string { return slices.Sorted(maps.Keys(programHashes)) }
 
 var programHashes = func() map[string]func() string {
@@ -144,13 +143,13 @@ func kernelFiles() (files []File) {
 	return files
 }
 
-// Archive is files as a tar archive, which an engine unpacks.
+// Archive returns files as a tar archive, for an engine to unpack.
 func Archive(files []File) (*bytes.Buffer, error) {
 	var buffer bytes.Buffer
 	return &buffer, writeArchive(&buffer, files, 0)
 }
 
-// writeArchive writes files as a tar archive. Those that others may not read, their group may, unless it is 0.
+// writeArchive writes files as a tar archive. The group may read files that others may not, unless it is 0.
 func writeArchive(to io.Writer, files []File, group int) error {
 	w := tar.NewWriter(to)
 	folders := map[string]bool{".": true}
@@ -179,7 +178,7 @@ func writeArchive(to io.Writer, files []File, group int) error {
 	return w.Close()
 }
 
-// above lists the folders that a path leads through, the outermost first.
+// above lists the folders on a path, the outermost first.
 func above(name string) (folders []string) {
 	for i, c := range name {
 		if c == '/' {

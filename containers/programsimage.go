@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// ProgramsGroup may read the supervisor of the programs image, which is else root's alone: a container that copies the
-// programs into a volume runs in it, as some other user. Code of a session never does.
+// ProgramsGroup may read the supervisor of the programs image, which else only root may: a container that copies the programs into a volume
+// runs in it, as some other user. Code of a session never does.
 const ProgramsGroup = 59531
 
-// The media types of the parts of an image, and the names by which Podman and containerd call one that they load.
+// The media types of the parts of an image, and the annotations by which Podman and containerd name a loaded one.
 const (
 	ociIndex    = "application/vnd.oci.image.index.v1+json"
 	ociManifest = "application/vnd.oci.image.manifest.v1+json"
@@ -29,14 +29,14 @@ const (
 	containerdName = "io.containerd.image.name"
 )
 
-// ProgramsRef names the image that a release publishes of the programs in this binary. Its tag stands for what is in it, for
-// all kinds of processors.
+// ProgramsRef names the image that a release publishes of this binary's programs. Its tag depends on its contents, for all kinds of
+// processors.
 func ProgramsRef() string {
 	sum := sha256.New()
 	for _, arch := range Architectures() {
 		hash, err := ProgramsHash(arch)
 		if err != nil {
-			panic(err) // the architectures are those that there are programs for
+			panic(err) // every architecture listed has programs
 		}
 		fmt.Fprintln(sum, arch, hash)
 	}
@@ -56,8 +56,8 @@ type platform struct {
 	OS           string `json:"os"`
 }
 
-// ProgramsImage writes an archive, as OCI lays images out, of an image that has the programs at its root, for every kind of
-// processor, and is called ref where it is loaded. The same programs make the same bytes.
+// ProgramsImage writes an OCI archive of an image with the programs at its root, for every kind of processor; loading it names it ref. The
+// same programs make the same bytes.
 func ProgramsImage(w io.Writer, ref string) error {
 	a := &ociArchive{w: tar.NewWriter(w)}
 	var manifests []descriptor
@@ -104,7 +104,7 @@ func (a *ociArchive) image(arch string) descriptor {
 	return manifest
 }
 
-// programsLayer returns a layer, and what it was packed from.
+// programsLayer returns a layer, packed and unpacked.
 func programsLayer(files []File) (packed, content []byte, err error) {
 	var buffer bytes.Buffer
 	if err := writeArchive(&buffer, files, ProgramsGroup); err != nil {
@@ -124,7 +124,7 @@ func programsLayer(files []File) (packed, content []byte, err error) {
 	return layer.Bytes(), buffer.Bytes(), nil
 }
 
-// blob writes a part that is called by its digest.
+// blob writes a part, named by its digest.
 func (a *ociArchive) blob(mediaType string, content []byte) descriptor {
 	sum := digest(content)
 	a.file("blobs/sha256/"+sum[len("sha256:"):], content)
@@ -152,7 +152,7 @@ func digest(content []byte) string {
 func marshal(value any) []byte {
 	text, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // all of them are plain
+		panic(err) // all values are plain
 	}
 	return text
 }

@@ -9,14 +9,13 @@ import (
 //go:embed published.json
 var publishedTable []byte
 
-// Published is where images are that were built from recipes already.
+// Published says where a release published images of recipes.
 type Published struct {
-	Registry string            `json:"registry"` // the host, and the path below which the images are
+	Registry string            `json:"registry"` // the host, and the path above the images
 	Digests  map[string]string `json:"digests"`  // of an image for every kind of processor, by Recipe.Hash
 }
 
-// PublishedImages are those that a release has filled in. Before the first one, and in a program that was not built by
-// one, there are none.
+// PublishedImages returns the images that a release filled in. Before the first release, and in a program built otherwise, there are none.
 func PublishedImages() Published {
 	var p Published
 	if err := json.Unmarshal(publishedTable, &p); err != nil {
@@ -25,7 +24,7 @@ func PublishedImages() Published {
 	return p
 }
 
-// Ref names the image of a recipe by its digest, so no registry can hand out another; empty where none was published.
+// Ref names the image of a recipe by its digest, so no registry can hand out another; empty: none was published.
 func (p Published) Ref(r Recipe) string {
 	digest := p.Digests[r.Hash]
 	if digest == "" {
@@ -34,8 +33,8 @@ func (p Published) Ref(r Recipe) string {
 	return p.Registry + "/" + r.repository() + "@" + digest
 }
 
-// Pull names the image of a recipe for an engine that pulls by itself: by its digest where one is known, and else by the tag that a
-// release gives it, which stands for the recipe.
+// Pull names the image of a recipe for an engine that pulls by itself: by its digest if it is known, else by the tag that a release gives
+// it, which depends on the recipe.
 func (p Published) Pull(r Recipe) string {
 	if ref := p.Ref(r); ref != "" {
 		return ref

@@ -1,4 +1,4 @@
-// The audit log: its settings, and how a server and commands write it.
+// The audit log: its settings, and its use by a server and commands.
 
 package team
 
@@ -23,7 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// auditSettings say whether and how an audit log is kept.
+// auditSettings configure the audit log.
 type auditSettings struct {
 	File     string
 	Code     string
@@ -67,7 +67,7 @@ func (a *auditSettings) check(*server.Settings) error {
 	return errors.Join(found...)
 }
 
-// open opens the audit log, which servers and commands share; nil: there is none. The error is of server.UsageError.
+// open opens the audit log, which servers and commands share; nil: none. The error is of server.UsageError.
 func (a *auditSettings) open(s *server.Settings, log *slog.Logger) (*audit.Log, error) {
 	if a.File == "" {
 		return nil, nil
@@ -82,7 +82,7 @@ func (a *auditSettings) open(s *server.Settings, log *slog.Logger) (*audit.Log, 
 	return l, nil
 }
 
-// auditGrace is how long the last lines may take to get to the disk.
+// auditGrace is the time that the last lines get to reach the disk.
 const auditGrace = 200 * time.Millisecond
 
 // audited is a server's audit log. It implements server.Witness.

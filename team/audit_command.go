@@ -41,7 +41,7 @@ prints somewhere else, and give it to audit verify --head.`,
 	return command
 }
 
-// auditFile is the log that a command reads.
+// auditFile returns the path of the log for a command.
 func auditFile(settings *auditSettings, args []string) (string, error) {
 	switch {
 	case len(args) > 1:
@@ -82,7 +82,7 @@ func auditVerifyCommand(settings *auditSettings) *cobra.Command {
 	return command
 }
 
-// auditVerdict prints what verify has found.
+// auditVerdict prints verify's report.
 type auditVerdict struct{ *audit.Report }
 
 func (v auditVerdict) WriteJSON(w io.Writer) error {
@@ -151,7 +151,7 @@ func auditHeadCommand(settings *auditSettings) *cobra.Command {
 	}
 }
 
-// auditFilter is which lines are shown.
+// auditFilter selects the lines to show.
 type auditFilter struct {
 	session, principal, kind, since string
 	from                            time.Time
@@ -215,7 +215,7 @@ func auditShowCommand(settings *auditSettings) *cobra.Command {
 	return command
 }
 
-// alignedLines is how many lines of a table are held to align them.
+// alignedLines is how many lines of a table are held back for alignment.
 const alignedLines = 1000
 
 func showAudit(ctx context.Context, w io.Writer, path string, filter *auditFilter, follow, asJSON bool) error {
@@ -245,10 +245,10 @@ func showAudit(ctx context.Context, w io.Writer, path string, filter *auditFilte
 	return errors.Join(err, table.Flush())
 }
 
-// maxDetails is how many characters of a line's details are shown.
+// maxDetails bounds the shown characters of a line's details.
 const maxDetails = 300
 
-// auditColumns is a line for a terminal, with nothing in it that a terminal would act upon.
+// auditColumns returns the columns of a line, without control characters for a terminal.
 func auditColumns(l *audit.Line) []string {
 	orDash := func(s string) string {
 		if s == "" {

@@ -1,4 +1,4 @@
-// The authorization server: for whom there is one, and where.
+// The authorization server: its users and its address.
 
 package team
 
@@ -16,19 +16,19 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
 
-// oidcSecretVariable has the secret of --oidc-client-id. It is no flag, for the reason that tokenVariable is none.
+// oidcSecretVariable holds the secret of --oidc-client-id. It is no flag, for the same reason as tokenVariable.
 const oidcSecretVariable = "SANDBOX_OIDC_CLIENT_SECRET" //nolint:gosec // a name
 
-// oauthSettings say whether clients that cannot be given a token get one by OAuth.
+// oauthSettings configure OAuth, for clients that cannot be given a token.
 type oauthSettings struct {
 	On  bool
 	URL string
-	// ClientID is this server at the issuer of identity, where people sign in then.
+	// ClientID is this server's id at the issuer of identity. People sign in there if it is set.
 	ClientID     string
 	clientSecret string
 }
 
-// check refuses what would give tokens away.
+// check refuses settings that would give tokens away.
 func (o *oauthSettings) check(h *server.HTTPSettings, issuer string) error {
 	var found server.Problems
 	found.Wrong(!o.On && o.URL != "", "--oauth-url %s has no effect without --oauth", o.URL)
@@ -41,7 +41,7 @@ func (o *oauthSettings) check(h *server.HTTPSettings, issuer string) error {
 	found.Wrong(h.NoAuth, "--oauth gives out tokens, and --http-no-auth asks for none; leave one of the two out")
 	network, address, err := h.ListenAddress()
 	switch {
-	case h.Address == "" || err != nil: // said already
+	case h.Address == "" || err != nil: // reported already
 	case o.URL != "":
 		_, err := oauth.CheckIssuer(o.URL)
 		found.Wrong(err != nil, "--oauth-url %q %w", o.URL, err)
@@ -51,7 +51,7 @@ func (o *oauthSettings) check(h *server.HTTPSettings, issuer string) error {
 	return errors.Join(found...)
 }
 
-// issuer is the address of the authorization server. It must not be one that a request names.
+// issuer returns the address of the authorization server. No request may determine it.
 func (o *oauthSettings) issuer(w *server.Web) (string, error) {
 	address := o.URL
 	if address == "" {
@@ -73,7 +73,7 @@ func oauthStore(s *server.Settings) *oauth.Store {
 	return oauth.OpenStore(filepath.Join(s.StateFolder(), oauth.FileName))
 }
 
-// serveOAuth serves the authorization server, and returns what verifies its tokens.
+// serveOAuth serves the authorization server, and returns the authenticator of its tokens.
 func (t *identity) serveOAuth(r *server.Running, own *tokens.Store) (principal.Authenticator, error) {
 	w := r.Web
 	issuer, err := t.oauth.issuer(w)
@@ -106,7 +106,7 @@ func (t *identity) serveOAuth(r *server.Running, own *tokens.Store) (principal.A
 		w.Options.Open[pattern] = handler
 	}
 	w.Options.OAuth = &httpserver.OAuth{Issuer: issuer, Scope: oauth.Scope}
-	if u, err := url.Parse(issuer); err == nil { // a proxy may keep the name, and a browser says where its page is from
+	if u, err := url.Parse(issuer); err == nil { // a proxy may keep the host name, and a browser names its page's origin
 		w.Options.AllowHosts = append(w.Options.AllowHosts, u.Hostname())
 		w.Options.AllowOrigins = append(w.Options.AllowOrigins, issuer)
 	}

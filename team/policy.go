@@ -1,4 +1,4 @@
-// The policy file: what each principal may do, by the names of the settings.
+// The policy file: each principal's rights, by the names of the settings.
 
 package team
 
@@ -19,15 +19,15 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
-// policies are what the policy file says: values of settings by their names, for every principal, for those of a group, and for one.
-// The zero value says nothing.
+// policies is the content of the policy file: values of settings by their names, for every principal, for those of a group, and for one.
+// The zero value sets nothing.
 type policies struct {
 	Default    values            `yaml:"default"`
 	Groups     groups            `yaml:"groups"`
 	Principals map[string]values `yaml:"principals"`
 }
 
-// groups are values by the names of groups, and these in the order of the file.
+// groups maps the names of groups to values, with the names in the order of the file.
 type groups struct {
 	of    map[string]values
 	order []string
@@ -51,7 +51,7 @@ func (g *groups) UnmarshalYAML(node *yaml.Node) error {
 
 type values map[string]any
 
-// policy is the feature's state: the file, and what it says now.
+// policy is the feature's state: the file and its present content.
 type policy struct {
 	file string
 
@@ -79,7 +79,7 @@ func (p *policy) feature() server.Feature {
 	}
 }
 
-// check reads the policy file, and refuses one in which anything is wrong.
+// check reads the policy file, and refuses it if anything is wrong.
 func (p *policy) check(s *server.Settings) (err error) {
 	if p.file == "" {
 		return nil
@@ -92,7 +92,7 @@ func (p *policy) check(s *server.Settings) (err error) {
 	return nil
 }
 
-// open returns the services of principals, none of which is made before it is asked for.
+// open returns the services of principals. It makes each at its first use.
 func (p *policy) open(r *server.Running) (server.Principals, error) {
 	if r.Web == nil {
 		if p.file != "" {
@@ -107,7 +107,7 @@ func (p *policy) open(r *server.Running) (server.Principals, error) {
 	return t, nil
 }
 
-// ofPrincipals are the settings that a policy may have. The others are of the whole server.
+// ofPrincipals are the settings allowed in a policy. The others belong to the whole server.
 var ofPrincipals = []string{
 	"memory-limit", "cpu-limit", "pids-limit", "tmp-size", "mount", "skills", "pass-through-env",
 	"run-timeout", "max-run-timeout", "soft-wait", "linger", "idle-timeout", "lifetime", "keep", "keep-limit", "keep-variables", "variables-limit",
@@ -138,7 +138,7 @@ func (p *policy) read(s *server.Settings) (policies, error) {
 	check := func(where string, v values) {
 		if _, err := with(s, v); err != nil {
 			for _, problem := range strings.Split(err.Error(), "\n") {
-				found.Wrong(!told[problem], "--policy %s: %s: %s", p.file, where, problem) // default's are those of all others too
+				found.Wrong(!told[problem], "--policy %s: %s: %s", p.file, where, problem) // a mistake in default is a mistake of all others too
 				told[problem] = true
 			}
 		}
@@ -156,8 +156,8 @@ func (p *policy) read(s *server.Settings) (policies, error) {
 	return said, errors.Join(found...)
 }
 
-// of returns the values for a principal: its own before those of its groups, and those before everybody's. Of several groups lists
-// are joined, and of other values that of the group counts which stands last in the file.
+// of returns the values for a principal: its own before those of its groups, and those before everybody's. Of several groups lists are
+// joined; of other values the last group in the file counts.
 func (p policies) of(who principal.Principal) values {
 	all := maps.Clone(p.Default)
 	if all == nil {
@@ -181,7 +181,7 @@ func (p policies) of(who principal.Principal) values {
 	return all
 }
 
-// with returns the settings of a principal for which a policy has these values.
+// with returns a principal's settings under a policy's values.
 func with(s *server.Settings, v values) (*server.Settings, error) {
 	return s.With(v, func(name string) bool { return slices.Contains(ofPrincipals, name) })
 }

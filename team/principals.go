@@ -1,4 +1,4 @@
-// Who sends a request: tokens, the issuer, trusted headers, OAuth.
+// The sender of a request: tokens, the issuer, trusted headers, OAuth.
 
 package team
 
@@ -24,10 +24,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
 
-// headerSecretVariable has what a proxy sends with the headers that name principals. It is no flag, for the reason that tokenVariable is none.
+// headerSecretVariable holds the secret that a proxy sends with the headers that name principals. It is no flag, for the same reason as
+// tokenVariable.
 const headerSecretVariable = "SANDBOX_TRUSTED_HEADER_SECRET"
 
-// identity has the settings of how requests over HTTP show who sends them, beside the tokens that `tokens add` gives out.
+// identity holds the settings of authentication over HTTP, beside the tokens of `tokens add`.
 type identity struct {
 	Issuer       string
 	Audiences    []string
@@ -67,7 +68,7 @@ func (t *identity) rows() []server.SettingGroup {
 	}}}
 }
 
-// check refuses what lets nobody in, or everybody.
+// check refuses settings that let nobody in, or everybody.
 func (t *identity) check(s *server.Settings) error {
 	t.oauth.clientSecret, _ = s.LookupEnv(oidcSecretVariable)
 	t.headerSecret, _ = s.LookupEnv(headerSecretVariable)
@@ -134,10 +135,10 @@ func (t *identity) authenticate(r *server.Running) (principal.Authenticator, err
 	return chain, nil
 }
 
-// issuerTime is what doctor waits for an issuer.
+// issuerTime is how long doctor waits for an issuer.
 const issuerTime = 15 * time.Second
 
-// doctor tells of tokens, the issuer and the headers, where they are used.
+// doctor checks tokens, the issuer and the headers, as far as they are configured.
 func (t *identity) doctor(ctx context.Context, s *server.Settings) []doctor.Check {
 	log := slog.New(slog.DiscardHandler)
 	checks := tokenChecks(tokenStore(s, log))
@@ -159,7 +160,7 @@ func (t *identity) doctor(ctx context.Context, s *server.Settings) []doctor.Chec
 	return checks
 }
 
-// tokenChecks tell of the tokens, where there are some.
+// tokenChecks check the tokens, if there are any.
 func tokenChecks(own *tokens.Store) []doctor.Check {
 	check := doctor.Check{Name: "tokens", Status: doctor.OK}
 	all, err := own.List()
@@ -181,7 +182,7 @@ func tokenChecks(own *tokens.Store) []doctor.Check {
 	return []doctor.Check{check}
 }
 
-// headerCheck warns of proxies that are more than one machine, where nothing but the address is asked for.
+// headerCheck warns of proxies on more than one machine, if only the address is checked.
 func (t *identity) headerCheck() doctor.Check {
 	check := doctor.Check{Name: "trusted header", Status: doctor.OK, Found: strings.Join(t.Headers, ", ")}
 	if t.headerSecret != "" {

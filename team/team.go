@@ -1,4 +1,4 @@
-// Package team has the features of a server for several people: who they are, what each may do, and the record of what they did.
+// Package team holds the features of a server for several people: their identities, their rights, and the record of their actions.
 package team
 
 import (
@@ -10,7 +10,7 @@ func Features() []server.Feature {
 	return []server.Feature{quotas(), policyFeature(), principals(), auditFeature()}
 }
 
-// quotas are limits of what all sessions of a principal may take together.
+// quotas bound all sessions of a principal together.
 func quotas() server.Feature {
 	return server.Feature{Name: "quotas", PrincipalSettings: func(s *server.Settings) []server.SettingGroup {
 		c, d, n := &s.Sandbox, &s.Tools, &s.Network

@@ -1,4 +1,4 @@
-// The services of principals: made for the first request, changed with the policy, forgotten when idle.
+// The services of principals: made at the first request, changed with the policy, forgotten when idle.
 
 package team
 
@@ -22,7 +22,7 @@ import (
 const (
 	// forgetAfter is how long the services of a principal stay without an open session or a request.
 	forgetAfter = time.Hour
-	// changesEach is how often in a second the settings of one principal are changed, and how often at once.
+	// changesEach bounds the changes of one principal's settings, per second and at once.
 	changesEach = 10
 )
 
@@ -30,25 +30,25 @@ const (
 type tenant struct {
 	*server.Services
 
-	turn    sync.Mutex    // held while the settings change: nobody else waits for that
-	changes *rate.Limiter // of the settings, which cost more than most requests
+	turn    sync.Mutex    // held while the settings change; nobody else waits for it
+	changes *rate.Limiter // of the settings; a change costs more than most requests
 
 	// Under the lock of tenants.
 	values  values    // of the policy
-	groups  []string  // under whose policy it is served
+	groups  []string  // of its policy
 	used    time.Time // last
-	refused error     // why nothing is done for the principal; nil: it is served
+	refused error     // why every request is refused; nil: none is
 }
 
-// tenants are all principals but the owner. Methods may be called from any goroutine.
+// tenants holds all principals but the owner. Methods are safe for several goroutines.
 type tenants struct {
 	running *server.Running
 	policy  *policy
-	making  singleflight.Group // of the services of principals who come for the first time
+	making  singleflight.Group // of new principals' services
 
 	mu       sync.Mutex
 	live     map[string]*tenant // by principal.Principal.Key
-	policies int                // how often the policy was read again
+	policies int                // counts the reloads of the policy
 	closed   bool
 }
 
@@ -56,7 +56,7 @@ func newTenants(r *server.Running, p *policy) *tenants {
 	return &tenants{running: r, policy: p, live: make(map[string]*tenant)}
 }
 
-// settingsOf returns the settings of a principal under the policy of now, and the values of the policy.
+// settingsOf returns a principal's settings under the present policy, and the values of the policy.
 func (t *tenants) settingsOf(p principal.Principal) (*server.Settings, values, error) {
 	t.policy.mu.RLock()
 	v := t.policy.now.of(p)
@@ -83,7 +83,7 @@ func (t *tenants) Get(p principal.Principal) (*server.Services, error) {
 	}
 	known.turn.Lock()
 	defer known.turn.Unlock()
-	if _, isNow = t.known(p); !isNow { // another request may have seen to it meanwhile
+	if _, isNow = t.known(p); !isNow { // another request may have applied it meanwhile
 		if t.isClosed() {
 			return nil, context.Canceled
 		}
@@ -105,7 +105,7 @@ func (t *tenants) ByKey(key string) *server.Services {
 	return nil
 }
 
-// known returns a principal, nil if it has no services yet, and whether they are under the groups that it has now.
+// known returns a principal, nil if it is without services, and reports whether their groups are p's.
 func (t *tenants) known(p principal.Principal) (known *tenant, isNow bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,7 +122,7 @@ func (t *tenants) isClosed() bool {
 	return t.closed
 }
 
-// makeOnce is make for all who come at the same time.
+// makeOnce is make, shared by simultaneous requests.
 func (t *tenants) makeOnce(p principal.Principal) (*tenant, error) {
 	made, err, _ := t.making.Do(p.Key(), func() (any, error) { return t.make(p) })
 	if err != nil {
@@ -131,7 +131,7 @@ func (t *tenants) makeOnce(p principal.Principal) (*tenant, error) {
 	return made.(*tenant), nil
 }
 
-// make makes the services of a principal that has none yet.
+// make makes a principal's first services.
 func (t *tenants) make(p principal.Principal) (*tenant, error) {
 	key := p.Key()
 	t.mu.Lock()
@@ -159,7 +159,7 @@ func (t *tenants) make(p principal.Principal) (*tenant, error) {
 		t.end(made)
 		return nil, context.Canceled
 	}
-	if t.policies != policies { // it is by the one from before
+	if t.policies != policies { // the policy was reloaded meanwhile
 		made.groups, made.refused = nil, errOldPolicy
 	}
 	t.live[key] = made
@@ -168,7 +168,7 @@ func (t *tenants) make(p principal.Principal) (*tenant, error) {
 
 var errOldPolicy = errors.New("the policy has changed since")
 
-// end ends a principal's sessions beside whatever else goes on.
+// end ends a principal's sessions in the background.
 func (t *tenants) end(known *tenant) {
 	t.running.Close(func() { known.Close(context.WithoutCancel(t.running.Ending)) })
 }
@@ -176,7 +176,7 @@ func (t *tenants) end(known *tenant) {
 // forgetIdle drops principals without an open session or a recent request: a sleeping session needs none. The caller holds t.mu.
 func (t *tenants) forgetIdle(now time.Time) {
 	for key, known := range t.live {
-		stay := max(forgetAfter, known.Settings().Links.Lifetime) // its links are good for so long
+		stay := max(forgetAfter, known.Settings().Links.Lifetime) // its links stay good for so long
 		if now.Sub(known.used) > stay && len(known.Manager().Known()) == 0 {
 			delete(t.live, key)
 			t.end(known)
@@ -184,7 +184,7 @@ func (t *tenants) forgetIdle(now time.Time) {
 	}
 }
 
-// all returns the principals that have services.
+// all returns the principals with services.
 func (t *tenants) all() []*tenant {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -209,7 +209,7 @@ func (t *tenants) Close(ctx context.Context) bool {
 	left := make(chan bool, len(all))
 	for _, known := range all {
 		go func() {
-			known.turn.Lock() // until its settings are the last
+			known.turn.Lock() // until its last change of settings is over
 			defer known.turn.Unlock()
 			left <- !known.Close(ctx)
 		}()
@@ -238,7 +238,7 @@ func (t *tenants) apply(known *tenant, groups []string) (changed bool, err error
 	return changed && err == nil, err
 }
 
-// again applies the policy of now to a principal, under the groups that it has.
+// again applies the present policy to a principal, under its present groups.
 func (t *tenants) again(known *tenant) (changed bool, err error) {
 	known.turn.Lock()
 	defer known.turn.Unlock()

@@ -1,4 +1,4 @@
-// The command tokens: tokens by which principals show a server over HTTP who they are.
+// The command tokens: tokens that identify principals to a server over HTTP.
 
 package team
 
@@ -47,7 +47,7 @@ type tokenFields struct {
 	Groups   []string   `json:"groups"`
 	Created  time.Time  `json:"created"`
 	Expires  *time.Time `json:"expires"`   // null: never
-	LastUsed *time.Time `json:"last_used"` // null: never; right to an hour
+	LastUsed *time.Time `json:"last_used"` // null: never; accurate to an hour
 }
 
 func tokenFieldsOf(t tokens.Token) tokenFields {
@@ -124,7 +124,7 @@ func endOf(t tokens.Token) string {
 	return "good until " + dayOf(t.Expires)
 }
 
-// dayOf is when a token is over, with the time of day where that is near.
+// dayOf returns the end of a token, with the time of day if it is near.
 func dayOf(end time.Time) string {
 	if time.Until(end).Abs() < 48*time.Hour {
 		return end.Local().Format("2006-01-02 15:04")
@@ -234,15 +234,15 @@ and their files stay.`,
 	}
 }
 
-// grantFields is what a person has allowed a program by OAuth, in JSON.
+// grantFields is a person's OAuth grant to a program, in JSON.
 type grantFields struct {
 	ID         string    `json:"id"`
 	Name       string    `json:"name"`
 	Client     string    `json:"client"`
-	ClientName string    `json:"client_name"` // as it calls itself
+	ClientName string    `json:"client_name"` // the program's own name for itself
 	AnswerTo   string    `json:"answer_to"`
 	Created    time.Time `json:"created"`
-	LastUsed   time.Time `json:"last_used"` // when it last got a token
+	LastUsed   time.Time `json:"last_used"` // time of its last token
 }
 
 func grantFieldsOf(grants []oauth.Grant) []grantFields {
@@ -253,7 +253,7 @@ func grantFieldsOf(grants []oauth.Grant) []grantFields {
 	return fields
 }
 
-// tabulateGrants shows grants, where there are some.
+// tabulateGrants shows grants, if there are any.
 func tabulateGrants(w io.Writer, grants []oauth.Grant) error {
 	if len(grants) == 0 {
 		return nil

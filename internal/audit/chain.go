@@ -12,24 +12,24 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 )
 
-// Head is the end of a chain. The zero value is of one that has no line.
+// Head is the end of a chain. The zero value is the end of an empty one.
 type Head struct {
 	Sequence int64
 	Hash     string
 }
 
-// chain is the file of a log, to write to. It is for one goroutine.
+// chain is a log's file, for writing. It is for one goroutine.
 type chain struct {
 	path string
 	file *os.File
-	end  int64 // of the file, as far as this process has seen to it
+	end  int64 // of the file, as far as this process knows it
 	head Head
 }
 
-// lockTime is how long another process may have the lock.
+// lockTime is how long another process may hold the lock.
 const lockTime = 5 * time.Second
 
-// lock makes this the only process that writes. The lock is a file of its own because the log is renamed.
+// lock makes this process the only writer. The lock is a file of its own because the log is renamed.
 func (c *chain) lock() (unlock func(), err error) {
 	file, err := os.OpenFile(c.path+".lock", os.O_CREATE|os.O_RDWR|filelock.NoFollow, 0o600)
 	if err != nil {
@@ -45,7 +45,7 @@ func (c *chain) lock() (unlock func(), err error) {
 	}
 }
 
-// open opens the file of the path, which is made where it is missing.
+// open opens the file of the path, making it if it is missing.
 func (c *chain) open() error {
 	c.close()
 	file, err := os.OpenFile(c.path, os.O_CREATE|os.O_APPEND|os.O_RDWR|filelock.NoFollow, 0o600)
@@ -66,7 +66,7 @@ func (c *chain) close() {
 	}
 }
 
-// isOurs reports whether the file of the path is the one that is open.
+// isOurs reports whether the open file is still the one of the path.
 func (c *chain) isOurs() bool {
 	if c.file == nil {
 		return false
@@ -76,8 +76,8 @@ func (c *chain) isOurs() bool {
 	return err == nil && ourErr == nil && os.SameFile(here, ours)
 }
 
-// follow goes to where the chain ends, which other processes may have moved. What it returns is what has to be written before
-// anything else. The lock is held.
+// follow moves to the end of the chain, which other processes may have moved. It returns text and events to write before anything else. The
+// caller holds the lock.
 func (c *chain) follow() (lead []byte, found []Event, err error) {
 	known := c.head
 	if !c.isOurs() {
@@ -94,7 +94,7 @@ func (c *chain) follow() (lead []byte, found []Event, err error) {
 		return nil, nil, err
 	}
 	c.end, c.head = info.Size(), last.head
-	if len(last.torn) > 0 { // first: it is right behind the text
+	if len(last.torn) > 0 { // first: it follows the text directly
 		found = append(found, tornEvent(last.torn))
 	}
 	if c.head.Sequence < known.Sequence { // it was removed or cut off
@@ -110,11 +110,11 @@ func (c *chain) follow() (lead []byte, found []Event, err error) {
 // tail is the end of a file.
 type tail struct {
 	head Head
-	torn []byte // what follows the last line and is none
-	open bool   // no line end is at the end
+	torn []byte // text behind the last line that is no line
+	open bool   // the end of the file is no line end
 }
 
-// tailOf reads the end of a file. A line there that was changed counts as the chain's end: Verify finds it.
+// tailOf reads the end of a file. A changed line there counts as the chain's end: Verify finds it.
 func tailOf(file io.ReaderAt, size int64) (t tail, err error) {
 	for window := int64(64 << 10); ; window *= 8 {
 		window = min(window, size)
@@ -142,12 +142,12 @@ func tailOf(file io.ReaderAt, size int64) (t tail, err error) {
 	}
 }
 
-// tornEvent tells of what a process has left that was killed while it wrote, or that had no space.
+// tornEvent describes the leftover of a process that was killed while it wrote, or ran out of space.
 func tornEvent(text []byte) Event {
 	return Event{Kind: KindLog, Action: actionTorn, Detail: map[string]any{"bytes": len(text), "sha256": sumOf(text)}}
 }
 
-// What befalls a log.
+// Events of the log itself.
 const (
 	actionTorn = "Torn"
 	actionGone = "Gone" // lines before this one, since its server began
@@ -185,7 +185,7 @@ func (c *chain) append(events []Event, clean func(*Event) cleaner) error {
 	return nil
 }
 
-// write writes lines, or nothing: what is left of them where that fails is taken back, and where that fails too it is torn.
+// write writes lines, or nothing: after a failure it takes a partial write back. If that fails too, the text stays torn.
 func (c *chain) write(lines []byte) error {
 	n, err := c.file.Write(lines)
 	if err == nil {

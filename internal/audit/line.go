@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	// maxText is how many characters of a text other than code a line has.
+	// maxText bounds the characters of a text other than code in a line.
 	maxText = 2000
-	// maxCode is how many bytes of code it has: as much as the longest that runs.
+	// maxCode bounds the bytes of code in a line: as much as the longest that runs.
 	maxCode = 256 << 10
-	// maxDetails bounds how many values an event's Detail has, at any depth.
+	// maxDetails bounds the values in an event's Detail, at any depth.
 	maxDetails = 100
-	// maxLine bounds what a reader takes for a line, in bytes; what is written is shorter by the bounds above.
+	// maxLine bounds a line for readers, in bytes; the bounds above keep written lines shorter.
 	maxLine = 4 << 20
 )
 
-// schemaVersion is that of OCSF, whose names the fields have.
+// schemaVersion is the version of OCSF, which names the fields.
 const schemaVersion = "1.6.0"
 
-// genesis is what the first line of a chain has for the hash of the one before.
+// genesis stands for the previous hash in the first line of a chain.
 var genesis = strings.Repeat("0", 2*sha256.Size)
 
-// Line is what a line of the log says. The names are those of OCSF where it has any, and what it has none for is in Unmapped.
+// Line is a line of the log. The names are OCSF's; Unmapped holds everything that OCSF does not name.
 type Line struct {
 	Metadata struct {
 		Sequence int64  `json:"sequence"`
@@ -63,7 +63,7 @@ type Line struct {
 	Response    response `json:"http_response,omitzero"`
 	Traffic     *traffic `json:"traffic,omitempty"`
 	File        file     `json:"file,omitzero"`
-	// Unmapped has the kind and the rest of an event's Detail.
+	// Unmapped holds the kind and the rest of an event's Detail.
 	Unmapped map[string]any `json:"unmapped"`
 }
 
@@ -113,19 +113,19 @@ type (
 	}
 )
 
-// Kind is the event's.
+// Kind returns the event's kind.
 func (l *Line) Kind() string {
 	kind, _ := l.Unmapped["kind"].(string)
 	return kind
 }
 
-// Session is the event's.
+// Session returns the event's session.
 func (l *Line) Session() string { return l.Actor.Session.UID }
 
-// When is the event's time.
+// When returns the event's time.
 func (l *Line) When() time.Time { return time.UnixMilli(l.Time) }
 
-// classes are OCSF's, by kind, with the activity that an event has which names none.
+// classes are OCSF's, by kind, with the activity of an event that names none.
 var classes = map[string]struct {
 	uid            int
 	name, activity string
@@ -137,7 +137,7 @@ var classes = map[string]struct {
 	KindServer: {6002, "Application Lifecycle", "Start"}, KindLog: {1008, "Event Log Activity", "Other"},
 }
 
-// cleaner takes secrets out of texts, and bounds them.
+// cleaner removes secrets from texts, and bounds them.
 type cleaner []*secrets.Masker
 
 func (c cleaner) mask(s string, most int) string {
@@ -157,7 +157,7 @@ func (c cleaner) text(s string) string {
 	return text.Shorten(strings.ToValidUTF8(c.mask(s, 8*maxText), "?"), maxText)
 }
 
-// value makes anything one of JSON's. left counts what may still be written.
+// value turns anything into a value of JSON. left counts the values that may still be written.
 func (c cleaner) value(v any, left *int) any {
 	if *left--; *left < 0 {
 		return "…"
@@ -186,7 +186,7 @@ func (c cleaner) value(v any, left *int) any {
 	return c.text(fmt.Sprint(v))
 }
 
-// number is a value of Detail that has to be whole.
+// number returns a value of Detail as an integer, if it is one.
 func number(v any) (int64, bool) {
 	switch n := v.(type) {
 	case int:
@@ -197,7 +197,7 @@ func number(v any) (int64, bool) {
 	return 0, false
 }
 
-// body is the line without its chain.
+// body returns the line without its chain.
 func (e *Event) body(sequence int64, c cleaner) []byte {
 	var l Line
 	l.Metadata.Sequence, l.Metadata.Version = sequence, schemaVersion
@@ -238,7 +238,7 @@ func (e *Event) body(sequence int64, c cleaner) []byte {
 	return encode(&l)
 }
 
-// place puts a value where OCSF has one of its meaning, and reports whether it has.
+// place puts a value into OCSF's field of its meaning, and reports whether there is one.
 func (l *Line) place(name string, value any) bool {
 	said, isText := value.(string)
 	n, isNumber := number(value)
@@ -277,7 +277,7 @@ func encode(l *Line) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// The last two members of each line, which are always written so.
+// The last two members of each line, always in this form.
 const (
 	prevMember = `,"prev":"`
 	hashMember = `","hash":"`
@@ -286,8 +286,7 @@ const (
 	tailLength = len(prevMember) + hashLength + len(hashMember) + hashLength + len(lineEnd)
 )
 
-// chained ends a body with the hash of the line before and its own, which is that of the line as it would be without the member
-// hash.
+// chained ends a body with the hash of the line before and its own hash, which covers the line without the member hash.
 func chained(body []byte, prev string) (line []byte, hash string) {
 	line = slices.Concat(body[:len(body)-1], []byte(prevMember+prev+lineEnd))
 	hash = sumOf(line)
@@ -305,13 +304,13 @@ var (
 	errChanged = errors.New("it was changed: its hash is not that of its text")
 )
 
-// link is what chains a line to others.
+// link chains a line to others.
 type link struct {
 	sequence   int64
 	prev, hash string
 }
 
-// parse reads a line, without its end. With errChanged the link is what the line claims.
+// parse reads a line, without its end. With errChanged the link is the line's claim.
 func parse(raw []byte) (l Line, at link, err error) {
 	if len(raw) <= tailLength {
 		return l, at, errNoLine

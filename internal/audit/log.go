@@ -15,25 +15,25 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
-// Options set where a log is, and what is in it. Path has to be there.
+// Options set the place and the content of a log. Path is required.
 type Options struct {
 	Path string
-	// FullCode has the code itself in the log; false: its hash.
+	// FullCode writes the code itself; false: its hash.
 	FullCode bool
 	// Required refuses runs, by RecordNow, while the log cannot be written.
 	Required bool
-	// Mask takes secrets out of all texts. Nil: there are none.
+	// Mask removes secrets from all texts; nil: there are none.
 	Mask *secrets.Masker
-	// Logger is told when the log cannot be written, and where the chain is at its start and end; nil: nobody is.
+	// Logger gets the reasons why the log cannot be written, and the chain's head at start and end; may be nil.
 	Logger *slog.Logger
 }
 
 const (
-	// syncTime is how long what is written may wait until it is on the disk.
+	// syncTime is how long written lines may wait for the disk.
 	syncTime = 100 * time.Millisecond
-	// retryTime is the pause before what could not be written is tried again.
+	// retryTime is the pause before a failed write is repeated.
 	retryTime = 200 * time.Millisecond
-	// maxWaiting and maxWaitingBytes bound the events that are not written yet. More are counted, and lost.
+	// maxWaiting and maxWaitingBytes bound the unwritten events. Further ones are counted, and lost.
 	maxWaiting      = 16384
 	maxWaitingBytes = 64 << 20
 	// nowTime is how long RecordNow waits.
@@ -46,18 +46,18 @@ const (
 type waiting struct {
 	Event
 	bytes int64
-	told  chan error // has room for one; nil: nobody waits for it
+	told  chan error // of capacity one; nil: nobody waits
 }
 
-// tell tells who waits for it, the first time.
+// tell sends the result to the waiting goroutine, the first time.
 func (w *waiting) tell(err error) {
 	select {
 	case w.told <- err:
-	default: // or nobody does
+	default: // nobody waits, or it was told
 	}
 }
 
-// Log writes events to files. Its methods may be called by any number of goroutines; those of a nil Log do nothing.
+// Log writes events to a file. Its methods are safe for several goroutines; those of a nil Log do nothing.
 type Log struct {
 	o     Options
 	chain chain // of the writer
@@ -66,18 +66,18 @@ type Log struct {
 	work    *sync.Cond // for the writer
 	queue   []*waiting
 	bytes   int64
-	busy    int   // how many of the queue's first are being written
-	lost    int64 // events that had no room since the last that was written
-	err     error // why nothing could be written last; nil: it could
+	busy    int   // number of events at the queue's head being written
+	lost    int64 // events without room since the last written one
+	err     error // reason of the last failure to write; nil: none
 	head    Head
-	unsaved *os.File // what is written and not synced
+	unsaved *os.File // written and not synced
 	closing bool
-	hurry   bool // somebody waits: try at once
+	hurry   bool // somebody waits: retry at once
 	ended   chan struct{}
 	synced  chan struct{}
 }
 
-// Open begins to write at the end of the chain of a path, which is made where there is none. The error is of the settings: the file
+// Open begins to write at the end of the chain of a path, making the file if it is missing. The error is one of the settings: the file
 // cannot be written.
 func Open(o Options) (*Log, error) {
 	l := &Log{o: o, chain: chain{path: o.Path}, ended: make(chan struct{}), synced: make(chan struct{})}
@@ -96,20 +96,20 @@ func Open(o Options) (*Log, error) {
 	return l, nil
 }
 
-// tellHead leaves the chain's end where it may be kept apart from the log.
+// tellHead logs the chain's end, so that it can be kept apart from the audit log.
 func (l *Log) tellHead(what string) {
 	head := l.Head()
 	l.o.Logger.Info(what, "file", l.o.Path, "sequence", head.Sequence, "head", head.Hash)
 }
 
-// Head is the chain's end as far as this Log has written or seen it.
+// Head returns the chain's end as far as this Log wrote or saw it.
 func (l *Log) Head() Head {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.head
 }
 
-// Err reports why what waits cannot be written; nil: it can, or nothing waits that would show it.
+// Err returns the reason why waiting events cannot be written; nil: they can, or none waits that would show it.
 func (l *Log) Err() error {
 	if l == nil {
 		return nil
@@ -117,16 +117,16 @@ func (l *Log) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 && l.lost == 0 {
-		return nil // what failed was withdrawn, and only another event tells whether it would again
+		return nil // the failed event was withdrawn, and only another one shows whether writing still fails
 	}
 	return l.err
 }
 
-// clean is what takes the secrets out of an event.
+// clean returns the cleaner of an event.
 func (l *Log) clean(e *Event) cleaner { return cleaner{l.o.Mask, e.Mask} }
 
-// RecordNow records an event, and reports whether it is in the file where the log is required: by a fault if not, and then the event
-// is not recorded. It waits for a write, and not for the disk.
+// RecordNow records an event and waits for the write, not for the disk. If the log is required and the write fails, it returns a fault, and
+// the event is not recorded.
 func (l *Log) RecordNow(ctx context.Context, e Event) error {
 	if l == nil || !l.o.Required {
 		l.Record(e)
@@ -188,10 +188,10 @@ func (l *Log) prepare(e Event) *waiting {
 	return &waiting{Event: e, bytes: size}
 }
 
-// HashOf is the Event.CodeHash of code.
+// HashOf returns the Event.CodeHash of code.
 func HashOf(code string) string { return sumOf([]byte(code)) }
 
-// Record implements Recorder. What has no room is counted.
+// Record implements Recorder. It counts events without room.
 func (l *Log) Record(e Event) {
 	if l == nil {
 		return
@@ -215,7 +215,7 @@ func (l *Log) put(w *waiting) {
 	l.work.Signal()
 }
 
-// withdraw takes an event back that is not being written.
+// withdraw removes an event that is not yet being written.
 func (l *Log) withdraw(w *waiting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,7 +224,7 @@ func (l *Log) withdraw(w *waiting) {
 	}
 }
 
-// write writes what comes until the Log is closed and all is written, or cannot be.
+// write writes events until the Log is closed and all are written, or cannot be.
 func (l *Log) write() {
 	defer close(l.ended)
 	for {
@@ -255,7 +255,7 @@ func (l *Log) write() {
 	}
 }
 
-// wrote settles what came of a batch, and reports whether to go on. After a failure it pauses.
+// wrote takes the result of a batch, and reports whether to go on. After a failure it pauses.
 func (l *Log) wrote(n int, lost int64, err error) (again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -294,7 +294,7 @@ func (l *Log) wrote(n int, lost int64, err error) (again bool) {
 	return true
 }
 
-// sync brings to the disk what is written, each syncTime.
+// sync brings written lines to the disk, each syncTime.
 func (l *Log) sync() {
 	defer close(l.synced)
 	tick := time.NewTicker(syncTime)
@@ -322,7 +322,7 @@ func (l *Log) sync() {
 	}
 }
 
-// Close writes what waits, and brings it to the disk, while ctx lasts. What is recorded afterwards is lost.
+// Close writes the waiting events and brings them to the disk, while ctx lasts. Events recorded afterwards are lost.
 func (l *Log) Close(ctx context.Context) error {
 	if l == nil {
 		return nil

@@ -13,16 +13,16 @@ import (
 	"time"
 )
 
-// Place is where a line is.
+// Place is the place of a line.
 type Place struct {
 	File string `json:"file"`
 	Line int    `json:"line"` // from 1
 }
 
-// String is as compilers write it.
+// String returns the place as compilers write it.
 func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
-// opened is a file of a log that is read.
+// opened is a log's file, open for reading.
 type opened struct {
 	*os.File
 	info  os.FileInfo
@@ -45,8 +45,8 @@ func openFile(path string) (*opened, error) {
 	return &opened{File: file, info: info}, nil
 }
 
-// each calls do with the lines of a file from where it is to begin, without their ends, until do returns false. ended is false of
-// the last where the file ends within it. from and lines are moved behind the last that ended.
+// each calls do with the lines of a file from from on, without their ends, until do returns false. ended is false for a last line without
+// an end. It moves from and lines behind the last ended line.
 func (f *opened) each(do func(at Place, raw []byte, ended bool) bool) error {
 	if _, err := f.Seek(f.from, io.SeekStart); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (f *opened) each(do func(at Place, raw []byte, ended bool) bool) error {
 	}
 }
 
-// readLine reads a line of any length, of which it returns no more than maxLine bytes, and how many it has with its end.
+// readLine reads a line of any length. It returns at most maxLine bytes of it, and its length with the end.
 func readLine(r *bufio.Reader) (raw []byte, length int64, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -83,51 +83,51 @@ func readLine(r *bufio.Reader) (raw []byte, length int64, err error) {
 	}
 }
 
-// Report is what Verify has found.
+// Report is Verify's result.
 type Report struct {
 	Files int `json:"files"`
 	Lines int `json:"lines"`
-	// First and Last are the sequence numbers of the first line and of the last one.
+	// First and Last are the first and last sequence numbers.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
 	// Head is the hash of the last line.
 	Head string `json:"head"`
-	// Torn are texts that a killed process has left, or a full disk, and that the chain goes over.
+	// Torn are the leftovers of killed processes or full disks, which the chain skips.
 	Torn []Place `json:"torn,omitempty"`
 	// Unfinished reports that the last text is no line yet: it is being written, or the next server finds it torn.
 	Unfinished bool `json:"unfinished,omitempty"`
-	// Lost is how many events the log says that nobody could write.
+	// Lost is the number of events that the log reports as lost.
 	Lost int64 `json:"lost,omitempty"`
-	// KeptAt is the sequence number of the line whose hash was asked for.
+	// KeptAt is the sequence number of the line with the wanted hash.
 	KeptAt int64 `json:"kept_at,omitempty"`
-	// Problems are where the chain does not hold, the first ones.
+	// Problems are the first breaks of the chain.
 	Problems []Problem `json:"problems,omitempty"`
 }
 
-// Problem is a place where the chain does not hold.
+// Problem is a break of the chain.
 type Problem struct {
 	Place
-	Sequence int64  `json:"sequence,omitempty"` // that the line says it has; 0: none
+	Sequence int64  `json:"sequence,omitempty"` // the line's claim; 0: none
 	What     string `json:"what"`
 }
 
-// maxProblems bounds those that a Report has.
+// maxProblems bounds those in a Report.
 const maxProblems = 20
 
-// verifier goes over the lines of a chain.
+// verifier checks the lines of a chain.
 type verifier struct {
 	Report
 	kept    string
 	started bool
 	last    link
-	begins  int64 // the first line that is kept, as the log says
-	// text is what is no line, and at where it begins; nil: there is none.
+	begins  int64 // the first kept line, as the log says
+	// text is no line, and begins at at; nil: there is none.
 	text []byte
 	at   Place
 }
 
-// Verify goes over a log, in one file or in several that an older version has made of it, the oldest first. keptHead is the hash of a line
-// that has to be there; empty: none is asked for. The error is of reading; what does not hold is in the Report.
+// Verify checks a log, in one file or in several of an older version, the oldest first. keptHead is the hash of a line that must exist;
+// empty: none. The error is one of reading; breaks of the chain are in the Report.
 func Verify(paths []string, keptHead string) (*Report, error) {
 	v := &verifier{kept: keptHead, Report: Report{Files: len(paths)}}
 	for _, path := range paths {
@@ -157,7 +157,7 @@ func (v *verifier) line(at Place, raw []byte, _ bool) bool {
 		if v.text == nil {
 			v.at, v.text = at, append([]byte{}, raw...)
 		} else if v.text = append(append(v.text, '\n'), raw...); len(v.text) > 2*maxLine {
-			v.text = v.text[:2*maxLine] // is nothing that a torn line leaves
+			v.text = v.text[:2*maxLine] // no torn line leaves so much
 		}
 		return true
 	}
@@ -181,7 +181,7 @@ func (v *verifier) line(at Place, raw []byte, _ bool) bool {
 	return true
 }
 
-// settle decides on the text before a line.
+// settle judges the text before a line.
 func (v *verifier) settle(l *Line, isTorn bool) {
 	sum, _ := l.Unmapped["sha256"].(string)
 	if isTorn && sum == sumOf(v.text) && !json.Valid(v.text) {
@@ -192,7 +192,7 @@ func (v *verifier) settle(l *Line, isTorn bool) {
 	v.text = nil
 }
 
-// follows checks that a line is the next one of the last.
+// follows checks that a line continues the last one.
 func (v *verifier) follows(at Place, here link) {
 	if !v.started {
 		v.First = here.sequence
@@ -257,9 +257,8 @@ func (r *Report) OK() bool { return len(r.Problems) == 0 }
 // followTime is the pause after which Read looks for more.
 const followTime = 250 * time.Millisecond
 
-// Read calls do with each line of a log as it is in the file and taken apart, and follow has it wait for more until ctx ends, also in a
-// file that takes the place of this one. What is no line is left out, and so is what was not chained: that is Verify's to find. The
-// error is of reading, or do's.
+// Read calls do with each line of a log, raw and parsed. follow makes it wait for more until ctx ends, also in a file that replaces this
+// one. It skips text that is no line or is not chained: Verify finds that. The error is one of reading, or do's.
 func Read(ctx context.Context, path string, follow bool, do func(raw []byte, l *Line) error) error {
 	var last *opened
 	for {
@@ -287,7 +286,7 @@ func Read(ctx context.Context, path string, follow bool, do func(raw []byte, l *
 	}
 }
 
-// read reads what there is now, and closes the file.
+// read reads the present lines, and closes the file.
 func (f *opened) read(ctx context.Context, follow bool, do func(raw []byte, l *Line) error) (failed error) {
 	defer func() { _ = f.Close() }()
 	err := f.each(func(_ Place, raw []byte, ended bool) bool {
@@ -301,7 +300,7 @@ func (f *opened) read(ctx context.Context, follow bool, do func(raw []byte, l *L
 	return cmp.Or(failed, err, ctx.Err())
 }
 
-// ReadHead returns the end of the chain of a log; zero: it has no line.
+// ReadHead returns the end of the chain of a log; zero: the log is empty.
 func ReadHead(path string) (Head, error) {
 	f, err := openFile(path)
 	if err != nil {

@@ -1,4 +1,4 @@
-// The command allowed: what a person has allowed code to reach for good.
+// The command allowed: a person's grants.
 
 package cmd
 

@@ -1,4 +1,4 @@
-// What commands share: an engine under signals, and the verdict of checks and attacks.
+// Shared by commands: an engine under signals, and the verdict of checks and attacks.
 
 package cmd
 
@@ -36,14 +36,14 @@ func WithEngine(ctx context.Context, s *server.Settings, work func(context.Conte
 	return explain(work(ctx, on, log))
 }
 
-// verdict is what checks or attacks came to.
+// verdict is the result of checks or attacks.
 type verdict interface {
 	WriteTable(w io.Writer) error
 	WriteJSON(w io.Writer) error
 	OK() bool
 }
 
-// PrintReport prints the report, and makes the exit status tell whether it is good.
+// PrintReport prints the report, and returns an exit status by its verdict.
 func PrintReport(report verdict, asJSON bool) error {
 	write := report.WriteTable
 	if asJSON {
@@ -65,7 +65,7 @@ func NoArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// flagError names the flag that an unknown one is most like, or the command where a mistyped one has taken its flags along.
+// flagError names the known flag most like an unknown one. If a mistyped command left its flags behind, it names the command.
 func flagError(cmd *cobra.Command, err error) error {
 	if args := cmd.Flags().Args(); cmd.HasSubCommands() && len(args) > 0 {
 		return NoArgs(cmd, args)
@@ -81,7 +81,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return Usage(err)
 }
 
-// meant asks for the names of known that are most like a word, or begin with it; empty: there are none.
+// meant suggests the known names most like a word, or beginning with it; empty: none.
 func meant(known *cobra.Command, word, dashes string) string {
 	known.SuggestionsMinimumDistance = 2
 	near := known.SuggestionsFor(word)
@@ -91,8 +91,8 @@ func meant(known *cobra.Command, word, dashes string) string {
 	return ": do you mean " + dashes + strings.Join(near[:min(len(near), 3)], " or "+dashes) + "?"
 }
 
-// prewarmArgs allows no arguments, but takes `--prewarm python` for `--prewarm=python`: a flag whose value
-// may be left out does not take the next word for it, which is not what anybody expects.
+// prewarmArgs allows no arguments, but takes `--prewarm python` for `--prewarm=python`: a flag with an optional value does not take the
+// next word as its value, which surprises everybody.
 func prewarmArgs(s *server.Settings) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		f := cmd.Flags().Lookup("prewarm")
@@ -113,13 +113,13 @@ func prewarmArgs(s *server.Settings) cobra.PositionalArgs {
 // Usage marks an error as wrong use of the program.
 func Usage(err error) error { return server.UsageError{Err: err} }
 
-// Program is a program of this module: the core with the features that it lists.
+// Program is a program of this module: the core with its features.
 type Program struct {
 	Name     string
-	Features func() []server.Feature // makes them anew; nil: the program has none
+	Features func() []server.Feature // makes them anew; nil: none
 }
 
-// settings returns settings that nothing has filled yet.
+// settings returns empty settings.
 func (p Program) settings() *server.Settings { return server.New(p.features()) }
 
 func (p Program) features() []server.Feature {
@@ -129,7 +129,7 @@ func (p Program) features() []server.Feature {
 	return p.Features()
 }
 
-// Takes allows so many arguments.
+// Takes allows between least and most arguments.
 func Takes(least, most int) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {
@@ -149,7 +149,7 @@ func Report(err error) error {
 	return server.ErrReported
 }
 
-// engineFault gives an engine that is not in reach the code that a tool would have for it.
+// engineFault gives an error about an unreachable engine the code that tools return for it.
 func engineFault(err error) error {
 	reason, fix, ok := sandbox.Explain(err)
 	if !ok {
@@ -161,7 +161,7 @@ func engineFault(err error) error {
 // leaveManagerTime bounds the end of a shell command's manager.
 const leaveManagerTime = 30 * time.Second
 
-// explain puts an engine's error into a reason and what mends it, one line each.
+// explain splits an engine's error into a reason and its remedy, one line each.
 func explain(err error) error {
 	if reason, fix, ok := sandbox.Explain(err); ok {
 		return fmt.Errorf("%s\n  fix: %s", reason, fix)
@@ -176,5 +176,5 @@ func WriteJSON(w io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// Printable is a text's beginning in one line, with nothing in it that a terminal would act upon.
+// Printable returns a text's beginning in one line, without control characters for a terminal.
 func Printable(text string) string { return PrintableTo(text, 60) }

@@ -1,4 +1,4 @@
-// The command doctor, and what it prints of the settings.
+// The command doctor, and its view of the settings.
 
 package cmd
 
@@ -71,7 +71,7 @@ Exit status: 0 all that is needed is there, 1 something needed is missing.`,
 
 const settingsFlag = "settings"
 
-// withBareConfig makes --settings of doctor's --config where no file follows it: that asks which configuration there is.
+// withBareConfig turns doctor's --config without a file into --settings: it asks for the configuration in force.
 func withBareConfig(args []string) []string {
 	at := slices.Index(args, "--config")
 	if !slices.Contains(args, "doctor") || at < 0 || at+1 < len(args) && !strings.HasPrefix(args[at+1], "-") {
@@ -82,7 +82,7 @@ func withBareConfig(args []string) []string {
 	return args
 }
 
-// Examine returns what a doctor finds, by a connection of its own: what was mended may have started another service.
+// Examine returns doctor's findings. It connects anew, since a fix may have started another service.
 func Examine(ctx context.Context, s *server.Settings) (report doctor.Report, err error) {
 	err = WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
 		report = s.Examine(ctx, on, log)
@@ -93,7 +93,7 @@ func Examine(ctx context.Context, s *server.Settings) (report doctor.Report, err
 
 var thisProgram = regexp.MustCompile(`^code-sandbox-mcp\b`)
 
-// runFixes runs the commands that are agreed to. What one that fails was to mend is still missing at the next look.
+// runFixes runs the commands that the user agrees to. The next look still reports a defect if its fix failed.
 func runFixes(ctx context.Context, fixes []string, yes bool) error {
 	if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
 		return Usage(errors.New("--fix asks before each command, which takes a terminal; --yes runs them without asking"))

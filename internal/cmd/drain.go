@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// heardWithin is how long a server has to say that it drains.
+	// heardWithin is the time in which a server must announce that it drains.
 	heardWithin = 5 * time.Second
-	// lookEvery is how often a server that drains is looked at.
+	// lookEvery is the interval between looks at a draining server.
 	lookEvery = 200 * time.Millisecond
 )
 
@@ -126,7 +126,7 @@ func drain(ctx context.Context, stateDir, name string, o drainOptions) error {
 	return nil
 }
 
-// left says what a server that drains has left.
+// left describes the sessions and runs left on a draining server.
 func left(s *roster.Server) string {
 	text := fmt.Sprintf("%d of its %d sessions are busy", s.Busy, s.Sessions)
 	if s.Clients > 0 {
@@ -135,7 +135,7 @@ func left(s *roster.Server) string {
 	return text
 }
 
-// awaitServer looks at a server until something is so of it. nil: it has ended.
+// awaitServer looks at a server until is reports true. nil: the server ended.
 func awaitServer(ctx context.Context, stateDir, id string, is func(*roster.Server) bool) (*roster.Server, error) {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -159,7 +159,7 @@ func awaitServer(ctx context.Context, stateDir, id string, is func(*roster.Serve
 	}
 }
 
-// findServer returns the server that is meant.
+// findServer returns the server of this name.
 func findServer(stateDir, name string) (roster.Server, error) {
 	list, err := roster.List(stateDir)
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// lateRequest is how long an engine may go on with a request whose client has gone.
+// lateRequest is how long an engine may go on with a request after its client is gone.
 const lateRequest = 10 * time.Second
 
-// lateSweeps is how often what waited for a server's end sweeps again while a busy engine refuses a removal.
+// lateSweeps bounds the repeated sweeps after a server's end, while a busy engine refuses a removal.
 const lateSweeps = 6
 
 // gcTimeout bounds a sweep; an engine that needs longer is broken.
@@ -52,7 +52,7 @@ killed too and no server will be started again.`,
 				return err
 			}
 			for range lateSweeps {
-				// The engine may still be at work on our parent's last request, and make something yet.
+				// The engine may still work on our parent's last request, and make a container after this.
 				time.Sleep(lateRequest)
 				if err = once(); err == nil {
 					break
@@ -68,7 +68,7 @@ killed too and no server will be started again.`,
 
 const afterParentFlag = "after-parent"
 
-// sweep removes what dead servers left, and prints of which sessions.
+// sweep removes the leftovers of dead servers, and prints the names of their sessions.
 func sweep(ctx context.Context, s *server.Settings, on engine.Engine, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
@@ -92,8 +92,8 @@ func sweep(ctx context.Context, s *server.Settings, on engine.Engine, log *slog.
 	return err
 }
 
-// gcArgs returns the command line of a gc that waits for the end of this process, with all settings of a command: without
-// some of them the others may be refused.
+// gcArgs returns the command line of a gc that waits for the end of this process. It repeats all settings of the command: without one of
+// them the others may be refused.
 func gcArgs(cmd *cobra.Command) []string {
 	return append([]string{"gc", "--" + afterParentFlag}, changedFlags(cmd.Root().PersistentFlags(), masked)...)
 }

@@ -15,12 +15,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
-// commonSettings are those that people need first, in this order.
+// commonSettings are the settings that people need first, in this order.
 var commonSettings = []string{
 	"config", "env-file", "memory-limit", "run-timeout", "prewarm", "allow-host-dir", "mount", "allow-domain", "packages", "http",
 }
 
-// rareSettings are limits and details that few people change. `help settings` has them.
+// rareSettings are limits and details that few people change. `help settings` lists them.
 var rareSettings = strings.Fields(`
 	start-timeout tmp-size pids-limit linger keep-limit variables-limit variables-timeout code-limit structured-content
 	artifact-read-limit download-timeout link-lifetime files-http-url artifact-store-limit artifact-link-lifetime
@@ -40,7 +40,7 @@ const (
 	helpColumn = 30 // where the texts of flags begin
 )
 
-// printUsage writes what --help has after a command's description, and what wrong use of cobra's own commands is answered with.
+// printUsage writes the part of --help after a command's description, and the answer to wrong use of cobra's own commands.
 func printUsage(c *cobra.Command) error {
 	w := c.OutOrStderr()
 	fmt.Fprintf(w, "Usage:\n  %s\n", c.UseLine())
@@ -66,7 +66,7 @@ func printUsage(c *cobra.Command) error {
 	return err
 }
 
-// printSettings writes the settings, the common ones first and the others by group, without those that are left out.
+// printSettings writes the settings, common ones first and the others by group, except for those in without.
 func printSettings(w io.Writer, settings *pflag.FlagSet, without []string) {
 	common := pflag.NewFlagSet("", pflag.ContinueOnError)
 	for _, name := range commonSettings {
@@ -103,7 +103,7 @@ func printFlags(w io.Writer, title string, flags *pflag.FlagSet) {
 	})
 }
 
-// flagHead is a flag as it is written, with the kind of its value.
+// flagHead returns a flag as a user writes it, with the kind of its value.
 func flagHead(f *pflag.Flag) string {
 	head := "--" + f.Name
 	if f.Shorthand != "" {
@@ -122,7 +122,7 @@ func flagHead(f *pflag.Flag) string {
 	return head + " " + strings.ToUpper(kind)
 }
 
-// flagText is the help of a flag, with its default where it has one that the help does not name.
+// flagText returns the help of a flag, with its default if there is one that the help does not name.
 func flagText(f *pflag.Flag) string {
 	_, text := pflag.UnquoteUsage(f)
 	value := strings.NewReplacer("[", "", "]", "", ",", ", ", "h0m0s", "h", "m0s", "m").Replace(f.DefValue)
@@ -132,7 +132,7 @@ func flagText(f *pflag.Flag) string {
 	return text + " (default " + value + ")"
 }
 
-// printEntry writes a flag or a command beside its text, which begins in a column, on the next line where the first is long.
+// printEntry writes a flag or a command and its text. The text begins in a column; after a long head, on the next line.
 func printEntry(w io.Writer, head, text string, column int) {
 	lines := wrap(strings.Fields(text), helpWidth-column)
 	if len(head)+3 > column {
@@ -145,7 +145,7 @@ func printEntry(w io.Writer, head, text string, column int) {
 	}
 }
 
-// wrap joins words to lines of no more than the width, where no word is longer.
+// wrap joins words to lines within the width; only a longer word exceeds it.
 func wrap(words []string, width int) []string {
 	lines := []string{""}
 	for _, word := range words {

@@ -28,7 +28,7 @@ import (
 // defaultName is the server's name in the configurations of clients.
 const defaultName = "code-sandbox"
 
-// installFlags are what install and uninstall are told.
+// installFlags are the flags of install and uninstall.
 type installFlags struct {
 	program  Program
 	clients  []string
@@ -80,7 +80,7 @@ use.`,
 			}
 			f.clients = append(f.clients, names...)
 			serverArgs = slices.Concat(f.args, serverArgs)
-			if flags := server.Flags(p.features()); flags.Parse(serverArgs) == nil && flags.NArg() == 0 { // else options says what is wrong
+			if flags := server.Flags(p.features()); flags.Parse(serverArgs) == nil && flags.NArg() == 0 { // else options reports the mistake
 				serverArgs = changedFlags(flags, withCredentials)
 			}
 			options, err := f.options(slices.Concat(changedFlags(cmd.InheritedFlags(), withCredentials), serverArgs))
@@ -139,15 +139,15 @@ gc, sessions close and podman image rm remove those.`,
 	return cmd
 }
 
-// clientList is the clients' names in lines of a terminal's width.
+// clientList returns the clients' names in lines of a terminal's width.
 func clientList() string {
 	return strings.Join(wrap(strings.Fields(strings.Join(install.Names(), ", ")), helpWidth), "\n")
 }
 
-// masked is the value of a flag as it may be seen, by other users' ps too.
+// masked returns the value of a flag without credentials, since other users' ps shows it too.
 func masked(v pflag.Value) string { return v.String() }
 
-// withCredentials is the value of a flag as it was given.
+// withCredentials returns the value of a flag as given.
 func withCredentials(v pflag.Value) string {
 	if raw, ok := v.(interface{ Raw() string }); ok {
 		return raw.Raw()
@@ -155,12 +155,12 @@ func withCredentials(v pflag.Value) string {
 	return v.String()
 }
 
-// fromAnywhere is a value that names the same file in whatever folder the server is started, where the setting's values are files.
+// fromAnywhere makes a file's path absolute, so that the server may start in any folder. Other values stay.
 func fromAnywhere(f *pflag.Flag, value string) string {
 	kind := f.Annotations[server.KindAnnotation]
 	isFile := len(kind) == 1 && slices.Contains([]string{"FILE", "FILES", "FOLDER", "FOLDERS"}, kind[0])
 	isWord := f.Name == "skills" && !server.IsSkillPath(value)
-	if !isFile || isWord || value == "" || strings.HasPrefix(value, "~") || f.Name == "mount" { // which is never relative
+	if !isFile || isWord || value == "" || strings.HasPrefix(value, "~") || f.Name == "mount" { // a mount is never relative
 		return value
 	}
 	if absolute, err := filepath.Abs(value); err == nil {
@@ -169,7 +169,7 @@ func fromAnywhere(f *pflag.Flag, value string) string {
 	return value
 }
 
-// changedFlags returns the server's flags that the command line has, with paths from the root.
+// changedFlags returns the server's flags on the command line, with absolute paths.
 func changedFlags(fs *pflag.FlagSet, write func(pflag.Value) string) []string {
 	var args []string
 	fs.VisitAll(func(f *pflag.Flag) {
@@ -196,7 +196,7 @@ var (
 	variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 )
 
-// options checks what was said, the arguments for the server too.
+// options checks the flags and the arguments for the server.
 func (f *installFlags) options(serverArgs []string) (install.Options, error) {
 	scope := install.Scope(f.scope)
 	if scope != install.User && scope != install.Project {
@@ -231,8 +231,8 @@ func (f *installFlags) options(serverArgs []string) (install.Options, error) {
 	return install.Options{System: install.ThisSystem(home), Dir: dir, Scope: scope, Name: f.name, Server: entry, DryRun: f.dryRun}, nil
 }
 
-// ownPath is where this program is. A link to it, as package managers have on the PATH, is worth more than where it
-// leads: that changes with every version.
+// ownPath returns the path of this program. It prefers a link, such as package managers put on the PATH, to its target, which changes with
+// every version.
 func ownPath() (string, error) {
 	self, err := os.Executable()
 	if called, notFound := exec.LookPath(os.Args[0]); err == nil && notFound == nil && sameFile(called, self) {
@@ -247,7 +247,7 @@ func sameFile(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
 }
 
-// notPassedOn are the variables that are set here for a server, and that a client would not give it.
+// notPassedOn returns the server's variables of this environment that a client would not pass on.
 func notPassedOn(environ []string, server install.Server) []string {
 	var names []string
 	for _, pair := range environ {
@@ -261,7 +261,7 @@ func notPassedOn(environ []string, server install.Server) []string {
 	return names
 }
 
-// chosen are the clients that are meant.
+// chosen returns the selected clients.
 func (f *installFlags) chosen(options install.Options) ([]*install.Client, error) {
 	var clients []*install.Client
 	names := f.clients
@@ -287,7 +287,7 @@ func (f *installFlags) chosen(options install.Options) ([]*install.Client, error
 	return clients, nil
 }
 
-// listClients lists which clients are here and which have the server.
+// listClients lists the clients on this machine, and whether the server is in their configuration.
 func listClients(w io.Writer, options install.Options) error {
 	options.DryRun, options.EditFile = true, true
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -360,7 +360,7 @@ func printSnippet(w io.Writer, options install.Options, c *install.Client) {
 	fmt.Fprintln(w)
 }
 
-// tell reports what was done, or would be.
+// tell reports the changes, or those that would be made.
 func tell(w io.Writer, options install.Options, o install.Outcome) {
 	would := ""
 	if options.DryRun {
@@ -410,7 +410,7 @@ func is(would, done string) string {
 	return "is " + done
 }
 
-// startOnce starts the server and says whether it answers.
+// startOnce starts the server and reports whether it answers.
 func startOnce(ctx context.Context, options install.Options) bool {
 	answer, err := options.Probe(ctx)
 	if err != nil {

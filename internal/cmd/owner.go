@@ -1,4 +1,4 @@
-// Whose sessions a command means, and what it looks after them with.
+// The owner of a command's sessions, and the manager that looks after them.
 
 package cmd
 
@@ -15,7 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// owner is whose sessions a command means. The zero value is the user who calls it.
+// owner names the owner of a command's sessions. The zero value is the user who calls it.
 type owner struct{ name string }
 
 func (o owner) key() string { return principal.Principal{Name: o.name}.Key() }
@@ -28,8 +28,7 @@ func (o owner) dir(s *server.Settings) (string, error) {
 	return state.TenantDir(s.SessionDir(), o.key()), nil
 }
 
-// withManager runs a shell command's work with a manager of its own, which releases all sessions in the
-// end.
+// withManager runs a shell command's work with a manager of its own, which releases all sessions at the end.
 func withManager(ctx context.Context, s *server.Settings, whose *owner, work func(context.Context, *sandbox.Manager) error) error {
 	if _, err := whose.dir(s); err != nil {
 		return Report(err)
@@ -37,7 +36,7 @@ func withManager(ctx context.Context, s *server.Settings, whose *owner, work fun
 	return withPool(ctx, s, func(ctx context.Context, own sandbox.Config) error { return withTenant(ctx, own, whose.key(), work) })
 }
 
-// withPool runs a shell command's work with what its managers need.
+// withPool runs a shell command's work with the configuration of its managers.
 func withPool(ctx context.Context, s *server.Settings, work func(context.Context, sandbox.Config) error) error {
 	return WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
 		if err := s.Reach(ctx, on, false); err != nil {
@@ -50,7 +49,7 @@ func withPool(ctx context.Context, s *server.Settings, work func(context.Context
 	})
 }
 
-// withTenant is withManager for a tenant of a server that has this configuration.
+// withTenant is withManager for a tenant of a server with this configuration.
 func withTenant(ctx context.Context, own sandbox.Config, tenant string, work func(context.Context, *sandbox.Manager) error) error {
 	manager := sandbox.NewManager(own.Of(tenant))
 	err := work(ctx, manager)
@@ -62,7 +61,7 @@ func withTenant(ctx context.Context, own sandbox.Config, tenant string, work fun
 	return err
 }
 
-// nameOf returns whose the sessions of a tenant are; empty: the user's own.
+// nameOf returns the owner of a tenant's sessions; empty: the user.
 func nameOf(dir, tenant string) string {
 	if tenant == "" {
 		return ""
@@ -73,7 +72,7 @@ func nameOf(dir, tenant string) string {
 	return tenant
 }
 
-// findSession returns what is known of a session, without opening it.
+// findSession describes a session without opening it.
 func findSession(ctx context.Context, manager *sandbox.Manager, id string) (sandbox.SessionInfo, error) {
 	if err := sandbox.CheckSessionID(id); err != nil {
 		return sandbox.SessionInfo{}, err

@@ -41,7 +41,7 @@ func (p Program) Main(args []string) int {
 	return exitFailed
 }
 
-// Command is the whole command line, for Main and for what describes it.
+// Command returns the whole command line, for Main and for its documentation.
 func (p Program) Command() *cobra.Command {
 	features := p.features()
 	settings := server.New(features)
@@ -80,7 +80,7 @@ Exit status: 0 it worked, 1 it failed, 2 wrong use.`,
 	return root
 }
 
-// refuseElsewhere adds the commands that only server.ServerProgram has, hidden. They name that program.
+// refuseElsewhere adds the commands of server.ServerProgram alone, hidden. They name that program.
 func refuseElsewhere(root *cobra.Command) {
 	_, names := server.Elsewhere()
 	for _, name := range names {

@@ -20,7 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// exitCode ends the program with a code that has been explained already, or that needs no words.
+// exitCode ends the program with a code that needs no words, or no further ones.
 type exitCode int
 
 func (exitCode) Error() string { return "exit code" }
@@ -71,9 +71,9 @@ could not be saved.`,
 	return cmd
 }
 
-// run does what the command line asks for, and cleans up.
+// run runs the request of the command line, and cleans up.
 func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session string) error {
-	s.Sandbox.MaxRunTimeout = max(s.Sandbox.MaxRunTimeout, s.Sandbox.RunTimeout) // both are this person's own
+	s.Sandbox.MaxRunTimeout = max(s.Sandbox.MaxRunTimeout, s.Sandbox.RunTimeout) // both belong to this person
 	request.CodeBytes, request.InputBytes, request.Kernels = int64(s.Sandbox.CodeBytes), s.Tools.DownloadBytes, s.Kernels()
 	job, err := runcmd.Read(request)
 	if err == nil && session != "" {
@@ -113,8 +113,8 @@ func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session
 	return exitCode(code)
 }
 
-// interruptible returns a context that ends with a signal. A second one ends the program at once: what it leaves is removed
-// by what keepEngine has started. At a prompt an interrupt is not such a signal.
+// interruptible returns a context that ends with a signal. A second one ends the program at once; the process that keepEngine started
+// removes the leftovers. At a prompt an interrupt is no such signal.
 func interruptible(ctx context.Context, prompt bool) (context.Context, context.CancelFunc) {
 	signals := []os.Signal{syscall.SIGTERM, syscall.SIGHUP}
 	if !prompt {
@@ -132,7 +132,7 @@ func interruptible(ctx context.Context, prompt bool) (context.Context, context.C
 	return ctx, cancel
 }
 
-// notRun reports what is wrong, and what to do.
+// notRun reports the error and its remedy.
 func notRun(err error) error {
 	if !errors.Is(Report(err), server.ErrReported) {
 		_ = Report(fault.From(err).Because(err))

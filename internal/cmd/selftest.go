@@ -52,7 +52,7 @@ in an image of this program's own.`,
 	return cmd
 }
 
-// progressTo shows on a terminal what is attacked, in one line that is drawn anew.
+// progressTo shows the present attack on a terminal, in one line that is redrawn.
 func progressTo(f *os.File) func(name string, language sandbox.Language, done, total int) {
 	if !term.IsTerminal(int(f.Fd())) {
 		return nil

@@ -1,4 +1,4 @@
-// The command sessions, and what its commands share.
+// The command sessions, and code that its commands share.
 
 package cmd
 

@@ -22,11 +22,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// maxBytesFlag bounds a checkpoint's files; 0 means as much as a session may hold.
+// maxBytesFlag bounds a checkpoint's files; 0: as much as a session may hold.
 func maxBytesFlag(cmd *cobra.Command) *int64 {
 	var size int64
 	cmd.Flags().Var(server.Size(&size), "max-bytes", "most that the files may take together (default: --volume-limit)")
-	cmd.Flags().Lookup("max-bytes").DefValue = "" // that it is 0 would say nothing
+	cmd.Flags().Lookup("max-bytes").DefValue = "" // a default of 0 would say nothing
 	return &size
 }
 
@@ -69,7 +69,7 @@ Such kernels go on with their variables, and code that runs goes on.`,
 	return cmd
 }
 
-// export opens the session, writes it, and leaves it as it was.
+// export opens the session, writes it, and leaves it unchanged.
 func export(ctx context.Context, s *server.Settings, manager *sandbox.Manager, id string, to io.Writer, limits checkpoint.Limits) (checkpoint.Report, error) {
 	before, err := findSession(ctx, manager, id)
 	if err != nil {
@@ -101,7 +101,7 @@ func export(ctx context.Context, s *server.Settings, manager *sandbox.Manager, i
 		return manager.ExportFiles(ctx, id, visit)
 	}, limits)
 	if len(before.Kernels) == 0 {
-		// The container that read the files has no variables that anybody wants.
+		// Nobody wants the variables of the container that read the files.
 		if _, closed := manager.CloseSession(ctx, id, true); err == nil {
 			err = closed
 		}
@@ -117,7 +117,7 @@ func counted(s checkpoint.Summary) string {
 	return text
 }
 
-// warnOf reports what is not in an export as it was.
+// warnOf reports the parts that the export lacks or changes.
 func warnOf(told checkpoint.Report) {
 	for _, w := range []struct {
 		count int64
@@ -164,11 +164,11 @@ nothing is left.`,
 // sessionImport is one import on its way.
 type sessionImport struct {
 	manager *sandbox.Manager
-	id      string // empty: as the checkpoint says
-	begun   bool   // the session is ours to remove
+	id      string // empty: the checkpoint's
+	begun   bool   // the session may be removed: the import made it
 }
 
-// run imports the session and releases it, or removes it again.
+// run imports the session and releases it. After a failure it removes it.
 func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoint.Limits) (checkpoint.Summary, error) {
 	told, err := checkpoint.Import(ctx, from, limits, func(m checkpoint.Manifest, ran io.Reader, next checkpoint.Next) error {
 		if err := i.begin(ctx, m, ran); err != nil {
@@ -186,7 +186,7 @@ func (i *sessionImport) run(ctx context.Context, from io.Reader, limits checkpoi
 	return told, err
 }
 
-// begin makes the session, with the history, when nothing of its name is there.
+// begin makes the session, with the history, if nothing of its name exists.
 func (i *sessionImport) begin(ctx context.Context, m checkpoint.Manifest, ran io.Reader) error {
 	if i.id == "" {
 		i.id = m.SessionID

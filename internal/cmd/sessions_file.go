@@ -24,7 +24,7 @@ func writeWhole(path string, force bool, write func(io.Writer) error) (err error
 		return cannotWrite(path, err)
 	}
 	defer func() { _ = os.Remove(temp.Name()) }() // nothing is there when all went well
-	// What comes from us says in its own words what is wrong, so only the file's own errors are put into words.
+	// Our own errors are in plain words already, so only the file's are rewritten.
 	out := bufio.NewWriterSize(temp, 1<<20)
 	if err := write(out); err != nil {
 		_ = temp.Close()
@@ -36,7 +36,7 @@ func writeWhole(path string, force bool, write func(io.Writer) error) (err error
 	if force {
 		err = os.Rename(temp.Name(), path)
 	} else {
-		err = os.Link(temp.Name(), path) // where something has come meanwhile, it stays
+		err = os.Link(temp.Name(), path) // if a file appeared meanwhile, it stays
 		if err != nil && !errors.Is(err, fs.ErrExist) {
 			err = renameOnto(temp.Name(), path)
 		}
@@ -47,7 +47,7 @@ func writeWhole(path string, force bool, write func(io.Writer) error) (err error
 	return nil
 }
 
-// renameOnto is for file systems without hard links: the name is taken by an empty file first.
+// renameOnto serves file systems without hard links: an empty file takes the name first.
 func renameOnto(from, path string) error {
 	own, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -57,7 +57,7 @@ func renameOnto(from, path string) error {
 	return os.Rename(from, path)
 }
 
-// mayWrite reports early what would fail late.
+// mayWrite reports early an error that would come late.
 func mayWrite(path string, force bool) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -73,7 +73,7 @@ func mayWrite(path string, force bool) error {
 	return nil
 }
 
-// diskFault puts a write's failure into words, and leaves other errors as they are.
+// diskFault describes a failure to write, and leaves other errors unchanged.
 func diskFault(path string, err error) error {
 	var f *fault.Error
 	var disk *fs.PathError

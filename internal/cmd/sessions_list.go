@@ -24,14 +24,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// sessionFields is a session in JSON: what the tools tell of it, with what they leave out.
+// sessionFields is a session in JSON: the fields of the tools, and those that they leave out.
 type sessionFields struct {
-	Principal string `json:"principal,omitempty"` // whose it is, where it is not the user's own
+	Principal string `json:"principal,omitempty"` // the session's owner; empty: the user
 	tools.SessionFields
 	Named     bool                 `json:"named"`
 	Kernels   []sandbox.KernelInfo `json:"kernels"`
 	Created   time.Time            `json:"created"`
-	SizeBytes *int64               `json:"size_bytes"` // null where only its server could tell
+	SizeBytes *int64               `json:"size_bytes"` // null: only its server knows
 }
 
 func fieldsOf(info sandbox.SessionInfo) sessionFields {
@@ -82,7 +82,7 @@ func listCommand(settings *server.Settings, whose *owner) *cobra.Command {
 	return cmd
 }
 
-// listedSession is a session, and whose it is: empty for the user's own.
+// listedSession is a session with its owner; empty: the user.
 type listedSession struct {
 	sandbox.SessionInfo
 	owner string
@@ -100,7 +100,7 @@ func writeSessions(w io.Writer, sessions []listedSession) error {
 	}{fields})
 }
 
-// tabulate has a column for whose sessions they are, where not all are the user's own.
+// tabulate adds a column of owners if some sessions are not the user's own.
 func tabulate(w io.Writer, sessions []listedSession) error {
 	if len(sessions) == 0 {
 		_, err := fmt.Fprintln(w, "no sessions")
@@ -123,7 +123,7 @@ func tabulate(w io.Writer, sessions []listedSession) error {
 	return table.Flush()
 }
 
-// sizeOf returns what the session's files take.
+// sizeOf returns the size of the session's files.
 func sizeOf(info sandbox.SessionInfo, unknown string) string {
 	if info.SizeBytes == nil {
 		return unknown
@@ -131,7 +131,7 @@ func sizeOf(info sandbox.SessionInfo, unknown string) string {
 	return humanize.Bytes(uint64(max(0, *info.SizeBytes)))
 }
 
-// keptOf returns how long the session stays when nobody uses it.
+// keptOf returns how long the session stays unused.
 func keptOf(info sandbox.SessionInfo) string {
 	switch {
 	case info.Pinned:
@@ -153,7 +153,7 @@ func kernelsOf(info sandbox.SessionInfo) string {
 	return strings.Join(kernels, ", ")
 }
 
-// shownRuns is how many of the last runs show tells.
+// shownRuns is how many of the last runs show prints.
 const shownRuns = 10
 
 func showCommand(settings *server.Settings, whose *owner) *cobra.Command {

@@ -1,4 +1,4 @@
-// The command setup: which images, and from where.
+// The command setup: images and their sources.
 
 package cmd
 
@@ -88,7 +88,7 @@ images of the languages into a file, under the names that a cluster asks for.`,
 	return cmd
 }
 
-// saveImages writes the images of the languages that are on into a file, and prints what they are called where it is loaded.
+// saveImages writes the images of the languages that are on into a file, and prints their names after loading.
 func saveImages(ctx context.Context, s *server.Settings, on engine.Engine, registry, file string) error {
 	published := containers.PublishedImages()
 	published.Registry = cmp.Or(registry, published.Registry)
@@ -115,7 +115,7 @@ func saveImages(ctx context.Context, s *server.Settings, on engine.Engine, regis
 	return nil
 }
 
-// printImages makes the images of the languages that are on, and prints what became of each.
+// printImages makes the images of the languages that are on, and prints the result of each.
 func printImages(ctx context.Context, s *server.Settings, on engine.Engine, options setup.Options, report setup.Reporter) error {
 	options.Pull = make(map[string]string)
 	for _, l := range sandbox.Languages {
@@ -150,7 +150,7 @@ func printImages(ctx context.Context, s *server.Settings, on engine.Engine, opti
 	return err
 }
 
-// consentTo asks for leave to change something outside of this program, on a terminal; yes is leave.
+// consentTo asks on a terminal for leave to change something outside of this program; yes: leave is given.
 func consentTo(ctx context.Context, what string, yes bool, in, out *os.File) error {
 	if yes {
 		return nil
@@ -178,13 +178,12 @@ func consentTo(ctx context.Context, what string, yes bool, in, out *os.File) err
 	}
 }
 
-// PrintReady prints the end of a setup: how the server gets into the clients of this machine.
+// PrintReady prints the end of a setup: how to put the server into the clients of this machine.
 func PrintReady(cmd *cobra.Command) error {
 	return printReady(os.Stderr, changedFlags(cmd.InheritedFlags(), masked))
 }
 
-// printReady says that all is ready, and how the server gets into the clients of this machine, with the flags that it has
-// been made ready for.
+// printReady reports that all is ready, and how to put the server into the clients of this machine, with the flags of this setup.
 func printReady(w io.Writer, flags []string) error {
 	options, err := (&installFlags{scope: string(install.User), name: defaultName}).options(nil)
 	if err != nil {

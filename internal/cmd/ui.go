@@ -83,8 +83,8 @@ func writeForward(w io.Writer, link string) error {
 	return err
 }
 
-// openBrowser opens a link by a file that only this user can read: what a program is started with, every user of the
-// machine can read. remove removes the file.
+// openBrowser opens a link by a file that only this user can read, since every user of the machine can read a program's arguments. remove
+// removes the file.
 func openBrowser(dir, link string) (remove func(), err error) {
 	remove = func() {}
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -1,8 +1,7 @@
 // Package fault holds the coded errors that a model sees.
 //
-// A tool that could not do its work answers with one of these: what happened, with the
-// offending value, and what to do next. Everything else that goes wrong inside stays in
-// the log; From turns it into a fault that says nothing of paths, secrets or error chains.
+// A tool that could not do its work answers with one of these: the event, with the offending value, and the next step. All other internal
+// errors stay in the log; From turns them into a fault without paths, secrets or error chains.
 package fault
 
 import (
@@ -59,8 +58,8 @@ const (
 // Error is a failure in words for a model. The zero value is of no use; make one with New.
 type Error struct {
 	Code    Code
-	Message string         // what happened, with the offending value
-	Hint    string         // what to do next
+	Message string         // the event, with the offending value
+	Hint    string         // the next step
 	Fields  map[string]any // figures for programs, such as limit_bytes; may be nil
 	cause   error          // for the log only
 }
@@ -82,7 +81,7 @@ func (e *Error) With(name string, value any) *Error {
 	return e
 }
 
-// Because keeps the error that lies behind the fault, for the log, and returns the same fault.
+// Because keeps the fault's cause, for the log, and returns the same fault.
 func (e *Error) Because(err error) *Error {
 	e.cause = err
 	return e
@@ -98,11 +97,11 @@ func (e *Error) JSON() map[string]any {
 // Error returns the code and the message, never the cause.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
-// Unwrap returns the error that lies behind, or nil.
+// Unwrap returns the cause, or nil.
 func (e *Error) Unwrap() error { return e.cause }
 
-// From finds the fault in err's chain. An error without one becomes execution_failed, whose words
-// tell nothing of the error itself: that belongs in the log.
+// From finds the fault in err's chain. An error without one becomes execution_failed, with words that tell nothing of the error itself:
+// that belongs in the log.
 func From(err error) *Error {
 	var f *Error
 	if errors.As(err, &f) {

@@ -1,8 +1,8 @@
-// Package filelock locks files between processes. A lock goes with the process that holds it, however that ends, and belongs
-// to one opening of the file: another of the same process does not have it. The functions may be called from several goroutines.
+// Package filelock locks files between processes. A lock ends with its process, however that ends, and belongs to one opening of the file:
+// another opening in the same process does not share it. The functions are safe for several goroutines.
 package filelock
 
 import "errors"
 
-// ErrHeld reports that another opening of the file has the lock.
+// ErrHeld reports that another opening of the file holds the lock.
 var ErrHeld = errors.New("the file is locked")

@@ -21,8 +21,7 @@ func Try(file *os.File) error {
 	return err
 }
 
-// Remove removes a file that this process has locked, and closes it. Whoever has opened it meanwhile gets a lock that is no
-// name's any more.
+// Remove removes a file that this process locked, and closes it. A process that opened it meanwhile gets a lock without a name.
 func Remove(file *os.File) error {
 	return errors.Join(os.Remove(file.Name()), file.Close())
 }

@@ -10,7 +10,7 @@ import (
 // NoFollow is a flag for os.OpenFile: a symbolic link in the last place of the path is not followed.
 const NoFollow = windows.O_FILE_FLAG_OPEN_REPARSE_POINT
 
-// Nobody else can read what is locked here, so the lock is far behind all that a file holds.
+// Nobody else can read locked bytes, so the lock is far behind the content of a file.
 const behind = 1 << 30
 
 // Try locks a file until it is closed, or fails with ErrHeld.
@@ -23,8 +23,8 @@ func Try(file *os.File) error {
 	return err
 }
 
-// Remove closes a file that this process has locked, and removes it. It stays where another process has opened it meanwhile:
-// open files cannot be removed here.
+// Remove closes a file that this process locked, and removes it. It stays if another process opened it meanwhile: open files cannot be
+// removed here.
 func Remove(file *os.File) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }

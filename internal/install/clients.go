@@ -6,47 +6,47 @@ import (
 	"strings"
 )
 
-// Scope sets whose configuration is written.
+// Scope selects the configuration to write.
 type Scope string
 
 // The scopes.
 const (
 	User    Scope = "user"    // this user's, for every folder
-	Project Scope = "project" // that of the folder that the command is given in
+	Project Scope = "project" // that of the working folder
 )
 
 // place is one file that a client reads.
 type place struct {
-	// root is a folder, perhaps with a * in it, and files are paths below it: the first that exists is the one.
+	// root is a folder, perhaps with a * in it, and files are paths below it: the first existing one is used.
 	root  string
 	files []string
-	// signs show that the client is there; none: the root does.
+	// signs are files that show that the client is there; none: the root does.
 	signs []string
 }
 
-// Client is a row of the table: what there is to know of one MCP client.
+// Client is a row of the table: the facts about one MCP client.
 type Client struct {
 	Name    string
 	Title   string
 	aliases []string
 
-	// user are the places of the user's configuration. All that show that the client is there are written.
+	// user returns the places of the user's configuration. All places that show the client are written.
 	user func(System) []place
-	// project is the file of a project's configuration, below its folder; "": the client has none.
+	// project is the file of a project's configuration, below its folder; "": the client knows none.
 	project string
 
 	format format
-	key    string // where the servers are
+	key    string // the member of the servers
 	list   bool   // the servers are a list, with their names inside
-	fresh  string // what a new file begins with
+	fresh  string // the beginning of a new file
 	entry  func(name string, s Server) fields
 
-	program string // the client's program, where it has one on PATH
+	program string // the client's program on PATH, if any
 	app     string // its application on macOS
-	// command is what makes the client write its configuration by itself; nil where it cannot.
+	// command returns the command that makes the client write its configuration by itself; nil: there is none.
 	command func(name string, s Server, scope Scope) []string
 	link    func(name string, s Server) string
-	next    string // what is to be done then
+	next    string // the user's next step
 }
 
 // clients is the table.
@@ -56,7 +56,7 @@ var clients = []Client{
 		user: func(s System) []place {
 			const file = "claude_desktop_config.json"
 			places := []place{{root: s.join(s.settings(), "Claude"), files: []string{file}}}
-			if s.OS == "windows" { // the package of the store has folders of its own
+			if s.OS == "windows" { // the store's package uses folders of its own
 				store := s.join(s.localAppData(), "Packages", "Claude_*", "LocalCache", "Roaming", "Claude")
 				places = append(places, place{root: store, files: []string{file}})
 			}
@@ -311,7 +311,7 @@ func (s Server) envFlags(flag string) []string {
 	return flags
 }
 
-// Find returns the client that is called so, by its name, its title or another name of it. The error lists the names.
+// Find returns the client of this name, title or other name. The error lists the names.
 func Find(name string) (*Client, error) {
 	wanted := simple(name)
 	for i := range clients {
@@ -327,7 +327,7 @@ func simple(name string) string {
 	return strings.NewReplacer("-", "", " ", "", "_", "", ".", "").Replace(strings.ToLower(name))
 }
 
-// Names are the names of all clients.
+// Names returns the names of all clients.
 func Names() []string {
 	names := make([]string, len(clients))
 	for i, c := range clients {

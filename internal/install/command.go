@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// command is the client's own for an installation, with its program; nil where there is none to be had.
+// command returns the client's own command for an installation, with its program; nil: none is available.
 func (o Options) command(c *Client) []string {
 	if c.command == nil || o.EditFile {
 		return nil
@@ -31,12 +31,12 @@ func (o Options) command(c *Client) []string {
 const (
 	// commandTime bounds the command of a client. Some unpack themselves at their first start.
 	commandTime = 2 * time.Minute
-	// settleTime is how long an editor that is running may take to write what its command asked for.
+	// settleTime is how long a running editor may take to write the entry that its command asked for.
 	settleTime = 3 * time.Second
 )
 
-// installByCommand has the client write its configuration by itself, and edits it where that does not leave the file as it
-// was with the server added. Whatever the command does half-way, the file's backup stays until then.
+// installByCommand lets the client write its configuration by itself. If the file is then not the old one with the server added, it edits
+// the file. It keeps the file's backup until then, whatever the command does half-way.
 func (o Options) installByCommand(ctx context.Context, outcome Outcome, t Target, before file) (Outcome, error) {
 	c, first := outcome.Client, outcome.Backup
 	said, failed := o.run(ctx, outcome.Command)
@@ -67,16 +67,16 @@ func (o Options) installByCommand(ctx context.Context, outcome Outcome, t Target
 	o.EditFile = true
 	outcome, err = o.installIn(ctx, c, t)
 	if err == nil && first != "" && first != outcome.Backup {
-		_ = os.Remove(first) // the file has all that it had, and a backup of its own
+		_ = os.Remove(first) // the file is complete, with a backup of its own
 	}
 	outcome.Note = note
 	return outcome, err
 }
 
-// command is the beginning of the client's own command, for people.
+// command returns the beginning of the client's own command, for people.
 func (o Outcome) command() string { return strings.Join(o.Command[:min(3, len(o.Command))], " ") }
 
-// putBack makes a file that has lost something what it was, and reports whether it had.
+// putBack restores a file that lost something, and reports whether it did.
 func (o Options) putBack(c *Client, before file) (bool, error) {
 	if !before.exists {
 		return false, nil
@@ -88,8 +88,8 @@ func (o Options) putBack(c *Client, before file) (bool, error) {
 	return true, before.restore()
 }
 
-// keeps reports whether a text says all that the one before says, but for the entry. Clients add things of their own, and one that
-// is running changes them meanwhile, such as counters: with changed true only its servers must be what they were.
+// keeps reports whether a text says everything that before says, except for the entry. Clients add things of their own, and a running one
+// changes some meanwhile, such as counters: changed allows that outside of its servers.
 func (o Options) keeps(c *Client, text, before []byte, changed bool) bool {
 	if bytes.Equal(text, before) || len(before) == 0 {
 		return true
@@ -104,7 +104,7 @@ func (o Options) keeps(c *Client, text, before []byte, changed bool) bool {
 	return holds(now, old, changed) && holds(at.entries(now), at.entries(old), false)
 }
 
-// holds reports whether values have all that others have, with changed true whatever it is now.
+// holds reports whether values contain everything in others; changed: with any value.
 func holds(values, others any, changed bool) bool {
 	part, ok := others.(map[string]any)
 	if !ok {
@@ -118,7 +118,7 @@ func holds(values, others any, changed bool) bool {
 	return ok
 }
 
-// moveBackup renames a backup to the name by which it is found for what the file has become.
+// moveBackup renames a backup to its name for the file's new content.
 func moveBackup(name string, now file) string {
 	if name == "" {
 		return ""
@@ -134,7 +134,7 @@ func (o Options) isIn(c *Client, text []byte) bool {
 	return err == nil && c.entry(o.Name, o.Server).sameAs(o.address(c).entries(values)[o.Name])
 }
 
-// run runs a client's command where its scope wants it, and returns the last line that it said.
+// run runs a client's command in the folder of its scope, and returns the last line of its output.
 func (o Options) run(ctx context.Context, argv []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTime)
 	defer cancel()

@@ -13,25 +13,24 @@ import (
 	"unicode/utf8"
 )
 
-// largest is the largest configuration that is touched. Claude Code keeps some MB of history in its own.
+// largest is the size of the largest configuration that is touched. Claude Code keeps some MB of history in its own.
 const largest = 32 << 20
 
 // errChanged reports that another program wrote a file between our reading and our writing.
 var errChanged = errors.New("was changed by another program meanwhile")
 
-// file is a configuration as it was found.
+// file is a configuration as read.
 type file struct {
-	path   string // as the client knows it
-	target string // where its links lead
-	link   string // what it says, where the file is a link itself
+	path   string // the client's path
+	target string // the end of its links
+	link   string // the link's content, if the file is a link itself
 	exists bool
 	mode   fs.FileMode
 	info   fs.FileInfo
 	text   []byte
 }
 
-// readFile looks at a configuration. One that is not there is no error; one that cannot be changed safely is, and
-// says why.
+// readFile reads a configuration. A missing one is no error; one that cannot be changed safely is, with the reason.
 func readFile(path string) (file, error) {
 	f := file{path: path, target: path}
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
@@ -68,7 +67,7 @@ func readFile(path string) (file, error) {
 	return f, nil
 }
 
-// checkWritable refuses what its user has made read-only: a rename would take no notice of that.
+// checkWritable refuses a file that its user made read-only: a rename would ignore that.
 func (f file) checkWritable() error {
 	if !f.exists {
 		return nil
@@ -83,8 +82,8 @@ func (f file) checkWritable() error {
 	return w.Close()
 }
 
-// write puts a text in the file's place, whole or not at all, with its mode and owner. errChanged: it is no longer as
-// it was read. A new file gets the mode.
+// write replaces the file by a text, whole or not at all, with its mode and owner. errChanged: another program changed it since it was
+// read. A new file gets the mode.
 func (f file) write(text []byte, mode fs.FileMode) error {
 	if err := f.checkWritable(); err != nil {
 		return err
@@ -97,13 +96,13 @@ func (f file) write(text []byte, mode fs.FileMode) error {
 	return f.put(f.target, text, mode, f.isAsItWas)
 }
 
-// put writes a file beside the target, with its owner, and renames it to a path, if still says so then.
+// put writes a file beside the target, with its owner, and renames it to a path if still agrees at that time.
 func (f file) put(path string, text []byte, mode fs.FileMode, still func() bool) error {
 	temp, err := os.CreateTemp(filepath.Dir(f.target), "."+filepath.Base(f.target)+".*.tmp")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(temp.Name()) }() // it is gone where all went well
+	defer func() { _ = os.Remove(temp.Name()) }() // a rename removed it already
 	_, err = temp.Write(text)
 	if err := errors.Join(err, temp.Chmod(mode), temp.Sync(), temp.Close()); err != nil {
 		return err
@@ -119,10 +118,10 @@ func (f file) put(path string, text []byte, mode fs.FileMode, still func() bool)
 	return os.Rename(temp.Name(), path)
 }
 
-// anyway lets a file be put in place whatever has become of the one that was read.
+// anyway agrees, whatever became of the file.
 func anyway() bool { return true }
 
-// restore puts the file back as it was read, whatever has become of it.
+// restore puts the file back as read, whatever became of it.
 func (f file) restore() error {
 	if err := f.put(f.target, f.text, f.mode, anyway); err != nil {
 		return err
@@ -134,10 +133,10 @@ func (f file) restore() error {
 	return os.Symlink(f.link, f.path)
 }
 
-// folderMode lets those enter that may read.
+// folderMode lets readers enter.
 func folderMode(mode fs.FileMode) fs.FileMode { return mode | mode&0o444>>2 }
 
-// isAsItWas reports whether the file still has what was read.
+// isAsItWas reports whether the file is still as read.
 func (f file) isAsItWas() bool {
 	now, err := os.ReadFile(f.target)
 	if !f.exists {
@@ -146,15 +145,14 @@ func (f file) isAsItWas() bool {
 	return err == nil && bytes.Equal(now, f.text)
 }
 
-// backupOf is the name of what a file was before it became a text. So what came before is found again exactly where
-// nobody else has changed the file since.
+// backupOf returns the name of the backup from before a file became a text. So the backup is found again exactly if nobody else changed the
+// file since.
 func (f file) backupOf(after []byte) string {
 	sum := sha256.Sum256(after)
 	return f.target + ".before-code-sandbox-" + hex.EncodeToString(sum[:4])
 }
 
-// backUp keeps what the file has, for the time when it has become a text. Where the server was in it already, an
-// earlier backup is worth more.
+// backUp keeps the file's content under backupOf(after). If the server was in it already, an earlier backup is worth more.
 func (f file) backUp(after []byte, hadServer bool) (string, error) {
 	if !f.exists {
 		return "", nil
@@ -169,8 +167,8 @@ func (f file) backUp(after []byte, hadServer bool) (string, error) {
 	return name, nil
 }
 
-// before is what the file was before a server came into it, and the backups that lead there; nil where that is not
-// known, because there is no backup or somebody has changed the file since.
+// before returns the file's content without the server, and the backups that lead there; nil: there is no backup, or somebody changed the
+// file since.
 func (f file) before(has func(text []byte) bool) (text []byte, backups []string) {
 	text = f.text
 	for {

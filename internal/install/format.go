@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// format is a language that configurations are written in. Its functions get a text in UTF-8 without a byte order
-// mark, and change nothing in it but one entry and the blanks around it.
+// format is a language of configurations. Its functions get a text in UTF-8 without a byte order mark, and change only one entry in it and
+// the blanks around it.
 type format struct {
 	// values returns the whole as plain values: map[string]any, []any, string, … The error is a *syntaxError.
 	values func(text []byte) (map[string]any, error)
-	// put writes an entry: a new one, or in the place of the one that has its name.
+	// put writes an entry: a new one, or in place of the one with its name.
 	put func(text []byte, at address, entry fields) ([]byte, error)
-	// remove takes an entry out that is there.
+	// remove removes an existing entry.
 	remove func(text []byte, at address) ([]byte, error)
 }
 
@@ -27,7 +27,7 @@ var (
 	yamlFormat = format{values: yamlValues, put: yamlPut, remove: yamlRemove}
 )
 
-// address is where an entry is in a configuration.
+// address is the place of an entry in a configuration.
 type address struct {
 	key  string
 	name string
@@ -36,9 +36,9 @@ type address struct {
 
 func (a address) path() []string { return []string{a.key, a.name} }
 
-// syntaxError is a place of a text that is not as it has to be.
+// syntaxError is a mistake in a text.
 type syntaxError struct {
-	line, column int // from 1; a column that is not known is 0
+	line, column int // from 1; column 0: unknown
 	message      string
 }
 
@@ -54,13 +54,12 @@ var errUnsafe = errors.New("is written in a way in which it cannot be changed wi
 
 var byteOrderMark = []byte("\xef\xbb\xbf")
 
-// parse returns what a text says.
+// parse returns the values of a text.
 func (f format) parse(text []byte) (map[string]any, error) {
 	return f.values(bytes.TrimPrefix(text, byteOrderMark))
 }
 
-// edit changes a text, which says the values, and proves that nothing else in it means something else afterwards. It
-// returns what the entry has become.
+// edit changes a text with these values, and proves that everything else in it keeps its meaning. It returns the new text.
 func (f format) edit(text []byte, values map[string]any, at address, change func(body []byte) ([]byte, error)) ([]byte, any, error) {
 	body, marked := bytes.CutPrefix(text, byteOrderMark)
 	changed, err := change(body)
@@ -77,7 +76,7 @@ func (f format) edit(text []byte, values map[string]any, at address, change func
 	return changed, at.entries(after)[at.name], nil
 }
 
-// with is the text with the entry in it.
+// with returns the text with the entry in it.
 func (f format) with(text []byte, values map[string]any, at address, entry fields) ([]byte, error) {
 	whole := entry.over(at.entries(values)[at.name])
 	changed, now, err := f.edit(text, values, at, func(body []byte) ([]byte, error) { return f.put(body, at, whole) })
@@ -87,7 +86,7 @@ func (f format) with(text []byte, values map[string]any, at address, entry field
 	return changed, err
 }
 
-// without is the text without the entry, which is there.
+// without returns the text without the existing entry.
 func (f format) without(text []byte, values map[string]any, at address) ([]byte, error) {
 	changed, now, err := f.edit(text, values, at, func(body []byte) ([]byte, error) { return f.remove(body, at) })
 	if err == nil && now != nil {
@@ -96,7 +95,7 @@ func (f format) without(text []byte, values map[string]any, at address) ([]byte,
 	return changed, err
 }
 
-// entries are the servers that values have, by name.
+// entries returns the servers in values, by name.
 func (a address) entries(values any) map[string]any {
 	whole, _ := values.(map[string]any)
 	entries, _ := whole[a.key].(map[string]any)
@@ -112,7 +111,7 @@ func (a address) entries(values any) map[string]any {
 	return entries
 }
 
-// without is what values are without the entry, and without what is empty because of that.
+// without returns the values without the entry, and without parts that become empty by that.
 func (a address) without(values map[string]any) map[string]any {
 	rest := maps.Clone(values)
 	switch v := values[a.key].(type) {
@@ -132,7 +131,7 @@ func (a address) without(values map[string]any) map[string]any {
 	return rest
 }
 
-// lineEnd is how the lines of a text end.
+// lineEnd returns the line end of a text.
 func lineEnd(text []byte) string {
 	if i := bytes.IndexByte(text, '\n'); i > 0 && text[i-1] == '\r' {
 		return "\r\n"
@@ -140,7 +139,7 @@ func lineEnd(text []byte) string {
 	return "\n"
 }
 
-// inLines is a text with the line ends of another.
+// inLines returns a text with the line ends of another.
 func inLines(text string, like []byte) string {
 	return strings.ReplaceAll(text, "\n", lineEnd(like))
 }

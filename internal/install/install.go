@@ -1,6 +1,6 @@
-// Package install writes this server into the configurations of MCP clients, and takes it out of them. Start with Find
-// and Options.Install. Whatever else is in a configuration keeps its bytes: comments, order, indentation, line ends;
-// only blanks around the entry may change. What cannot be changed so is left alone, and the error says where and why.
+// Package install writes this server into the configurations of MCP clients, and takes it out of them. Start with Find and Options.Install.
+// Everything else in a configuration keeps its bytes: comments, order, indentation, line ends; only blanks around the entry may change. A
+// file that cannot be changed so is left alone, and the error says where and why.
 package install
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 )
 
-// Options say what to install and where.
+// Options say which server to install, and where.
 type Options struct {
 	System System
 	// Dir is the project's folder.
@@ -27,55 +27,55 @@ type Options struct {
 	// Name is the server's name in the configurations.
 	Name   string
 	Server Server
-	// Force writes for a client that is not found here too.
+	// Force writes for a client that is not found, too.
 	Force bool
-	// EditFile changes the file also where the client has a command for it.
+	// EditFile edits the file even if the client offers a command.
 	EditFile bool
 	// DryRun changes nothing.
 	DryRun bool
 }
 
-// Done is what became of a file.
+// Done is the result for a file.
 type Done string
 
-// What became of a file.
+// Results for a file.
 const (
 	Added   Done = "added"
 	Updated Done = "updated"
-	Present Done = "present" // it was there, just so
+	Present Done = "present" // it was there already, unchanged
 	Removed Done = "removed"
 	Absent  Done = "absent"
 )
 
-// Outcome is what was done to one file, or would be.
+// Outcome is the change of one file, done or planned.
 type Outcome struct {
 	Client *Client
 	File   string
 	Done   Done
-	// Backup is what the file was; "" where there was no file, or where the file is again what its backup was.
+	// Backup holds the old file; "": there was no file, or the file is again as its backup.
 	Backup string
-	// Command is what the client itself did it by, with its program; nil: the file was edited.
+	// Command is the client's own command of the change, with its program; nil: the file was edited.
 	Command []string
 	// Diff is the change, as a unified diff.
 	Diff []byte
-	// Others are other names under which the file has this server too.
+	// Others are other names of this server in the file.
 	Others []string
-	// Note is something to tell beside it.
+	// Note is a further message.
 	Note string
 }
 
-// ThisSystem is the one that the program runs on.
+// ThisSystem returns the system that the program runs on.
 func ThisSystem(home string) System {
 	return System{OS: runtime.GOOS, Home: home, Env: os.Getenv}
 }
 
-// Target is a file that a client reads, or would.
+// Target is a file of a client, existing or not.
 type Target struct {
 	File  string
-	first bool // it is the one that the client's own command writes
+	first bool // the client's own command writes it
 }
 
-// Found are the client's files where it is found here; none where it is not.
+// Found returns the client's files on this machine; none: it is not found.
 func (o Options) Found(c *Client) []Target {
 	if o.Scope == Project {
 		return nil
@@ -92,7 +92,7 @@ func (o Options) Found(c *Client) []Target {
 	return found
 }
 
-// places are those of the user's configuration, with every * resolved.
+// places returns those of the user's configuration, with every * resolved.
 func (o Options) places(c *Client) []place {
 	var places []place
 	for _, p := range c.user(o.System) {
@@ -121,7 +121,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// file is the one of the place's files that is there, or is to be.
+// file returns the existing one of the place's files, or the one to make.
 func (p place) file() string {
 	for _, name := range p.files {
 		if path := filepath.Join(p.root, name); exists(path) {
@@ -139,7 +139,7 @@ func (c *Client) isOnMachine(s System) bool {
 	return s.OS == "darwin" && c.app != "" && (exists("/Applications/"+c.app) || exists(s.home("Applications", c.app)))
 }
 
-// targets are the files to write.
+// targets returns the files to write.
 func (o Options) targets(c *Client) ([]Target, error) {
 	if o.Scope == Project {
 		if c.project == "" {
@@ -161,7 +161,7 @@ func (o Options) targets(c *Client) ([]Target, error) {
 	return nil, fmt.Errorf("not found on this machine: %s. With --force %s is written all the same", what, first.file())
 }
 
-// Files are those that an installation writes; of a client that is not found, the one that it would have.
+// Files returns the files that an installation writes; for a client that is not found, those that it would use.
 func (o Options) Files(c *Client) ([]string, error) {
 	o.Force = true
 	targets, err := o.targets(c)
@@ -172,7 +172,7 @@ func (o Options) Files(c *Client) ([]string, error) {
 	return files, err
 }
 
-// State reports in words whether a file has the server.
+// State reports in words whether the server is in a file.
 func (o Options) State(c *Client, t Target) string {
 	f, err := readFile(t.File)
 	if err != nil {
@@ -191,7 +191,7 @@ func (o Options) State(c *Client, t Target) string {
 
 func (o Options) address(c *Client) address { return address{key: c.key, name: o.Name, list: c.list} }
 
-// Install writes the server into the files of a client. What it could do before an error is returned with it.
+// Install writes the server into the files of a client. With an error it returns the outcomes before it.
 func (o Options) Install(ctx context.Context, c *Client) ([]Outcome, error) {
 	targets, err := o.targets(c)
 	if err != nil {
@@ -208,7 +208,7 @@ func (o Options) Install(ctx context.Context, c *Client) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// attempts is how often a file is looked at again that another program changes just then.
+// attempts is how often a file is read again while another program changes it.
 const attempts = 3
 
 func settled(path string, c *Client, change func() (Outcome, error)) (outcome Outcome, err error) {
@@ -220,7 +220,7 @@ func settled(path string, c *Client, change func() (Outcome, error)) (outcome Ou
 	return outcome, fmt.Errorf("%s %w, %d times; end %s and try again", path, err, attempts, c.Title)
 }
 
-// explain returns the place of an error of a format, and what the user can do by hand.
+// explain returns the place of an error of a format, and the user's way to do it by hand.
 func explain(path string, err error, byHand string) error {
 	var where *syntaxError
 	switch {
@@ -234,7 +234,7 @@ func explain(path string, err error, byHand string) error {
 	return fmt.Errorf("%s%w\nThe file is left as it is. Correct it there, or %s", path, err, byHand)
 }
 
-// addByHand is what a user does where Install does not.
+// addByHand describes how a user does Install's work by hand.
 func (o Options) addByHand(c *Client) string {
 	return "add by hand what belongs into it:\n" + o.Snippet(c)
 }
@@ -294,7 +294,7 @@ func (o Options) installIn(ctx context.Context, c *Client, t Target) (Outcome, e
 	return outcome, nil
 }
 
-// newMode is that of a new file: a user's configuration may come to hold secrets, a project's is for others to read.
+// newMode returns the mode of a new file: a user's configuration may come to hold secrets, a project's is for others to read.
 func (o Options) newMode() os.FileMode {
 	if o.Scope == Project {
 		return 0o644
@@ -302,18 +302,18 @@ func (o Options) newMode() os.FileMode {
 	return 0o600
 }
 
-// changes is the diff of what a file has and will have.
+// changes returns the diff of a file to its new text.
 func changes(f file, after []byte) []byte {
 	old := f.path
 	if !f.exists {
 		old = os.DevNull
 	}
 	text := diff.Diff(old, f.text, f.path, after)
-	_, text, _ = bytes.Cut(text, []byte("\n")) // a line that only says which two are compared
+	_, text, _ = bytes.Cut(text, []byte("\n")) // the header of the diff
 	return text
 }
 
-// others are the other names under which this server is there.
+// others returns the other names of this server among the entries.
 func others(entries map[string]any, name, command string) []string {
 	var names []string
 	for other, entry := range entries {
@@ -325,7 +325,7 @@ func others(entries map[string]any, name, command string) []string {
 	return names
 }
 
-// startedBy is the program that an entry starts.
+// startedBy returns the program that an entry starts.
 func startedBy(entry any) string {
 	m, _ := entry.(map[string]any)
 	for _, key := range []string{"command", "cmd"} {
@@ -346,7 +346,7 @@ func program(path string) string {
 	return strings.TrimSuffix(strings.ToLower(name), ".exe")
 }
 
-// Uninstall takes the server out of all files of a client that have it.
+// Uninstall removes the server from all files of a client.
 func (o Options) Uninstall(c *Client) ([]Outcome, error) {
 	var outcomes []Outcome
 	for _, path := range o.filesThere(c) {
@@ -363,7 +363,7 @@ func (o Options) Uninstall(c *Client) ([]Outcome, error) {
 	return outcomes, nil
 }
 
-// filesThere are the files of a client that exist, of all its places.
+// filesThere returns the existing files of a client, of all its places.
 func (o Options) filesThere(c *Client) []string {
 	var candidates []string
 	if o.Scope == Project && c.project != "" {
@@ -430,12 +430,12 @@ func (o Options) uninstallFrom(c *Client, path string) (Outcome, error) {
 		return outcome, err
 	}
 	for _, name := range backups {
-		_ = os.Remove(name) // the file is what it was
+		_ = os.Remove(name) // the file is again as before
 	}
 	return outcome, nil
 }
 
-// isLeftOver reports whether nothing is in a text but what a new file of ours would have without the server.
+// isLeftOver reports whether a text contains only the parts of a new file of ours without the server.
 func (o Options) isLeftOver(c *Client, text []byte) bool {
 	fresh := o.newFile(c, c.fresh)
 	values, err := c.format.parse(fresh)
@@ -446,7 +446,7 @@ func (o Options) isLeftOver(c *Client, text []byte) bool {
 	return err == nil && bytes.Equal(left, text)
 }
 
-// newFile is a file that has only this server, and what it begins with.
+// newFile returns a file with only this server, after its beginning.
 func (o Options) newFile(c *Client, begin string) []byte {
 	values, err := c.format.parse([]byte(begin))
 	if err != nil {
@@ -459,10 +459,10 @@ func (o Options) newFile(c *Client, begin string) []byte {
 	return text
 }
 
-// Snippet is what belongs into a configuration.
+// Snippet returns the entry for a configuration.
 func (o Options) Snippet(c *Client) string { return string(o.newFile(c, "")) }
 
-// Link is an address that a click installs the server by; "" where the client has none.
+// Link returns an address that installs the server by a click; "": the client knows none.
 func (o Options) Link(c *Client) string {
 	if c.link == nil {
 		return ""
@@ -470,5 +470,5 @@ func (o Options) Link(c *Client) string {
 	return c.link(o.Name, o.Server)
 }
 
-// Next is what the user has to do in a client after a change.
+// Next returns the user's next step in a client after a change.
 func (c *Client) Next() string { return c.next }

@@ -1,4 +1,4 @@
-// Edits of JSON with comments, as most clients have it.
+// Edits of JSON with comments, the format of most clients.
 
 package install
 
@@ -14,9 +14,9 @@ import (
 	"github.com/tailscale/hujson"
 )
 
-// JSON is read as clients read it: comments and trailing commas are allowed, an empty file has nothing in it.
+// JSON is read as clients read it: comments and trailing commas are allowed, an empty file is an empty object.
 
-// parseJSON returns the tree of a text, behind which it has one more line end.
+// parseJSON returns the tree of a text with one more line end.
 func parseJSON(text []byte) (hujson.Value, error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return hujson.Value{Value: &hujson.Object{}, AfterExtra: hujson.Extra(lineEnd(text) + "\n")}, nil
@@ -58,11 +58,11 @@ func jsonValues(text []byte) (values map[string]any, err error) {
 // jsonText is a tree with its layout.
 type jsonText struct {
 	hujson.Value
-	unit string // what a level is indented by
+	unit string // indentation of a level
 	end  string // of a line
 }
 
-// jsonPut writes a new entry and the object that it is in, or the members of the entry that is there.
+// jsonPut writes a new entry with the object around it, or the members of an existing entry.
 func jsonPut(text []byte, at address, entry fields) ([]byte, error) {
 	tree, err := parseJSON(text)
 	if err != nil {
@@ -84,7 +84,7 @@ func jsonPut(text []byte, at address, entry fields) ([]byte, error) {
 	return bytes.TrimSuffix(t.Pack(), []byte("\n")), err
 }
 
-// update changes the members of the entry that are not as they are wanted; where it is none, it is added.
+// update changes the members of the entry that differ. It adds the entry if the value there is none.
 func (t *jsonText) update(at address, entry fields) error {
 	own := t.Find(pointer(at.key, at.name))
 	if own == nil || own.Value.Kind() != '{' {
@@ -107,7 +107,7 @@ func (t *jsonText) update(at address, entry fields) error {
 	return nil
 }
 
-// plainJSON is what a value says.
+// plainJSON returns a tree as plain values.
 func plainJSON(tree hujson.Value) (value any) {
 	tree = tree.Clone()
 	tree.Standardize()
@@ -115,7 +115,7 @@ func plainJSON(tree hujson.Value) (value any) {
 	return value
 }
 
-// pointer is a path as RFC 6901 writes it.
+// pointer writes a path as RFC 6901 does.
 func pointer(path ...string) string {
 	escaped := strings.NewReplacer("~", "~0", "/", "~1")
 	whole := ""
@@ -148,7 +148,7 @@ func (t *jsonText) add(value any, path ...string) error {
 	return nil
 }
 
-// remove takes a member out, and leaves the comments around it.
+// remove removes a member, and leaves the comments around it.
 func (t *jsonText) remove(path ...string) error {
 	parent := t.Find(pointer(path[:len(path)-1]...))
 	object, ok := parent.Value.(*hujson.Object)
@@ -193,10 +193,10 @@ func jsonRemove(text []byte, at address) ([]byte, error) {
 	return bytes.TrimSuffix(t.Pack(), []byte("\n")), err
 }
 
-// blanks are what JSON takes for white space.
+// blanks are JSON's white space.
 const blanks = " \t\r\n"
 
-// indentOf is what the last line of an extra is indented by; "": it has none.
+// indentOf returns the indentation of an extra's last line.
 func indentOf(extra []byte) string {
 	_, line, _ := strings.Cut(string(extra), "\n")
 	line = line[strings.LastIndexByte(line, '\n')+1:]

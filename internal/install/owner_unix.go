@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// keepOwner sets the owner of a file to that of another: under sudo it would be root.
+// keepOwner gives a file the owner of another: under sudo it would be root.
 func keepOwner(path string, like fs.FileInfo) error {
 	want, ok := like.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Answer is what a server said to a client's first questions.
+// Answer is a server's answer to a client's first questions.
 type Answer struct {
 	Name, Version string
 	Tools         int
@@ -29,8 +29,8 @@ var inherited = map[string][]string{
 	"":        {"HOME"},
 }
 
-// Probe starts the server as a client does that was started from a desktop: with a short PATH, and next to nothing else
-// of the environment. It asks for the tools, and ends it.
+// Probe starts the server like a client that was started from a desktop: with a short PATH, and almost no other variable. It asks for the
+// tools, and ends the server.
 func (o Options) Probe(ctx context.Context) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -61,7 +61,7 @@ func (o Options) Probe(ctx context.Context) (Answer, error) {
 	return answer, nil
 }
 
-// said is the end of what a server logged.
+// said returns the last lines of a server's log as an error, or ended if the log is empty.
 func said(ended error, log string) error {
 	lines := strings.Split(strings.TrimSpace(log), "\n")
 	if text := strings.Join(lines[max(0, len(lines)-5):], "\n"); text != "" {
@@ -87,7 +87,7 @@ func (o Options) clientEnvironment() []string {
 	return env
 }
 
-// converse asks what every client asks first.
+// converse asks the first questions of every client.
 func converse(in io.Writer, out io.Reader) (Answer, error) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 8<<20)
@@ -110,7 +110,7 @@ func converse(in io.Writer, out io.Reader) (Answer, error) {
 }
 
 func ask(in io.Writer, lines *bufio.Scanner, id int, method, params string, result any) error {
-	// A server that has ended takes nothing, and its silence says more than that.
+	// A server that ended takes no input, and its silence tells more than the error.
 	_, _ = fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", id, method, params)
 	for lines.Scan() {
 		var message struct {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Server is what a client is to start.
+// Server is the program that a client starts.
 type Server struct {
 	Command string // the absolute path of the program
 	Args    []string
@@ -23,19 +23,19 @@ type Variable struct{ Name, Value string }
 type field struct {
 	key   string
 	value any
-	// once is written into a new entry, and left to the user afterwards.
+	// once: the field is written into a new entry only, and then belongs to the user.
 	once bool
 }
 
 type fields []field
 
-// always are settings that an entry has beside what a server is.
+// always is a field of every entry.
 func always(key string, value any) field { return field{key: key, value: value} }
 
-// first are settings that a new entry has.
+// first is a field of new entries.
 func first(key string, value any) field { return field{key: key, value: value, once: true} }
 
-// args is never nil: some clients want the list even where it is empty.
+// args is never nil: some clients want the list even if it is empty.
 func (s Server) args() []string { return append([]string{}, s.Args...) }
 
 func (s Server) env() fields {
@@ -46,7 +46,7 @@ func (s Server) env() fields {
 	return env
 }
 
-// withEnv adds the environment where there is any.
+// withEnv adds the environment if there is any.
 func (s Server) withEnv(f fields, key string) fields {
 	if len(s.Env) == 0 {
 		return f
@@ -54,7 +54,7 @@ func (s Server) withEnv(f fields, key string) fields {
 	return append(f, field{key: key, value: s.env()})
 }
 
-// standard is the entry that most clients have.
+// standard is the entry of most clients.
 func standard(extra ...field) func(string, Server) fields {
 	return func(_ string, s Server) fields {
 		f := append(slices.Clone(extra), field{key: "command", value: s.Command}, field{key: "args", value: s.args()})
@@ -80,11 +80,11 @@ func continueEntry(name string, s Server) fields {
 	return append(fields{always("name", name)}, standard()(name, s)...)
 }
 
-// environments are the keys that clients have for an environment.
+// environments are the clients' keys for an environment.
 var environments = []string{"env", "envs", "environment"}
 
-// sameAs reports whether an entry of a file already says what is wanted. What a client leaves out where it is empty
-// counts as empty.
+// sameAs reports whether an entry of a file already agrees with the fields. A missing value counts as empty, because clients leave empty
+// ones out.
 func (f fields) sameAs(entry any) bool {
 	have, ok := entry.(map[string]any)
 	if !ok {
@@ -103,7 +103,7 @@ func (f fields) sameAs(entry any) bool {
 	return true
 }
 
-// over is what an entry becomes over the one that is there, of which it keeps what the user has set.
+// over returns the entry written over an existing one, with the user's own settings kept.
 func (f fields) over(there any) fields {
 	have, _ := there.(map[string]any)
 	whole := fields{}
@@ -130,7 +130,7 @@ func same(want, have any) bool {
 	return isEmpty(want) && isEmpty(have) || reflect.DeepEqual(want, have)
 }
 
-// plain is a value as the parsers give it.
+// plain returns a value as the parsers return it.
 func plain(value any) any {
 	switch v := value.(type) {
 	case fields:
@@ -161,7 +161,7 @@ func isEmpty(value any) bool {
 	return false
 }
 
-// inline is the entry as one line of JSON, with more settings before it.
+// inline returns the entry as one line of JSON, with more settings before it.
 func (s Server) inline(extra ...field) string {
 	return jsonOf(standard(extra...)("", s), "", "")
 }
@@ -173,7 +173,7 @@ func base64Link(prefix string) func(string, Server) string {
 	}
 }
 
-// escaped is a text as a part of an address, blanks too.
+// escaped returns a text as a part of an address, blanks included.
 func escaped(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
 func kiroLink(name string, s Server) string {

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// System is what the place of a configuration depends on. The places are computed from it alone, so those of every
-// operating system can be looked at on any.
+// System holds the facts that determine the place of a configuration. The places are computed from it alone, so those of every operating
+// system can be tested on any.
 type System struct {
-	OS   string // as runtime.GOOS has it
+	OS   string // a value of runtime.GOOS
 	Home string // the user's folder
-	// Env looks a variable up; "" where it is not set.
+	// Env returns a variable; "" if it is unset.
 	Env func(string) string
 }
 
-// join puts a path together as the system writes it.
+// join joins a path with the system's separator.
 func (s System) join(parts ...string) string {
 	if s.OS == "windows" {
 		return strings.Join(parts, `\`)
@@ -24,7 +24,7 @@ func (s System) join(parts ...string) string {
 
 func (s System) home(parts ...string) string { return s.join(append([]string{s.Home}, parts...)...) }
 
-// folder is what a variable says, where it is an absolute path, and else the other.
+// folder returns a variable's value if it is an absolute path, else other.
 func (s System) folder(variable, other string) string {
 	value := s.Env(variable)
 	if strings.HasPrefix(value, "/") || s.OS == "windows" && len(value) > 2 && value[1] == ':' {
@@ -33,14 +33,14 @@ func (s System) folder(variable, other string) string {
 	return other
 }
 
-// xdg is where programs that follow the XDG specification on every system keep their settings.
+// xdg returns the settings folder of programs that follow the XDG specification on every system.
 func (s System) xdg() string { return s.folder("XDG_CONFIG_HOME", s.home(".config")) }
 
 func (s System) appData() string { return s.folder("APPDATA", s.home("AppData", "Roaming")) }
 
 func (s System) localAppData() string { return s.folder("LOCALAPPDATA", s.home("AppData", "Local")) }
 
-// settings is where desktop programs keep their settings.
+// settings returns the settings folder of desktop programs.
 func (s System) settings() string {
 	switch s.OS {
 	case "windows":
@@ -51,7 +51,7 @@ func (s System) settings() string {
 	return s.xdg()
 }
 
-// onWindows chooses between the folder on Windows and that on all other systems.
+// onWindows returns windows on Windows, and others elsewhere.
 func (s System) onWindows(windows, others string) string {
 	if s.OS == "windows" {
 		return windows

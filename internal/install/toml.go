@@ -1,4 +1,4 @@
-// Edits of TOML, as Codex has it.
+// Edits of TOML, the format of Codex.
 
 package install
 
@@ -23,7 +23,7 @@ func tomlValues(text []byte) (map[string]any, error) {
 	return values, err
 }
 
-// tomlPut writes the tables of an entry in the place of those that are there, or at the end.
+// tomlPut writes the tables of an entry in place of the existing ones, or at the end.
 func tomlPut(text []byte, at address, entry fields) ([]byte, error) {
 	rest, place, err := tomlCut(text, at.path())
 	if err != nil {
@@ -33,7 +33,7 @@ func tomlPut(text []byte, at address, entry fields) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, block, _ := strings.Cut(string(tables), "\n") // the first line is of the table that has all servers
+	_, block, _ := strings.Cut(string(tables), "\n") // the first line belongs to the table of all servers
 	if place < 0 {
 		place = len(rest)
 	}
@@ -51,8 +51,8 @@ func tomlRemove(text []byte, at address) ([]byte, error) {
 	return rest, err
 }
 
-// tomlCut takes out the lines of what is below a path, but for their comments, and the empty line before each table. It returns where in
-// the rest the first was; -1: there was none.
+// tomlCut removes the lines below a path, except for their comments, and the empty line before each table. It returns the place of the
+// first in the rest; -1: there was none.
 func tomlCut(text []byte, path []string) (rest []byte, place int, err error) {
 	parser := unstable.Parser{KeepComments: true}
 	parser.Reset(text)
@@ -94,7 +94,7 @@ func tomlCut(text []byte, path []string) (rest []byte, place int, err error) {
 	return append(rest, text[done:]...), place, parser.Error()
 }
 
-// keyOf returns the key of an expression, and where it begins and ends.
+// keyOf returns the key of an expression, with its beginning and end.
 func keyOf(node *unstable.Node) (path []string, from, to int) {
 	for keys := node.Key(); keys.Next(); {
 		key := keys.Node()
@@ -106,7 +106,7 @@ func keyOf(node *unstable.Node) (path []string, from, to int) {
 	return path, from, to
 }
 
-// commentsOf are the comments in an expression, and behind it.
+// commentsOf returns the comments in an expression, and behind it.
 func commentsOf(node *unstable.Node) (all []string) {
 	if node.Kind == unstable.Comment {
 		all = append(all, string(node.Data))

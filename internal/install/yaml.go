@@ -1,4 +1,4 @@
-// Edits of YAML, as Goose and Continue have it.
+// Edits of YAML, the format of Goose and Continue.
 
 package install
 
@@ -34,7 +34,7 @@ func yamlValues(text []byte) (map[string]any, error) {
 	return values, err
 }
 
-// servers are what a document has below its key, by lines.
+// servers are the lines of a document below its key.
 type servers struct {
 	lines  []string
 	key    int // the line of the key; -1: there is none
@@ -111,7 +111,7 @@ func (s *servers) read(node *yaml.Node, at address) error {
 	return nil
 }
 
-// nameOf is the name in a server of a list.
+// nameOf returns the name of a server in a list.
 func nameOf(server *yaml.Node) string {
 	for i := 0; i+1 < len(server.Content); i += 2 {
 		if server.Content[i].Value == "name" {
@@ -121,7 +121,7 @@ func nameOf(server *yaml.Node) string {
 	return ""
 }
 
-// commentsBehind are the comments at the ends of lines.
+// commentsBehind returns the comments at the ends of lines.
 func commentsBehind(node *yaml.Node) (all []string) {
 	if node.LineComment != "" {
 		all = append(all, node.LineComment)
@@ -132,7 +132,7 @@ func commentsBehind(node *yaml.Node) (all []string) {
 	return all
 }
 
-// trim leaves out the empty lines at the end, and comments that are not indented further: they are of what comes next.
+// trim leaves out the empty lines at the end, and comments that are not indented further: they belong to the next item.
 func (s *servers) trim(from, to, indent int) int {
 	for ; to-1 > from; to-- {
 		content := strings.TrimLeft(s.lines[to-1], " ")
@@ -144,7 +144,7 @@ func (s *servers) trim(from, to, indent int) int {
 	return to
 }
 
-// replaced returns the text with other lines in the place of some, whose comments are kept.
+// replaced returns the text with other lines in place of an item, and the item's comments kept.
 func (s *servers) replaced(old item, with string, indent int) []byte {
 	var kept strings.Builder
 	for _, line := range s.lines[old.from:old.to] {
@@ -219,7 +219,7 @@ func yamlText(value any) string {
 	encoder := yaml.NewEncoder(&b)
 	encoder.SetIndent(2)
 	if err := encoder.Encode(yamlNode(value)); err != nil {
-		panic(err) // it is made of what was read, and of texts
+		panic(err) // it is made of read values, and of texts
 	}
 	_ = encoder.Close()
 	return b.String()

@@ -6,19 +6,19 @@ import (
 	"fmt"
 )
 
-// What Check returns, with the numbers.
+// Errors of Check, with the numbers.
 var (
 	ErrTooManyValues = errors.New("too many JSON values")
 	errTooDeep       = errors.New("JSON nested too deeply")
 )
 
-// Limits are what a text may have at the most.
+// Limits are the greatest allowed shape of a text.
 type Limits struct {
 	Depth  int // brackets within brackets
 	Values int // elements and members, nested ones included
 }
 
-// Request is for what a client or code asks for: about 10 MB when decoded, besides the strings themselves.
+// Request is for requests of a client or of code: about 10 MB when decoded, besides the strings themselves.
 var Request = Limits{Depth: 100, Values: 100_000}
 
 // Check refuses text that exceeds the limits. It does not tell whether the text is JSON: the decoder does, afterwards.
@@ -33,14 +33,14 @@ func (l Limits) Check(text []byte) error {
 	return nil
 }
 
-// Count returns how many values text has: no fewer than there are in brackets.
+// Count returns the number of values within the brackets of a text, or more, never less.
 func Count(text []byte) int {
 	_, values := shape(text)
 	return values
 }
 
-// shape is how deeply brackets nest in JSON text, and how many values it has: no fewer than there are in brackets.
-// On text that is not JSON these are some numbers.
+// shape returns the depth of brackets in JSON text, and the number of values within them, or more, never less. For text that is not JSON
+// the numbers mean nothing.
 func shape(text []byte) (deepest, values int) {
 	now := 0
 	inString, escaped := false, false

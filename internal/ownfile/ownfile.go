@@ -1,8 +1,8 @@
 // Package ownfile keeps a value in a JSON file that this user alone can read, and that several processes read and change.
 //
-// Each process opens the File. Read returns what the file holds, and reads it only when it has changed; Change changes it under a lock that
-// all processes heed, so that no change is lost, and the file is the old one or the new one when a
-// process is killed or the machine loses its power.
+// Each process opens the File. Read returns the file's value, and reads the file only after a change. Change changes it under a lock that
+// all processes respect, so that no change is lost. The file is the old one or the new one even if a process is killed or the machine loses
+// power.
 package ownfile
 
 import (
@@ -24,35 +24,35 @@ import (
 
 // Bounds of a file.
 const (
-	// MaxBytes bounds what is read and written.
+	// MaxBytes bounds the file, read or written.
 	MaxBytes = 8 << 20
-	// lockTime is how long a change waits for another one.
+	// lockTime bounds the wait of a change for another one.
 	lockTime = 10 * time.Second
-	// settleTime is how long after a change the file is read each time: two changes within a tick of its file system's clock look alike.
+	// settleTime is how long after a change each Read reads the file: two changes within a tick of its file system's clock look alike.
 	settleTime = 200 * time.Millisecond
 )
 
-// ErrUnchanged is returned by the function of a Change that leaves all as it is; Change returns nil then.
+// ErrUnchanged, from the function of a Change, leaves the file alone; Change returns nil then.
 var ErrUnchanged = errors.New("there is nothing to change")
 
-// Checker is a value that is looked at when it was read: an error says what is wrong with it, and nobody gets it then. It may prepare what
-// readers need.
+// Checker is a value that is checked after reading: an error describes its mistake, and no reader gets the value. Check may prepare the
+// value for readers.
 type Checker interface{ Check() error }
 
-// File is a value in a file; one that is a Checker is checked. Its methods may be called by any number of goroutines.
+// File is a value in a file. It checks a Checker. Its methods are safe for several goroutines.
 type File[T any] struct {
 	path string
 
 	mu      sync.Mutex
-	held    *T // what the file had when it was last read; nil: it is to be read
+	held    *T // the value as last read; nil: not read
 	info    fs.FileInfo
 	settled bool
 }
 
-// Open returns the file of a path, which need not be there, and reads nothing yet.
+// Open returns the file of a path, which may be missing, and reads nothing yet.
 func Open[T any](path string) *File[T] { return &File[T]{path: path} }
 
-// Read returns what the file holds, which is shared and must not be changed; the zero value where there is no file.
+// Read returns the file's value, which is shared and must not be changed; the zero value if there is no file.
 func (f *File[T]) Read() (*T, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -73,7 +73,7 @@ func (f *File[T]) Read() (*T, error) {
 	return value, nil
 }
 
-// Change has a function change what the file holds, and writes it. The error is the function's, or says that the file cannot be used.
+// Change applies how to the file's value, and writes it. The error is how's, or reports an unusable file.
 func (f *File[T]) Change(how func(*T) error) error {
 	dir := filepath.Dir(f.path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -105,7 +105,7 @@ func (f *File[T]) Change(how func(*T) error) error {
 	}
 	var content bytes.Buffer
 	encoder := json.NewEncoder(&content)
-	encoder.SetEscapeHTML(false) // a stranger's text would have six times its length
+	encoder.SetEscapeHTML(false) // it would write some characters of a stranger's text in six times their length
 	encoder.SetIndent("", "  ")
 	if err := encoder.Encode(value); err != nil {
 		return err
@@ -113,14 +113,14 @@ func (f *File[T]) Change(how func(*T) error) error {
 	if content.Len() > MaxBytes {
 		return fmt.Errorf("%s would have more than %d MiB", f.path, MaxBytes>>20)
 	}
-	// On Windows a file that somebody reads cannot be replaced.
+	// On Windows an open file cannot be replaced.
 	return patiently(func() (bool, error) {
 		err := state.WriteFileDurably(f.path, content.Bytes())
 		return runtime.GOOS == "windows" && errors.Is(err, fs.ErrPermission), err
 	})
 }
 
-// patiently tries again, for lockTime, while what is tried says so.
+// patiently calls try again, for lockTime, while try asks for it.
 func patiently(try func() (again bool, err error)) error {
 	for end := time.Now().Add(lockTime); ; time.Sleep(2 * time.Millisecond) {
 		if again, err := try(); !again || time.Now().After(end) {
@@ -142,7 +142,7 @@ func read[T any](path string) (*T, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	defer func() { _ = file.Close() }()
-	if info, err = file.Stat(); err != nil { // it may be another one meanwhile
+	if info, err = file.Stat(); err != nil { // it may be another file meanwhile
 		return nil, nil, err
 	}
 	if err := checkOwn(path, info); err != nil {
@@ -166,7 +166,7 @@ func read[T any](path string) (*T, fs.FileInfo, error) {
 	return value, info, nil
 }
 
-// checkOwn refuses a file that somebody else can have written or read.
+// checkOwn refuses a file that somebody else can read or write.
 func checkOwn(path string, info fs.FileInfo) error {
 	switch {
 	case !info.Mode().IsRegular():

@@ -1,7 +1,7 @@
-// Package principal says whose a request is, and finds that out.
+// Package principal identifies the principal of a request.
 //
-// A server has one user over stdio, and any number of principals over HTTP. Each principal's sessions, files, links, histories and
-// network log are its own: internal/server keeps a place for each, and hands a request only that of its principal.
+// A server serves one user over stdio, and any number of principals over HTTP. Each principal's sessions, files, links, histories and
+// network log are its own: internal/server keeps services for each, and hands a request only those of its principal.
 package principal
 
 import (
@@ -18,22 +18,22 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// Principal is a person or a program that a server works for. The zero value is the user whose server it is, who has what no
-// principal has: the figures of all, and the sessions of stdio.
+// Principal is a person or a program that a server works for. The zero value is the owner, who alone gets the figures of all and the
+// sessions of stdio.
 type Principal struct {
-	// Name is what tells it from others. Two sources that give the same name mean the same principal.
+	// Name identifies the principal. Two sources that give the same name mean the same principal.
 	Name string
-	// Groups are those that its source says it belongs to.
+	// Groups are the principal's groups according to its source.
 	Groups []string
-	// Source is how it has shown who it is: "token", "oidc", "header" or "oauth".
+	// Source is the kind of its credential: "token", "oidc", "header" or "oauth".
 	Source string
 }
 
-// IsUser reports whether it is the user whose server it is.
+// IsUser reports whether it is the owner.
 func (p Principal) IsUser() bool { return p.Name == "" }
 
-// Key is the principal's part of the names of files, volumes and addresses: 26 lower-case letters and digits, which only who guesses
-// the name can tell it by; empty for the user whose server it is.
+// Key is the principal's part of the names of files, volumes and addresses: 26 lower-case letters and digits that reveal the name only to a
+// guess at it; empty for the owner.
 func (p Principal) Key() string {
 	if p.IsUser() {
 		return ""
@@ -42,11 +42,11 @@ func (p Principal) Key() string {
 	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
-// maxName is how many characters a principal's name may have.
+// maxName bounds the characters of a principal's name.
 const maxName = 200
 
-// CheckName refuses what cannot be a principal's name: it goes into logs and onto pages, where no two may look the same for what
-// cannot be seen in them, or for how their accents are written.
+// CheckName refuses unfit names: a name goes into logs and onto pages, where no two may look the same because of invisible characters or
+// differently written accents.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -61,23 +61,23 @@ func CheckName(name string) error {
 	return nil
 }
 
-// isUnseen reports whether nothing, or a blank, is drawn for a character; a space is fine between others.
+// isUnseen reports whether a character is drawn as nothing or as a blank; a space is fine between others.
 func isUnseen(r rune) bool {
 	const brailleBlank = '\u2800'
 	return !unicode.IsPrint(r) || r == brailleBlank || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// ErrNone reports that a request shows nothing that an Authenticator knows.
+// ErrNone reports that a request shows no credential that an Authenticator knows.
 var ErrNone = errors.New("the request does not say whose it is")
 
-// ErrUnproven reports that a request names somebody by a header that it does not show it may set. Another Authenticator may know it, but nobody
-// takes it for the user's whose server it is.
+// ErrUnproven reports that a request names somebody by a header without proof that it may. Another Authenticator may know the request, but
+// it never counts as the owner's.
 var ErrUnproven = errors.New("the request names somebody, and does not show that it may")
 
-// Authenticator finds out whose requests are. Its methods may be called by any number of goroutines.
+// Authenticator identifies the principals of requests. Its methods are safe for several goroutines.
 type Authenticator interface {
-	// Authenticate returns the principal of a request. ErrNone: it shows nothing that this Authenticator looks at, and another may.
-	// Any other error: what it shows is not good, which is not said to who asks.
+	// Authenticate returns the principal of a request. ErrNone: it shows no credential for this Authenticator, but perhaps for another. Any
+	// other error: its credential is not good; the client is not told why.
 	Authenticate(r *http.Request) (Principal, error)
 }
 
@@ -99,8 +99,8 @@ func (c Chain) Authenticate(r *http.Request) (Principal, error) {
 	return Principal{}, none
 }
 
-// Still reports whether an Authenticator would let a request in again, as the principal that it was let in as: what goes on for long, such
-// as a stream, asks now and then, and ends where its token was taken back or is over.
+// Still reports whether an Authenticator would still let a request in as the same principal. Long requests, such as streams, ask now and
+// then, and end if their token was revoked or is over.
 func Still(a Authenticator, r *http.Request, p Principal) bool {
 	again, err := a.Authenticate(r)
 	return err == nil && again.Name == p.Name
@@ -131,12 +131,12 @@ func With(ctx context.Context, p Principal) context.Context {
 
 type watchKey struct{}
 
-// Watch returns a context of a request that nobody knows yet; known is called when somebody does.
+// Watch returns a context of a request without a known principal; known is called once it is identified.
 func Watch(ctx context.Context, known func(Principal)) context.Context {
 	return context.WithValue(ctx, watchKey{}, known)
 }
 
-// Of returns whose request a context is of; the user whose server it is where nothing says so.
+// Of returns the principal of a context's request; the owner if the context names none.
 func Of(ctx context.Context) Principal {
 	p, _ := ctx.Value(key{}).(Principal)
 	return p

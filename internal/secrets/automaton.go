@@ -5,39 +5,39 @@ import (
 	"strings"
 )
 
-// The shortest parts of a secret that are masked where the rest was cut off, in bytes.
+// The shortest parts of a secret that are masked if the rest was cut off, in bytes.
 const (
 	plainFragment   = 3
 	base64Fragment  = 4
 	encodedFragment = 6
 )
 
-// pattern is one way in which a secret is written.
+// pattern is one written form of a secret.
 type pattern struct {
 	text, name string // name is that of the secret
-	fragment   int    // how many of its bytes distinguish it from other text
+	fragment   int    // number of its bytes that distinguish it from other text
 }
 
 // automaton finds all patterns in one pass, as Aho and Corasick do.
 type automaton struct {
 	patterns []pattern
 	longest  int  // the length of the longest
-	grouped  bool // texts are read without the blanks in which digits are grouped
+	grouped  bool // skips the blanks that group digits
 	nodes    []node
-	edges    map[edge]int // those of nodes with several, but for the first one of each
-	first    [256]int     // those of the first node, where most bytes lead nowhere
+	edges    map[edge]int // those of nodes with several, except for the first of each
+	first    [256]int     // those of the first node; most bytes lead nowhere
 }
 
 // node is a beginning of patterns. The first is the empty one.
 type node struct {
 	depth    int
-	of       int32 // the first pattern that begins so
-	by       byte  // the first edge to a longer beginning, and that
+	of       int32 // the first pattern with this beginning
+	by       byte  // the first edge to a longer beginning, and its end
 	to       int   // 0: no pattern goes on behind it
 	fail     int   // the longest other beginning that this one ends with
-	whole    int   // the length of the longest pattern that ends here; 0: none does
+	whole    int   // the length of the longest pattern that ends here; 0: none
 	name     string
-	fragment int // the least one of the patterns that begin so
+	fragment int // the least one of the patterns with this beginning
 }
 
 type edge struct {
@@ -94,7 +94,7 @@ func (a *automaton) grow(e edge, n node) int {
 	return to
 }
 
-// child returns the node that an edge leads to; 0: there is none.
+// child returns the node at the end of an edge; 0: there is none.
 func (a *automaton) child(at int, b byte) int {
 	if at == 0 {
 		return a.first[b]
@@ -105,7 +105,7 @@ func (a *automaton) child(at int, b byte) int {
 	return a.edges[edge{at, b}]
 }
 
-// step returns the node behind one and a byte.
+// step returns the next node after a byte.
 func (a *automaton) step(at int, b byte) int {
 	for ; at != 0; at = a.nodes[at].fail {
 		if to := a.child(at, b); to != 0 {
@@ -115,10 +115,10 @@ func (a *automaton) step(at int, b byte) int {
 	return a.first[b]
 }
 
-// mostBlanks is how many blanks in a row may stand in digits.
+// mostBlanks bounds the blanks in a row within digits.
 const mostBlanks = 2
 
-// read returns what of a text is looked through, and where each byte of it is. Without places, all are where they are read.
+// read returns the text to search, and the place of each of its bytes. Without places, the bytes are at their own.
 func (a *automaton) read(text string) (inside string, places []int32) {
 	const blanks = " :\r\n"
 	if !a.grouped || !strings.ContainsAny(text, blanks) {
@@ -136,7 +136,8 @@ func (a *automaton) read(text string) (inside string, places []int32) {
 	return string(kept), places
 }
 
-// find returns where secrets are in a text, and where one may begin that goes on behind the text; the text's length if there is none.
+// find returns the places of secrets in a text, and the first place of a possible secret that goes on behind the text; the text's length if
+// there is none.
 func (a *automaton) find(text string, where cut) (spans []span, unfinished int) {
 	inside, places := a.read(text)
 	origin := func(i int) int {
@@ -179,12 +180,12 @@ func (a *automaton) find(text string, where cut) (spans []span, unfinished int) 
 }
 
 const (
-	// shownPart is how much of a secret is masked where an ellipsis stands for the rest.
+	// shownPart is how much of a secret is masked if an ellipsis stands for the rest.
 	shownPart = 12
 	ellipsis  = "…"
 )
 
-// begun returns how many bytes of a secret a text ends with, if it goes on and they distinguish it.
+// begun returns how many bytes of a secret end the text, if it goes on and they distinguish it.
 func (a *automaton) begun(at int) int {
 	for ; at != 0; at = a.nodes[at].fail {
 		if n := a.nodes[at]; n.to != 0 && n.depth >= n.fragment {
@@ -194,7 +195,7 @@ func (a *automaton) begun(at int) int {
 	return 0
 }
 
-// rest returns how much of a text whose beginning was cut off is the rest of a secret.
+// rest returns the length of a secret's rest at the start of a text with a cut-off beginning.
 func (a *automaton) rest(text string, cutEnd bool) int {
 	head := text[:min(len(text), (1+mostBlanks)*(1+a.longest))]
 	inside, places := a.read(head)
@@ -205,7 +206,7 @@ func (a *automaton) rest(text string, cutEnd bool) int {
 	return n
 }
 
-// remainder returns how much of a text, whose beginning was cut off, is the rest of a pattern.
+// remainder returns the length of the rest of a pattern in a text with a cut-off beginning.
 func (a *automaton) remainder(text string, cutEnd bool) (longest int) {
 	for _, p := range a.patterns {
 		for first := 1; first+max(p.fragment, longest+1) <= len(p.text); first++ {

@@ -13,12 +13,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// Shortest is the shortest value, in bytes, that is masked: shorter ones occur by chance, and
-// masking them would garble ordinary output.
+// Shortest is the length, in bytes, of the shortest masked value: shorter ones occur by chance, and masking them would garble ordinary
+// output.
 const Shortest = 6
 
-// minLine is the shortest line of a secret of several lines that is masked without the others: a key's
-// lines are long, and those of a settings file can be anything.
+// minLine is the length of the shortest line that is masked without the other lines of its secret: a key's lines are long, and those of a
+// settings file can be anything.
 const minLine = 8
 
 // commonValues are values that hide nothing and occur everywhere.
@@ -31,12 +31,11 @@ var commonValues = []string{
 	"application/json", "text/plain", "/mnt", "/mnt/data",
 }
 
-// minNumber is how many digits a number has at the least that does not occur by chance.
+// minNumber is the least number of digits that does not occur by chance.
 const minNumber = 10
 
-// Maskable reports whether a variable's value is masked in what leaves the sandbox. What is short, a
-// common word, a number, the work folder, or one or two characters over and over is not: it occurs by
-// chance, and everything else that reads like it would be garbled.
+// Maskable reports whether a variable's value is masked in output of the sandbox. A short text, a common word, a number, the work folder,
+// or one or two characters over and over is not: it occurs by chance, and masking would garble its other uses.
 func Maskable(value string) bool {
 	value = strings.TrimSpace(value)
 	different := make(map[rune]bool)
@@ -51,7 +50,7 @@ func Maskable(value string) bool {
 // longValue is the length, in bytes, above which fewer forms of a value are looked for: each takes memory.
 const longValue = 1 << 10
 
-// patternsOf returns every way in which a value is looked for: as texts have it, and in base64 and hexadecimal digits.
+// patternsOf returns all searched forms of a value: in texts, and in base64 and hexadecimal digits.
 func patternsOf(name, value string) (texts, digits []pattern) {
 	if !Maskable(value) {
 		return nil, nil
@@ -86,8 +85,7 @@ func patternsOf(name, value string) (texts, digits []pattern) {
 	return texts, digits
 }
 
-// linesOf returns the lines of a value of several lines that are secrets by themselves. In a variable
-// their ends are often written as \n.
+// linesOf returns the lines of a value that are secrets by themselves. In a variable line ends are often written as \n.
 func linesOf(value string) (lines []string) {
 	all := strings.Split(strings.ReplaceAll(value, `\n`, "\n"), "\n")
 	if len(all) == 1 {
@@ -108,14 +106,14 @@ const (
 	printable    = alphanumeric + " !\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"
 )
 
-// safeInURLs are the characters that encoders leave as they are: Python's and Go's, with a slash, a form's, JavaScript's of a part and of a
+// safeInURLs are the characters that encoders leave unchanged: Python's and Go's, with a slash, a form's, JavaScript's of a part and of a
 // whole address, Go's of a path; and those of browsers and of Node in a query, a fragment, a path and a password.
 var safeInURLs = []string{
 	alphanumeric + "-_.~", alphanumeric + "-_.~/", alphanumeric + "-_.*", alphanumeric + "-_.~!'()*", alphanumeric + "-_.~!'()*;/?:@&=+$,#",
 	alphanumeric + "-_.~$&+=:@", but(` "#<>'`), but(" \"<>`"), but(" \"#<>?`{}"), but(" \"#<>?`{}/:;=@[\\]^|"),
 }
 
-// but are the printable characters without some.
+// but returns the printable characters without some.
 func but(without string) string {
 	return strings.Map(func(r rune) rune {
 		if strings.ContainsRune(without, r) {
@@ -125,7 +123,7 @@ func but(without string) string {
 	}, printable)
 }
 
-// writtenForms are the whole forms that encoders give a value, beside the value itself; unless they are to be fewer.
+// writtenForms returns the whole forms that encoders give a value, beside the value itself. fewer leaves rare ones out.
 func writtenForms(value string, fewer bool) (forms []string) {
 	add := func(more ...string) { forms = append(forms, more...) }
 	quoted := inJSON(value, false)
@@ -155,7 +153,7 @@ func writtenForms(value string, fewer bool) (forms []string) {
 	return append(forms, behindBackslashes(value, "\"\\$`"), behindBackslashes(value, " !\"$&'()*,;<>?[\\]^`{|}"), percent(value, but("="), "=%02X"))
 }
 
-// behindBackslashes is a word of a shell's with a backslash before these signs.
+// behindBackslashes returns a shell's word with a backslash before these signs.
 func behindBackslashes(value, signs string) string {
 	var b strings.Builder
 	for _, r := range value {
@@ -167,7 +165,7 @@ func behindBackslashes(value, signs string) string {
 	return b.String()
 }
 
-// percent writes each byte that is not among the safe ones by a format.
+// percent writes each unsafe byte by a format.
 func percent(value, safe, format string) string {
 	var b strings.Builder
 	for i := range len(value) {
@@ -180,7 +178,7 @@ func percent(value, safe, format string) string {
 	return b.String()
 }
 
-// latin1 writes each character that it can by one byte.
+// latin1 writes each character by one byte, if it can.
 func latin1(value string) string {
 	var b []byte
 	for _, r := range value {
@@ -213,13 +211,13 @@ func inASCII(value string) string {
 	return b.String()
 }
 
-// base64Cores returns what a value looks like in base64 inside a longer text, for each of the three
-// ways it can lie on the groups of three bytes: the characters that depend on it alone.
+// base64Cores returns the forms of a value in base64 inside a longer text, for each of its three positions in the groups of three bytes:
+// the characters that depend on the value alone.
 func base64Cores(value string) (cores []string) {
 	for shift := range 3 {
 		padded := strings.Repeat("\x00", shift) + value
 		text := base64.RawStdEncoding.EncodeToString([]byte(padded))
-		from := (shift*8 + 5) / 6 // characters that hold bits of what stands before
+		from := (shift*8 + 5) / 6 // characters that hold bits of the text before
 		to := len(padded) * 8 / 6 // and after
 		if to-from >= Shortest {
 			cores = append(cores, text[from:to])

@@ -1,4 +1,4 @@
-// Package secrets masks the values of secrets in what leaves the sandbox.
+// Package secrets masks the values of secrets in the sandbox's output.
 package secrets
 
 import (
@@ -12,12 +12,10 @@ import (
 	"sync/atomic"
 )
 
-// Masker replaces secret values in text: as they are, and as encoders write them (base64, hex, in URLs,
-// in JSON, in HTML, as a language quotes its strings). A nil Masker changes nothing. It is safe for use
-// by several goroutines.
+// Masker replaces secret values in text: as they are, and as encoders write them (base64, hex, in URLs, in JSON, in HTML, as a language
+// quotes its strings). A nil Masker changes nothing. It is safe for several goroutines.
 //
-// It keeps a secret from slipping into a conversation. Code that means to get one out can always write
-// it in a way of its own.
+// It keeps a secret from slipping into a conversation. Code that means to get one out can always write it in a form of its own.
 type Masker struct {
 	automata atomic.Pointer[[]*automaton]
 
@@ -25,7 +23,7 @@ type Masker struct {
 	learned  map[string]bool // values
 }
 
-// New masks the values of secrets, by name, but for those that are not Maskable. Where there are none it is nil.
+// New masks the values of secrets, by name, except for those that are not Maskable. It returns nil if none are left.
 func New(secrets map[string]string) *Masker {
 	automata := automataOf(secrets)
 	if automata == nil {
@@ -34,7 +32,7 @@ func New(secrets map[string]string) *Masker {
 	return masking(automata)
 }
 
-// Growing is New of what may learn of more; it is never nil.
+// Growing is New for a Masker that may learn more; it is never nil.
 func Growing(secrets map[string]string) *Masker {
 	m := masking(nil)
 	m.Learn(secrets)
@@ -47,7 +45,7 @@ func masking(automata []*automaton) *Masker {
 	return m
 }
 
-// Learn has a Masker of Growing mask these as well from now on, and those that it knows.
+// Learn adds secrets to a Masker of Growing.
 func (m *Masker) Learn(secrets map[string]string) {
 	m.learning.Lock()
 	defer m.learning.Unlock()
@@ -83,7 +81,7 @@ func automataOf(secrets map[string]string) []*automaton {
 	return []*automaton{newAutomaton(texts, false), newAutomaton(digits, true)}
 }
 
-// And masks what either of the two does.
+// And returns a Masker of the secrets of both.
 func (m *Masker) And(other *Masker) *Masker {
 	if m == nil || other == nil {
 		return cmp.Or(m, other)
@@ -94,17 +92,16 @@ func (m *Masker) And(other *Masker) *Masker {
 // Mask replaces every secret in the text.
 func (m *Masker) Mask(text string) string { return m.mask(text, whole) }
 
-// MaskHead masks a text whose end was cut off, where a secret may have been cut in two.
+// MaskHead masks a text with a cut-off end, which may have split a secret.
 func (m *Masker) MaskHead(text string) string { return m.mask(text, cut{end: true}) }
 
-// MaskTail masks a text whose beginning was cut off.
+// MaskTail masks a text with a cut-off beginning.
 func (m *Masker) MaskTail(text string) string { return m.mask(text, cut{beginning: true}) }
 
-// MaskPart masks a text that is a part of a longer one, and may be no more than a part of a secret.
+// MaskPart masks a part of a longer text. It may be no more than a part of a secret.
 func (m *Masker) MaskPart(text string) string { return m.mask(text, cut{beginning: true, end: true}) }
 
-// MaskBytes returns the bytes with an asterisk in the place of each that a secret takes, and the bytes
-// themselves where there is none.
+// MaskBytes returns the bytes with an asterisk for each byte of a secret, or the same slice if there is none.
 func (m *Masker) MaskBytes(data []byte) []byte {
 	if m == nil {
 		return data
@@ -122,7 +119,7 @@ func (m *Masker) MaskBytes(data []byte) []byte {
 	return data
 }
 
-// In reports whether there is a secret in the bytes.
+// In reports whether the bytes contain a secret.
 func (m *Masker) In(data []byte) bool {
 	return m != nil && len(m.find(string(data), whole, len(data))) > 0
 }
@@ -152,13 +149,13 @@ type cut struct{ beginning, end bool }
 
 var whole cut
 
-// span is where a secret, or a part of one, is in a text.
+// span is the place of a secret, or of a part of one, in a text.
 type span struct {
 	from, to int
-	name     string // of the secret; empty for a part of one
+	name     string // of the secret; empty for a part
 }
 
-// replacement is what stands for it.
+// replacement returns the text that stands for the span.
 func (s span) replacement() string {
 	if s.name == "" {
 		return "[masked]"
@@ -185,8 +182,8 @@ func (m *Masker) mask(text string, where cut) string {
 	return b.String()
 }
 
-// find returns what is to be masked of what begins before a place, in order. What overlaps, as a secret does that begins in the middle
-// of another, is one span.
+// find returns the spans to mask that begin before a place, in order. Overlapping ones, such as a secret that begins in the middle of
+// another, become one span.
 func (m *Masker) find(text string, where cut, before int) (spans []span) {
 	var all []span
 	for _, a := range m.all() {
@@ -200,7 +197,7 @@ func (m *Masker) find(text string, where cut, before int) (spans []span) {
 	}
 	slices.SortStableFunc(all, func(a, b span) int { return cmp.Or(a.from-b.from, b.to-a.to) })
 	for i, s := range all {
-		if s.from < before && (i == 0 || s.from > all[i-1].from) { // the first of those that begin there is the longest
+		if s.from < before && (i == 0 || s.from > all[i-1].from) { // the first of several at one place is the longest
 			spans = join(spans, s)
 		}
 	}

@@ -5,9 +5,8 @@ import (
 	"io"
 )
 
-// Stream masks what is written to it on the way to another writer, secrets that are split over several writes too.
-// It holds back no more than what may be the beginning of a secret, so that a stream of events arrives as it comes.
-// It is for one goroutine.
+// Stream masks writes on their way to another writer, also secrets split over several writes. It holds back no more than a possible
+// beginning of a secret, so that a stream of events arrives as it comes. It is for one goroutine.
 type Stream struct {
 	masker    *Masker // nil: nothing is masked
 	to        io.Writer
@@ -16,19 +15,19 @@ type Stream struct {
 	covered   int // how much of held belongs to a secret whose replacement was written
 }
 
-// Stream returns a stream to w in which secrets are replaced as by Mask. Close it for what it holds back.
+// Stream returns a stream to w that replaces secrets as Mask does. Close it to write the held part.
 func (m *Masker) Stream(w io.Writer) *Stream {
 	return &Stream{masker: m, to: w}
 }
 
-// StreamBytes returns a stream to w in which each byte of a secret is an asterisk, so that lengths stay.
+// StreamBytes returns a stream to w that writes an asterisk for each byte of a secret, so that lengths stay.
 func (m *Masker) StreamBytes(w io.Writer) *Stream {
 	s := m.Stream(w)
 	s.keepsSize = true
 	return s
 }
 
-// Write masks p and writes what cannot be a part of a secret any more. The error is the other writer's.
+// Write masks p and writes all bytes that can no longer be a part of a secret. The error is the other writer's.
 func (s *Stream) Write(p []byte) (int, error) {
 	if s.masker == nil {
 		return s.to.Write(p)
@@ -40,12 +39,11 @@ func (s *Stream) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes what was held back: at the end of a text, the beginning of a secret is none. It does not close the
-// other writer.
+// Close writes the held bytes: at the end of a text, the beginning of a secret is none. It does not close the other writer.
 func (s *Stream) Close() error { return s.release(len(s.held)) }
 
-// release writes what is held up to a place, with the secrets replaced. One that goes on behind the place is
-// replaced now, and its rest is kept in mind.
+// release writes the held bytes up to a place, with the secrets replaced. It replaces a secret that goes on behind the place now, and
+// remembers its rest.
 func (s *Stream) release(upTo int) error {
 	if upTo == 0 {
 		return nil
@@ -75,7 +73,7 @@ func (s *Stream) release(upTo int) error {
 	return err
 }
 
-// put adds what stands for some bytes of a secret, which has begun before where it is continued.
+// put adds the replacement of some bytes of a secret. continued: the secret began earlier.
 func (s *Stream) put(out []byte, length int, secret span, continued bool) []byte {
 	switch {
 	case s.keepsSize:
@@ -86,8 +84,7 @@ func (s *Stream) put(out []byte, length int, secret span, continued bool) []byte
 	return append(out, secret.replacement()...)
 }
 
-// unfinished returns the first place at which a secret may begin that goes on behind the text's end, or the text's
-// length.
+// unfinished returns the first place of a possible secret that goes on behind the text's end, or the text's length.
 func (m *Masker) unfinished(text string) int {
 	first := len(text)
 	for _, a := range m.all() {

@@ -1,4 +1,4 @@
-// Settings by the names that other systems have for them.
+// Settings under their names in other systems.
 
 package server
 
@@ -16,19 +16,19 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// alias is a setting of another system: what it means here, or what is said where it is set.
+// alias is a setting of another system: its meaning here, or an answer to who sets it.
 type alias struct {
 	name    string // a variable, or a flag with its dashes
 	of      string
-	setting string // ours that has the same meaning; empty: there is none
-	suffix  string // that makes the value one of ours: "m" behind a number of minutes, "h" of hours
-	// answer is what to do instead. Of a name with a setting, or that is taken over elsewhere, it only explains.
+	setting string // our setting of the same meaning; empty: none
+	suffix  string // makes the value one of ours: "m" behind a number of minutes, "h" of hours
+	// answer tells how to do it here. Beside a setting, or where taken is set, it only explains.
 	answer string
-	fine   []string // values that are as it is here, and need no answer
-	with   string   // without this name, or this name and value, it has no effect, which is told of
-	// taken reports that code of its own takes the name over.
+	fine   []string // values that agree with this server, and need no answer
+	with   string   // without this name, or this name and value, the alias has no effect; a note says so
+	// taken: code of its own takes the name over.
 	taken bool
-	// common is a name that programs of all kinds have, so that it is probably not meant for us: it is told of and not warned of.
+	// common: programs of all kinds use the name, so it is probably not meant for us. The note is no warning.
 	common bool
 }
 
@@ -48,8 +48,8 @@ const (
 	address  = "`http` is the address to serve at over HTTP, MCP at `/mcp` and [REST](rest.md) at `/v1`"
 )
 
-// aliases is every setting of these systems. Of two names for one setting the first that is set counts. The table in
-// docs/configuration.md is made of it.
+// aliases lists the settings of these systems. Of two names for one setting the first that is set counts. It makes the table in
+// docs/configuration.md.
 var aliases = []alias{
 	{name: "CONTAINER_IMAGE", of: philschmid, taken: true, answer: "`python-image`, or `js-image` where `CONTAINER_LANGUAGE` says so"},
 	{name: "CONTAINER_LANGUAGE", of: philschmid, taken: true, with: "CONTAINER_IMAGE", answer: "the language of `CONTAINER_IMAGE`: `python` (default) or `javascript`, also written `js`, `node`, `typescript`"},
@@ -100,7 +100,7 @@ var aliases = []alias{
 	{name: "OTEL_TRACES_EXPORTER", of: openTelemetry, fine: []string{"none"}, answer: noTraces},
 }
 
-// aliasWords are the values that other systems have for settings of the same name as ours.
+// aliasWords maps values of other systems to ours, where the setting has the same name.
 var aliasWords = []struct{ setting, word, ours string }{
 	{"log-format", "console", "text"},
 	{"log-level", "WARNING", "warn"},
@@ -109,7 +109,7 @@ var aliasWords = []struct{ setting, word, ours string }{
 	{"log-level", "NOTSET", "debug"},
 }
 
-// aliased sets settings by the names and words that other systems have for them.
+// aliased reads settings by the names and words of other systems.
 type aliased struct{ *Settings }
 
 // translateWords replaces the words of other systems in the settings by ours.
@@ -123,11 +123,10 @@ func (s aliased) translateWords() {
 	}
 }
 
-// aliasFlags holds the flags of other systems, which mean nothing here.
+// aliasFlags holds the flags of other systems that mean nothing here.
 type aliasFlags map[string]*string
 
-// bindAliases declares the flags that other systems have and we have not, so that a command line with one of
-// them is answered and not refused.
+// bindAliases declares the flags that only other systems have, so that a command line with one of them is answered and not refused.
 func (s aliased) bindAliases(fs *pflag.FlagSet) {
 	s.aliasFlags = make(aliasFlags)
 	for _, n := range aliases {
@@ -138,7 +137,7 @@ func (s aliased) bindAliases(fs *pflag.FlagSet) {
 	}
 }
 
-// Note is what there is to say of a setting of another system.
+// Note is a message about a setting of another system.
 type Note struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -146,8 +145,8 @@ type Note struct {
 	level slog.Level
 }
 
-// takeAliases takes the settings of other systems over where neither a flag nor a variable of our own says
-// something else. One that cannot be taken is noted, and ends nothing.
+// takeAliases takes over the settings of other systems where neither a flag nor a variable of our own sets them. A setting that cannot be
+// taken becomes a note, and no error.
 func (s aliased) takeAliases(fs *pflag.FlagSet) {
 	s.takeTransport()
 	s.takeFileServer()
@@ -180,7 +179,7 @@ func (s aliased) takeAliases(fs *pflag.FlagSet) {
 	}
 }
 
-// isSet reports whether a variable is set, to its value where that is behind it. The empty name always is.
+// isSet reports whether a variable is set, or set to the value in NAME=VALUE. The empty name always is.
 func (s aliased) isSet(name string) bool {
 	name, wanted, only := strings.Cut(name, "=")
 	value, _ := s.env.lookup(name)
@@ -193,7 +192,7 @@ const (
 	streamableHTTP    = "streamable-http"
 )
 
-// takeTransport serves over HTTP where that variable says so and no setting of our own has another address.
+// takeTransport serves over HTTP if that variable says so and no setting of our own names another address.
 func (s aliased) takeTransport() {
 	transport, file, _ := s.env.find(transportVariable)
 	if !strings.EqualFold(transport, streamableHTTP) {
@@ -212,7 +211,7 @@ const (
 	filePortVariable = "SANDBOX_HTTP_PORT"
 )
 
-// takeFileServer serves links to files where one of those variables says where, and no setting of our own does.
+// takeFileServer serves links to files at the address in one of those variables, unless a setting of our own names one.
 func (s aliased) takeFileServer() {
 	for _, name := range []string{fileHostVariable, filePortVariable} {
 		value, file, _ := s.env.find(name)
@@ -227,7 +226,7 @@ func (s aliased) takeFileServer() {
 	}
 }
 
-// takeEngine takes over the names that Podman's and Docker's own programs have for the address of a service.
+// takeEngine takes over the service addresses of Podman's and Docker's own programs.
 func (s aliased) takeEngine() {
 	if s.engineKind() != nil {
 		return // they are Podman's
@@ -258,7 +257,7 @@ func (s aliased) takeImage() error {
 	return nil
 }
 
-// takeStore takes over the container of Azure's Blob Storage that another system was set up for.
+// takeStore takes over another system's container of Azure Blob Storage.
 func (s aliased) takeStore(f *pflag.Flag) {
 	const connection = "AZURE_BLOB_CONNECTION_STRING"
 	value, file, _ := s.env.find(connection)
@@ -273,8 +272,8 @@ func (s aliased) takeStore(f *pflag.Flag) {
 	s.setAlias(f.Name, connection, file)
 }
 
-// takeAddress sets a setting to the address that another system's variable stands for, unless it is set by its own name, or the
-// address cannot be used. file is where the variable comes from.
+// takeAddress sets a setting to an address from another system's variable, unless its own name sets it or the address is unusable. file is
+// the origin of the variable.
 func (s aliased) takeAddress(setting string, to *string, address, variable, file string, check func() error) {
 	if s.origins[setting].beatsFile() {
 		s.note(variable, slog.LevelInfo, "not used, because %s is set by %s", setting, s.origins[setting])
@@ -295,7 +294,7 @@ func (s aliased) setAlias(setting, variable, file string) {
 	s.origins[setting] = origin{From: fromEnvironment, Variable: variable, File: file, isAlias: true}
 }
 
-// takeAlias sets a setting, or leaves all as it is where the value is wrong.
+// takeAlias sets a setting. It changes nothing if the value is wrong.
 func (s aliased) takeAlias(f *pflag.Flag, value string) error {
 	before := *s.Settings
 	err := error(nil)
@@ -317,17 +316,17 @@ func (s aliased) note(name string, level slog.Level, format string, args ...any)
 	s.notes = append(s.notes, Note{name, fmt.Sprintf(format, args...), level})
 }
 
-// tellNotes writes what there is to say of other systems' settings to the log.
+// tellNotes writes the notes on other systems' settings to the log.
 func (s aliased) tellNotes(log *slog.Logger) {
 	for _, n := range s.notes {
 		log.Log(context.Background(), n.level, "setting of another system", "name", n.Name, "here", n.Text)
 	}
 }
 
-// plainText is a text of Markdown without its marks.
+// plainText strips Markdown's marks.
 func plainText(markdown string) string { return strings.ReplaceAll(markdown, "`", "") }
 
-// aliasTable is the table of the documentation, in Markdown.
+// aliasTable returns the documentation's table, in Markdown.
 func aliasTable() string {
 	var b strings.Builder
 	b.WriteString("| name | of | here |\n|---|---|---|\n")

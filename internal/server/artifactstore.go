@@ -13,10 +13,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 )
 
-// artifacts are the settings of where artifacts go.
+// artifacts reads the settings of the artifact store.
 type artifacts struct{ *Settings }
 
-// address returns where artifacts go; ok is false where they go nowhere.
+// address returns the artifact store's address; ok is false if none is set.
 func (s artifacts) address() (address artifactstore.Address, ok bool, err error) {
 	if s.ArtifactStore == "" || s.ArtifactStore == "off" {
 		return address, false, nil
@@ -27,16 +27,16 @@ func (s artifacts) address() (address artifactstore.Address, ok bool, err error)
 	if err := address.CheckLifetime(s.ArtifactLinkLifetime); err != nil {
 		return address, false, fmt.Errorf("--artifact-link-lifetime: %w", err)
 	}
-	if s.tenant != "" { // sessions of several may have the same name
+	if s.tenant != "" { // sessions of several principals may share a name
 		address = address.Below(principalsFolder + "/" + s.tenant)
 	}
 	return address, true, nil
 }
 
-// clientUploads is how many files go to stores of clients at once; each takes some memory.
+// clientUploads bounds the concurrent uploads to stores of clients; each takes some memory.
 const clientUploads = 32
 
-// open returns what brings artifacts to where the settings say, or the clients, where they may; nil: nowhere.
+// open returns the store of the settings, or of the clients if they may bring one; nil: none.
 func (s artifacts) open(log *slog.Logger) *tools.Store {
 	options := artifactstore.Options{
 		LinkLifetime: s.ArtifactLinkLifetime, FileBytes: s.ArtifactStoreLimit,
@@ -59,13 +59,13 @@ func (s artifacts) open(log *slog.Logger) *tools.Store {
 	}, log)
 }
 
-// azureContainer is the container of Azure Blob where none is named, as another system has it.
+// azureContainer returns the container of Azure Blob if the setting names none: another system's variable.
 func (s artifacts) azureContainer() string {
 	name, _ := s.env.lookup("AZURE_BLOB_CONTAINER_NAME")
 	return cmp.Or(name, "code-interpreter-artifacts")
 }
 
-// withStoreSecrets adds what opens the store to what is masked. It never goes into the sandbox.
+// withStoreSecrets adds the store's credentials to the masked values. They never go into the sandbox.
 func (s artifacts) withStoreSecrets(secrets map[string]string) map[string]string {
 	if address, ok, _ := s.address(); ok {
 		maps.Copy(secrets, address.Secrets(s.env.lookup))

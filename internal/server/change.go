@@ -10,13 +10,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 )
 
-// Change is a change, by a command, of what principals may do.
+// Change is a command's change of principals' rights.
 type Change struct {
 	ctx context.Context
 	log RecordCloser // nil: nothing is recorded
 }
 
-// BeginChange opens the recorder of a Change first, so that no change is made that could not be recorded.
+// BeginChange opens the recorder of a Change first, so that no change goes unrecorded.
 func (s *Settings) BeginChange(ctx context.Context) (*Change, error) {
 	c := &Change{ctx: ctx}
 	for _, f := range s.features {
@@ -30,7 +30,7 @@ func (s *Settings) BeginChange(ctx context.Context) (*Change, error) {
 	return c, nil
 }
 
-// End tells what was changed, of whom, and what came of it. Its error is that one, or the log's.
+// End records the change, its subject and its result. It returns changed, or the log's error.
 func (c *Change) End(what, whose string, changed error, detail map[string]any) error {
 	if c.log == nil {
 		return changed
@@ -50,7 +50,7 @@ func (c *Change) End(what, whose string, changed error, detail map[string]any) e
 // called is tools.Deps.Called.
 type called = func(context.Context, mcp.CallToolRequest) (context.Context, func(code string))
 
-// bothCalled tells two; the second may be nil.
+// bothCalled calls both; second may be nil.
 func bothCalled(first, second called) called {
 	if second == nil {
 		return first

@@ -14,7 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// Examine reports what this machine has and can enforce, and what of the settings has no effect on it.
+// Examine reports the abilities of this machine, and the settings without effect on it.
 func (s *Settings) Examine(ctx context.Context, on engine.Engine, log *slog.Logger) doctor.Report {
 	skills := s.skillChecks() // first, so that the log does not say it too
 	config := s.sandboxConfig(on, nil, log)
@@ -44,7 +44,7 @@ func (s *Settings) Examine(ctx context.Context, on engine.Engine, log *slog.Logg
 	return report
 }
 
-// passThroughChecks tell of variables that cannot be passed through, or not masked.
+// passThroughChecks report variables that cannot be passed through or masked.
 func (s *Settings) passThroughChecks(lookup func(string) (string, bool)) []doctor.Check {
 	var checks []doctor.Check
 	for _, name := range s.PassThroughEnv {

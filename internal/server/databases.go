@@ -23,8 +23,7 @@ const (
 	sqlRowBytes  = 16 << 20
 )
 
-// connections are the databases of the environment. One whose variable is wrong is left out, and said in
-// the log.
+// connections returns the databases of the environment. It skips and logs one with a wrong variable.
 func (s *Settings) connections(environ []string, log *slog.Logger) *sql.Connections {
 	sources, err := sql.Sources(environ, isSetting)
 	if err != nil {
@@ -65,12 +64,11 @@ func (s *Settings) databases(connections *sql.Connections) *tools.Databases {
 	return &d
 }
 
-// minPassword is the length from which a database's password is masked in answers: a short one is a word
-// that answers have by chance.
+// minPassword is the length from which answers mask a database's password: a short one is a word that occurs in answers by chance.
 const minPassword = 8
 
-// withPasswords adds the databases' passwords to what is masked. They never go into the sandbox, and no
-// answer should have one; masking is for what nobody thought of.
+// withPasswords adds the databases' passwords to the masked values. They never go into the sandbox and no answer should contain one;
+// masking is for the unforeseen.
 func withPasswords(secrets map[string]string, sources []sql.Source) map[string]string {
 	masked := make(map[string]string, len(secrets)+len(sources))
 	maps.Copy(masked, secrets)
@@ -95,7 +93,7 @@ func passwordOf(source sql.Source) string {
 	return postgres.Password(source.DSN)
 }
 
-// databaseChecks tell of each connection whether it works and what its login could do beside reading.
+// databaseChecks report for each connection whether it works and which rights beside reading its login holds.
 func (s *Settings) databaseChecks(ctx context.Context) []doctor.Check {
 	var checks []doctor.Check
 	sources, err := sql.Sources(s.env.environ(), isSetting)

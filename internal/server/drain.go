@@ -10,18 +10,18 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-// drainEvery is how often a server looks whether it is asked to drain.
+// drainEvery is the interval at which a server looks for requests to drain.
 const drainEvery = 200 * time.Millisecond
 
-// drainer has the managers of a server drain while a command asks for it, and tells that how far they are.
+// drainer drains a server's managers while a command asks for it, and reports their progress to that command.
 type drainer struct {
 	entry    *roster.Entry
-	managers func() []*sandbox.Manager // those that there are at the moment
+	managers func() []*sandbox.Manager // the present ones
 	draining atomic.Bool
 	log      *slog.Logger
 }
 
-// newDrainer enters a server in the roster of its state folder; where that cannot be written it cannot be drained.
+// newDrainer enters a server in the roster of its state folder. If the roster is not writable, the server cannot be drained.
 func newDrainer(stateDir, address string, managers func() []*sandbox.Manager, log *slog.Logger) *drainer {
 	entry, err := roster.Join(stateDir, roster.Server{Address: address, Version: CurrentVersion(), Began: time.Now().UTC()})
 	if err != nil {
@@ -30,7 +30,7 @@ func newDrainer(stateDir, address string, managers func() []*sandbox.Manager, lo
 	return &drainer{entry: entry, managers: managers, log: log}
 }
 
-// watch looks after what it is asked until ctx ends, which takes the server out of the roster.
+// watch follows requests to drain until ctx ends, and then takes the server out of the roster.
 func (d *drainer) watch(ctx context.Context) {
 	if d.entry == nil {
 		return

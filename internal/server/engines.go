@@ -1,4 +1,4 @@
-// The engines: which one the settings name, and what commands need of it beyond engine.Engine.
+// The engines: the one that the settings name, and functions that commands need beyond engine.Engine.
 
 package server
 
@@ -22,7 +22,7 @@ import (
 // enginePodman is the engine of the core.
 const enginePodman = "podman"
 
-// engineKind is that of the engine which the settings name; nil: it is Podman.
+// engineKind returns the kind of the engine in the settings; nil: Podman.
 func (s *Settings) engineKind() *EngineKind {
 	for _, f := range s.features {
 		if f.Engine != nil && f.Engine.Name == s.EngineName {
@@ -32,7 +32,7 @@ func (s *Settings) engineKind() *EngineKind {
 	return nil
 }
 
-// engineNames are those that --engine may have.
+// engineNames returns the values of --engine.
 func (s *Settings) engineNames() []string {
 	names := []string{enginePodman}
 	for _, f := range s.features {
@@ -43,7 +43,7 @@ func (s *Settings) engineNames() []string {
 	return names
 }
 
-// checkEngine refuses an engine that there is not, and settings that have no effect on the one that is named.
+// checkEngine refuses an unknown engine, and settings without effect on the named one.
 func (s *Settings) checkEngine() error {
 	var found Problems
 	if names := s.engineNames(); !slices.Contains(names, s.EngineName) {
@@ -60,7 +60,7 @@ func (s *Settings) checkEngine() error {
 	return errors.Join(found...)
 }
 
-// Engine returns the engine that the settings name, which is looked for when it is needed.
+// Engine returns the engine of the settings. It is looked for at its first use.
 func (s *Settings) Engine(log *slog.Logger) engine.Engine {
 	if kind := s.engineKind(); kind != nil {
 		return kind.Open(s, log)
@@ -71,7 +71,7 @@ func (s *Settings) Engine(log *slog.Logger) engine.Engine {
 	})
 }
 
-// kernel returns how the containers of a language are made on the engine.
+// kernel returns the configuration of a language's containers on the engine.
 func (s *Settings) kernel(language sandbox.Language, image string) sandbox.KernelConfig {
 	kernel := podman.Kernel(language, image)
 	if kind := s.engineKind(); kind != nil {
@@ -80,13 +80,13 @@ func (s *Settings) kernel(language sandbox.Language, image string) sandbox.Kerne
 	return kernel
 }
 
-// isOurs reports whether an image is made of a recipe of this program's.
+// isOurs reports whether one of this program's recipes makes the image.
 func isOurs(image string) bool {
 	_, local := containers.RecipeOf(image)
 	return local || containers.IsPublished(image)
 }
 
-// Reach fails where no engine answers, before anything is asked of it. wake starts what it runs in, if that was stopped.
+// Reach fails if no engine answers, before any other request. wake starts the engine's machine if it was stopped.
 func (s *Settings) Reach(ctx context.Context, on engine.Engine, wake bool) error {
 	p, is := on.(*podman.Engine)
 	switch {
@@ -99,7 +99,7 @@ func (s *Settings) Reach(ctx context.Context, on engine.Engine, wake bool) error
 	return s.engineKind().Reach(ctx, on)
 }
 
-// Tidy removes what earlier versions and runs of this program made on an engine for themselves, and returns the names of it.
+// Tidy removes leftovers of earlier versions and runs of this program from an engine, and returns their names.
 func Tidy(ctx context.Context, on engine.Engine) ([]string, error) {
 	if p, is := on.(*podman.Engine); is {
 		return p.RemoveOldVolumes(ctx)
@@ -112,7 +112,7 @@ func Tidy(ctx context.Context, on engine.Engine) ([]string, error) {
 	return nil, nil
 }
 
-// look makes doctor's checks of an engine itself.
+// look returns doctor's checks of an engine itself.
 func (s *Settings) look(on engine.Engine) func(context.Context, doctor.Options) (checks []doctor.Check, answers bool) {
 	if p, is := on.(*podman.Engine); is {
 		return doctor.Podman(p)
@@ -120,7 +120,7 @@ func (s *Settings) look(on engine.Engine) func(context.Context, doctor.Options) 
 	return s.engineKind().Look(on)
 }
 
-// engineHost returns what a self-test has to know of what an engine's containers run on.
+// engineHost returns the facts about the containers' host that a self-test needs.
 func (s *Settings) engineHost(ctx context.Context, on engine.Engine, languages int) (selftest.Host, error) {
 	p, is := on.(*podman.Engine)
 	if !is {

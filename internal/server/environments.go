@@ -12,7 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// environments reads what the images say of themselves. No container is started for it.
+// environments reads the images' own descriptions. It starts no container.
 func environments(config sandbox.Config, engine engine.Engine) func(context.Context) []tools.Environment {
 	return func(ctx context.Context) []tools.Environment {
 		var list []tools.Environment
@@ -25,7 +25,7 @@ func environments(config sandbox.Config, engine engine.Engine) func(context.Cont
 	}
 }
 
-// isAid reports whether a package is one that nobody would call installed: types for editors, or a part of another.
+// isAid reports whether a package is only an aid, which nobody would call installed: types for editors, or a part of another.
 func isAid(name string) bool {
 	return strings.HasPrefix(name, "types-") || strings.HasPrefix(name, "@types/") || strings.HasSuffix(name, "-stubs") || strings.Contains(name, "._")
 }
@@ -42,7 +42,7 @@ func environment(ctx context.Context, on engine.Engine, language sandbox.Languag
 		return e
 	}
 	if language.Info().ImageOf != "" {
-		return e // what an image says of itself is about another language
+		return e // the image's description is about another language
 	}
 	v, ok := containers.ParseVersions(info.Labels[containers.LabelVersions])
 	if !ok {

@@ -15,9 +15,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
-// makeMissing has the images that setup makes made by the first call that misses one, until ctx ends. An image of the
-// user's own is left alone: what it is and where it comes from is for the user to say. settled waits for the end of what
-// goes on when ctx ends.
+// makeMissing lets the first call that misses one of setup's images make it, until ctx ends. It leaves the user's own images alone: only
+// the user knows their content and origin. settled waits, after ctx ends, for the work that goes on.
 func (s *Settings) makeMissing(ctx context.Context, on engine.Engine, kernels map[sandbox.Language]sandbox.KernelConfig, log *slog.Logger) (settled func(context.Context)) {
 	var all []*setup.Background
 	if s.engineKind() != nil {
@@ -54,14 +53,14 @@ func (s *Settings) makeMissing(ctx context.Context, on engine.Engine, kernels ma
 	}
 }
 
-// imagePatience is how long a call may wait for an image: it answers before it would say that its run goes on.
+// imagePatience is the longest wait of a call for an image: less than the time after which a call answers that its run goes on.
 func (s *Settings) imagePatience() time.Duration {
 	soft := s.Tools.SoftWait
 	return max(soft-5*time.Second, soft/2)
 }
 
-// imageFault is the answer for a call that got no image; nil where it has one now. What went wrong in detail is in the log,
-// and in a terminal: it may name what is on this machine.
+// imageFault returns the fault of a call without its image; nil if the image is there now. The details go to the log and a terminal alone:
+// they may name things on this machine.
 func imageFault(language sandbox.Language, command, status string, err error) error {
 	title := language.Info().Title
 	var failed *setup.Error
@@ -78,7 +77,7 @@ func imageFault(language sandbox.Language, command, status string, err error) er
 	return nil
 }
 
-// SaveImages writes images of Podman's into an archive, under the names that they have beside.
+// SaveImages writes Podman's images into an archive, under the names beside them.
 func SaveImages(ctx context.Context, on engine.Engine, names map[string]string, archive io.Writer) error {
 	engine, is := on.(*podman.Engine)
 	if !is {
@@ -91,7 +90,7 @@ func SaveImages(ctx context.Context, on engine.Engine, names map[string]string, 
 	return setup.Save(connection, names, archive)
 }
 
-// MakeImages makes images ready for containers, and returns those that are.
+// MakeImages makes images ready for containers, and returns the ready ones.
 func MakeImages(ctx context.Context, on engine.Engine, options setup.Options, report setup.Reporter) ([]setup.Result, error) {
 	engine, is := on.(*podman.Engine)
 	if !is {

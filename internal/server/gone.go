@@ -1,4 +1,4 @@
-// Settings that went: who still names one is told how to do it now.
+// Settings that went, with the way to do it now.
 
 package server
 
@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// gone is the value of a setting that went. It says how to do it now.
+// gone is the value of a setting that went: the way to do it now.
 type gone string
 
-// goneSettings are the settings that went, by their names.
+// goneSettings maps the names of settings that went to their values.
 var goneSettings = map[string]gone{
 	"replicas": "this setting went: one server has all sessions of its principals, and takes them over when it starts again with the same --state-dir " +
 		"(on Kubernetes a StatefulSet of one, with that folder on a claim). Leave the setting out; who outgrows one server runs several, each with a state folder and principals of its own",
@@ -30,10 +30,10 @@ func (g gone) String() string { return "" }
 // goneType is the Type of these values.
 const goneType = "gone"
 
-// Type names the value for what describes flags.
+// Type names the value for descriptions of flags.
 func (g gone) Type() string { return goneType }
 
-// ServerProgram is the program that has the features which this module's first program leaves out.
+// ServerProgram is the program with the features that this module's first program leaves out.
 const ServerProgram = "code-sandbox-server"
 
 // elsewhere are settings of ServerProgram.
@@ -47,12 +47,12 @@ var elsewhere = strings.Fields(`
 // Elsewhere returns the settings and the commands of ServerProgram that a program without its features refuses by naming it.
 func Elsewhere() (settings, commands []string) { return elsewhere, []string{"audit", "tokens"} }
 
-// bindGone declares the settings that went, and those that only ServerProgram has; no help lists them.
+// bindGone declares the settings that went, and those of ServerProgram alone; no help lists them.
 func (s *Settings) bindGone(fs *pflag.FlagSet) {
 	hide := func(name string, value gone) {
 		if fs.Lookup(name) == nil {
 			fs.Var(value, name, string(value))
-			fs.Lookup(name).Hidden, fs.Lookup(name).NoOptDefVal = true, "on" // a switch has no value
+			fs.Lookup(name).Hidden, fs.Lookup(name).NoOptDefVal = true, "on" // a switch takes no value
 		}
 	}
 	for name, value := range goneSettings {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 )
 
-// HostLabel distinguishes the servers that share this machine, this user and this folder of locks from others
-// that use the same engine: only by the locks can one tell whether another's sessions are alive.
+// HostLabel distinguishes the servers that share this machine, user and folder of locks from others on the same engine: only the locks tell
+// whether another server's sessions are alive.
 func (s *Settings) HostLabel() string {
 	if s.hostLabel != "" {
 		return s.hostLabel
@@ -18,9 +18,8 @@ func (s *Settings) HostLabel() string {
 	return shortHash(fmt.Sprintf("%s %d %s", machineID("/etc/machine-id", s.StateFolder()), os.Getuid(), s.SessionDir()))
 }
 
-// machineID is what the system's file says, or, where there is none (on a Mac, in a container), something of our own
-// that stays in the state folder. A host's name would not do: on a laptop it changes with the network,
-// and the sessions from before would be another machine's.
+// machineID returns the content of the system's file. Without one (on a Mac, in a container) it returns an id of our own that stays in the
+// state folder. A host's name would not do: on a laptop it changes with the network, and earlier sessions would be another machine's.
 func machineID(system, stateDir string) string {
 	if id, err := os.ReadFile(system); err == nil && len(id) > 0 {
 		return string(id)
@@ -38,7 +37,7 @@ func machineID(system, stateDir string) string {
 	return string(id)
 }
 
-// makeID writes a new id, unless another process has just done so. Where it fails there is none to be read.
+// makeID writes a new id, unless another process has just done so. After a failure there is none to read.
 func makeID(file string) {
 	if os.MkdirAll(filepath.Dir(file), 0o700) != nil {
 		return

@@ -35,11 +35,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
-// tokenVariable has the token itself. It is no flag, which everybody on the machine could see, and the code and the
-// programs that are started do not get it.
+// tokenVariable holds the token itself. It is no flag, which everybody on the machine could see. Neither code nor started programs get it.
 const tokenVariable = "SANDBOX_HTTP_TOKEN" //nolint:gosec // a name
 
-// HTTPSettings say how MCP is served over HTTP, if it is.
+// HTTPSettings configure MCP over HTTP.
 type HTTPSettings struct {
 	Address      string
 	TokenFile    string
@@ -48,7 +47,7 @@ type HTTPSettings struct {
 	Key          string
 	AllowOrigins []string
 	AllowHosts   []string
-	// HeaderCredentials lets a client's requests bring the credentials of a database and of an object store.
+	// HeaderCredentials lets clients' requests bring credentials of a database and of an object store.
 	HeaderCredentials bool
 	tokenVariable     string
 }
@@ -56,10 +55,10 @@ type HTTPSettings struct {
 // socketScheme begins the address of a Unix socket.
 const socketScheme = "unix://"
 
-// passedSocket, as an address, is the socket that a service manager has and passes.
+// passedSocket, as an address, is a socket that a service manager passes.
 const passedSocket = "fd://"
 
-// ListenAddress takes an address apart as net.Listen wants it. A port alone is one of this machine only.
+// ListenAddress splits an address into net.Listen's arguments. A port alone means this machine only.
 func (s *HTTPSettings) ListenAddress() (network, address string, err error) {
 	if s.Address == passedSocket {
 		return "fd", "", nil
@@ -89,7 +88,7 @@ func (s *HTTPSettings) ListenAddress() (network, address string, err error) {
 
 // IsLocal reports whether only this machine reaches an address of ListenAddress.
 func IsLocal(network, address string) bool {
-	if network == "unix" || network == "fd" { // of which open asks again
+	if network == "unix" || network == "fd" { // open asks again about them
 		return true
 	}
 	host, _, _ := net.SplitHostPort(address)
@@ -97,7 +96,7 @@ func IsLocal(network, address string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// check refuses what nobody can be served with, or what lets everybody in.
+// check refuses addresses that serve nobody or let everybody in.
 func (s *HTTPSettings) check() error {
 	if s.Address == "" {
 		return nil
@@ -129,7 +128,7 @@ func errOpenToAll(address string) error {
 	return fmt.Errorf("--http-no-auth on %s would let the whole network run code; listen on 127.0.0.1, or leave it out", address)
 }
 
-// token returns what clients have to send, and where a person finds it; both empty where nothing is asked for.
+// token returns the token that clients send, and the place where a person finds it; both are empty if none is required.
 func (s *HTTPSettings) token(stateDir string) (token, where string, err error) {
 	switch {
 	case s.NoAuth:
@@ -145,7 +144,7 @@ func (s *HTTPSettings) token(stateDir string) (token, where string, err error) {
 	return token, where, err
 }
 
-// asked reads what a client asks for in a request's headers.
+// asked reads a client's wishes from a request's headers.
 func (s *Settings) asked(h http.Header) *clientheader.Asked {
 	asked := clientheader.Read(h, clientheader.Bounds{
 		Lifetime: s.Sandbox.Lifetime, IdleTimeout: s.Sandbox.IdleTimeout, RunTimeout: s.Sandbox.MaxRunTimeout,
@@ -170,12 +169,12 @@ func (s *Settings) asked(h http.Header) *clientheader.Asked {
 type Web struct {
 	Listener net.Listener
 	Options  httpserver.Options
-	// PublicURL is the address of the server for clients and browsers, where a setting says so; else empty.
+	// PublicURL is the configured address of the server for clients and browsers; empty: none is set.
 	PublicURL string
 	server    *httpserver.Server
 }
 
-// open listens, so that an address that cannot be had is known before anything is begun. nil: HTTP is not asked for.
+// open listens, so that an unavailable address fails before anything else starts. nil: HTTP is off.
 func (s *HTTPSettings) open(stateDir string, log *slog.Logger) (*Web, error) {
 	if s.Address == "" {
 		return nil, nil
@@ -247,7 +246,7 @@ func (w *Web) scheme() string {
 	return "http"
 }
 
-// announce logs where clients find the server and the token, which itself is in no log.
+// announce logs the addresses of the server and of the token; no log contains the token itself.
 func (w *Web) announce(where string, local bool, log *slog.Logger) {
 	at := socketScheme + w.Listener.Addr().String()
 	if w.Listener.Addr().Network() == "tcp" {
@@ -259,7 +258,7 @@ func (w *Web) announce(where string, local bool, log *slog.Logger) {
 	}
 }
 
-// listenSocket listens on a socket that only this user reaches. What a killed server left there is removed.
+// listenSocket listens on a socket that only this user reaches. It removes the leftover of a killed server.
 func listenSocket(path string) (net.Listener, error) {
 	if conn, err := net.Dial("unix", path); err == nil {
 		_ = conn.Close()
@@ -271,7 +270,7 @@ func listenSocket(path string) (net.Listener, error) {
 	return listenPrivately(path)
 }
 
-// watch serves what operators ask for. Only figures are for who has the token.
+// watch serves the operators' addresses. Only figures require the token.
 func (w *Web) watch(watched *telemetry.Recorder, now *telemetry.Now) {
 	w.Options.Around = watched.Requests
 	w.Options.Open["GET "+telemetry.HealthPath] = telemetry.Healthy()
@@ -279,7 +278,7 @@ func (w *Web) watch(watched *telemetry.Recorder, now *telemetry.Now) {
 	w.Options.Routes["GET "+telemetry.MetricsPath] = watched.Metrics(now)
 }
 
-// isOperator reports whether a request is the user's whose server it is.
+// isOperator reports whether a request comes from the owner.
 func (w *Web) isOperator(r *http.Request) bool {
 	return w.Options.Token == "" && w.Options.Authenticate == nil || served.NewToken(w.Options.Token).Is(principal.Bearer(r))
 }
@@ -287,14 +286,14 @@ func (w *Web) isOperator(r *http.Request) bool {
 // isGone is sandbox.Config.Gone.
 func (w *Web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
 
-// forPersons returns what the page for a person has: whichever tools a model has, and calls that no figures of a model's count.
+// forPersons returns the page's dependencies: all tools that a model may use, and calls that do not count in a model's figures.
 func forPersons(deps *tools.Deps, called called) *tools.Deps {
 	persons := *deps
 	persons.Enable, persons.Disable, persons.Called = nil, nil, called
 	return &persons
 }
 
-// serveOverHTTP makes what a principal is served. A client's calls go to a session of its own, which ends with it.
+// serveOverHTTP makes a principal's site. Each client's calls go to a session of its own, which ends with the client.
 func (s *Settings) serveOverHTTP(ending context.Context, f *front, apis rest.APIs) {
 	deps := f.deps
 	serve := func(deps *tools.Deps, apis rest.APIs, freeReads bool) func() *rest.Server {
@@ -324,10 +323,10 @@ func (s *Settings) serveOverHTTP(ending context.Context, f *front, apis rest.API
 	}
 }
 
-// prepare makes the server of what all principals are served.
+// prepare makes the server that all principals share.
 func (w *Web) prepare(r *Running) {
 	w.Options.MaxAnswerBytes = r.Settings.maxAnswer()
-	routes := w.Options.Routes // for the user alone
+	routes := w.Options.Routes // for the owner alone
 	own := r.own.now.Load()
 	w.Options.Site = *own.site
 	maps.Copy(w.Options.Routes, routes)

@@ -9,12 +9,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// keeper is an engine that leaves nothing behind when this process is killed: before the first container it starts a
-// process that waits for our end and then becomes a gc.
+// keeper is an engine that leaves nothing behind when this process is killed: before the first container it starts a process that waits for
+// our end and then becomes a gc.
 //
-// Clients kill us within milliseconds of asking us to end, our process group with us, or all that descends from us
-// first. So that process has a session of its own, and a parent that has ended already. It is a shell, which takes a
-// tenth of the memory that a gc would take to wait. Windows has none: there the next server's sweep does it.
+// Clients kill us within milliseconds of asking us to end, and first our process group or all our descendants. So that process gets a
+// session of its own, and a parent that has already ended. It is a shell: while it waits it takes a tenth of a gc's memory. Windows has
+// none: there the next server's sweep removes the containers.
 type keeper struct {
 	engine.Engine
 	args  []string // of this program, as a gc
@@ -27,7 +27,7 @@ func keepEngine(engine engine.Engine, gcArgs []string, log *slog.Logger) *keeper
 	return &keeper{Engine: engine, args: gcArgs, log: log}
 }
 
-// Start starts a container, as engine.Engine has it.
+// Start implements engine.Engine.
 func (k *keeper) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
 	k.once.Do(func() {
 		if err := k.begin(); err != nil {
@@ -37,7 +37,7 @@ func (k *keeper) Start(ctx context.Context, spec engine.Spec) (engine.Process, e
 	return k.Engine.Start(ctx, spec)
 }
 
-// Claim implements engine.Claimer, where the engine does.
+// Claim implements engine.Claimer, if the engine does.
 func (k *keeper) Claim(ctx context.Context, container string, labels map[string]string) error {
 	claimer, ok := k.Engine.(engine.Claimer)
 	if !ok {
@@ -46,7 +46,7 @@ func (k *keeper) Claim(ctx context.Context, container string, labels map[string]
 	return claimer.Claim(ctx, container, labels)
 }
 
-// Where implements engine.Locator for an engine that is one.
+// Where implements engine.Locator, if the engine does.
 func (k *keeper) Where(container string) engine.Place {
 	if l, is := k.Engine.(engine.Locator); is {
 		return l.Where(container)
@@ -54,9 +54,9 @@ func (k *keeper) Where(container string) engine.Place {
 	return engine.Place{}
 }
 
-// dismiss ends the process that waits, where nothing is left to be removed.
+// dismiss ends the waiting process when nothing is left to remove.
 func (k *keeper) dismiss() {
-	k.once.Do(func() {}) // whatever still wants a container comes too late
+	k.once.Do(func() {}) // later calls of Start come too late
 	if k.alive != nil {
 		_, _ = k.alive.WriteString("\n")
 	}

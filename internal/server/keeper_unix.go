@@ -8,12 +8,12 @@ import (
 	"syscall"
 )
 
-// waitForEnd runs its arguments when its descriptor 3 ends, and not where a line comes first.
+// waitForEnd runs its arguments at the end of descriptor 3, unless a line comes first.
 const waitForEnd = `{ read -r line || exec "$@"; } <&3 3<&- &`
 
 func (k *keeper) begin() error {
 	if os.Getpid() == 1 {
-		return nil // nothing outlives process 1 in its container: the next server's sweep does it
+		return nil // nothing outlives process 1 in its container: the next server's sweep removes them
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -27,6 +27,6 @@ func (k *keeper) begin() error {
 	shell := exec.Command("/bin/sh", append([]string{"-c", waitForEnd, "sh", self}, k.args...)...)
 	shell.ExtraFiles = []*os.File{wait}
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	k.alive = alive // open in us alone, and for as long as we live
+	k.alive = alive // open in us alone, as long as we live
 	return shell.Run()
 }

@@ -13,17 +13,17 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
-// linksGrace is how long transfers by links may go on when the server ends; sessions end after that.
+// linksGrace is the time that transfers by links get when the server ends; sessions end after it.
 const linksGrace = 200 * time.Millisecond
 
-// LinkSettings say whether and where there are links to the files of sessions.
+// LinkSettings configure links to the files of sessions.
 type LinkSettings struct {
 	Address  string
 	URL      string
 	Lifetime time.Duration
 }
 
-// check refuses what cannot be used. overHTTP says that there is an HTTP server for MCP, which serves links too.
+// check refuses unusable settings. overHTTP: MCP's HTTP server serves links too.
 func (s *LinkSettings) check(overHTTP bool) error {
 	var problems []error
 	if s.URL != "" {
@@ -42,7 +42,7 @@ func (s *LinkSettings) check(overHTTP bool) error {
 	return errors.Join(problems...)
 }
 
-// listen opens the address of links; nil where there are none.
+// listen opens the address of links; nil: there is none.
 func (s *LinkSettings) listen(log *slog.Logger) (*filelinks.Listener, error) {
 	if s.Address == "" {
 		return nil, nil
@@ -62,8 +62,7 @@ func (s *LinkSettings) listen(log *slog.Logger) (*filelinks.Listener, error) {
 	return l, nil
 }
 
-// linksBase is what comes before the paths of links: on an address of their own, or else where MCP is served over HTTP; nil where
-// there is neither.
+// linksBase returns the base of links' addresses: an address of their own, else MCP's over HTTP; nil: neither.
 func (r *Running) linksBase() *url.URL {
 	switch {
 	case r.linked != nil:

@@ -13,12 +13,12 @@ import (
 // maxLogKeep bounds the files that are renamed for a line.
 const maxLogKeep = 1000
 
-// logFile is a log that several servers may write to, since all that a client starts have the same settings. When it has
-// its size it is renamed to FILE.1, what that was to FILE.2, and so on.
+// logFile is a log that several servers may write to, since all servers of one client share its settings. At its size limit it is renamed
+// to FILE.1, the previous FILE.1 to FILE.2, and so on.
 type logFile struct {
 	path string
 	max  int64 // bytes; 0: it only grows
-	keep int   // how many old ones stay
+	keep int   // number of old files kept
 
 	mu   sync.Mutex
 	file *os.File
@@ -51,7 +51,7 @@ func (l *logFile) Write(line []byte) (int, error) {
 	return l.file.Write(line)
 }
 
-// rotate makes room for more bytes. Where that fails the file grows: a line too much is better than one that is lost.
+// rotate makes room for more bytes. If that fails the file grows: a line too much is better than a lost one.
 func (l *logFile) rotate(more int64) {
 	here, moved := l.look()
 	switch {
@@ -69,11 +69,11 @@ func (l *logFile) rotate(more int64) {
 		}
 		_ = rotate.Shift(l.path, l.keep)
 	}
-	_ = l.open() // which gives the lock back
+	_ = l.open() // gives the lock back
 }
 
-// look reports whether the file is not the one of its name any more. here is nil where it cannot be renamed: it is none, such
-// as a terminal, or a link to one.
+// look reports whether the file no longer is the one of its name. here is nil if the file cannot be renamed: it is no file, such as a
+// terminal, or a link to one.
 func (l *logFile) look() (here os.FileInfo, moved bool) {
 	here, err := os.Lstat(l.path)
 	ours, ourErr := l.file.Stat()

@@ -9,24 +9,23 @@ import (
 )
 
 const (
-	// logQueueLines is how many lines wait for stderr at the most: a burst is kept, and not more.
+	// logQueueLines bounds the lines that wait for stderr: enough for a burst.
 	logQueueLines = 1024
-	// logFlushTime is what the last lines have to get out in. It is a part of the 1.5 s that an end may
-	// take, and is only used up where nobody reads.
+	// logFlushTime is the time that the last lines get. It is a part of the 1.5 s of an end, and is only used up if nobody reads.
 	logFlushTime = 200 * time.Millisecond
 )
 
-// logQueue writes lines by a goroutine of its own, and drops them while too many wait: a client need not
-// read our stderr, and a write into its full pipe would hold whoever logs for good.
+// logQueue writes lines by a goroutine of its own, and drops them while too many wait: a client need not read our stderr, and a write into
+// its full pipe would block the logging goroutine for good.
 type logQueue struct {
 	to      io.Writer
 	lines   chan queuedLine
 	dropped atomic.Int64
 }
 
-// queuedLine is a line, or the wish to be told that all before it are written.
+// queuedLine is a line, or a request to report that all earlier lines are written.
 type queuedLine struct {
-	missing int64 // lines that were dropped just before it
+	missing int64 // lines dropped just before it
 	text    []byte
 	written chan<- struct{}
 }
@@ -37,12 +36,12 @@ func newLogQueue(to io.Writer) *logQueue {
 	return q
 }
 
-// run goes on until the process ends.
+// run never returns.
 func (q *logQueue) run() {
 	for line := range q.lines {
 		q.tell(line.missing)
 		if line.written == nil {
-			_, _ = q.to.Write(line.text) // there is nowhere to tell of an error
+			_, _ = q.to.Write(line.text) // an error has nowhere to go
 		}
 		if len(q.lines) == 0 {
 			q.tell(q.dropped.Swap(0)) // perhaps no line follows

@@ -14,11 +14,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// mountList is a flag's list of folders, HOSTDIR[:NAME], each with ",rw" behind it where code may write.
+// mountList is a flag's list of folders, HOSTDIR[:NAME], each followed by ",rw" if code may write there.
 type mountList []hostdir.Mount
 
-// Set adds what a text names. Words and folders have the same comma between them, so that a list of the configuration file or
-// of a variable may have both; a folder is never called rw, because it begins with / or ~.
+// Set adds the folders in a text. Words and folders share the comma as separator, so that the configuration file or a variable may have a
+// list of both; no folder is called rw, because folders begin with / or ~.
 func (l *mountList) Set(text string) error {
 	for _, part := range strings.Split(text, ",") {
 		if part == "rw" || part == "ro" {
@@ -64,7 +64,7 @@ func (l *mountList) String() string { return strings.Join(l.GetSlice(), ",") }
 // Type names the value in a flag's help.
 func (l *mountList) Type() string { return "folders" }
 
-// mounts returns the folders as they are mounted, or why one of them may not be.
+// mounts returns the folders as engine mounts, or the reason why one is refused.
 func (s *Settings) mounts() ([]engine.Mount, error) {
 	if len(s.Mounts) == 0 {
 		return nil, nil
@@ -93,7 +93,7 @@ func (s *Settings) mounts() ([]engine.Mount, error) {
 	return mounts, err
 }
 
-// mountChecks tell of the folders that code sees, and whether it can read them: it is another user.
+// mountChecks report the folders that code sees, and whether it can read them: it runs as another user.
 func (s *Settings) mountChecks() []doctor.Check {
 	mounts, _ := s.mounts() // the settings were checked
 	var checks []doctor.Check

@@ -12,7 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 )
 
-// NetworkSettings say which hosts code reaches, and with which credentials.
+// NetworkSettings configure egress: the hosts that code reaches, with which credentials.
 type NetworkSettings struct {
 	Network      string // empty: by the four below
 	AllowDomain  []string
@@ -23,12 +23,12 @@ type NetworkSettings struct {
 	Limits       proxy.Limits
 }
 
-// reachesSome reports whether the settings name what is reached, or who may be asked.
+// reachesSome reports whether the settings allow any host, or name somebody to ask.
 func (n *NetworkSettings) reachesSome() bool {
 	return n.Ask || len(n.AllowDomain)+len(n.AllowPrivate)+len(n.Secret) > 0
 }
 
-// check refuses what cannot be meant.
+// check refuses contradictions.
 func (n *NetworkSettings) check(passed []string) error {
 	var found Problems
 	options, err := n.parse()
@@ -49,7 +49,7 @@ func (n *NetworkSettings) check(passed []string) error {
 	return errors.Join(found...)
 }
 
-// parse reads the settings; the values of secrets are not in them.
+// parse reads the settings, without the values of secrets.
 func (n *NetworkSettings) parse() (proxy.Options, error) {
 	hosts, wrongHosts := proxy.ParseHosts(n.AllowDomain)
 	insides, wrongInsides := proxy.ParseInsides(n.AllowPrivate)
@@ -74,7 +74,7 @@ func (n *NetworkSettings) parse() (proxy.Options, error) {
 	return proxy.Options{Mode: mode, Hosts: append(hosts, insides...), Secrets: secrets, Limits: n.Limits}, errors.Join(problems...)
 }
 
-// roots are the authorities that hosts are verified with, those of this machine and of the file; nil: this machine's.
+// roots returns the authorities that verify hosts, those of this machine and of the file; nil: this machine's.
 func (n *NetworkSettings) roots() (*x509.CertPool, error) {
 	if n.PrivateCA == "" {
 		return nil, nil
@@ -93,8 +93,8 @@ func (n *NetworkSettings) roots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// networkOptions are the options of the proxy, with the values of secrets from the server's environment. The error
-// tells of those that are not set or are none, and nothing of their values.
+// networkOptions returns the proxy's options, with the values of secrets from the server's environment. The error names secrets that are
+// unset or unusable, and no value.
 func (s *Settings) networkOptions(lookup func(string) (string, bool)) (proxy.Options, error) {
 	options, err := s.Network.parse()
 	problems := []error{err}
@@ -108,7 +108,7 @@ func (s *Settings) networkOptions(lookup func(string) (string, bool)) (proxy.Opt
 	return options, errors.Join(problems...)
 }
 
-// secretChecks tell of secrets whose values are not there, or are none.
+// secretChecks report secrets with missing or unusable values.
 func (n *NetworkSettings) secretChecks(lookup func(string) (string, bool)) []doctor.Check {
 	options, _ := n.parse() // the settings were checked
 	var checks []doctor.Check
@@ -123,9 +123,9 @@ func (n *NetworkSettings) secretChecks(lookup func(string) (string, bool)) []doc
 	return checks
 }
 
-// withSecrets adds the values of secrets to what is masked. Code does not have them, but a host may tell of them.
+// withSecrets adds the values of secrets to the masked values. Code does not see them, but a host may return them.
 func (s *Settings) withSecrets(masked map[string]string, lookup func(string) (string, bool)) map[string]string {
-	options, _ := s.networkOptions(lookup) // what is wrong with one is said where the server starts
+	options, _ := s.networkOptions(lookup) // the server's start reports a wrong one
 	all := options.Values()
 	maps.Copy(all, masked)
 	return all

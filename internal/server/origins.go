@@ -13,7 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
-// Where settings come from.
+// Origins of settings.
 const (
 	fromFlag        = "flag"
 	fromEnvironment = "environment"
@@ -21,7 +21,7 @@ const (
 	fromDefault     = "default"
 )
 
-// origin is where a setting comes from. The zero value is its default.
+// origin is a setting's origin. The zero value means its default.
 type origin struct {
 	From     string
 	Variable string // of the environment
@@ -30,7 +30,7 @@ type origin struct {
 	isAlias bool // the variable is another system's
 }
 
-// beatsFile reports whether the command line or a variable of our own has set the setting.
+// beatsFile reports whether the command line or a variable of our own set the setting.
 func (o origin) beatsFile() bool {
 	return !o.isAlias && (o.From == fromFlag || o.From == fromEnvironment)
 }
@@ -45,10 +45,10 @@ func (o origin) String() string {
 	return cmp.Or(o.From, fromDefault)
 }
 
-// InForce is what doctor --config prints.
+// InForce is the output of doctor --config.
 type InForce struct {
 	Settings  []settingInForce `json:"settings"`
-	Variables []settingInForce `json:"variables"` // that hold secrets: their values are not told
+	Variables []settingInForce `json:"variables"` // for databases, code and hosts; the values are secret and left out
 	Notes     []Note           `json:"notes"`     // of settings of other systems
 }
 
@@ -76,7 +76,7 @@ func (s *Settings) InForce(flags *pflag.FlagSet) InForce {
 		}
 	})
 	names := s.PassThroughEnv
-	sources, _ := sql.Sources(s.env.environ(), isSetting) // doctor without --config tells what is wrong with one
+	sources, _ := sql.Sources(s.env.environ(), isSetting) // doctor without --config reports a wrong one
 	for _, source := range sources {
 		names = append(names[:len(names):len(names)], source.Variable)
 	}
@@ -94,7 +94,7 @@ func (s *Settings) InForce(flags *pflag.FlagSet) InForce {
 	return all
 }
 
-// shownValue is a flag's value, without what is secret in an address.
+// shownValue returns a flag's value, without the secrets of an address.
 func shownValue(f *pflag.Flag) string {
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		return strings.Join(list.GetSlice(), ",")
@@ -109,13 +109,13 @@ func shownValue(f *pflag.Flag) string {
 	return value
 }
 
-// OK reports true: what is in force has been checked.
+// OK returns true: the settings in force are checked.
 func (c InForce) OK() bool { return true }
 
 // WriteJSON writes one object: settings, variables and notes.
 func (c InForce) WriteJSON(w io.Writer) error { return reports.WriteJSON(w, c) }
 
-// WriteTable writes a line for each setting and variable, and what there is to say of other systems' settings.
+// WriteTable writes a line for each setting and variable, and the notes on other systems' settings.
 func (c InForce) WriteTable(w io.Writer) error {
 	var rows []reports.Row
 	for _, s := range append(c.Settings, c.Variables...) {

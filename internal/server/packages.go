@@ -6,7 +6,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 )
 
-// PackageSettings say which packages code may install, and from where.
+// PackageSettings configure the packages that code may install, and their indexes.
 type PackageSettings struct {
 	Rules      packages.Rules
 	PyPI, NPM  string
@@ -14,7 +14,7 @@ type PackageSettings struct {
 	CacheLimit int64
 }
 
-// check refuses what cannot be meant.
+// check refuses contradictions.
 func (p *PackageSettings) check() error {
 	options, err := p.options("")
 	if err != nil {
@@ -24,7 +24,7 @@ func (p *PackageSettings) check() error {
 	return err
 }
 
-// options are what the package indexes of the sandboxes are made of, all but the log.
+// options returns the options of the sandboxes' package indexes, without the log.
 func (p *PackageSettings) options(stateDir string) (packages.Options, error) {
 	policy, err := packages.NewPolicy(p.Rules)
 	return packages.Options{

@@ -20,13 +20,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// The canaries are variables that a self-test looks for: one that code must have, and one that it must not.
+// The canaries are variables that a self-test looks for: code must see the first, and must not see the second.
 const (
 	canaryGiven    = "SELFTEST_SECRET"
 	canaryWithheld = "SELFTEST_CANARY"
 )
 
-// AddCanaries sets them before anything can start under this environment.
+// AddCanaries sets them. Call it before anything can start under this environment.
 func (s *Settings) AddCanaries() error {
 	s.PassThroughEnv = append(s.PassThroughEnv, canaryGiven)
 	return errors.Join(os.Setenv(canaryGiven, rand.Text()+"/+ \"'"), os.Setenv(canaryWithheld, rand.Text()))
@@ -41,7 +41,7 @@ func (s *Settings) SelfTest(ctx context.Context, on engine.Engine, gcArgs []stri
 			keeper.dismiss()
 		}
 	}()
-	s.ToolServers = ToolServerSettings{} // attacks are to start nothing on this machine
+	s.ToolServers = ToolServerSettings{} // attacks start nothing on this machine
 	s.ArtifactStore = ""                 // the files of attacks are of no use there
 	config := s.sandboxConfig(keeper, s.passThrough(log), log)
 	host, err := s.engineHost(ctx, on, len(config.Kernels))
@@ -85,7 +85,7 @@ func answers(m *server.MCPServer) selftest.Answer {
 		if err != nil {
 			return "", err
 		}
-		// As it is sent, and as a client reads it.
+		// As sent, and as a client reads it.
 		return string(answer) + "\n" + texts(answer), nil
 	}
 }

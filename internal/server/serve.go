@@ -40,26 +40,25 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
-// closeTime is what sessions have to end in. With the message loop's own grace it stays under the
-// 1.5 s that an orderly end may take: clients kill after 2 s.
+// closeTime is the time that sessions get to end. With the message loop's own grace it stays under the 1.5 s of an orderly end: clients
+// kill after 2 s.
 const closeTime = 700 * time.Millisecond
 
-// uploadTime is what files that are on their way to the object store have of that.
+// uploadTime is the part of closeTime for uploads on their way to the object store.
 const uploadTime = 300 * time.Millisecond
 
-// memoryLimit is where the server begins to collect its garbage eagerly, so that an image or a large
-// upload does not leave it large. It is no bound.
+// memoryLimit is the size from which the server collects its garbage eagerly, so that it shrinks again after an image or a large upload. It
+// is no bound.
 const memoryLimit = 96 << 20
 
-// listTTL is how long a client may keep the lists that never change while a server lives: all but the
-// resources, which sessions are among.
+// listTTL is how long a client may keep the lists that never change while a server lives: all but the resources, which include sessions.
 const listTTL = time.Hour
 
-// ErrReported reports that something has failed, and that a person has been told why.
+// ErrReported is a failure that a person was told the reason of.
 var ErrReported = errors.New("reported")
 
-// Serve runs the server until its client goes, where it has one only, or a signal comes. gcArgs are the arguments by which
-// this program removes what is left of a server that is killed.
+// Serve runs the server until a signal comes or, over stdio, its client goes. gcArgs are the arguments by which this program removes the
+// leftovers of a killed server.
 func (s *Settings) Serve(ctx context.Context, gcArgs []string) error {
 	var in io.Reader
 	var out io.Writer
@@ -119,7 +118,7 @@ func (s *Settings) maxAnswer() int {
 	return max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(s.Tools.ArtifactBytes))+64<<10)
 }
 
-// self is what the server says that it is.
+// self returns the server's description of itself.
 func self() mcp.Implementation {
 	return mcp.Implementation{Name: "code-sandbox-mcp", Version: CurrentVersion(), Title: "Code sandbox"}
 }
@@ -139,7 +138,7 @@ func (s *Settings) watchHangups(ctx context.Context) {
 	}
 }
 
-// Running is a server from its beginning to its end. Features read its fields and change none but those of Web.
+// Running is a server from its beginning to its end. Features read its fields and change only those of Web.
 type Running struct {
 	Settings *Settings
 	Log      *slog.Logger
@@ -154,14 +153,14 @@ type Running struct {
 
 	own        *Services      // the owner's
 	principals Principals     // nil: the owner is the only user
-	closing    sync.WaitGroup // of fronts that were replaced
+	closing    sync.WaitGroup // of replaced fronts
 
 	stopLinks     func()
-	stopMaking    context.CancelFunc // ends what makes images
+	stopMaking    context.CancelFunc // ends the making of images
 	imagesSettled func(context.Context)
 }
 
-// Recorder is where changes are recorded; nil: nowhere.
+// Recorder returns the recorder of changes; nil: nothing is recorded.
 func (r *Running) Recorder() audit.Recorder {
 	if r.witness == nil {
 		return nil
@@ -172,7 +171,7 @@ func (r *Running) Recorder() audit.Recorder {
 // Close runs close beside the requests; End waits for it.
 func (r *Running) Close(close func()) { r.closing.Go(close) }
 
-// services returns those of a principal.
+// services returns a principal's services.
 func (r *Running) services(p principal.Principal) (*Services, error) {
 	switch {
 	case p.IsUser():
@@ -183,7 +182,7 @@ func (r *Running) services(p principal.Principal) (*Services, error) {
 	return r.principals.Get(p)
 }
 
-// front returns the services of a principal under its policy of now.
+// front returns a principal's services under its present policy.
 func (r *Running) front(p principal.Principal) (*front, error) {
 	t, err := r.services(p)
 	if err != nil {
@@ -201,7 +200,7 @@ func (r *Running) all() []*Services {
 	return list
 }
 
-// managers are those of all principals.
+// managers returns the managers of all principals.
 func (r *Running) managers() []*sandbox.Manager {
 	var list []*sandbox.Manager
 	for _, t := range r.all() {
@@ -210,7 +209,7 @@ func (r *Running) managers() []*sandbox.Manager {
 	return list
 }
 
-// watchedTenants are all principals, for the figures of the moment.
+// watchedTenants returns all principals, for the figures of the moment.
 func (r *Running) watchedTenants() []telemetry.Tenant {
 	var list []telemetry.Tenant
 	for _, t := range r.all() {
@@ -219,7 +218,7 @@ func (r *Running) watchedTenants() []telemetry.Tenant {
 	return list
 }
 
-// Begin opens the addresses, and puts together what is served there. gcArgs are as those of Serve.
+// Begin opens the addresses and puts their services together. gcArgs are as those of Serve.
 func (s *Settings) Begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*Running, error) {
 	r := &Running{Settings: s, Log: log, Ending: ctx, stopLinks: func() {}}
 	var err error
@@ -268,7 +267,7 @@ func (s *Settings) Begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	return r, nil
 }
 
-// openFeatures makes what identifies requests, and the services of principals.
+// openFeatures makes the authenticator and the services of principals.
 func (r *Running) openFeatures() (err error) {
 	for _, f := range r.Settings.features {
 		if f.Principals != nil {
@@ -285,7 +284,7 @@ func (r *Running) openFeatures() (err error) {
 	return nil
 }
 
-// End ends all that Begin has begun, within closeTime.
+// End ends everything that Begin started, within closeTime.
 func (r *Running) End(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closeTime)
 	defer cancel()
@@ -305,7 +304,7 @@ func (r *Running) End(ctx context.Context) {
 	}
 }
 
-// closeServices ends all sessions. It reports whether nothing is left on the engine.
+// closeServices ends all sessions. It reports whether the engine is free of them.
 func (r *Running) closeServices(ctx context.Context) bool {
 	others := make(chan bool, 1)
 	go func() { others <- r.principals == nil || r.principals.Close(ctx) }()
@@ -323,7 +322,7 @@ func (r *Running) closeServices(ctx context.Context) bool {
 	return nothingLeft
 }
 
-// mcpServer puts the protocol's server together, and returns what its tools work with. It touches neither the engine nor the disk.
+// mcpServer puts the protocol's server together, and returns the dependencies of its tools. It touches neither the engine nor the disk.
 func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
 	config, way := box.Manager.Config(), box.way
 	extensions := make(map[string]any)
@@ -366,13 +365,13 @@ func (s *Settings) mcpServer(box *Sandbox, links *filelinks.Links, log *slog.Log
 	return m, deps
 }
 
-// shared is what all sandboxes of a server work with.
+// shared holds the parts that all sandboxes of a server share.
 type shared struct {
 	engine engine.Engine
 	keeper *keeper
-	// kernels are the server's, some of which make their images where those are missing; nil: none does.
+	// kernels are the server's. Some make their missing images; nil: none does.
 	kernels map[sandbox.Language]sandbox.KernelConfig
-	// pool is made with the first sandbox, by its settings.
+	// pool is made with the first sandbox, from its settings.
 	pool *sandbox.Pool
 }
 
@@ -380,7 +379,7 @@ func newShared(on engine.Engine, gcArgs []string, log *slog.Logger) *shared {
 	return &shared{engine: on, keeper: keepEngine(on, gcArgs, log)}
 }
 
-// Sandbox is a manager with what it works with.
+// Sandbox is a manager with its parts.
 type Sandbox struct {
 	Manager     *sandbox.Manager
 	shared      *shared
@@ -396,12 +395,12 @@ func (s *Settings) NewSandbox(on engine.Engine, gcArgs []string, log *slog.Logge
 	})
 }
 
-// InstallNeeds installs what code says that it needs. The error is a fault, or the end of ctx.
+// InstallNeeds installs the packages that code declares. The error is a fault, or the end of ctx.
 func (b *Sandbox) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
 	return (&tools.Deps{Manager: b.Manager, NetworkLog: b.way.log, Packages: b.way.packages()}).InstallNeeds(ctx, o)
 }
 
-// newSandbox calls prepare with all but the manager, and makes that of the configuration as it is then.
+// newSandbox calls prepare with everything but the manager, and then makes the manager from the configuration.
 func (s *Settings) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, error) {
 	box, config, err := s.sandboxParts(with, nil, network, asks, log, prepare)
 	if err != nil {
@@ -415,8 +414,8 @@ func (s *Settings) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk,
 	return box, nil
 }
 
-// sandboxParts is newSandbox without the manager, which is to have the configuration. What code reaches is that of another sandbox where
-// there is one; nil: it is made.
+// sandboxParts is newSandbox without the manager, and returns its configuration. reach is the sandbox to share egress with; nil: egress is
+// made.
 func (s *Settings) sandboxParts(with *shared, reach *Sandbox, network *netlog.Log, asks *ask.Desk, log *slog.Logger, prepare func(*Sandbox, *sandbox.Config)) (*Sandbox, sandbox.Config, error) {
 	box := &Sandbox{shared: with}
 	config := s.sandboxConfig(with.keeper, s.passThrough(log), log)
@@ -451,7 +450,7 @@ func (b *Sandbox) Close(ctx context.Context) {
 	}
 }
 
-// end reports whether nothing is left that something else would have to remove.
+// end reports whether nothing is left for something else to remove.
 func (b *Sandbox) end(ctx context.Context) bool {
 	nothingLeft := make(chan bool, 1)
 	go func() { nothingLeft <- b.Manager.Close(ctx) }() // beside the tools' servers: both may take all the time that there is
@@ -459,7 +458,7 @@ func (b *Sandbox) end(ctx context.Context) bool {
 	return <-nothingLeft
 }
 
-// endWayOut ends what code reaches.
+// endWayOut ends the egress.
 func (b *Sandbox) endWayOut(ctx context.Context) {
 	ended := b.way.endToolServers(ctx)
 	_ = b.way.Close()
@@ -467,12 +466,12 @@ func (b *Sandbox) endWayOut(ctx context.Context) {
 	b.connections.Close(ctx)
 }
 
-// VisitConfig is for the managers of a command that looks after sessions and runs nothing.
+// VisitConfig returns the configuration for commands that look after sessions and run nothing.
 func (s *Settings) VisitConfig(on engine.Engine, log *slog.Logger) sandbox.Config {
 	config := s.sandboxConfig(on, s.passThrough(log), log)
 	config.Visit = true
-	config.Lifetime = math.MaxInt64 // a session does not end of age under somebody's hands
-	if on.Traits().Together {       // the pod that this makes is the session's for as long as it has files
+	config.Lifetime = math.MaxInt64 // no session ends of age while a command works on it
+	if on.Traits().Together {       // the pod that this makes stays the session's as long as there are files in it
 		way, err := s.wayOut(s.databases(s.connections(s.env.environ(), log)), &netlog.Log{}, nil, log)
 		if err != nil {
 			log.Warn("a pod that is made now has no way out", "error", err)
@@ -483,7 +482,7 @@ func (s *Settings) VisitConfig(on engine.Engine, log *slog.Logger) sandbox.Confi
 	return config
 }
 
-// SweepConfig is what a sweep goes by that no server does.
+// SweepConfig returns the configuration of a sweep outside a server.
 func (s *Settings) SweepConfig(on engine.Engine, log *slog.Logger) sandbox.Config {
 	return s.sandboxConfig(on, nil, log)
 }
@@ -513,7 +512,7 @@ func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *s
 	return config
 }
 
-// Kernels reports how each language that is on gets its containers.
+// Kernels returns the container configuration of each language that is on.
 func (s *Settings) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
 	for _, l := range sandbox.Languages {
@@ -537,15 +536,15 @@ func (s *Settings) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 	return kernels
 }
 
-// CommandVariable is the environment variable in which whatever starts the program says how a person starts it in a
-// terminal, where that is not by its name.
+// CommandVariable is the environment variable for the command by which a person starts the program in a terminal, if not by its name. The
+// program's launcher sets it.
 const CommandVariable = "CODE_SANDBOX_MCP_COMMAND"
 
-// OwnCommand is what a person types to start this program.
+// OwnCommand returns the command by which a person starts this program.
 func OwnCommand() string { return cmp.Or(os.Getenv(CommandVariable), "code-sandbox-mcp") }
 
-// setupFor is the command that makes an image ready: one of the user's own has to be named, and an engine that only
-// the client's configuration knows. Its address is not for a model to see.
+// setupFor returns the command that makes an image ready. It names an image of the user's own, and an engine that only the client's
+// configuration knows, without its address, which a model must not see.
 func (s *Settings) setupFor(flag, image string) string {
 	command := OwnCommand() + " setup"
 	if s.EngineURL != "" {
@@ -557,7 +556,7 @@ func (s *Settings) setupFor(flag, image string) string {
 	return command
 }
 
-// SessionDir keeps the locks of one engine's sessions: the same name on two engines is two sessions.
+// SessionDir returns the folder of locks of one engine's sessions: the same name on two engines is two sessions.
 func (s *Settings) SessionDir() string {
 	name := "sessions"
 	switch {
@@ -574,12 +573,12 @@ func shortHash(text string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// secretValues are what is masked in all that is said: what code is given, and what it never has, by the variables' names.
+// secretValues returns the values that every output masks, by the variables' names: those that code gets, and those that it never sees.
 func (s *Settings) secretValues(passed map[string]string, sources []sql.Source) map[string]string {
 	return artifacts{s}.withStoreSecrets(withPasswords(s.withToolSecrets(s.withSecrets(passed, s.env.lookup)), sources))
 }
 
-// passThrough takes the values of the named variables; one that is not set is left out.
+// passThrough returns the values of the named variables; it leaves out unset ones.
 func (s *Settings) passThrough(log *slog.Logger) map[string]string {
 	values := make(map[string]string)
 	for _, name := range s.PassThroughEnv {
@@ -593,8 +592,7 @@ func (s *Settings) passThrough(log *slog.Logger) map[string]string {
 	return values
 }
 
-// Logger writes to stderr, which is given, or to the file, with the secrets masked: a log tells what the
-// sandbox said.
+// Logger returns a log to out, which is stderr, or to the log file. It masks the secrets: a log quotes the sandbox.
 func (s *Settings) Logger(out io.Writer) (*slog.Logger, error) {
 	if s.LogFile != "" {
 		file, err := openLogFile(s.LogFile, s.LogMaxSize, s.LogKeep)
@@ -615,7 +613,7 @@ func (s *Settings) Logger(out io.Writer) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(out, options)), nil
 }
 
-// maskOfAll masks the secrets of all principals, in the log and in the audit log.
+// maskOfAll returns the masker of all principals' secrets, for the log and the audit log.
 func (s *Settings) maskOfAll() *secrets.Masker {
 	if s.logMask == nil {
 		s.logMask = secrets.Growing(s.everySecret())
@@ -623,20 +621,20 @@ func (s *Settings) maskOfAll() *secrets.Masker {
 	return s.logMask
 }
 
-// LearnSecrets adds the secrets of Others to those that no log says.
+// LearnSecrets adds the secrets of Others to those that the logs mask.
 func (s *Settings) LearnSecrets() {
 	if s.logMask != nil {
 		s.logMask.Learn(s.everySecret())
 	}
 }
 
-// Mask masks the secrets of all principals.
+// Mask returns the masker of all principals' secrets.
 func (s *Settings) Mask() *secrets.Masker { return s.maskOfAll() }
 
-// everySecret is what is secret to any principal, by the names of variables.
+// everySecret returns the secrets of all principals, by the names of variables.
 func (s *Settings) everySecret() map[string]string {
 	all := make(map[string]string)
-	sources, _ := sql.Sources(s.env.environ(), isSetting) // what is wrong with one is said where it is opened
+	sources, _ := sql.Sources(s.env.environ(), isSetting) // opening one reports its error
 	every := []*Settings{s}
 	if s.Others != nil {
 		every = append(every, s.Others()...)

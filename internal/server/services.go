@@ -34,14 +34,14 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
-// Services are one principal's. They know of no other principal's: a request can name nothing else. Methods may be called from any
-// goroutine, but Change by one at a time.
+// Services are one principal's. They know no other principal's: a request can name nothing else. Methods are safe for several goroutines,
+// but for Change.
 type Services struct {
 	running *Running
 	of      principal.Principal
 	manager *sandbox.Manager
 	network *netlog.Log
-	asks    *ask.Desk // has questions where the settings have code ask
+	asks    *ask.Desk // holds questions if the settings let code ask
 	out     *wayOutNow
 	calls   *fair.Budget // of tools, in a minute
 	mask    *secrets.Masker
@@ -49,7 +49,7 @@ type Services struct {
 	apis    rest.APIs // they keep their own state of clients
 	now     atomic.Pointer[front]
 
-	// What the manager tells, whatever its settings.
+	// Told of the manager's events, whatever its settings.
 	observer sandbox.Observer
 	admit    func(context.Context, *sandbox.Run) error
 }
@@ -57,13 +57,13 @@ type Services struct {
 // Of is the principal.
 func (t *Services) Of() principal.Principal { return t.of }
 
-// Manager has the principal's sessions.
+// Manager returns the manager of the principal's sessions.
 func (t *Services) Manager() *sandbox.Manager { return t.manager }
 
-// Settings are those in force now.
+// Settings returns those in force now.
 func (t *Services) Settings() *Settings { return t.now.Load().settings }
 
-// front has the services of one principal under one policy. A change of policy replaces it.
+// front holds one principal's services under one policy. A change of policy replaces it.
 type front struct {
 	settings *Settings
 	box      *Sandbox
@@ -71,9 +71,9 @@ type front struct {
 	mcp      *server.MCPServer
 	deps     *tools.Deps
 	site     *httpserver.Site    // nil: nothing is served over HTTP
-	api      func() *rest.Server // each is made for the first who asks
+	api      func() *rest.Server // made at the first request
 	page     func() *rest.Server
-	called   called             // is told of the calls that the page makes; nil: nobody is
+	called   called             // told of the page's calls; nil: nobody is
 	end      context.CancelFunc // of its streams
 }
 
@@ -115,10 +115,10 @@ func (t *Services) prepare(s *Settings, box *Sandbox, config *sandbox.Config) {
 	t.out.put(box.way)
 }
 
-// noPageWait is how long a question waits for a call whose client can ask, where there is no page that a person may look at.
+// noPageWait is how long a question waits for a call from a client that can ask, if there is no page that a person may look at.
 const noPageWait = 5 * time.Second
 
-// newDesk returns where code asks a person. What is allowed for good is beside the principal's sessions.
+// newDesk returns the desk where code asks a person. Grants are stored beside the principal's sessions.
 func (r *Running) newDesk(t *Services, log *slog.Logger) *ask.Desk {
 	mask := func(text string) string { return t.manager.Config().Mask.Mask(text) }
 	var wait time.Duration // the default
@@ -137,7 +137,7 @@ func (r *Running) newDesk(t *Services, log *slog.Logger) *ask.Desk {
 	})
 }
 
-// LogOf is the log of a principal's services.
+// LogOf returns the log of a principal's services.
 func (r *Running) LogOf(p principal.Principal) *slog.Logger {
 	if p.IsUser() {
 		return r.Log
@@ -150,13 +150,13 @@ func (r *Running) newFront(t *Services, s *Settings, box *Sandbox, log *slog.Log
 	ending, end := context.WithCancel(r.Ending)
 	f.end = end
 	if before != nil && before.settings.Links == s.Links && before.settings.Tools.PageScripts == s.Tools.PageScripts {
-		f.links = before.links // with the uploads that it has allowed
+		f.links = before.links // with its allowed uploads
 	} else {
 		f.links = r.linksOf(t, s)
 	}
 	f.mcp, f.deps = s.mcpServer(box, f.links, log)
 	if before.storesAlike(s) {
-		f.deps.Store = before.deps.Store // which has files on their way
+		f.deps.Store = before.deps.Store // with files on their way
 	}
 	if r.witness != nil {
 		f.called = r.witness.Calls(t.of, f.deps)
@@ -174,7 +174,7 @@ func (r *Running) newFront(t *Services, s *Settings, box *Sandbox, log *slog.Log
 	return f
 }
 
-// Change replaces the settings of the services. A setting that a container is made with counts for sessions that open later.
+// Change replaces the settings of the services. Settings of containers apply to sessions that open later.
 func (t *Services) Change(s *Settings) error {
 	r, before := t.running, t.now.Load()
 	log := r.LogOf(t.of)
@@ -200,7 +200,7 @@ func (t *Services) Change(s *Settings) error {
 	return nil
 }
 
-// reachesAlike reports whether code reaches the same things under other settings.
+// reachesAlike reports whether egress is the same under other settings.
 func (f *front) reachesAlike(s *Settings) bool {
 	reach := func(s *Settings) []any {
 		return []any{s.Network, s.Packages, s.ToolServers, s.SQL, s.SQLAllow, s.SQLFromCode, s.Databases}
@@ -213,7 +213,7 @@ func (f *front) storesAlike(s *Settings) bool {
 	return f != nil && f.settings.ArtifactStore == s.ArtifactStore && f.settings.ArtifactStoreLimit == s.ArtifactStoreLimit
 }
 
-// close ends what goes on by the front, but no session, and nothing that the one in its place goes on with.
+// close ends the front's work, but no session, and nothing that next goes on with.
 func (f *front) close(ctx context.Context, next *front) {
 	f.end()
 	if next.deps.Store != f.deps.Store {
@@ -226,7 +226,7 @@ func (f *front) close(ctx context.Context, next *front) {
 	}
 }
 
-// Close ends the principal's sessions. It reports whether nothing is left on the engine.
+// Close ends the principal's sessions. It reports whether the engine is free of them.
 func (t *Services) Close(ctx context.Context) bool {
 	f := t.now.Load()
 	f.end()
@@ -237,7 +237,7 @@ func (t *Services) Close(ctx context.Context) bool {
 	return f.box.end(ctx)
 }
 
-// principalsFolder, in the state folder, has one of each principal's own.
+// principalsFolder, in the state folder, holds a folder for each principal.
 const principalsFolder = "principals"
 
 // folderOf is the state folder of a principal.
@@ -248,12 +248,12 @@ func (s *Settings) folderOf(p principal.Principal) string {
 	return filepath.Join(s.StateFolder(), principalsFolder, p.Key())
 }
 
-// AllowedFile is where what a person has allowed for good is kept for a principal's code.
+// AllowedFile returns the file of a principal's grants.
 func (s *Settings) AllowedFile(p principal.Principal) string {
 	return filepath.Join(s.folderOf(p), ask.FileName)
 }
 
-// For returns settings, made by With, for the services of a principal: its sessions are in a state folder of its own.
+// For returns settings, made by With, for a principal's services: its sessions use a state folder of its own.
 func (s *Settings) For(p principal.Principal, own *Settings) (*Settings, error) {
 	own.StateDir, own.hostLabel, own.tenant = s.folderOf(p), s.HostLabel(), p.Key()
 	own.Prewarm = nil
@@ -286,7 +286,7 @@ func (s *Settings) With(values map[string]any, may func(name string) bool) (*Set
 	if len(found) > 0 {
 		return nil, errors.Join(found...)
 	}
-	if values["network"] == string(proxy.None) { // it overrides the server's allowed hosts
+	if values["network"] == string(proxy.None) { // overrides the server's allowed hosts
 		n := &own.Network
 		n.AllowDomain, n.AllowPrivate, n.Secret = nil, nil, nil
 	}
@@ -300,18 +300,17 @@ func (s *Settings) has(name string) bool {
 	})
 }
 
-// quota returns what a principal's sessions may take together. What its policy says of those that sleep counts for all, whatever
-// it was when they began.
+// quota returns the bounds of a principal's sessions together. Its policy on sleeping sessions applies to all of them, however old.
 func (s *Settings) quota() sandbox.Quota {
 	q := s.Sandbox.Quota
 	q.MaxSessions, q.KeepLimit = s.Sandbox.MaxSessions, s.Sandbox.KeepLimit
 	return q
 }
 
-// linksPrefix begins the addresses of the links of a principal's files; its Key and filelinks.Prefix follow.
+// linksPrefix begins the addresses of links to a principal's files; its Key and filelinks.Prefix follow.
 const linksPrefix = "/p/"
 
-// linksOf gives out links to a principal's files; nil where nothing serves them.
+// linksOf returns the links to a principal's files; nil if nothing serves them.
 func (r *Running) linksOf(t *Services, s *Settings) *filelinks.Links {
 	base := r.linksBase()
 	if base == nil {
@@ -326,7 +325,7 @@ func (r *Running) linksOf(t *Services, s *Settings) *filelinks.Links {
 	})
 }
 
-// serveLink answers the links of all principals' files. Each principal has a key of its own, so a link is good at its own address alone.
+// serveLink answers the links of all principals' files. Each principal's key is different, so a link is good at its own address alone.
 func (r *Running) serveLink(w http.ResponseWriter, request *http.Request) {
 	rest, is := strings.CutPrefix(request.URL.Path, linksPrefix)
 	if !is {
@@ -334,7 +333,7 @@ func (r *Running) serveLink(w http.ResponseWriter, request *http.Request) {
 		return
 	}
 	key, _, _ := strings.Cut(rest, "/")
-	known := r.own // no link is good there: nobody is told who is a principal
+	known := r.own // no link is good there: the answer must not reveal principals
 	if r.principals != nil {
 		if of := r.principals.ByKey(key); of != nil {
 			known = of

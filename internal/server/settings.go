@@ -1,8 +1,8 @@
-// Package server has the settings, which are read here and nowhere else, and puts a server together of them: the engine, the
-// manager of sessions, MCP over stdio or HTTP, links to files, the way out, databases, the log. Start with Settings.
+// Package server reads the settings, as the only package, and puts a server together from them: the engine, the manager of sessions, MCP
+// over stdio or HTTP, links to files, egress, databases, the log. Start with Settings.
 //
-// What it promises: settings are checked before anything is begun, a server that is killed leaves nothing on the engine, and
-// no credential is in the log.
+// What it promises: settings are checked before anything is begun, a server that is killed leaves nothing on the engine, and no credential
+// is in the log.
 package server
 
 import (
@@ -33,24 +33,24 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// Settings is everything that a flag, the environment or the configuration file can say.
+// Settings holds all settings of flags, the environment and the configuration file.
 type Settings struct {
 	Config   string
 	EnvFiles fileList
 
 	EngineName string
 	EngineURL  string
-	// enginePlace tells apart the places that an EngineKind makes containers at; empty: this machine.
+	// enginePlace distinguishes the places where an EngineKind makes containers; empty: this machine.
 	enginePlace string
 	DockerHost  string
 	OCIRuntime  string
 	StateDir    string
 
-	// LanguageImages are the images that are set, by language; empty: the one that setup makes.
+	// LanguageImages maps languages to configured images; empty: the image that setup makes.
 	LanguageImages map[sandbox.Language]*string
 
 	Sandbox sandbox.Config  // its limits
-	Tools   tools.Deps      // what answers look like, which tools there are, and the limits of files
+	Tools   tools.Deps      // the form of answers, the tools, and the limits of files
 	SQL     tools.Databases // its limits
 
 	DownloadTimeout time.Duration
@@ -87,24 +87,24 @@ type Settings struct {
 	LogKeep    int
 	LogFormat  string
 
-	// MetricsPrincipals says what figures call a principal; see telemetry.Options.
+	// MetricsPrincipals selects the names of principals in figures; see telemetry.Options.
 	MetricsPrincipals string
 	LogLevel          string
 
-	// Others returns the settings of all principals that there may be, whose secrets no log says; nil: there are none.
+	// Others returns the settings of all possible principals, for masking their secrets in logs; nil: there are none.
 	Others func() []*Settings
 	// OnHangup is called for each SIGHUP while a server runs; nil: it ends the server.
 	OnHangup func()
 
 	features []Feature
 	logMask  *secrets.Masker // of maskOfAll; nil: there is none yet
-	tenant   string          // the Key of the principal whose settings they are; empty: the owner's
-	// hostLabel is what HostLabel returns; empty: it is made.
+	tenant   string          // the principal's Key; empty: the owner
+	// hostLabel is the result of HostLabel; empty: not made yet.
 	hostLabel string
 
 	groups     []SettingGroup
 	env        variables
-	origins    map[string]origin // by setting; what is absent has its default
+	origins    map[string]origin // by setting; absent: the default
 	aliasFlags aliasFlags
 	notes      []Note
 }
@@ -115,10 +115,10 @@ const imageOff = "off"
 // imageFull, as an image's name, is the one of ours that has a compiler.
 const imageFull = "full"
 
-// prewarmAll is what --prewarm means without a value.
+// prewarmAll is the meaning of --prewarm without a value.
 var prewarmAll = sandbox.JoinLanguages(",", func(i sandbox.LanguageInfo) string { return string(i.Language) })
 
-// UsageError is a mistake in the command line or in another place that settings come from.
+// UsageError is a mistake in the command line or in another source of settings.
 type UsageError struct{ Err error }
 
 func (e UsageError) Error() string { return e.Err.Error() }
@@ -135,8 +135,7 @@ func (s *Settings) Bind(fs *pflag.FlagSet) {
 	aliased{s}.bindAliases(fs)
 }
 
-// Load fills in what the command line did not say from the environment and from files, and checks the whole. Its errors
-// are of UsageError.
+// Load completes the command line from the environment and from files, and checks the whole. Its errors are of UsageError.
 func (s *Settings) Load(fs *pflag.FlagSet) error {
 	if err := s.load(fs, os.LookupEnv); err != nil {
 		return UsageError{Err: err}
@@ -144,13 +143,13 @@ func (s *Settings) Load(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// CheckArgs refuses a command line that the server of a program with these features would refuse at its start.
+// CheckArgs refuses a command line that a program with these features would refuse at its start.
 func CheckArgs(features []Feature, args []string) error {
 	_, err := Read(features, args, func(string) (string, bool) { return "", false })
 	return err
 }
 
-// Read returns the settings of a command line and of variables, which lookup finds.
+// Read returns the settings of a command line and of lookup's variables.
 func Read(features []Feature, args []string, lookup func(string) (string, bool)) (*Settings, error) {
 	s := New(features)
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
@@ -166,8 +165,8 @@ func Read(features []Feature, args []string, lookup func(string) (string, bool))
 	return s, s.load(fs, lookup)
 }
 
-// load fills in what the command line did not say from variables and then from the file, and checks the whole.
-// Variables are looked up as given, and then in the files of variables.
+// load completes the command line from variables and then from the file, and checks the whole. It looks variables up by lookup, and then in
+// the files of variables.
 func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) error {
 	s.env, s.origins = variables{own: lookup}, make(map[string]origin)
 	fs.Visit(func(f *pflag.Flag) { s.origins[f.Name] = origin{From: fromFlag} })
@@ -204,7 +203,7 @@ func (s *Settings) load(fs *pflag.FlagSet, lookup func(string) (string, bool)) e
 	return nil
 }
 
-// takeVariable sets a flag to what its variable says, unless the command line has set it.
+// takeVariable sets a flag to its variable's value, unless the command line sets it.
 func (s *Settings) takeVariable(f *pflag.Flag) error {
 	name := VariableOf(f.Name)
 	value, file, ok := s.env.find(name)
@@ -218,13 +217,14 @@ func (s *Settings) takeVariable(f *pflag.Flag) error {
 	return nil
 }
 
-// mayBeEmpty reports whether an empty text is a value of the flag: of a size or a number it is none, and a variable
-// that is empty, as clients set it for a field that was left blank, is as if it were not set.
+// mayBeEmpty reports whether an empty text is a value of the flag. It is none of a size or a number: there an empty variable, which clients
+// set for a field that was left blank, counts as unset.
 func mayBeEmpty(f *pflag.Flag) bool {
 	return slices.Contains([]string{"string", "stringSlice"}, f.Value.Type())
 }
 
-// Flags returns the flags of all settings of a program with these features, with their defaults. They are the caller's: nothing reads them.
+// Flags returns the flags of all settings of a program with these features, with their defaults. They belong to the caller: nothing reads
+// them.
 func Flags(features []Feature) *pflag.FlagSet {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	New(features).bind(flags)
@@ -239,7 +239,7 @@ func VariableOf(flag string) string {
 	return "SANDBOX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// loadFile reads the configuration file into the flags that nothing else has set.
+// loadFile reads the configuration file into the flags that are still unset.
 func (s *Settings) loadFile(fs *pflag.FlagSet) error {
 	text, err := os.ReadFile(s.Config)
 	if err != nil {
@@ -267,7 +267,7 @@ func (s *Settings) loadFile(fs *pflag.FlagSet) error {
 	return errors.Join(problems...)
 }
 
-// flat writes a YAML value the way a flag takes it.
+// flat writes a YAML value in the form of a flag's value.
 func flat(value any) string {
 	if items, ok := value.([]any); ok {
 		parts := make([]string, len(items))
@@ -333,8 +333,8 @@ func (s *Settings) check() error {
 	return errors.Join(found...)
 }
 
-// Image returns the image of a language: the one that is set, for it or for the language whose image it shares, or the one that
-// setup makes or, for Kubernetes, a release publishes; and whether the language is on at all.
+// Image returns the image of a language and whether the language is on. It is the one that is set for the language or for another that
+// shares its image, else the one that setup makes or, for Kubernetes, a release publishes.
 func (s *Settings) Image(language sandbox.Language) (string, bool) {
 	set := *s.LanguageImages[language]
 	if other := language.Info().ImageOf; set == "" && other != "" && *s.LanguageImages[other] != imageOff {
@@ -357,8 +357,8 @@ func (s *Settings) Image(language sandbox.Language) (string, bool) {
 	}
 }
 
-// StateFolder is where locks, histories and the HTTP token are kept. It depends on the user alone, so that all of a
-// user's servers share it.
+// StateFolder returns the folder of locks, histories and the HTTP token. It depends on the user alone, so that all of a user's servers
+// share it.
 func (s *Settings) StateFolder() string {
 	if dir, err := filepath.Abs(s.StateDir); s.StateDir != "" && err == nil {
 		return dir
@@ -375,8 +375,8 @@ func (s *Settings) StateFolder() string {
 	return filepath.Join(os.TempDir(), fmt.Sprintf("code-sandbox-mcp-%d", os.Getuid()))
 }
 
-// homeDir is this user's, or "". HOME may not be set, as it is under some service managers, or be another
-// user's, as it is under sudo -E: what is kept there would be that user's to change.
+// homeDir returns this user's home, or "". HOME may be unset, as under some service managers, or another user's, as under sudo -E: that
+// user could change the files there.
 func homeDir() string {
 	home := os.Getenv("HOME")
 	if filepath.IsAbs(home) && !isAnothers(home) {
@@ -388,7 +388,7 @@ func homeDir() string {
 	return ""
 }
 
-// isAnothers is state.IsAnothers of a folder; false where there is none, which can be made, perhaps.
+// isAnothers is state.IsAnothers of a folder; false if it does not exist, since it can perhaps be made.
 func isAnothers(folder string) bool {
 	info, err := os.Stat(folder) //nolint:gosec // it is only looked at
 	return err == nil && state.IsAnothers(info)

@@ -1,4 +1,4 @@
-// The folders of --skills, by path or by the name of the program whose they are.
+// The folders of --skills, by path or by the name of a program.
 
 package server
 
@@ -16,13 +16,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-// skillFolders are where programs keep skills, below the home folder.
+// skillFolders are the programs' folders of skills, below the home folder.
 var skillFolders = map[string]string{
 	"agents": ".agents/skills", "claude": ".claude/skills", "codex": ".codex/skills", "copilot": ".copilot/skills",
 	"cursor": ".cursor/skills", "gemini": ".gemini/skills", "opencode": ".config/opencode/skills",
 }
 
-// projectSkills is the word for those of the project, in whose folder most clients start a server. Claude Code names it.
+// projectSkills is the word for the project's skills. Most clients start a server in the project's folder. Claude Code names it.
 const projectSkills = "project"
 
 var projectFolders = []string{".agents/skills", ".claude/skills"}
@@ -65,7 +65,7 @@ func (s *Settings) skillPlaces() (places []skills.Folder, err error) {
 	return places, nil
 }
 
-// skillLoader is of all skills; nil: none are asked for. It is the same one at each call.
+// skillLoader returns the loader of all skills, the same at each call; nil: none are configured.
 func (s *Settings) skillLoader(log *slog.Logger) *skills.Loader {
 	places, err := s.skillPlaces()
 	if err != nil {
@@ -86,7 +86,7 @@ func (s *Settings) bringSkills(log *slog.Logger) func() *engine.Files {
 	return func() *engine.Files { return loader.Now().Bring() }
 }
 
-// skillChecks tell which skills there are, and which folders are none and why.
+// skillChecks report the skills, and the folders without any, with the reason.
 func (s *Settings) skillChecks() []doctor.Check {
 	loader := s.skillLoader(slog.New(slog.DiscardHandler))
 	if loader == nil {

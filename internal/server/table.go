@@ -23,7 +23,7 @@ import (
 // docs/configuration.md, with the bounds of its value.
 type Setting struct {
 	Name string
-	Kind string // of the value, as --help has it; a switch has none
+	Kind string // of the value, for --help; empty for a switch
 	// Value is the variable that the setting fills, with its default: a pointer or a pflag.Value.
 	Value any
 	// Least and Most bound a number; Most 0: nothing bounds it above.
@@ -31,7 +31,7 @@ type Setting struct {
 	Help        string
 }
 
-// Row returns a Setting of these fields.
+// Row returns a Setting.
 func Row(name, kind string, value any, least, most float64, help string) Setting {
 	return Setting{name, kind, value, least, most, help}
 }
@@ -45,7 +45,7 @@ type SettingGroup struct {
 // above0 is the least value of a number that must be above 0.
 const above0 = math.SmallestNonzeroFloat64
 
-// table sets all defaults, and returns the settings that are fields of s.
+// table sets all defaults, and returns the settings that fill fields of s.
 func (s *Settings) table() []SettingGroup {
 	groups := s.coreTable()
 	for _, f := range s.features {
@@ -186,7 +186,7 @@ func (s *Settings) coreTable() []SettingGroup {
 // Annotations of the flags, for --help.
 const (
 	GroupAnnotation = "group" // the title of the group
-	KindAnnotation  = "kind"  // of the value; absent where there is none
+	KindAnnotation  = "kind"  // of the value; absent for a switch
 )
 
 // bind sets the defaults and declares the flags.
@@ -227,7 +227,7 @@ func (s *Settings) declare(fs *pflag.FlagSet) {
 	fs.Lookup("prewarm").NoOptDefVal = prewarmAll
 }
 
-// measure returns a value as a number and a writer of its bounds; nil: it is no number.
+// measure returns a value as a number, and a function that writes its bounds; nil: it is no number.
 func (r Setting) measure() (value float64, write func(float64) string) {
 	plain := func(n float64) string { return fmt.Sprint(n) }
 	switch to := r.Value.(type) {
@@ -243,7 +243,7 @@ func (r Setting) measure() (value float64, write func(float64) string) {
 	return 0, nil
 }
 
-// bounds returns the bounds in words; empty: there are none.
+// bounds returns the bounds in words; empty: none.
 func (r Setting) bounds() string {
 	_, write := r.measure()
 	switch {
@@ -262,7 +262,7 @@ func (r Setting) bounds() string {
 // check refuses a value beyond the bounds.
 func (r Setting) check() error {
 	n, write := r.measure()
-	if write == nil || n >= r.Least && (r.Most == 0 || n <= r.Most) { // which is not a number is within none
+	if write == nil || n >= r.Least && (r.Most == 0 || n <= r.Most) { // NaN is within no bounds
 		return nil
 	}
 	shown, rule := fmt.Sprint(n), "must be "+cmp.Or(r.bounds(), "at least 0")

@@ -15,7 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 )
 
-// ToolServerSettings say which tools of other MCP servers code may call.
+// ToolServerSettings configure the tools of other MCP servers that code may call.
 type ToolServerSettings struct {
 	File       string // empty: none
 	Allow      []string
@@ -23,7 +23,7 @@ type ToolServerSettings struct {
 	Timeout    time.Duration
 }
 
-// check refuses what cannot be meant.
+// check refuses contradictions.
 func (u *ToolServerSettings) check(lookup func(string) (string, bool)) error {
 	var found Problems
 	_, err := u.read(lookup)
@@ -46,7 +46,7 @@ func (u *ToolServerSettings) read(lookup func(string) (string, bool)) (upstream.
 	return config, nil
 }
 
-// upstreams are the servers; nil: there are none. None is started.
+// upstreams returns the other MCP servers; nil: none. It starts none of them.
 func (s *Settings) upstreams(log *netlog.Log, logger *slog.Logger) (*upstream.Servers, error) {
 	config, err := s.ToolServers.read(s.env.lookup)
 	if err != nil || len(config.Servers) == 0 {
@@ -59,12 +59,12 @@ func (s *Settings) upstreams(log *netlog.Log, logger *slog.Logger) (*upstream.Se
 	}), nil
 }
 
-// withToolSecrets adds the keys of the other servers to what is masked. They never go into the sandbox, but their servers
-// could tell them.
+// withToolSecrets adds the keys of the other servers to the masked values. They never go into the sandbox, but their servers could return
+// them.
 func (s *Settings) withToolSecrets(masked map[string]string) map[string]string {
 	config, err := s.ToolServers.read(s.env.lookup)
 	if err != nil {
-		return masked // which is said where the server starts
+		return masked // the server's start reports it
 	}
 	all := maps.Clone(masked)
 	if all == nil {
@@ -74,7 +74,7 @@ func (s *Settings) withToolSecrets(masked map[string]string) map[string]string {
 	return all
 }
 
-// endToolServers ends the other servers, and returns at once.
+// endToolServers ends the other servers. It returns at once.
 func (w *wayOut) endToolServers(ctx context.Context) (ended <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
@@ -86,11 +86,11 @@ func (w *wayOut) endToolServers(ctx context.Context) (ended <-chan struct{}) {
 	return done
 }
 
-// toolServerChecks start each server, and tell what code may call there.
+// toolServerChecks start each server, and list the tools that code may call there.
 func (s *Settings) toolServerChecks(ctx context.Context, log *slog.Logger) []doctor.Check {
 	servers, err := s.upstreams(&netlog.Log{}, log)
 	if err != nil || servers == nil {
-		return nil // settings that are wrong are said before
+		return nil // an earlier check reports wrong settings
 	}
 	defer servers.Close(ctx)
 	var checks []doctor.Check
@@ -116,7 +116,7 @@ func (s *Settings) toolServerChecks(ctx context.Context, log *slog.Logger) []doc
 	return checks
 }
 
-// counted is a number of things.
+// counted writes a number of things.
 func counted(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -124,7 +124,7 @@ func counted(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// shortList names the first of some.
+// shortList writes the first names of a list.
 func shortList(names []string) string {
 	const most = 12
 	if len(names) <= most {

@@ -19,7 +19,7 @@ func Default[T any](to *T, byDefault T) *T {
 	return to
 }
 
-// measured is a value that is a number of some unit. write writes one such number as a bound.
+// measured is a value in some unit. write writes a number of that unit as a bound.
 type measured interface {
 	measure() (value float64, write func(float64) string)
 }
@@ -61,10 +61,10 @@ func exactSize(n int64) string {
 	return strconv.FormatInt(n, 10) + sizeUnits[unit]
 }
 
-// sizeUnits are those that Set knows; the first is none.
+// sizeUnits are the units of Set; the first is none.
 var sizeUnits = []string{"", "KiB", "MiB", "GiB", "TiB", "PiB"}
 
-// Type names the value for what describes flags.
+// Type names the value for descriptions of flags.
 func (b byteSize[T]) Type() string { return "size" }
 
 func (b byteSize[T]) measure() (float64, func(float64) string) {
@@ -111,14 +111,14 @@ func (s *seconds) Set(text string) error {
 
 func (s *seconds) String() string { return time.Duration(*s).String() }
 
-// Type names the value for what describes flags.
+// Type names the value for descriptions of flags.
 func (s *seconds) Type() string { return "duration" }
 
 func (s *seconds) measure() (float64, func(float64) string) {
 	return float64(*s), func(n float64) string { return time.Duration(n).String() }
 }
 
-// indexURL is an address that may have credentials, which are not in what it prints.
+// indexURL is an address with optional credentials, which String leaves out.
 type indexURL string
 
 func index(to *string, byDefault string) pflag.Value { return (*indexURL)(Default(to, byDefault)) }
@@ -142,5 +142,5 @@ func (u *indexURL) String() string {
 	return parsed.String()
 }
 
-// Type names the value for what describes flags.
+// Type names the value for descriptions of flags.
 func (u *indexURL) Type() string { return "url" }

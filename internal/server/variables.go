@@ -11,8 +11,8 @@ import (
 	"github.com/joho/godotenv"
 )
 
-// variables is where variables are looked up: in the process's own, and then in files of variables. Its zero value
-// has the process's own. It is not changed once the settings are loaded.
+// variables looks variables up in the process's environment, and then in files of variables. The zero value knows the process's alone. It
+// is constant once the settings are loaded.
 type variables struct {
 	own   func(name string) (string, bool)
 	files []variableFile // the stronger first
@@ -23,7 +23,7 @@ type variableFile struct {
 	values map[string]string
 }
 
-// find returns a variable and the file that it is from; no file: from the process's environment.
+// find returns a variable and its file; no file: the process's environment.
 func (e *variables) find(name string) (value, file string, ok bool) {
 	own := e.own
 	if own == nil {
@@ -45,7 +45,7 @@ func (e *variables) lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// environ returns all variables as os.Environ does. What the process has itself stands last, where it counts.
+// environ returns all variables as os.Environ does. The process's own stand last, where they count.
 func (e *variables) environ() []string {
 	var all []string
 	for _, f := range slices.Backward(e.files) {
@@ -70,7 +70,7 @@ func (e *variables) read(path string) error {
 	return nil
 }
 
-// readFiles reads what --env-file names, of which a later file is stronger.
+// readFiles reads the files of --env-file. Later files are stronger.
 func (e *variables) readFiles(paths []string) error {
 	var problems []error
 	for _, path := range slices.Backward(paths) {
@@ -81,8 +81,8 @@ func (e *variables) readFiles(paths []string) error {
 	return errors.Join(problems...)
 }
 
-// readBeside reads the .env in the folder of the configuration file, where there is one. None is looked for in the
-// working directory: clients start servers in whatever folder is open, whose .env is a stranger's or another program's.
+// readBeside reads the .env in the folder of the configuration file, if there is one. It does not look in the working directory: clients
+// start servers in any open folder, and its .env belongs to a stranger or another program.
 func (e *variables) readBeside(config string) error {
 	err := e.read(filepath.Join(filepath.Dir(config), ".env"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -91,7 +91,7 @@ func (e *variables) readBeside(config string) error {
 	return err
 }
 
-// fileList is a flag's list of files. Unlike other lists it is passed on to a gc, to which the variables matter.
+// fileList is a flag's list of files. Unlike other lists a gc gets it too, since it needs the variables.
 type fileList []string
 
 func (l *fileList) Set(text string) error {

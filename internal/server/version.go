@@ -2,7 +2,7 @@ package server
 
 import "runtime/debug"
 
-// version may be set when the program is linked (-ldflags -X); without it the module's own counts.
+// version is set by the linker (-ldflags -X); empty: the module's version counts.
 var version = ""
 
 // CurrentVersion returns the version of the program.

@@ -19,20 +19,20 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-// wayOut is how code reaches anything outside its container, and what tools say of that.
+// wayOut is the egress of code, with its description for tools.
 type wayOut struct {
 	*broker.Broker
 	log     *netlog.Log
 	proxy   *proxy.Proxy
 	network proxy.Options
 	policy  *packages.Policy
-	// packagesMode is what --packages says.
+	// packagesMode is the value of --packages.
 	packagesMode string
-	// upstream are other MCP servers whose tools code calls; nil: there are none.
+	// upstream are other MCP servers with tools for code; nil: there are none.
 	upstream *upstream.Servers
 }
 
-// toolServers are the names of the servers whose tools code calls.
+// toolServers returns the names of the servers with tools for code.
 func (w *wayOut) toolServers() []string {
 	if w.upstream == nil {
 		return nil
@@ -40,7 +40,7 @@ func (w *wayOut) toolServers() []string {
 	return w.upstream.Names()
 }
 
-// packages is what install_packages works with; nil where nothing may be installed.
+// packages returns the dependencies of install_packages; nil: nothing may be installed.
 func (w *wayOut) packages() *tools.Packages {
 	if w.packagesMode == packages.Off {
 		return nil
@@ -58,10 +58,10 @@ func (w *wayOut) packages() *tools.Packages {
 	}
 }
 
-// installTime bounds one installation, which may be of many packages.
+// installTime bounds one installation, however many its packages.
 const installTime = 15 * time.Minute
 
-// hosts are those that are allowed, as the settings name them.
+// hosts returns the allowed hosts, as in the settings.
 func (w *wayOut) hosts() []string {
 	hosts := []string{}
 	for _, h := range w.network.Hosts {
@@ -75,7 +75,7 @@ func (w *wayOut) hosts() []string {
 	return hosts
 }
 
-// reach is what a self-test has to find.
+// reach returns the egress that a self-test must find.
 func (w *wayOut) reach() attacks.WayOut {
 	way := attacks.WayOut{Port: sandbox.WayOutPort, Open: w.network.Mode == proxy.Open, Hosts: w.hosts()}
 	for _, s := range w.network.Secrets {
@@ -88,7 +88,7 @@ func (w *wayOut) reach() attacks.WayOut {
 	return way
 }
 
-// Environment adds what leads to the proxy, where that lets anything through, and the placeholders of secrets.
+// Environment returns the variables for the proxy, if it lets anything through, and the placeholders of secrets.
 func (w *wayOut) Environment(port int) map[string]string {
 	env := w.Broker.Environment(port)
 	if w.network.Mode != proxy.None {
@@ -103,12 +103,12 @@ func (s *Settings) codeQueries(databases *tools.Databases) bool {
 	return s.SQLFromCode && databases != nil && len(databases.Connections.Sources()) > 0
 }
 
-// closedWayOut has containers made for a way out, and serves nothing.
+// closedWayOut prepares containers for egress, and serves nothing.
 type closedWayOut struct{ *wayOut }
 
 func (closedWayOut) Serve(_ context.Context, _, _ string, conn net.Conn) { _ = conn.Close() }
 
-// wayOutNow is the way out of a manager, which may be changed for another one.
+// wayOutNow is a manager's egress, which can be replaced.
 type wayOutNow struct{ now atomic.Pointer[wayOut] }
 
 var _ sandbox.WayOut = (*wayOutNow)(nil)
@@ -124,7 +124,8 @@ func (w *wayOutNow) Serve(ctx context.Context, session, run string, conn net.Con
 	w.now.Load().Serve(ctx, session, run, conn)
 }
 
-// wayOut puts it together, with the log of what is sent, and where questions go that --ask asks; nil: nobody is there to answer. Close it after the manager that uses it. The error is of the settings.
+// wayOut puts the egress together. sent logs the traffic. asks takes the questions of --ask; nil: nobody is there to answer. Close it after
+// the manager that uses it. The error is one of the settings.
 func (s *Settings) wayOut(databases *tools.Databases, sent *netlog.Log, asks *ask.Desk, log *slog.Logger) (*wayOut, error) {
 	network, err := s.networkOptions(s.env.lookup)
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package text makes texts short and harmless that are quoted, shown or kept.
+// Package text makes texts short and harmless before they are quoted, shown or kept.
 package text
 
 import (
@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Shorten is for a text that is quoted: at most so many characters of it, and an ellipsis where there are more.
+// Shorten cuts a text for a quotation: to at most so many characters, and an ellipsis if there are more.
 func Shorten(s string, characters int) string {
 	if len(s) <= characters {
 		return s
@@ -20,15 +20,15 @@ func Shorten(s string, characters int) string {
 	return s
 }
 
-// Clip is for a text whose bytes are bounded: the whole characters of at most so many.
+// Clip cuts a text to the whole characters in so many bytes.
 func Clip(s string, bytes int) string { return s[:Edge(s, min(bytes, len(s)))] }
 
-// Safe returns at most so many bytes of a text from anywhere: valid UTF-8 without control characters.
+// Safe returns at most so many bytes of an untrusted text, as valid UTF-8 without control characters.
 func Safe(s string, bytes int) string {
 	return strings.Map(Visible, strings.ToValidUTF8(Clip(s, bytes), "\ufffd"))
 }
 
-// Edge is the last place, at or before at, where a character begins.
+// Edge returns the last place, at or before at, at which a character begins.
 func Edge(s string, at int) int {
 	for at > 0 && at < len(s) && !utf8.RuneStart(s[at]) {
 		at--
@@ -36,8 +36,8 @@ func Edge(s string, at int) int {
 	return at
 }
 
-// Visible is a control character's picture, or what stands for the unreadable where it has none: JSON would
-// make six bytes of each, a terminal obeys them, and none means anything to a reader. Blanks stay.
+// Visible returns a control character's picture, or the replacement character if there is none: JSON would make six bytes of each, a
+// terminal obeys them, and none means anything to a reader. Blanks stay.
 func Visible(r rune) rune {
 	switch {
 	case !unicode.IsControl(r) || r == '\n' || r == '\t' || r == '\r':
@@ -50,7 +50,7 @@ func Visible(r rune) rune {
 	return utf8.RuneError
 }
 
-// Series writes a list as a sentence has it, with a word before the last: "a, b and c". Of none it is empty.
+// Series writes a list as in a sentence, with a word before the last: "a, b and c". The empty list is "".
 func Series(list []string, word string) string {
 	if len(list) < 2 {
 		return strings.Join(list, "")

@@ -24,12 +24,12 @@ import (
 
 // Times of keys.
 const (
-	// freshTime is how long keys are used before they are fetched again, and endTime how long at all: a key that an issuer has taken away
-	// is gone by then even where the issuer cannot be reached.
+	// freshTime is the age from which keys are fetched again, and endTime their greatest age: by then a key that an issuer withdrew is gone,
+	// even if the issuer cannot be reached.
 	freshTime = 15 * time.Minute
 	endTime   = 2 * time.Hour
-	// For the sake of a key that is not among them keys are fetched at once, mostAtOnce times, and then once in againTime: who shows
-	// tokens of no key does not make the issuer busy.
+	// For an unknown key the keys are fetched at once, mostAtOnce times, and then once in againTime: tokens of no key cannot keep the issuer
+	// busy.
 	againTime  = 30 * time.Second
 	mostAtOnce = 5
 )
@@ -40,7 +40,7 @@ const (
 	maxRSABits = 8192
 )
 
-// algorithms are those that a token may be signed with: by a key that only its issuer has.
+// algorithms are those allowed for a token's signature: by a key that only its issuer holds.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
@@ -52,11 +52,11 @@ func algorithmNames() (names []string) {
 	return names
 }
 
-// errNoKey reports that a token names a key that its issuer does not have.
+// errNoKey reports that a token names a key unknown to its issuer.
 var errNoKey = errors.New("the token is not signed with a key that its issuer has")
 
-// keySet is the keys of an issuer as they were fetched last. It is an oidc.KeySet. The library's own asks the issuer for every token
-// of an unknown key, and never forgets one.
+// keySet holds the keys of an issuer as last fetched. It is an oidc.KeySet. The library's own asks the issuer for every token of an unknown
+// key, and never forgets one.
 type keySet struct {
 	issuer string
 	client *http.Client
@@ -99,7 +99,7 @@ func (s *keySet) VerifySignature(_ context.Context, token string) ([]byte, error
 	return nil, errNoKey
 }
 
-// verify returns what a token says, if one of the keys has signed it; nil: none has.
+// verify returns a token's content, if one of the keys signed it; nil: none did.
 func verify(signed *jose.JSONWebSignature, keys []jose.JSONWebKey) []byte {
 	header := signed.Signatures[0].Protected
 	for _, k := range keys {
@@ -113,7 +113,7 @@ func verify(signed *jose.JSONWebSignature, keys []jose.JSONWebKey) []byte {
 	return nil
 }
 
-// current returns the keys; nil: there are none that may be used. Old ones are fetched anew meanwhile.
+// current returns the keys; nil: there are no usable ones. It refreshes old ones in the background.
 func (s *keySet) current() []jose.JSONWebKey {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *keySet) current() []jose.JSONWebKey {
 	return s.keys
 }
 
-// refresh fetches the keys, unless that was done too often.
+// refresh fetches the keys, within the rate.
 func (s *keySet) refresh() (any, error) {
 	if !s.rate.AllowN(s.now(), 1) {
 		return nil, errors.New("the issuer was asked a short while ago")
@@ -145,7 +145,7 @@ func (s *keySet) refresh() (any, error) {
 	return nil, nil
 }
 
-// fetch asks the issuer where its keys are, and for these.
+// fetch asks the issuer for the address of its keys, and then for the keys.
 func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	found, err := Discover(ctx, s.client, s.issuer)
 	if err == nil {
@@ -173,7 +173,7 @@ func (s *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return parseKeys(content)
 }
 
-// parseKeys reads a set of keys. Those that are for something else, or of a kind that is not known, are left out.
+// parseKeys reads a set of keys. It leaves out keys of another use or of an unknown kind.
 func parseKeys(content []byte) (keys []jose.JSONWebKey, err error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

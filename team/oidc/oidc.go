@@ -1,13 +1,13 @@
-// Package oidc finds a principal by a token that an issuer of OpenID Connect has signed.
+// Package oidc finds a principal by a token that an issuer of OpenID Connect signed.
 //
 // Start with New. A Verifier asks the issuer for nothing until the first token comes, so that a server starts without it.
 //
 // What it promises:
 //
-//   - A token is good only if a key of the issuer's has signed it by an algorithm for such keys, and if it names the issuer, one of the
-//     audiences and a time that is not over. Keys that a token brings or points to are not looked at.
+//   - A token is good only if a key of the issuer's signed it by an algorithm for such keys, and if it names the issuer, one of the
+//     audiences and a time that is not over. Keys that a token brings or points to are ignored.
 //   - Whatever tokens come, the issuer is asked no more than about twice a minute.
-//   - What the issuer answers is bounded in length and time.
+//   - The issuer's answers are bounded in length and time.
 package oidc
 
 import (
@@ -30,7 +30,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
-// The claims that are read where nothing else is said.
+// The default claims.
 const (
 	DefaultClaim       = "sub"
 	DefaultGroupsClaim = "groups"
@@ -40,31 +40,31 @@ const (
 const (
 	maxTokenBytes  = 16 << 10
 	maxAnswerBytes = 1 << 20 // of the issuer
-	maxErrorChars  = 300     // of an error, which may have words of a token or an answer
+	maxErrorChars  = 300     // of an error, which may quote a token or an answer
 	maxGroups      = 500
 )
 
 const (
-	// fetchTime is what the issuer has to answer.
+	// fetchTime is the time that the issuer gets to answer.
 	fetchTime = 10 * time.Second
-	// leeway is how far the clocks of the issuer and of this machine may be apart.
+	// leeway is the allowed difference between the clocks of the issuer and of this machine.
 	leeway = 30 * time.Second
 )
 
-// Options say whose tokens are good, and what is read from them.
+// Options say which tokens are good, and which of their claims are read.
 type Options struct {
-	// Issuer is its address, as its tokens have it.
+	// Issuer is its address, as in its tokens.
 	Issuer string
-	// Audiences are those of which a token must name one; there is at least one.
+	// Audiences are the accepted ones, at least one. A token must name one of them.
 	Audiences []string
-	// Claim names the principal; default DefaultClaim. "email" counts only where the token says that it was verified.
+	// Claim names the principal; default DefaultClaim. "email" counts only if the token says that it was verified.
 	Claim string
-	// GroupsClaim has its groups; default DefaultGroupsClaim. A name with dots, such as realm_access.roles, leads into objects.
+	// GroupsClaim names its groups; default DefaultGroupsClaim. A name with dots, such as realm_access.roles, leads into objects.
 	GroupsClaim string
 	Logger      *slog.Logger
 }
 
-// Verifier checks tokens of an issuer. Its methods may be called by any number of goroutines.
+// Verifier checks tokens of an issuer. Its methods are safe for several goroutines.
 type Verifier struct {
 	opts   Options
 	now    func() time.Time
@@ -72,7 +72,7 @@ type Verifier struct {
 	tokens *oidc.IDTokenVerifier
 }
 
-// New returns a verifier, and asks nobody yet. CheckIssuer has said that the issuer is one.
+// New returns a verifier, and asks nobody yet. The issuer passed CheckIssuer.
 func New(o Options) *Verifier {
 	o.Claim, o.GroupsClaim = cmp.Or(o.Claim, DefaultClaim), cmp.Or(o.GroupsClaim, DefaultGroupsClaim)
 	v := &Verifier{opts: o, now: time.Now}
@@ -83,8 +83,8 @@ func New(o Options) *Verifier {
 	return v
 }
 
-// NewClient returns what an issuer is asked with: it follows no redirect, waits ten seconds, bounds answers, and asks no proxy of the
-// environment.
+// NewClient returns the client for requests to an issuer: it follows no redirect, waits ten seconds, bounds answers, and asks no proxy of
+// the environment.
 func NewClient() *http.Client {
 	return &http.Client{
 		Transport:     bounded{&http.Transport{DialContext: (&net.Dialer{Timeout: fetchTime}).DialContext, ForceAttemptHTTP2: true, IdleConnTimeout: time.Minute, MaxResponseHeaderBytes: 64 << 10}},
@@ -105,7 +105,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// CheckIssuer refuses what cannot be an issuer's address: an answer that somebody on the way can change is worth nothing.
+// CheckIssuer refuses an unsafe address of an issuer: an answer that somebody on the way can change is worth nothing.
 func CheckIssuer(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" {
@@ -117,14 +117,14 @@ func CheckIssuer(address string) error {
 	return nil
 }
 
-// IsSafe reports whether what an address answers is its own: by https, or by http on this machine.
+// IsSafe reports whether answers from an address are authentic: by https, or by http on this machine.
 func IsSafe(u *url.URL) bool {
 	ip, err := netip.ParseAddr(u.Hostname())
 	local := u.Hostname() == "localhost" || err == nil && ip.IsLoopback()
 	return u.Scheme == "https" || u.Scheme == "http" && local
 }
 
-// isToken reports whether a text has the form of a signed token.
+// isToken reports whether a text looks like a signed token.
 func isToken(given string) bool {
 	return strings.HasPrefix(given, "eyJ") && strings.Count(given, ".") == 2
 }
@@ -138,13 +138,14 @@ func (v *Verifier) Authenticate(r *http.Request) (principal.Principal, error) {
 	return v.Verify(r.Context(), given)
 }
 
-// Verify returns whose a token is. It may wait for the issuer.
+// Verify returns the principal of a token. It may wait for the issuer.
 func (v *Verifier) Verify(ctx context.Context, token string) (principal.Principal, error) {
 	p, _, _, err := v.VerifyID(ctx, token)
 	return p, err
 }
 
-// VerifyID is Verify for the token of a sign-in, whose nonce it returns too, as one that somebody else has begun has another, and its end.
+// VerifyID is Verify for the token of a sign-in. It also returns the token's end and its nonce, which differs if somebody else began the
+// sign-in.
 func (v *Verifier) VerifyID(ctx context.Context, token string) (p principal.Principal, nonce string, until time.Time, err error) {
 	if len(token) > maxTokenBytes {
 		return p, "", until, fmt.Errorf("the token has %d bytes, and may have %d", len(token), maxTokenBytes)
@@ -168,10 +169,10 @@ func (v *Verifier) VerifyID(ctx context.Context, token string) (p principal.Prin
 	return p, good.Nonce, good.Expiry, err
 }
 
-// shortened returns an error without what makes it long.
+// shortened returns an error cut to maxErrorChars.
 func shortened(err error) error { return errors.New(text.Shorten(err.Error(), maxErrorChars)) }
 
-// principal reads whom a token names.
+// principal returns the principal that a token names.
 func (v *Verifier) principal(claims map[string]any) (principal.Principal, error) {
 	name, ok := claim(claims, v.opts.Claim).(string)
 	if !ok {
@@ -180,7 +181,7 @@ func (v *Verifier) principal(claims map[string]any) (principal.Principal, error)
 	if err := principal.CheckName(name); err != nil {
 		return principal.Principal{}, fmt.Errorf("the claim %q: %w", v.opts.Claim, err)
 	}
-	if is := claims["email_verified"]; v.opts.Claim == "email" && is != true && is != "true" { // as text some issuers write it
+	if is := claims["email_verified"]; v.opts.Claim == "email" && is != true && is != "true" { // some issuers write it as text
 		return principal.Principal{}, errors.New("the token does not say that its email address was verified")
 	}
 	groups, err := groupsOf(claim(claims, v.opts.GroupsClaim))
@@ -190,7 +191,7 @@ func (v *Verifier) principal(claims map[string]any) (principal.Principal, error)
 	return principal.Principal{Name: name, Groups: groups, Source: "oidc"}, nil
 }
 
-// claim returns the value of a claim, which may stand within objects.
+// claim returns the value of a claim, possibly within objects.
 func claim(claims map[string]any, name string) any {
 	if value, has := claims[name]; has {
 		return value
@@ -202,7 +203,7 @@ func claim(claims map[string]any, name string) any {
 	return nil
 }
 
-// groupsOf reads groups. What is wrong with one is wrong with all: a group may also stand for less.
+// groupsOf reads groups. A mistake in one refuses all: a group may also take rights away.
 func groupsOf(value any) ([]string, error) {
 	var groups []string
 	switch value := value.(type) {
@@ -231,13 +232,13 @@ func groupsOf(value any) ([]string, error) {
 	return groups, nil
 }
 
-// Check asks the issuer for its keys, and returns how many of them tokens can be checked with.
+// Check asks the issuer for its keys, and returns the number of usable ones.
 func (v *Verifier) Check(ctx context.Context) (int, error) {
 	keys, err := v.keys.fetch(ctx)
 	return len(keys), err
 }
 
-// Discovery is what an issuer says of itself.
+// Discovery is an issuer's description of itself.
 type Discovery struct {
 	Keys      string   `json:"jwks_uri"`
 	Authorize string   `json:"authorization_endpoint"`
@@ -245,7 +246,7 @@ type Discovery struct {
 	Methods   []string `json:"token_endpoint_auth_methods_supported"`
 }
 
-// Discover asks an issuer what it says of itself. Its addresses are for CheckEndpoint before they are used.
+// Discover asks an issuer for its description. Pass its addresses to CheckEndpoint before use.
 func Discover(ctx context.Context, client *http.Client, issuer string) (found Discovery, err error) {
 	p, err := oidc.NewProvider(oidc.ClientContext(ctx, client), issuer)
 	if err != nil {
@@ -254,7 +255,7 @@ func Discover(ctx context.Context, client *http.Client, issuer string) (found Di
 	return found, p.Claims(&found)
 }
 
-// CheckEndpoint refuses an address of an issuer's that CheckIssuer would not take for its scheme; what is what is there.
+// CheckEndpoint refuses an issuer's address with a scheme that CheckIssuer would refuse; what names its purpose.
 func CheckEndpoint(what, address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || !IsSafe(u) {

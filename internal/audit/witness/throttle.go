@@ -8,27 +8,27 @@ import (
 // maxThrottled bounds the keys that a throttle knows.
 const maxThrottled = 10_000
 
-// throttle lets so many things of a key through in a time, and counts the others.
+// throttle lets a number of events of a key through in a window of time, and counts the others.
 type throttle struct {
 	most int
 	time time.Duration
 
 	mu      sync.Mutex
 	windows map[string]*window
-	others  int64 // of windows that were dropped
+	others  int64 // of dropped windows
 }
 
 type window struct {
 	ends  time.Time
 	taken int
-	more  int64 // that were not let through
+	more  int64 // not let through
 }
 
 func newThrottle(most int, time time.Duration) *throttle {
 	return &throttle{most: most, time: time, windows: make(map[string]*window)}
 }
 
-// take reports whether one more is let through, and how many were not since the last one that was.
+// take reports whether one more is let through, and how many were not since the last that was.
 func (t *throttle) take(key string) (more int64, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,7 +51,7 @@ func (t *throttle) take(key string) (more int64, ok bool) {
 	return more, true
 }
 
-// makeRoom drops the windows that are over where there are many, and others until there are half as many.
+// makeRoom drops the windows that are over if there are many, and others until half as many remain.
 func (t *throttle) makeRoom(now time.Time) {
 	if len(t.windows) < maxThrottled {
 		return
@@ -64,7 +64,7 @@ func (t *throttle) makeRoom(now time.Time) {
 	}
 }
 
-// rest returns how many were not let through and not told of.
+// rest returns how many were neither let through nor reported.
 func (t *throttle) rest() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

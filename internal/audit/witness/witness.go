@@ -1,7 +1,7 @@
-// Package witness tells an audit log what a server does: it is a second listener of the places that package telemetry is told from.
+// Package witness writes a server's events to an audit log: it is a second listener beside package telemetry.
 //
-// Start with New, and For for each principal. What it promises: a run that the log cannot have is refused where the log is required,
-// and requests that nobody was let in with do not fill it.
+// Start with New, and For for each principal. What it promises: a required log refuses a run that it cannot record, and unauthenticated
+// requests do not fill the log.
 package witness
 
 import (
@@ -26,11 +26,11 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 )
 
-// Witness tells of a server. Its methods may be called by any goroutine.
+// Witness records a server's events. Its methods are safe for several goroutines.
 type Witness struct {
 	log    *audit.Log
 	signed *throttle
-	// refused counts by address, and strangers all whom nobody knows together: there are many addresses.
+	// refused counts by address, and strangers counts all unknown senders together: there are many addresses.
 	refused, strangers *throttle
 }
 
@@ -40,29 +40,29 @@ func New(log *audit.Log) *Witness {
 }
 
 const (
-	// maxRefusals is how many refused requests of an address have lines of their own, a minute; what comes then is counted.
+	// maxRefusals is how many refused requests of an address get lines of their own, a minute; later ones are counted.
 	maxRefusals  = 20
 	maxStrangers = 600
-	// outcomeRefused is that of what code sends out and no rule allows.
+	// outcomeRefused is the outcome of egress that no rule allows.
 	outcomeRefused = "refused"
 )
 
-// Of tells of what one principal does.
+// Of records one principal's actions.
 type Of struct {
 	log  *audit.Log
 	who  principal.Principal
 	mask *secrets.Masker
 }
 
-// For returns what tells of a principal. mask takes out secrets that the log may not know of; may be nil.
+// For returns the recorder of a principal's actions. mask removes secrets unknown to the log; may be nil.
 func (w *Witness) For(p principal.Principal, mask *secrets.Masker) *Of { return &Of{w.log, p, mask} }
 
-// note is what is learned of a request on its way.
+// note collects facts of a request on its way.
 type note struct {
 	address string
 	by      string // the tool, or the method and path
 	run     atomic.Pointer[launched]
-	files   sync.Map // that were told of: a file is opened several times for one answer
+	files   sync.Map // already recorded: a file is opened several times for one answer
 }
 
 // launched is a run with the hash of its code.
@@ -81,7 +81,7 @@ func noteOf(ctx context.Context) *note {
 	return n
 }
 
-// event is one of a request. The name is that of whose the tenant is, and only how it was shown is the request's.
+// event returns an event of a request. The name is that of the tenant's principal; only the kind of credential is the request's.
 func (o *Of) event(ctx context.Context, kind string) audit.Event {
 	n := noteOf(ctx)
 	e := audit.Event{Kind: kind, Principal: o.who.Name, Source: principal.Of(ctx).Source, Address: n.address, Tool: n.by, Mask: o.mask}
@@ -91,7 +91,7 @@ func (o *Of) event(ctx context.Context, kind string) audit.Event {
 	return e
 }
 
-// Calls returns what tools.Deps.Called takes. sessionOf is Deps.SessionOf.
+// Calls returns a function for tools.Deps.Called. sessionOf is Deps.SessionOf.
 func (o *Of) Calls(sessionOf func(context.Context, mcp.CallToolRequest) string) func(context.Context, mcp.CallToolRequest) (context.Context, func(string)) {
 	return func(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string)) {
 		begun, session := time.Now(), sessionOf(ctx, request)
@@ -116,7 +116,7 @@ func (o *Of) Calls(sessionOf func(context.Context, mcp.CallToolRequest) string) 
 	}
 }
 
-// textOf is an argument that is a text, also a long one that is not decoded yet; anything else is empty.
+// textOf returns an argument that is a text, also a long one that is not decoded yet; else "".
 func textOf(value any) string {
 	switch value := value.(type) {
 	case string:
@@ -134,7 +134,7 @@ func outcome(code string) string {
 	return code
 }
 
-// told are the arguments of tools that say what was touched. Code, texts and rows are in no event's details.
+// told are the tool arguments copied into audit events. Code, texts and rows are never among the details.
 var told = []string{"filename", "save_to", "save_as", "host_path", "language", "packages", "connection", "keep_files", "glob", "cancel"}
 
 func details(request mcp.CallToolRequest) map[string]any {
@@ -147,7 +147,7 @@ func details(request mcp.CallToolRequest) map[string]any {
 	if path, is := arguments["path"]; is {
 		d["file"] = path
 	}
-	if address, is := arguments["url"].(string); is { // whose query may be a credential
+	if address, is := arguments["url"].(string); is { // its query may be a credential
 		if u, err := url.Parse(address); err == nil {
 			d["url"] = (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 		}
@@ -155,8 +155,7 @@ func details(request mcp.CallToolRequest) map[string]any {
 	return d
 }
 
-// Admit is sandbox.Config.Admit: it tells of a run before it is queued, and refuses it where the log is required and cannot be
-// written.
+// Admit is sandbox.Config.Admit: it records a run before it is queued, and refuses it if the log is required and cannot be written.
 func (o *Of) Admit(caller context.Context, run *sandbox.Run) error {
 	e := o.run(caller, run, "Launch")
 	e.Code, e.CodeHash = run.Code(), audit.HashOf(run.Code())
@@ -170,7 +169,7 @@ func (o *Of) run(caller context.Context, run *sandbox.Run, action string) audit.
 	return e
 }
 
-// RunBegan is part of sandbox.Observer.
+// RunBegan implements sandbox.Observer.
 func (o *Of) RunBegan(caller context.Context, run *sandbox.Run) (over func(*sandbox.Result, error)) {
 	begun, e := time.Now(), o.run(caller, run, "Terminate")
 	if known := noteOf(caller).run.Load(); known != nil && known.Run == run {
@@ -196,10 +195,10 @@ func (o *Of) RunBegan(caller context.Context, run *sandbox.Run) (over func(*sand
 	}
 }
 
-// FileMoved is part of sandbox.Observer.
+// FileMoved implements sandbox.Observer.
 func (o *Of) FileMoved(caller context.Context, t sandbox.Transfer) {
 	if _, known := noteOf(caller).files.LoadOrStore(t.Session+"\x00"+t.Path+"\x00"+string(t.Direction), true); known || t.Bytes == 0 && t.Size > 0 {
-		return // or it was only looked at
+		return // or the file was only looked at
 	}
 	e := o.event(caller, audit.KindFile)
 	e.Session, e.Outcome, e.Detail = t.Session, audit.Success, map[string]any{"file": t.Path, "size": t.Size}
@@ -209,7 +208,7 @@ func (o *Of) FileMoved(caller context.Context, t sandbox.Transfer) {
 	o.log.Record(e)
 }
 
-// Network is told of each entry of the network log.
+// Network records each entry of the network log.
 func (o *Of) Network(e netlog.Entry) {
 	event := audit.Event{
 		Mask: o.mask, Time: e.Time, Kind: audit.KindNetwork, Principal: o.who.Name, Session: e.Session, Run: e.Run, Outcome: audit.Success,
@@ -232,7 +231,7 @@ func (o *Of) Network(e netlog.Entry) {
 	o.log.Record(event)
 }
 
-// Requests tells of requests that are refused, and of who is known by one for the first time in an hour.
+// Requests records refused requests, and the first sight of each sender in an hour.
 func (w *Witness) Requests(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
 		address, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -276,7 +275,7 @@ func (w *Witness) Requests(next http.Handler) http.Handler {
 	})
 }
 
-// Close tells of the refused requests that were only counted.
+// Close records the number of refused requests that were only counted.
 func (w *Witness) Close() {
 	if n := w.refused.rest() + w.strangers.rest(); n > 0 {
 		w.log.Record(audit.Event{Kind: audit.KindRefusal, Outcome: "counted", Detail: map[string]any{"more_before": n}})

@@ -1,9 +1,9 @@
-// Command generate writes what a release has beside its programs, into a folder for each program below the one that is named, with
-// the folders man and completions: a man page for each command, and completions for each shell.
+// Command generate writes the files of a release beside its programs: in FOLDER a folder for each program, with the folders man and
+// completions. They hold a man page for each command, and completions for each shell.
 //
 //	go run ./internal/cmd/generate FOLDER
 //
-// Pages are dated by SOURCE_DATE_EPOCH where that is set.
+// SOURCE_DATE_EPOCH, if set, dates the pages.
 package main
 
 import (
