@@ -16,9 +16,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
 
-// oidcSecretVariable holds the secret of --oidc-client-id. It is no flag, for the same reason as tokenVariable.
-const oidcSecretVariable = "SANDBOX_OIDC_CLIENT_SECRET" //nolint:gosec // a name
-
 // oauthSettings configure OAuth, for clients that cannot be given a token.
 type oauthSettings struct {
 	On  bool

@@ -21,6 +21,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
 func TestWhereOAuthIsServed(t *testing.T) {
@@ -118,7 +119,7 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 		signed, _ := token.SignedString(key)
 		return map[string]any{"id_token": signed, "access_token": "x"}
 	})
-	w := begun(t, []string{"--http=127.0.0.1:0", "--oauth", "--state-dir=" + t.TempDir(), "--oidc-issuer=" + issuer.URL, "--oidc-audience=api", "--oidc-client-id=sandbox-client"}, map[string]string{oidcSecretVariable: "s3cret"}).Web
+	w := begun(t, []string{"--http=127.0.0.1:0", "--oauth", "--state-dir=" + t.TempDir(), "--oidc-issuer=" + issuer.URL, "--oidc-audience=api", "--oidc-client-id=sandbox-client"}, map[string]string{server.OIDCSecretVariable: "s3cret"}).Web
 	served := http.NewServeMux()
 	for pattern, handler := range w.Options.Open {
 		served.Handle(pattern, handler)

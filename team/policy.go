@@ -55,8 +55,9 @@ type values map[string]any
 type policy struct {
 	file string
 
-	mu  sync.RWMutex
-	now policies
+	reload sync.RWMutex // held until the log masks the secrets of a policy that was read again
+	mu     sync.RWMutex
+	now    policies
 }
 
 // policyFeature gives each principal services of its own under a policy.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,10 +22,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/proxyheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
-
-// headerSecretVariable holds the secret that a proxy sends with the headers that name principals. It is no flag, for the same reason as
-// tokenVariable.
-const headerSecretVariable = "SANDBOX_TRUSTED_HEADER_SECRET"
 
 // identity holds the settings of authentication over HTTP, beside the tokens of `tokens add`.
 type identity struct {
@@ -59,19 +54,19 @@ func (t *identity) rows() []server.SettingGroup {
 		server.Row("oidc-audience", "NAMES", &t.Audiences, 0, 0, "what its tokens for this server name as their audience; one of these has to be there"),
 		server.Row("oidc-claim", "CLAIM", server.Default(&t.Claim, oidc.DefaultClaim), 0, 0, "claim that names the principal; email counts only where it was verified"),
 		server.Row("oidc-groups-claim", "CLAIM", server.Default(&t.GroupsClaim, oidc.DefaultGroupsClaim), 0, 0, "claim that has its groups, such as realm_access.roles"),
-		server.Row("trusted-header", "NAMES", &t.Headers, 0, 0, "headers in which a proxy says who is asking, such as X-Forwarded-User; the first that is there counts, and only from --trusted-proxy or with the secret of "+headerSecretVariable),
+		server.Row("trusted-header", "NAMES", &t.Headers, 0, 0, "headers in which a proxy says who is asking, such as X-Forwarded-User; the first that is there counts, and only from --trusted-proxy or with the secret of "+server.HeaderSecretVariable),
 		server.Row("trusted-groups-header", "NAME", server.Default(&t.GroupsHeader, proxyheader.DefaultGroupsHeader), 0, 0, "header in which it says their groups, with commas"),
 		server.Row("trusted-proxy", "ADDRESSES", &t.Proxies, 0, 0, "addresses and networks of proxies that set these headers, such as 10.0.0.7; "+proxyheader.Sockets+" is whoever reaches the socket"),
 		server.Row("oauth", "", &t.oauth.On, 0, 0, "let clients that cannot be given a token, such as connectors of claude.ai and ChatGPT, ask people for access by OAuth; with TLS, on a loopback address, or with --oauth-url"),
 		server.Row("oauth-url", "URL", &t.oauth.URL, 0, 0, "address by which clients and browsers reach --http, such as https://sandbox.example.com, of a proxy too (default: the address that it listens on)"),
-		server.Row("oidc-client-id", "ID", &t.oauth.ClientID, 0, 0, "client of --oidc-issuer as which --oauth has people sign in there, instead of asking for their token; its secret is in "+oidcSecretVariable),
+		server.Row("oidc-client-id", "ID", &t.oauth.ClientID, 0, 0, "client of --oidc-issuer as which --oauth has people sign in there, instead of asking for their token; its secret is in "+server.OIDCSecretVariable),
 	}}}
 }
 
 // check refuses settings that let nobody in, or everybody.
 func (t *identity) check(s *server.Settings) error {
-	t.oauth.clientSecret, _ = s.LookupEnv(oidcSecretVariable)
-	t.headerSecret, _ = s.LookupEnv(headerSecretVariable)
+	t.oauth.clientSecret, _ = s.LookupEnv(server.OIDCSecretVariable)
+	t.headerSecret, _ = s.LookupEnv(server.HeaderSecretVariable)
 	var found server.Problems
 	found.Wrong(s.HTTP.NoAuth && (t.Issuer != "" || len(t.Headers) > 0), "--http-no-auth lets everybody in as you, so --oidc-issuer and --trusted-header say nothing; leave it out")
 	if t.Issuer != "" {
@@ -82,8 +77,7 @@ func (t *identity) check(s *server.Settings) error {
 	}
 	found.Wrong(t.Issuer == "" && len(t.Audiences) > 0, "--oidc-audience %s is of no issuer; name it with --oidc-issuer", strings.Join(t.Audiences, ","))
 	switch {
-	case len(t.Headers) > 0 && len(t.Proxies) == 0 && t.headerSecret == "":
-		found.Wrong(true, "--trusted-header %s alone would let everybody be anybody, because anybody can send it; name the proxies that set it with --trusted-proxy, or give them a secret in %s", strings.Join(t.Headers, ","), headerSecretVariable)
+	case len(t.Headers) > 0 && t.isUnguarded(): // refused where a server begins: the sweep behind one does not get the secret
 	case len(t.Headers) > 0:
 		err := t.header(nil).Check()
 		found.Wrong(err != nil, "--trusted-header: %w", err)
@@ -93,6 +87,9 @@ func (t *identity) check(s *server.Settings) error {
 	found = append(found, t.oauth.check(&s.HTTP, t.Issuer))
 	return errors.Join(found...)
 }
+
+// isUnguarded reports whether anybody may set the trusted headers.
+func (t *identity) isUnguarded() bool { return len(t.Proxies) == 0 && t.headerSecret == "" }
 
 func (t *identity) header(log *slog.Logger) proxyheader.Options {
 	return proxyheader.Options{Headers: t.Headers, GroupsHeader: t.GroupsHeader, Proxies: t.Proxies, Secret: t.headerSecret, Logger: log}
@@ -110,11 +107,13 @@ func tokenStore(s *server.Settings, log *slog.Logger) *tokens.Store {
 // authenticate returns the chain that identifies requests without the owner's token. A trusted header comes first: a proxy that may
 // set it often sends a token as well, which is the proxy's and not the person's.
 func (t *identity) authenticate(r *server.Running) (principal.Authenticator, error) {
-	_, _ = os.Unsetenv(oidcSecretVariable), os.Unsetenv(headerSecretVariable)
 	own := tokenStore(r.Settings, r.Log)
 	t.own = own
 	var chain principal.Chain
 	if len(t.Headers) > 0 {
+		if t.isUnguarded() {
+			return nil, server.UsageError{Err: fmt.Errorf("--trusted-header %s alone would let everybody be anybody, because anybody can send it; name the proxies that set it with --trusted-proxy, or give them a secret in %s", strings.Join(t.Headers, ","), server.HeaderSecretVariable)}
+		}
 		header, err := proxyheader.New(t.header(r.Log))
 		if err != nil {
 			return nil, server.UsageError{Err: fmt.Errorf("--trusted-header: %w", err)} // not reached: the settings were checked
@@ -195,7 +194,7 @@ func (t *identity) headerCheck() doctor.Check {
 		network, err := netip.ParsePrefix(proxy)
 		if address.IsLoopback() || err == nil && network.Bits() < network.Addr().BitLen() {
 			check.Status, check.Why = doctor.Warn, fmt.Sprintf("every program that %s is an address of can say that it is anybody", proxy)
-			check.Fix = "give the proxy a secret, in " + headerSecretVariable + ", or name its own address"
+			check.Fix = "give the proxy a secret, in " + server.HeaderSecretVariable + ", or name its own address"
 		}
 	}
 	return check

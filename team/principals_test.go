@@ -32,7 +32,7 @@ func read(features []server.Feature, args []string, env map[string]string) (*ser
 }
 
 func TestBadSettingsOfPrincipals(t *testing.T) {
-	secret := map[string]string{headerSecretVariable: proxySecret}
+	secret := map[string]string{server.HeaderSecretVariable: proxySecret}
 	for name, test := range map[string]struct {
 		args []string
 		env  map[string]string
@@ -47,9 +47,7 @@ func TestBadSettingsOfPrincipals(t *testing.T) {
 		"an issuer for nobody":      {[]string{"--oidc-issuer=https://login.example.com", "--oidc-audience=sandbox", "--http=8000", "--http-no-auth"}, nil, "--http-no-auth lets everybody in"},
 		"a header from a proxy":     {[]string{"--trusted-header=X-Forwarded-User", "--trusted-proxy=10.0.0.7"}, nil, ""},
 		"a header with a secret":    {[]string{"--trusted-header=X-Forwarded-User"}, secret, ""},
-		"a header without a guard":  {[]string{"--trusted-header=X-Forwarded-User"}, nil, "--trusted-header X-Forwarded-User alone would let everybody be anybody"},
-		"an empty secret":           {[]string{"--trusted-header=X-Forwarded-User"}, map[string]string{headerSecretVariable: ""}, "everybody be anybody"},
-		"a short secret":            {[]string{"--trusted-header=X-Forwarded-User"}, map[string]string{headerSecretVariable: "secret"}, "at least 16"},
+		"a short secret":            {[]string{"--trusted-header=X-Forwarded-User"}, map[string]string{server.HeaderSecretVariable: "secret"}, "at least 16"},
 		"a proxy by name":           {[]string{"--trusted-header=X-Forwarded-User", "--trusted-proxy=nginx"}, nil, `"nginx" is not an address`},
 		"every proxy":               {[]string{"--trusted-header=X-Forwarded-User", "--trusted-proxy=0.0.0.0/0"}, nil, "every address"},
 		"a proxy without a header":  {[]string{"--trusted-proxy=10.0.0.7"}, nil, "sets no header that counts"},
@@ -66,12 +64,24 @@ func TestBadSettingsOfPrincipals(t *testing.T) {
 	}
 }
 
+// A server refuses a header that anybody can send, and no other command does.
+func TestAHeaderWithoutAGuardIsRefused(t *testing.T) {
+	for _, secret := range []map[string]string{nil, {server.HeaderSecretVariable: ""}} {
+		s, err := load(t, []string{"--http=127.0.0.1:0", "--state-dir", t.TempDir(), "--trusted-header=X-Forwarded-User"}, secret)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Begin(t.Context(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--trusted-header X-Forwarded-User alone would let everybody be anybody") {
+			t.Errorf("%v: %v", secret, err)
+		}
+	}
+}
+
 func TestWhoseARequestIs(t *testing.T) {
-	t.Setenv(headerSecretVariable, proxySecret)
 	of := new(identity)
 	s, err := read([]server.Feature{of.feature()}, []string{
 		"--state-dir", t.TempDir(), "--trusted-header=X-Forwarded-User", "--oidc-issuer=https://127.0.0.1:1", "--oidc-audience=sandbox",
-	}, map[string]string{headerSecretVariable: proxySecret})
+	}, map[string]string{server.HeaderSecretVariable: proxySecret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,9 +97,6 @@ func TestWhoseARequestIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(of.own.Close)
-	if _, set := os.LookupEnv(headerSecretVariable); set {
-		t.Error("programs that are started get the secret")
-	}
 	bearer, user, secret := [2]string{"Authorization", "Bearer " + token}, [2]string{"X-Forwarded-User", "alice"}, [2]string{"X-Sandbox-Proxy-Secret", proxySecret}
 	for name, test := range map[string]struct {
 		headers [][2]string

@@ -218,7 +218,7 @@ and their files stay.`,
 			}
 			err = change.End("token revoked", args[0], err, map[string]any{"tokens": ids})
 			if errors.Is(err, tokens.ErrNotFound) {
-				err = fault.New(fault.NotFound, "`code-sandbox-mcp tokens list` tells which there are.", "There is no token with the id or the name %q, and nothing was allowed by OAuth.", args[0])
+				err = fault.New(fault.NotFound, "`code-sandbox-server tokens list` tells which there are.", "There is no token with the id or the name %q, and nothing was allowed by OAuth.", args[0])
 			}
 			if err != nil {
 				return cmd.Report(err)

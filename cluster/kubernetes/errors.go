@@ -79,12 +79,12 @@ func preparing(pod *core.Pod) error {
 func otherSettings(pod *core.Pod) error {
 	return &Error{
 		Reason: "This session's pod was made with other settings than this server has, and its files are in it, so it stays",
-		Fix:    "start the server with the settings that it was made with; or save what is in it under those (`code-sandbox-mcp sessions export`), and close the session",
+		Fix:    "start the server with the settings that it was made with; or save what is in it under those (`code-sandbox-server sessions export`), and close the session",
 		Err:    fmt.Errorf("pod %s", pod.Name),
 	}
 }
 
-const doctor = "run `code-sandbox-mcp doctor --engine kubernetes`"
+const doctor = "run `code-sandbox-server doctor --engine kubernetes`"
 
 // configError is for a configuration without a cluster.
 func configError(err error) error {
@@ -204,7 +204,7 @@ func waitingError(image string, w *core.ContainerStateWaiting) error {
 				e.Is = engine.ErrArchitecture
 			}
 			if strings.Contains(message, supervisor) {
-				e.Reason, e.Fix = "The image of --programs-image has not this program's supervisor ("+message+")", "leave --programs-image out, or make the image by `code-sandbox-mcp setup --programs-archive FILE`"
+				e.Reason, e.Fix = "The image of --programs-image has not this program's supervisor ("+message+")", "leave --programs-image out, or make the image by `code-sandbox-server setup --programs-archive FILE`"
 			}
 		}
 		return e

@@ -110,7 +110,7 @@ func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec, has
 		e.log.Warn("a pod is made without the warm pool", "pool", e.opts.WarmPool, "reason", reason, "fix", fix)
 		return nil, false, e.unclaim(ctx, c, name)
 	}
-	const renew = "apply what `code-sandbox-mcp setup --engine kubernetes --sandbox-template` prints with the flags of this server"
+	const renew = "apply what `code-sandbox-server setup --engine kubernetes --sandbox-template` prints with the flags of this server"
 	pool := &sandboxObject{}
 	err = c.pool(ctx, http.MethodGet, "sandboxwarmpools", e.opts.WarmPool, nil, pool)
 	switch {

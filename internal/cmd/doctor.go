@@ -91,7 +91,7 @@ func Examine(ctx context.Context, s *server.Settings) (report doctor.Report, err
 	return report, err
 }
 
-var thisProgram = regexp.MustCompile(`^code-sandbox-mcp\b`)
+var thisProgram = regexp.MustCompile(`^code-sandbox-(mcp|server)\b`)
 
 // runFixes runs the commands that the user agrees to. The next look still reports a defect if its fix failed.
 func runFixes(ctx context.Context, fixes []string, yes bool) error {

@@ -21,6 +21,7 @@ const (
 // Main runs a command line, without the program's name, and returns its exit code: 0 it worked, 1 it
 // failed, 2 wrong use.
 func (p Program) Main(args []string) int {
+	server.ProgramName = p.Name
 	root := p.Command()
 	root.SetArgs(withBareConfig(args))
 	err := root.Execute()

@@ -38,6 +38,14 @@ import (
 // tokenVariable holds the token itself. It is no flag, which everybody on the machine could see. Neither code nor started programs get it.
 const tokenVariable = "SANDBOX_HTTP_TOKEN" //nolint:gosec // a name
 
+// Variables with secrets of features, which have no flags either.
+const (
+	HeaderSecretVariable = "SANDBOX_TRUSTED_HEADER_SECRET"
+	OIDCSecretVariable   = "SANDBOX_OIDC_CLIENT_SECRET" //nolint:gosec // a name
+)
+
+var secretVariables = []string{tokenVariable, HeaderSecretVariable, OIDCSecretVariable}
+
 // HTTPSettings configure MCP over HTTP.
 type HTTPSettings struct {
 	Address      string
@@ -179,7 +187,9 @@ func (s *HTTPSettings) open(stateDir string, log *slog.Logger) (*Web, error) {
 	if s.Address == "" {
 		return nil, nil
 	}
-	_ = os.Unsetenv(tokenVariable)
+	for _, name := range secretVariables { // the settings have read them, and programs that are started do not get them
+		_ = os.Unsetenv(name)
+	}
 	w := &Web{Options: httpserver.Options{Site: httpserver.Site{Routes: make(map[string]http.Handler)}, Open: make(map[string]http.Handler), AllowHosts: s.AllowHosts, AllowOrigins: s.AllowOrigins, Logger: log}}
 	network, address, err := s.ListenAddress()
 	if err != nil {

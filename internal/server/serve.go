@@ -230,25 +230,37 @@ func (s *Settings) Begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	if r.linked, err = s.Links.listen(log); err != nil {
+	if err := r.open(gcArgs); err != nil {
+		if r.witness != nil {
+			_ = r.witness.Close(ctx) // with the end that its beginning has
+		}
 		return nil, err
+	}
+	return r, nil
+}
+
+// open opens the addresses and puts their services together.
+func (r *Running) open(gcArgs []string) (err error) {
+	s, log := r.Settings, r.Log
+	if r.linked, err = s.Links.listen(log); err != nil {
+		return err
 	}
 	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Principals: s.MetricsPrincipals, Logger: log})
 	if r.Web, err = s.HTTP.open(s.StateFolder(), log); err != nil {
-		return nil, err
+		return err
 	}
-	if err := r.openFeatures(); err != nil {
-		return nil, err
+	if err = r.openFeatures(); err != nil {
+		return err
 	}
 	r.shared = newShared(s.Engine(log), gcArgs, log)
-	making, stopMaking := context.WithCancel(ctx)
+	making, stopMaking := context.WithCancel(r.Ending)
 	r.stopMaking = stopMaking
 	kernels := s.Kernels()
 	r.imagesSettled = s.makeMissing(making, r.shared.engine, kernels, log)
 	r.shared.kernels = kernels
 	if r.own, err = r.NewServices(principal.Principal{}, s); err != nil {
 		stopMaking()
-		return nil, err
+		return err
 	}
 	r.serveLinks()
 	if r.Web != nil {
@@ -264,7 +276,7 @@ func (s *Settings) Begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 		}
 		r.Web.prepare(r)
 	}
-	return r, nil
+	return nil
 }
 
 // openFeatures makes the authenticator and the services of principals.
@@ -541,7 +553,10 @@ func (s *Settings) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 const CommandVariable = "CODE_SANDBOX_MCP_COMMAND"
 
 // OwnCommand returns the command by which a person starts this program.
-func OwnCommand() string { return cmp.Or(os.Getenv(CommandVariable), "code-sandbox-mcp") }
+func OwnCommand() string { return cmp.Or(os.Getenv(CommandVariable), ProgramName) }
+
+// ProgramName is the name of this program. Its main function sets it, before anything reads it.
+var ProgramName = "code-sandbox-mcp"
 
 // setupFor returns the command that makes an image ready. It names an image of the user's own, and an engine that only the client's
 // configuration knows, without its address, which a model must not see.

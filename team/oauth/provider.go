@@ -69,7 +69,8 @@ func (p *provider) discover(ctx context.Context) (oidc.Discovery, error) {
 func (p *provider) config(ctx context.Context, back string) (*oauth2.Config, error) {
 	found, err := p.discover(ctx)
 	style := oauth2.AuthStyleInParams
-	if len(found.Methods) == 0 || slices.Contains(found.Methods, methodBasic) { // with no word of methods, it is Basic
+	// Without a secret a client shows its id in the form. An issuer that lists no methods takes Basic.
+	if p.ClientSecret != "" && (len(found.Methods) == 0 || slices.Contains(found.Methods, methodBasic)) {
 		style = oauth2.AuthStyleInHeader
 	}
 	return &oauth2.Config{
