@@ -95,7 +95,7 @@ def run(sandbox, name, transport, python):
     except subprocess.TimeoutExpired as late:
         status, said = "timeout", str(late.stderr)[-2000:]
     server.shutdown()
-    row = {"program": name, "transport": transport, "exit": status, "seconds": round(time.monotonic() - began, 1), "tools": len(scripted.tools), "named": scripted.session is not None, **scripted.results}
+    row = {"program": name, "transport": transport, "exit": status, "seconds": round(time.monotonic() - began, 1), "tools": len(scripted.tools), **scripted.results}
     row["passed"] = status == 0 and all(scripted.results.get(step, {}).get("reached") for step in model.STEPS)
     if not row["passed"]:
         row["said"] = said
@@ -120,11 +120,11 @@ def attempt(name, binary, anew):
 
 
 def table(rows):
-    lines = ["| program | version | a variable | a figure | an error | a run of 20 s | its limit, and the setting for it |", "|---|---|---|---|---|---|---|"]
+    lines = ["| program | version | a figure, and characters | a run of 20 s | its limit, and the setting for it |", "|---|---|---|---|---|"]
     for name in dict.fromkeys(row["program"] for row in rows):
         package, number = version(name)
         own = [row for row in rows if row["program"] == name]
-        cells = [both(own, step) for step in ("variable", "figure", "error", "long")]
+        cells = [both(own, step) for step in ("figure", "long")]
         limit = re.search(r"(?m)^Its limit: (.*)", program(name).read_text())[1]
         lines.append(" | ".join([f"| [{package}](../examples/python/{name}_agent.py)", number, *cells, limit]) + " |")
     return "\n".join(lines)
@@ -143,10 +143,8 @@ def cell(row, step):
     if not result or not result["reached"]:
         return "FAILED"
     if step == "figure":
-        return f"{'shown' if result['images'] else 'its path'}, {-(-result['characters'] // 100) * 100} characters"
-    if step == "long":
-        return "at once" if result["calls"] == 1 else "by `wait_for_run`"
-    return "by `session_id`" if step == "variable" and row["named"] else "yes"
+        return f"{'shown' if result['images'] else 'path'}, {-(-result['characters'] // 100) * 100}"
+    return "at once" if result["calls"] == 1 else "by `wait_for_run`"
 
 
 def main():
