@@ -28,6 +28,7 @@ type issuer struct {
 	answer func(asked url.Values) (idToken string)
 	name   string // by which it calls itself
 	basic  bool
+	secret string         // of the client; empty: it has none, and shows its id in the form
 	change map[string]any // in what it says of itself
 	asked  atomic.Int32   // for that
 	groups []string       // that it says of people
@@ -38,14 +39,14 @@ type issuer struct {
 
 func startIssuer(t *testing.T) *issuer {
 	t.Helper()
-	i := &issuer{codes: make(map[string]url.Values), answer: func(asked url.Values) string { return "bob " + asked.Get("nonce") }}
+	i := &issuer{secret: "s3cret", codes: make(map[string]url.Values), answer: func(asked url.Values) string { return "bob " + asked.Get("nonce") }}
 	mux := http.NewServeMux()
 	listening := httptest.NewServer(mux)
 	t.Cleanup(listening.Close)
 	i.url, i.name = listening.URL, listening.URL
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		methods := []string{methodPost}
-		if i.basic {
+		if i.basic || i.secret == "" {
 			methods = []string{methodBasic, methodPost}
 		}
 		i.asked.Add(1)
@@ -61,7 +62,7 @@ func startIssuer(t *testing.T) *issuer {
 		}
 		answer := map[string]string{"access_token": "unused", "refresh_token": i.renews}
 		if r.PostFormValue("grant_type") == grantRefresh {
-			if good := i.renews != "" && r.PostFormValue("refresh_token") == i.renews && id == "sandbox" && secret == "s3cret"; !good || i.says != http.StatusOK {
+			if good := i.renews != "" && r.PostFormValue("refresh_token") == i.renews && id == "sandbox" && secret == i.secret; !good || i.says != http.StatusOK {
 				w.WriteHeader(max(i.says, http.StatusBadRequest))
 				return
 			}
@@ -72,7 +73,7 @@ func startIssuer(t *testing.T) *issuer {
 		}
 		asked := i.codes[r.PostFormValue("code")]
 		delete(i.codes, r.PostFormValue("code"))
-		if asked == nil || id != "sandbox" || secret != "s3cret" || r.PostFormValue("redirect_uri") != asked.Get("redirect_uri") || challengeOf(r.PostFormValue("code_verifier")) != asked.Get("code_challenge") {
+		if asked == nil || id != "sandbox" || secret != i.secret || r.PostFormValue("redirect_uri") != asked.Get("redirect_uri") || challengeOf(r.PostFormValue("code_verifier")) != asked.Get("code_challenge") {
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, `{"error":"invalid_grant"}`)
 			return
@@ -97,7 +98,7 @@ func (i *issuer) signIn(t *testing.T, sentTo string) string {
 }
 
 func (i *issuer) provider() *Provider {
-	return &Provider{Issuer: i.url, ClientID: "sandbox", ClientSecret: "s3cret", Verify: func(_ context.Context, idToken string) (principal.Principal, string, time.Time, error) {
+	return &Provider{Issuer: i.url, ClientID: "sandbox", ClientSecret: i.secret, Verify: func(_ context.Context, idToken string) (principal.Principal, string, time.Time, error) {
 		name, nonce, is := strings.Cut(idToken, " ")
 		if !is {
 			return principal.Principal{}, "", time.Time{}, errors.New("not signed")
@@ -108,9 +109,12 @@ func (i *issuer) provider() *Provider {
 
 func TestPeopleSignInAtAnIssuer(t *testing.T) {
 	t.Parallel()
-	for _, basic := range []bool{false, true} {
+	for _, client := range []struct {
+		basic  bool
+		secret string
+	}{{false, "s3cret"}, {true, "s3cret"}, {false, ""}} {
 		i := startIssuer(t)
-		i.basic = basic
+		i.basic, i.secret = client.basic, client.secret
 		s := serve(t, func(o *Options) { o.Provider, o.SignIn = i.provider(), nil })
 		m := s.registered(nil)
 		c := s.newBrowser()
