@@ -58,6 +58,7 @@ func PrintReport(report verdict, asJSON bool) error {
 	return nil
 }
 
+// NoArgs refuses arguments, and names the command that a mistyped one is most like.
 func NoArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Usage(fmt.Errorf("unknown command or argument %q%s", args[0], meant(cmd, args[0], "")))
@@ -119,9 +120,6 @@ type Program struct {
 	Features func() []server.Feature // makes them anew; nil: none
 }
 
-// settings returns empty settings.
-func (p Program) settings() *server.Settings { return server.New(p.features()) }
-
 func (p Program) features() []server.Feature {
 	if p.Features == nil {
 		return nil
@@ -169,6 +167,7 @@ func explain(err error) error {
 	return err
 }
 
+// WriteJSON writes a value as indented JSON.
 func WriteJSON(w io.Writer, value any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")

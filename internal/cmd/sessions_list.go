@@ -38,6 +38,7 @@ func fieldsOf(info sandbox.SessionInfo) sessionFields {
 	return sessionFields{"", tools.FieldsOf(context.Background(), info), info.Named, append([]sandbox.KernelInfo{}, info.Kernels...), info.Created.UTC(), info.SizeBytes}
 }
 
+// Since is the time since t, and 0 for a t that is yet to come.
 func Since(t time.Time) time.Duration { return max(0, time.Since(t)) }
 
 func listCommand(settings *server.Settings, whose *owner) *cobra.Command {
@@ -226,6 +227,7 @@ func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry
 	return table.Flush()
 }
 
+// PrintableTo is Printable, cut to so many characters.
 func PrintableTo(text string, most int) string {
 	var b strings.Builder
 	for i, r := range []rune(strings.Join(strings.Fields(text), " ")) {

@@ -32,7 +32,7 @@ const (
 	settleTime = 200 * time.Millisecond
 )
 
-// ErrUnchanged, from the function of a Change, leaves the file alone; Change returns nil then.
+// ErrUnchanged is returned by the function of a Change to leave the file alone; Change returns nil then.
 var ErrUnchanged = errors.New("there is nothing to change")
 
 // Checker is a value that is checked after reading: an error describes its mistake, and no reader gets the value. Check may prepare the
