@@ -30,7 +30,7 @@ func auditLines(t *testing.T, stateDir, log string, more ...string) (said []stri
 	return said
 }
 
-// Two principals, and the user whose server it is, do what they do; the server is killed; nothing of it is lost.
+// Two principals, and the user whose server it is, do what they do; the server is killed; nothing that was written is lost.
 func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 	t.Parallel()
 	log := filepath.Join(t.TempDir(), "audit.jsonl")
@@ -50,6 +50,10 @@ func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/a.txt"})
 		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/none.txt"})
 	}
+	eventually(t, "the last call is written", func() (bool, string) {
+		text, err := os.ReadFile(log)
+		return strings.Count(string(text), `"not_found"`) == 3, fmt.Sprint(string(text), err)
+	})
 	s.kill()
 	if out := mustShell(t, s.stateDir, "audit", "verify", log); !strings.Contains(out, "the chain holds") {
 		t.Error(out)
