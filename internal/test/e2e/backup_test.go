@@ -45,7 +45,7 @@ func TestBackupAndRestore(t *testing.T) {
 	root := t.TempDir()
 	dir, backup := filepath.Join(root, "state"), filepath.Join(root, "backup")
 	const id = "e2e-backup"
-	s := startHTTPWith(t, setup{stateDir: dir})
+	s := startHTTPWith(t, setup{program: serverProgram, stateDir: dir})
 	alice := s.as("alice")
 	run := func(s *httpServer, code string) (r struct{ Status, Result string }) {
 		t.Helper()
@@ -78,7 +78,7 @@ func TestBackupAndRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	script(t, "restore.sh", dir, filter, backup)
-	s = startHTTPWith(t, setup{stateDir: dir})
+	s = startHTTPWith(t, setup{program: serverProgram, stateDir: dir})
 	hers := *s
 	hers.token = alice.token
 	const all = "(x, open('output/f.txt').read())"
