@@ -118,6 +118,8 @@ test-bash-suite: bin/supervisor
 
 UV_VERSION := 0.13.9
 UV := bin/uv-$(UV_VERSION)
+.PHONY: uv
+uv: $(UV)/bin/uv
 $(UV)/bin/uv:
 	python3 -m venv $(UV) && $(UV)/bin/pip install --quiet uv==$(UV_VERSION)
 
