@@ -55,9 +55,8 @@ type values map[string]any
 type policy struct {
 	file string
 
-	reload sync.RWMutex // held until the log masks the secrets of a policy that was read again
-	mu     sync.RWMutex
-	now    policies
+	mu  sync.RWMutex
+	now policies
 }
 
 // policyFeature gives each principal services of its own under a policy.
@@ -88,7 +87,8 @@ func (p *policy) check(s *server.Settings) (err error) {
 	if p.now, err = p.read(s); err != nil {
 		return err
 	}
-	s.Others = func() []*server.Settings { return p.everySettings(s) }
+	now := p.now
+	s.Others = func() []*server.Settings { return now.everySettings(s) }
 	s.OnHangup = func() {}
 	return nil
 }
@@ -188,20 +188,18 @@ func with(s *server.Settings, v values) (*server.Settings, error) {
 }
 
 // everySettings returns the settings of all principals that the policy can lead to: a log masks the secrets of all.
-func (p *policy) everySettings(s *server.Settings) []*server.Settings {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
+func (p policies) everySettings(s *server.Settings) []*server.Settings {
 	var all []*server.Settings
 	add := func(who principal.Principal) {
-		if own, err := with(s, p.now.of(who)); err == nil { // it was checked
+		if own, err := with(s, p.of(who)); err == nil { // it was checked
 			all = append(all, own)
 		}
 	}
 	add(principal.Principal{})
-	for _, group := range p.now.Groups.order {
+	for _, group := range p.Groups.order {
 		add(principal.Principal{Groups: []string{group}})
 	}
-	for name := range p.now.Principals {
+	for name := range p.Principals {
 		add(principal.Principal{Name: name})
 	}
 	return all

@@ -35,7 +35,6 @@ type identity struct {
 	oauth        oauthSettings
 
 	headerSecret string
-	own          *tokens.Store // of the running server
 }
 
 // principals identifies people by tokens, OpenID Connect, trusted headers and OAuth.
@@ -107,8 +106,11 @@ func tokenStore(s *server.Settings, log *slog.Logger) *tokens.Store {
 // authenticate returns the chain that identifies requests without the owner's token. A trusted header comes first: a proxy that may
 // set it often sends a token as well, which is the proxy's and not the person's.
 func (t *identity) authenticate(r *server.Running) (principal.Authenticator, error) {
-	own := tokenStore(r.Settings, r.Log)
-	t.own = own
+	return t.chain(r, tokenStore(r.Settings, r.Log))
+}
+
+// chain is authenticate with these tokens of `tokens add`.
+func (t *identity) chain(r *server.Running, own *tokens.Store) (principal.Authenticator, error) {
 	var chain principal.Chain
 	if len(t.Headers) > 0 {
 		if t.isUnguarded() {

@@ -92,11 +92,10 @@ func TestWhoseARequestIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := of.authenticate(&server.Running{Settings: s, Log: log})
+	chain, err := of.chain(&server.Running{Settings: s, Log: log}, own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(of.own.Close)
 	bearer, user, secret := [2]string{"Authorization", "Bearer " + token}, [2]string{"X-Forwarded-User", "alice"}, [2]string{"X-Sandbox-Proxy-Secret", proxySecret}
 	for name, test := range map[string]struct {
 		headers [][2]string

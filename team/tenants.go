@@ -58,8 +58,6 @@ func newTenants(r *server.Running, p *policy) *tenants {
 
 // settingsOf returns a principal's settings under the present policy, and the values of the policy.
 func (t *tenants) settingsOf(p principal.Principal) (*server.Settings, values, error) {
-	t.policy.reload.RLock()
-	defer t.policy.reload.RUnlock()
 	t.policy.mu.RLock()
 	v := t.policy.now.of(p)
 	t.policy.mu.RUnlock()
@@ -259,12 +257,10 @@ func (t *tenants) reload() {
 		t.record("invalid", map[string]any{})
 		return
 	}
-	t.policy.reload.Lock()
+	s.LearnSecrets(now.everySettings(s)) // before anything uses them
 	t.policy.mu.Lock()
 	t.policy.now = now
 	t.policy.mu.Unlock()
-	s.LearnSecrets()
-	t.policy.reload.Unlock()
 	t.mu.Lock()
 	t.policies++
 	t.mu.Unlock()

@@ -48,7 +48,7 @@ var elsewhere = strings.Fields(`
 func Elsewhere() (settings, commands []string) { return elsewhere, []string{"audit", "tokens"} }
 
 // bindGone declares the settings that went, and those of ServerProgram alone; no help lists them.
-func (s *Settings) bindGone(fs *pflag.FlagSet) {
+func bindGone(fs *pflag.FlagSet) {
 	hide := func(name string, value gone) {
 		if fs.Lookup(name) == nil {
 			fs.Var(value, name, string(value))

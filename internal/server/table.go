@@ -198,7 +198,7 @@ func (s *Settings) bind(fs *pflag.FlagSet) {
 		}
 	}
 	s.declare(fs)
-	s.bindGone(fs)
+	bindGone(fs)
 }
 
 // declare declares the flags, in the order of the table.
