@@ -50,8 +50,8 @@ case "$*" in
 esac
 `)
 	f.write(t, "state", state)
-	f.write(t, "init", "echo stopped > state; echo Machine init complete")
-	f.write(t, "start", "echo running > state; echo started successfully")
+	f.write(t, "init", "echo stopped > next; mv next state; echo Machine init complete")
+	f.write(t, "start", "echo running > next; mv next state; echo started successfully")
 	return f
 }
 
@@ -126,7 +126,7 @@ func TestACallDoesNotWaitLongForAMachine(t *testing.T) {
 	f := newFakeMachine(t, "stopped")
 	f.serve(t)
 	// A pipe would end the start when this program ends; a file does not.
-	f.write(t, "start", "while [ ! -e go ]; do sleep 0.05; done; echo x; [ -f /dev/stdout ] && [ -f /dev/stderr ] && echo running > state")
+	f.write(t, "start", "while [ ! -e go ]; do sleep 0.05; done; echo x; [ -f /dev/stdout ] && [ -f /dev/stderr ] && echo running > next && mv next state")
 	e := f.engine(t)
 	u := unavailable(t, e.withMachine(t.Context(), time.Millisecond, func() error {
 		_, err := e.List(t.Context(), "a", "")
@@ -155,7 +155,7 @@ func TestAMachineThatIsMissingIsNotMade(t *testing.T) {
 func TestAMachineThatSomebodyElseStartsIsWaitedFor(t *testing.T) {
 	f := newFakeMachine(t, "starting")
 	f.serve(t)
-	f.write(t, "start", `(sleep 0.2; echo running > state) > /dev/null 2>&1 & echo 'Error: unable to start "podman-machine-default": already running' >&2; exit 125`)
+	f.write(t, "start", `(sleep 0.2; echo running > next; mv next state) > /dev/null 2>&1 & echo 'Error: unable to start "podman-machine-default": already running' >&2; exit 125`)
 	if _, err := f.engine(t).Image(t.Context(), "x"); !errors.Is(err, engine.ErrImageMissing) {
 		t.Errorf("got %v", err)
 	}

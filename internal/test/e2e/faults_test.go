@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -117,7 +118,7 @@ func TestAProgramThatTheMemoryLimitEndedIsTold(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Kill(process1, syscall.SIGCONT) })
 	within := func(file string) {
 		for {
-			if _, err := podman("exec", container, "test", "-e", "/mnt/data/"+file); err == nil {
+			if _, err := os.Stat(fmt.Sprintf("/proc/%d/root/mnt/data/%s", process1, file)); err == nil {
 				return
 			}
 			if t.Context().Err() != nil {
