@@ -9,40 +9,41 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// adoptSpare moves a session that nobody used yet to a spare and returns its kernel; nil: no spare fits. The caller holds
+// adoptSpare moves a session that nobody used yet to a spare and returns its container; nil: no spare fits. The caller holds
 // l.starting.
-func (l *link) adoptSpare(setting KernelConfig, image engine.ImageInfo, warm bool) *kernel {
+func (l *link) adoptSpare(first Language, image engine.ImageInfo, warm bool) *container {
 	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	key := e.spareKey(l.language, setting, image)
+	key := e.spareKey(l.languages, image)
 	if e.ctx.Err() != nil {
 		return nil
 	}
 	moved := false
 	if !e.used() && !e.stale && !isSpare(e.id) { // its own files may be there
 		spares := l.config.Pool.spares
-		if sp := spares.take(l.language, key); sp != nil {
-			if moved = e.moveTo(sp, func() { e.takeSettings(l.language, setting, image, l.uses.wake()) }); !moved {
+		if sp := spares.take(l.name(), key); sp != nil {
+			if moved = e.moveTo(sp, func() { e.takeSettings(first, e.settingsKey(l.languages, image), l.uses.wake()) }); !moved {
 				spares.mu.Lock()
 				spares.discard(sp)
 				spares.mu.Unlock()
 			}
 		}
 	}
-	k := e.ready[l.language]
-	if delete(e.ready, l.language); k == nil || !k.alive() || e.readyAs[string(l.language)] != key {
+	c := e.ready[l.name()]
+	if delete(e.ready, l.name()); c == nil || !c.alive() || e.readyAs[string(l.name())] != key {
 		return nil
 	}
 	awake := l.uses.wake()
-	bind := e.init(l.language, setting, warm)
+	bind := e.init(l.languages, first, warm)
 	bind.Type = "bind"
-	k.serveOut, k.out = e.outlet(), e.out
-	k.bind(bind)
+	c.serveOut, c.out = e.outlet(), e.out
+	c.bind(bind)
+	l.madeWith = e.settingsKey(l.languages, image)
 	if !moved {
-		e.noteSettings(l.language, setting, image, awake)
+		e.noteSettings(first, l.madeWith, awake)
 	}
-	return k
+	return c
 }
 
 // moveTo makes a spare the place of the session. It writes the session's record while the spare is still marked as one, because
@@ -63,7 +64,7 @@ func (e *engineSide) moveTo(sp *spare, takeSettings func()) bool {
 		e.config.Logger.Warn("session record", "session", e.id, "error", err)
 		return false
 	}
-	e.place, e.ready, e.readyAs = sp.id, sp.kernels, sp.record.Settings
+	e.place, e.ready, e.readyAs = sp.id, sp.containers, sp.record.Settings
 	e.tried.Store(true)
 	e.filled = true
 	sp.forget()

@@ -46,11 +46,11 @@ func (i *RunInfo) wayOut() string {
 
 // holder returns the run that occupies the kernel, as far as is known: the adopted run of an earlier server, or the first in the
 // queue.
-func (l *link) holder() *Run {
-	if adopted := l.adopted.Load(); adopted != nil && !adopted.over() {
+func (i *interpreter) holder() *Run {
+	if adopted := i.adopted.Load(); adopted != nil && !adopted.over() {
 		return adopted
 	}
-	return firstOpen(l.uses.all(), l.language)
+	return firstOpen(i.uses.all(), i.language)
 }
 
 // firstOpen returns the first run of the language that may go on.
@@ -65,9 +65,9 @@ func firstOpen(runs []*Run, language Language) *Run {
 }
 
 // beside returns the runs that go on and do not wait for the kernel's turn.
-func (l *link) beside() (list []*RunInfo) {
-	for _, run := range l.uses.all() {
-		if run.Language == l.language && run.options.apart() && !run.earlier && !run.over() {
+func (i *interpreter) beside() (list []*RunInfo) {
+	for _, run := range i.uses.all() {
+		if run.Language == i.language && run.options.apart() && !run.earlier && !run.over() {
 			list = append(list, run.info())
 		}
 	}
@@ -75,18 +75,18 @@ func (l *link) beside() (list []*RunInfo) {
 }
 
 // errBusy reports that the run before kept a caller waiting for so long; nil: it ended this moment.
-func (l *link) errBusy(before *RunInfo, waited time.Duration) *fault.Error {
+func (i *interpreter) errBusy(before *RunInfo, waited time.Duration) *fault.Error {
 	if before == nil {
 		return fault.New(fault.SessionBusy, "Try again, or use another session_id.",
-			"Session %q still ran other %s code after %s.", l.engine.id, l.language, waited)
+			"Session %q still ran other %s code after %s.", i.engine.id, i.language, waited)
 	}
 	return fault.New(fault.SessionBusy, before.wayOut()+"; or use another session_id.",
-		"Session %q still runs other code after %s: %s", l.engine.id, waited, before).With("run_id", before.RunID)
+		"Session %q still runs other code after %s: %s", i.engine.id, waited, before).With("run_id", before.RunID)
 }
 
 // ahead returns the run that this one waits for; nil: none.
-func (l *link) ahead(run *Run) *RunInfo {
-	if before := l.holder(); before != nil && before != run {
+func (i *interpreter) ahead(run *Run) *RunInfo {
+	if before := i.holder(); before != nil && before != run {
 		return before.info()
 	}
 	return nil

@@ -75,8 +75,8 @@ func (s *session) leaveBehind(ctx context.Context) {
 			s.engine.record.SizeBytes, s.engine.record.HistoryBytes = *size, s.uses.history.Bytes()
 			s.engine.saveRecord()
 		}
-		for _, k := range s.engine.ready {
-			k.close()
+		for _, c := range s.engine.ready {
+			c.close()
 		}
 	}
 	for _, run := range s.uses.all() {
@@ -85,8 +85,8 @@ func (s *session) leaveBehind(ctx context.Context) {
 		}
 	}
 	for _, l := range s.links {
-		if k := l.kernel.Load(); k != nil {
-			k.close()
+		if c := l.container.Load(); c != nil {
+			c.close()
 		}
 	}
 	s.cancel(errLeaving)

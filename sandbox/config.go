@@ -5,6 +5,7 @@ package sandbox
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
@@ -12,11 +13,10 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// KernelConfig describes how to make one language's containers.
+// KernelConfig describes a language and its image. Languages with one image share a session's container.
 type KernelConfig struct {
 	Image       string
 	Interpreter string   // its name, such as python3, for messages
-	Command     []string // starts process 1
 	Join        []string // connects its stdio to the socket of a process 1 that lost its server
 	Document    []string // the program that reads documents; Python's only
 	Install     string   // the path of the program that installs packages
@@ -116,6 +116,43 @@ func (c *Config) kernel(language Language) KernelConfig {
 		setting.skills = c.Skills()
 	}
 	return setting
+}
+
+// containers returns the languages of each container of a session, in their order: those with one image share a container, which is
+// called after the first of them.
+func (c *Config) containers() (all [][]Language) {
+	for _, l := range Languages {
+		setting, on := c.Kernels[l.Language]
+		if !on {
+			continue
+		}
+		same := func(languages []Language) bool { return c.Kernels[languages[0]].Image == setting.Image }
+		if i := slices.IndexFunc(all, same); i >= 0 {
+			all[i] = append(all[i], l.Language)
+		} else {
+			all = append(all, []Language{l.Language})
+		}
+	}
+	return all
+}
+
+// containerOf returns the languages in the container of one.
+func (c *Config) containerOf(language Language) []Language {
+	for _, languages := range c.containers() {
+		if slices.Contains(languages, language) {
+			return languages
+		}
+	}
+	return []Language{language}
+}
+
+// preload returns by language the modules to import ahead.
+func (c *Config) preload(languages []Language) map[string][]string {
+	modules := make(map[string][]string)
+	for _, language := range languages {
+		modules[string(language)] = c.Kernels[language].Preload
+	}
+	return modules
 }
 
 // DefaultConfig returns the defaults of the command line, with a Logger that writes nothing.

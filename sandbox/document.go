@@ -32,8 +32,8 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 	if err != nil {
 		return Document{}, err
 	}
-	l := s.links[Python]
-	if l == nil {
+	i := s.interpreters[Python]
+	if i == nil {
 		return Document{}, fault.New(fault.EngineUnavailable, "Read it with code, or switch Python on with --python-image.",
 			"Python is switched off, which reads %q as text.", clip(f.Path, 120))
 	}
@@ -41,13 +41,13 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 		return Document{}, err
 	}
 	defer s.uses.leave()
-	if _, err := l.connect(ctx, l.noteLater, true); err != nil {
+	if _, err := i.reachable(ctx); err != nil {
 		return Document{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, documentPatience)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	proc, err := s.engine.exec(ctx, Python, s.config.Kernels[Python].Document)
+	proc, err := s.engine.exec(ctx, i.name(), s.config.Kernels[Python].Document)
 	if err != nil {
 		return Document{}, s.files.fault(ctx, err)
 	}

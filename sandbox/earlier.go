@@ -99,11 +99,11 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 // reach takes over an earlier server's kernel of a language, so that its run is known here. The error is a fault that says why the
 // run's state is unknown.
 func (s *session) reach(language Language) error {
-	l := s.links[language]
-	if l == nil {
+	i := s.interpreters[language]
+	if i == nil {
 		return fault.New(fault.InvalidArgument, "Start the server with that language on.", "There is no %s here.", language)
 	}
-	return l.reach()
+	return i.reach()
 }
 
 // lostResult is for an earlier server's run without a known end. alive reports that its kernel still holds its variables.

@@ -60,6 +60,14 @@ func (e *testEngine) fails(f faults) {
 	e.faults = f
 }
 
+// commanded has containers start with another command.
+func (e *testEngine) commanded(by func(command []string) []string) {
+	e.fails(faults{start: func(spec engine.Spec) (engine.Process, error) {
+		spec.Command = by(spec.Command)
+		return e.Processes.Start(context.Background(), spec)
+	}})
+}
+
 func (e *testEngine) faultsNow() faults {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -191,8 +199,11 @@ func (p peer) say(message map[string]any) {
 	}
 }
 
+// ready says that the supervisor is there with a used kernel, by default Python's, and what more is in either message.
 func (p peer) ready(more map[string]any) {
-	p.say(with(map[string]any{"type": "ready", "protocol": protocol.Version, "language": "python", "version": "3.played"}, more))
+	language := with(map[string]any{"language": "python"}, more)["language"]
+	p.say(with(map[string]any{"type": "attached", "protocol": protocol.Version, "languages": []any{map[string]any{"language": language, "started": true}}}, more))
+	p.say(with(map[string]any{"type": "ready", "language": language, "version": "3.played"}, more))
 }
 
 func (p peer) done(id string, more map[string]any) {
@@ -238,7 +249,7 @@ func testConfig(t *testing.T, e *testEngine) Config {
 	return Config{
 		Engine: e,
 		Kernels: map[Language]KernelConfig{
-			Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
+			Python: {Image: enginetest.Image, Interpreter: "python3", Join: containers.Join()},
 		},
 		CodeBytes: 1000, OutputBytes: 1000, SpoolBytes: 1 << 20,
 		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour,

@@ -10,13 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// engineSide manages one session's volume and containers, one a language, on the engine, and the settings that they were made
-// with, which a named session records for later servers.
+// engineSide manages one session's volume and containers, one an image, on the engine, and the settings that they were made with,
+// which a named session records for later servers.
 type engineSide struct {
 	id     string
 	place  string // the id on the engine, if the session took a spare; empty: id. Under mu, or before the session is open
@@ -41,8 +42,8 @@ type engineSide struct {
 	token  string        // with which a server reconnects to supervisors after a lost connection; empty: they end with it
 	filled bool          // the session once had a volume, and may expect its files
 
-	ready   map[Language]*kernel // unused kernels of the spare that became this session's place
-	readyAs map[string]string    // by language, their settings
+	ready   map[Language]*container // unused containers of the spare that became this session's place, by their names
+	readyAs map[string]string       // their settings
 }
 
 // Names ----------------------------------------------------------------------------
@@ -67,19 +68,25 @@ func (e *engineSide) volumeName() string {
 	return name + "-" + id
 }
 
-// name returns the container's name for a language.
+// name returns the name of the container that is called after a language.
 func (e *engineSide) name(language Language) string {
 	return e.volumeName() + "-" + string(language)
 }
 
-// names returns the possible names of the session's containers.
+// names returns the possible names of the session's containers: those of this version, and of one that made a container for each
+// language that the record names.
 func (e *engineSide) names() []string {
-	names := make([]string, 0, len(e.config.Kernels))
-	for language := range e.config.Kernels {
-		names = append(names, e.name(language))
+	var names []string
+	for _, languages := range e.config.containers() {
+		names = append(names, e.name(languages[0]))
+	}
+	if e.record != nil {
+		for language := range e.record.Settings {
+			names = append(names, e.name(Language(language)))
+		}
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
 // The record ----------------------------------------------------------------------
@@ -158,50 +165,58 @@ func (e *engineSide) slept(language Language) bool {
 	return had && key == ""
 }
 
-// noteSettings records the settings of a named session's container, and the start of its first kernel. If that fails, a later
-// server makes a new container.
-func (e *engineSide) noteSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) {
+// noteSettings records the settings of a named session's container for a language in it, and the start of its first kernel. If that
+// fails, a later server makes a new container.
+func (e *engineSide) noteSettings(language Language, key string, awake time.Time) {
 	if e.named {
-		e.takeSettings(language, setting, image, awake)
+		e.takeSettings(language, key, awake)
 		e.saveRecord()
 	}
 }
 
+// noteUse is noteSettings for a further language of a container.
+func (e *engineSide) noteUse(language Language, key string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.named && e.record.Settings[string(language)] != key {
+		e.noteSettings(language, key, e.record.Awake)
+	}
+}
+
 // takeSettings is noteSettings without writing.
-func (e *engineSide) takeSettings(language Language, setting KernelConfig, image engine.ImageInfo, awake time.Time) {
-	e.record.Settings[string(language)], e.record.Awake = e.settingsKey(language, setting, image), awake
+func (e *engineSide) takeSettings(language Language, key string, awake time.Time) {
+	e.record.Settings[string(language)], e.record.Awake = key, awake
 }
 
 // settingsKey returns an equal key for containers with equal image, settings, folders and secrets. Only the user may read it, as
 // the token in the same file: a reader could try guesses at a secret.
-func (e *engineSide) settingsKey(language Language, setting KernelConfig, image engine.ImageInfo) string {
+func (e *engineSide) settingsKey(languages []Language, image engine.ImageInfo) string {
 	c := e.config
-	return engine.Key(e.record.Token, e.shape(language, setting, image), e.certificates, c.Env, c.VolumeFiles, c.wireLimits(), e.limits.ends().IdleTimeout)
+	return engine.Key(e.record.Token, e.shape(languages, image), e.certificates, c.Env, c.VolumeFiles, c.wireLimits(), e.limits.ends().IdleTimeout)
 }
 
 // spareKey is settingsKey without the parts that a spare gets when it is bound to a session, and with those that matter before
 // there are variables.
-func (e *engineSide) spareKey(language Language, setting KernelConfig, image engine.ImageInfo) string {
-	return engine.Key(e.shape(language, setting, image), e.config.VolumeFiles, e.config.wireLimits(), setting.Preload)
+func (e *engineSide) spareKey(languages []Language, image engine.ImageInfo) string {
+	return engine.Key(e.shape(languages, image), e.config.VolumeFiles, e.config.wireLimits(), e.config.preload(languages))
 }
 
-// shape lists the settings of a container.
-func (e *engineSide) shape(language Language, setting KernelConfig, image engine.ImageInfo) []string {
-	return []string{image.ID, e.config.Engine.Shape(e.spec(language, setting, image))}
+// shape lists the settings of a container, whichever interpreter starts first.
+func (e *engineSide) shape(languages []Language, image engine.ImageInfo) []string {
+	return []string{image.ID, e.config.Engine.Shape(e.spec(languages, languages[0], image))}
 }
 
-// fits reports whether a container, by the key of its settings, is one that this server would make itself: errNeverStarted or
-// errOtherSettings if not.
-func (e *engineSide) fits(ctx context.Context, language Language, key string) error {
-	setting := e.config.kernel(language)
-	image, err := e.config.Pool.images.get(ctx, e.config.Engine, setting.Image)
+// fits reports whether a container for these languages, by the key of its settings, is one that this server would make itself:
+// errNeverStarted or errOtherSettings if not.
+func (e *engineSide) fits(ctx context.Context, languages []Language, key string) error {
+	image, err := e.config.Pool.images.get(ctx, e.config.Engine, e.config.Kernels[languages[0]].Image)
 	if err != nil {
 		return err
 	}
 	switch {
 	case key == "":
 		return errNeverStarted
-	case key != e.settingsKey(language, setting, image):
+	case key != e.settingsKey(languages, image):
 		return errOtherSettings
 	}
 	return nil
@@ -230,47 +245,25 @@ func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 	return look()
 }
 
-// spec returns the settings of a container, and of those that an engine makes together with it.
-func (e *engineSide) spec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
-	spec := e.ownSpec(language, setting, image)
-	for _, other := range e.beside(language) {
-		spec.Beside = append(spec.Beside, e.ownSpec(other, e.config.kernel(other), image))
-	}
-	return spec
-}
-
 // Spec returns the engine's request for an unnamed session, by a configuration.
 func Spec(config *Config) (engine.Spec, error) {
 	e := newSession("template", false, nil, config).engine
 	e.trust()
-	for _, l := range Languages {
-		if _, on := config.Kernels[l.Language]; on {
-			return e.spec(l.Language, config.kernel(l.Language), engine.ImageInfo{}), nil
-		}
+	for _, languages := range config.containers() {
+		return e.spec(languages, languages[0], engine.ImageInfo{}), nil
 	}
 	return engine.Spec{}, errNoLanguage
 }
 
 var errNoLanguage = errors.New("all languages are switched off")
 
-// beside returns the languages of the containers made together with this one.
-func (e *engineSide) beside(language Language) (others []Language) {
-	if !e.config.Engine.Traits().Together {
-		return nil
-	}
-	for _, other := range Languages {
-		if _, on := e.config.Kernels[other.Language]; on && other.Language != language {
-			others = append(others, other.Language)
-		}
-	}
-	return others
-}
-
 // endsMargin is how much longer than its kernels an engine keeps a container that no server asks for.
 const endsMargin = time.Hour
 
-// ownSpec is spec of the one container. Of the image it needs only the processor, which all images of a volume share.
-func (e *engineSide) ownSpec(language Language, setting KernelConfig, image engine.ImageInfo) engine.Spec {
+// spec returns the settings of a container for these languages, in which one's interpreter starts first. Of the image it needs only
+// the processor, which all images of a volume share.
+func (e *engineSide) spec(languages []Language, first Language, image engine.ImageInfo) engine.Spec {
+	setting := e.config.kernel(languages[0])
 	_, id := e.at()
 	// A spare may become a named session's at any time: its kernels count from then on.
 	lasts, ends, grace := e.named || isSpare(id), time.Duration(0), time.Duration(0)
@@ -281,20 +274,20 @@ func (e *engineSide) ownSpec(language Language, setting KernelConfig, image engi
 		grace = e.config.retireTime()
 	}
 	labels := map[string]string{
-		LabelSession: labelOf(e.at()), LabelHost: e.config.Host, LabelLanguage: string(language),
+		LabelSession: labelOf(e.at()), LabelHost: e.config.Host, LabelLanguage: string(languages[0]),
 		LabelNamed: fmt.Sprint(e.named && e.place == ""), // the owner's record says so of a spare's place
 	}
 	if tenant, _ := e.at(); tenant != "" {
 		labels[LabelTenant] = tenant
 	}
 	return engine.Spec{
-		Name:    e.name(language),
+		Name:    e.name(languages[0]),
 		Volume:  e.volumeName(),
 		Labels:  labels,
 		Image:   setting.Image,
 		Arch:    image.Arch,
-		Command: setting.Command,
-		Env:     e.environment(language),
+		Command: containers.Supervisor(inOrder(languages, first)...),
+		Env:     e.environment(),
 		Limits:  e.limits.container(),
 		Mounts:  e.config.Mounts,
 		Skills:  setting.skills,
@@ -303,8 +296,24 @@ func (e *engineSide) ownSpec(language Language, setting KernelConfig, image engi
 	}
 }
 
-// init returns a new container's first message to the supervisor.
-func (e *engineSide) init(language Language, setting KernelConfig, warm bool) protocol.Init {
+// inOrder returns the names of languages, one of them first.
+func inOrder(languages []Language, first Language) []string {
+	names := []string{string(first)}
+	for _, language := range languages {
+		if language != first {
+			names = append(names, string(language))
+		}
+	}
+	return names
+}
+
+// init returns a new container's first message to the supervisor. warm: a kernel of the first language is made ready before a run
+// asks for it.
+func (e *engineSide) init(languages []Language, first Language, warm bool) protocol.Init {
+	ready := []string{}
+	if warm {
+		ready = append(ready, string(first))
+	}
 	limits := e.config.wireLimits()
 	onEOF, freezeBytes := "exit", int64(0)
 	if e.token != "" {
@@ -317,8 +326,8 @@ func (e *engineSide) init(language Language, setting KernelConfig, warm bool) pr
 	return protocol.Init{
 		MemoryBytes: memory, FreezeBytes: freezeBytes, FreezeSeconds: int(e.config.FreezeTime.Seconds()),
 		Twins: mostTwins, TwinBytes: memory / twinShare,
-		WayOut: e.outPort(language), Trust: e.certificates,
-		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, Env: e.config.Env, Preload: setting.Preload, Warm: warm,
+		WayOut: e.outPort(), Trust: e.certificates,
+		Type: "init", Protocol: protocol.Version, WorkDir: engine.WorkDir, Env: e.config.Env, Preload: e.config.preload(languages), Warm: ready,
 		IdleSeconds: int64(e.limits.ends().IdleTimeout.Seconds()), OnEOF: onEOF, Token: e.token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,

@@ -89,7 +89,7 @@ func TestControlCharactersAreShownAndNotSent(t *testing.T) {
 }
 
 func TestDisplaysAreReplacedAndTakenBack(t *testing.T) {
-	k := newKernel(enginetest.Play(func(io.ReadWriteCloser) {}), wireLimits{MaxDisplays: 2}, discardLog)
+	k := newContainer(enginetest.Play(func(io.ReadWriteCloser) {}), []Language{Python}, wireLimits{MaxDisplays: 2}, discardLog).kernels[Python]
 	defer k.close()
 	run := newRun(t.Context(), &Config{}, "r", "s", RunOptions{})
 	k.follow(run)
@@ -100,7 +100,7 @@ func TestDisplaysAreReplacedAndTakenBack(t *testing.T) {
 		if test.key == "clear" {
 			message = `{"type":"clear","id":"r"}`
 		}
-		if err := k.take([]byte(message)); err != nil {
+		if err := k.container.take([]byte(message)); err != nil {
 			t.Fatal(err)
 		}
 		var shown []string
@@ -117,19 +117,19 @@ func TestDisplaysAreReplacedAndTakenBack(t *testing.T) {
 // FuzzTake feeds a kernel whatever a taken-over supervisor could send.
 func FuzzTake(f *testing.F) {
 	for _, seed := range []string{
-		`{"type":"ready","protocol":1,"version":"3"}`, `{"type":"done","id":"r","status":"completed","artifacts":[{"path":"x"}]}`,
+		`{"type":"ready","language":"python","version":"3"}`, `{"type":"attached","languages":[{"language":"python","started":true}],"runs":["r"]}`, `{"type":"done","id":"r","status":"completed","artifacts":[{"path":"x"}]}`,
 		`{"type":"display","id":"r","data":{"image/png":"AAAA","text/html":"<b>"}}`, `{"type":"progress","id":"r","last_line":"\ud800"}`,
-		`{"type":"peek","id":"r","stdout":{"head":"x","bytes":-1}}`, `{"type":"kernel","cause":"memory"}`, `{"type":"kernel","state":"missing"}`,
+		`{"type":"peek","id":"r","stdout":{"head":"x","bytes":-1}}`, `{"type":"kernel","language":"python","cause":"memory"}`, `{"type":"kernel","language":"python","state":"missing"}`,
 		`{"type":"done","id":"r","background":[{"path":"../x","text":"\ud800"}],"goes_on":["x",""]}`, `[`, `{"type":1}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		k := newKernel(enginetest.Play(func(io.ReadWriteCloser) {}), wireLimits{OutputBytes: 100, MaxDisplays: 2, MaxArtifacts: 2}, discardLog)
+		k := newContainer(enginetest.Play(func(io.ReadWriteCloser) {}), []Language{Python}, wireLimits{OutputBytes: 100, MaxDisplays: 2, MaxArtifacts: 2}, discardLog).kernels[Python]
 		run := newRun(t.Context(), &Config{OutputBytes: 100}, "r", "s", RunOptions{})
 		answer := k.follow(run)
 		defer k.close()
-		_ = k.take(body)
+		_ = k.container.take(body)
 		select {
 		case m := <-answer:
 			res := resultOf(m, 100)

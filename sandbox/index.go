@@ -95,8 +95,8 @@ func (x *index) noteEnded(s *session, why string, keepFiles bool) {
 	}
 	note := ended{note: fmt.Sprintf("The session before this one has ended, as %s: %s", why, lost)}
 	if keepFiles {
-		for language, l := range s.links {
-			if l.had.Load() {
+		for language, i := range s.interpreters {
+			if i.had.Load() {
 				note.of = append(note.of, language)
 			}
 		}
@@ -125,7 +125,7 @@ func (x *index) noteExpiry(s *session) {
 	}
 	delete(x.expired, id)
 	for _, language := range note.of {
-		s.links[language].lose(note.note, filesKept)
+		s.interpreters[language].lose(note.note, filesKept)
 	}
 	if len(note.of) == 0 {
 		s.noteLater(note.note + ".")

@@ -78,10 +78,12 @@ func (s *session) info(kept []Language) SessionInfo {
 		s.config.describeStay(&info, max(s.config.Keep, info.Times.IdleTimeout))
 	}
 	for _, l := range s.links {
-		kernel := l.info(slices.Contains(kept, l.language))
-		if info.Place == (engine.Place{}) && l.kernel.Load() != nil { // a live kernel keeps its container's name
-			info.Place = s.config.placeOf(s.engine.name(l.language))
+		if info.Place == (engine.Place{}) && l.container.Load() != nil { // a live container keeps its name
+			info.Place = s.config.placeOf(s.engine.name(l.name()))
 		}
+	}
+	for _, l := range s.interpreters {
+		kernel := l.info(slices.Contains(kept, l.language))
 		if run := l.holder(); run != nil && kernel.State != "ended" {
 			kernel.Run = run.info()
 			if kernel.State == "idle" { // with an earlier server's run
@@ -103,20 +105,20 @@ func (c *Config) placeOf(container string) engine.Place {
 	return engine.Place{}
 }
 
-func (l *link) info(kept bool) KernelInfo {
-	info := KernelInfo{Language: l.language, State: "not started"}
-	k := l.kernel.Load()
+func (i *interpreter) info(kept bool) KernelInfo {
+	info := KernelInfo{Language: i.language, State: "not started"}
+	k := i.current()
 	switch {
-	case k != nil && k.alive():
+	case k != nil:
 		if ready := k.info.Load(); ready != nil {
 			info.Version = ready.Version
 		}
 		info.State = "idle"
-		if l.inUse() {
+		if i.inUse() {
 			info.State = "running"
 		}
-		l.tellTwins(k, &info)
-	case l.had.Load():
+		i.tellTwins(k, &info)
+	case i.had.Load():
 		info.State = "ended"
 	case kept:
 		info.State = "kept"
@@ -140,10 +142,18 @@ func (s *session) kept(ctx context.Context, left *leftover) []Language {
 			return nil
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(left.running), func(language Language) bool {
-		key, known := unreached[string(language)]
-		return !known || isAny(s.engine.fits(ctx, language, key), errNeverStarted, errOtherSettings)
-	})
+	var kept []Language
+	for _, l := range s.links {
+		if !slices.Contains(left.running, l.name()) || isAny(s.engine.fits(ctx, l.languages, l.keyOf(unreached)), errNeverStarted, errOtherSettings) {
+			continue
+		}
+		for language, key := range unreached {
+			if key != "" && slices.Contains(l.languages, Language(language)) {
+				kept = append(kept, Language(language))
+			}
+		}
+	}
+	return kept
 }
 
 // unreached returns by language the settings of earlier servers' containers, for languages without a kernel in this server. It
@@ -157,8 +167,8 @@ func (s *session) unreached() map[string]string {
 		return nil
 	}
 	maps.DeleteFunc(r.Settings, func(language, _ string) bool {
-		l := s.links[Language(language)]
-		return l == nil || l.had.Load()
+		i := s.interpreters[Language(language)]
+		return i == nil || i.link.had.Load()
 	})
 	return r.Settings
 }
@@ -246,7 +256,7 @@ func (m *Manager) describe(ctx context.Context, s *session, left *leftover) Sess
 	}
 	info := s.info(s.kept(asking, left))
 	m.setDefault(&info)
-	if len(s.liveKernels()) > 0 { // it waits for none
+	if len(s.containers()) > 0 { // it waits for none
 		info.SizeBytes = s.size(ctx)
 	}
 	return info
@@ -328,9 +338,9 @@ func (c *Config) recorded(id string, used time.Time) *leftover {
 	}
 	at := &engineSide{id: id, place: r.Place, config: c}
 	for language, key := range r.Settings {
-		if key != "" {
-			l.running = append(l.running, Language(language))
-			l.place = cmp.Or(l.place, c.placeOf(at.name(Language(language))))
+		if name := c.containerOf(Language(language))[0]; key != "" && !slices.Contains(l.running, name) {
+			l.running = append(l.running, name)
+			l.place = cmp.Or(l.place, c.placeOf(at.name(name)))
 		}
 	}
 	return l
@@ -396,9 +406,10 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 	if len(l.running) > 0 {
 		info.State = StateWaiting
 	}
-	for _, language := range l.running {
-		if r == nil || r.Place == "" || r.Settings[string(language)] != "" { // else it is an unused one of the place
-			info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "kept", Run: busy[language]})
+	for _, i := range Languages {
+		name := config.containerOf(i.Language)[0]
+		if slices.Contains(l.running, name) && (r != nil && r.Settings[string(i.Language)] != "" || r == nil && name == i.Language) {
+			info.Kernels = append(info.Kernels, KernelInfo{Language: i.Language, State: "kept", Run: busy[i.Language]})
 		}
 	}
 	sortKernels(info.Kernels)

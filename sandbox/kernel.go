@@ -2,50 +2,26 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// backstop is how much longer than the supervisor the server waits before it enforces a limit by removing the container.
-// JavaScript may need four times interruptGrace, see docs/kernel-protocol.md.
-const backstop = 20 * time.Second
-
-// answerPatience is how long a supervisor may take to answer a sign-of-life request.
-const answerPatience = 10 * time.Second
-
-// kernel is the server's end of one container: a supervisor and the interpreter under it. It runs one piece of code at a time, for
-// the holder of the turn, and fresh runs beside it.
+// kernel is the conversation with one language's interpreter in a container. It runs one piece of code at a time, for the holder of
+// the turn, and fresh runs beside it.
 type kernel struct {
-	proc   engine.Process
-	conn   *channel.Conn // over proc
-	limits wireLimits
-	log    *slog.Logger
+	*container
+	language Language
 
-	instead *kernel  // its successor in the same container; set when that is made, under the link's starting
-	outbox  chan any // messages to the supervisor
-	// onReady is called once, before any frame after ready is handled. Set before begin; may be nil.
-	onReady func(protocol.Ready)
-	// serveOut serves a connection of the code's egress, and closes it. Set before begin; nil refuses.
-	serveOut func(*kernel, net.Conn)
-	out      *outConns     // the session's; set before begin if there is egress
-	unbound  bool          // it is a spare's, and these two are set before bind; set before begin
-	ready    chan struct{} // closed when the supervisor is up
-
-	mu   sync.Mutex
-	runs map[string]following // the runs that frames are for, by id
-
-	info atomic.Pointer[protocol.Ready] // nil before the supervisor is up
-	lost atomic.Pointer[string]         // the cause of death of an idle interpreter, which the next run reports; nil while it lives
+	used atomic.Bool                    // a run or an earlier server used it, so it has variables
+	info atomic.Pointer[protocol.Ready] // nil before the interpreter is up
+	up   chan struct{}                  // closed when it is up, or missing
+	// missing reports that the image lacks the interpreter. Set before up is closed.
+	missing atomic.Bool
+	lost    atomic.Pointer[string] // the cause of death of an idle interpreter, which the next run reports; nil while it lives
 
 	peeking sync.Mutex // one question at a time
 	peeks   chan protocol.Peek
@@ -54,141 +30,22 @@ type kernel struct {
 	twins     atomic.Pointer[protocol.Twins] // the last message about restorable runs; nil: none came
 	restoring atomic.Pointer[string]         // the id of the requested restore
 	restoreds chan protocol.Restored
-
-	dead   chan struct{} // closed when no more frames come
-	frames atomic.Uint64 // frames so far
-	// ending reports that the container was told to end, and does so soon.
-	ending atomic.Bool
-	// missing reports that the image lacks the interpreter.
-	missing atomic.Bool
-	// cut reports that the connection ended, but not by a protocol violation. Set before dead is closed.
-	cut bool
 }
 
-// wireLimits are the bounds that the server sends to the supervisor and enforces on it.
-type wireLimits struct {
-	OutputBytes  int
-	SpoolBytes   int
-	ImageBytes   int
-	MaxDisplays  int
-	MaxArtifacts int
-	Linger       time.Duration // how long a run waits for endless-looking background work
-	Frozen       time.Duration // how long it may wait for a snapshot to be written or read, before its own time begins
-}
-
-func (c *Config) wireLimits() wireLimits {
-	return wireLimits{
-		OutputBytes: c.OutputBytes, SpoolBytes: c.SpoolBytes,
-		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: MaxArtifacts, Linger: c.Linger, Frozen: c.retireTime(),
-	}
-}
-
-func newKernel(proc engine.Process, limits wireLimits, log *slog.Logger) *kernel {
+func newKernel(in *container, language Language) *kernel {
 	return &kernel{
-		proc: proc, conn: channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer}), limits: limits, log: log,
-		outbox: make(chan any, 32), peeks: make(chan protocol.Peek, 1), frozen: make(chan protocol.Frozen, 1), restoreds: make(chan protocol.Restored, 1),
-		ready: make(chan struct{}), dead: make(chan struct{}), runs: make(map[string]following),
+		container: in, language: language, up: make(chan struct{}),
+		peeks: make(chan protocol.Peek, 1), frozen: make(chan protocol.Frozen, 1), restoreds: make(chan protocol.Restored, 1),
 	}
 }
 
-// following is a run with the channel for its end.
-type following struct {
-	run    *Run
-	answer chan protocol.Done
-}
-
-// begin starts the exchange with a supervisor by sending first. It returns no error for a process 1 that already ended: awaitReady
-// returns that, with the reason from its stderr.
-func (k *kernel) begin(first any) {
-	k.outbox <- first // it is buffered, and nothing else is sent yet
-	go k.listen()
-	go k.speak()
-	if !k.unbound {
-		go k.acceptOut()
-	}
-}
-
-// bind gives a spare's kernel to a session, by the message bind.
-func (k *kernel) bind(message any) {
-	_ = k.send(message) // if that fails it is dying, and its first run notices
-	go k.acceptOut()
-}
-
-// send queues a message for the writer and never waits: a supervisor that does not read must not delay a call that stops it.
-func (k *kernel) send(message any) error {
-	select {
-	case k.outbox <- message:
-		return nil
-	case <-k.dead:
-		return errKernelGone
-	default:
-		return errUnresponsive
-	}
-}
-
-// lastWords is the time to read the output of a program that ended before the server wrote to it.
-const lastWords = time.Second
-
-// speak writes the messages of send, until the connection ends.
-func (k *kernel) speak() {
-	for {
-		select {
-		case <-k.dead:
-			return
-		case message := <-k.outbox:
-			body, err := encodeMessage(message)
-			if err == nil {
-				err = k.conn.Send(body)
-			}
-			if err != nil {
-				k.log.Debug("write to supervisor", "error", err)
-				select {
-				case <-k.dead:
-				case <-time.After(lastWords): // it goes on, and only does not read
-				}
-				k.close()
-				return
-			}
-		}
-	}
-}
-
-// close ends the connection, but not the container.
-func (k *kernel) close() { _ = k.conn.Close() }
-
-// listen reads messages until the container or the connection ends. A protocol violation ends the kernel: hostile code replaced
-// its supervisor, and its messages are worth nothing.
-func (k *kernel) listen() {
-	defer close(k.dead)
-	for {
-		body, err := k.conn.Receive()
-		cut := err != nil && !isAny(err, channel.ErrFrameTooLarge, channel.ErrUnknownFrame, channel.ErrBrokenStreams)
-		k.frames.Add(1)
-		if err == nil {
-			err = frameLimits.Check(body)
-		}
-		if err == nil {
-			err = k.take(body)
-		}
-		if err != nil {
-			k.cut = cut
-			k.log.Debug("kernel connection ended", "error", err)
-			k.close()
-			return
-		}
-	}
-}
-
-func (k *kernel) take(body []byte) error {
-	var head protocol.Head
-	if err := json.Unmarshal(body, &head); err != nil {
-		return fmt.Errorf("decode frame: %w", err)
-	}
+// take handles a message about the kernel.
+func (k *kernel) take(head protocol.Head, body []byte) error {
 	switch head.Type {
 	case "ready":
 		return decode(body, k.becomeReady)
 	case "kernel":
-		return k.onKernel(body)
+		return decode(body, k.noteState)
 	case "twins":
 		return decode(body, k.noteTwins)
 	case "restored":
@@ -198,105 +55,52 @@ func (k *kernel) take(body []byte) error {
 		return decode(body, func(m protocol.Restored) { offer(k.restoreds, m) })
 	case "frozen":
 		return decode(body, func(m protocol.Frozen) { offer(k.frozen, m) })
-	case "log":
-		return decode(body, func(m protocol.Log) { k.log.Debug("supervisor", "message", clip(m.Message, maxName)) })
-	}
-	k.mu.Lock()
-	f, ok := k.runs[head.ID]
-	k.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	run := f.run
-	switch head.Type {
-	case "progress":
-		return decode(body, run.advance)
-	case "clear":
-		run.dropShown()
-	case "display":
-		return decode(body, func(m protocol.Display) { run.show(display(m), k.limits.MaxDisplays) })
-	case "peek":
-		return decode(body, func(m protocol.Peek) { offer(k.peeks, m) })
-	case "done":
-		return decode(body, func(m protocol.Done) { offer(f.answer, m) })
 	}
 	return nil
 }
 
-func decode[T any](body []byte, use func(T)) error {
-	var m T
-	if err := json.Unmarshal(body, &m); err != nil {
-		return fmt.Errorf("decode frame: %w", err)
-	}
-	use(m)
-	return nil
-}
-
-// offer puts a message into a channel of capacity one, or drops it: a second answer to the same question is forged.
-func offer[T any](c chan T, m T) {
-	select {
-	case c <- m:
-	default:
-	}
-}
-
-// becomeReady notes that the supervisor is up. It reports true once; later messages are forged.
+// becomeReady notes once that the interpreter is up; later messages are forged.
 func (k *kernel) becomeReady(m protocol.Ready) {
 	m.Version = clip(m.Version, maxName)
-	if !k.info.CompareAndSwap(nil, &m) {
+	if k.missing.Load() || !k.info.CompareAndSwap(nil, &m) {
 		return
 	}
 	if k.onReady != nil {
-		k.onReady(m)
+		k.onReady(k, m)
 	}
-	close(k.ready)
+	close(k.up)
 }
 
-// awaitReady waits until the supervisor is up, will not come up, or ctx is done.
-func (k *kernel) awaitReady(ctx context.Context) error {
-	select {
-	case <-k.ready:
-		return nil
-	case <-k.dead:
-		return errKernelGone
-	case <-ctx.Done():
-		return errUnresponsive
-	}
-}
-
-// onKernel notes the death of an interpreter. If the image lacks it, the connection is useless.
-func (k *kernel) onKernel(body []byte) error {
-	var m protocol.KernelState
-	if err := json.Unmarshal(body, &m); err != nil {
-		return fmt.Errorf("decode frame: %w", err)
-	}
+// noteState notes the death of an idle interpreter, or that the image lacks it.
+func (k *kernel) noteState(m protocol.KernelState) {
 	if m.State == "missing" {
-		k.missing.Store(true)
-		return engine.ErrNoInterpreter
+		if k.info.Load() == nil && !k.missing.Swap(true) {
+			close(k.up)
+		}
+		return
 	}
 	cause := clip(m.Cause, maxName)
 	k.lost.Store(&cause)
-	return nil
 }
 
-// alive reports whether frames still come.
-func (k *kernel) alive() bool { return !isClosed(k.dead) }
+// awaitUp waits until the interpreter is up or missing, the container ended, or ctx is done.
+func (k *kernel) awaitUp(ctx context.Context) {
+	select {
+	case <-k.up:
+	case <-k.dead:
+	case <-ctx.Done():
+	}
+}
 
-// wasCut reports whether a kernel that came up only lost its connection, as far as is known here.
-func (k *kernel) wasCut() bool { return !k.alive() && k.cut && k.wasReady() }
-
-// wasReady reports whether the supervisor ever came up.
+// wasReady reports whether the interpreter ever came up.
 func (k *kernel) wasReady() bool { return k.info.Load() != nil }
 
-// errUnresponsive reports that the supervisor did not enforce a limit itself, so its container must go.
-var errUnresponsive = errors.New("supervisor does not answer")
-
 // run executes the code and waits for its end. When r's context ends, it interrupts the code and goes on waiting. errUnresponsive:
-// the caller must remove the container. errKernelGone: it ended by itself.
+// the caller must remove the container. errContainerEnded: it ended by itself.
 func (k *kernel) run(r *Run) (protocol.Done, error) {
 	answer := k.follow(r)
 	err := k.send(protocol.Request{
-		Type: "run", ID: r.ID, Code: r.options.Code, Before: r.options.Before, Fresh: r.options.Fresh, Copy: r.options.Copy,
+		Type: "run", Language: string(k.language), ID: r.ID, Code: r.options.Code, Before: r.options.Before, Fresh: r.options.Fresh, Copy: r.options.Copy,
 		TimeoutMS: r.timeout().Milliseconds(), GraceMS: interruptGrace.Milliseconds(), LingerMS: k.limits.Linger.Milliseconds(),
 	})
 	if err != nil {
@@ -365,15 +169,13 @@ func (k *kernel) await(r *Run, answer chan protocol.Done, timeout time.Duration)
 	}
 }
 
-var errKernelGone = errors.New("container ended")
-
 // lastWord takes an answer that came just before the end.
 func lastWord(answer chan protocol.Done) (protocol.Done, error) {
 	select {
 	case done := <-answer:
 		return done, nil
 	default:
-		return protocol.Done{}, errKernelGone
+		return protocol.Done{}, errContainerEnded
 	}
 }
 
@@ -396,4 +198,26 @@ func (k *kernel) peek(ctx context.Context, r *Run) (protocol.Peek, bool) {
 	case <-ctx.Done():
 	}
 	return protocol.Peek{}, false
+}
+
+// freeze makes the kernel write a snapshot, and returns the reason if it did not; empty: it did.
+func (k *kernel) freeze(ctx context.Context, most time.Duration) string {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	id := state.NewID("freeze-")
+	if err := k.send(protocol.Request{Type: "freeze", Language: string(k.language), ID: id}); err != nil {
+		return err.Error()
+	}
+	for {
+		select {
+		case answer := <-k.frozen:
+			if answer.ID == id {
+				return phrase(answer.Error)
+			}
+		case <-k.dead:
+			return errContainerEnded.Error()
+		case <-ctx.Done():
+			return errUnresponsive.Error()
+		}
+	}
 }

@@ -7,164 +7,172 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 )
 
-// link connects a session with the kernel of one language, for the runs in its queue. A run goes through these phases:
+// link connects a session with one container, for the runs of the languages in it. A run goes through these phases:
 //
-//  1. connect (link.go) returns the kernel that there is, or brings one up:
+//  1. connect (link.go) returns the container that there is, or brings one up:
 //  2. takeOver (takeover.go) attaches to a container that runs without a server, or
 //  3. start (start.go) makes a container and sends init.
-//  4. execute (perform.go) has the kernel run the code, by the messages of kernel.go, and
+//  4. execute (perform.go) has the language's kernel run the code, by the messages of kernel.go, and
 //  5. acceptOut (wayout.go) serves what the code sends out meanwhile.
 //  6. outcome (perform.go) turns the kernel's answer into the run's result.
 type link struct {
-	queue
-	language Language
-	config   *Config
-	engine   *engineSide
-	uses     *usage
+	languages    []Language // of its container, which bears the name of the first
+	interpreters map[Language]*interpreter
+	config       *Config
+	engine       *engineSide
+	uses         *usage
 
-	// starting is held while a container starts or is removed.
+	// starting is held while the container starts or is removed.
 	starting sync.Mutex
-	reached  bool // it looked for an earlier server's container; under starting
-	tried    bool // it asked for a container, which may exist although that failed; under starting
+	reached  bool   // it looked for an earlier server's container; under starting
+	tried    bool   // it asked for a container, which may exist although that failed; under starting
+	madeWith string // the key of the container's settings; under starting
 
-	kernel atomic.Pointer[kernel]
-	had    atomic.Bool // there was a kernel, and code may expect its variables
-	// adopted is an earlier server's run that the kernel was busy with when it was taken over.
-	adopted atomic.Pointer[Run]
-
-	noted sync.Mutex
-	notes []string // for the next run's result
-	lost  string   // for the next run that would see the variables, unless they came back; see lose
-	files string   // the part of lost about the files
-	gone  bool     // notes report the files gone
+	container atomic.Pointer[container]
+	had       atomic.Bool // there was a container
 }
 
-func newLink(language Language, on *engineSide, uses *usage) *link {
-	return &link{queue: newQueue(), language: language, config: on.config, engine: on, uses: uses}
+func newLink(languages []Language, on *engineSide, uses *usage) *link {
+	l := &link{languages: languages, interpreters: make(map[Language]*interpreter), config: on.config, engine: on, uses: uses}
+	for _, language := range languages {
+		l.interpreters[language] = &interpreter{link: l, language: language, queue: newQueue()}
+	}
+	return l
 }
 
-// connect returns a live kernel: the existing one, one that runs without a server, or a new one. It waits for its turn to start a
-// new one until ctx ends.
-func (l *link) connect(ctx context.Context, note func(string), warm bool) (*kernel, error) {
-	l.starting.Lock()
-	defer l.starting.Unlock()
-	// Last, because reachEarlier may add notes.
-	defer func() {
-		for _, text := range l.takeNotes() {
-			note(text)
-		}
-	}()
-	k, err := l.existing(ctx)
+// name is the language that names the container.
+func (l *link) name() Language { return l.languages[0] }
+
+// each calls do for each interpreter, in the order of the languages.
+func (l *link) each(do func(*interpreter)) {
+	for _, language := range l.languages {
+		do(l.interpreters[language])
+	}
+}
+
+// connect returns a live container: the existing one, one that runs without a server, or a new one, in which this language's
+// interpreter starts first. It waits for its turn to start a new one until ctx ends. The caller holds l.starting.
+func (l *link) connect(ctx context.Context, first Language, note func(string), warm bool) (*container, error) {
+	c, err := l.existing(ctx)
 	switch {
-	case k != nil:
-		l.noteLost(k)
-		return k, nil
+	case c != nil:
+		return c, nil
 	case err != nil && !isFinal(err):
 		return nil, err
 	case l.had.Load():
-		l.lose(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone", l.language), filesKept)
+		l.each(func(i *interpreter) {
+			if i.had.Load() {
+				i.lose(fmt.Sprintf("The %s kernel's container had ended since the last run: its variables are gone", i.language), filesKept)
+			}
+		})
 	case errors.Is(err, errOtherSettings):
 		files := l.engine.filesThere()
 		l.replaceEarlier(ctx)
-		l.lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone", l.language), files)
+		for _, i := range l.usedEarlier() {
+			i.lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone", i.language), files)
+		}
 	}
 	admitted, err := l.config.quotas.admit(ctx, l)
 	if err != nil {
 		return nil, err
 	}
 	defer admitted()
-	k, err = l.start(ctx, note, warm)
+	c, err = l.start(ctx, first, note, warm)
 	if err != nil {
 		return nil, err
 	}
-	l.setKernel(k)
+	l.set(c)
 	l.reached = true
-	l.loseUnfinished(false) // the new kernel replaced any other
-	return k, nil
+	l.loseUnfinished(false) // the new container replaced any other
+	return c, nil
 }
 
-// existing returns the session's kernel, taking it over if its server died. It returns nil if there is none; the error says why
+// existing returns the session's container, taking it over if its server died. It returns nil if there is none; the error says why
 // one could not be reached, a fault unless isFinal. The caller holds l.starting.
-func (l *link) existing(ctx context.Context) (*kernel, error) {
-	if k := l.kernel.Load(); k != nil && k.alive() && (!k.ending.Load() || !k.ends(ctx, l.endTime())) {
-		return k, nil
+func (l *link) existing(ctx context.Context) (*container, error) {
+	if c := l.container.Load(); c != nil && c.alive() && (!c.ending.Load() || !c.ends(ctx, l.endTime())) {
+		return c, nil
 	}
-	if k, err := l.retake(ctx); k != nil || err != nil {
-		return k, err
+	if c, err := l.retake(ctx); c != nil || err != nil {
+		return c, err
 	}
-	k, err := l.reachEarlier()
+	c, err := l.reachEarlier()
 	if err != nil && !isFinal(err) {
-		err = errNotTakenOver(l.engine.id, l.language).Because(err)
+		err = errNotTakenOver(l.engine.id).Because(err)
 	}
-	return k, err
+	return c, err
 }
 
-// discard removes the container of a useless kernel, unless the kernel was replaced already.
-func (l *link) discard(k *kernel) {
+// live returns the container, if this server has one that answers; nil: it has none.
+func (l *link) live() *container {
+	if c := l.container.Load(); c != nil && c.alive() {
+		return c
+	}
+	return nil
+}
+
+// discard removes a useless container, unless it was replaced already.
+func (l *link) discard(c *container) {
 	l.starting.Lock() // the next one of this name does not start while this one is removed
 	defer l.starting.Unlock()
-	k.close()
-	if l.kernel.Load() != k {
+	c.close()
+	if l.container.Load() != c {
 		return
 	}
-	l.kernel.Store(nil)
+	l.container.Store(nil)
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.StartTimeout)
 	defer cancel()
-	if err := l.engine.remove(ctx, l.language); err != nil {
+	if err := l.engine.remove(ctx, l.name()); err != nil {
 		l.config.Logger.Warn("remove container", "session", l.engine.id, "error", err)
 	}
 }
 
-// setKernel replaces the kernel.
-func (l *link) setKernel(k *kernel) {
-	l.kernel.Store(k)
+// set replaces the container, and notes which interpreters in it have variables.
+func (l *link) set(c *container) {
+	l.container.Store(c)
 	l.had.Store(true)
-}
-
-// noteLater keeps a note for the next run, from outside of a run.
-func (l *link) noteLater(text string) {
-	l.noted.Lock()
-	defer l.noted.Unlock()
-	if !slices.Contains(l.notes, text) {
-		l.notes = append(l.notes, text)
+	for _, k := range c.used() {
+		l.interpreters[k.language].had.Store(true)
 	}
 }
 
-// filesKept follows lost variables in a note.
-const filesKept = ", the files are there"
-
-// noteFilesLost makes the next run report that the files are gone, and drops notes that they are there.
-func (l *link) noteFilesLost() {
-	l.noteLater("The session's files are gone: its volume is no longer on the engine.")
-	l.noted.Lock()
-	defer l.noted.Unlock()
-	l.gone = true
+// usedEarlier returns the interpreters that had variables in an earlier server, by the session's record.
+func (l *link) usedEarlier() []*interpreter {
+	l.engine.mu.Lock()
+	defer l.engine.mu.Unlock()
+	var used []*interpreter
+	l.each(func(i *interpreter) {
+		if l.engine.record != nil {
+			if _, had := l.engine.record.Settings[string(i.language)]; had {
+				used = append(used, i)
+			}
+		}
+	})
+	return used
 }
 
-// noteLost notes once that the kernel died before a run came to it.
-func (l *link) noteLost(k *kernel) {
-	if cause := k.lost.Swap(nil); cause != nil && *cause != "" {
-		l.lose(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone", l.language, *cause), filesKept)
+// keyOf returns the key of the settings that an earlier server's container was made with; empty: it ended in order, or there was
+// none. Containers of the languages of this one, made apart from each other, have other settings than this server's.
+func (l *link) keyOf(settings map[string]string) (key string) {
+	for _, language := range l.languages {
+		switch now := settings[string(language)]; {
+		case now == "" || now == key:
+		case key == "":
+			key = now
+		default:
+			return "several"
+		}
 	}
+	return key
 }
 
-// takeNotes returns the notes for the next run, once.
-func (l *link) takeNotes() []string {
-	l.noted.Lock()
-	defer l.noted.Unlock()
-	notes := l.notes
-	l.notes = nil
-	return notes
-}
-
-// waitAdopted waits, as turn.wait does, until the kernel finishes its adopted run.
-func (l *link) waitAdopted(ctx context.Context, most time.Duration) error {
-	before := l.adopted.Load()
-	if before == nil {
-		return nil
+// loseUnfinished settles the runs of earlier servers that will never report an end.
+func (l *link) loseUnfinished(alive bool) {
+	for _, run := range l.uses.all() {
+		if run.earlier && !run.over() && slices.Contains(l.languages, run.Language) && !run.isFollowed() {
+			l.uses.settle(run, lostResult(run, alive), nil)
+		}
 	}
-	return turn{before: before.done}.wait(ctx, most)
 }

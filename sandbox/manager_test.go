@@ -41,7 +41,7 @@ func TestRunKeepsOneContainerPerLanguage(t *testing.T) {
 			t.Errorf("label %s is %q, want %q", name, got, value)
 		}
 	}
-	if !slices.Equal(specs[0].Command, containers.Program("python")) || len(specs[0].Env) != 0 {
+	if !slices.Equal(specs[0].Command, containers.Supervisor("python")) || len(specs[0].Env) != 0 {
 		t.Errorf("command is %q, with %q", specs[0].Command, specs[0].Env)
 	}
 }
@@ -376,22 +376,18 @@ func TestStreamsOfAHostileSupervisorHoldUpNothing(t *testing.T) {
 }
 
 func TestAnImageThatIsNoKernelSaysWhatItSaid(t *testing.T) {
-	config := testConfig(t, newEngine(t))
-	setting := config.Kernels[Python]
-	setting.Command = []string{"sh", "-c", "echo this is no kernel >&2"}
-	config.Kernels[Python] = setting
-	_, err := finish(newTestManager(t, config), RunOptions{Code: "1"})
+	e := newEngine(t)
+	e.commanded(func([]string) []string { return []string{"sh", "-c", "echo this is no kernel >&2"} })
+	_, err := finish(newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"})
 	if f := wantCode(t, err, fault.ExecutionFailed); !strings.Contains(f.Message, "It said: this is no kernel") {
 		t.Errorf("message is %q", f.Message)
 	}
 }
 
 func TestAnImageWithoutTheInterpreterIsToldOf(t *testing.T) {
-	config := testConfig(t, newEngine(t))
-	setting := config.Kernels[Python]
-	setting.Command = append([]string{"env", "PATH=/nowhere"}, setting.Command...)
-	config.Kernels[Python] = setting
-	_, err := finish(newTestManager(t, config), RunOptions{Code: "1"})
+	e := newEngine(t)
+	e.commanded(func(command []string) []string { return append([]string{"env", "PATH=/nowhere"}, command...) })
+	_, err := finish(newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"})
 	if f := wantCode(t, err, fault.ImageMissing); !strings.Contains(f.Message, "has no python3") {
 		t.Errorf("message is %q", f.Message)
 	}

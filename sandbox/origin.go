@@ -18,40 +18,40 @@ const (
 
 // lose keeps a note that the variables are lost, and why, until the end of a run that would see them: only then is it known
 // whether they came back. files follows the note unless the files are gone by then.
-func (l *link) lose(note, files string) {
-	l.noted.Lock()
-	defer l.noted.Unlock()
-	if l.lost == "" {
-		l.lost, l.files = note, files
+func (i *interpreter) lose(note, files string) {
+	i.noted.Lock()
+	defer i.noted.Unlock()
+	if i.lost == "" {
+		i.lost, i.files = note, files
 	}
 }
 
 // found withdraws that note: another server used the kernel since, and its variables are there.
-func (l *link) found() {
-	l.noted.Lock()
-	defer l.noted.Unlock()
-	l.lost = ""
+func (i *interpreter) found() {
+	i.noted.Lock()
+	defer i.noted.Unlock()
+	i.lost = ""
 }
 
 // tellOrigin notes the origin of the variables that a run saw, or that they are lost.
-func (l *link) tellOrigin(run *Run, done protocol.Done) {
+func (i *interpreter) tellOrigin(run *Run, done protocol.Done) {
 	if run.options.Fresh { // it sees none
 		return
 	}
-	l.noted.Lock()
-	lost := l.lost
-	if lost != "" && !l.gone {
-		lost += l.files
+	i.noted.Lock()
+	lost := i.lost
+	if lost != "" && !i.gone {
+		lost += i.files
 	}
-	l.lost, l.gone = "", false
-	l.noted.Unlock()
+	i.lost, i.gone = "", false
+	i.noted.Unlock()
 	restored := done.Kernel == "restored"
 	if lost != "" && (done.Origin == nil || restored) {
 		run.note(lost + ".")
 	}
 	if o := done.Origin; o != nil {
-		note := originNote(o, restored, run.options.Copy, l.uses.between(o.Run, run), time.Now()) + doubtNote(o)
-		if o.From == "frozen" && o.Error == "" && l.uses.ranSince(time.UnixMilli(o.AtMS), run) {
+		note := originNote(o, restored, run.options.Copy, i.uses.between(o.Run, run), time.Now()) + doubtNote(o)
+		if o.From == "frozen" && o.Error == "" && i.uses.ranSince(time.UnixMilli(o.AtMS), run) {
 			note += " The kernel ended before it could write what later runs have changed."
 		}
 		run.note(note)

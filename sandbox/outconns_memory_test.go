@@ -34,7 +34,7 @@ func TestUnreadConnectionsOfASessionAreBoundedInMemory(t *testing.T) {
 		var sending sync.WaitGroup
 		for range 2 {
 			one, other := net.Pipe()
-			k := &kernel{conn: channel.New(one, channel.Options{}), out: out, serveOut: func(_ *kernel, conn net.Conn) {
+			k := &container{conn: channel.New(one, channel.Options{}), out: out, serveOut: func(_ *container, conn net.Conn) {
 				<-ended
 				_ = conn.Close()
 			}}

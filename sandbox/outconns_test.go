@@ -15,7 +15,7 @@ const most = 8 // connections of a session in these tests
 func wayOut(t *testing.T) (open func() net.Conn, heard <-chan bool) {
 	one, other := net.Pipe()
 	hear := make(chan bool)
-	k := &kernel{conn: channel.New(one, channel.Options{}), out: newOutConns(most, 50*time.Millisecond), serveOut: func(_ *kernel, conn net.Conn) {
+	k := &container{conn: channel.New(one, channel.Options{}), out: newOutConns(most, 50*time.Millisecond), serveOut: func(_ *container, conn net.Conn) {
 		defer conn.Close()
 		for asked := make([]byte, 1); readFull(conn, asked) == nil; {
 			switch asked[0] {

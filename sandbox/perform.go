@@ -10,10 +10,10 @@ import (
 )
 
 // perform takes a run from its place in the kernel's queue to its result.
-func (s *session) perform(run *Run, l *link, turn turn) (res *Result, err error) {
+func (s *session) perform(run *Run, i *interpreter, turn turn) (res *Result, err error) {
 	defer func() {
 		if err != nil { // an error carries no notes: the next result gets them
-			run.passNotes(l.noteLater)
+			run.passNotes(i.noteLater)
 		}
 		turn.leave()
 	}()
@@ -23,7 +23,7 @@ func (s *session) perform(run *Run, l *link, turn turn) (res *Result, err error)
 		return nil, err
 	}
 	if err := turn.wait(run.ctx, run.options.Timeout); err != nil {
-		return l.notInTurn(run, err)
+		return i.notInTurn(run, err)
 	}
 	if err := s.config.quotas.checkDisk(run.ctx, s.id); err != nil {
 		return nil, err
@@ -33,18 +33,18 @@ func (s *session) perform(run *Run, l *link, turn turn) (res *Result, err error)
 	for _, note := range notes {
 		run.note(note)
 	}
-	return l.execute(run)
+	return i.execute(run)
 }
 
 // execute runs the code of a run at its turn.
-func (l *link) execute(run *Run) (*Result, error) {
-	k, err := l.connect(run.ctx, run.note, false)
-	if err == nil && !run.options.apart() && l.adopted.Load() != nil {
+func (i *interpreter) execute(run *Run) (*Result, error) {
+	k, err := i.kernel(run.ctx, run.note, false)
+	if err == nil && !run.options.apart() && i.adopted.Load() != nil {
 		// The kernel was busy when it was taken over, and may not outlive that run.
-		if err := l.waitAdopted(run.ctx, run.options.Timeout); err != nil {
-			return l.notInTurn(run, err)
+		if err := i.waitAdopted(run.ctx, run.options.Timeout); err != nil {
+			return i.notInTurn(run, err)
 		}
-		k, err = l.connect(run.ctx, run.note, false)
+		k, err = i.kernel(run.ctx, run.note, false)
 	}
 	if run.ctx.Err() != nil {
 		return run.stopped()
@@ -54,21 +54,21 @@ func (l *link) execute(run *Run) (*Result, error) {
 	}
 	noTwin := k.whyNoTwin()
 	done, err := k.run(run)
-	for cuts := 0; errors.Is(err, errKernelGone) && cuts < mostCuts; cuts++ {
+	for cuts := 0; errors.Is(err, errContainerEnded) && cuts < mostCuts; cuts++ {
 		lost := k
-		if k, done, err = l.rejoin(run, lost); k == lost {
+		if k, done, err = i.rejoin(run, lost); k == lost {
 			break
 		}
 	}
-	if err == nil && refusedAtEnd(done) && k.ends(run.ctx, l.endTime()) {
-		return l.execute(run) // in another container
+	if err == nil && refusedAtEnd(done) && k.ends(run.ctx, i.endTime()) {
+		return i.execute(run) // in another container
 	}
-	res, err := l.outcome(run, k, done, err)
+	res, err := i.outcome(run, k, done, err)
 	switch {
 	case res == nil || noTwin == "" || !k.alive() || k.ending.Load(): // copies end with the container
 	case res.VariablesLost:
 		res.Notes = append(res.Notes, "No copy of the variables was kept: "+noTwin+".")
-	case res.Restored && l.uses.between(originRun(done), run) > 0:
+	case res.Restored && i.uses.between(originRun(done), run) > 0:
 		res.Notes = append(res.Notes, "No newer copy of them was kept: "+noTwin+".")
 	}
 	return res, err
@@ -85,31 +85,21 @@ func refusedAtEnd(done protocol.Done) bool {
 // endTime bounds the end of a container that was told to end.
 func (l *link) endTime() time.Duration { return l.config.retireTime() + interruptGrace }
 
-// ends waits for the imminent end of a kernel, and reports whether it came.
-func (k *kernel) ends(ctx context.Context, most time.Duration) bool {
-	limit := time.NewTimer(most)
-	defer limit.Stop()
-	select {
-	case <-k.dead:
-		return true
-	case <-limit.C:
-	case <-ctx.Done():
-	}
-	return false
-}
-
 // outcome turns a kernel's answer on a run, or the reason for its silence, into the run's result.
-func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Result, error) {
+func (i *interpreter) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Result, error) {
 	if err != nil {
-		return l.lostUnder(run, k, err)
+		return i.lostUnder(run, k, err)
 	}
-	l.noteLost(k) // as this one came
-	res := resultOf(done, l.config.OutputBytes)
-	l.tellOrigin(run, done)
+	i.noteDeath(k) // as this one came
+	if k.missing.Load() {
+		return nil, i.neverReady(k)
+	}
+	res := resultOf(done, i.config.OutputBytes)
+	i.tellOrigin(run, done)
 	if m := done.Memory; m != nil && m.UsedBytes >= m.LimitBytes/2 { // else one allocation was larger than all memory
 		run.note(memoryNote(m))
 	}
-	res.SessionID, res.RunID, res.Language = l.engine.id, run.ID, run.Language
+	res.SessionID, res.RunID, res.Language = i.engine.id, run.ID, run.Language
 	res.Fresh, res.Copy = run.options.Fresh, run.options.Copy
 	if res.Copy {
 		res.VariablesLost = false // they were never at stake
@@ -118,7 +108,7 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 		}
 	}
 	if done.Kernel == "restored" {
-		l.uses.mark(map[string]bool{run.ID: true})
+		i.uses.mark(map[string]bool{run.ID: true})
 	}
 	switch {
 	case errors.Is(context.Cause(run.ctx), errClosing):
@@ -126,7 +116,7 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 	case res.Status == Cancelled && run.ctx.Err() == nil && !run.earlier: // by nobody here
 		k.ending.Store(true)
 		res.Status, res.ExitCode, res.VariablesLost, res.Cause = Killed, 137, true, "its container was told to end"
-		if l.engine.named && l.config.freezes() {
+		if i.engine.named && i.config.freezes() {
 			res.Notes = append(res.Notes, "The next call has the variables as far as they could be written before the container's end.")
 		}
 	}
@@ -134,24 +124,24 @@ func (l *link) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Res
 }
 
 // notInTurn settles a run that left the queue before its turn.
-func (l *link) notInTurn(run *Run, err error) (*Result, error) {
+func (i *interpreter) notInTurn(run *Run, err error) (*Result, error) {
 	if errors.Is(err, errTurnTimeout) {
-		return nil, l.errBusy(l.ahead(run), run.options.Timeout)
+		return nil, i.errBusy(i.ahead(run), run.options.Timeout)
 	}
 	return run.stopped()
 }
 
 // lostUnder settles a run after its container ended or stopped answering under it, and removes the container so that the next run
 // gets a new one.
-func (l *link) lostUnder(run *Run, k *kernel, why error) (*Result, error) {
-	if l.uses.isClosing() {
+func (i *interpreter) lostUnder(run *Run, k *kernel, why error) (*Result, error) {
+	if i.uses.isClosing() {
 		res := run.unanswered(Cancelled, 130)
 		res.Duration, res.VariablesLost, res.Cause = time.Since(run.created), true, causeClosed
 		return res, nil
 	}
-	l.discard(k)
+	i.discard(k.container)
 	if !k.wasReady() {
-		return nil, l.neverReady(k)
+		return nil, i.neverReady(k)
 	}
 	res := run.unanswered(Killed, 137)
 	res.Duration, res.VariablesLost, res.Cause = time.Since(run.created), true, "the container ended"

@@ -197,7 +197,7 @@ func (q *quotas) holders(now time.Time) []holder {
 		if r := state.LoadRecord(config.StateDir, id); r != nil {
 			own := limits{config: config}
 			own.restore(r)
-			add(holder{id: id, share: shareOf(awake(r, nil), inForce(own.own, config)), idle: unused})
+			add(holder{id: id, share: shareOf(awake(r, config, nil), inForce(own.own, config)), idle: unused})
 		}
 	}
 	return list
@@ -207,28 +207,29 @@ func (q *quotas) holders(now time.Time) []holder {
 func (q *quotas) shareOf(s *session) share {
 	kernels := 0
 	for _, l := range s.links {
-		if k := l.kernel.Load(); k != nil && k.alive() || q.starting[l] {
+		if l.live() != nil || q.starting[l] {
 			kernels++
 		}
 	}
 	if s.named {
-		kernels += awake(state.LoadRecord(s.config.StateDir, s.id), s.links)
+		kernels += awake(state.LoadRecord(s.config.StateDir, s.id), s.config, s.interpreters)
 	}
 	container := s.limits.container()
 	return shareOf(kernels, SessionLimits{MemoryBytes: container.MemoryBytes, CPUs: container.CPUs})
 }
 
-// awake counts the kernels that earlier servers left, except those of links that once had one. The record may be nil.
-func awake(r *state.Record, known map[Language]*link) (kernels int) {
+// awake counts the containers that earlier servers left, except those of links that once had one. The record may be nil.
+func awake(r *state.Record, config *Config, known map[Language]*interpreter) int {
 	if r == nil {
 		return 0
 	}
+	names := make(map[Language]bool)
 	for language, key := range r.Settings {
-		if l := known[Language(language)]; key != "" && (l == nil || !l.had.Load()) {
-			kernels++
+		if i := known[Language(language)]; key != "" && (i == nil || !i.link.had.Load()) {
+			names[config.containerOf(Language(language))[0]] = true
 		}
 	}
-	return kernels
+	return len(names)
 }
 
 // makeRoom begins to end the kernels of a session other than but, and reports whether there was one. The caller holds the

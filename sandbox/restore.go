@@ -46,18 +46,18 @@ func (m *Manager) Restore(ctx context.Context, sessionID, runID string, queued f
 	if entry.Language != Python {
 		return nil, errNoWayBack("Run %s is %s, and only variables of Python can go back.", entry.RunID, entry.Language)
 	}
-	l := s.links[Python]
-	if l == nil {
+	i := s.interpreters[Python]
+	if i == nil {
 		return nil, errNoWayBack("There is no Python here.")
 	}
 	if err := s.uses.enter(); err != nil {
 		return nil, err
 	}
 	defer s.uses.leave()
-	turn := l.enqueue()
+	turn := i.enqueue()
 	defer turn.leave()
 	queued()
-	answer, err := l.goBack(ctx, turn, entry.RunID)
+	answer, err := i.goBack(ctx, turn, entry.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -107,47 +107,46 @@ func (r *Run) entry() *HistoryEntry {
 func (e *HistoryEntry) info() *RunInfo { return infoOf(e.RunID, e.Language, e.Code, e.Started) }
 
 // goBack asks the kernel to restore, at its turn.
-func (l *link) goBack(ctx context.Context, turn turn, runID string) (protocol.Restored, error) {
+func (i *interpreter) goBack(ctx context.Context, turn turn, runID string) (protocol.Restored, error) {
 	var none protocol.Restored
 	err := turn.wait(ctx, restoreTime)
 	var k *kernel
 	if err == nil {
-		if k, err = l.reachExisting(ctx); err != nil {
+		if k, err = i.reachExisting(ctx); err != nil {
 			return none, err
 		}
-		err = l.waitAdopted(ctx, restoreTime)
+		err = i.waitAdopted(ctx, restoreTime)
 	}
 	switch {
 	case errors.Is(err, errTurnTimeout):
 		var before *RunInfo
-		if run := l.holder(); run != nil {
+		if run := i.holder(); run != nil {
 			before = run.info()
 		}
-		return none, l.errBusy(before, restoreTime)
+		return none, i.errBusy(before, restoreTime)
 	case err != nil:
 		return none, err
 	case k == nil:
 		return none, fault.New(fault.InvalidArgument, "Run code again to make the variables; frozen ones come back with the next run.",
-			"There is nothing to go back to: no Python kernel of session %q is running.", l.engine.id)
+			"There is nothing to go back to: no Python kernel of session %q is running.", i.engine.id)
 	}
 	answer, err := k.restore(runID)
 	if err != nil {
 		return none, fault.New(fault.ExecutionFailed, "Look at the variables with code, and try again.",
-			"The kernel of session %q did not answer: whether its variables have gone back is not known.", l.engine.id).Because(err)
+			"The kernel of session %q did not answer: whether its variables have gone back is not known.", i.engine.id).Because(err)
 	}
-	answer.Error = l.config.Mask.Mask(answer.Error)
+	answer.Error = i.config.Mask.Mask(answer.Error)
 	return answer, nil
 }
 
 // reachExisting returns the kernel with the variables, taking over an earlier server's if needed; nil: there is none.
-func (l *link) reachExisting(ctx context.Context) (*kernel, error) {
-	l.starting.Lock()
-	defer l.starting.Unlock()
-	k, err := l.existing(ctx)
-	if isFinal(err) {
-		err = nil
+func (i *interpreter) reachExisting(ctx context.Context) (*kernel, error) {
+	i.starting.Lock()
+	defer i.starting.Unlock()
+	if _, err := i.existing(ctx); err != nil && !isFinal(err) {
+		return nil, err
 	}
-	return k, err
+	return i.current(), nil
 }
 
 // restore asks for the variables before a run, or of its copy. The caller holds the turn.
@@ -159,7 +158,7 @@ func (k *kernel) restore(runID string) (protocol.Restored, error) {
 	case <-k.restoreds:
 	default:
 	}
-	if err := k.send(protocol.Request{Type: "restore", ID: id, Run: runID}); err != nil {
+	if err := k.send(protocol.Request{Type: "restore", Language: string(k.language), ID: id, Run: runID}); err != nil {
 		return protocol.Restored{}, err
 	}
 	limit := time.NewTimer(restoreTime)
@@ -169,7 +168,7 @@ func (k *kernel) restore(runID string) (protocol.Restored, error) {
 		m.Error, m.Runs, m.Copies = clip(m.Error, maxName), boundIDs(m.Runs), boundIDs(m.Copies)
 		return m, nil
 	case <-k.dead:
-		return protocol.Restored{}, errKernelGone
+		return protocol.Restored{}, errContainerEnded
 	case <-limit.C:
 		return protocol.Restored{}, errUnresponsive
 	}
@@ -199,16 +198,16 @@ func (k *kernel) whyNoTwin() string {
 }
 
 // tellTwins describes the restorable runs, as far as the last runs are known here.
-func (l *link) tellTwins(k *kernel, info *KernelInfo) {
+func (i *interpreter) tellTwins(k *kernel, info *KernelInfo) {
 	twins := k.twins.Load()
 	if twins == nil {
 		return
 	}
 	known := make(map[string]*HistoryEntry)
-	for _, run := range l.uses.all() {
+	for _, run := range i.uses.all() {
 		known[run.ID] = run.entry()
 	}
-	info.Before, info.Copies, info.NoTwin = infosOf(twins.Runs, known), infosOf(twins.Copies, known), l.config.Mask.Mask(twins.Why)
+	info.Before, info.Copies, info.NoTwin = infosOf(twins.Runs, known), infosOf(twins.Copies, known), i.config.Mask.Mask(twins.Why)
 }
 
 func infosOf(ids []string, known map[string]*HistoryEntry) (list []*RunInfo) {

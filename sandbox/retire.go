@@ -7,10 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -28,8 +26,8 @@ func (s *session) retire(ctx context.Context) *int64 {
 	s.cancel(errAsleep)
 	size := s.size(ctx)
 	var ending sync.WaitGroup
-	for _, k := range s.liveKernels() {
-		ending.Go(func() { k.retire(ctx, s.config.retireTime()) })
+	for _, c := range s.containers() {
+		ending.Go(func() { c.retire(ctx, s.config.retireTime()) })
 	}
 	ending.Wait()
 	return size
@@ -84,16 +82,6 @@ func (m *Manager) sleepLeft(id string, lock *state.Lock) bool {
 	return true
 }
 
-// retire asks a supervisor to end, after its kernel wrote a snapshot, and waits for that.
-func (k *kernel) retire(ctx context.Context, most time.Duration) {
-	if k.send(protocol.Request{Type: "stop"}) != nil {
-		return
-	}
-	if !k.ends(ctx, most) && ctx.Err() == nil {
-		k.log.Warn("kernel did not end in time")
-	}
-}
-
 // reachAll connects to earlier servers' kernels, whatever their settings.
 func (s *session) reachAll(ctx context.Context) {
 	if !s.engine.resumed.Load() || !s.config.freezes() {
@@ -101,39 +89,51 @@ func (s *session) reachAll(ctx context.Context) {
 	}
 	for _, l := range s.files.startedEarlier() {
 		if err := l.reachAny(ctx); err != nil {
-			s.config.Logger.Debug("reach kernel", "session", s.id, "language", l.language, "error", err)
+			s.config.Logger.Debug("reach container", "session", s.id, "container", l.name(), "error", err)
 		}
 	}
 }
 
-// reachAny is reachEarlier for a kernel that is to end.
+// reachAny is reachEarlier for a container that is to end.
 func (l *link) reachAny(ctx context.Context) error {
 	l.starting.Lock()
 	defer l.starting.Unlock()
 	if l.reached || l.had.Load() {
 		return nil
 	}
-	k, err := l.attach(ctx)
+	c, err := l.attach(ctx, l.name())
 	if err == nil {
-		l.setKernel(k)
+		l.set(c)
 		l.reached = true
 	}
 	return err
 }
 
-// replaceEarlier ends an earlier server's kernel with other settings, so that the next one restores its variables. The caller
-// holds l.starting.
+// replaceEarlier ends an earlier server's kernels with other settings, so that the next ones restore their variables: those of a
+// version that made a container for each language, too. The caller holds l.starting.
 func (l *link) replaceEarlier(ctx context.Context) {
 	if !l.config.freezes() {
 		return
 	}
-	k, err := l.attach(ctx)
-	if err != nil {
-		l.config.Logger.Debug("end kernel", "session", l.engine.id, "language", l.language, "error", err)
-		return
+	names := []Language{l.name()}
+	for _, i := range l.usedEarlier() {
+		if i.language != l.name() {
+			names = append(names, i.language)
+		}
 	}
-	k.retire(ctx, l.config.retireTime())
-	k.close()
+	var ending sync.WaitGroup
+	for _, name := range names {
+		ending.Go(func() {
+			c, err := l.attach(ctx, name)
+			if err != nil {
+				l.config.Logger.Debug("end container", "session", l.engine.id, "container", name, "error", err)
+				return
+			}
+			c.retire(ctx, l.config.retireTime())
+			c.close()
+		})
+	}
+	ending.Wait()
 }
 
 // Supervisors' answers for kernels that write no snapshot.
@@ -154,9 +154,9 @@ func (m *Manager) Freeze(ctx context.Context, id string, ends bool) (problems []
 	}
 	defer s.uses.leave()
 	s.reachAll(ctx)
-	for language, l := range s.links {
-		k := l.kernel.Load()
-		if k == nil || !k.alive() || !k.wasReady() {
+	for language, i := range s.interpreters {
+		k := i.current()
+		if k == nil || !k.wasReady() {
 			continue
 		}
 		if problem := k.freeze(ctx, s.config.retireTime()); problem != "" && problem != frozenNone && (!ends || problem != frozenBusy) {
@@ -164,26 +164,4 @@ func (m *Manager) Freeze(ctx context.Context, id string, ends bool) (problems []
 		}
 	}
 	return problems, nil
-}
-
-// freeze makes the kernel write a snapshot, and returns the reason if it did not; empty: it did.
-func (k *kernel) freeze(ctx context.Context, most time.Duration) string {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	id := state.NewID("freeze-")
-	if err := k.send(protocol.Request{Type: "freeze", ID: id}); err != nil {
-		return err.Error()
-	}
-	for {
-		select {
-		case answer := <-k.frozen:
-			if answer.ID == id {
-				return phrase(answer.Error)
-			}
-		case <-k.dead:
-			return errKernelGone.Error()
-		case <-ctx.Done():
-			return errUnresponsive.Error()
-		}
-	}
 }

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -17,7 +18,7 @@ var errClosing = errors.New("session is closing")
 // errLeaving ends this server's use of a session that goes on without it.
 var errLeaving = errors.New("the server is shutting down")
 
-// session is one volume and at most one kernel per language. It exists before it is open: its users queue, and wait for opened.
+// session is one volume, and a container for each image with at most one kernel per language. It exists before it is open: its users queue, and wait for opened.
 type session struct {
 	id    string
 	named bool // it outlives this server
@@ -35,8 +36,10 @@ type session struct {
 	engine *engineSide
 	uses   *usage
 	limits limits
-	links  map[Language]*link
+	links  []*link
 	files  *sessionFiles
+
+	interpreters map[Language]*interpreter // of all links
 }
 
 func newSession(id string, named bool, before *session, config *Config) *session {
@@ -44,28 +47,30 @@ func newSession(id string, named bool, before *session, config *Config) *session
 	s := &session{
 		id: id, named: named, before: before, config: config, ctx: ctx, cancel: cancel,
 		opened: make(chan struct{}), gone: make(chan struct{}),
-		limits: limits{config: config}, links: make(map[Language]*link),
+		limits: limits{config: config}, interpreters: make(map[Language]*interpreter),
 	}
 	s.uses = newUsage(id, config, &s.limits, s.isOpen)
 	s.engine = &engineSide{id: id, named: named, config: config, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.noteFilesLost, out: newOutConns(maxOut, outIdle)}
 	s.files = newSessionFiles(s)
-	for language := range config.Kernels {
-		s.links[language] = newLink(language, s.engine, s.uses)
+	for _, languages := range config.containers() {
+		l := newLink(languages, s.engine, s.uses)
+		s.links = append(s.links, l)
+		maps.Copy(s.interpreters, l.interpreters)
 	}
 	return s
 }
 
 // noteLater keeps a note for the next run of each language.
 func (s *session) noteLater(text string) {
-	for _, l := range s.links {
-		l.noteLater(text)
+	for _, i := range s.interpreters {
+		i.noteLater(text)
 	}
 }
 
 // noteFilesLost makes the next run of each language report that the files are gone.
 func (s *session) noteFilesLost() {
-	for _, l := range s.links {
-		l.noteFilesLost()
+	for _, i := range s.interpreters {
+		i.noteFilesLost()
 	}
 }
 
@@ -100,9 +105,9 @@ func (s *session) folder() string { return state.Folder(s.config.StateDir, s.id)
 
 // launch queues a run and returns it at once: it waits for the session to open, and then for its turn.
 func (s *session) launch(id string, options RunOptions) (*Run, error) {
-	l := s.links[options.Language]
+	i := s.interpreters[options.Language]
 	run := newRun(s.ctx, s.config, id, s.id, options)
-	run.ahead = func() *RunInfo { return l.ahead(run) }
+	run.ahead = func() *RunInfo { return i.ahead(run) }
 	if err := s.config.admit(run); err != nil {
 		run.cancel(err)
 		return nil, err
@@ -110,14 +115,14 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	turn := openTurn() // a run in an interpreter of its own waits for no other run
 	err := s.uses.begin(run, func() {
 		if !options.apart() {
-			turn = l.enqueue()
+			turn = i.enqueue()
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
 	go func() {
-		res, err := s.perform(run, l, turn)
+		res, err := s.perform(run, i, turn)
 		s.uses.conclude(run, res, err)
 	}()
 	return run, nil
@@ -130,8 +135,8 @@ func errBeingClosed(id string) *fault.Error {
 
 // ping keeps the supervisors from ending as idle.
 func (s *session) ping(n int) {
-	for _, k := range s.liveKernels() {
-		_ = k.send(protocol.Request{Type: "ping", N: int64(n)})
+	for _, c := range s.containers() {
+		_ = c.send(protocol.Request{Type: "ping", N: int64(n)})
 	}
 }
 
@@ -143,11 +148,11 @@ func (s *session) size(ctx context.Context) *int64 {
 	ctx, cancel := context.WithTimeout(ctx, sizeTimeout)
 	defer cancel()
 	for _, l := range s.links {
-		k := l.kernel.Load()
-		if k == nil || !k.alive() {
+		c := l.live()
+		if c == nil {
 			continue
 		}
-		if _, bytes, _, err := (files.Client{Streams: k.conn}).Usage(ctx); err == nil {
+		if _, bytes, _, err := (files.Client{Streams: c.conn}).Usage(ctx); err == nil {
 			if most := 3*s.config.VolumeBytes + 1<<30; s.config.VolumeBytes > 0 {
 				bytes = min(bytes, most) // more is forged, and would drive other sessions out
 			}
@@ -157,12 +162,12 @@ func (s *session) size(ctx context.Context) *int64 {
 	return nil
 }
 
-// liveKernels returns the kernels that answer.
-func (s *session) liveKernels() []*kernel {
-	var live []*kernel
+// containers returns the containers that answer.
+func (s *session) containers() []*container {
+	var live []*container
 	for _, l := range s.links {
-		if k := l.kernel.Load(); k != nil && k.alive() && k.wasReady() {
-			live = append(live, k)
+		if c := l.live(); c != nil && c.cameUp() {
+			live = append(live, c)
 		}
 	}
 	return live

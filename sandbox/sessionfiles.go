@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"syscall"
 	"time"
 
@@ -133,11 +134,11 @@ func (s *sessionFiles) reach(ctx context.Context) (files.Client, func(), error) 
 			return files.Client{}, nil, errOtherImage(s.id)
 		}
 	}
-	k, err := s.someKernel(ctx)
+	c, err := s.someContainer(ctx)
 	if err != nil {
 		return files.Client{}, nil, err
 	}
-	return files.Client{Streams: k.conn}, func() {}, nil
+	return files.Client{Streams: c.conn}, func() {}, nil
 }
 
 func imageFlags(between string) string {
@@ -152,7 +153,7 @@ func errOtherImage(id string) *fault.Error {
 // takeOver takes over an earlier server's kernel, if this server has none: it would end as idle while its files are in use. The
 // error reports a kernel with other settings.
 func (s *sessionFiles) takeOver() error {
-	if !s.engine.resumed.Load() || s.runningKernel() != nil {
+	if !s.engine.resumed.Load() || s.runningContainer() != nil {
 		return nil
 	}
 	var other error
@@ -164,7 +165,7 @@ func (s *sessionFiles) takeOver() error {
 			other = err
 		}
 	}
-	if s.runningKernel() != nil {
+	if s.runningContainer() != nil {
 		return nil
 	}
 	return other
@@ -180,7 +181,7 @@ func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone 
 		if l.had.Load() {
 			continue
 		}
-		proc, err := s.engine.join(ctx, l.language)
+		proc, err := s.engine.join(ctx, l.name())
 		if err != nil {
 			gone = gone && errors.Is(err, engine.ErrContainerGone)
 			continue
@@ -205,36 +206,26 @@ func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone 
 func (s *sessionFiles) startedEarlier() []*link {
 	s.engine.mu.Lock()
 	defer s.engine.mu.Unlock()
-	var started []*link
-	for language, key := range s.engine.record.Settings {
-		if l := s.links[Language(language)]; l != nil && key != "" {
-			started = append(started, l)
-		}
-	}
-	return started
+	return slices.DeleteFunc(slices.Clone(s.links), func(l *link) bool { return l.keyOf(s.engine.record.Settings) == "" })
 }
 
-// runningKernel returns a kernel of this server with a running container, or nil.
-func (s *sessionFiles) runningKernel() *kernel {
-	for _, language := range Languages {
-		if l := s.links[language.Language]; l != nil {
-			if k := l.kernel.Load(); k != nil && k.alive() {
-				return k
-			}
+// runningContainer returns a running container of this server, or nil.
+func (s *sessionFiles) runningContainer() *container {
+	for _, l := range s.links {
+		if c := l.live(); c != nil {
+			return c
 		}
 	}
 	return nil
 }
 
-// someKernel returns a kernel with a running container. It starts one if there is none.
-func (s *sessionFiles) someKernel(ctx context.Context) (*kernel, error) {
-	if k := s.runningKernel(); k != nil {
-		return k, nil
+// someContainer returns a running container. It starts one if there is none.
+func (s *sessionFiles) someContainer(ctx context.Context) (*container, error) {
+	if c := s.runningContainer(); c != nil {
+		return c, nil
 	}
-	for _, language := range Languages {
-		if l := s.links[language.Language]; l != nil {
-			return l.connect(ctx, l.noteLater, true)
-		}
+	for _, l := range s.links {
+		return l.interpreters[l.name()].reachable(ctx)
 	}
 	return nil, fault.New(fault.EngineUnavailable, "Switch a language on, with "+imageFlags(" or ")+".", "No language is switched on.")
 }

@@ -30,13 +30,13 @@ type spares struct {
 	closed bool
 }
 
-// spare is a place for a future session: a volume, and a container for each language.
+// spare is a place for a future session: a volume, and a container for each image.
 type spare struct {
-	*engineSide // its record lists the settings of its containers by language
+	*engineSide // its record lists the settings of its containers by their names
 	lock        *state.Lock
-	kernels     map[Language]*kernel
-	skills      map[Language]string // the keys of their skills, by engine.Files.Key
-	growing     bool                // a container comes up in it; under the spares' lock, as the kernels
+	containers  map[Language]*container // by the languages that name them
+	skills      map[Language]string     // the keys of their skills, by engine.Files.Key
+	growing     bool                    // a container comes up in it; under the spares' lock, as the containers
 }
 
 const (
@@ -80,7 +80,7 @@ func idOf(tenant, label string) string {
 	return label
 }
 
-// most is the number of spares of a language.
+// most is the number of spares for a language.
 func (p *spares) most(language Language) int {
 	if slices.Contains(p.config.Prewarm, language) {
 		return max(1, p.config.Spares)
@@ -97,11 +97,21 @@ func (p *spares) use(language Language) {
 	}
 	if !slices.Contains(p.wanted, language) {
 		p.wanted = append(p.wanted, language)
+		for _, sp := range p.ready {
+			sp.prepare(language)
+		}
 	}
 	if p.quiet == nil {
 		p.quiet = time.AfterFunc(quietTime, p.onQuiet)
 	}
 	p.quiet.Reset(quietTime)
+}
+
+// prepare starts a language's interpreter in the container of a spare, if it is there.
+func (sp *spare) prepare(language Language) {
+	if c := sp.containers[sp.config.containerOf(language)[0]]; c != nil {
+		_ = c.send(protocol.Request{Type: "start", Language: string(language)})
+	}
 }
 
 func (p *spares) onQuiet() {
@@ -165,7 +175,7 @@ func (p *spares) missing() (*spare, Language, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, language := range p.wanted {
-		lacking := func(sp *spare) bool { return sp.kernels[language] == nil }
+		lacking := func(sp *spare) bool { return sp.containers[p.config.containerOf(language)[0]] == nil }
 		switch i := slices.IndexFunc(p.ready, lacking); {
 		case p.closed:
 		case i >= 0:
@@ -202,22 +212,29 @@ func (p *spares) open() (*spare, error) {
 func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 	return &spare{
 		engineSide: &engineSide{id: id, config: p.config, limits: &limits{config: p.config}, ctx: p.ctx},
-		lock:       lock, kernels: make(map[Language]*kernel), skills: make(map[Language]string),
+		lock:       lock, containers: make(map[Language]*container), skills: make(map[Language]string),
 	}
 }
 
-// grow makes a container in a spare. If that fails, it tries again only after the next session got a container.
+// grow makes a container in a spare, with the interpreters that sessions used. If that fails, it tries again only after the next
+// session got a container.
 func (p *spares) grow(sp *spare, language Language) error {
+	languages := sp.config.containerOf(language)
 	setting := sp.config.kernel(language)
-	k, key, err := sp.start(language, setting)
+	c, key, err := sp.start(languages, language, setting)
 	p.mu.Lock()
 	sp.growing = false
-	if err == nil {
-		sp.kernels[language], sp.record.Settings[string(language)], sp.skills[language] = k, key, setting.skills.Key()
+	if name := languages[0]; err == nil {
+		sp.containers[name], sp.record.Settings[string(name)], sp.skills[name] = c, key, setting.skills.Key()
+		for _, wanted := range p.wanted {
+			if wanted != language {
+				sp.prepare(wanted)
+			}
+		}
 	} else {
 		p.wanted = slices.DeleteFunc(p.wanted, func(l Language) bool { return l == language })
 	}
-	empty := len(sp.kernels) == 0
+	empty := len(sp.containers) == 0
 	p.mu.Unlock()
 	if empty {
 		p.lose(sp)
@@ -225,16 +242,16 @@ func (p *spares) grow(sp *spare, language Language) error {
 	if err != nil {
 		return err
 	}
-	p.config.Logger.Debug("container kept ready", "place", sp.id, "language", language)
+	p.config.Logger.Debug("container kept ready", "place", sp.id, "container", languages[0])
 	go func() {
-		<-k.dead
+		<-c.dead
 		p.lose(sp)
 	}()
 	return nil
 }
 
 // start makes a container without anything of a session.
-func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key string, err error) {
+func (sp *spare) start(languages []Language, first Language, setting KernelConfig) (c *container, key string, err error) {
 	image, err := sp.image(setting)
 	if err != nil {
 		return nil, "", err
@@ -245,30 +262,30 @@ func (sp *spare) start(language Language, setting KernelConfig) (k *kernel, key 
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), sp.config.StartTimeout)
 	defer cancel()
-	proc, err := sp.config.Engine.Start(ctx, sp.spec(language, setting, image))
+	proc, err := sp.config.Engine.Start(ctx, sp.spec(languages, first, image))
 	leave()
 	if err != nil {
 		return nil, "", err
 	}
-	first := sp.init(language, setting, slices.Contains(sp.config.Prewarm, language))
-	first.Spare, first.Env, first.Trust, first.WayOut = true, nil, "", 0
-	return sp.speak(proc, language, first), sp.spareKey(language, setting, image), nil
+	message := sp.init(languages, first, slices.Contains(sp.config.Prewarm, first))
+	message.Spare, message.Env, message.Trust, message.WayOut = true, nil, "", 0
+	return sp.speak(proc, languages, message), sp.spareKey(languages, image), nil
 }
 
 // speak begins the exchange with the supervisor of a spare. Nobody takes its streams before it is bound.
-func (sp *spare) speak(proc engine.Process, language Language, first any) *kernel {
-	k := newKernel(proc, sp.config.wireLimits(), sp.config.Logger.With("place", sp.id, "language", language))
-	k.unbound = true
-	k.begin(first)
-	return k
+func (sp *spare) speak(proc engine.Process, languages []Language, first any) *container {
+	c := newContainer(proc, languages, sp.config.wireLimits(), sp.config.Logger.With("place", sp.id, "container", languages[0]))
+	c.unbound = true
+	c.begin(first)
+	return c
 }
 
-// take returns a spare with a live container of a language, made with the settings of key; nil: there is none.
-func (p *spares) take(language Language, key string) *spare {
+// take returns a spare with a live container of this name, made with the settings of key; nil: there is none.
+func (p *spares) take(name Language, key string) *spare {
 	p.mu.Lock()
 	i := slices.IndexFunc(p.ready, func(sp *spare) bool {
-		k := sp.kernels[language]
-		return !sp.growing && k != nil && k.alive() && sp.record.Settings[string(language)] == key
+		c := sp.containers[name]
+		return !sp.growing && c != nil && c.alive() && sp.record.Settings[string(name)] == key
 	})
 	if i >= 0 {
 		sp := p.ready[i]
@@ -276,13 +293,13 @@ func (p *spares) take(language Language, key string) *spare {
 		p.mu.Unlock()
 		return sp
 	}
-	looks := !p.closed && !p.config.Visit && p.most(language) > 0
+	looks := !p.closed && !p.config.Visit && p.most(name) > 0
 	p.mu.Unlock()
 	if !looks {
 		return nil
 	}
 	for _, id := range waitingSpares(p.config.StateDir) {
-		if sp, err := p.takeOver(id, language, key); sp != nil || err != nil {
+		if sp, err := p.takeOver(id, name, key); sp != nil || err != nil {
 			return sp // if one does not answer the engine may hang, and a caller waits
 		}
 	}
@@ -306,7 +323,7 @@ func DropSpares(stateDir string) {
 
 // takeOver returns an earlier server's spare, if it fits. It leaves a spare that does not answer to a sweep; the error reports
 // that it did not answer in time.
-func (p *spares) takeOver(id string, language Language, key string) (*spare, error) {
+func (p *spares) takeOver(id string, name Language, key string) (*spare, error) {
 	lock, err := state.Take(p.config.StateDir, id)
 	for began := time.Now(); errors.Is(err, state.ErrLocked) && state.Waits(p.config.StateDir, id) && time.Since(began) < sweepLook; {
 		time.Sleep(sweepLook / 100) // a sweep looks at it; another server would mark it as its own
@@ -317,23 +334,23 @@ func (p *spares) takeOver(id string, language Language, key string) (*spare, err
 	}
 	sp := p.newSpare(id, lock)
 	sp.record = state.LoadRecord(p.config.StateDir, id)
-	if !lock.Waits() || sp.record == nil || sp.record.Settings[string(language)] != key {
+	if !lock.Waits() || sp.record == nil || sp.record.Settings[string(name)] != key {
 		lock.Unlock()
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), min(p.config.StartTimeout, spareTakeOver))
 	defer cancel()
 	_ = lock.Drop()
-	proc, err := sp.join(ctx, language)
+	proc, err := sp.join(ctx, name)
 	if err == nil {
-		k := sp.speak(proc, language, protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: sp.record.Token})
-		if err = k.awaitReady(ctx); err == nil {
-			sp.kernels[language] = k
+		c := sp.speak(proc, sp.config.containerOf(name), protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: sp.record.Token})
+		if err = c.awaitAttached(ctx); err == nil {
+			sp.containers[name] = c
 			return sp, nil
 		}
-		k.close()
+		c.close()
 	}
-	p.config.Logger.Debug("take over", "place", id, "language", language, "error", err)
+	p.config.Logger.Debug("take over", "place", id, "container", name, "error", err)
 	lock.Release()
 	return nil, ctx.Err()
 }
@@ -386,9 +403,9 @@ func (p *spares) ping(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, sp := range p.ready {
-		for _, k := range sp.kernels {
+		for _, c := range sp.containers {
 			if len(p.config.Prewarm) > 0 {
-				_ = k.send(protocol.Request{Type: "ping", N: int64(n)})
+				_ = c.send(protocol.Request{Type: "ping", N: int64(n)})
 			}
 		}
 	}
@@ -419,12 +436,12 @@ func (p *spares) close(ctx context.Context) bool {
 
 // lives reports whether a spare has containers, and all of them go on.
 func (sp *spare) lives() bool {
-	for _, k := range sp.kernels {
-		if !k.alive() {
+	for _, c := range sp.containers {
+		if !c.alive() {
 			return false
 		}
 	}
-	return len(sp.kernels) > 0
+	return len(sp.containers) > 0
 }
 
 // leave marks a spare as waiting for a later server.
@@ -435,8 +452,8 @@ func (sp *spare) leave() error {
 	if err := sp.lock.Wait(); err != nil {
 		return err
 	}
-	for _, k := range sp.kernels {
-		k.close()
+	for _, c := range sp.containers {
+		c.close()
 	}
 	sp.forget()
 	sp.lock.Release()

@@ -25,35 +25,35 @@ func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
 // later messages then. Once begun, neither a cancelled run nor a closing session cuts it short: an engine goes on with a request
 // after its client left, and the new container would be without an owner. If the engine makes an image ready first, start waits
 // until waiting ends, and notes that.
-func (l *link) start(waiting context.Context, note func(string), warm bool) (k *kernel, err error) {
-	setting := l.config.kernel(l.language)
+func (l *link) start(waiting context.Context, first Language, note func(string), warm bool) (c *container, err error) {
+	setting := l.config.kernel(first)
 	var image engine.ImageInfo
 	err = whilePreparing(waiting, note, func() (err error) {
 		image, err = l.engine.image(setting)
 		return err
 	})
 	if err != nil {
-		return nil, l.config.engineFault(err, l.language, setting)
+		return nil, l.config.engineFault(err, first, setting)
 	}
 	defer func() {
 		if err == nil {
-			l.config.Pool.spares.use(l.language)
+			l.config.Pool.spares.use(first)
 		}
 	}()
-	if k := l.adoptSpare(setting, image, warm); k != nil {
-		return k, nil
+	if c := l.adoptSpare(first, image, warm); c != nil {
+		return c, nil
 	}
 	leave, err := l.awaitStart(waiting)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if k == nil {
+		if c == nil {
 			leave()
 		}
 	}()
 	err = whilePreparing(waiting, note, func() (err error) {
-		k, err = l.tryStart(setting, image, warm)
+		c, err = l.tryStart(first, setting, image, warm)
 		return err
 	})
 	if err != nil {
@@ -63,9 +63,9 @@ func (l *link) start(waiting context.Context, note func(string), warm bool) (k *
 		defer leave()
 		ctx, cancel := context.WithTimeout(l.engine.ctx, l.config.StartTimeout)
 		defer cancel()
-		_ = k.awaitReady(ctx)
+		c.kernels[first].awaitUp(ctx)
 	}()
-	return k, nil
+	return c, nil
 }
 
 // preparingNote is for a run that waits while the engine makes an image ready, and reports no progress.
@@ -87,7 +87,7 @@ func whilePreparing(waiting context.Context, note func(string), try func() error
 }
 
 // tryStart makes a container and sends it its settings. The session can be closed between two tries.
-func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool) (*kernel, error) {
+func (l *link) tryStart(first Language, setting KernelConfig, image engine.ImageInfo, warm bool) (*container, error) {
 	l.engine.mu.Lock()
 	defer l.engine.mu.Unlock()
 	if err := context.Cause(l.engine.ctx); err != nil {
@@ -96,41 +96,42 @@ func (l *link) tryStart(setting KernelConfig, image engine.ImageInfo, warm bool)
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.StartTimeout)
 	defer cancel()
 	l.engine.tried.Store(true)
-	if err := l.engine.makeRoom(ctx, l.language, l.tried || l.had.Load()); err != nil {
+	if err := l.engine.makeRoom(ctx, l.name(), l.tried || l.had.Load()); err != nil {
 		l.config.Pool.images.forget(setting.Image) // looking for it starts a stopped machine of the engine
-		return nil, l.config.engineFault(err, l.language, setting)
+		return nil, l.config.engineFault(err, first, setting)
 	}
 	tried := l.tried
 	l.tried = true
-	proc, err := l.config.Engine.Start(ctx, l.engine.spec(l.language, setting, image))
+	proc, err := l.config.Engine.Start(ctx, l.engine.spec(l.languages, first, image))
 	if err != nil {
 		if errors.Is(err, engine.ErrPreparing) {
 			l.tried = tried // nothing bears its name at the next try
 		} else {
 			l.config.Pool.images.forget(setting.Image)
 		}
-		return nil, l.config.engineFault(err, l.language, setting)
+		return nil, l.config.engineFault(err, first, setting)
 	}
 	l.engine.limits.settle(l.engine.record)
-	k := newKernel(proc, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "language", l.language))
-	k.serveOut, k.out = l.engine.outlet(), l.engine.out
-	k.begin(l.engine.init(l.language, setting, warm))
+	c := newContainer(proc, l.languages, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "container", l.name()))
+	c.serveOut, c.out = l.engine.outlet(), l.engine.out
+	c.begin(l.engine.init(l.languages, first, warm))
 	l.engine.noteVolume(proc)
-	l.engine.noteSettings(l.language, setting, image, l.uses.wake()) // while the supervisor comes up
-	return k, nil
+	l.madeWith = l.engine.settingsKey(l.languages, image)
+	l.engine.noteSettings(first, l.madeWith, l.uses.wake()) // while the supervisor comes up
+	return c, nil
 }
 
-// neverReady says why a started container did not become a kernel: most often its image contains an interpreter that is too old,
+// neverReady says why a started container did not bring up a kernel: most often its image contains an interpreter that is too old,
 // or something else by that name.
-func (l *link) neverReady(k *kernel) *fault.Error {
-	setting := l.config.Kernels[l.language]
+func (i *interpreter) neverReady(k *kernel) *fault.Error {
+	setting := i.config.Kernels[i.language]
 	if k.missing.Load() {
-		return l.config.engineFault(engine.ErrNoInterpreter, l.language, setting)
+		return i.config.engineFault(engine.ErrNoInterpreter, i.language, setting)
 	}
 	f := fault.New(fault.ExecutionFailed,
 		fmt.Sprintf("Use an image with a working %s, or leave the image setting out to use the standard one.", setting.Interpreter),
-		"The %s kernel did not start in image %q.", l.language, setting.Image)
-	if said := l.config.Mask.MaskPart(clip(k.proc.Stderr(), 2000)); said != "" {
+		"The %s kernel did not start in image %q.", i.language, setting.Image)
+	if said := i.config.Mask.MaskPart(clip(k.proc.Stderr(), 2000)); said != "" {
 		f.Message += " It said: " + said
 	}
 	return f

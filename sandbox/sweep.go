@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +17,7 @@ import (
 // leftover lists one session's containers and volume on an engine.
 type leftover struct {
 	containers []string
-	running    []Language // the running containers
+	running    []Language // the running containers, by the languages that name them
 	ended      []string   // the ended containers
 	volumes    []string
 	named      bool
@@ -273,8 +272,8 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, c
 // switchedOff returns the containers of languages that a server does not offer.
 func (l *leftover) switchedOff(config *Config) []string {
 	return slices.DeleteFunc(slices.Clone(l.containers), func(name string) bool {
-		return slices.ContainsFunc(slices.Collect(maps.Keys(config.Kernels)), func(language Language) bool {
-			return strings.HasSuffix(name, "-"+string(language))
+		return slices.ContainsFunc(config.containers(), func(languages []Language) bool {
+			return strings.HasSuffix(name, "-"+string(languages[0]))
 		})
 	})
 }

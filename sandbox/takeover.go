@@ -14,90 +14,108 @@ import (
 
 // isFinal reports whether this error leaves nothing to take over.
 func isFinal(err error) bool {
-	return isAny(err, errNeverStarted, errOtherSettings, engine.ErrContainerGone, errKernelGone)
+	return isAny(err, errNeverStarted, errOtherSettings, engine.ErrContainerGone, errContainerEnded)
 }
 
-func errNotTakenOver(id string, language Language) *fault.Error {
+func errNotTakenOver(id string) *fault.Error {
 	return fault.New(fault.EngineError, "Try again in a moment; if it stays so, close the session, which ends its variables.",
-		"The %s kernel that session %q left running did not answer in time.", language, id)
+		"The container that session %q left running did not answer in time.", id)
 }
 
 var (
-	errNeverStarted  = errors.New("no kernel of this language was started before")
+	errNeverStarted  = errors.New("no kernel was started before")
 	errOtherSettings = errors.New("the container was made with other settings")
 	errNoTakeOver    = errors.New("the supervisor does not take this server")
 )
 
 // takeOver connects to the supervisor in a running container without a connection to this server, through a program that joins its
-// stdio to the supervisor's socket. The kernel still holds its variables, and its runs go on. The caller holds l.starting.
-func (l *link) takeOver() (*kernel, error) {
+// stdio to the supervisor's socket. The kernels still hold their variables, and their runs go on. The caller holds l.starting.
+func (l *link) takeOver() (*container, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.StartTimeout)
 	defer cancel()
 	l.engine.mu.Lock()
-	madeWith := l.engine.record.Settings[string(l.language)]
+	madeWith := l.keyOf(l.engine.record.Settings)
 	l.engine.mu.Unlock()
-	if err := l.engine.fits(ctx, l.language, madeWith); err != nil {
+	if err := l.engine.fits(ctx, l.languages, madeWith); err != nil {
 		return nil, err
 	}
-	return l.attach(ctx)
+	c, err := l.attach(ctx, l.name())
+	if err == nil {
+		l.madeWith = madeWith
+	}
+	return c, err
 }
 
-// attach is takeOver of a kernel with any settings.
-func (l *link) attach(ctx context.Context) (*kernel, error) {
+// attach is takeOver of a container with any settings, by the language that names it.
+func (l *link) attach(ctx context.Context, name Language) (*container, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.StartTimeout)
 	defer cancel()
 	l.engine.tried.Store(true)
-	proc, err := l.engine.join(ctx, l.language)
+	proc, err := l.engine.join(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	k := newKernel(proc, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "language", l.language))
-	k.onReady = func(m protocol.Ready) { l.adopt(k, m) }
-	k.serveOut, k.out = l.engine.outlet(), l.engine.out
-	k.begin(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: l.engine.token})
-	if err := k.awaitReady(ctx); err != nil {
-		k.close()
+	c := newContainer(proc, l.languages, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "container", name))
+	c.onAttached = func(m protocol.Attached) { l.adopt(c, m) }
+	c.onReady = l.adoptKept
+	c.serveOut, c.out = l.engine.outlet(), l.engine.out
+	c.begin(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: l.engine.token})
+	if err := c.awaitAttached(ctx); err != nil {
+		c.close()
 		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(proc.Stderr(), 500))
 	}
 	l.uses.goOn()
-	return k, nil
+	return c, nil
 }
 
-// adopt makes the runs of a taken-over kernel runs of this server: those that go on, and those with an end that no server read. It
-// is called before any frame of those runs is handled.
-func (l *link) adopt(k *kernel, m protocol.Ready) {
+// adopt makes the runs of a taken-over container runs of this server: those that go on, and those with an end that no server read.
+// It is called before any frame of those runs is handled.
+func (l *link) adopt(c *container, m protocol.Attached) {
 	for _, id := range append(m.Over[:min(len(m.Over), maxReported)], m.Runs[:min(len(m.Runs), maxFresh)]...) {
-		run := l.uses.find(id)
-		if run != nil && run.over() {
-			run = nil
+		if run := l.uses.find(id); run != nil && !run.over() && l.interpreters[run.Language] != nil {
+			l.interpreters[run.Language].adopt(c.kernels[run.Language], run)
 		}
-		switch {
-		case run == nil && id == m.Run && state.ValidID(id):
-			// It goes on, whatever its record says: the next run must wait for it.
-			run = (&HistoryEntry{RunID: id, Language: l.language, Started: time.Now(), Timeout: l.config.MaxRunTimeout}).
-				run(l.engine.ctx, l.config, l.engine.id)
-			l.uses.add(run)
-		case run == nil || run.Language != l.language || k.answerTo(run) != nil: // the last: it is named twice
-			continue
-		case !run.earlier && run.isFollowed():
-			run.dropShown() // it comes again
-			k.follow(run)   // for rejoin
-			continue
-		}
-		if l.uses.enter() != nil {
-			return
-		}
-		answer := k.follow(run)
-		if !run.options.apart() {
-			l.adopted.Store(run)
-		}
-		go func() {
-			// Its beginning is unknown; the supervisor enforces its limit.
-			done, err := k.await(run, answer, run.options.Timeout)
-			res, err := l.outcome(run, k, done, err)
-			l.uses.conclude(run, res, err)
-		}()
 	}
+}
+
+// adoptKept is adopt for the run that keeps a kernel's variables: it goes on, whatever its record says, and the next run must wait
+// for it.
+func (l *link) adoptKept(k *kernel, m protocol.Ready) {
+	if !state.ValidID(m.Run) {
+		return
+	}
+	run := l.uses.find(m.Run)
+	if run == nil || run.over() {
+		run = (&HistoryEntry{RunID: m.Run, Language: k.language, Started: time.Now(), Timeout: l.config.MaxRunTimeout}).
+			run(l.engine.ctx, l.config, l.engine.id)
+		l.uses.add(run)
+	}
+	l.interpreters[k.language].adopt(k, run)
+}
+
+// adopt makes a kernel's run a run of this server, unless it is one already.
+func (i *interpreter) adopt(k *kernel, run *Run) {
+	switch {
+	case run.Language != i.language || k.answerTo(run) != nil: // the last: it is named twice
+		return
+	case !run.earlier && run.isFollowed():
+		run.dropShown() // it comes again
+		k.follow(run)   // for rejoin
+		return
+	}
+	if i.uses.enter() != nil {
+		return
+	}
+	answer := k.follow(run)
+	if !run.options.apart() {
+		i.adopted.Store(run)
+	}
+	go func() {
+		// Its beginning is unknown; the supervisor enforces its limit.
+		done, err := k.await(run, answer, run.options.Timeout)
+		res, err := i.outcome(run, k, done, err)
+		i.uses.conclude(run, res, err)
+	}()
 }
 
 // maxFresh bounds a supervisor's concurrent runs.
@@ -105,27 +123,27 @@ const maxFresh = 32
 
 // reachEarlier takes over an earlier server's container. nil, nil: there is no reason to look for one. The caller holds
 // l.starting.
-func (l *link) reachEarlier() (*kernel, error) {
+func (l *link) reachEarlier() (*container, error) {
 	if !l.engine.resumed.Load() || l.reached || l.had.Load() {
 		return nil, nil
 	}
-	k, err := l.takeOver()
+	c, err := l.takeOver()
 	switch {
 	case err == nil:
-		l.setKernel(k)
+		l.set(c)
 		l.reached = true
-		l.found()
+		l.each((*interpreter).found)
 		l.loseUnfinished(true)
-		return k, nil
+		return c, nil
 	case isFinal(err) && !errors.Is(err, errOtherSettings):
 		l.reached = true
 		l.loseUnfinished(false)
 		files := l.engine.filesThere()
-		if !errors.Is(err, errNeverStarted) || l.engine.slept(l.language) {
-			l.lose(fmt.Sprintf("This session was used before: the variables of its %s kernel are gone", l.language), files)
+		for _, i := range l.usedEarlier() {
+			i.lose(fmt.Sprintf("This session was used before: the variables of its %s kernel are gone", i.language), files)
 		}
 	}
-	l.config.Logger.Debug("take over", "session", l.engine.id, "language", l.language, "error", err)
+	l.config.Logger.Debug("take over", "session", l.engine.id, "container", l.name(), "error", err)
 	return nil, err
 }
 
@@ -137,12 +155,12 @@ const (
 )
 
 // attachAgain is attach after a lost connection. If that may last for a while, it tries until ctx ends.
-func (l *link) attachAgain(ctx context.Context) (*kernel, error) {
+func (l *link) attachAgain(ctx context.Context) (*container, error) {
 	began := time.Now()
 	for pause := againFirst; ; pause = min(2*pause, againMost) {
-		k, err := l.attach(ctx)
+		c, err := l.attach(ctx, l.name())
 		if err == nil || errors.Is(err, engine.ErrContainerGone) || !l.config.Engine.Traits().Remote || time.Since(began)+pause > againFor {
-			return k, err
+			return c, err
 		}
 		select {
 		case <-time.After(pause):
@@ -157,43 +175,45 @@ func (l *link) attachAgain(ctx context.Context) (*kernel, error) {
 // retake takes over this server's own container if only the connection to it may be lost, as after the end of the engine's
 // service. nil, nil: nothing is left. The error is a fault: the engine does not answer, or ctx ended, so that is unknown. The
 // caller holds l.starting.
-func (l *link) retake(ctx context.Context) (*kernel, error) {
-	lost := l.kernel.Load()
+func (l *link) retake(ctx context.Context) (*container, error) {
+	lost := l.container.Load()
 	if l.engine.token == "" || lost == nil || !lost.wasCut() {
 		return nil, nil
 	}
-	k, err := l.attachAgain(ctx)
+	c, err := l.attachAgain(ctx)
 	if err == nil {
-		k.instead, lost.instead = lost, nil
-		l.setKernel(k)
-		return k, nil
+		c.instead, lost.instead = lost, nil
+		l.set(c)
+		return c, nil
 	}
-	l.config.Logger.Debug("take over again", "session", l.engine.id, "language", l.language, "error", err)
+	l.config.Logger.Debug("take over again", "session", l.engine.id, "container", l.name(), "error", err)
 	if ctx.Err() != nil || isAny(err, engine.ErrEngineUnavailable, context.DeadlineExceeded) {
-		return nil, l.config.engineFault(err, l.language, l.config.Kernels[l.language])
+		return nil, l.config.engineFault(err, l.name(), l.config.Kernels[l.name()])
 	}
 	return nil, nil
 }
 
 // rejoin goes on with a run after its connection was lost: its code may still run, be over, or not have begun. It returns the
 // result of kernel.run, and the run's kernel then; the lost one if there is no other.
-func (l *link) rejoin(run *Run, lost *kernel) (*kernel, protocol.Done, error) {
-	if l.engine.ctx.Err() != nil {
-		return lost, protocol.Done{}, errKernelGone // this server ends it
+func (i *interpreter) rejoin(run *Run, lost *kernel) (*kernel, protocol.Done, error) {
+	if i.engine.ctx.Err() != nil {
+		return lost, protocol.Done{}, errContainerEnded // this server ends it
 	}
-	l.starting.Lock()
-	k, _ := l.retake(run.ctx)
-	if k == nil {
-		k = l.kernel.Load() // another call was quicker, or there is none
+	i.starting.Lock()
+	c, _ := i.retake(run.ctx)
+	if c == nil {
+		c = i.container.Load() // another call was quicker, or there is none
 	}
-	follows := k != nil && k.instead == lost
-	l.starting.Unlock()
+	follows := c != nil && c.instead == lost.container
+	i.starting.Unlock()
 	switch {
 	case !follows && run.ctx.Err() != nil: // nobody waits for it any more
 		return lost, protocol.Done{}, errUnresponsive
 	case !follows:
-		return lost, protocol.Done{}, errKernelGone
+		return lost, protocol.Done{}, errContainerEnded
 	}
+	k := c.kernels[i.language]
+	k.used.Store(true)
 	if answer := k.answerTo(run); answer != nil {
 		done, err := k.await(run, answer, run.timeout())
 		return k, done, err
@@ -213,16 +233,7 @@ func (l *link) reach() error {
 			"Start the server with its earlier settings to hear of the run; to run code in this session ends it.",
 			"The run goes on in a container that was made with other settings or secrets than this server's.")
 	case err != nil && !isFinal(err):
-		return errNotTakenOver(l.engine.id, l.language).Because(err)
+		return errNotTakenOver(l.engine.id).Because(err)
 	}
 	return nil
-}
-
-// loseUnfinished settles the runs of earlier servers that will never report an end.
-func (l *link) loseUnfinished(alive bool) {
-	for _, run := range l.uses.all() {
-		if run.earlier && !run.over() && run.Language == l.language && !run.isFollowed() {
-			l.uses.settle(run, lostResult(run, alive), nil)
-		}
-	}
 }

@@ -590,7 +590,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "it is known to be lost", func() bool { return !s.links[Python].kernel.Load().alive() })
+			eventually(t, "it is known to be lost", func() bool { return !s.links[0].container.Load().alive() })
 			res := mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: test.id})
 			if kept := len(e.specs()) == 1 && len(res.Notes) == 0 && *res.Value == "True"; kept != test.kept {
 				t.Errorf("%d containers were started, notes are %q", len(e.specs()), res.Notes)
@@ -637,7 +637,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		}
 		e.fails(faults{exec: func(string) (engine.Process, error) { return nil, engine.ErrEngineUnavailable }})
 		e.Cut(container)
-		eventually(t, "it is known to be lost", func() bool { return !s.links[Python].kernel.Load().alive() })
+		eventually(t, "it is known to be lost", func() bool { return !s.links[0].container.Load().alive() })
 		_, err = finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
 		wantCode(t, err, fault.EngineUnavailable)
 		e.fails(faults{})
@@ -662,7 +662,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is known", func() bool { return !s.links[Python].kernel.Load().alive() })
+		eventually(t, "it is known", func() bool { return !s.links[0].container.Load().alive() })
 		if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.specs()) != 2 || len(res.Notes) != 1 || e.joined() != 0 {
 			t.Errorf("%d containers were started, %d joined, notes are %q", len(e.specs()), e.joined(), res.Notes)
 		}

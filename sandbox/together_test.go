@@ -219,7 +219,7 @@ func awaitCut(t *testing.T, m *Manager, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is known to be lost", func() bool { k := s.links[Python].kernel.Load(); return k == nil || !k.alive() })
+	eventually(t, "it is known to be lost", func() bool { return s.links[0].live() == nil })
 }
 
 func TestAConnectionToAPodIsMadeAgain(t *testing.T) {

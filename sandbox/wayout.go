@@ -9,8 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// WayOutPort is the loopback port, in every container, that leads to Config.WayOut. If containers share one loopback, it is the
-// first language's port, and the ports after it are the other languages'.
+// WayOutPort is the loopback port, in every container, that leads to Config.WayOut.
 const WayOutPort = 9797
 
 // WayOut serves the egress of code: its connections to a port of its container, which is without any other network. Several
@@ -48,47 +47,35 @@ func (e *engineSide) trust() {
 	}
 }
 
-// environment returns the variables of a language's container.
-func (e *engineSide) environment(language Language) map[string]string {
-	var env map[string]string
-	if port := e.outPort(language); port > 0 {
-		env = maps.Clone(e.config.WayOut.Environment(port))
-		env[protocol.WayOutVariable] = strconv.Itoa(port)
-		if e.certificates != "" {
-			for _, name := range trustVariables {
-				env[name] = protocol.TrustFile
-			}
-		}
+// environment returns the variables of the session's containers.
+func (e *engineSide) environment() map[string]string {
+	if e.config.WayOut == nil {
+		return nil
 	}
-	if e.config.Engine.Traits().Together {
-		if env == nil {
-			env = make(map[string]string)
+	env := maps.Clone(e.config.WayOut.Environment(WayOutPort))
+	env[protocol.WayOutVariable] = strconv.Itoa(WayOutPort)
+	if e.certificates != "" {
+		for _, name := range trustVariables {
+			env[name] = protocol.TrustFile
 		}
-		env[socketVariable] = "@code-sandbox-mcp-" + string(language)
 	}
 	return env
 }
 
-// socketVariable names the abstract socket on which a supervisor listens for later servers, if it is not alone on its loopback.
-const socketVariable = "CODE_SANDBOX_SOCKET"
-
-// outPort returns the port on which a language's supervisor listens; 0: none.
-func (e *engineSide) outPort(language Language) int {
-	switch {
-	case e.config.WayOut == nil:
+// outPort returns the port on which the supervisors listen; 0: none.
+func (e *engineSide) outPort() int {
+	if e.config.WayOut == nil {
 		return 0
-	case e.config.Engine.Traits().Together:
-		return WayOutPort + language.place()
 	}
 	return WayOutPort
 }
 
 // outlet returns the function that serves the connections of one of the session's containers; nil: none.
-func (e *engineSide) outlet() func(*kernel, net.Conn) {
+func (e *engineSide) outlet() func(*container, net.Conn) {
 	if e.config.WayOut == nil {
 		return nil
 	}
-	return func(k *kernel, conn net.Conn) { e.config.WayOut.Serve(e.ctx, e.id, k.current(), conn) }
+	return func(c *container, conn net.Conn) { e.config.WayOut.Serve(e.ctx, e.id, c.current(), conn) }
 }
 
 // trustVariables name the file of trusted certificates: for OpenSSL and Python's httpx, for requests, curl, git, pip and Node.
@@ -96,33 +83,20 @@ var trustVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BU
 
 // acceptOut serves the container's streams, until the connection ends. Waiting streams here and in the multiplexer are bounded, so
 // the supervisor opens no more until there is room.
-func (k *kernel) acceptOut() {
+func (c *container) acceptOut() {
 	for {
-		conn, err := k.conn.Accept()
+		conn, err := c.conn.Accept()
 		if err != nil {
 			return
 		}
-		if k.serveOut == nil {
+		if c.serveOut == nil {
 			_ = conn.Close()
 			continue
 		}
-		c := k.out.enter(conn)
+		out := c.out.enter(conn)
 		go func() {
-			defer k.out.leave(c)
-			k.serveOut(k, c)
+			defer c.out.leave(out)
+			c.serveOut(c, out)
 		}()
 	}
-}
-
-// current returns the id of the running run, of one that keeps its variables if there are several; empty: none.
-func (k *kernel) current() string {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	current := ""
-	for id, f := range k.runs {
-		if current == "" || !f.run.options.apart() {
-			current = id
-		}
-	}
-	return current
 }

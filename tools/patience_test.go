@@ -32,7 +32,7 @@ func newImpatient(t *testing.T) *impatient {
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir, config.Host = enginetest.New(t), t.TempDir(), "host"
 	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{sandbox.Bash: {
-		Image: enginetest.Image, Interpreter: sandbox.Bash.Info().Interpreter, Command: containers.Program(string(sandbox.Bash)), Join: containers.Join(),
+		Image: enginetest.Image, Interpreter: sandbox.Bash.Info().Interpreter, Join: containers.Join(),
 	}}
 	d := wrapDeps(t)
 	d.Manager, d.SoftWait = sandbox.NewManager(config), time.Minute

@@ -112,7 +112,7 @@ func TestFilesThatARunDoesNotListAreNoted(t *testing.T) {
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir, config.Host = enginetest.New(t), t.TempDir(), "host"
 	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
-		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
+		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Join: containers.Join()},
 	}
 	manager := sandbox.NewManager(config)
 	t.Cleanup(func() { manager.Close(context.Background()) })

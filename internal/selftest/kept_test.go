@@ -30,7 +30,7 @@ func TestCopiesThatOutliveTheirSessionAreTold(t *testing.T) {
 		config := sandbox.DefaultConfig()
 		config.Engine, config.StateDir, config.Host, config.Spares = on, t.TempDir(), "host", 0
 		config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
-			sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
+			sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Join: containers.Join()},
 		}
 		token := fmt.Sprint("selftest-of-copies-", keeps) // the other case has processes of its own
 		tr := &tester{o: Options{Config: config, Engine: on}, attacked: sandbox.NewManager(config), facts: attacks.Facts{Token: token}}

@@ -50,7 +50,7 @@ func serve(t *testing.T, o Options) *served {
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir, config.Host = engine, t.TempDir(), "host"
 	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
-		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
+		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Join: containers.Join()},
 	}
 	s := &served{t: t, config: config, engine: engine}
 	s.manager = s.otherServer(engine)

@@ -77,7 +77,7 @@ func TestCodeHasNoWayToAKeeper(t *testing.T) {
 	}
 	p := in("K"+none+"\n"+none+"\n", "enter")
 	_ = p.Close() // the end of stdin is the command's
-	for { // what looks may be ended with the command
+	for {         // what looks may be ended with the command
 		p := execIn(t, spec.Name, "sh", "-c", "[ -e /tmp/left ] || echo gone")
 		if got, _ := io.ReadAll(p); string(got) == "gone\n" {
 			return

@@ -12,7 +12,7 @@ import (
 func Kernel(language sandbox.Language, image string) sandbox.KernelConfig {
 	kernel := sandbox.KernelConfig{
 		Image: cmp.Or(image, containers.ImageRef(string(language))), Interpreter: language.Info().Interpreter,
-		Command: containers.Program(string(language)), Join: containers.Join(), Install: containers.Install(string(language)), Setup: "code-sandbox-mcp setup",
+		Join: containers.Join(), Install: containers.Install(string(language)), Setup: "code-sandbox-mcp setup",
 	}
 	if language == sandbox.Python {
 		kernel.Document = containers.Document()

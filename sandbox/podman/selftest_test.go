@@ -268,7 +268,7 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 			VolumeBytes: 32 << 20, VolumeFiles: 1000, SpoolBytes: 1 << 20,
 			FreezeBytes: 8 << 20, FreezeTime: 20 * time.Second, Keep: time.Hour, KeepLimit: 1 << 30,
 			Kernels: map[sandbox.Language]sandbox.KernelConfig{sandbox.Python: {
-				Image: testimage.BarePython(t), Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join(),
+				Image: testimage.BarePython(t), Interpreter: "python3", Join: containers.Join(),
 			}},
 		},
 		Server: func(m *sandbox.Manager) selftest.Answer {

@@ -51,7 +51,7 @@ func serve(t *testing.T) *served {
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir, config.VolumeBytes, config.Host = engine, t.TempDir(), limit, "host"
 	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
-		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Command: containers.Program("python"), Join: containers.Join()},
+		sandbox.Python: {Image: enginetest.Image, Interpreter: "python3", Join: containers.Join()},
 	}
 	s := &served{t: t, engine: engine, manager: sandbox.NewManager(config)}
 	t.Cleanup(func() { s.manager.Close(context.Background()) })

@@ -63,7 +63,7 @@ func Start(t *testing.T, serve func(*tools.Deps) Served, change func(*tools.Deps
 	config.Engine, config.StateDir, config.Host = enginetest.New(t), t.TempDir(), "host"
 	config.Kernels = make(map[sandbox.Language]sandbox.KernelConfig)
 	for _, l := range languages {
-		config.Kernels[l] = sandbox.KernelConfig{Image: enginetest.Image, Interpreter: l.Info().Interpreter, Command: containers.Program(string(l)), Join: containers.Join()}
+		config.Kernels[l] = sandbox.KernelConfig{Image: enginetest.Image, Interpreter: l.Info().Interpreter, Join: containers.Join()}
 	}
 	manager := sandbox.NewManager(config)
 	t.Cleanup(func() { manager.Close(context.Background()) })

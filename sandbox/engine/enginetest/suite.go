@@ -510,7 +510,7 @@ func (g Target) closed(t *testing.T) {
 
 // supervisor lets one server start a container, and another one go on with it.
 func (g Target) supervisor(t *testing.T) {
-	spec := g.Spec(t, containers.Program("python")...)
+	spec := g.Spec(t, containers.Supervisor("python")...)
 	spec.Arch = runtime.GOARCH
 	first := connect(g.start(t, spec))
 	first.say(t, protocol.Init{
@@ -518,7 +518,7 @@ func (g Target) supervisor(t *testing.T) {
 		OutputBytes: 1000, SpoolBytes: 1000,
 	})
 	first.hear(t, "ready")
-	first.say(t, protocol.Request{Type: "run", ID: "1", Code: "import os; x = os.path.exists('output'); x"})
+	first.say(t, protocol.Request{Type: "run", Language: "python", ID: "1", Code: "import os; x = os.path.exists('output'); x"})
 	if done := first.hear(t, "done"); done.Result == nil || *done.Result != "True" {
 		t.Fatalf("the first run came to %+v", done)
 	}
@@ -528,7 +528,7 @@ func (g Target) supervisor(t *testing.T) {
 	later := connect(g.exec(t, spec.Name, containers.Join()...))
 	later.say(t, protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: "a token"})
 	later.hear(t, "ready")
-	later.say(t, protocol.Request{Type: "run", ID: "2", Code: "x + 41"})
+	later.say(t, protocol.Request{Type: "run", Language: "python", ID: "2", Code: "x + 41"})
 	for {
 		done := later.hear(t, "done") // of the first run, and then of the second
 		if done.ID == "2" {

@@ -1,0 +1,110 @@
+package sandbox
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// interpreter is a session's side of one language: the runs that wait for its kernel, and notes for their results.
+type interpreter struct {
+	*link
+	queue
+	language Language
+
+	had atomic.Bool // there was a kernel that a run used, and code may expect its variables
+	// adopted is an earlier server's run that the kernel was busy with when it was taken over.
+	adopted atomic.Pointer[Run]
+
+	noted sync.Mutex
+	notes []string // for the next run's result
+	lost  string   // for the next run that would see the variables, unless they came back; see lose
+	files string   // the part of lost about the files
+	gone  bool     // notes report the files gone
+}
+
+// kernel returns a kernel of this language in a live container.
+func (i *interpreter) kernel(ctx context.Context, note func(string), warm bool) (*kernel, error) {
+	i.starting.Lock()
+	defer i.starting.Unlock()
+	// Last, because a take-over may add notes.
+	defer func() {
+		for _, text := range i.takeNotes() {
+			note(text)
+		}
+	}()
+	c, err := i.connect(ctx, i.language, note, warm)
+	if err != nil {
+		return nil, err
+	}
+	k := c.kernels[i.language]
+	if !k.used.Swap(true) {
+		i.engine.noteUse(i.language, i.madeWith)
+	}
+	i.had.Store(true)
+	i.noteDeath(k)
+	return k, nil
+}
+
+// current returns the kernel that has the language's variables in a live container; nil: there is none.
+func (i *interpreter) current() *kernel {
+	if c := i.live(); c != nil && c.kernels[i.language].used.Load() {
+		return c.kernels[i.language]
+	}
+	return nil
+}
+
+// noteLater keeps a note for the next run, from outside of a run.
+func (i *interpreter) noteLater(text string) {
+	i.noted.Lock()
+	defer i.noted.Unlock()
+	if !slices.Contains(i.notes, text) {
+		i.notes = append(i.notes, text)
+	}
+}
+
+// filesKept follows lost variables in a note.
+const filesKept = ", the files are there"
+
+// noteFilesLost makes the next run report that the files are gone, and drops notes that they are there.
+func (i *interpreter) noteFilesLost() {
+	i.noteLater("The session's files are gone: its volume is no longer on the engine.")
+	i.noted.Lock()
+	defer i.noted.Unlock()
+	i.gone = true
+}
+
+// noteDeath notes once that the kernel died before a run came to it.
+func (i *interpreter) noteDeath(k *kernel) {
+	if cause := k.lost.Swap(nil); cause != nil && *cause != "" {
+		i.lose(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone", i.language, *cause), filesKept)
+	}
+}
+
+// takeNotes returns the notes for the next run, once.
+func (i *interpreter) takeNotes() []string {
+	i.noted.Lock()
+	defer i.noted.Unlock()
+	notes := i.notes
+	i.notes = nil
+	return notes
+}
+
+// waitAdopted waits, as turn.wait does, until the kernel finishes its adopted run.
+func (i *interpreter) waitAdopted(ctx context.Context, most time.Duration) error {
+	before := i.adopted.Load()
+	if before == nil {
+		return nil
+	}
+	return turn{before: before.done}.wait(ctx, most)
+}
+
+// reachable returns a live container with this interpreter, for work that needs no kernel.
+func (i *interpreter) reachable(ctx context.Context) (*container, error) {
+	i.starting.Lock()
+	defer i.starting.Unlock()
+	return i.connect(ctx, i.language, i.noteLater, true)
+}
