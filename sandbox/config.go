@@ -66,8 +66,10 @@ type Config struct {
 	// FreezeBytes and FreezeTime bound the snapshot that a named session's kernel writes at its end; 0 bytes: none.
 	FreezeBytes int64
 	FreezeTime  time.Duration
-	// Spares is the number of spare containers of each used language; 0: none.
+	// Spares is the number of spare containers of each used image; 0: none. After a burst of sessions there are as many as it took
+	// for ten minutes, within SparesBytes of estimated memory; 0 bytes: no more than Spares.
 	Spares       int
+	SparesBytes  int64
 	StartTimeout time.Duration // for a container and its supervisor to come up, or a program in it to start
 	MaxSessions  int
 	// Gone reports whether the client of a default session (see DefaultOf) is gone, so that the session may make room where
@@ -162,7 +164,7 @@ func DefaultConfig() Config {
 		CodeBytes: 100_000, OutputBytes: 16_000, SpoolBytes: 64 << 20, VolumeBytes: 2 << 30, VolumeFiles: 200_000,
 		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, Linger: 2 * time.Second,
 		IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour, Keep: 30 * 24 * time.Hour, KeepLimit: 10 << 30,
-		FreezeBytes: 512 << 20, FreezeTime: 20 * time.Second, Spares: 1, StartTimeout: time.Minute, MaxSessions: 10,
+		FreezeBytes: 512 << 20, FreezeTime: 20 * time.Second, Spares: 1, SparesBytes: 512 << 20, StartTimeout: time.Minute, MaxSessions: 10,
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }

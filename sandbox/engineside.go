@@ -189,8 +189,11 @@ func (e *engineSide) takeSettings(language Language, key string, awake time.Time
 }
 
 // settingsKey returns an equal key for containers with equal image, settings, folders and secrets. Only the user may read it, as
-// the token in the same file: a reader could try guesses at a secret.
+// the token in the same file: a reader could try guesses at a secret. Empty: the session keeps no record.
 func (e *engineSide) settingsKey(languages []Language, image engine.ImageInfo) string {
+	if e.record == nil {
+		return ""
+	}
 	c := e.config
 	return engine.Key(e.record.Token, e.shape(languages, image), e.certificates, c.Env, c.VolumeFiles, c.wireLimits(), e.limits.ends().IdleTimeout)
 }

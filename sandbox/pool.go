@@ -112,7 +112,10 @@ func (p *Pool) usedEngine() bool {
 // look sweeps now and then and pings spares, until the pool closes.
 func (p *Pool) look() {
 	p.working.Go(func() {
-		eachInterval(p.ctx, func(n int, _ time.Time) { p.spares.ping(n) })
+		eachInterval(p.ctx, func(n int, _ time.Time) {
+			p.spares.shrink()
+			p.spares.ping(n)
+		})
 	})
 	eachInterval(p.ctx, func(n int, _ time.Time) {
 		if n%sweepEvery == 0 && p.usedEngine() {

@@ -13,8 +13,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// spares keeps spares ready: containers for future sessions of the languages used in this server. They belong to nobody and to no
-// tenant, use the server's own limits, and serve one session each. At its end a server leaves them to the next server of the same
+// spares keeps spares ready: containers for future sessions of the languages used in this server, as many as the last burst of
+// sessions took. They belong to nobody and to no tenant, use the server's own limits, and serve one session each. At its end a server leaves them to the next server of the same
 // state folder; they end by themselves if none takes them in the idle time.
 type spares struct {
 	config  *Config
@@ -27,6 +27,7 @@ type spares struct {
 	wanted []Language // in the order of their first uses
 	ready  []*spare   // the oldest first
 	quiet  *time.Timer
+	demand demand
 	closed bool
 }
 
@@ -80,12 +81,24 @@ func idOf(tenant, label string) string {
 	return label
 }
 
-// most is the number of spares for a language.
+// most is the number of spares for a language. The caller holds p.mu.
 func (p *spares) most(language Language) int {
+	most := p.config.Spares
 	if slices.Contains(p.config.Prewarm, language) {
-		return max(1, p.config.Spares)
+		most = max(1, most)
 	}
-	return p.config.Spares
+	if most == 0 {
+		return 0
+	}
+	return max(most, min(p.demand.largest(time.Now()), int(p.config.SparesBytes/spareBytes)))
+}
+
+// pause is the time without a beginning session after which spares are made. The caller holds p.mu.
+func (p *spares) pause() time.Duration {
+	if p.demand.burst(time.Now()) > 1 {
+		return burstPause
+	}
+	return quietTime
 }
 
 // use notes that a session uses a language. Missing spares are made when no other session begins for a while.
@@ -101,10 +114,11 @@ func (p *spares) use(language Language) {
 			sp.prepare(language)
 		}
 	}
+	p.demand.note(time.Now())
 	if p.quiet == nil {
 		p.quiet = time.AfterFunc(quietTime, p.onQuiet)
 	}
-	p.quiet.Reset(quietTime)
+	p.quiet.Reset(p.pause())
 }
 
 // prepare starts a language's interpreter in the container of a spare, if it is there.
@@ -120,7 +134,7 @@ func (p *spares) onQuiet() {
 	switch {
 	case p.closed:
 	case p.config.Pool.starts.Taken() > 0:
-		p.quiet.Reset(quietTime)
+		p.quiet.Reset(p.pause())
 	default:
 		p.working.Go(p.fill)
 	}
@@ -140,7 +154,7 @@ func (p *spares) fill() {
 	p.filling.Lock()
 	defer p.filling.Unlock()
 	p.dropOutdated()
-	for {
+	for p.config.Pool.starts.Taken() == 0 { // a session that waits comes first, and then asks again
 		sp, language, err := p.missing()
 		if err == nil && sp != nil {
 			err = p.grow(sp, language)
@@ -395,6 +409,20 @@ func (p *spares) drop(ctx context.Context, sp *spare) bool {
 func (sp *spare) forget() {
 	if sp.config.WayOut != nil {
 		sp.config.WayOut.Forget(sp.id)
+	}
+}
+
+// shrink discards the spares that no burst asks for any more, the oldest first.
+func (p *spares) shrink() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	most := p.config.Spares
+	for _, language := range p.wanted {
+		most = max(most, p.most(language))
+	}
+	for len(p.ready) > most && !p.ready[0].growing {
+		p.discard(p.ready[0])
+		p.ready = p.ready[1:]
 	}
 }
 

@@ -417,3 +417,43 @@ func TestADefaultSessionThatIsKeptHasARecord(t *testing.T) {
 		t.Errorf("the record is %+v, %v", r, err)
 	}
 }
+
+// After a burst as many are kept as it took, for ten minutes and within their memory.
+func TestSparesFollowTheLastBurst(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := newEngine(t)
+		e.play(completing)
+		config := spareConfig(t, e)
+		config.SparesBytes = 4 * spareBytes
+		m := newQuietManager(t, config)
+		ready := func() int {
+			p := m.conf().Pool.spares
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return len(p.ready)
+		}
+		begin := func(sessions int) {
+			for range sessions {
+				id := state.NewID("s")
+				mustRun(t, m, RunOptions{Code: "1", SessionID: id})
+				if _, err := m.CloseSession(t.Context(), id, false); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		for _, burst := range []struct{ sessions, want int }{{1, 1}, {3, 3}, {7, 4}} {
+			time.Sleep(demandTime + burstTime)
+			begin(burst.sessions)
+			if time.Sleep(quietTime + time.Second); ready() != burst.want {
+				t.Errorf("after %d sessions %d are ready, want %d", burst.sessions, ready(), burst.want)
+			}
+		}
+		made := len(e.specs())
+		if begin(4); len(e.specs()) > made+4 {
+			t.Errorf("another burst started %d containers", len(e.specs())-made)
+		}
+		if time.Sleep(demandTime + time.Minute); ready() != 1 {
+			t.Errorf("%d are ready long after it", ready())
+		}
+	})
+}
