@@ -53,8 +53,10 @@ type SessionInfo struct {
 	Owner     string
 	State     string
 	Kernels   []KernelInfo
-	Created   time.Time
-	LastUsed  time.Time
+	// Containers counts the running containers that this server has.
+	Containers int
+	Created    time.Time
+	LastUsed   time.Time
 	// Limits are those in force; Limited reports that they are the session's own.
 	Limits  SessionLimits
 	Times   Times // in force
@@ -78,6 +80,9 @@ func (s *session) info(kept []Language) SessionInfo {
 		s.config.describeStay(&info, max(s.config.Keep, info.Times.IdleTimeout))
 	}
 	for _, l := range s.links {
+		if l.live() != nil {
+			info.Containers++
+		}
 		if info.Place == (engine.Place{}) && l.container.Load() != nil { // a live container keeps its name
 			info.Place = s.config.placeOf(s.engine.name(l.name()))
 		}

@@ -56,8 +56,8 @@ type Tenant struct {
 
 // engineState is the engine's answer.
 type engineState struct {
-	err        error                    // why no code can run; nil: it can
-	containers map[sandbox.Language]int // that run
+	err        error // why no code can run; nil: it can
+	containers int   // that run; below 0: not known
 }
 
 // NewNow returns a look at a server.
@@ -93,16 +93,12 @@ func (n *Now) look(ctx context.Context) engineState {
 	config := n.config()
 	list, err := config.Engine.List(ctx, sandbox.LabelHost, config.Host)
 	if err != nil {
-		return engineState{err: err}
+		return engineState{err: err, containers: -1}
 	}
-	state := engineState{containers: make(map[sandbox.Language]int)}
-	for language := range config.Kernels {
-		state.containers[language] = 0
-	}
+	state := engineState{}
 	for _, c := range list.Containers {
-		language := sandbox.Language(c.Labels[sandbox.LabelLanguage])
-		if _, on := state.containers[language]; on && c.Running {
-			state.containers[language]++
+		if c.Running {
+			state.containers++
 		}
 	}
 	for language, kernel := range config.Kernels {
@@ -134,10 +130,8 @@ func (n *Now) gauges(ctx context.Context, label func(principal.Principal) string
 			}
 			for _, k := range session.Kernels {
 				kernel(who, 1, string(k.Language), k.State)
-				if k.State == "idle" || k.State == "running" {
-					memory += session.Limits.MemoryBytes
-				}
 			}
+			memory += int64(session.Containers) * session.Limits.MemoryBytes
 		}
 		sessions(who, float64(len(known)))
 		most(who, float64(memory))
@@ -148,9 +142,9 @@ func (n *Now) gauges(ctx context.Context, label func(principal.Principal) string
 		}
 	}
 	engine := n.ask(ctx)
-	container := gauge("containers", "Containers that run, of all servers that share the state directory; absent where the engine does not answer.", "language")
-	for language, count := range engine.containers {
-		container("", float64(count), string(language))
+	container := gauge("containers", "Containers that run, of all servers that share the state directory; absent where the engine does not answer.")
+	if engine.containers >= 0 {
+		container("", float64(engine.containers))
 	}
 	state := n.state(engine)
 	ready := gauge("ready", "1 where the server can be sent new sessions, as /readyz says: the engine answers, the images are there, an audit log that is required can be written, and it neither drains nor has too little of something.")
