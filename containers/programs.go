@@ -39,10 +39,14 @@ var kernels embed.FS
 // ErrArchitecture reports that there is no supervisor for a kind of processor.
 var ErrArchitecture = errors.New("no supervisor for this kind of processor")
 
-// Program returns the command of process 1 for a language.
-func Program(language string) []string {
-	main := map[string]string{"python": "python/main.py", "javascript": "node/main.cjs"}[language] // the supervisor contains bash's
-	return []string{path.Join(ProgramsDir, "supervisor"), language, path.Join(ProgramsDir, main)}
+// Supervisor returns the command of process 1 for kernels of these languages. The first one's interpreter starts at once.
+func Supervisor(languages ...string) []string {
+	command := []string{path.Join(ProgramsDir, "supervisor")}
+	for _, language := range languages {
+		main := map[string]string{"python": "python/main.py", "javascript": "node/main.cjs"}[language] // the supervisor contains bash's
+		command = append(command, language+"="+path.Join(ProgramsDir, main))
+	}
+	return command
 }
 
 // Join returns the command that joins its stdio to the socket of process 1.

@@ -7,17 +7,18 @@ import "encoding/json"
 
 const (
 	// Version is the protocol's version.
-	Version = 2
+	Version = 3
 	// MaxToSupervisor bounds a message to a supervisor, in bytes.
 	MaxToSupervisor = 1 << 20
 	// MaxToServer bounds a message to a server, in bytes.
 	MaxToServer = 8 << 20
 )
 
-// Head begins every message. ID is empty if it is about no run.
+// Head begins every message. ID is empty if it is about no run, and Language if it is about no kernel.
 type Head struct {
-	Type string `json:"type"`
-	ID   string `json:"id"`
+	Type     string `json:"type"`
+	ID       string `json:"id"`
+	Language string `json:"language"`
 }
 
 // To a supervisor ----------------------------------------------------------------------
@@ -25,23 +26,25 @@ type Head struct {
 // Init is the message init, and bind, which replaces it for a spare. Each bound is the server's, and the nearest that a supervisor
 // can keep; a limit of zero is none.
 type Init struct {
-	Type         string            `json:"type"`
-	Protocol     int               `json:"protocol"`
-	WorkDir      string            `json:"work_dir"`
-	Env          map[string]string `json:"env"`
-	Preload      []string          `json:"preload"`
-	Warm         bool              `json:"warm"`
-	Spare        bool              `json:"spare,omitempty"` // no run begins before bind, which carries the rest
-	IdleSeconds  int64             `json:"idle_seconds"`
-	OnEOF        string            `json:"on_eof"`
-	OutputBytes  int               `json:"output_bytes"`
-	SpoolBytes   int64             `json:"spool_bytes"`
-	ImageBytes   int               `json:"image_bytes"`
-	MaxDisplays  int               `json:"max_displays"`
-	MaxArtifacts int               `json:"max_artifacts"`
-	Token        string            `json:"token"`
-	VolumeBytes  int64             `json:"volume_bytes"`
-	VolumeFiles  int64             `json:"volume_files"`
+	Type     string            `json:"type"`
+	Protocol int               `json:"protocol"`
+	WorkDir  string            `json:"work_dir"`
+	Env      map[string]string `json:"env"`
+	// Preload names, by language, modules to import before the first run. Warm names the languages whose kernels are made ready
+	// before they are asked for.
+	Preload      map[string][]string `json:"preload"`
+	Warm         []string            `json:"warm"`
+	Spare        bool                `json:"spare,omitempty"` // no run begins before bind, which carries the rest
+	IdleSeconds  int64               `json:"idle_seconds"`
+	OnEOF        string              `json:"on_eof"`
+	OutputBytes  int                 `json:"output_bytes"`
+	SpoolBytes   int64               `json:"spool_bytes"`
+	ImageBytes   int                 `json:"image_bytes"`
+	MaxDisplays  int                 `json:"max_displays"`
+	MaxArtifacts int                 `json:"max_artifacts"`
+	Token        string              `json:"token"`
+	VolumeBytes  int64               `json:"volume_bytes"`
+	VolumeFiles  int64               `json:"volume_files"`
 	// MemoryBytes is the container's memory limit; 0: unknown, and nothing is stopped for it.
 	MemoryBytes int64 `json:"memory_bytes"`
 	// FreezeBytes and FreezeSeconds bound the snapshot that a kernel writes at an orderly end; 0 bytes: it writes none.
@@ -72,9 +75,10 @@ type Attach struct {
 	FilesOnly bool `json:"files_only,omitempty"`
 }
 
-// Request is any message after those: run, interrupt, peek, ping, freeze, restore or stop.
+// Request is any message after those: start, run, interrupt, peek, ping, freeze, restore or stop.
 type Request struct {
 	Type      string `json:"type"`
+	Language  string `json:"language,omitempty"` // of start, run, freeze and restore
 	ID        string `json:"id,omitempty"`
 	Code      string `json:"code,omitempty"` // of run, as the following
 	Before    string `json:"before,omitempty"`
@@ -90,17 +94,29 @@ type Request struct {
 
 // To a server --------------------------------------------------------------------------
 
-// Ready is the message ready.
+// Attached is the message attached, the first of every connection.
+type Attached struct {
+	Type      string    `json:"type"`
+	Protocol  int       `json:"protocol"`
+	Languages []Started `json:"languages"` // those that the supervisor was started for
+	// Runs are all going on, fresh ones too, and Over those with an end behind this message, the newest last.
+	Runs []string `json:"runs"`
+	Over []string `json:"over"`
+}
+
+// Started tells whether a language had a kernel.
+type Started struct {
+	Language string `json:"language"`
+	Started  bool   `json:"started"`
+}
+
+// Ready is the message ready, of one language's kernel.
 type Ready struct {
 	Type     string   `json:"type"`
-	Protocol int      `json:"protocol"`
 	Language string   `json:"language"`
 	Version  string   `json:"version"`
 	Features []string `json:"features"`
 	Run      string   `json:"run"` // the one going on that keeps its variables, after a take-over
-	// Runs are all going on, fresh ones too, and Over those with an end behind this message, the newest last.
-	Runs []string `json:"runs"`
-	Over []string `json:"over"`
 }
 
 // Progress is the message progress.
@@ -213,9 +229,11 @@ type Lost struct {
 
 // Memory is a session's memory usage, and its largest variables.
 type Memory struct {
-	UsedBytes  int64      `json:"used_bytes"`
-	LimitBytes int64      `json:"limit_bytes"`
-	Largest    []Variable `json:"largest"`
+	UsedBytes  int64 `json:"used_bytes"`
+	LimitBytes int64 `json:"limit_bytes"`
+	// Interpreter is the language of the interpreter that took most, and Largest are its variables.
+	Interpreter string     `json:"interpreter,omitempty"`
+	Largest     []Variable `json:"largest"`
 }
 
 // Variable is one of the code's, with its approximate size.
@@ -227,6 +245,7 @@ type Variable struct {
 // Frozen answers the message freeze.
 type Frozen struct {
 	Type      string `json:"type"`
+	Language  string `json:"language"`
 	ID        string `json:"id"`
 	Variables int    `json:"variables"`
 	Bytes     int64  `json:"bytes"`
@@ -237,10 +256,11 @@ type Frozen struct {
 
 // Restored answers the message restore.
 type Restored struct {
-	Type  string `json:"type"`
-	ID    string `json:"id"`
-	Run   string `json:"run"`             // the variables are as before this run, or, if it was a copy, as behind it
-	Error string `json:"error,omitempty"` // why nothing changed
+	Type     string `json:"type"`
+	Language string `json:"language"`
+	ID       string `json:"id"`
+	Run      string `json:"run"`             // the variables are as before this run, or, if it was a copy, as behind it
+	Error    string `json:"error,omitempty"` // why nothing changed
 	// Runs are the restorable runs, and Copies the runs with a restorable copy; the newest last.
 	Runs   []string `json:"runs"`
 	Copies []string `json:"copies"`
@@ -248,10 +268,11 @@ type Restored struct {
 
 // Twins is the message twins: the restorable runs, whenever they change.
 type Twins struct {
-	Type   string   `json:"type"`
-	Runs   []string `json:"runs"` // as in Restored
-	Copies []string `json:"copies"`
-	Why    string   `json:"why"` // why the present variables are not restorable; empty if they are
+	Type     string   `json:"type"`
+	Language string   `json:"language"`
+	Runs     []string `json:"runs"` // as in Restored
+	Copies   []string `json:"copies"`
+	Why      string   `json:"why"` // why the present variables are not restorable; empty if they are
 }
 
 // Error is a failure of code.
@@ -277,9 +298,10 @@ type Background struct {
 
 // KernelState is the message kernel.
 type KernelState struct {
-	Type  string `json:"type"`
-	State string `json:"state"`
-	Cause string `json:"cause"`
+	Type     string `json:"type"`
+	Language string `json:"language"`
+	State    string `json:"state"`
+	Cause    string `json:"cause"`
 }
 
 // Pong is the message pong.
