@@ -21,6 +21,9 @@ const (
 // record holds the messages of a run for a server: its displays as they are now, and its end. It keeps all of them if a
 // later server may take the session over, and else the unsent ones.
 type record struct {
+	run      string
+	settings *settings
+	server   *server
 	displays []shown
 	total    int    // displays, also those that are not reported
 	over     []byte // the message done
@@ -37,42 +40,42 @@ type shown struct {
 	sent  bool
 }
 
-func (r *run) show(m *kernelproc.Report) {
+func (r *record) show(m *kernelproc.Report) {
 	if !isMime(m.Mime) {
-		r.record.total++
+		r.total++
 		return
 	}
 	key := clean(m.Key, maxKey)
-	at := slices.IndexFunc(r.record.displays, func(d shown) bool { return key != "" && d.key == key })
+	at := slices.IndexFunc(r.displays, func(d shown) bool { return key != "" && d.key == key })
 	if at < 0 && m.Again { // it takes the place of one that is not reported
 		return
 	}
 	if at < 0 {
-		r.record.total++
-		if len(r.record.displays) == r.s.settings.MaxDisplays {
+		r.total++
+		if len(r.displays) == r.settings.MaxDisplays {
 			return
 		}
-		at = len(r.record.displays)
-		r.record.displays = append(r.record.displays, shown{key: key})
+		at = len(r.displays)
+		r.displays = append(r.displays, shown{key: key})
 	} else {
-		r.record.redrawn = true
+		r.redrawn = true
 	}
-	r.record.bytes -= len(r.record.displays[at].frame)
+	r.bytes -= len(r.displays[at].frame)
 	frame := r.displayFrame(m, key)
-	r.record.displays[at] = shown{key: key, frame: frame}
-	r.record.bytes += len(frame)
-	if !r.record.redrawn || r.record.bytes > recordBytes {
-		r.sendDisplays()
+	r.displays[at] = shown{key: key, frame: frame}
+	r.bytes += len(frame)
+	if !r.redrawn || r.bytes > recordBytes {
+		r.send()
 	}
 }
 
-func (r *run) displayFrame(m *kernelproc.Report, key string) []byte {
+func (r *record) displayFrame(m *kernelproc.Report, key string) []byte {
 	d := protocol.Display{
-		Type: "display", ID: r.ID, Data: protocol.Data{}, Path: relativePath(m.Path),
+		Type: "display", ID: r.run, Data: protocol.Data{}, Path: relativePath(m.Path),
 		SizeBytes: min(max(m.Size, 0), 1<<50), Alt: clean(m.Alt, maxAlt), Key: key,
 		Saved: relativePath(m.Saved),
 	}
-	if n := len(m.Blob); n > 0 && n <= r.s.settings.ImageBytes {
+	if n := len(m.Blob); n > 0 && n <= r.settings.ImageBytes {
 		d.Data[m.Mime] = displayText(m.Mime, m.Blob)
 	}
 	if d.SizeBytes == 0 {
@@ -87,42 +90,43 @@ func (r *run) displayFrame(m *kernelproc.Report, key string) []byte {
 }
 
 // clear takes back the run's displays.
-func (r *run) clear() { r.record = record{redrawn: true, cleared: true} }
+func (r *record) clear() {
+	*r = record{run: r.run, settings: r.settings, server: r.server, redrawn: true, cleared: true}
+}
 
-// sendDisplays sends the changed displays. A run may redraw many times a second: redrawn displays go out once a second
+// send sends the changed displays. A run may redraw many times a second: redrawn displays go out once a second
 // and at its end.
-func (r *run) sendDisplays() {
-	s := r.s
-	if r.record.cleared {
-		s.server.send(protocol.Head{Type: "clear", ID: r.ID}, false)
-		r.record.cleared = false
+func (r *record) send() {
+	if r.cleared {
+		r.server.send(protocol.Head{Type: "clear", ID: r.run}, false)
+		r.cleared = false
 	}
-	for i := range r.record.displays {
-		d := &r.record.displays[i]
+	for i := range r.displays {
+		d := &r.displays[i]
 		if d.sent {
 			continue
 		}
-		s.server.sendBody(d.frame, false)
+		r.server.sendBody(d.frame, false)
 		d.sent = true
 		// Where there is no room, the newest are missing for a later server, and not some in between.
-		if r.record.full = r.record.full || r.record.bytes > recordBytes; r.record.full || s.settings.Token == "" {
-			r.record.bytes -= len(d.frame)
+		if r.full = r.full || r.bytes > recordBytes; r.full || r.settings.Token == "" {
+			r.bytes -= len(d.frame)
 			d.frame = nil
 		}
 	}
 }
 
 // replay sends a later server the messages of a run that the one before may have missed.
-func (r *run) replay() {
-	r.record.cleared = false // it knows no displays of the run
-	for i := range r.record.displays {
-		if frame := r.record.displays[i].frame; frame != nil {
-			r.s.server.sendBody(frame, false)
-			r.record.displays[i].sent = true
+func (r *record) replay() {
+	r.cleared = false // it knows no displays of the run
+	for i := range r.displays {
+		if frame := r.displays[i].frame; frame != nil {
+			r.server.sendBody(frame, false)
+			r.displays[i].sent = true
 		}
 	}
-	if r.record.over != nil {
-		r.s.server.sendBody(r.record.over, false)
+	if r.over != nil {
+		r.server.sendBody(r.over, false)
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 
 func (r *run) onProgress() {
 	r.set("progress", progressEvery, r.onProgress)
-	r.sendDisplays()
+	r.record.send()
 	now := [2]int64{r.streams[0].Bytes(), r.streams[1].Bytes()}
 	if now == r.reported && time.Since(r.reportedAt) < progressQuiet {
 		return
@@ -34,14 +34,14 @@ func (r *run) onProgress() {
 		latest = r.streams[1]
 	}
 	r.reported, r.reportedAt = now, time.Now()
-	r.s.server.send(protocol.Progress{
+	r.l.s.server.send(protocol.Progress{
 		Type: "progress", ID: r.ID, ElapsedMS: r.elapsed(), StdoutBytes: now[0], StderrBytes: now[1], LastLine: latest.LastLine(),
 	}, true)
 }
 
 // onDone takes a kernel's word about how a run ended.
 func (r *run) onDone(m *kernelproc.Report) {
-	s := r.s
+	l, s := r.l, r.l.s
 	if r.reason != "" && !r.Fresh {
 		r.endPrograms()
 	}
@@ -69,9 +69,9 @@ func (r *run) onDone(m *kernelproc.Report) {
 		d.Status, d.ExitCode = r.reason, exitCodes[r.reason]
 	}
 	if r.reason == "memory" {
-		d.Memory = s.memory.report(r.memory.Bytes(), m.Largest)
+		d.Memory = s.memory.report(r.memory, m.Largest)
 	} else if len(m.Largest) > 0 || d.Error != nil && d.Error.Name == memoryError {
-		d.Memory = s.memory.report(s.memory.read().Bytes(), m.Largest)
+		d.Memory = s.memory.report(s.memory.usage(), m.Largest)
 	}
 	for _, name := range m.GoesOn[:min(len(m.GoesOn), mostGoesOn)] {
 		if !r.Fresh || r.Copy { // a fresh one takes its programs with it
@@ -79,8 +79,8 @@ func (r *run) onDone(m *kernelproc.Report) {
 		}
 	}
 	if m.Installed {
-		s.reserve.renew()
-		s.twins.dropAll()
+		l.reserve.renew()
+		l.twins.dropAll()
 	}
 	r.finish(d)
 }
@@ -105,14 +105,14 @@ func (r *run) finishKilled(cause string) {
 	case r.reason != "" && cause != "memory":
 		d.Status, d.ExitCode = r.reason, exitCodes[r.reason]
 	}
-	if !r.Fresh && r.s.kernels.main != nil {
+	if !r.Fresh && r.l.main != nil {
 		d.Kernel = "alive"
 		if r.kernel != nil {
 			d.Kernel = "restored"
 		}
 	}
 	if d.Cause == "memory" {
-		d.Memory = r.s.memory.report(r.used(cause), nil)
+		d.Memory = r.l.s.memory.report(r.used(cause), nil)
 	}
 	if r.Copy && r.kernel == nil && r.reason == "timed_out" {
 		d.Error = copyError("the kernel was not idle in time")
@@ -130,28 +130,28 @@ func (r *run) finishEnded(cause string) {
 }
 
 // used returns the memory in use when a run was killed for memory.
-func (r *run) used(cause string) int64 {
+func (r *run) used(cause string) usage {
+	last := r.l.s.memory.last
 	switch {
 	case r.reason == "memory":
-		return r.memory.Bytes()
+		return r.memory
 	case cause == "memory": // the system reached the limit first
-		return r.s.settings.MemoryBytes
-	default:
-		return r.s.memory.last.Bytes()
+		last = procs.Memory{Anonymous: r.l.s.settings.MemoryBytes}
 	}
+	return usage{last, r.l.Name}
 }
 
 // ranOutOfHeap reports whether V8 wrote that it aborted on a full heap.
 func (r *run) ranOutOfHeap() bool {
 	r.drain()
-	said := r.streams[1].Report(r.s.settings.OutputBytes)
+	said := r.streams[1].Report(r.l.s.settings.OutputBytes)
 	text := said.Head + said.Tail
 	return strings.Contains(text, "heap out of memory") || strings.Contains(text, "Allocation failed")
 }
 
 // finish answers a run.
 func (r *run) finish(d *protocol.Done) {
-	s := r.s
+	l, s := r.l, r.l.s
 	r.dropTimers()
 	for i, p := range r.outputPipes() {
 		p.Drain(r.streams[i].WriteBackground)
@@ -167,15 +167,15 @@ func (r *run) finish(d *protocol.Done) {
 	if r.Fresh && r.kernel != nil {
 		r.endFresh(isCopy)
 	}
-	r.sendDisplays()
+	r.record.send()
 	r.addArtifacts(d)
 	delete(s.runs.all, r.ID)
-	if s.runs.kept == r {
-		s.runs.kept = nil
+	if l.kept == r {
+		l.kept = nil
 	}
 	s.lastFrame, s.logs = time.Now(), 0
 	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.record.total, float64(r.elapsed())
-	d.Background = s.past.takeBackground()
+	d.Background = l.past.takeBackground()
 	d.Origin = r.takeOrigin()
 	if d.GoesOn == nil {
 		d.GoesOn = []string{}
@@ -191,14 +191,14 @@ func (r *run) finish(d *protocol.Done) {
 	if k := r.kernel; k != nil && r.pipes == nil && !r.Fresh && !k.ended && k.hasNewPrograms() {
 		k.leavePipes(r)
 	}
-	s.kernels.noteOOMKills()
-	s.past.add(r, s.settings.Token != "")
+	s.noteOOMKills()
+	l.past.add(r.trail, s.settings.Token != "")
 	if s.guard != nil {
 		s.guard.endRun()
 	}
 	switch k := r.kernel; {
 	case isCopy:
-		s.twins.keepCopy(r)
+		l.twins.keepCopy(r)
 	case r.Fresh && k != nil:
 		k.end() // it was killed with its run
 		k.closePipes()
@@ -206,22 +206,23 @@ func (r *run) finish(d *protocol.Done) {
 		k.moment = &moment{run: r.ID}
 	}
 	if !r.Fresh {
-		s.twins.want()
+		l.twins.want()
 		s.runs.provideWaiting() // those that wait for a copy of it
 	}
-	if s.language.HasZygote {
-		s.reserve.prepare()
+	if l.HasZygote && (l.main == nil || !l.main.loaded) {
+		l.reserve.prepare()
 	} else {
-		s.reserve.want() // of all that there is to keep ready, the first run needs none
+		l.reserve.want() // of all that there is to keep ready, the first run needs none
 	}
 	if !r.Fresh {
-		s.frozen.afterRun()
+		l.frozen.afterRun()
 	}
+	s.prepareAhead()
 }
 
 // takeOrigin returns the origin of the variables that the run began with, once.
 func (r *run) takeOrigin() (origin *protocol.Origin) {
-	k := r.s.kernels.main
+	k := r.l.main
 	if r.Copy {
 		k = r.kernel
 	}
@@ -232,20 +233,20 @@ func (r *run) takeOrigin() (origin *protocol.Origin) {
 		origin, k.origin = k.origin, nil
 	}
 	if origin == nil {
-		origin = r.s.frozen.takeOrigin()
+		origin = r.l.frozen.takeOrigin()
 	}
 	return origin
 }
 
 // addArtifacts finds the files of the run. Over their limit, the run failed.
 func (r *run) addArtifacts(d *protocol.Done) {
-	s := r.s
+	s := r.l.s
 	d.Artifacts = []protocol.Artifact{}
-	if s.scanner == nil {
+	if s.workDir.scanner == nil {
 		return
 	}
 	var bytes int64
-	d.Artifacts, d.ArtifactsTotal, bytes = s.scanner.Scan(r.mark, s.settings.MaxArtifacts)
+	d.Artifacts, d.ArtifactsTotal, bytes = s.workDir.scanner.Scan(r.mark, s.settings.MaxArtifacts)
 	if s.guard == nil || r.reason != "" || d.Status != "completed" && d.Status != "failed" {
 		return
 	}

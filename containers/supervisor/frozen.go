@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"golang.org/x/sys/unix"
 )
@@ -24,11 +25,12 @@ const (
 
 // frozen keeps the variables of the main kernel in a file of the work directory, which a later one reads them from.
 type frozen struct {
-	s        *Supervisor
+	l        *language
 	kernel   *kernel                 // that writes the file at this moment
 	told     []func(protocol.Frozen) // who waits for that
 	limit    *timer                  // for it, or for the kernel that reads
-	retiring bool                    // the container ends with that: no run begins any more
+	over     func(protocol.Frozen)   // the outcome, when the run that goes on has ended; nil: the container does not end
+	size     int64                   // that the file may take
 	waking   *kernel                 // reads the file and has no run yet
 	tookLong bool                    // which it was killed for
 	origin   *protocol.Origin        // untold yet
@@ -37,43 +39,31 @@ type frozen struct {
 // path is relative to the work directory.
 func (f *frozen) path() string { return stateFolder + "/" + f.name() }
 
-func (f *frozen) name() string { return f.s.language.Name + ".frozen" }
+func (f *frozen) name() string { return f.l.Name + ".frozen" }
 
-// retire ends the container in order. A run that goes on is stopped, and the variables are written, where they are to be kept.
-func (f *frozen) retire() {
-	switch s := f.s; {
-	case f.retiring:
-	case s.settings == nil || s.settings.FreezeBytes <= 0:
-		shutDown()
-	default:
-		f.retiring = true
-		if r := s.runs.kept; r != nil && f.kernel == nil {
-			r.hurry() // its end goes on with this
-			return
-		}
-		f.freeze(f.end)
+// retire writes the variables, and calls over with the outcome. A run that goes on is stopped first.
+func (f *frozen) retire(over func(protocol.Frozen)) {
+	if r := f.l.kept; r != nil && f.kernel == nil {
+		f.over = over
+		r.hurry() // its end goes on with this
+		return
 	}
+	f.freeze(over)
 }
 
 // afterRun is called when the run that keeps its variables is over.
 func (f *frozen) afterRun() {
-	if f.retiring {
-		f.freeze(f.end)
+	if over := f.over; over != nil {
+		f.over = nil
+		f.freeze(over)
 	}
-}
-
-func (f *frozen) end(answer protocol.Frozen) {
-	if answer.Error != "" && answer.Error != noVariables {
-		f.s.log("warn", "the variables were not kept: "+answer.Error)
-	}
-	shutDown()
 }
 
 // answer answers the server's request.
 func (f *frozen) answer(id string) {
 	f.freeze(func(answer protocol.Frozen) {
 		answer.ID = id
-		f.s.server.send(answer, false)
+		f.l.s.server.send(answer, false)
 	})
 }
 
@@ -85,31 +75,32 @@ func (f *frozen) freeze(tell func(protocol.Frozen)) {
 	}
 	room, why := f.room()
 	if why != "" {
-		tell(protocol.Frozen{Type: "frozen", Lost: []protocol.Lost{}, Error: why})
+		tell(protocol.Frozen{Type: "frozen", Language: f.l.Name, Lost: []protocol.Lost{}, Error: why})
 		return
 	}
-	k, seconds := f.s.kernels.main, f.s.settings.FreezeSeconds
+	f.size = room
+	k, seconds := f.l.main, f.l.s.settings.FreezeSeconds
 	f.kernel, f.told = k, append(f.told, tell)
-	f.limit = f.s.after(f.patience(), func() {
-		f.s.log("warn", "a kernel is killed, because it did not write its variables in time")
+	f.limit = f.l.s.after(f.patience(), func() {
+		f.l.s.log("warn", "a kernel is killed, because it did not write its variables in time")
 		k.kill("")
 	})
 	k.link.Send(map[string]any{"type": "freeze", "path": f.path(), "limit_bytes": room, "seconds": seconds})
 }
 
 func (f *frozen) patience() time.Duration {
-	return time.Duration(f.s.settings.FreezeSeconds)*time.Second + freezeMargin
+	return time.Duration(f.l.s.settings.FreezeSeconds)*time.Second + freezeMargin
 }
 
 // room returns how many bytes the file may take, or why none is written.
 func (f *frozen) room() (int64, string) {
-	s := f.s
+	l, s := f.l, f.l.s
 	switch {
 	case s.settings == nil || s.settings.FreezeBytes <= 0:
 		return 0, "variables are not kept"
-	case s.runs.kept != nil:
+	case l.kept != nil:
 		return 0, "a run goes on"
-	case s.kernels.main == nil || s.kernels.main.isEnding() || !s.kernels.main.begun:
+	case l.main == nil || l.main.isEnding() || !l.main.begun:
 		return 0, noVariables
 	}
 	folder, err := f.folder()
@@ -119,7 +110,7 @@ func (f *frozen) room() (int64, string) {
 	_ = unix.Close(folder)
 	room := s.settings.FreezeBytes
 	if s.guard != nil {
-		room = min(room, s.guard.room(freezeFiles))
+		room = min(room, s.guard.room(freezeFiles)-s.beingWritten())
 	}
 	if room <= 0 {
 		return 0, "the work directory is full"
@@ -129,14 +120,22 @@ func (f *frozen) room() (int64, string) {
 
 // folder opens the folder of the file, and makes it where it is absent. It follows no link that code may have put there.
 func (f *frozen) folder() (int, error) {
-	if err := unix.Mkdirat(f.s.workFD(), stateFolder, 0o700); err != nil && err != unix.EEXIST {
+	if err := unix.Mkdirat(f.l.s.workDir.fd(), stateFolder, 0o700); err != nil && err != unix.EEXIST {
 		return -1, err
 	}
 	return f.openFolder()
 }
 
+// writes returns the bytes of the file that is being written, about: no more than the kernel's memory holds.
+func (f *frozen) writes() int64 {
+	if f.kernel == nil {
+		return 0
+	}
+	return min(f.size, procs.Anonymous(f.kernel.pid))
+}
+
 func (f *frozen) openFolder() (int, error) {
-	return unix.Openat(f.s.workFD(), stateFolder, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	return unix.Openat(f.l.s.workDir.fd(), stateFolder, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
 
 // onFrozen handles a kernel's report of its snapshot.
@@ -149,16 +148,16 @@ func (f *frozen) onFrozen(k *kernel, m *kernelproc.Report) {
 
 // conclude answers those who wait, and lets the waiting run begin.
 func (f *frozen) conclude(answer protocol.Frozen) {
-	answer.Type = "frozen"
+	answer.Type, answer.Language = "frozen", f.l.Name
 	told := f.told
 	f.limit.stop()
 	f.kernel, f.told = nil, nil
 	for _, tell := range told {
 		tell(answer)
 	}
-	if r := f.s.runs.kept; r != nil && r.kernel == nil {
+	if r := f.l.kept; r != nil && r.kernel == nil {
 		r.startTimeout()
-		f.s.runs.provide(r)
+		f.l.s.runs.provide(r)
 	}
 }
 
@@ -190,10 +189,10 @@ func cleaned(lost []protocol.Lost) []protocol.Lost {
 // wake asks the main kernel to restore the snapshot, if there is one, before its first run or before a copy. The clocks
 // of all waiting runs stand still.
 func (f *frozen) wake(k *kernel, r *run) {
-	if !k.begun && !k.woken && f.s.settings.FreezeBytes > 0 && f.isThere() {
+	if !k.begun && !k.woken && f.l.s.settings.FreezeBytes > 0 && f.isThere() {
 		k.woken = true
 		f.waking, f.tookLong = k, false
-		k.link.Send(map[string]any{"type": "wake", "path": f.path(), "seconds": f.s.settings.FreezeSeconds})
+		k.link.Send(map[string]any{"type": "wake", "path": f.path(), "seconds": f.l.s.settings.FreezeSeconds})
 		f.limitWake(k)
 	}
 	if k == f.waking && !k.awake {
@@ -211,7 +210,7 @@ func (f *frozen) limitWake(k *kernel) {
 		most += coldStart
 	}
 	f.limit.stop()
-	f.limit = f.s.after(most, func() {
+	f.limit = f.l.s.after(most, func() {
 		f.tookLong = true
 		k.kill("")
 	})
@@ -219,8 +218,8 @@ func (f *frozen) limitWake(k *kernel) {
 
 // letTimeBegin is called when there is nothing to wait for any more.
 func (f *frozen) letTimeBegin(k *kernel) {
-	for _, r := range f.s.runs.all {
-		if r.kernel == k || r.Copy && r.kernel == nil {
+	for _, r := range f.l.s.runs.all {
+		if r.l == f.l && (r.kernel == k || r.Copy && r.kernel == nil) {
 			r.startTimeout()
 		}
 	}
@@ -246,13 +245,13 @@ func (f *frozen) onWoken(k *kernel, m *kernelproc.Report) {
 	if m.Why != "" {
 		f.waking = nil
 		f.setAside(clean(m.Why, maxNamed))
-		f.s.twins.refuseWaiting(f.origin.Error)
+		f.l.twins.refuseWaiting(f.origin.Error)
 	} else {
 		lost, total := lostOf(m)
 		f.origin = &protocol.Origin{From: "frozen", Variables: max(m.Variables, 0), AtMS: m.AtMS, Lost: lost, LostTotal: total, Doubtful: cleaned(m.Doubtful)}
 	}
 	f.letTimeBegin(k)
-	if f.s.runs.of(k) == nil {
+	if f.l.s.runs.of(k) == nil {
 		f.waking = nil // it was to be copied
 	}
 }
@@ -270,13 +269,13 @@ func (f *frozen) onBegun(k *kernel) {
 func (f *frozen) onWakeLost(cause string) {
 	k := f.waking
 	f.onBegun(k)
-	r := f.s.runs.of(k)
+	r := f.l.s.runs.of(k)
 	why, its := "the kernel ended over them: "+cause, r == nil || r.reason == ""
 	switch {
 	case f.tookLong:
-		why, its = "it took longer than "+strconv.Itoa(f.s.settings.FreezeSeconds)+" s", true
+		why, its = "it took longer than "+strconv.Itoa(f.l.s.settings.FreezeSeconds)+" s", true
 	case cause == "memory":
-		why, its = "there is not enough memory for them", f.s.runs.isAlone(k)
+		why, its = "there is not enough memory for them", f.l.s.runs.isAlone(k)
 	}
 	if k.ready && its {
 		f.setAside(why)
@@ -293,7 +292,7 @@ func (f *frozen) setAside(why string) {
 		_ = unix.Close(folder)
 	}
 	if err != nil {
-		f.s.log("warn", "the file of the frozen variables cannot be set aside: "+err.Error())
+		f.l.s.log("warn", "the file of the frozen variables cannot be set aside: "+err.Error())
 	}
 }
 

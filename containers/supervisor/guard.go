@@ -3,6 +3,8 @@
 package main
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
@@ -30,15 +32,17 @@ type guard struct {
 	// then the first count shows it.
 	base     *volume.Level
 	baseDue  bool
-	between  *volume.Level  // by the last count since the last run ended; nil: there was none
-	activity procs.Activity // of the main kernel, then
-	looked   procs.Activity // and at the last look
+	between  *volume.Level // by the last count since the last run ended; nil: there was none
+	activity activities    // of the main kernels, then
+	looked   activities    // and at the last look
 }
+
+type activities map[*kernel]procs.Activity
 
 func newGuard(s *Supervisor) *guard {
 	g := &guard{s: s}
 	limits := volume.Limits{Bytes: s.settings.VolumeBytes, Files: s.settings.VolumeFiles}
-	g.watch = volume.New(s.workFD(), limits, g.holders, func(r volume.Result) {
+	g.watch = volume.New(s.workDir.fd(), limits, g.holders, func(r volume.Result) {
 		s.post(func() {
 			if g.watch.Take(r) {
 				g.judge()
@@ -52,8 +56,8 @@ func newGuard(s *Supervisor) *guard {
 // holders are the processes that code of the session runs in.
 func (g *guard) holders() []int {
 	table := procs.Read()
-	holders := g.s.kernels.programs(table)
-	for _, k := range g.s.kernels.all() {
+	holders := g.s.programs(table)
+	for _, k := range g.s.kernels() {
 		if k.begun { // before that it ran no code, and a newborn process cannot be read
 			holders[k.pid] = true
 		}
@@ -125,7 +129,7 @@ func (g *guard) exceededAtEnd(bytes int64, files int) string {
 // exceeded returns how the current runs passed the limit, or nothing.
 func (g *guard) exceeded() string {
 	level, why := g.watch.Level(), g.watch.Over()
-	if why != "" && g.s.twins.dropHolders() {
+	if why != "" && g.dropHolders() {
 		g.watch.Forget() // the next count shows the freed space
 		return ""
 	}
@@ -141,6 +145,14 @@ func (g *guard) exceeded() string {
 	return why
 }
 
+// dropHolders ends the twins that hold deleted files, and reports whether there were any.
+func (g *guard) dropHolders() (held bool) {
+	for _, l := range g.s.languages {
+		held = l.twins.dropHolders() || held
+	}
+	return held
+}
+
 func (g *guard) lookIn(d time.Duration) {
 	g.timer.stop()
 	g.timer = g.s.after(d, g.look)
@@ -149,12 +161,12 @@ func (g *guard) lookIn(d time.Duration) {
 func (g *guard) look() {
 	g.watch.Look()
 	pause := volume.Tick
-	if main := g.s.kernels.main; len(g.s.runs.all) == 0 && len(g.s.kernels.programs(procs.Read())) == 0 {
-		if main == nil {
+	if len(g.s.runs.all) == 0 && len(g.s.programs(procs.Read())) == 0 {
+		now := g.watchKernels()
+		if len(now) == 0 {
 			return
 		}
-		now := procs.Watch(main.pid)
-		if now == g.looked && g.between != nil {
+		if maps.Equal(now, g.looked) && g.between != nil {
 			pause = quietPause
 		}
 		g.looked = now
@@ -186,7 +198,7 @@ func (g *guard) judge() {
 func (g *guard) endAll(why string) {
 	s := g.s
 	s.log("warn", "all programs and kernels are ended: "+why)
-	killAll(s.kernels.programs)
+	killAll(s.programs)
 	for _, r := range s.runs.all {
 		r.over = why
 		if r.reason == "" {
@@ -196,7 +208,7 @@ func (g *guard) endAll(why string) {
 			r.finishKilled("quota")
 		}
 	}
-	for _, k := range s.kernels.all() {
+	for _, k := range s.kernels() {
 		if k.begun || s.runs.of(k) != nil { // else it waits for a run, and holds nothing
 			k.fills = true
 			k.kill("quota")
@@ -205,16 +217,22 @@ func (g *guard) endAll(why string) {
 	g.watch.Forget()
 }
 
-// judgeQuiet ends the writers between runs: programs left by runs, or else a kernel whose own threads write. The other
-// language's container may be the writer too, and every kernel writes a little.
-func (g *guard) judgeQuiet() {
-	s, level, before := g.s, g.watch.Level(), g.between
-	g.between = &level
-	active, then := procs.Activity{}, g.activity
-	if s.kernels.main != nil {
-		active = procs.Watch(s.kernels.main.pid)
-		g.activity = active
+// watchKernels returns what the main kernels have done so far.
+func (g *guard) watchKernels() activities {
+	now := activities{}
+	for _, l := range g.s.languages {
+		if l.main != nil {
+			now[l.main] = procs.Watch(l.main.pid)
+		}
 	}
+	return now
+}
+
+// judgeQuiet ends the writers between runs: programs left by runs, or else kernels whose own threads write. Another container may be
+// the writer too, and every kernel writes a little.
+func (g *guard) judgeQuiet() {
+	s, level, before, then := g.s, g.watch.Level(), g.between, g.activity
+	g.between, g.activity = &level, g.watchKernels()
 	why := g.watch.Over()
 	if why == "" || before == nil && level.Hider == 0 {
 		return
@@ -222,22 +240,24 @@ func (g *guard) judgeQuiet() {
 	if level.Hider == 0 && level.Bytes <= before.Bytes && level.Files <= before.Files {
 		return
 	}
-	if len(s.kernels.programs(procs.Read())) > 0 {
+	if len(s.programs(procs.Read())) > 0 {
 		s.log("warn", "programs that write between runs are ended: "+why)
-		killAll(s.kernels.programs)
+		killAll(s.programs)
 		g.watch.Forget()
 		g.between = nil // a program wrote until its end; that is not the kernel's
 		return
 	}
-	if s.kernels.main == nil {
-		return
-	}
-	hasWritten := active.CPU != then.CPU
-	if active.Written >= 0 && then.Written >= 0 && level.Files <= before.Files {
-		hasWritten = 2*(active.Written-then.Written) >= level.Bytes-before.Bytes
-	}
-	if level.Hider != 0 || hasWritten {
-		s.kernels.main.fills = true
-		s.kernels.main.kill("quota")
+	for k, now := range g.activity {
+		fills := slices.ContainsFunc(k.l.kernels(), func(o *kernel) bool { return o.pid == level.Hider })
+		if then, known := then[k]; known && level.Hider == 0 {
+			fills = now.CPU != then.CPU
+			if now.Written >= 0 && then.Written >= 0 && level.Files <= before.Files {
+				fills = 2*(now.Written-then.Written) >= level.Bytes-before.Bytes
+			}
+		}
+		if fills {
+			k.fills = true
+			k.kill("quota")
+		}
 	}
 }

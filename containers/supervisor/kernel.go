@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"io"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -22,7 +23,7 @@ const (
 
 // kernel is an interpreter that code runs in, as the supervisor's loop sees it.
 type kernel struct {
-	s       *Supervisor
+	l       *language
 	pid     int // 0 until a forked kernel reports it
 	link    *kernelproc.Link
 	watcher *kernelproc.Link
@@ -31,6 +32,7 @@ type kernel struct {
 	named      *kernelproc.NamedPipes // that it is still to open
 	pipedTicks int64                  // when it got its pipes
 	ready      bool
+	loaded     bool // and has imported ahead
 	begun      bool // the first run: before that it ran no code
 	woken      bool // it was told to restore
 	awake      bool // and reported it
@@ -55,7 +57,7 @@ func (k *kernel) isEnding() bool { return k.killed || k.exited || k.linkEnded }
 
 // listen posts a kernel's messages to the loop.
 func (k *kernel) listen() {
-	s := k.s
+	s := k.l.s
 	go func() {
 		err := k.link.Read(func(r *kernelproc.Report) { s.post(func() { k.onReport(r) }) })
 		s.post(func() { k.onLinkEnd(err) })
@@ -81,21 +83,21 @@ func (k *kernel) onHeard() {
 		k.heard = time.Now()
 		return
 	}
-	if r := k.s.runs.of(k); r != nil && r.reason != "" {
+	if r := k.l.s.runs.of(k); r != nil && r.reason != "" {
 		r.signalPrograms(syscall.SIGKILL)
 	}
 }
 
 // onFull is called when the interpreter's own heap is nearly full, which it would end its process over.
 func (k *kernel) onFull() {
-	if r := k.s.runs.of(k); r != nil && r.reason == "" && k.s.settings.MemoryBytes > 0 {
-		r.memory = k.s.memory.read()
+	if r := k.l.s.runs.of(k); r != nil && r.reason == "" && k.l.s.settings.MemoryBytes > 0 {
+		r.memory = k.l.s.memory.usage()
 		r.interrupt("memory")
 	}
 }
 
 func (k *kernel) onReport(m *kernelproc.Report) {
-	s := k.s
+	l, s := k.l, k.l.s
 	if k.ended {
 		return
 	}
@@ -103,25 +105,23 @@ func (k *kernel) onReport(m *kernelproc.Report) {
 	case "hello":
 		k.onHello(m)
 	case "loaded":
-		if k == s.kernels.main && s.language.HasZygote {
-			s.reserve.want()
-			s.twins.want()
-			s.runs.provideWaiting()
+		if k.loaded = true; k == l.main {
+			l.keepReady()
 		}
 	case "twinned":
-		s.twins.onTwinned(k, m)
+		l.twins.onTwinned(k, m)
 	case "log":
 		s.log("info", m.Message)
 	case "background":
 		if m.Stream == 1 || m.Stream == 2 {
-			s.past.keepBackground(m.ID, m.Stream-1, m.Blob)
+			l.past.keepBackground(m.ID, m.Stream-1, m.Blob)
 		}
 	case "piped":
 		k.releaseNamed()
 	case "frozen":
-		s.frozen.onFrozen(k, m)
+		l.frozen.onFrozen(k, m)
 	case "woken":
-		s.frozen.onWoken(k, m)
+		l.frozen.onWoken(k, m)
 	}
 	r := s.runs.all[m.ID]
 	if r == nil || r.kernel != k {
@@ -130,11 +130,11 @@ func (k *kernel) onReport(m *kernelproc.Report) {
 	switch m.Type {
 	case "begun":
 		k.begun, k.asleep = true, false
-		s.frozen.onBegun(k)
+		l.frozen.onBegun(k)
 	case "display":
-		r.show(m)
+		r.record.show(m)
 	case "clear":
-		r.clear()
+		r.record.clear()
 	case "heard":
 		r.timers["again"].stop()
 	case "done":
@@ -146,7 +146,7 @@ func (k *kernel) onReport(m *kernelproc.Report) {
 }
 
 func (k *kernel) onHello(m *kernelproc.Report) {
-	s := k.s
+	l := k.l
 	if k.ready {
 		return
 	}
@@ -154,26 +154,26 @@ func (k *kernel) onHello(m *kernelproc.Report) {
 	if k.pid == 0 && m.PID > 1 {
 		k.pid = m.PID
 	}
-	s.noteVersion(m)
-	s.frozen.limitWake(k)
-	if k == s.reserve.kernel {
-		s.reserve.onReady()
+	l.noteVersion(m)
+	l.frozen.limitWake(k)
+	if k == l.reserve.kernel {
+		l.reserve.onReady()
 	}
-	s.twins.onReady(k)
+	l.twins.onReady(k)
 }
 
 // onLinkEnd is called when nothing more comes from a kernel: mostly at a death whose status is on its way.
 func (k *kernel) onLinkEnd(err error) {
 	k.linkEnded = true
 	switch {
-	case k.ended || k.s.twins.lose(k):
+	case k.ended || k.l.twins.lose(k):
 	case k.exited:
 		k.concludeEnd()
 	case !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET):
-		k.s.log("warn", "a kernel is killed, because it sent "+err.Error())
+		k.l.s.log("warn", "a kernel is killed, because it sent "+err.Error())
 		k.kill("")
 	default:
-		k.s.after(lostWait, func() {
+		k.l.s.after(lostWait, func() {
 			if !k.exited {
 				k.kill("")
 			}
@@ -193,20 +193,44 @@ func (k *kernel) kill(cause string) {
 	procs.Signal(k.pid, syscall.SIGKILL)
 	if k.taken == nil {
 		// One that no signal can end, in a file system that hangs, must not keep the session locked.
-		k.taken = k.s.after(killWait, k.concludeEnd)
+		k.taken = k.l.s.after(killWait, k.concludeEnd)
 	}
+}
+
+func (k *kernel) onExit(status syscall.WaitStatus) {
+	k.exited = true
+	k.cause = cmp.Or(k.cause, k.l.s.causeOf(status))
+	// Its earlier messages count, and its link ends with it unless a child holds that open.
+	if k.linkEnded {
+		k.concludeEnd()
+	} else {
+		k.conclude = k.l.s.after(lostWait, k.concludeEnd)
+	}
+}
+
+const exitCause = "exit " // and the status
+
+// causeOf returns the cause of a kernel's death.
+func (s *Supervisor) causeOf(status syscall.WaitStatus) string {
+	if !status.Signaled() {
+		return exitCause + strconv.Itoa(status.ExitStatus())
+	}
+	if status.Signal() == syscall.SIGKILL && procs.OOMKills() > s.oomSeen {
+		return "memory"
+	}
+	return "signal " + strconv.Itoa(int(status.Signal()))
 }
 
 // concludeEnd handles the end of a kernel, once.
 func (k *kernel) concludeEnd() {
-	s := k.s
-	if k.ended || s.twins.lose(k) {
+	l, s := k.l, k.l.s
+	if k.ended || l.twins.lose(k) {
 		return
 	}
 	k.end()
-	if k == s.reserve.kernel {
+	if k == l.reserve.kernel {
 		k.closePipes()
-		s.reserve.onDeath()
+		l.reserve.onDeath()
 		return
 	}
 	r := s.runs.of(k)
@@ -214,25 +238,25 @@ func (k *kernel) concludeEnd() {
 	if k.fills {
 		cause = "quota"
 	}
-	if k == s.kernels.main {
-		s.kernels.main = nil
-		killAll(s.kernels.programs) // its programs, and none of current fresh runs
-		s.twins.goOn(k)
-		if s.kernels.main == nil && (k.begun || k.woken) {
-			s.twins.refuseWaiting("the kernel with them has ended: " + cause)
+	if k == l.main {
+		l.main = nil
+		killAll(l.programs) // its programs, and none of current fresh runs
+		l.twins.goOn(k)
+		if l.main == nil && (k.begun || k.woken) {
+			l.twins.refuseWaiting("the kernel with them has ended: " + cause)
 		}
 	}
-	s.frozen.onEnd(k, cause)
+	l.frozen.onEnd(k, cause)
 	switch {
 	case r == nil:
-		s.server.send(protocol.KernelState{Type: "kernel", State: "dead", Cause: cause}, false)
+		l.sendKernel("dead", cause)
 		s.runs.provideWaiting()
-		s.reserve.prepare()
+		l.reserve.prepare()
 	case r.canBeGivenAgain():
 		// Its pipes hold nothing of the run yet.
 		r.kernel, r.pipes = nil, nil
 		s.runs.provide(r)
-	case s.language.EndsWithCode && strings.HasPrefix(cause, exitCause) && r.reason == "":
+	case l.EndsWithCode && strings.HasPrefix(cause, exitCause) && r.reason == "":
 		r.finishEnded(cause)
 	default:
 		r.finishKilled(cause)
@@ -270,7 +294,7 @@ func (k *kernel) releaseNamed() {
 // hasNewPrograms reports whether a program of the kernel may hold its pipes.
 func (k *kernel) hasNewPrograms() bool {
 	table := procs.Read()
-	for pid := range k.s.kernels.programs(table) {
+	for pid := range k.l.programs(table) {
 		if table[pid].Start >= k.pipedTicks {
 			return true
 		}
@@ -282,7 +306,7 @@ func (k *kernel) hasNewPrograms() bool {
 func (k *kernel) leavePipes(r *run) {
 	named, err := kernelproc.NewNamedPipes([2]func([]byte){r.streams[0].WriteBackground, r.streams[1].WriteBackground})
 	if err != nil {
-		k.s.log("warn", "what programs that were left behind print may be taken for a later run's: "+err.Error())
+		k.l.s.log("warn", "what programs that were left behind print may be taken for a later run's: "+err.Error())
 		return
 	}
 	k.releaseNamed()

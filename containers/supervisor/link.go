@@ -23,6 +23,9 @@ type link struct {
 	closed bool
 }
 
+// server is the server of this moment: a later one may take its place.
+type server struct{ *link }
+
 func newLink(conn *channel.Conn) *link {
 	l := &link{conn: conn}
 	l.more.L = &l.mu

@@ -1,10 +1,11 @@
 //go:build linux
 
-// Command supervisor is process 1 of every container, for every language: it starts interpreters, sends them
+// Command supervisor is process 1 of every container, for all its languages: it starts interpreters, sends them
 // code, keeps their time, reads their output, looks after the session's files, and speaks to the server.
 // docs/kernel-protocol.md is the contract. It is built without C and embedded by package containers.
 //
-//	supervisor LANGUAGE PROGRAM   is process 1; PROGRAM is the kernel's source, a file
+//	supervisor LANGUAGE=PROGRAM...
+//	                              is process 1; PROGRAM is the source of a language's kernels, a file
 //	supervisor join               joins its stdio to the socket of process 1, for a later server
 //
 // In a pod, process 1 is a keeper that starts it, or any other command:
@@ -45,15 +46,12 @@ func run1(args []string) error {
 	if len(args) > 0 && inPod[args[0]] != nil {
 		return inPod[args[0]](args[1:])
 	}
-	switch {
-	case len(args) == 1 && args[0] == "join":
+	if len(args) == 1 && args[0] == "join" {
 		return join()
-	case len(args) != 2:
-		return errors.New("usage: supervisor LANGUAGE PROGRAM, or supervisor join")
 	}
-	language := languages[args[0]]
-	if language == nil {
-		return errors.New("no language is called " + args[0])
+	programs, err := readPrograms(args)
+	if err != nil {
+		return err
 	}
 	addToPath()
 	debug.SetGCPercent(50)
@@ -62,7 +60,7 @@ func run1(args []string) error {
 	if err != nil {
 		return err
 	}
-	newSupervisor(language, args[1], stdio).serve()
+	newSupervisor(programs, stdio).serve()
 	return nil
 }
 

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,6 +19,7 @@ const (
 	// fastest is how many bytes code may take in a millisecond, about.
 	fastest     = 4 << 20
 	mostLargest = 5
+	roomy       = 512 << 20     // a limit that leaves room for kernels beside those that are used
 	memoryError = "MemoryError" // in Python, and for every language where a run is stopped
 )
 
@@ -61,7 +64,7 @@ func (g *memoryGuard) look() {
 		g.mark = max(g.limit(), used+max(left/2, g.s.settings.MemoryBytes/50)) // so that it can let variables go
 	}
 	// Spare kernels go first, and early: it takes a moment until their memory is free.
-	letGo := used > g.s.settings.MemoryBytes/10*8 && (g.s.twins.release() || g.s.reserve.letGo())
+	letGo := used > g.s.settings.MemoryBytes/10*8 && slices.ContainsFunc(g.s.languages, (*language).letGo)
 	if used > g.mark && !letGo && time.Now().After(g.patient) {
 		g.stopLargest()
 	}
@@ -77,25 +80,47 @@ func (g *memoryGuard) read() procs.Memory {
 		g.last = g.account.Read()
 		return g.last
 	}
-	g.last = procs.Memory{}
 	table := procs.Read()
-	counted := g.s.kernels.programs(table)
-	for _, k := range g.s.kernels.all() {
-		if k == g.s.kernels.main || g.s.runs.of(k) != nil {
-			counted[k.pid] = true
-			for pid := range ownedBy(table, k.pid) {
-				counted[pid] = true
-			}
-		}
+	counted := map[int]bool{}
+	for _, l := range g.s.languages {
+		maps.Copy(counted, l.consumers(table))
 	}
+	g.last = procs.Memory{Anonymous: sum(table, counted)}
+	return g.last
+}
+
+// sum returns the processes' own memory.
+func sum(table procs.Table, counted map[int]bool) (all int64) {
 	for pid := range counted {
 		own := procs.Anonymous(pid)
 		if parent := table[pid].Parent; counted[parent] {
 			own -= min(own, procs.Anonymous(parent)) // a fork shares its parent's memory
 		}
-		g.last.Anonymous += own
+		all += own
 	}
-	return g.last
+	return all
+}
+
+// usage is the container's memory, and the language whose kernels and programs take most of it.
+type usage struct {
+	procs.Memory
+	interpreter string
+}
+
+func (g *memoryGuard) usage() usage {
+	u, most, table := usage{Memory: g.read()}, int64(-1), procs.Read()
+	for _, l := range g.s.languages {
+		if takes := sum(table, l.consumers(table)); takes > most {
+			u.interpreter, most = l.Name, takes
+		}
+	}
+	return u
+}
+
+// hasRoom reports whether kernels may be started that nobody has asked for.
+func (g *memoryGuard) hasRoom() bool {
+	limit := g.s.settings.MemoryBytes
+	return limit == 0 || limit >= roomy && g.read().Bytes() < limit/2
 }
 
 // beside returns the container's memory without a process's, or more than any limit if there is no account.
@@ -132,8 +157,8 @@ func (g *memoryGuard) stopLargest() {
 		return
 	}
 	g.patient = time.Now().Add(leaveWait) // also where it ends before the next look: its pages are given back a little later
-	largest.memory = g.last
-	if largest.kernel == g.s.frozen.waking {
+	largest.memory = g.usage()
+	if largest.kernel == largest.l.frozen.waking {
 		largest.kernel.kill("memory") // it did not begin: another kernel gets it, without the snapshot
 		return
 	}
@@ -141,11 +166,11 @@ func (g *memoryGuard) stopLargest() {
 }
 
 // report returns the memory of a run, and the largest variables by its kernel.
-func (g *memoryGuard) report(used int64, largest []protocol.Variable) *protocol.Memory {
+func (g *memoryGuard) report(used usage, largest []protocol.Variable) *protocol.Memory {
 	if g.s.settings.MemoryBytes <= 0 {
 		return nil
 	}
-	m := &protocol.Memory{UsedBytes: used, LimitBytes: g.s.settings.MemoryBytes, Largest: []protocol.Variable{}}
+	m := &protocol.Memory{UsedBytes: used.Bytes(), LimitBytes: g.s.settings.MemoryBytes, Interpreter: used.interpreter, Largest: []protocol.Variable{}}
 	for _, v := range largest[:min(len(largest), mostLargest)] {
 		m.Largest = append(m.Largest, protocol.Variable{Name: clean(v.Name, maxNamed), SizeBytes: max(v.SizeBytes, 0)})
 	}
@@ -165,11 +190,14 @@ func (g *memoryGuard) outOfMemory(d *protocol.Done, r *run) {
 	d.Error = stopped
 }
 
-func (g *memoryGuard) describe(used procs.Memory) string {
+func (g *memoryGuard) describe(used usage) string {
 	mebibytes := func(n int64) string { return strconv.FormatInt(n>>20, 10) + " MiB" }
 	text := "the session took " + mebibytes(used.Bytes()) + " of its " + mebibytes(g.s.settings.MemoryBytes) + " of memory"
 	if used.Shared > used.Bytes()/10 {
 		text += ", " + mebibytes(used.Shared) + " of it files in /tmp"
+	}
+	if len(g.s.languages) > 1 && used.interpreter != "" {
+		text += "; most of it: " + used.interpreter + " and its programs"
 	}
 	return text
 }

@@ -2,7 +2,11 @@
 
 package main
 
-import "github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+import (
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/output"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
 
 const (
 	// mostPast is how many finished runs may still report output in the background.
@@ -13,12 +17,20 @@ const (
 
 // past keeps the runs that are over; the newest last.
 type past struct {
-	heard []*run // whose background output is kept
-	last  []*run // for a later server
+	heard []*trail // whose background output is kept
+	last  []*trail // for a later server
+}
+
+// trail is the output of a run: what stays when it is over.
+type trail struct {
+	id      string
+	streams [2]*output.Stream // stdout and stderr
+	pipes   []*kernelproc.Pipe
+	record  record
 }
 
 // add keeps a run for its output in the background and for a later server.
-func (p *past) add(r *run, laterServer bool) {
+func (p *past) add(r *trail, laterServer bool) {
 	for _, out := range r.streams {
 		out.Release()
 	}
@@ -47,6 +59,12 @@ func (p *past) add(r *run, laterServer bool) {
 	}
 }
 
+func (p *past) replay() {
+	for _, t := range p.last {
+		t.record.replay()
+	}
+}
+
 func (p *past) takeBackground() []protocol.Background {
 	told := []protocol.Background{}
 	for _, r := range p.heard {
@@ -65,7 +83,7 @@ func (p *past) takeBackground() []protocol.Background {
 // keepBackground takes a kernel's own output for a finished run.
 func (p *past) keepBackground(id string, stream int, data []byte) {
 	for _, r := range p.heard {
-		if r.ID == id {
+		if r.id == id {
 			r.streams[stream].WriteBackground(data)
 			return
 		}

@@ -25,7 +25,7 @@ const (
 // reserve keeps a kernel ready for a fresh run, or for the time after a kernel's death: it is only ever a short cut.
 // With a zygote, that forks the kernel.
 type reserve struct {
-	s      *Supervisor
+	l      *language
 	kernel *kernel
 	wanted bool
 	losses int
@@ -48,20 +48,20 @@ func (r *reserve) want() {
 
 // prepare makes the missing ones: a zygote between runs, a kernel at any time.
 func (r *reserve) prepare() {
-	if !r.wanted || r.kernel != nil {
+	if !r.wanted || r.kernel != nil || r.l.missing != "" {
 		return
 	}
-	s := r.s
+	l, s := r.l, r.l.s
 	wait := max(time.Until(r.due), 0)
 	switch {
-	case s.language.HasZygote && r.zygote != nil:
+	case l.HasZygote && r.zygote != nil:
 		if r.zygote.loaded {
 			r.order()
 		}
 		return
-	case s.language.HasZygote && len(s.runs.all) > 0:
+	case l.HasZygote && !l.isQuiet():
 		return // the end of the run asks again
-	case !s.language.HasZygote:
+	case !l.HasZygote:
 		wait = max(wait, spareDelay)
 		for _, run := range s.runs.all {
 			wait = max(wait, spareYields-time.Since(run.started))
@@ -76,17 +76,17 @@ func (r *reserve) prepare() {
 }
 
 func (r *reserve) prepareNow() {
-	s := r.s
+	l := r.l
 	if r.kernel != nil || time.Until(r.due) > 0 {
 		return
 	}
-	if s.language.HasZygote {
-		if r.zygote == nil && len(s.runs.all) == 0 {
+	if l.HasZygote {
+		if r.zygote == nil && l.isQuiet() {
 			r.startZygote()
 		}
 		return
 	}
-	k, err := s.kernels.spawn()
+	k, err := l.spawn()
 	if err != nil {
 		r.lose("it could not be started: " + err.Error())
 		return
@@ -97,7 +97,7 @@ func (r *reserve) prepareNow() {
 // take returns the kernel, or nil where it is not ready. prepare makes the next one.
 func (r *reserve) take() *kernel {
 	k := r.kernel
-	if k == nil || !k.ready && r.s.language.HasZygote {
+	if k == nil || !k.ready && r.l.HasZygote {
 		return nil
 	}
 	r.kernel = nil
@@ -114,7 +114,7 @@ func (r *reserve) giveUp(run *run) {
 		r.kernel.waitedFor = true
 	}
 	if run.kernel == nil {
-		r.s.runs.provide(run)
+		r.l.s.runs.provide(run)
 	}
 }
 
@@ -125,13 +125,13 @@ func (r *reserve) onReady() {
 	} else {
 		r.losses = 0
 	}
-	r.s.runs.provideWaiting()
+	r.l.s.runs.provideWaiting()
 }
 
 // onDeath is called when the kernel is dead.
 func (r *reserve) onDeath() {
 	r.kernel = nil
-	if r.s.language.HasZygote {
+	if r.l.HasZygote {
 		r.prepare()
 		return
 	}
@@ -139,9 +139,9 @@ func (r *reserve) onDeath() {
 }
 
 func (r *reserve) lose(why string) {
-	r.s.log("info", "what was kept ready was lost: "+why)
+	r.l.s.log("info", "what was kept ready was lost: "+why)
 	r.due = time.Now().Add(r.patience(lossPause) >> 3)
-	if r.s.language.HasZygote {
+	if r.l.HasZygote {
 		r.due = time.Now().Add(r.patience(lossPause))
 	}
 	r.losses++
@@ -153,15 +153,15 @@ func (r *reserve) patience(d time.Duration) time.Duration { return d << min(r.lo
 // The zygote -----------------------------------------------------------------------
 
 func (r *reserve) startZygote() {
-	s := r.s
-	process, err := kernelproc.Spawn(s.language, s.kernels.program, "zygote", os.Stderr, os.Stderr)
+	l, s := r.l, r.l.s
+	process, err := kernelproc.Spawn(l.Language, l.program, "zygote", os.Stderr, os.Stderr)
 	if err != nil {
 		r.lose("the zygote could not be started: " + err.Error())
 		return
 	}
 	z := &zygote{pid: process.PID, link: process.Link}
 	r.zygote = z
-	z.link.Send(initOf(s.settings))
+	z.link.Send(l.initMessage())
 	z.limit = s.after(r.patience(loadWait), func() { r.dropZygote(z, "it did not load in time") })
 	go func() {
 		err := z.link.Read(func(m *kernelproc.Report) { s.post(func() { r.onZygote(z, m) }) })
@@ -179,7 +179,7 @@ func (r *reserve) onZygote(z *zygote, m *kernelproc.Report) {
 		z.limit.stop()
 		r.prepare()
 	case "exit":
-		r.s.kernels.onExit(m.PID, syscall.WaitStatus(m.Status))
+		r.l.s.onExit(m.PID, syscall.WaitStatus(m.Status))
 	}
 }
 
@@ -190,10 +190,10 @@ func (r *reserve) order() {
 		return
 	}
 	z := r.zygote
-	r.kernel = &kernel{s: r.s, link: link, pipedTicks: procs.TicksNow(), moment: &moment{}}
+	r.kernel = &kernel{l: r.l, link: link, pipedTicks: procs.TicksNow(), moment: &moment{}}
 	r.kernel.listen()
 	z.link.Send(map[string]any{"type": "fork"}, theirs)
-	z.limit = r.s.after(r.patience(forkWait), func() { r.dropZygote(z, "it did not fork in time") })
+	z.limit = r.l.s.after(r.patience(forkWait), func() { r.dropZygote(z, "it did not fork in time") })
 }
 
 func (r *reserve) onExit(pid int) {
@@ -215,7 +215,7 @@ func (r *reserve) endZygote() {
 	r.zygote = nil
 	z.limit.stop()
 	procs.Signal(z.pid, syscall.SIGKILL)
-	if g := r.s.guard; g != nil {
+	if g := r.l.s.guard; g != nil {
 		g.watch.Forget() // while it ends, it looks like a program that hides its open files
 	}
 	z.link.Close()
@@ -223,7 +223,7 @@ func (r *reserve) endZygote() {
 		r.kernel = nil
 		k.ended = true
 		k.link.Close()
-		r.s.runs.provideWaiting()
+		r.l.s.runs.provideWaiting()
 	}
 }
 

@@ -25,8 +25,8 @@ func (t *twins) goOn(k *kernel) {
 // promote makes a twin the main kernel. Another one is forked from it as soon as it is idle.
 func (t *twins) promote(n *twin) {
 	t.kept = slices.DeleteFunc(t.kept, func(o *twin) bool { return o == n })
-	t.s.kernels.main = n.kernel
-	if g := t.s.guard; g != nil {
+	t.l.main = n.kernel
+	if g := t.l.s.guard; g != nil {
 		g.between = nil // earlier counts are not this kernel's
 	}
 	t.why = "the last one has just taken the kernel's place"
@@ -36,7 +36,7 @@ func (t *twins) promote(n *twin) {
 
 // restore answers the message of that name. It does not wait for the ended kernels.
 func (t *twins) restore(m protocol.Request) {
-	answer := protocol.Restored{Type: "restored", ID: clean(m.ID, maxNamed), Run: clean(m.Run, maxNamed)}
+	answer := protocol.Restored{Type: "restored", Language: t.l.Name, ID: clean(m.ID, maxNamed), Run: clean(m.Run, maxNamed)}
 	n, why := t.find(m.Run)
 	answer.Error = why
 	var ended []*kernel
@@ -44,7 +44,7 @@ func (t *twins) restore(m protocol.Request) {
 		ended = t.goTo(n)
 	}
 	answer.Runs, answer.Copies = t.list()
-	t.s.server.send(answer, false)
+	t.l.s.server.send(answer, false)
 	if n != nil {
 		t.endFormer(ended)
 	}
@@ -54,16 +54,16 @@ func (t *twins) restore(m protocol.Request) {
 // find returns the twin from before a run, or the copy that the run left. It returns neither a twin nor an error if the
 // variables are still those.
 func (t *twins) find(run string) (*twin, string) {
-	s := t.s
-	main := s.kernels.main
+	l, s := t.l, t.l.s
+	main := l.main
 	switch {
-	case !s.language.HasZygote:
+	case !l.HasZygote:
 		return nil, "only Python's variables can be gone back to; a run with fresh: true leaves them as they are"
-	case s.runs.kept != nil:
+	case l.kept != nil:
 		return nil, "a run goes on in this kernel"
-	case s.frozen.kernel != nil, s.frozen.retiring:
+	case l.frozen.kernel != nil, s.retiring:
 		return nil, "the variables are being written"
-	case s.frozen.waking != nil:
+	case l.frozen.waking != nil:
 		return nil, "the variables are being read"
 	case main != nil && !main.isEnding() && slices.Contains(main.moment.before, run):
 		return nil, ""
@@ -83,7 +83,7 @@ func (t *twins) find(run string) (*twin, string) {
 // goTo makes a twin the main kernel, and returns the kernels to end: the one before, and the newer twins.
 func (t *twins) goTo(n *twin) []*kernel {
 	var ended []*kernel
-	if main := t.s.kernels.main; main != nil {
+	if main := t.l.main; main != nil {
 		ended = append(ended, main)
 		t.abandon(main)
 	}
@@ -101,10 +101,10 @@ func (t *twins) goTo(n *twin) []*kernel {
 
 // endFormer ends replaced kernels with their programs.
 func (t *twins) endFormer(ended []*kernel) {
-	killAll(t.s.kernels.programs) // they count as programs now: their children are known by the parent
+	killAll(t.l.programs) // they count as programs now: their children are known by the parent
 	for _, k := range ended {
 		k.discard()
-		t.s.frozen.onEnd(k, "its variables were gone back from")
+		t.l.frozen.onEnd(k, "its variables were gone back from")
 	}
-	t.s.runs.provideWaiting()
+	t.l.s.runs.provideWaiting()
 }

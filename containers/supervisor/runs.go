@@ -3,9 +3,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -15,77 +17,88 @@ const mostFresh = 16
 
 // runs keeps the runs that go on.
 type runs struct {
-	s    *Supervisor
-	all  map[string]*run
-	kept *run // the one of them that keeps its variables
+	s   *Supervisor
+	all map[string]*run
 }
 
 // begin answers a request that no run can begin for; else it makes one, and finds it a kernel.
 func (rs *runs) begin(m protocol.Request) {
 	s := rs.s
 	m.Fresh = m.Fresh || m.Copy // it runs as those do
-	switch {
-	case s.settings == nil || s.settings.Spare || m.ID == "" || rs.all[m.ID] != nil:
+	if s.settings == nil || s.settings.Spare || m.ID == "" || rs.all[m.ID] != nil {
 		s.log("warn", "a run without an id, before init or bind, or of an id that goes on was ignored")
 		return
-	case s.frozen.retiring:
-		rs.refuse(m.ID, "SessionBusy", "the container is ending", "")
-		return
-	case !m.Fresh && rs.kept != nil:
-		rs.refuse(m.ID, "SessionBusy", "another run goes on in this kernel", "")
-		return
-	case m.Fresh && rs.fresh() >= mostFresh:
-		rs.refuse(m.ID, "SessionBusy", fmt.Sprintf("%d fresh runs and copies go on here, and there may be no more", mostFresh), "")
-		return
-	case m.Copy && !s.language.HasZygote:
-		rs.refuse(m.ID, "CopyError", "only Python's variables can be copied; a run with fresh: true leaves them as they are", "")
-		return
-	case s.guard == nil && s.settings.hasVolumeLimit():
-		rs.refuse(m.ID, "WorkDirectoryError", "the work directory cannot be used, so its limit could not be kept", "")
+	}
+	l := s.language(m.Language)
+	if name, why := rs.refuses(l, m); name != "" {
+		rs.refuse(l, m.ID, name, why, "")
 		return
 	}
 	if s.guard != nil {
 		if why := s.guard.refuses(); why != "" {
-			rs.refuse(m.ID, "QuotaExceeded", why, "full")
+			rs.refuse(l, m.ID, "QuotaExceeded", why, "full")
 			return
 		}
 		if len(rs.all) == 0 {
 			s.guard.expectRun()
 		}
 	}
-	r := newRun(s, m)
-	if s.scanner != nil {
-		r.mark = s.scanner.Begin()
+	l.use()
+	r := newRun(l, m)
+	if s.workDir.scanner != nil {
+		r.mark = s.workDir.scanner.Begin()
 	}
 	rs.all[r.ID] = r
 	if !r.Fresh {
-		rs.kept = r
-		rs.overlap()
+		l.kept = r
+		rs.overlap(l)
 	} else {
-		r.overlaps = rs.kept != nil
+		r.overlaps = l.kept != nil
 	}
 	r.startTimeout()
 	r.set("progress", time.Second, r.onProgress)
 	rs.provide(r)
 }
 
-func (rs *runs) fresh() int {
-	if rs.kept != nil {
-		return len(rs.all) - 1
+// refuses returns the error that a request is answered with at once, or an empty name.
+func (rs *runs) refuses(l *language, m protocol.Request) (name, why string) {
+	switch s := rs.s; {
+	case l == nil:
+		return "NoSuchLanguage", "this container has no kernel of the language " + clean(m.Language, maxNamed)
+	case s.retiring:
+		return "SessionBusy", "the container is ending"
+	case !m.Fresh && l.kept != nil:
+		return "SessionBusy", "another run goes on in this kernel"
+	case m.Fresh && rs.fresh() >= mostFresh:
+		return "SessionBusy", fmt.Sprintf("%d fresh runs and copies go on here, and there may be no more", mostFresh)
+	case m.Copy && !l.HasZygote:
+		return "CopyError", "only Python's variables can be copied; a run with fresh: true leaves them as they are"
+	case s.guard == nil && s.settings.hasVolumeLimit():
+		return "WorkDirectoryError", "the work directory cannot be used, so its limit could not be kept"
 	}
-	return len(rs.all)
+	return "", ""
 }
 
-// overlap marks the current fresh runs: programs started from now on may be another run's.
-func (rs *runs) overlap() {
+// fresh counts the fresh runs, in all languages.
+func (rs *runs) fresh() (n int) {
 	for _, r := range rs.all {
-		r.overlaps = r.Fresh
+		if r.Fresh {
+			n++
+		}
+	}
+	return n
+}
+
+// overlap marks a language's fresh runs: programs started from now on may be another run's.
+func (rs *runs) overlap(l *language) {
+	for _, r := range rs.all {
+		r.overlaps = r.overlaps || r.Fresh && r.l == l
 	}
 }
 
-func (rs *runs) refuse(id, name, message, cause string) {
+func (rs *runs) refuse(l *language, id, name, message, cause string) {
 	fate := "alive"
-	if rs.s.kernels.main == nil {
+	if l == nil || l.main == nil {
 		fate = "dead"
 	}
 	rs.s.server.send(&protocol.Done{
@@ -99,24 +112,24 @@ const standbyWait = 500 * time.Millisecond
 
 // provide hands a run to the main kernel, to one from the reserve or to a new one, or makes it wait for one of them.
 func (rs *runs) provide(r *run) {
-	s := rs.s
-	if !r.Fresh && s.frozen.kernel != nil {
+	l := r.l
+	if !r.Fresh && l.frozen.kernel != nil {
 		r.timers["timeout"].stop()
 		return // that is the main one, and the run waits for the end of it
 	}
-	if !r.Fresh && s.kernels.main != nil {
-		if !s.kernels.main.isEnding() { // else the run waits for its end, and for the next one
-			r.handOver(s.kernels.main)
+	if !r.Fresh && l.main != nil {
+		if !l.main.isEnding() { // else the run waits for its end, and for the next one
+			r.handOver(l.main)
 		}
 		return
 	}
 	if r.Copy && rs.provideCopy(r) {
 		return
 	}
-	if k := s.reserve.take(); k != nil {
+	if k := l.reserve.take(); k != nil {
 		rs.adopt(r, k)
-	} else if s.reserve.isPromising() {
-		r.set("standby wait", standbyWait, func() { s.reserve.giveUp(r) })
+	} else if l.reserve.isPromising() {
+		r.set("standby wait", standbyWait, func() { l.reserve.giveUp(r) })
 	} else {
 		rs.adoptNew(r)
 	}
@@ -125,22 +138,20 @@ func (rs *runs) provide(r *run) {
 // provideCopy makes a run wait for a copy of the main kernel, forked when that is idle, or from its twin during a run. It
 // reports whether there is a kernel to copy: the variables may still be in the snapshot.
 func (rs *runs) provideCopy(r *run) bool {
-	s := rs.s
-	if s.kernels.main == nil && s.frozen.isThere() {
-		if s.kernels.main = s.reserve.take(); s.kernels.main == nil {
-			s.startMain()
-		}
+	l := r.l
+	if l.main == nil && l.frozen.isThere() {
+		l.startMain()
 	}
-	main := s.kernels.main
+	main := l.main
 	if main == nil {
 		return false
 	}
 	if main.isEnding() {
 		return true // its end asks again, and so does the end of other obstacles
 	}
-	s.frozen.wake(main, r)
-	if !s.twins.isComing(r) {
-		s.twins.order(r)
+	l.frozen.wake(main, r)
+	if !l.twins.isComing(r) {
+		l.twins.order(r)
 	}
 	return true
 }
@@ -156,15 +167,18 @@ func (rs *runs) provideWaiting() {
 }
 
 func (rs *runs) adoptNew(r *run) {
-	k, err := rs.s.kernels.spawn()
-	if err != nil {
-		r.finish(&protocol.Done{
-			Status: "failed", ExitCode: 1, Kernel: r.fate("dead"),
-			Error: &protocol.Error{Name: "KernelStartError", Message: "no interpreter could be started: " + err.Error()},
-		})
+	k, err := r.l.spawn()
+	if err == nil {
+		rs.adopt(r, k)
 		return
 	}
-	rs.adopt(r, k)
+	name := "KernelStartError"
+	if errors.Is(err, kernelproc.ErrNoInterpreter) {
+		name = "NoInterpreter"
+	}
+	r.finish(&protocol.Done{
+		Status: "failed", ExitCode: 1, Kernel: r.fate("dead"), Error: &protocol.Error{Name: name, Message: "no interpreter could be started: " + err.Error()},
+	})
 }
 
 func (rs *runs) adopt(r *run, k *kernel) {
@@ -175,10 +189,10 @@ func (rs *runs) adopt(r *run, k *kernel) {
 		}
 		delete(r.before, k.pid)
 	} else {
-		rs.s.kernels.main = k
+		r.l.main = k
 	}
 	r.handOver(k)
-	rs.s.reserve.prepare()
+	r.l.reserve.prepare()
 }
 
 func (rs *runs) of(k *kernel) *run {
@@ -190,8 +204,13 @@ func (rs *runs) of(k *kernel) *run {
 	return nil
 }
 
-// isAlone reports whether no run goes on in another kernel.
+// isAlone reports whether no other kernel has variables or a run.
 func (rs *runs) isAlone(k *kernel) bool {
+	for _, l := range rs.s.languages {
+		if l.main != nil && l.main != k && l.main.begun {
+			return false
+		}
+	}
 	for _, r := range rs.all {
 		if r.kernel != nil && r.kernel != k {
 			return false

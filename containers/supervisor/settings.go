@@ -20,9 +20,7 @@ func readSettings(frame []byte) (*settings, error) {
 	if s.WorkDir == "" {
 		s.WorkDir = "/mnt/data"
 	}
-	// A kernel is given lists, and no null.
-	s.Preload = append([]string{}, s.Preload...)
-	if s.Env == nil {
+	if s.Env == nil { // a kernel is given no null
 		s.Env = map[string]string{}
 	}
 	// Six bytes of JSON may stand for one of output, and a frame holds five such texts.

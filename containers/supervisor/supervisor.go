@@ -9,63 +9,51 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"sync/atomic"
+	"slices"
 	"syscall"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
+// quietTime is how long no run goes on before kernels are started that nobody has asked for.
+const quietTime = 2 * time.Second
+
 // Supervisor is process 1 of a container. Its state belongs to its loop, and to parts with types of their own. It
 // never runs code of the session, and trusts nothing from it.
 type Supervisor struct {
 	loop
-	language *kernelproc.Language
+	server    *server
+	settings  *settings
+	languages []*language // the first one's interpreter starts at once
 
-	initialised chan struct{} // closed when settings are there
-	filesAt     string        // the work directory; set before initialised is closed, and never changed
-	moving      atomic.Int32  // streams about files that are being served
-
-	server   *link
-	settings *settings
-	version  string
-	features []string
-	workDir  *os.File // nil where there is none
-	scanner  *artifacts.Scanner
-	guard    *guard // nil: the work directory is unlimited
-
+	workDir workDir
+	guard   *guard // nil: the work directory is unlimited
 	door    door
 	out     wayOut
-	kernels *kernels
-	reserve *reserve
 	runs    *runs
-	frozen  *frozen
 	memory  *memoryGuard
-	twins   *twins
-	past    past
 
 	lastFrame time.Time
 	idle      *timer
+	ahead     *timer // for kernels that nobody has asked for
+	retiring  bool   // the container ends in order: no run begins any more
+	oomSeen   int64
 	logs      int // since the last run ended
 }
 
-func newSupervisor(language *kernelproc.Language, program string, stdio io.ReadWriteCloser) *Supervisor {
-	s := &Supervisor{
-		loop: make(loop), language: language, initialised: make(chan struct{}), features: []string{}, lastFrame: time.Now(),
+func newSupervisor(programs []program, stdio io.ReadWriteCloser) *Supervisor {
+	s := &Supervisor{loop: make(loop), server: &server{}, lastFrame: time.Now(), oomSeen: procs.OOMKills()}
+	s.workDir.known = make(chan struct{})
+	for _, p := range programs {
+		s.languages = append(s.languages, newLanguage(s, p.language, p.path))
 	}
-	s.kernels = &kernels{s: s, program: program, oomSeen: procs.OOMKills()}
-	s.reserve = &reserve{s: s}
 	s.runs = &runs{s: s, all: map[string]*run{}}
-	s.frozen = &frozen{s: s}
-	s.twins = &twins{s: s}
 	s.memory = &memoryGuard{s: s}
 	s.out.open = s.openStream
-	s.server = s.attach(stdio)
+	s.server.link = s.attach(stdio)
 	return s
 }
 
@@ -79,22 +67,20 @@ func (s *Supervisor) serve() {
 	s.door.takePlace()
 	s.out.takePlace()
 	// An interpreter takes some tens of milliseconds to start, so it does not wait for init where it need not.
-	if !s.awaitsTrust() {
-		s.startMain()
-	}
+	s.languages[0].start()
 	for {
 		select {
 		case <-ended:
-			s.frozen.retire()
+			s.retire()
 		default: // and before other messages of the same moment: after code ends its own container no run begins in it
 		}
 		select {
 		case f := <-s.loop:
 			f()
 		case <-children:
-			s.kernels.reap()
+			s.reap()
 		case <-ended:
-			s.frozen.retire()
+			s.retire()
 		}
 	}
 }
@@ -107,17 +93,13 @@ func outliveSignals() {
 		syscall.SIGSEGV, syscall.SIGILL, syscall.SIGVTALRM, syscall.SIGPROF, syscall.SIGSTKFLT, syscall.SIGIO, syscall.SIGPWR)
 }
 
-// awaitsTrust reports whether the interpreter reads, as it starts, the certificates that init brings.
-func (s *Supervisor) awaitsTrust() bool {
-	return os.Getenv(s.language.TrustVariable) == protocol.TrustFile
-}
-
-func (s *Supervisor) startMain() {
-	main, err := s.kernels.spawn()
-	if errors.Is(err, kernelproc.ErrNoInterpreter) {
-		s.server.send(protocol.KernelState{Type: "kernel", State: "missing", Cause: err.Error()}, false)
+// language returns the language of that name, or nil.
+func (s *Supervisor) language(name string) *language {
+	at := slices.IndexFunc(s.languages, func(l *language) bool { return l.Name == name })
+	if at < 0 {
+		return nil
 	}
-	s.kernels.main = main // where it cannot start, the first run says so
+	return s.languages[at]
 }
 
 // isContainer reports whether the container ends with this process: it is process 1, or the command of a keeper.
@@ -149,20 +131,20 @@ func (s *Supervisor) attach(raw io.ReadWriteCloser) *link {
 				return
 			}
 			s.post(func() {
-				if l == s.server {
+				if l == s.server.link {
 					s.onFrame(body)
 				}
 			})
 		}
 	}()
-	go s.acceptStreams(l)
+	go s.workDir.acceptAll(l)
 	return l
 }
 
 // visit serves the streams of one that is no server of this container, and wants files alone.
 func (s *Supervisor) visit(raw io.ReadWriteCloser) {
 	l := &link{conn: channel.New(raw, channel.Options{Supervisor: true, MaxControl: protocol.MaxToSupervisor})}
-	go s.acceptStreams(l)
+	go s.workDir.acceptAll(l)
 	for {
 		if _, err := l.conn.Receive(); err != nil {
 			_ = l.conn.Close()
@@ -171,35 +153,16 @@ func (s *Supervisor) visit(raw io.ReadWriteCloser) {
 	}
 }
 
-// acceptStreams serves the streams about files that a server opens. They are independent of runs.
-func (s *Supervisor) acceptStreams(l *link) {
-	for {
-		stream, err := l.conn.Accept()
-		if err != nil {
-			return
-		}
-		go s.serveFiles(stream)
-	}
-}
-
-func (s *Supervisor) serveFiles(stream net.Conn) {
-	defer func() { _ = stream.Close() }()
-	<-s.initialised // a stream may overtake the message
-	s.moving.Add(1)
-	defer s.moving.Add(-1)
-	files.Serve(stream, s.filesAt)
-}
-
 // openStream opens a stream to the server of this moment.
 func (s *Supervisor) openStream() (net.Conn, error) {
 	links := make(chan *link, 1)
-	s.post(func() { links <- s.server })
+	s.post(func() { links <- s.server.link })
 	return (<-links).conn.Open()
 }
 
 // onEnd is called when a server is gone, or broke the protocol.
 func (s *Supervisor) onEnd(l *link, err error) {
-	if l != s.server {
+	if l != s.server.link {
 		return
 	}
 	if !errors.Is(err, io.EOF) {
@@ -215,16 +178,36 @@ func (s *Supervisor) onEnd(l *link, err error) {
 // takeOver replaces the server by a later one, and repeats messages that the one before may have missed.
 func (s *Supervisor) takeOver(conn net.Conn) {
 	s.server.close()
-	s.server = s.attach(conn)
+	s.server.link = s.attach(conn)
 	s.lastFrame = time.Now()
-	s.sendReady()
-	for _, r := range s.past.last {
-		r.replay()
+	s.greet()
+	for _, l := range s.languages {
+		l.past.replay()
 	}
 	for _, r := range s.runs.all {
-		r.replay()
+		r.record.replay()
 	}
-	s.twins.sendRestorable(true)
+	for _, l := range s.languages {
+		l.twins.sendRestorable(true)
+	}
+}
+
+// greet begins a connection.
+func (s *Supervisor) greet() {
+	m := protocol.Attached{Type: "attached", Protocol: protocol.Version, Runs: []string{}, Over: []string{}}
+	for id := range s.runs.all {
+		m.Runs = append(m.Runs, id)
+	}
+	for _, l := range s.languages {
+		m.Languages = append(m.Languages, protocol.Started{Language: l.Name, Started: l.main != nil || l.version != ""})
+		for _, t := range l.past.last {
+			m.Over = append(m.Over, t.id)
+		}
+	}
+	s.server.send(m, false)
+	for _, l := range s.languages {
+		l.sendState()
+	}
 }
 
 func (s *Supervisor) onFrame(body []byte) {
@@ -253,14 +236,16 @@ func (s *Supervisor) onFrame(body []byte) {
 		if r := s.runs.all[m.ID]; r != nil {
 			r.peek()
 		}
-	case "restore":
-		s.twins.restore(m)
 	case "ping":
 		s.server.send(protocol.Pong{Type: "pong", N: m.N}, true)
-	case "freeze":
-		s.frozen.answer(clean(m.ID, 64))
 	case "stop":
-		s.frozen.retire()
+		s.retire()
+	case "start", "freeze", "restore":
+		if l := s.language(m.Language); l != nil && s.settings != nil {
+			l.onRequest(m)
+		} else {
+			s.log("warn", "a message about no language of this container was ignored")
+		}
 	}
 }
 
@@ -269,19 +254,17 @@ func (s *Supervisor) onInit(body []byte) {
 		return
 	}
 	s.settings = s.mustRead(body)
-	s.filesAt = s.settings.WorkDir
-	close(s.initialised)
-	s.openWorkDir()
+	s.greet()
+	s.workDir.place(s.settings.WorkDir)
+	s.workDir.open(func(problem string) { s.log("error", problem) })
+	if s.workDir.dir != nil && s.settings.hasVolumeLimit() {
+		s.guard = newGuard(s)
+	}
 	s.apply()
-	switch {
-	case s.kernels.main != nil:
-		s.kernels.main.link.Send(initOf(s.settings))
-	case s.awaitsTrust() && !s.settings.Spare:
-		s.startMain()
+	for _, k := range s.kernels() {
+		k.link.Send(k.l.initMessage())
 	}
-	if s.version != "" {
-		s.sendReady()
-	}
+	s.warm()
 }
 
 // onBind gives a spare container to a session. The place and the limits of its files stay.
@@ -295,14 +278,24 @@ func (s *Supervisor) onBind(body []byte) {
 	s.settings.Spare = false
 	s.apply()
 	bind := map[string]any{"type": "bind", "env": s.settings.Env}
-	for _, k := range s.kernels.all() {
+	for _, k := range s.kernels() {
 		k.link.Send(bind)
 	}
-	if z := s.reserve.zygote; z != nil {
-		z.link.Send(bind)
+	for _, l := range s.languages {
+		if z := l.reserve.zygote; z != nil {
+			z.link.Send(bind)
+		}
 	}
-	if s.kernels.main == nil && s.awaitsTrust() {
-		s.startMain()
+	s.warm()
+}
+
+// warm starts the interpreters that are there before the first run.
+func (s *Supervisor) warm() {
+	s.languages[0].start()
+	for _, name := range s.settings.Warm {
+		if l := s.language(name); l != nil {
+			l.warm()
+		}
 	}
 }
 
@@ -345,9 +338,6 @@ func (s *Supervisor) apply() {
 	if settings.IdleSeconds > 0 {
 		s.idle = s.after(settings.idle(), s.onIdle)
 	}
-	if settings.Warm {
-		s.reserve.want()
-	}
 }
 
 func homeOf(s *settings) string {
@@ -357,73 +347,116 @@ func homeOf(s *settings) string {
 	return os.Getenv("HOME")
 }
 
-// noteVersion records the first kernel's version and features; ready waits for that.
-func (s *Supervisor) noteVersion(m *kernelproc.Report) {
-	if s.version != "" || m.Version == "" {
-		return
-	}
-	s.version = clean(m.Version, 100)
-	for _, feature := range m.Features[:min(len(m.Features), 16)] {
-		s.features = append(s.features, clean(feature, 100))
-	}
-	if s.settings != nil {
-		s.sendReady()
+// Processes --------------------------------------------------------------------------
+
+// reap takes the status of every ended process.
+func (s *Supervisor) reap() {
+	defer s.noteOOMKills()
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		s.onExit(pid, status)
 	}
 }
 
-func (s *Supervisor) sendReady() {
-	m := protocol.Ready{Type: "ready", Protocol: protocol.Version, Language: s.language.Name, Version: s.version, Features: s.features, Runs: []string{}, Over: []string{}}
-	if s.runs.kept != nil {
-		m.Run = s.runs.kept.ID
+func (s *Supervisor) onExit(pid int, status syscall.WaitStatus) {
+	for _, l := range s.languages {
+		l.reserve.onExit(pid)
 	}
-	for id := range s.runs.all {
-		m.Runs = append(m.Runs, id)
-	}
-	for _, r := range s.past.last {
-		m.Over = append(m.Over, r.ID)
-	}
-	s.server.send(m, false)
-}
-
-func (s *Supervisor) openWorkDir() {
-	path := s.settings.WorkDir
-	_ = os.MkdirAll(path, 0o755)
-	if info, err := os.Lstat(path); err == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
-		_ = os.Chmod(path, info.Mode().Perm()|0o700) // earlier code may have locked it
-	}
-	dir, err := os.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY, 0)
-	if err != nil {
-		s.log("error", "the work directory cannot be used: "+err.Error())
-		return
-	}
-	s.workDir = dir
-	s.scanner = artifacts.NewScanner(dir)
-	if s.settings.hasVolumeLimit() {
-		s.guard = newGuard(s)
-	}
-	for _, name := range []string{"input", "output"} {
-		if _, err := os.Lstat(path + "/" + name); errors.Is(err, os.ErrNotExist) {
-			if err := os.Mkdir(path+"/"+name, 0o755); err != nil {
-				s.log("error", "the folder "+name+" cannot be made: "+err.Error())
-			}
+	for _, k := range s.kernels() {
+		if k.pid == pid && !k.exited {
+			k.onExit(status)
 		}
 	}
 }
 
-func (s *Supervisor) workFD() int {
-	if s.workDir == nil {
-		return -1
+// noteOOMKills counts those that are of no run that goes on, so that none is taken for the cause of a later death.
+func (s *Supervisor) noteOOMKills() {
+	if len(s.runs.all) == 0 {
+		s.oomSeen = procs.OOMKills()
 	}
-	return int(s.workDir.Fd())
+}
+
+func (s *Supervisor) kernels() (all []*kernel) {
+	for _, l := range s.languages {
+		all = append(all, l.kernels()...)
+	}
+	return all
+}
+
+// programs are the processes of runs and their leftovers: all but kernels and zygotes.
+func (s *Supervisor) programs(table procs.Table) map[int]bool {
+	programs := table.Family(os.Getpid())
+	for _, l := range s.languages {
+		l.exclude(table, programs)
+	}
+	return programs
+}
+
+// The end ----------------------------------------------------------------------------
+
+// prepareAhead starts the interpreters that nobody has asked for, once no run has gone on for a moment.
+func (s *Supervisor) prepareAhead() {
+	s.ahead.stop()
+	s.ahead = s.after(quietTime, func() {
+		if len(s.runs.all) > 0 || s.retiring || !s.memory.hasRoom() {
+			return
+		}
+		for _, l := range s.languages {
+			l.startAhead()
+		}
+	})
+}
+
+// retire ends the container in order. Runs that go on are stopped, and the variables of all languages are written, side by side,
+// where they are to be kept.
+func (s *Supervisor) retire() {
+	switch {
+	case s.retiring:
+	case s.settings == nil || s.settings.FreezeBytes <= 0:
+		shutDown()
+	default:
+		s.retiring = true
+		s.endWhenKept((*frozen).retire, shutDown)
+	}
+}
+
+// endWhenKept has every language keep its variables in that way, and then calls end.
+func (s *Supervisor) endWhenKept(keep func(*frozen, func(protocol.Frozen)), end func()) {
+	left := len(s.languages)
+	for _, l := range s.languages {
+		keep(l.frozen, func(answer protocol.Frozen) {
+			if answer.Error != "" && answer.Error != noVariables {
+				s.log("warn", "the variables of "+l.Name+" were not kept: "+answer.Error)
+			}
+			if left--; left == 0 {
+				end()
+			}
+		})
+	}
+}
+
+// beingWritten returns the bytes of the snapshots that are being written.
+func (s *Supervisor) beingWritten() (bytes int64) {
+	for _, l := range s.languages {
+		bytes += l.frozen.writes()
+	}
+	return bytes
 }
 
 func (s *Supervisor) onIdle() {
 	if s.stays() {
 		return
 	}
-	s.frozen.freeze(func(answer protocol.Frozen) {
+	s.endWhenKept((*frozen).freeze, func() {
 		if !s.stays() {
-			s.frozen.end(answer)
+			shutDown()
 		}
 	})
 }
@@ -431,7 +464,7 @@ func (s *Supervisor) onIdle() {
 // stays reports whether the container is in use, or was so of late, and looks again when it may no longer be.
 func (s *Supervisor) stays() bool {
 	left := time.Until(s.lastFrame.Add(s.settings.idle()))
-	if len(s.runs.all) > 0 || s.moving.Load() > 0 {
+	if len(s.runs.all) > 0 || s.workDir.moving.Load() > 0 {
 		left = s.settings.idle()
 	}
 	if left > 0 {

@@ -35,7 +35,7 @@ const (
 // twins keeps copies of the main kernel, forked when it is idle, which its variables can be gone back to. They run nothing
 // until they take its place.
 type twins struct {
-	s      *Supervisor
+	l      *language
 	kept   []*twin // the oldest first
 	coming []*twin // that a kernel is to fork, in the order in which it was asked
 	why    string  // there is none of the present variables
@@ -69,16 +69,16 @@ func (m *moment) begin(run string) {
 
 // want forks the main kernel once it is idle for a moment.
 func (t *twins) want() {
-	if t.s.language.HasZygote && t.s.settings.Twins > 0 {
+	if t.l.HasZygote && t.l.s.settings.Twins > 0 {
 		t.timer.stop()
-		t.timer = t.s.after(twinDelay, t.renew)
+		t.timer = t.l.s.after(twinDelay, t.renew)
 	}
 }
 
 // renew forks the idle main kernel unless there is a twin of its variables.
 func (t *twins) renew() {
-	main := t.s.kernels.main
-	if t.s.runs.kept != nil || main == nil || main.isEnding() {
+	main := t.l.main
+	if t.l.kept != nil || main == nil || main.isEnding() {
 		return // the next event asks again
 	}
 	same := func(n *twin) bool { return n.moment == main.moment && n.run == nil && !n.isCopy }
@@ -91,8 +91,8 @@ func (t *twins) renew() {
 // source returns the kernel with the variables to copy, and their time: the main one, or its twin from before the current
 // run; nil without one.
 func (t *twins) source() (*kernel, time.Time) {
-	main := t.s.kernels.main
-	if t.s.runs.kept == nil {
+	main := t.l.main
+	if t.l.kept == nil {
 		return main, time.Now()
 	}
 	if n := t.newest(); n != nil && n.moment == main.moment {
@@ -103,12 +103,12 @@ func (t *twins) source() (*kernel, time.Time) {
 
 // order asks a kernel to fork, for a run with copy or for no run.
 func (t *twins) order(r *run) {
-	main := t.s.kernels.main
+	main := t.l.main
 	from, born := t.source()
 	if from == nil {
 		return // the end of the run asks again
 	}
-	if limit := t.s.settings.MemoryBytes / 2; limit > 0 && procs.Anonymous(main.pid) > limit {
+	if limit := t.l.s.settings.MemoryBytes / 2; limit > 0 && procs.Anonymous(main.pid) > limit {
 		t.refuse(r, "the kernel takes more than half of the memory ("+strconv.FormatInt(limit>>20, 10)+" MiB)")
 		return
 	}
@@ -122,7 +122,7 @@ func (t *twins) order(r *run) {
 		return
 	}
 	n := &twin{
-		kernel: &kernel{s: t.s, link: link, pipedTicks: procs.TicksNow(), begun: true, asleep: true, moment: main.moment},
+		kernel: &kernel{l: t.l, link: link, pipedTicks: procs.TicksNow(), begun: true, asleep: true, moment: main.moment},
 		run:    r, from: from, born: born, at: born,
 	}
 	if from != main {
@@ -153,7 +153,7 @@ func (t *twins) onTwinned(k *kernel, m *kernelproc.Report) {
 	n.discard()
 	if m.Again {
 		t.timer.stop()
-		t.timer = t.s.after(twinAgain, t.tryAgain)
+		t.timer = t.l.s.after(twinAgain, t.tryAgain)
 	}
 	if n.run == nil || !m.Again { // else the run waits
 		t.refuse(n.run, why)
@@ -163,7 +163,7 @@ func (t *twins) onTwinned(k *kernel, m *kernelproc.Report) {
 // tryAgain forks the main kernel for all runs that wait for a copy.
 func (t *twins) tryAgain() {
 	t.renew()
-	t.s.runs.provideWaiting()
+	t.l.s.runs.provideWaiting()
 }
 
 // take takes in a twin that both the kernel that forks it and itself say is there.
@@ -174,13 +174,13 @@ func (t *twins) take(n *twin) {
 	t.coming = slices.DeleteFunc(t.coming, func(o *twin) bool { return o == n })
 	if r := n.run; r != nil {
 		n.run = nil
-		if t.s.runs.all[r.ID] != r || r.kernel != nil { // it is over meanwhile
+		if t.l.s.runs.all[r.ID] != r || r.kernel != nil { // it is over meanwhile
 			n.discard()
 			return
 		}
 		r.born = n.born
 		procs.RaiseOOMScore(n.pid, olderScore)
-		t.s.runs.adopt(r, n.kernel)
+		t.l.s.runs.adopt(r, n.kernel)
 		r.startTimeout()
 		return
 	}
@@ -194,7 +194,7 @@ func (t *twins) refuse(r *run, why string) {
 		t.why = why
 		t.sendRestorable(false)
 		t.measure()
-	} else if t.s.runs.all[r.ID] == r && r.kernel == nil {
+	} else if t.l.s.runs.all[r.ID] == r && r.kernel == nil {
 		r.finish(&protocol.Done{Status: "failed", ExitCode: 1, Kernel: r.fate(""), Error: copyError(why)})
 	}
 }
@@ -205,8 +205,8 @@ func copyError(why string) *protocol.Error {
 
 // refuseWaiting fails the runs that wait for a copy of lost variables: they did not ask for others.
 func (t *twins) refuseWaiting(why string) {
-	for _, r := range t.s.runs.all {
-		if r.Copy {
+	for _, r := range t.l.s.runs.all {
+		if r.Copy && r.l == t.l {
 			t.refuse(r, why)
 		}
 	}
@@ -214,7 +214,7 @@ func (t *twins) refuseWaiting(why string) {
 
 func (t *twins) keep(n *twin) {
 	t.kept = append(t.kept, n)
-	for len(t.kept) > t.s.settings.Twins && t.dropOldest() {
+	for len(t.kept) > t.l.s.settings.Twins && t.dropOldest() {
 	}
 	t.score()
 	t.told = nil // also where the lists are as they were, this is of other variables
@@ -245,7 +245,7 @@ func (t *twins) drop(n *twin) {
 	t.kept = slices.DeleteFunc(t.kept, func(o *twin) bool { return o == n })
 	n.discard()
 	if t.abandon(n.kernel) {
-		t.s.post(t.s.runs.provideWaiting)
+		t.l.s.post(t.l.s.runs.provideWaiting)
 	}
 }
 
@@ -283,7 +283,7 @@ func (t *twins) release() bool {
 func (t *twins) dropHolders() bool {
 	held := false
 	for _, n := range slices.Clone(t.kept) {
-		if volume.Holds(t.s.workFD(), n.pid) {
+		if volume.Holds(t.l.s.workDir.fd(), n.pid) {
 			held = true
 			t.drop(n)
 		}
@@ -320,7 +320,7 @@ func (t *twins) lose(k *kernel) bool {
 		return false
 	}
 	t.drop(n)
-	if main := t.s.kernels.main; !n.isCopy && main != nil && n.moment == main.moment {
+	if main := t.l.main; !n.isCopy && main != nil && n.moment == main.moment {
 		t.why = "the copy was killed"
 		t.want()
 	}
@@ -364,7 +364,7 @@ func (t *twins) score() {
 		}
 		procs.RaiseOOMScore(n.pid, score)
 	}
-	if main := t.s.kernels.main; main != nil && (newest != nil || main.asleep) {
+	if main := t.l.main; main != nil && (newest != nil || main.asleep) {
 		procs.RaiseOOMScore(main.pid, mainScore)
 	}
 }
@@ -372,12 +372,12 @@ func (t *twins) score() {
 // measure ends the oldest twins while all of them take more memory than they may. Most often the container's account shows that
 // they do not; else it looks at each, beside the loop: that takes some 10 ms a twin.
 func (t *twins) measure() {
-	main := t.s.kernels.main
-	most := t.s.settings.TwinBytes
+	main := t.l.main
+	most := t.l.s.settings.TwinBytes
 	if len(t.kept) < 2 || main == nil || most <= 0 || int64(len(t.kept))*procs.Anonymous(main.pid) <= most {
 		return
 	}
-	if t.s.memory.beside(main.pid) <= most {
+	if t.l.s.memory.beside(main.pid) <= most {
 		return
 	}
 	oldest, pid := t.kept[0], main.pid
@@ -387,7 +387,7 @@ func (t *twins) measure() {
 	}
 	go func() {
 		taken := procs.Beside(pid, pids)
-		t.s.post(func() {
+		t.l.s.post(func() {
 			if taken > most && len(t.kept) > 1 && t.kept[0] == oldest {
 				t.drop(oldest)
 				t.sendRestorable(false)
@@ -399,15 +399,15 @@ func (t *twins) measure() {
 
 // sendRestorable sends the restorable runs if they changed, or always if again is set.
 func (t *twins) sendRestorable(again bool) {
-	if !t.s.language.HasZygote || t.s.settings == nil || t.s.settings.Twins == 0 {
+	if !t.l.HasZygote || t.l.s.settings == nil || t.l.s.settings.Twins == 0 {
 		return
 	}
-	m := protocol.Twins{Type: "twins", Why: t.why}
+	m := protocol.Twins{Type: "twins", Language: t.l.Name, Why: t.why}
 	m.Runs, m.Copies = t.list()
 	body, _ := json.Marshal(m)
 	if again && t.told != nil || !again && !bytes.Equal(body, t.told) {
 		t.told = body
-		t.s.server.sendBody(body, false)
+		t.l.s.server.sendBody(body, false)
 	}
 }
 
@@ -420,7 +420,7 @@ func (t *twins) list() (runs, copies []string) {
 			continue
 		}
 		for _, id := range n.moment.before {
-			if kept := t.s.runs.kept; kept == nil || kept.ID != id {
+			if kept := t.l.kept; kept == nil || kept.ID != id {
 				runs = append(runs, id)
 			}
 		}

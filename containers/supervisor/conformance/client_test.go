@@ -97,6 +97,7 @@ type request = protocol.Request
 // message is any that a supervisor sends: what is of another type than its own is empty.
 type message struct {
 	Type, ID          string
+	protocol.Attached `json:"-"`
 	protocol.Ready    `json:"-"`
 	protocol.Progress `json:"-"`
 	protocol.Display  `json:"-"`
@@ -120,7 +121,7 @@ func decode(body []byte) (*message, error) {
 	}
 	m.Type, m.ID = head.Type, head.ID
 	return m, json.Unmarshal(body, map[string]any{
-		"ready": &m.Ready, "progress": &m.Progress, "display": &m.Display, "done": &m.Done, "pong": &m.Pong, "log": &m.Log,
+		"attached": &m.Attached, "ready": &m.Ready, "progress": &m.Progress, "display": &m.Display, "done": &m.Done, "pong": &m.Pong, "log": &m.Log,
 		"peek": &m.peek, "twins": &m.twins, "restored": &m.restored, "kernel": &m.kernel, "clear": &head, "frozen": &m.frozen,
 	}[m.Type])
 }
@@ -154,8 +155,16 @@ func (m *message) paths() string {
 	return strings.Join(paths, " ")
 }
 
-// connection is a server's end of one.
+// connection is a server's end of one, which speaks of one language.
 type connection struct {
+	*wire
+	language string
+}
+
+// in speaks of another language.
+func (c *connection) in(l *language) *connection { return &connection{c.wire, l.name} }
+
+type wire struct {
 	t    testing.TB
 	raw  io.ReadWriteCloser
 	conn *channel.Conn
@@ -167,8 +176,8 @@ type connection struct {
 	paused   bool // nothing is read
 }
 
-func connect(t testing.TB, raw io.ReadWriteCloser) *connection {
-	c := &connection{t: t, raw: raw, conn: channel.New(raw, channel.Options{MaxControl: protocol.MaxToServer})}
+func connect(t testing.TB, raw io.ReadWriteCloser, language string) *connection {
+	c := &connection{&wire{t: t, raw: raw, conn: channel.New(raw, channel.Options{MaxControl: protocol.MaxToServer})}, language}
 	c.came.L = &c.mu
 	go c.receive()
 	t.Cleanup(func() { _ = c.conn.Close() })
@@ -265,6 +274,17 @@ func (c *connection) await(kind string, from int) *message {
 	return m
 }
 
+// greeted waits for the message attached, with that of its language's first kernel.
+func (c *connection) greeted() *message {
+	c.t.Helper()
+	m, ready := c.await("attached", 0), c.find(0, func(m *message) bool { return m.Type == "ready" && m.Language == c.language })
+	if ready == nil {
+		c.t.Fatal("the connection ended before a kernel was ready")
+	}
+	m.Ready = ready.Ready
+	return m
+}
+
 // awaitEnd waits for the end of the connection.
 func (c *connection) awaitEnd() {
 	c.t.Helper()
@@ -314,6 +334,7 @@ func (c *connection) begin(code string, more ...request) string {
 		r = more[0]
 	}
 	r.Type, r.Code, r.GraceMS = "run", code, cmp.Or(r.GraceMS, grace)
+	r.Language = cmp.Or(r.Language, c.language)
 	r.ID = cmp.Or(r.ID, "r"+strconv.FormatInt(runs.Add(1), 10))
 	c.send(r)
 	return r.ID
@@ -376,6 +397,7 @@ type client struct {
 // options are how a supervisor is started.
 type options struct {
 	init      protocol.Init // whose zero values are the defaults
+	also      []*language   // of the same supervisor
 	noInit    bool
 	dir       string // its work directory; empty: a new one
 	program   string // for the interpreter; empty: the language's
@@ -404,10 +426,14 @@ func start(t testing.TB, l *language, o options) *client {
 	if o.program == "" {
 		o.program = l.program
 	}
-	c.cmd = exec.Command(program, l.name, o.program)
-	if o.openFiles > 0 {
-		c.cmd = exec.Command("sh", "-c", `ulimit -n "$0"; exec "$@"`, strconv.Itoa(o.openFiles), program, l.name, o.program)
+	command := []string{program, l.name + "=" + o.program}
+	for _, other := range o.also {
+		command = append(command, other.name+"="+other.program)
 	}
+	if o.openFiles > 0 {
+		command = append([]string{"sh", "-c", `ulimit -n "$0"; exec "$@"`, strconv.Itoa(o.openFiles)}, command...)
+	}
+	c.cmd = exec.Command(command[0], command[1:]...)
 	c.cmd.Dir, c.cmd.Env = c.dir, append(append(os.Environ(), "CODE_SANDBOX_SOCKET="+c.door), o.env...)
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if o.asNobody && os.Getuid() == 0 {
@@ -432,7 +458,7 @@ func start(t testing.TB, l *language, o options) *client {
 		_ = c.cmd.Wait()
 		close(c.exited)
 	}()
-	c.connection = connect(t, stdio{in, out, func() error { return errors.Join(in.Close(), out.Close()) }})
+	c.connection = connect(t, stdio{in, out, func() error { return errors.Join(in.Close(), out.Close()) }}, l.name)
 	t.Cleanup(func() {
 		c.end()
 		if t.Failed() && stderr.String() != "" {
@@ -441,7 +467,7 @@ func start(t testing.TB, l *language, o options) *client {
 	})
 	if !o.noInit {
 		c.send(c.init(o.init))
-		c.ready = c.await("ready", 0)
+		c.ready = c.greeted()
 	}
 	return c
 }
@@ -533,7 +559,7 @@ func (c *client) later() *connection {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	return connect(c.t, conn)
+	return connect(c.t, conn, c.language)
 }
 
 func eventually(t testing.TB, otherwise string, holds func() bool) {

@@ -42,7 +42,7 @@ func (c *client) stop() {
 // freeze has the variables written, and returns the answer.
 func (c *client) freeze(id string) protocol.Frozen {
 	c.t.Helper()
-	c.send(request{Type: "freeze", ID: id})
+	c.send(request{Type: "freeze", Language: c.language, ID: id})
 	m := c.find(0, func(m *message) bool { return m.Type == "frozen" && m.ID == id })
 	if m == nil {
 		c.t.Fatal("the connection ended before an answer to freeze")
@@ -235,7 +235,7 @@ func TestAKernelThatDiesAsItWrites(t *testing.T) {
 	c.completed(python.set.with(2))
 	pid := number(c.value(string(python.pid)))
 	c.completed(object("import time; open('begun', 'w').close(); time.sleep(600)", ""))
-	c.send(request{Type: "freeze", ID: "b"})
+	c.send(request{Type: "freeze", Language: c.language, ID: "b"})
 	c.awaitFile("begun")
 	check(t, "going back", c.restore("any").Error, "the variables are being written")
 	_ = syscall.Kill(pid, syscall.SIGKILL)

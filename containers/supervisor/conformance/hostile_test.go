@@ -186,7 +186,7 @@ func TestFilesNamedLikeModules(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		c := start(t, l, options{dir: dir, init: protocol.Init{Warm: true, Preload: []string{"decimal"}}})
+		c := start(t, l, options{dir: dir, init: protocol.Init{Warm: []string{l.name}, Preload: map[string][]string{l.name: {"decimal"}}}})
 		check(t, "result", c.value("1 + 1"), "2")
 		c.standby(l)
 		check(t, "result", c.completed("1 + 1", request{Fresh: true}).result(), "2")

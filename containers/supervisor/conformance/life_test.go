@@ -20,7 +20,7 @@ import (
 func TestReady(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := start(t, l, options{})
-		check(t, "ready", fmt.Sprint(c.ready.Protocol, c.ready.Language, c.ready.Run, c.ready.Runs, c.ready.Over), fmt.Sprint(2, l.name, "", []string{}, []string{}))
+		check(t, "ready", fmt.Sprint(c.ready.Protocol, c.ready.Language, c.ready.Run, c.ready.Runs, c.ready.Over), fmt.Sprint(3, l.name, "", []string{}, []string{}))
 		if !regexp.MustCompile(`^\d+\.\d+\.\d+$`).MatchString(c.ready.Version) || c.ready.Features == nil {
 			t.Errorf("ready: %s", c.ready)
 		}
@@ -61,7 +61,7 @@ func TestAnInterpreterThatIsMissing(t *testing.T) {
 		c.send(c.init(protocol.Init{}))
 		for _, fresh := range []bool{false, true} {
 			d := c.run("1", request{Fresh: fresh})
-			check(t, "error", d.errorName(), "KernelStartError")
+			check(t, "error", d.errorName(), "NoInterpreter")
 			if !strings.Contains(d.Error.Message, l.interpreter) {
 				t.Errorf("what is missing is not named: %s", d)
 			}
@@ -106,8 +106,9 @@ func TestWhatIsIgnored(t *testing.T) {
 		for _, f := range []fields{
 			{"type": "grease", "x": []int{1}}, {"no": "type"}, {"type": []string{"run"}}, {"type": "peek", "id": "never"},
 			{"type": "interrupt", "id": "first", "reason": "cancelled"}, {"type": "interrupt", "id": "never"}, {"type": "interrupt"},
-			{"type": "run", "id": 1, "code": "1"}, {"type": "run", "id": nil, "code": "1"}, {"type": "run", "id": "bad", "code": []string{"1"}},
-			{"type": "run", "code": "1"},
+			{"type": "run", "language": l.name, "id": 1, "code": "1"}, {"type": "run", "language": l.name, "id": nil, "code": "1"},
+			{"type": "run", "language": l.name, "id": "bad", "code": []string{"1"}}, {"type": "run", "language": l.name, "code": "1"},
+			{"type": "start", "language": "cobol"}, {"type": "freeze", "id": "a"}, {"type": "restore", "language": 1},
 		} {
 			c.send(f)
 		}
@@ -115,7 +116,7 @@ func TestWhatIsIgnored(t *testing.T) {
 		for _, text := range []string{"", "{", "[]", "\xff\xfe", "null", strings.Repeat("[", 100_000), `{"type":` + strings.Repeat("9", 10_000) + "}"} {
 			c.sendBody([]byte(text))
 		}
-		c.send(fields{"type": "run", "id": "last", "code": string(l.get), "unknown": fields{"deep": []int{}}})
+		c.send(fields{"type": "run", "language": l.name, "id": "last", "code": string(l.get), "unknown": fields{"deep": []int{}}})
 		check(t, "x", c.done("last").result(), "1")
 		c.await("log", from)
 		check(t, "answers", len(c.all("done", "")), 2)
@@ -133,7 +134,7 @@ func TestARunBeforeInitIsIgnored(t *testing.T) {
 
 func TestFramesInPieces(t *testing.T) {
 	c := start(t, javascript, options{})
-	for _, b := range frame('c', `{"type": "run", "id": "pieces", "code": "'ü' + 1"}`) {
+	for _, b := range frame('c', `{"type": "run", "language": "javascript", "id": "pieces", "code": "'ü' + 1"}`) {
 		c.sendRaw([]byte{b})
 	}
 	check(t, "result", c.done("pieces").result(), "'ü1'")
@@ -197,7 +198,7 @@ func TestDoneHasEveryField(t *testing.T) {
 
 func TestEnvironment(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{init: protocol.Init{Env: map[string]string{"MINE": "s3cret"}, Warm: true}})
+		c := start(t, l, options{init: protocol.Init{Env: map[string]string{"MINE": "s3cret"}, Warm: []string{l.name}}})
 		for _, fresh := range []bool{false, true} {
 			check(t, "MINE", c.completed(l.environment.with("MINE"), request{Fresh: fresh}).result(), "'s3cret'")
 		}
@@ -208,7 +209,7 @@ func TestEnvironment(t *testing.T) {
 func TestBind(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		const own = "of-the-session-alone"
-		c := waiting(t, l, protocol.Init{Spare: true, Warm: true, IdleSeconds: 3600})
+		c := waiting(t, l, protocol.Init{Spare: true, Warm: []string{l.name}, IdleSeconds: 3600})
 		c.begin("1", request{ID: "early"})
 		later, ready := c.taken()
 		check(t, "ready", fmt.Sprint(ready.Run, ready.Runs, ready.Over), "[] []")
@@ -225,7 +226,7 @@ func TestBind(t *testing.T) {
 		check(t, "answers to what came too early", len(later.all("done", "early")), 0)
 		last := c.later()
 		last.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: own})
-		last.await("ready", 0)
+		last.greeted()
 		refused := c.later()
 		refused.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: token})
 		refused.awaitEnd()
@@ -235,7 +236,7 @@ func TestBind(t *testing.T) {
 func TestPreload(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		modules := map[*language][]string{python: {"fractions", "no_such_module"}, javascript: {"node:zlib", "not-installed"}}[l]
-		c := start(t, l, options{init: protocol.Init{Preload: modules, Warm: true}})
+		c := start(t, l, options{init: protocol.Init{Preload: map[string][]string{l.name: modules}, Warm: []string{l.name}}})
 		check(t, "result", c.value("1"), "1")
 		check(t, "result", c.completed("1", request{Fresh: true}).result(), "1")
 	})
@@ -251,7 +252,7 @@ func TestEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(t *testing.T, l *language) {
-				c := start(t, l, options{init: protocol.Init{Warm: true}})
+				c := start(t, l, options{init: protocol.Init{Warm: []string{l.name}}})
 				c.completed(l.spawn.with("sleep 600"))
 				pids := []int{number(c.value("p.pid")), number(c.value(string(l.pid)))}
 				c.begin(string(l.spin))

@@ -23,7 +23,7 @@ func hoards(mebibytes int, then string) string {
 
 func guarded(t *testing.T, l *language) *client {
 	t.Helper()
-	c := start(t, l, options{init: protocol.Init{MemoryBytes: memory * mebibyte, Warm: true}})
+	c := start(t, l, options{init: protocol.Init{MemoryBytes: memory * mebibyte, Warm: []string{l.name}}})
 	c.completed(l.set.with(1))
 	return c
 }

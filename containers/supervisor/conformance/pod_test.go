@@ -350,11 +350,11 @@ func TestAKeeperThatIsToEnd(t *testing.T) {
 
 func TestAKernelInAPod(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
-		p := keep(t, fmt.Sprintf("exec %s %s %s", program, l.name, l.program), "--now", t.TempDir())
+		p := keep(t, fmt.Sprintf("exec %s %s=%s", program, l.name, l.program), "--now", t.TempDir())
 		dir := t.TempDir()
 		for _, again := range []bool{false, true} {
 			e := p.enter()
-			c := &client{connection: connect(t, stdio{e.in, e.out, e.in.Close}), dir: dir}
+			c := &client{connection: connect(t, stdio{e.in, e.out, e.in.Close}, l.name), dir: dir}
 			c.send(c.init(protocol.Init{Token: "token"}))
 			if again {
 				c.completed(l.set.with(2))
@@ -371,7 +371,7 @@ func TestAKernelInAPod(t *testing.T) {
 			answer := make([]byte, 1)
 			_, _ = io.ReadFull(out, answer)
 			check(t, "answer", string(answer), "K")
-			later := connect(t, stdio{in, out, in.Close})
+			later := connect(t, stdio{in, out, in.Close}, l.name)
 			later.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: "token"})
 			check(t, "x", later.value(string(l.get)), map[bool]string{false: "1", true: "2"}[again])
 			later.send(request{Type: "stop"})

@@ -357,7 +357,7 @@ func TestTheMainKernelMayDieUnderAFreshRun(t *testing.T) {
 
 // reserved starts a supervisor, and waits until a kernel stands by, which it returns.
 func reserved(t *testing.T, l *language) (*client, int) {
-	c := start(t, l, options{init: protocol.Init{Warm: true}})
+	c := start(t, l, options{init: protocol.Init{Warm: []string{l.name}}})
 	return c, c.standby(l)
 }
 

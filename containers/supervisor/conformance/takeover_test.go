@@ -31,7 +31,7 @@ func waiting(t *testing.T, l *language, init protocol.Init) *client {
 func (c *connection) attach() *message {
 	c.t.Helper()
 	c.send(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: token})
-	return c.await("ready", 0)
+	return c.greeted()
 }
 
 // taken is a connection of a later server that has been let in.
@@ -47,7 +47,7 @@ func TestALaterServerFindsTheVariables(t *testing.T) {
 		last := c.completed(l.set.with(41))
 		_ = c.conn.Close()
 		later, ready := c.taken()
-		check(t, "ready", fmt.Sprint(ready.Protocol, ready.Language, ready.Version, ready.Run, ready.Runs, ready.Over), fmt.Sprint(2, l.name, c.ready.Version, "", []string{}, []string{last.ID}))
+		check(t, "ready", fmt.Sprint(ready.Protocol, ready.Language, ready.Version, ready.Run, ready.Runs, ready.Over), fmt.Sprint(3, l.name, c.ready.Version, "", []string{}, []string{last.ID}))
 		check(t, "the last answer", later.done(last.ID).ended(), "completed 0 alive")
 		check(t, "x", later.value(string(l.get)), "41")
 	})
@@ -135,12 +135,12 @@ func TestFramesRightBehindAttach(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := waiting(t, l, protocol.Init{})
 		later := c.later()
-		attach := frame('c', `{"type": "attach", "protocol": 2, "token": "`+token+`"}`)
+		attach := frame('c', `{"type": "attach", "protocol": 3, "token": "`+token+`"}`)
 		for _, b := range attach[:9] { // in pieces, and the rest with what follows
 			later.sendRaw([]byte{b})
 			c.ping()
 		}
-		later.sendRaw(append(attach[9:], frame('c', `{"type": "run", "id": "quick", "code": "6 * 7"}`)...))
+		later.sendRaw(append(attach[9:], frame('c', `{"type": "run", "language": "` + l.name + `", "id": "quick", "code": "6 * 7"}`)...))
 		check(t, "result", later.done("quick").result(), "42")
 	})
 }
@@ -350,7 +350,7 @@ func (c *client) join() (*exec.Cmd, *connection) {
 		c.t.Fatal(err)
 	}
 	_ = ours.Close()
-	return cmd, connect(c.t, stdio{in, out, in.Close})
+	return cmd, connect(c.t, stdio{in, out, in.Close}, c.language)
 }
 
 func TestJoin(t *testing.T) {

@@ -18,14 +18,18 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"golang.org/x/sys/unix"
 )
 
 // Language describes an interpreter.
 type Language struct {
-	Name        string // "python" or "javascript"
+	Name        string // "python", "javascript" or "bash"
+	Mark        uint64 // of all processes that come from it, see procs.SetMark
 	Interpreter string
+	// StartsSlowly: a kernel is worth having before it is asked for.
+	StartsSlowly bool
 	// Arguments are the interpreter's arguments for a role: "kernel" or "zygote".
 	Arguments func(program, role string) []string
 	// Environment is added to the container's own for kernels.
@@ -304,6 +308,7 @@ func Spawn(l *Language, program, role string, stdout, stderr *os.File) (*Spawned
 			theirs = append(theirs, f)
 		}
 	}
+	procs.SetMark(l.Mark)
 	argv := append([]string{l.Interpreter}, l.Arguments(program, role)...)
 	s.PID, err = syscall.ForkExec(path, argv, &syscall.ProcAttr{
 		Dir: "/", Env: append(environ(l.Without), l.Environment...), Files: files, Sys: &syscall.SysProcAttr{Setsid: true},

@@ -4,32 +4,57 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"math"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/bashkernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 )
 
-// languages is a row for each interpreter; another one is a row here, a kernel and an image.
-var languages = map[string]*kernelproc.Language{
+// interpreters has a row for each language; another one is a row here, a kernel and an image.
+var interpreters = map[string]*kernelproc.Language{
 	"python": {
-		Name: "python", Interpreter: "python3", TakesPipes: true, HasZygote: true,
+		Name: "python", Mark: 1, Interpreter: "python3", TakesPipes: true, HasZygote: true, StartsSlowly: true,
 		Arguments:   func(program, role string) []string { return []string{program, role} },
 		Environment: threadLimits(),
 	},
 	"javascript": {
-		Name: "javascript", Interpreter: "node", HasWatcher: true, Again: 100 * time.Millisecond, Unheard: 3,
+		Name: "javascript", Mark: 2, Interpreter: "node", HasWatcher: true, Again: 100 * time.Millisecond, Unheard: 3, StartsSlowly: true,
 		TrustVariable: "NODE_EXTRA_CA_CERTS",
 		Arguments:     func(program, role string) []string { return append(nodeFlags(), program, role) },
 	},
 	"bash": {
-		Name: "bash", Interpreter: "bash", Adapt: bashkernel.Adapt, Without: bashkernel.Without, KillsPrograms: true, EndsWithCode: true,
+		Name: "bash", Mark: 3, Interpreter: "bash", Adapt: bashkernel.Adapt, Without: bashkernel.Without, KillsPrograms: true, EndsWithCode: true,
 		Arguments: func(_, _ string) []string { return bashkernel.Arguments },
 	},
+}
+
+// program is the source of a language's kernels.
+type program struct {
+	language *kernelproc.Language
+	path     string
+}
+
+// readPrograms reads the arguments of process 1.
+func readPrograms(args []string) (programs []program, err error) {
+	for _, arg := range args {
+		name, path, found := strings.Cut(arg, "=")
+		language := interpreters[name]
+		if !found || language == nil || slices.ContainsFunc(programs, func(p program) bool { return p.language == language }) {
+			return nil, errors.New("no language, or one that was named before: " + arg)
+		}
+		programs = append(programs, program{language, path})
+	}
+	if programs == nil {
+		return nil, errors.New("usage: supervisor LANGUAGE=PROGRAM..., or supervisor join")
+	}
+	return programs, nil
 }
 
 // threadLimits are for the thread pools of numerical libraries, which count the host's processors otherwise; their

@@ -1,0 +1,334 @@
+//go:build linux
+
+package main
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+// aheadTime is how long a kernel that was started before anyone asked for it waits for a run.
+const aheadTime = 5 * time.Minute
+
+// language is one of the container's languages, with its kernels: the main one, its twins, the one in reserve, and those of fresh
+// runs. The loop owns it.
+type language struct {
+	s *Supervisor
+	*kernelproc.Language
+	program string  // for the interpreter
+	main    *kernel // that keeps the session's variables
+	kept    *run    // the run going on that keeps its variables
+	reserve *reserve
+	frozen  *frozen
+	twins   *twins
+	past    past
+
+	version  string // of its first kernel; empty: none was ready yet
+	features []string
+	missing  string // why the image has no interpreter
+	ahead    *timer // ends a main kernel that no run asked for; nil: one has
+}
+
+func newLanguage(s *Supervisor, kind *kernelproc.Language, program string) *language {
+	l := &language{s: s, Language: kind, program: program, features: []string{}}
+	l.reserve, l.frozen, l.twins = &reserve{l: l}, &frozen{l: l}, &twins{l: l}
+	return l
+}
+
+// awaitsTrust reports whether the interpreter reads, as it starts, certificates that are still to come.
+func (l *language) awaitsTrust() bool {
+	return os.Getenv(l.TrustVariable) == protocol.TrustFile && (l.s.settings == nil || l.s.settings.Spare)
+}
+
+// start makes the main kernel, unless there is one or it is too early.
+func (l *language) start() {
+	if l.main == nil && !l.awaitsTrust() {
+		l.startMain()
+	}
+}
+
+// startMain makes the main kernel. Where it cannot start, the first run says so.
+func (l *language) startMain() {
+	if l.main = l.reserve.take(); l.main == nil {
+		l.main, _ = l.spawn()
+	}
+}
+
+// warm keeps kernels ready for the first runs of an interpreter that takes long to start.
+func (l *language) warm() {
+	if l.StartsSlowly && !l.awaitsTrust() {
+		l.start()
+		l.reserve.want()
+	}
+}
+
+func (l *language) onRequest(m protocol.Request) {
+	switch m.Type {
+	case "start":
+		l.use()
+		l.start()
+	case "freeze":
+		l.frozen.answer(clean(m.ID, 64))
+	case "restore":
+		l.twins.restore(m)
+	}
+}
+
+// startAhead makes the main kernel that nobody has asked for yet, for a while and once.
+func (l *language) startAhead() {
+	if l.StartsSlowly && l.main == nil && l.version == "" && l.missing == "" {
+		l.start()
+		l.ahead = l.s.after(aheadTime, func() { l.endAhead() })
+	}
+}
+
+// endAhead ends the kernel of startAhead, and reports whether there was one.
+func (l *language) endAhead() bool {
+	k := l.main
+	if l.ahead == nil || k == nil {
+		return false
+	}
+	l.use()
+	l.main = nil
+	k.discard()
+	return true
+}
+
+// use is called when the language is asked for.
+func (l *language) use() {
+	l.ahead.stop()
+	l.ahead = nil
+}
+
+// keepReady makes ready what the main kernel, once it has loaded all that it imports ahead, does not compete with any more.
+func (l *language) keepReady() {
+	if l.HasZygote && l.ahead == nil {
+		l.reserve.want()
+		l.twins.want()
+		l.s.runs.provideWaiting()
+	}
+}
+
+// letGo frees memory that no run needs, and reports whether there was some.
+func (l *language) letGo() bool { return l.endAhead() || l.twins.release() || l.reserve.letGo() }
+
+// noteVersion records the first kernel's version and features; ready waits for that.
+func (l *language) noteVersion(m *kernelproc.Report) {
+	if l.version != "" || m.Version == "" {
+		return
+	}
+	l.version = clean(m.Version, 100)
+	for _, feature := range m.Features[:min(len(m.Features), 16)] {
+		l.features = append(l.features, clean(feature, 100))
+	}
+	l.sendState()
+}
+
+// sendState sends the message ready if there was a kernel, or kernel if the interpreter is missing. Before init, both wait.
+func (l *language) sendState() {
+	switch {
+	case l.s.settings == nil:
+	case l.missing != "":
+		l.sendKernel("missing", l.missing)
+	case l.version != "":
+		m := protocol.Ready{Type: "ready", Language: l.Name, Version: l.version, Features: l.features}
+		if l.kept != nil {
+			m.Run = l.kept.ID
+		}
+		l.s.server.send(m, false)
+	}
+}
+
+func (l *language) sendKernel(state, cause string) {
+	l.s.server.send(protocol.KernelState{Type: "kernel", Language: l.Name, State: state, Cause: cause}, false)
+}
+
+// kernels lists all of them.
+func (l *language) kernels() []*kernel {
+	var all []*kernel
+	for _, k := range []*kernel{l.main, l.reserve.kernel} {
+		if k != nil {
+			all = append(all, k)
+		}
+	}
+	for _, n := range slices.Concat(l.twins.kept, l.twins.coming) {
+		all = append(all, n.kernel)
+	}
+	for _, r := range l.s.runs.all {
+		if r.l == l && r.kernel != nil && r.kernel != l.main {
+			all = append(all, r.kernel)
+		}
+	}
+	return all
+}
+
+type initMessage struct {
+	Type        string            `json:"type"`
+	WorkDir     string            `json:"work_dir"`
+	Env         map[string]string `json:"env"`
+	Preload     []string          `json:"preload"`
+	OutputBytes int               `json:"output_bytes"`
+	ImageBytes  int               `json:"image_bytes"`
+	MaxDisplays int               `json:"max_displays"`
+	MemoryBytes int64             `json:"memory_bytes"`
+}
+
+func (l *language) initMessage() initMessage {
+	c := l.s.settings
+	preload := append([]string{}, c.Preload[l.Name]...) // a list, and no null
+	return initMessage{"init", c.WorkDir, c.Env, preload, c.OutputBytes, c.ImageBytes, c.MaxDisplays, c.MemoryBytes}
+}
+
+// spawn starts a kernel with nothing imported.
+func (l *language) spawn() (*kernel, error) {
+	k := &kernel{l: l, pipedTicks: procs.TicksNow(), moment: &moment{}}
+	var writers [2]*os.File
+	defer func() {
+		for _, w := range writers {
+			if w != nil {
+				_ = w.Close()
+			}
+		}
+	}()
+	stdout, stderr := os.Stderr, os.Stderr // where an interpreter that cannot start says why
+	if !l.TakesPipes {
+		for i := range writers {
+			p, w, err := kernelproc.NewPipe(betweenRuns(i), nil)
+			if err != nil {
+				k.closePipes()
+				return nil, err
+			}
+			k.pipes, writers[i] = append(k.pipes, p), w
+		}
+		stdout, stderr = writers[0], writers[1]
+	}
+	process, err := kernelproc.Spawn(l.Language, l.program, "kernel", stdout, stderr)
+	if errors.Is(err, kernelproc.ErrNoInterpreter) {
+		l.missing = err.Error()
+		l.sendState()
+	}
+	if err != nil {
+		k.closePipes()
+		return nil, err
+	}
+	l.missing = ""
+	k.pid, k.link, k.watcher = process.PID, process.Link, process.Watcher
+	k.listen()
+	if l.s.settings != nil {
+		k.link.Send(l.initMessage())
+	}
+	return k, nil
+}
+
+// betweenRuns takes the output of a kernel without a run.
+func betweenRuns(stream int) func([]byte) {
+	return func(data []byte) {
+		if stream == 1 { // an interpreter that cannot start says why
+			_, _ = os.Stderr.Write(data[:min(len(data), 4096)])
+		}
+	}
+}
+
+// isQuiet reports whether no run of this language goes on.
+func (l *language) isQuiet() bool {
+	for _, r := range l.s.runs.all {
+		if r.l == l {
+			return false
+		}
+	}
+	return true
+}
+
+// Programs ---------------------------------------------------------------------------
+
+// exclude removes this language's kernels and zygotes, and the programs of its fresh runs, from a set of processes.
+func (l *language) exclude(table procs.Table, programs map[int]bool) {
+	for pid := range l.reserve.zygoteFamily(table) {
+		delete(programs, pid)
+	}
+	for _, k := range l.kernels() {
+		delete(programs, k.pid)
+		if r := l.s.runs.of(k); r != nil && r.Fresh {
+			removeAll(programs, ownedBy(table, k.pid))
+		}
+	}
+}
+
+// programs are the programs of this language's runs and their leftovers, with those of no language: what has left the family and
+// the session of every kernel, and lost its mark.
+func (l *language) programs(table procs.Table) map[int]bool {
+	programs := l.s.programs(table)
+	for _, other := range l.s.languages {
+		if other == l {
+			continue
+		}
+		for pid := range programs {
+			if procs.MarkOf(pid) == other.Mark {
+				delete(programs, pid)
+			}
+		}
+		for _, k := range other.kernels() {
+			removeAll(programs, ownedBy(table, k.pid))
+		}
+	}
+	return programs
+}
+
+// ownedBy lists the programs of a kernel, except those that left both its family and its session.
+func ownedBy(table procs.Table, kernel int) map[int]bool {
+	if kernel == 0 { // it is being forked
+		return nil
+	}
+	owned := table.Family(kernel)
+	for pid, p := range table {
+		if p.Session == kernel && pid != kernel {
+			owned[pid] = true
+		}
+	}
+	return owned
+}
+
+// strays are the programs that do not belong to a kernel that stays. There are none to be told while a twin is on its way, whose
+// process is not known before it speaks.
+func (l *language) strays(table procs.Table) map[int]bool {
+	if slices.ContainsFunc(l.twins.coming, func(n *twin) bool { return !n.ready }) {
+		return nil
+	}
+	strays := l.programs(table)
+	if l.main != nil {
+		removeAll(strays, table.Family(l.main.pid))
+	}
+	return strays
+}
+
+// consumers are the processes that the memory of this language's runs is in.
+func (l *language) consumers(table procs.Table) map[int]bool {
+	all := l.programs(table)
+	for _, k := range l.kernels() {
+		if k == l.main || l.s.runs.of(k) != nil {
+			all[k.pid] = true
+			for pid := range ownedBy(table, k.pid) {
+				all[pid] = true
+			}
+		}
+	}
+	return all
+}
+
+func removeAll(from, pids map[int]bool) {
+	for pid := range pids {
+		delete(from, pid)
+	}
+}
+
+func killAll(choose func(procs.Table) map[int]bool) {
+	if !procs.KillAll(choose) && isContainer {
+		shutDown() // the end of the container is the end of everything
+	}
+}
