@@ -192,7 +192,11 @@ func (p peer) hear(kind string) (heard, bool) {
 	}
 }
 
+// say sends a message, about Python where it names no language.
 func (p peer) say(message map[string]any) {
+	if message["language"] == nil {
+		message["language"] = "python"
+	}
 	text, err := json.Marshal(message)
 	if err == nil {
 		_ = p.Send(text)
