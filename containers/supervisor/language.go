@@ -115,9 +115,6 @@ func (l *language) keepReady() {
 	}
 }
 
-// letGo frees memory that no run needs, and reports whether there was some.
-func (l *language) letGo() bool { return l.endAhead() || l.twins.release() || l.reserve.letGo() }
-
 // noteVersion records the first kernel's version and features; ready waits for that.
 func (l *language) noteVersion(m *kernelproc.Report) {
 	if l.version != "" || m.Version == "" {
@@ -157,8 +154,10 @@ func (l *language) kernels() []*kernel {
 			all = append(all, k)
 		}
 	}
-	for _, n := range slices.Concat(l.twins.kept, l.twins.coming) {
-		all = append(all, n.kernel)
+	for _, twins := range [][]*twin{l.twins.kept, l.twins.coming} {
+		for _, n := range twins {
+			all = append(all, n.kernel)
+		}
 	}
 	for _, r := range l.s.runs.all {
 		if r.l == l && r.kernel != nil && r.kernel != l.main {
@@ -235,6 +234,16 @@ func betweenRuns(stream int) func([]byte) {
 	}
 }
 
+// has reports whether a process is one of its kernels.
+func (l *language) has(pid int) bool {
+	for _, k := range l.kernels() {
+		if k.pid == pid {
+			return true
+		}
+	}
+	return false
+}
+
 // isQuiet reports whether no run of this language goes on.
 func (l *language) isQuiet() bool {
 	for _, r := range l.s.runs.all {
@@ -307,9 +316,11 @@ func (l *language) strays(table procs.Table) map[int]bool {
 	return strays
 }
 
-// consumers are the processes that the memory of this language's runs is in.
-func (l *language) consumers(table procs.Table) map[int]bool {
-	all := l.programs(table)
+// addConsumers adds the processes that the memory of this language's runs is in.
+func (l *language) addConsumers(table procs.Table, all map[int]bool) {
+	for pid := range l.programs(table) {
+		all[pid] = true
+	}
 	for _, k := range l.kernels() {
 		if k == l.main || l.s.runs.of(k) != nil {
 			all[k.pid] = true
@@ -318,7 +329,6 @@ func (l *language) consumers(table procs.Table) map[int]bool {
 			}
 		}
 	}
-	return all
 }
 
 func removeAll(from, pids map[int]bool) {

@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -95,11 +94,12 @@ func outliveSignals() {
 
 // language returns the language of that name, or nil.
 func (s *Supervisor) language(name string) *language {
-	at := slices.IndexFunc(s.languages, func(l *language) bool { return l.Name == name })
-	if at < 0 {
-		return nil
+	for _, l := range s.languages {
+		if l.Name == name {
+			return l
+		}
 	}
-	return s.languages[at]
+	return nil
 }
 
 // isContainer reports whether the container ends with this process: it is process 1, or the command of a keeper.
@@ -383,6 +383,16 @@ func (s *Supervisor) noteOOMKills() {
 	}
 }
 
+// mains are the main kernels.
+func (s *Supervisor) mains() (all []*kernel) {
+	for _, l := range s.languages {
+		if l.main != nil {
+			all = append(all, l.main)
+		}
+	}
+	return all
+}
+
 func (s *Supervisor) kernels() (all []*kernel) {
 	for _, l := range s.languages {
 		all = append(all, l.kernels()...)
@@ -440,14 +450,6 @@ func (s *Supervisor) endWhenKept(keep func(*frozen, func(protocol.Frozen)), end 
 			}
 		})
 	}
-}
-
-// beingWritten returns the bytes of the snapshots that are being written.
-func (s *Supervisor) beingWritten() (bytes int64) {
-	for _, l := range s.languages {
-		bytes += l.frozen.writes()
-	}
-	return bytes
 }
 
 func (s *Supervisor) onIdle() {
