@@ -47,6 +47,7 @@ type kernel struct {
 	looked     procs.Activity // when the work directory was last looked at
 	activity   procs.Activity // when it was last counted
 	before     procs.Activity // and at the count before
+	scored     int            // by the OOM killer's score that it has beside process 1
 	fills      bool           // killed because it filled the work directory while no run was in it
 	heard      time.Time      // when its watcher was there to hear of interrupts; zero: not yet
 	interrupts int

@@ -48,7 +48,7 @@ func (l *language) awaitsTrust() bool {
 
 // start makes the main kernel, unless there is one or it is too early.
 func (l *language) start() {
-	if l.main == nil && !l.awaitsTrust() {
+	if l.main == nil && l.missing == "" && !l.awaitsTrust() {
 		l.startMain()
 	}
 }
@@ -72,6 +72,7 @@ func (l *language) onRequest(m protocol.Request) {
 	switch m.Type {
 	case "start":
 		l.use()
+		l.missing = "" // it may be there by now
 		l.start()
 	case "freeze":
 		l.frozen.answer(clean(m.ID, 64))

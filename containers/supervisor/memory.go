@@ -174,10 +174,13 @@ func (g *memoryGuard) stopLargest() {
 	largest.interrupt("memory")
 }
 
-// report returns the memory of a run, and the largest variables by its kernel.
-func (g *memoryGuard) report(used usage, largest []protocol.Variable) *protocol.Memory {
+// report returns the memory of a run, and the largest variables by its kernel, unless another one took more.
+func (g *memoryGuard) report(r *run, used usage, largest []protocol.Variable) *protocol.Memory {
 	if g.s.settings.MemoryBytes <= 0 {
 		return nil
+	}
+	if used.interpreter != r.l.Name {
+		largest = nil
 	}
 	m := &protocol.Memory{UsedBytes: used.Bytes(), LimitBytes: g.s.settings.MemoryBytes, Interpreter: used.interpreter, Largest: []protocol.Variable{}}
 	for _, v := range largest[:min(len(largest), mostLargest)] {

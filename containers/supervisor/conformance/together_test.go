@@ -60,6 +60,12 @@ func (c *connection) setAll() {
 	}
 }
 
+// score is what the system's killer adds to a process.
+func (c *client) score(pid int) int {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid))
+	return number(string(text))
+}
+
 // beginAll begins a run in each language, and returns the ids.
 func (c *client) beginAll() (ids []string) {
 	for _, l := range speeches {
@@ -81,6 +87,18 @@ func TestALanguageStartsWhenItIsAskedFor(t *testing.T) {
 	check(t, "one language in another", c.completed(python.shell.with(`node -e 'console.log(1)'; bash -c 'echo 2'`)).Stdout.Head, "1\n2\n")
 	check(t, "kernels that are ready", len(c.all("ready", "")), 2)
 	check(t, "a kernel before it is asked for", c.in(javascript).greeted().Language, "javascript")
+}
+
+func TestKernelsAreStartedAheadWhenNoRunGoesOn(t *testing.T) {
+	t.Parallel()
+	c := start(t, bash, options{also: []*language{python, javascript}})
+	check(t, "languages", c.ready.Languages, []protocol.Started{{Language: "bash", Started: true}, {Language: "python"}, {Language: "javascript"}})
+	c.completed("echo 1")
+	for _, l := range languages {
+		c.in(l).greeted()
+		check(t, "its first value", c.in(l).value("1 + 1"), "2")
+	}
+	check(t, "kernels that are ready", len(c.all("ready", "")), 3)
 }
 
 func TestKernelsThatAreWarm(t *testing.T) {
@@ -115,6 +133,9 @@ func TestRunsOfSeveralLanguagesGoOnAtOnce(t *testing.T) {
 	t.Parallel()
 	c := together(t, protocol.Init{}, "")
 	c.setAll()
+	pids := []int{number(c.value(string(python.pid))), number(c.in(javascript).value(string(javascript.pid)))}
+	idle := c.score(c.pid()) + 100
+	eventually(t, "idle kernels are killed before others", func() bool { return c.score(pids[0]) <= idle && c.score(pids[1]) <= idle })
 	ids := c.beginAll()
 	for _, l := range speeches {
 		check(t, "another run", c.in(l.language).run("1").errorName(), "SessionBusy")
@@ -128,6 +149,9 @@ func TestRunsOfSeveralLanguagesGoOnAtOnce(t *testing.T) {
 	check(t, "runs", fmt.Sprint(attached.Runs), fmt.Sprint(want))
 	for i, l := range speeches {
 		check(t, "the run of "+l.name, later.in(l.language).greeted().Run, ids[i])
+	}
+	for _, pid := range pids {
+		check(t, "a kernel with a run is killed first", c.score(pid) > idle, true)
 	}
 	later.interrupt(ids[1], "cancelled")
 	check(t, "the interrupted one", later.done(ids[1]).ended(), "cancelled 130 alive")
