@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,14 +42,18 @@ type program struct {
 
 // readPrograms reads the arguments of process 1.
 func readPrograms(args []string) (programs []program, err error) {
-	left := slices.Clone(interpreters)
 	for _, arg := range args {
 		name, path, _ := strings.Cut(arg, "=")
-		at := slices.IndexFunc(left, func(l *kernelproc.Language) bool { return l.Name == name })
-		if at < 0 {
-			return nil, errors.New("no language, or one that was named before: " + arg)
+		p := program{path: path}
+		for _, l := range interpreters {
+			if l.Name == name {
+				p.language = l
+			}
 		}
-		programs, left = append(programs, program{left[at], path}), slices.Delete(left, at, at+1)
+		if p.language == nil {
+			return nil, errors.New("no language is called " + name)
+		}
+		programs = append(programs, p)
 	}
 	if programs == nil {
 		err = errors.New("usage: supervisor LANGUAGE=PROGRAM..., or supervisor join")

@@ -140,7 +140,7 @@ func (rs *runs) provide(r *run) {
 func (rs *runs) provideCopy(r *run) bool {
 	l := r.l
 	if l.main == nil && l.frozen.isThere() {
-		l.startMain()
+		l.start()
 	}
 	main := l.main
 	if main == nil {

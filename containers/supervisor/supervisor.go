@@ -404,7 +404,13 @@ func (s *Supervisor) kernels() (all []*kernel) {
 func (s *Supervisor) programs(table procs.Table) map[int]bool {
 	programs := table.Family(os.Getpid())
 	for _, l := range s.languages {
-		l.exclude(table, programs)
+		removeAll(programs, l.reserve.zygoteFamily(table))
+	}
+	for _, k := range s.kernels() {
+		delete(programs, k.pid)
+		if r := s.runs.of(k); r != nil && r.Fresh {
+			removeAll(programs, ownedBy(table, k.pid))
+		}
 	}
 	return programs
 }

@@ -106,7 +106,7 @@ func (s *Scanner) Scan(since Mark, most int) (files []protocol.Artifact, total i
 		}
 	}
 	s.recent = recent
-	slices.SortStableFunc(files, func(a, b protocol.Artifact) int { return cmp.Compare(b.ModifiedMS, a.ModifiedMS) })
+	slices.SortFunc(files, func(a, b protocol.Artifact) int { return cmp.Compare(b.ModifiedMS, a.ModifiedMS) })
 	return bounded(files, most), total, bytes
 }
 
