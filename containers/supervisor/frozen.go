@@ -110,7 +110,12 @@ func (f *frozen) room() (int64, string) {
 	_ = unix.Close(folder)
 	room := s.settings.FreezeBytes
 	if s.guard != nil {
-		room = min(room, s.guard.room(freezeFiles)-s.beingWritten())
+		room = min(room, s.guard.room(freezeFiles))
+		for _, other := range s.languages { // what is being written takes about as much as its kernel holds, if that is less
+			if k := other.frozen.kernel; k != nil {
+				room -= min(other.frozen.size, procs.Anonymous(k.pid))
+			}
+		}
 	}
 	if room <= 0 {
 		return 0, "the work directory is full"
@@ -124,14 +129,6 @@ func (f *frozen) folder() (int, error) {
 		return -1, err
 	}
 	return f.openFolder()
-}
-
-// writes returns the bytes of the file that is being written, about: no more than the kernel's memory holds.
-func (f *frozen) writes() int64 {
-	if f.kernel == nil {
-		return 0
-	}
-	return min(f.size, procs.Anonymous(f.kernel.pid))
 }
 
 func (f *frozen) openFolder() (int, error) {

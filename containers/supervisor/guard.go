@@ -3,8 +3,6 @@
 package main
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
@@ -30,14 +28,10 @@ type guard struct {
 	timer *timer
 	// base is where the runs that go on began, if that was over the limit; nil: it was not, or is not known yet, and
 	// then the first count shows it.
-	base     *volume.Level
-	baseDue  bool
-	between  *volume.Level // by the last count since the last run ended; nil: there was none
-	activity activities    // of the main kernels, then
-	looked   activities    // and at the last look
+	base    *volume.Level
+	baseDue bool
+	between *volume.Level // by the last count since the last run ended; nil: there was none
 }
-
-type activities map[*kernel]procs.Activity
 
 func newGuard(s *Supervisor) *guard {
 	g := &guard{s: s}
@@ -162,14 +156,18 @@ func (g *guard) look() {
 	g.watch.Look()
 	pause := volume.Tick
 	if len(g.s.runs.all) == 0 && len(g.s.programs(procs.Read())) == 0 {
-		now := g.watchKernels()
-		if len(now) == 0 {
+		mains, rest := g.s.mains(), g.between != nil
+		if len(mains) == 0 {
 			return
 		}
-		if maps.Equal(now, g.looked) && g.between != nil {
+		for _, k := range mains {
+			now := procs.Watch(k.pid)
+			rest = rest && now == k.looked
+			k.looked = now
+		}
+		if rest {
 			pause = quietPause
 		}
-		g.looked = now
 	}
 	g.lookIn(pause)
 }
@@ -217,22 +215,14 @@ func (g *guard) endAll(why string) {
 	g.watch.Forget()
 }
 
-// watchKernels returns what the main kernels have done so far.
-func (g *guard) watchKernels() activities {
-	now := activities{}
-	for _, l := range g.s.languages {
-		if l.main != nil {
-			now[l.main] = procs.Watch(l.main.pid)
-		}
-	}
-	return now
-}
-
 // judgeQuiet ends the writers between runs: programs left by runs, or else kernels whose own threads write. Another container may be
 // the writer too, and every kernel writes a little.
 func (g *guard) judgeQuiet() {
-	s, level, before, then := g.s, g.watch.Level(), g.between, g.activity
-	g.between, g.activity = &level, g.watchKernels()
+	s, level, before, mains := g.s, g.watch.Level(), g.between, g.s.mains()
+	g.between = &level
+	for _, k := range mains {
+		k.before, k.activity = k.activity, procs.Watch(k.pid)
+	}
 	why := g.watch.Over()
 	if why == "" || before == nil && level.Hider == 0 {
 		return
@@ -247,17 +237,22 @@ func (g *guard) judgeQuiet() {
 		g.between = nil // a program wrote until its end; that is not the kernel's
 		return
 	}
-	for k, now := range g.activity {
-		fills := slices.ContainsFunc(k.l.kernels(), func(o *kernel) bool { return o.pid == level.Hider })
-		if then, known := then[k]; known && level.Hider == 0 {
-			fills = now.CPU != then.CPU
-			if now.Written >= 0 && then.Written >= 0 && level.Files <= before.Files {
-				fills = 2*(now.Written-then.Written) >= level.Bytes-before.Bytes
-			}
-		}
-		if fills {
+	for _, k := range mains {
+		if level.Hider == 0 && k.hasWritten(level.Bytes-before.Bytes, level.Files > before.Files) || k.l.mayOwn(level.Hider) {
 			k.fills = true
 			k.kill("quota")
 		}
 	}
+}
+
+// hasWritten reports whether a kernel wrote what was added between two counts.
+func (k *kernel) hasWritten(bytes int64, files bool) bool {
+	now, before := k.activity, k.before
+	switch {
+	case before == procs.Activity{}: // it was not there
+		return false
+	case now.Written >= 0 && before.Written >= 0 && !files:
+		return 2*(now.Written-before.Written) >= bytes
+	}
+	return now.CPU != before.CPU
 }

@@ -8,7 +8,6 @@ import (
 	"math"
 	"os"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,18 +17,18 @@ import (
 )
 
 // interpreters has a row for each language; another one is a row here, a kernel and an image.
-var interpreters = map[string]*kernelproc.Language{
-	"python": {
+var interpreters = []*kernelproc.Language{
+	{
 		Name: "python", Mark: 1, Interpreter: "python3", TakesPipes: true, HasZygote: true, StartsSlowly: true,
 		Arguments:   func(program, role string) []string { return []string{program, role} },
 		Environment: threadLimits(),
 	},
-	"javascript": {
+	{
 		Name: "javascript", Mark: 2, Interpreter: "node", HasWatcher: true, Again: 100 * time.Millisecond, Unheard: 3, StartsSlowly: true,
 		TrustVariable: "NODE_EXTRA_CA_CERTS",
 		Arguments:     func(program, role string) []string { return append(nodeFlags(), program, role) },
 	},
-	"bash": {
+	{
 		Name: "bash", Mark: 3, Interpreter: "bash", Adapt: bashkernel.Adapt, Without: bashkernel.Without, KillsPrograms: true, EndsWithCode: true,
 		Arguments: func(_, _ string) []string { return bashkernel.Arguments },
 	},
@@ -44,17 +43,22 @@ type program struct {
 // readPrograms reads the arguments of process 1.
 func readPrograms(args []string) (programs []program, err error) {
 	for _, arg := range args {
-		name, path, found := strings.Cut(arg, "=")
-		language := interpreters[name]
-		if !found || language == nil || slices.ContainsFunc(programs, func(p program) bool { return p.language == language }) {
-			return nil, errors.New("no language, or one that was named before: " + arg)
+		name, path, _ := strings.Cut(arg, "=")
+		p := program{path: path}
+		for _, l := range interpreters {
+			if l.Name == name {
+				p.language = l
+			}
 		}
-		programs = append(programs, program{language, path})
+		if p.language == nil {
+			return nil, errors.New("no language is called " + name)
+		}
+		programs = append(programs, p)
 	}
 	if programs == nil {
-		return nil, errors.New("usage: supervisor LANGUAGE=PROGRAM..., or supervisor join")
+		err = errors.New("usage: supervisor LANGUAGE=PROGRAM..., or supervisor join")
 	}
-	return programs, nil
+	return programs, err
 }
 
 // threadLimits are for the thread pools of numerical libraries, which count the host's processors otherwise; their

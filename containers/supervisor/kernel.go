@@ -44,8 +44,12 @@ type kernel struct {
 	ended      bool
 	exited     bool // its status is known
 	linkEnded  bool
-	fills      bool      // killed because it filled the work directory while no run was in it
-	heard      time.Time // when its watcher was there to hear of interrupts; zero: not yet
+	looked     procs.Activity // when the work directory was last looked at
+	activity   procs.Activity // when it was last counted
+	before     procs.Activity // and at the count before
+	scored     int            // by the OOM killer's score that it has beside process 1
+	fills      bool           // killed because it filled the work directory while no run was in it
+	heard      time.Time      // when its watcher was there to hear of interrupts; zero: not yet
 	interrupts int
 	cause      string
 	taken      *timer // for dead, when it fires

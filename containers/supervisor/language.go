@@ -46,15 +46,11 @@ func (l *language) awaitsTrust() bool {
 	return os.Getenv(l.TrustVariable) == protocol.TrustFile && (l.s.settings == nil || l.s.settings.Spare)
 }
 
-// start makes the main kernel, unless there is one or it is too early.
+// start makes the main kernel, unless there is one or it is too early. Where it cannot start, the first run says so.
 func (l *language) start() {
-	if l.main == nil && !l.awaitsTrust() {
-		l.startMain()
+	if l.main != nil || l.missing != "" || l.awaitsTrust() {
+		return
 	}
-}
-
-// startMain makes the main kernel. Where it cannot start, the first run says so.
-func (l *language) startMain() {
 	if l.main = l.reserve.take(); l.main == nil {
 		l.main, _ = l.spawn()
 	}
@@ -72,6 +68,7 @@ func (l *language) onRequest(m protocol.Request) {
 	switch m.Type {
 	case "start":
 		l.use()
+		l.missing = "" // it may be there by now
 		l.start()
 	case "freeze":
 		l.frozen.answer(clean(m.ID, 64))
@@ -115,9 +112,6 @@ func (l *language) keepReady() {
 	}
 }
 
-// letGo frees memory that no run needs, and reports whether there was some.
-func (l *language) letGo() bool { return l.endAhead() || l.twins.release() || l.reserve.letGo() }
-
 // noteVersion records the first kernel's version and features; ready waits for that.
 func (l *language) noteVersion(m *kernelproc.Report) {
 	if l.version != "" || m.Version == "" {
@@ -157,8 +151,10 @@ func (l *language) kernels() []*kernel {
 			all = append(all, k)
 		}
 	}
-	for _, n := range slices.Concat(l.twins.kept, l.twins.coming) {
-		all = append(all, n.kernel)
+	for _, twins := range [][]*twin{l.twins.kept, l.twins.coming} {
+		for _, n := range twins {
+			all = append(all, n.kernel)
+		}
 	}
 	for _, r := range l.s.runs.all {
 		if r.l == l && r.kernel != nil && r.kernel != l.main {
@@ -168,21 +164,12 @@ func (l *language) kernels() []*kernel {
 	return all
 }
 
-type initMessage struct {
-	Type        string            `json:"type"`
-	WorkDir     string            `json:"work_dir"`
-	Env         map[string]string `json:"env"`
-	Preload     []string          `json:"preload"`
-	OutputBytes int               `json:"output_bytes"`
-	ImageBytes  int               `json:"image_bytes"`
-	MaxDisplays int               `json:"max_displays"`
-	MemoryBytes int64             `json:"memory_bytes"`
-}
-
-func (l *language) initMessage() initMessage {
+func (l *language) initMessage() map[string]any {
 	c := l.s.settings
-	preload := append([]string{}, c.Preload[l.Name]...) // a list, and no null
-	return initMessage{"init", c.WorkDir, c.Env, preload, c.OutputBytes, c.ImageBytes, c.MaxDisplays, c.MemoryBytes}
+	return map[string]any{
+		"type": "init", "work_dir": c.WorkDir, "env": c.Env, "preload": append([]string{}, c.Preload[l.Name]...), "output_bytes": c.OutputBytes,
+		"image_bytes": c.ImageBytes, "max_displays": c.MaxDisplays, "memory_bytes": c.MemoryBytes,
+	}
 }
 
 // spawn starts a kernel with nothing imported.
@@ -247,37 +234,32 @@ func (l *language) isQuiet() bool {
 
 // Programs ---------------------------------------------------------------------------
 
-// exclude removes this language's kernels and zygotes, and the programs of its fresh runs, from a set of processes.
-func (l *language) exclude(table procs.Table, programs map[int]bool) {
-	for pid := range l.reserve.zygoteFamily(table) {
-		delete(programs, pid)
-	}
-	for _, k := range l.kernels() {
-		delete(programs, k.pid)
-		if r := l.s.runs.of(k); r != nil && r.Fresh {
-			removeAll(programs, ownedBy(table, k.pid))
-		}
-	}
-}
-
 // programs are the programs of this language's runs and their leftovers, with those of no language: what has left the family and
 // the session of every kernel, and lost its mark.
 func (l *language) programs(table procs.Table) map[int]bool {
 	programs := l.s.programs(table)
-	for _, other := range l.s.languages {
-		if other == l {
-			continue
+	for pid := range programs {
+		if !l.mayOwn(pid) {
+			delete(programs, pid)
 		}
-		for pid := range programs {
-			if procs.MarkOf(pid) == other.Mark {
-				delete(programs, pid)
-			}
-		}
-		for _, k := range other.kernels() {
+	}
+	for _, k := range l.s.kernels() {
+		if k.l != l {
 			removeAll(programs, ownedBy(table, k.pid))
 		}
 	}
 	return programs
+}
+
+// mayOwn reports whether a process bears the mark of no other language.
+func (l *language) mayOwn(pid int) bool {
+	mark := procs.MarkOf(pid)
+	for _, other := range l.s.languages {
+		if other != l && other.Mark == mark {
+			return false
+		}
+	}
+	return true
 }
 
 // ownedBy lists the programs of a kernel, except those that left both its family and its session.
@@ -307,9 +289,11 @@ func (l *language) strays(table procs.Table) map[int]bool {
 	return strays
 }
 
-// consumers are the processes that the memory of this language's runs is in.
-func (l *language) consumers(table procs.Table) map[int]bool {
-	all := l.programs(table)
+// addConsumers adds the processes that the memory of this language's runs is in.
+func (l *language) addConsumers(table procs.Table, all map[int]bool) {
+	for pid := range l.programs(table) {
+		all[pid] = true
+	}
 	for _, k := range l.kernels() {
 		if k == l.main || l.s.runs.of(k) != nil {
 			all[k.pid] = true
@@ -318,7 +302,6 @@ func (l *language) consumers(table procs.Table) map[int]bool {
 			}
 		}
 	}
-	return all
 }
 
 func removeAll(from, pids map[int]bool) {

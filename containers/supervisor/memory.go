@@ -3,9 +3,7 @@
 package main
 
 import (
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -64,11 +62,20 @@ func (g *memoryGuard) look() {
 		g.mark = max(g.limit(), used+max(left/2, g.s.settings.MemoryBytes/50)) // so that it can let variables go
 	}
 	// Spare kernels go first, and early: it takes a moment until their memory is free.
-	letGo := used > g.s.settings.MemoryBytes/10*8 && slices.ContainsFunc(g.s.languages, (*language).letGo)
+	letGo := used > g.s.settings.MemoryBytes/10*8 && g.letGo()
 	if used > g.mark && !letGo && time.Now().After(g.patient) {
 		g.stopLargest()
 	}
 	g.lookLater()
+}
+
+func (g *memoryGuard) letGo() bool {
+	for _, l := range g.s.languages {
+		if l.endAhead() || l.twins.release() || l.reserve.letGo() {
+			return true
+		}
+	}
+	return false
 }
 
 // read returns the container's memory: by its account, or else by its processes.
@@ -83,7 +90,7 @@ func (g *memoryGuard) read() procs.Memory {
 	table := procs.Read()
 	counted := map[int]bool{}
 	for _, l := range g.s.languages {
-		maps.Copy(counted, l.consumers(table))
+		l.addConsumers(table, counted)
 	}
 	g.last = procs.Memory{Anonymous: sum(table, counted)}
 	return g.last
@@ -110,7 +117,9 @@ type usage struct {
 func (g *memoryGuard) usage() usage {
 	u, most, table := usage{Memory: g.read()}, int64(-1), procs.Read()
 	for _, l := range g.s.languages {
-		if takes := sum(table, l.consumers(table)); takes > most {
+		counted := map[int]bool{}
+		l.addConsumers(table, counted)
+		if takes := sum(table, counted); takes > most {
 			u.interpreter, most = l.Name, takes
 		}
 	}
@@ -165,10 +174,13 @@ func (g *memoryGuard) stopLargest() {
 	largest.interrupt("memory")
 }
 
-// report returns the memory of a run, and the largest variables by its kernel.
-func (g *memoryGuard) report(used usage, largest []protocol.Variable) *protocol.Memory {
+// report returns the memory of a run, and the largest variables by its kernel, unless another one took more.
+func (g *memoryGuard) report(r *run, used usage, largest []protocol.Variable) *protocol.Memory {
 	if g.s.settings.MemoryBytes <= 0 {
 		return nil
+	}
+	if used.interpreter != r.l.Name {
+		largest = nil
 	}
 	m := &protocol.Memory{UsedBytes: used.Bytes(), LimitBytes: g.s.settings.MemoryBytes, Interpreter: used.interpreter, Largest: []protocol.Variable{}}
 	for _, v := range largest[:min(len(largest), mostLargest)] {
@@ -183,21 +195,18 @@ func (g *memoryGuard) outOfMemory(d *protocol.Done, r *run) {
 	if d.Error != nil && d.Error.Name == memoryError {
 		return
 	}
-	stopped := &protocol.Error{Name: memoryError, Message: g.describe(r.memory)}
+	stopped := &protocol.Error{Name: memoryError, Message: g.describe(r.memory.Memory)}
 	if d.Error != nil {
 		stopped.Traceback = d.Error.Traceback
 	}
 	d.Error = stopped
 }
 
-func (g *memoryGuard) describe(used usage) string {
+func (g *memoryGuard) describe(used procs.Memory) string {
 	mebibytes := func(n int64) string { return strconv.FormatInt(n>>20, 10) + " MiB" }
 	text := "the session took " + mebibytes(used.Bytes()) + " of its " + mebibytes(g.s.settings.MemoryBytes) + " of memory"
 	if used.Shared > used.Bytes()/10 {
 		text += ", " + mebibytes(used.Shared) + " of it files in /tmp"
-	}
-	if len(g.s.languages) > 1 && used.interpreter != "" {
-		text += "; most of it: " + used.interpreter + " and its programs"
 	}
 	return text
 }

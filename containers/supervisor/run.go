@@ -112,6 +112,7 @@ func (r *run) handOver(k *kernel) {
 		k.moment.begin(r.ID)
 	}
 	k.link.Send(runFrame{"run", r.ID, r.Code, r.Before, r.LingerMS}, writers...)
+	k.score()
 	if s.guard != nil {
 		s.guard.beginRun()
 	}

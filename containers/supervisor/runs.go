@@ -140,7 +140,7 @@ func (rs *runs) provide(r *run) {
 func (rs *runs) provideCopy(r *run) bool {
 	l := r.l
 	if l.main == nil && l.frozen.isThere() {
-		l.startMain()
+		l.start()
 	}
 	main := l.main
 	if main == nil {
@@ -206,8 +206,8 @@ func (rs *runs) of(k *kernel) *run {
 
 // isAlone reports whether no other kernel has variables or a run.
 func (rs *runs) isAlone(k *kernel) bool {
-	for _, l := range rs.s.languages {
-		if l.main != nil && l.main != k && l.main.begun {
+	for _, other := range rs.s.mains() {
+		if other != k && other.begun {
 			return false
 		}
 	}

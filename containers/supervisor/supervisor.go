@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"slices"
 	"syscall"
 	"time"
 
@@ -95,11 +94,12 @@ func outliveSignals() {
 
 // language returns the language of that name, or nil.
 func (s *Supervisor) language(name string) *language {
-	at := slices.IndexFunc(s.languages, func(l *language) bool { return l.Name == name })
-	if at < 0 {
-		return nil
+	for _, l := range s.languages {
+		if l.Name == name {
+			return l
+		}
 	}
-	return s.languages[at]
+	return nil
 }
 
 // isContainer reports whether the container ends with this process: it is process 1, or the command of a keeper.
@@ -383,6 +383,16 @@ func (s *Supervisor) noteOOMKills() {
 	}
 }
 
+// mains are the main kernels.
+func (s *Supervisor) mains() (all []*kernel) {
+	for _, l := range s.languages {
+		if l.main != nil {
+			all = append(all, l.main)
+		}
+	}
+	return all
+}
+
 func (s *Supervisor) kernels() (all []*kernel) {
 	for _, l := range s.languages {
 		all = append(all, l.kernels()...)
@@ -394,7 +404,13 @@ func (s *Supervisor) kernels() (all []*kernel) {
 func (s *Supervisor) programs(table procs.Table) map[int]bool {
 	programs := table.Family(os.Getpid())
 	for _, l := range s.languages {
-		l.exclude(table, programs)
+		removeAll(programs, l.reserve.zygoteFamily(table))
+	}
+	for _, k := range s.kernels() {
+		delete(programs, k.pid)
+		if r := s.runs.of(k); r != nil && r.Fresh {
+			removeAll(programs, ownedBy(table, k.pid))
+		}
 	}
 	return programs
 }
@@ -440,14 +456,6 @@ func (s *Supervisor) endWhenKept(keep func(*frozen, func(protocol.Frozen)), end 
 			}
 		})
 	}
-}
-
-// beingWritten returns the bytes of the snapshots that are being written.
-func (s *Supervisor) beingWritten() (bytes int64) {
-	for _, l := range s.languages {
-		bytes += l.frozen.writes()
-	}
-	return bytes
 }
 
 func (s *Supervisor) onIdle() {

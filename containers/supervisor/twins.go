@@ -29,6 +29,7 @@ const (
 const (
 	newestScore = 50
 	mainScore   = 100 // and that of the programs that its code starts from then on
+	busyScore   = 500 // of a main kernel with a run, beside other languages
 	olderScore  = 1000
 )
 
@@ -364,8 +365,23 @@ func (t *twins) score() {
 		}
 		procs.RaiseOOMScore(n.pid, score)
 	}
-	if main := t.l.main; main != nil && (newest != nil || main.asleep) {
-		procs.RaiseOOMScore(main.pid, mainScore)
+	if t.l.main != nil {
+		t.l.main.score()
+	}
+}
+
+// score makes the OOM killer take a kernel before its newest twin and, while a run is in it, before those of other languages.
+func (k *kernel) score() {
+	score := 0
+	if k.l.twins.newest() != nil || k.asleep {
+		score = mainScore
+	}
+	if k.l.kept != nil && len(k.l.s.languages) > 1 {
+		score = busyScore
+	}
+	if k == k.l.main && score != k.scored {
+		k.scored = score
+		procs.RaiseOOMScore(k.pid, score)
 	}
 }
 

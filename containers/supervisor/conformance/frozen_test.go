@@ -40,7 +40,7 @@ func (c *client) stop() {
 }
 
 // freeze has the variables written, and returns the answer.
-func (c *client) freeze(id string) protocol.Frozen {
+func (c *connection) freeze(id string) protocol.Frozen {
 	c.t.Helper()
 	c.send(request{Type: "freeze", Language: c.language, ID: id})
 	m := c.find(0, func(m *message) bool { return m.Type == "frozen" && m.ID == id })

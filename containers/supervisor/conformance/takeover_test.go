@@ -140,7 +140,7 @@ func TestFramesRightBehindAttach(t *testing.T) {
 			later.sendRaw([]byte{b})
 			c.ping()
 		}
-		later.sendRaw(append(attach[9:], frame('c', `{"type": "run", "language": "` + l.name + `", "id": "quick", "code": "6 * 7"}`)...))
+		later.sendRaw(append(attach[9:], frame('c', `{"type": "run", "language": "`+l.name+`", "id": "quick", "code": "6 * 7"}`)...))
 		check(t, "result", later.done("quick").result(), "42")
 	})
 }

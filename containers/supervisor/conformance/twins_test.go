@@ -118,7 +118,7 @@ func TestRestore(t *testing.T) {
 	program := number(c.value(python.spawn.with("exec sleep 600") + "; p.pid"))
 	from := c.now()
 	r := c.restore(ids[2])
-	check(t, "restored", r, protocol.Restored{Type: "restored", ID: "restore", Run: ids[2], Runs: []string{}, Copies: []string{}})
+	check(t, "restored", r, protocol.Restored{Type: "restored", Language: "python", ID: "restore", Run: ids[2], Runs: []string{}, Copies: []string{}})
 	awaitDeath(t, program)
 	c.checkNoCopy(ids[3])
 	c.awaitTwin(from)
