@@ -37,6 +37,7 @@ type container struct {
 	unbound  bool      // it is a spare's, and these two are set before bind; set before begin
 
 	attached chan struct{} // closed when the supervisor answers
+	goesOn   []string      // the runs that went on then; set before attached is closed
 	earlier  bool          // its supervisor is an earlier version's, which only ends in order; set before attached is closed
 
 	mu   sync.Mutex
@@ -216,6 +217,7 @@ func (c *container) onAttachedMessage(m protocol.Attached) {
 			k.used.Store(true)
 		}
 	}
+	c.goesOn = m.Runs[:min(len(m.Runs), maxFresh)]
 	if c.onAttached != nil {
 		c.onAttached(m)
 	}

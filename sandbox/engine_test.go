@@ -74,11 +74,14 @@ func (e *testEngine) faultsNow() faults {
 	return e.faults
 }
 
+// anotherImage makes an image's name that of another one.
+const anotherImage = "-another"
+
 func (e *testEngine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
 	if err := e.faultsNow().image; err != nil {
 		return engine.ImageInfo{}, err
 	}
-	return e.Processes.Image(ctx, ref)
+	return e.Processes.Image(ctx, strings.TrimSuffix(ref, anotherImage))
 }
 
 func (e *testEngine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
@@ -90,6 +93,7 @@ func (e *testEngine) Start(ctx context.Context, spec engine.Spec) (engine.Proces
 			return p, err
 		}
 	}
+	spec.Image = strings.TrimSuffix(spec.Image, anotherImage)
 	return e.Processes.Start(ctx, spec)
 }
 
@@ -170,12 +174,13 @@ func (e *testEngine) play(script func(p peer)) {
 
 // heard is any message of a server.
 type heard struct {
-	Type  string `json:"type"`
-	Token string `json:"token"`
-	ID    string `json:"id"`
-	Code  string `json:"code"`
-	Run   string `json:"run"`
-	Copy  bool   `json:"copy"`
+	Type     string `json:"type"`
+	Language string `json:"language"`
+	Token    string `json:"token"`
+	ID       string `json:"id"`
+	Code     string `json:"code"`
+	Run      string `json:"run"`
+	Copy     bool   `json:"copy"`
 }
 
 // hear returns the server's next message of a type; false when there is none any more.

@@ -151,6 +151,9 @@ func moment(at, now time.Time) string {
 // memoryNote describes the memory of a run that lack of it stopped.
 func memoryNote(m *protocol.Memory) string {
 	note := fmt.Sprintf("The session had %d of %d MiB in use", m.UsedBytes>>20, m.LimitBytes>>20)
+	if most := Language(m.Interpreter).Info(); most.Title != "" {
+		note += ", most of it by " + most.Title
+	}
 	var largest []string
 	for _, v := range m.Largest[:min(len(m.Largest), shownLargest)] {
 		largest = append(largest, v.Name+" "+size(v.SizeBytes))

@@ -28,7 +28,7 @@ func keeping(p peer) {
 		case m.Type == "run" && m.Code != "go on":
 			if m.Copy {
 				copies = append(copies, m.ID)
-			} else {
+			} else if m.Language == "python" {
 				runs = append(runs, m.ID)
 			}
 			p.done(m.ID, map[string]any{"artifacts": []map[string]any{{"path": m.Code, "size_bytes": 1}}, "artifacts_total": 1, "copied": m.Copy})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -71,7 +72,7 @@ func (l *link) attach(ctx context.Context, name Language) (*container, error) {
 // adopt makes the runs of a taken-over container runs of this server: those that go on, and those with an end that no server read.
 // It is called before any frame of those runs is handled.
 func (l *link) adopt(c *container, m protocol.Attached) {
-	for _, id := range append(m.Over[:min(len(m.Over), maxReported)], m.Runs[:min(len(m.Runs), maxFresh)]...) {
+	for _, id := range append(m.Over[:min(len(m.Over), maxReported)], c.goesOn...) {
 		if run := l.uses.find(id); run != nil && !run.over() && l.interpreters[run.Language] != nil {
 			l.interpreters[run.Language].adopt(c.kernels[run.Language], run)
 		}
@@ -81,7 +82,7 @@ func (l *link) adopt(c *container, m protocol.Attached) {
 // adoptKept is adopt for the run that keeps a kernel's variables: it goes on, whatever its record says, and the next run must wait
 // for it.
 func (l *link) adoptKept(k *kernel, m protocol.Ready) {
-	if !state.ValidID(m.Run) {
+	if !state.ValidID(m.Run) || !slices.Contains(k.goesOn, m.Run) {
 		return
 	}
 	run := l.uses.find(m.Run)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -107,7 +108,9 @@ func TestAKernelThatWaitsToBeTakenOverIsToldOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t)
 			config := testConfig(t, e)
-			config.Kernels[JavaScript] = config.Kernels[Python]
+			apart := config.Kernels[Python]
+			apart.Image += anotherImage
+			config.Kernels[JavaScript] = apart
 			first := NewManager(config)
 			mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
 			mustRun(t, first, RunOptions{Code: "1", SessionID: "mine", Language: JavaScript})
@@ -799,5 +802,39 @@ func TestWhetherTheFilesAreThereIsTold(t *testing.T) {
 			}
 			wantNote(t, mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"}), "")
 		})
+	}
+}
+
+// A version that made a container for each language, and said nothing before its kernels were ready, left both to be taken over:
+// they end in order, and the variables that they wrote come back.
+func TestContainersOfAnEarlierVersionEndInOrder(t *testing.T) {
+	e, _, config := freezing(t)
+	other := config.Kernels[Python]
+	other.Image += anotherImage
+	config.Kernels[JavaScript] = other
+	first := NewManager(config)
+	mustRun(t, first, RunOptions{Code: "1", SessionID: "mine"})
+	mustRun(t, first, RunOptions{Code: "1", SessionID: "mine", Language: JavaScript})
+	first.Close(t.Context())
+	var mu sync.Mutex
+	var stopped []string
+	e.fails(faults{exec: func(container string) (engine.Process, error) {
+		return enginetest.Play(played(func(p peer) {
+			p.say(map[string]any{"type": "ready", "protocol": 2, "version": "3"})
+			if _, ok := p.hear("stop"); ok {
+				mu.Lock()
+				stopped = append(stopped, container)
+				mu.Unlock()
+			}
+		})), nil
+	}})
+	config.Kernels[JavaScript] = config.Kernels[Python]
+	later := newTestManager(t, config)
+	wantNote(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"}), "begins anew: its variables are gone")
+	wantNote(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine", Language: JavaScript}), "begins anew: its variables are gone")
+	mu.Lock()
+	defer mu.Unlock()
+	if slices.Sort(stopped); !slices.Equal(stopped, []string{"csm-host-mine-javascript", "csm-host-mine-python"}) {
+		t.Errorf("%q were told to end", stopped)
 	}
 }

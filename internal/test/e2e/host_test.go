@@ -40,12 +40,13 @@ func processes() (list []hostProcess) {
 	return list
 }
 
-// containerOf names the session's container of a tool.
+// containerOf names the session's container of a tool: with one image there is one for all.
 func (s *server) containerOf(id, tool string) string {
 	s.t.Helper()
 	language := map[string]string{python: "python", javascript: "javascript"}[tool]
-	for _, name := range mustHold(s.t, []string{id}).Containers {
-		if strings.HasSuffix(name, "-"+language) {
+	held := mustHold(s.t, []string{id}).Containers
+	for _, name := range held {
+		if len(held) == 1 || strings.HasSuffix(name, "-"+language) {
 			return name
 		}
 	}
