@@ -191,7 +191,7 @@ func (r *run) finish(d *protocol.Done) {
 	if k := r.kernel; k != nil && r.pipes == nil && !r.Fresh && !k.ended && k.hasNewPrograms() {
 		k.leavePipes(r)
 	}
-	s.noteOOMKills()
+	s.memory.noteKills()
 	l.past.add(r.trail, s.settings.Token != "")
 	if s.guard != nil {
 		s.guard.endRun()

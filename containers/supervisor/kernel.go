@@ -203,7 +203,7 @@ func (k *kernel) kill(cause string) {
 
 func (k *kernel) onExit(status syscall.WaitStatus) {
 	k.exited = true
-	k.cause = cmp.Or(k.cause, k.l.s.causeOf(status))
+	k.cause = cmp.Or(k.cause, k.causeOf(status))
 	// Its earlier messages count, and its link ends with it unless a child holds that open.
 	if k.linkEnded {
 		k.concludeEnd()
@@ -214,12 +214,11 @@ func (k *kernel) onExit(status syscall.WaitStatus) {
 
 const exitCause = "exit " // and the status
 
-// causeOf returns the cause of a kernel's death.
-func (s *Supervisor) causeOf(status syscall.WaitStatus) string {
+func (k *kernel) causeOf(status syscall.WaitStatus) string {
 	if !status.Signaled() {
 		return exitCause + strconv.Itoa(status.ExitStatus())
 	}
-	if status.Signal() == syscall.SIGKILL && procs.OOMKills() > s.oomSeen {
+	if status.Signal() == syscall.SIGKILL && procs.OOMKills() > k.l.s.memory.oomSeen {
 		return "memory"
 	}
 	return "signal " + strconv.Itoa(int(status.Signal()))

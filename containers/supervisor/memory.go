@@ -29,6 +29,7 @@ type memoryGuard struct {
 	found   bool         // whether there is an account is known
 	timer   *timer       // for the next look; nil: none is due
 	last    procs.Memory // by the last look
+	oomSeen int64        // programs that the system had killed for it when the last run ended
 	patient time.Time    // no action until then, as stopped processes may still be ending
 	mark    int64        // that the runs that go on may take; 0: not known yet
 }
@@ -106,6 +107,13 @@ func sum(table procs.Table, counted map[int]bool) (all int64) {
 		all += own
 	}
 	return all
+}
+
+// noteKills counts those that are of no run that goes on, so that none is taken for the cause of a later death.
+func (g *memoryGuard) noteKills() {
+	if len(g.s.runs.all) == 0 {
+		g.oomSeen = procs.OOMKills()
+	}
 }
 
 // usage is the container's memory, and the language whose kernels and programs take most of it.

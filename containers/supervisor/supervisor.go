@@ -39,18 +39,17 @@ type Supervisor struct {
 	idle      *timer
 	ahead     *timer // for kernels that nobody has asked for
 	retiring  bool   // the container ends in order: no run begins any more
-	oomSeen   int64
-	logs      int // since the last run ended
+	logs      int    // since the last run ended
 }
 
 func newSupervisor(programs []program, stdio io.ReadWriteCloser) *Supervisor {
-	s := &Supervisor{loop: make(loop), server: &server{}, lastFrame: time.Now(), oomSeen: procs.OOMKills()}
+	s := &Supervisor{loop: make(loop), server: &server{}, lastFrame: time.Now()}
 	s.workDir.known = make(chan struct{})
 	for _, p := range programs {
 		s.languages = append(s.languages, newLanguage(s, p.language, p.path))
 	}
 	s.runs = &runs{s: s, all: map[string]*run{}}
-	s.memory = &memoryGuard{s: s}
+	s.memory = &memoryGuard{s: s, oomSeen: procs.OOMKills()}
 	s.out.open = s.openStream
 	s.server.link = s.attach(stdio)
 	return s
@@ -351,7 +350,7 @@ func homeOf(s *settings) string {
 
 // reap takes the status of every ended process.
 func (s *Supervisor) reap() {
-	defer s.noteOOMKills()
+	defer s.memory.noteKills()
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, syscall.WNOHANG, nil)
@@ -373,13 +372,6 @@ func (s *Supervisor) onExit(pid int, status syscall.WaitStatus) {
 		if k.pid == pid && !k.exited {
 			k.onExit(status)
 		}
-	}
-}
-
-// noteOOMKills counts those that are of no run that goes on, so that none is taken for the cause of a later death.
-func (s *Supervisor) noteOOMKills() {
-	if len(s.runs.all) == 0 {
-		s.oomSeen = procs.OOMKills()
 	}
 }
 

@@ -231,7 +231,7 @@ type Lost struct {
 type Memory struct {
 	UsedBytes  int64 `json:"used_bytes"`
 	LimitBytes int64 `json:"limit_bytes"`
-	// Interpreter is the language of the interpreter that took most, and Largest are its variables.
+	// Interpreter is the language whose kernels and programs took most. Largest are its variables, if the run was in that language.
 	Interpreter string     `json:"interpreter,omitempty"`
 	Largest     []Variable `json:"largest"`
 }

@@ -232,6 +232,17 @@ func TestTheKernelThatFillsTheMemoryIsAtFault(t *testing.T) {
 	}
 }
 
+func TestAKernelWithoutARunKeepsItsVariablesWhereItTakesMost(t *testing.T) {
+	t.Parallel()
+	c := together(t, protocol.Init{MemoryBytes: memory * mebibyte}, "")
+	c.completed("y = b'y' * (350 << 20)")
+	d := c.in(javascript).run("kept = []; while (true) kept.push(Buffer.alloc(1 << 16, 1));")
+	check(t, "the run", d.ended()+" "+d.errorName(), "failed 1 alive memory MemoryError")
+	c.checkMemory(d)
+	check(t, "what takes most", fmt.Sprint(d.Memory.Interpreter, d.Memory.Largest), "python[]")
+	check(t, "y", c.value("len(y) >> 20"), "350")
+}
+
 func TestAKernelThatFillsTheDirectoryBetweenRunsIsEndedAndNoOther(t *testing.T) {
 	t.Parallel()
 	c := together(t, protocol.Init{VolumeBytes: limit * mebibyte}, "")
