@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -119,7 +120,23 @@ func (k *settings) check(s *server.Settings) error {
 	found.Wrong(err != nil, "--pod-users %q: %w", k.Users, err)
 	p := k.SeccompProfile
 	found.Wrong(p != "" && (path.IsAbs(p) || path.Clean(p) != p || strings.HasPrefix(p, "..")), "--pod-seccomp %q is not a path below the kubelet's folder of profiles, such as profiles/code-sandbox-mcp.json", p)
+	several := severalImages(s)
+	found.Wrong(several != "", "%s are several images, and a pod of --engine %s has one container; name one image with all of these languages for each, such as the standard one, or switch languages off (--js-image off)", several, engineName)
 	return errors.Join(found...)
+}
+
+// severalImages returns the settings of the languages' images if they differ; empty: there is one at most.
+func severalImages(s *server.Settings) string {
+	var set, images []string
+	for _, l := range sandbox.Languages {
+		if image, on := s.Image(l.Language); on {
+			set, images = append(set, "--"+l.ImageFlag()+" "+image), append(images, image)
+		}
+	}
+	if len(slices.Compact(images)) < 2 {
+		return ""
+	}
+	return text.Series(set, "and")
 }
 
 // open returns the engine, which connects when it is needed.
@@ -157,7 +174,7 @@ var nodeFiles = []string{
 }
 
 // host returns a self-test's facts about pods with these settings.
-func (k *settings) host(ctx context.Context, s *server.Settings, on engine.Engine, languages int) (selftest.Host, error) {
+func (k *settings) host(ctx context.Context, s *server.Settings, on engine.Engine) (selftest.Host, error) {
 	e := on.(*kubernetes.Engine)
 	info, err := e.Info(ctx)
 	if err != nil {
@@ -166,7 +183,7 @@ func (k *settings) host(ctx context.Context, s *server.Settings, on engine.Engin
 	limits := s.Sandbox.Limits
 	host := selftest.Host{
 		Rootless: info.UserNamespaces, GVisor: info.IsGVisor(), Files: nodeFiles, Fixes: make(map[string]string),
-		Pod: &attacks.Pod{Seccomp: info.SeccompProfile != "", Tasks: e.Tasks(limits, languages), OwnBytes: kubernetes.OwnBytes(limits)},
+		Pod: &attacks.Pod{Seccomp: info.SeccompProfile != "", Tasks: e.Tasks(limits), OwnBytes: kubernetes.OwnBytes(limits)},
 		Shown: func(pod *attacks.Pod) {
 			shown, met := e.Shown()
 			pod.Policy = met && !shown.Loopback

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,9 @@ func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
 		"--engine=kubernetes --pod-users=70000-60000":  "--pod-users \"70000-60000\"",
 		"--engine=kubernetes --namespace=a.b":          "is not a namespace's name",
 		"--engine=kubernetes --namespace=" + tooLong(): "is not a namespace's name",
+
+		"--engine=kubernetes --python-image=a:1 --js-image=b:1": "--python-image a:1, --js-image b:1 and --bash-image a:1 are several images",
+		"--engine=kubernetes --bash-image=c:1 --js-image=off":   "and --bash-image c:1 are several images",
 	} {
 		if _, err := load(new(settings), strings.Fields(args), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v", args, err)
@@ -72,7 +76,7 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 		t.Helper()
 		// Podman's variables are of no engine that is named here.
 		k = new(settings)
-		s, err := load(k, append([]string{"--engine=kubernetes", "--state-dir=/state", "--kubeconfig", kubeconfig}, args...), map[string]string{"CONTAINER_HOST": "unix:///p"})
+		s, err := load(k, append([]string{"--engine=kubernetes", "--state-dir=/state", "--kubeconfig", kubeconfig, "--js-image=off"}, args...), map[string]string{"CONTAINER_HOST": "unix:///p"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -91,26 +95,22 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 		t.Error("Podman's sessions are in the same folder")
 	}
 
-	s := loaded("--js-image=registry.example.com/js:1")
 	python, _ := containers.RecipeFor("python")
-	for language, want := range map[sandbox.Language]string{
-		sandbox.Python: containers.PublishedImages().Pull(python), sandbox.Bash: containers.PublishedImages().Pull(python), sandbox.JavaScript: "registry.example.com/js:1",
-	} {
-		if image, on := s.Image(language); !on || image != want {
-			t.Errorf("%s is in %q", language, image)
-		}
+	if image, on := loaded().Image(sandbox.Bash); !on || image != containers.PublishedImages().Pull(python) {
+		t.Errorf("the image is %q", image)
 	}
 	if image, _ := loaded("--python-image=full").Image(sandbox.Python); image != containers.PublishedImages().Pull(python.WithCompiler()) {
 		t.Errorf("the full image is %q", image)
 	}
-	if images := k.images(s); len(images) != 3 || images[0] != containers.ProgramsRef() {
+	s := loaded("--python-image=registry.example.com/all:1", "--js-image=registry.example.com/all:1")
+	if images := k.images(s); !slices.Equal(images, []string{containers.ProgramsRef(), "registry.example.com/all:1"}) {
 		t.Errorf("the cluster has to have %q", images)
 	}
 }
 
 // A pod that a shell command makes for a session's files is the server's that runs code in it later.
 func TestVisitsMakePodsAsServersDo(t *testing.T) {
-	s, err := load(new(settings), []string{"--engine=kubernetes", "--network=open", "--state-dir", t.TempDir()}, nil)
+	s, err := load(new(settings), []string{"--engine=kubernetes", "--network=open", "--js-image=off", "--state-dir", t.TempDir()}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,11 +73,11 @@ func (e *engineSide) moveTo(sp *spare, takeSettings func()) bool {
 	return true
 }
 
-// claim asks an engine that is a Claimer to label the spare's containers with their owner, for people. Nothing waits for it:
-// servers read the record.
+// claim has the engine label the spare's containers with their owner, for people, if it can. Nothing waits for it: servers read the
+// record.
 func (e *engineSide) claim() {
-	claimer, ok := e.config.Engine.(engine.Claimer)
-	if !ok {
+	claim := e.config.Engine.Abilities().Claim
+	if claim == nil {
 		return
 	}
 	for language := range e.ready {
@@ -85,7 +85,7 @@ func (e *engineSide) claim() {
 		go func() {
 			ctx, cancel := context.WithTimeout(e.ctx, listTimeout)
 			defer cancel()
-			if err := claimer.Claim(ctx, name, map[string]string{LabelOwner: labelOf(e.config.Tenant, e.id)}); err != nil {
+			if err := claim(ctx, name, map[string]string{LabelOwner: labelOf(e.config.Tenant, e.id)}); err != nil {
 				e.config.Logger.Debug("claim container", "session", e.id, "container", name, "error", err)
 			}
 		}()

@@ -36,7 +36,7 @@ type testEngine struct {
 // faults are calls that fail, or that are answered by the test. Those that are nil are as they are.
 type faults struct {
 	image, remove, list error
-	start               func(engine.Spec) (engine.Process, error) // nil, nil: as it is
+	start               func(engine.Spec) (engine.Started, error) // without a process and an error: as it is
 	exec                func(container string) (engine.Process, error)
 }
 
@@ -62,7 +62,7 @@ func (e *testEngine) fails(f faults) {
 
 // commanded has containers start with another command.
 func (e *testEngine) commanded(by func(command []string) []string) {
-	e.fails(faults{start: func(spec engine.Spec) (engine.Process, error) {
+	e.fails(faults{start: func(spec engine.Spec) (engine.Started, error) {
 		spec.Command = by(spec.Command)
 		return e.Processes.Start(context.Background(), spec)
 	}})
@@ -84,13 +84,13 @@ func (e *testEngine) Image(ctx context.Context, ref string) (engine.ImageInfo, e
 	return e.Processes.Image(ctx, strings.TrimSuffix(ref, anotherImage))
 }
 
-func (e *testEngine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
+func (e *testEngine) Start(ctx context.Context, spec engine.Spec) (engine.Started, error) {
 	e.mu.Lock()
 	e.started = append(e.started, spec)
 	e.mu.Unlock()
 	if start := e.faultsNow().start; start != nil {
-		if p, err := start(spec); p != nil || err != nil {
-			return p, err
+		if s, err := start(spec); s.Process != nil || err != nil {
+			return s, err
 		}
 	}
 	spec.Image = strings.TrimSuffix(spec.Image, anotherImage)

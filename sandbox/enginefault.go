@@ -59,7 +59,7 @@ func (c *Config) engineFault(err error, language Language, setting KernelConfig)
 }
 
 // engineName is the engine's name in messages.
-func (c *Config) engineName() string { return c.Engine.Traits().Name }
+func (c *Config) engineName() string { return c.Engine.Abilities().Name }
 
 // notDone puts an engine's error at some action into words for a model; the action is formatted, such as "list the sessions".
 func (c *Config) notDone(err error, what string, args ...any) *fault.Error {

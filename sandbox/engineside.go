@@ -100,7 +100,7 @@ func (e *engineSide) begin(resumed bool) *state.Record {
 	case e.named:
 		e.record = e.loadRecord(resumed)
 		e.place, e.token, e.filled = e.record.Place, e.record.Token, len(e.record.Settings) > 0
-	case e.config.Engine.Traits().Remote:
+	case e.config.Engine.Abilities().Remote:
 		e.token = state.NewRecord().Token
 	}
 	e.trust()
@@ -408,11 +408,11 @@ func (e *engineSide) filesThere() string {
 
 // noteVolume records that a container came up, and notes for the next run the engine's report: it made a new volume, so the
 // session's files are gone, or it kept a container for them.
-func (e *engineSide) noteVolume(proc engine.Process) {
-	if made, ok := proc.(engine.Maker); ok && made.MadeVolume() && e.filled {
+func (e *engineSide) noteVolume(started engine.Started) {
+	if started.NewVolume && e.filled {
 		e.lost()
 	}
-	if kept, ok := proc.(engine.Keeper); ok && kept.KeptOther() {
+	if started.OtherSettings {
 		e.note("This session stays in a container with the settings that it was made with, because its files are in it: its limits may be smaller than asked for.")
 	}
 	e.filled = true

@@ -104,8 +104,8 @@ func (s *session) info(kept []Language) SessionInfo {
 
 // placeOf returns the place of a container.
 func (c *Config) placeOf(container string) engine.Place {
-	if on, is := c.Engine.(engine.Locator); is {
-		return on.Where(container)
+	if where := c.Engine.Abilities().Where; where != nil {
+		return where(container)
 	}
 	return engine.Place{}
 }

@@ -451,7 +451,7 @@ func TestEngineErrorsHaveTheirCodes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e := newEngine(t)
 			m := newTestManager(t, testConfig(t, e))
-			e.fails(faults{image: test.image, start: func(engine.Spec) (engine.Process, error) { return nil, test.start }})
+			e.fails(faults{image: test.image, start: func(engine.Spec) (engine.Started, error) { return engine.Started{}, test.start }})
 			_, err := finish(m, RunOptions{Code: "1"})
 			if f := wantCode(t, err, test.code); !strings.Contains(f.Message, test.says) {
 				t.Errorf("it says %q", f.Message)

@@ -359,11 +359,11 @@ func TestASpareThatCannotBeMadeIsMadeLater(t *testing.T) {
 		e := completingEngine(t)
 		config := spareConfig(t, e)
 		m := newTestManager(t, config)
-		e.fails(faults{start: func(spec engine.Spec) (engine.Process, error) {
+		e.fails(faults{start: func(spec engine.Spec) (engine.Started, error) {
 			if isSpare(idOf("", spec.Labels[LabelSession])) {
-				return nil, engine.ErrEngineUnavailable
+				return engine.Started{}, engine.ErrEngineUnavailable
 			}
-			return nil, nil
+			return engine.Started{}, nil
 		}})
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
 		time.Sleep(time.Minute)

@@ -82,9 +82,9 @@ func (e slowEngine) Image(ctx context.Context, ref string) (engine.ImageInfo, er
 	return e.testEngine.Image(ctx, ref)
 }
 
-func (e slowEngine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
+func (e slowEngine) Start(ctx context.Context, spec engine.Spec) (engine.Started, error) {
 	if err := e.preparing(e.ready, 10*time.Second); err != nil {
-		return nil, err
+		return engine.Started{}, err
 	}
 	return e.testEngine.Start(ctx, spec)
 }

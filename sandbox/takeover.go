@@ -160,7 +160,7 @@ func (l *link) attachAgain(ctx context.Context) (*container, error) {
 	began := time.Now()
 	for pause := againFirst; ; pause = min(2*pause, againMost) {
 		c, err := l.attach(ctx, l.name())
-		if err == nil || errors.Is(err, engine.ErrContainerGone) || !l.config.Engine.Traits().Remote || time.Since(began)+pause > againFor {
+		if err == nil || errors.Is(err, engine.ErrContainerGone) || !l.config.Engine.Abilities().Remote || time.Since(began)+pause > againFor {
 			return c, err
 		}
 		select {

@@ -59,9 +59,10 @@ func (l *losing) Write(b []byte) (int, error) {
 
 // loses has the connections of containers lose what a server says from something on.
 func (e *testEngine) loses(from string) {
-	e.fails(faults{start: func(spec engine.Spec) (engine.Process, error) {
-		p, err := e.Processes.Start(context.Background(), spec)
-		return &losing{Process: p, from: from}, err
+	e.fails(faults{start: func(spec engine.Spec) (engine.Started, error) {
+		s, err := e.Processes.Start(context.Background(), spec)
+		s.Process = &losing{Process: s.Process, from: from}
+		return s, err
 	}})
 }
 
@@ -719,7 +720,7 @@ func TestThatVariablesAreGoneIsTold(t *testing.T) {
 			}
 		},
 		"after a start that failed": func(t *testing.T, m *Manager, e *testEngine) {
-			e.fails(faults{exec: refusing, start: func(engine.Spec) (engine.Process, error) { return nil, errors.New("no room") }})
+			e.fails(faults{exec: refusing, start: func(engine.Spec) (engine.Started, error) { return engine.Started{}, errors.New("no room") }})
 			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
 			wantCode(t, err, fault.EngineError)
 		},
@@ -738,19 +739,16 @@ func TestThatVariablesAreGoneIsTold(t *testing.T) {
 	}
 }
 
-// What is said of a session's files is looked up before anything makes its volume anew.
-// kept is a container that an engine has kept for its files.
-type kept struct{ engine.Process }
-
-func (kept) KeptOther() bool { return true }
-
 func TestThatAContainerIsKeptAsItWasMadeIsTold(t *testing.T) {
 	e := newEngine(t)
-	e.fails(faults{start: func(engine.Spec) (engine.Process, error) { return kept{enginetest.Play(played(completing))}, nil }})
+	e.fails(faults{start: func(engine.Spec) (engine.Started, error) {
+		return engine.Started{Process: enginetest.Play(played(completing)), OtherSettings: true}, nil
+	}})
 	m := newQuietManager(t, testConfig(t, e))
 	wantNote(t, mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"}), "with the settings that it was made with")
 }
 
+// What is said of a session's files is looked up before anything makes its volume anew.
 func TestWhetherTheFilesAreThereIsTold(t *testing.T) {
 	const (
 		there, gone     = "The session's files are there.", "The session's files are gone: its volume is no longer on the engine."

@@ -1,7 +1,7 @@
-// Package kubernetes is the engine.Engine over Kubernetes: a pod for each session, with a container for each language.
+// Package kubernetes is the engine.Engine over Kubernetes: a pod for each session, with a container of ours in it.
 //
 // Start with Open, which touches nothing, and hand the Engine to a sandbox.Manager. pod.go lists the permissions of a pod, one
-// line a promise. Process 1 of a container is the keeper of containers/supervisor, and everything reaches it by pods/exec: a pod
+// line a promise. Process 1 of the container is the keeper of containers/supervisor, and everything reaches it by pods/exec: a pod
 // has no network, no account and no output of its own.
 package kubernetes
 
@@ -84,10 +84,7 @@ type place struct {
 	shut      bool // the pod showed this engine that it reaches nothing
 }
 
-var (
-	_ engine.Engine  = (*Engine)(nil)
-	_ engine.Locator = (*Engine)(nil)
-)
+var _ engine.Engine = (*Engine)(nil)
 
 // Open prepares an engine. It neither reads the configuration nor connects; the first call that needs the cluster does.
 func Open(opts Options) *Engine {
@@ -103,9 +100,9 @@ func Open(opts Options) *Engine {
 	return e
 }
 
-// Traits implements engine.Engine.
-func (e *Engine) Traits() engine.Traits {
-	return engine.Traits{Name: "Kubernetes", Together: true, Remote: true}
+// Abilities implements engine.Engine.
+func (e *Engine) Abilities() engine.Abilities {
+	return engine.Abilities{Name: "Kubernetes", Remote: true, OneContainer: true, Claim: e.claim, Where: e.where}
 }
 
 // Shape implements engine.Engine. The version of the cluster is no setting: its nodes run the same programs either way.
@@ -222,8 +219,8 @@ func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 	return e.cluster.Load(), nil
 }
 
-// Where implements engine.Locator, for containers that this engine knows.
-func (e *Engine) Where(container string) engine.Place {
+// where returns the place of a container that this engine knows.
+func (e *Engine) where(container string) engine.Place {
 	at := e.at(container)
 	return engine.Place{Pod: at.pod, Node: at.node}
 }

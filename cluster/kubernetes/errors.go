@@ -78,8 +78,8 @@ func preparing(pod *core.Pod) error {
 // otherSettings is for a pod with the only copy of a session's files, which cannot take this server's settings.
 func otherSettings(pod *core.Pod) error {
 	return &Error{
-		Reason: "This session's pod was made with other settings than this server has, and its files are in it, so it stays",
-		Fix:    "start the server with the settings that it was made with; or save what is in it under those (`code-sandbox-server sessions export`), and close the session",
+		Reason: "This session's pod was made with other settings than this server has, or by another version, and its files are in it, so it stays",
+		Fix:    "start the server and the version that it was made with; or save what is in it by those (`code-sandbox-server sessions export`), and close the session",
 		Err:    fmt.Errorf("pod %s", pod.Name),
 	}
 }

@@ -22,19 +22,10 @@ type process struct {
 	*kube.Stream
 	cluster *cluster
 	stderr  engine.Tail
-
-	madeVolume bool // by its start
-	keptOther  bool
 }
 
 // Stderr implements engine.Process.
 func (p *process) Stderr() string { return p.stderr.String() }
-
-// KeptOther implements engine.Keeper.
-func (p *process) KeptOther() bool { return p.keptOther }
-
-// MadeVolume implements engine.Maker.
-func (p *process) MadeVolume() bool { return p.madeVolume }
 
 // exec starts a program. A failed start shows when its answer is read.
 func (c *cluster) exec(pod, container string, command []string) (*process, error) {
@@ -113,7 +104,7 @@ func isGone(ctx context.Context, c *cluster, name, container string) bool {
 	if err := c.Get(ctx, name, pod); err != nil {
 		return apierrors.IsNotFound(err)
 	}
-	return isLeaving(pod) || !runs(pod, container) || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+	return isLeaving(pod) || !runs(pod) || slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
 		return s.Name == container && s.State.Running == nil
 	})
 }

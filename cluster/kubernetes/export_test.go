@@ -48,7 +48,7 @@ func (e *Engine) NoteEnd(ctx context.Context, container string) error {
 	if err != nil {
 		return err
 	}
-	return c.noteEnded(ctx, pod, containersOf(pod)[container], inUse)
+	return c.noteEnded(ctx, pod, inUse)
 }
 
 // WithoutImageVolumes has an engine take its cluster for one that is too old for them.

@@ -218,7 +218,7 @@ func (a *apiServer) podFor(t *testing.T, e *kubernetes.Engine, spec engine.Spec)
 
 func goldenSpec() engine.Spec {
 	return engine.Spec{
-		Name: "csm-demo-python", Volume: "csm-demo", Image: "images.example/python:1", Command: []string{"/opt/code-sandbox-mcp/supervisor", "python"},
+		Name: "csm-demo-python", Volume: "csm-demo", Image: "images.example/python:1", Command: []string{"/opt/code-sandbox-mcp/supervisor", "python", "javascript"},
 		Labels: map[string]string{sandbox.LabelLanguage: "python", sandbox.LabelHost: "host", "of": "é, which no label has"},
 		Env:    map[string]string{"PRICE": "$5"}, Limits: testLimits, VolumeBytes: 64 << 20, Ends: time.Hour,
 	}
@@ -231,13 +231,8 @@ func TestThePod(t *testing.T) {
 		options kubernetes.Options
 		change  func(*engine.Spec)
 	}{
-		"pod": {"36", kubernetes.Options{}, nil},
-		"pod-of-two-languages-with-a-claim": {"37+", kubernetes.Options{StorageClass: "fast", Users: "5000-5000"}, func(s *engine.Spec) {
-			s.Lasts = true
-			beside := *s
-			beside.Name, beside.Image, beside.Labels = "csm-demo-javascript", "images.example/node:1", map[string]string{sandbox.LabelLanguage: "javascript", sandbox.LabelHost: "host"}
-			s.Beside = []engine.Spec{beside}
-		}},
+		"pod":              {"36", kubernetes.Options{}, nil},
+		"pod-with-a-claim": {"37+", kubernetes.Options{StorageClass: "fast", Users: "5000-5000"}, func(s *engine.Spec) { s.Lasts = true }},
 		"pod-of-an-older-cluster": {"35", kubernetes.Options{
 			Users: "none", RuntimeClass: "gvisor", SeccompProfile: "profiles/sandbox.json", UserNamespaces: true,
 		}, nil},
@@ -316,7 +311,7 @@ func TestWhatAClusterSaysIsExplained(t *testing.T) {
 func TestWhatAPodWaitsForIsExplained(t *testing.T) {
 	waits := func(reason, message string) core.PodStatus {
 		return core.PodStatus{Phase: core.PodPending, ContainerStatuses: []core.ContainerStatus{{
-			Name: "python", Image: "images.example/python:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason, Message: message}},
+			Name: "main", Image: "images.example/python:1", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: reason, Message: message}},
 		}}}
 	}
 	late := core.PodStatus{Phase: core.PodPending, Conditions: []core.PodCondition{{
@@ -367,32 +362,31 @@ func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
 		options kubernetes.Options
 		change  func(*engine.Spec)
 	}{
-		"other variables":      {true, kubernetes.Options{}, func(s *engine.Spec) { s.Env = map[string]string{"CODE_SANDBOX_WAY_OUT": "9797"} }},
-		"more memory":          {true, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.MemoryBytes *= 2 }},
-		"larger files":         {true, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.FileBytes *= 2; s.VolumeBytes *= 2 }},
-		"more time at the end": {true, kubernetes.Options{}, func(s *engine.Spec) { s.Grace = time.Minute }},
-		"less memory":          {false, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.MemoryBytes /= 2 }},
-		"fewer processors":     {false, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.CPUs = 0.1 }},
-		"fewer processes":      {false, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.PIDs-- }},
-		"less for files":       {false, kubernetes.Options{}, func(s *engine.Spec) { s.VolumeBytes /= 2 }},
-		"another image":        {false, kubernetes.Options{}, func(s *engine.Spec) { s.Image = "images.example/python:2" }},
-		"claims for new ones":  {true, kubernetes.Options{StorageClass: "fast"}, nil},
-		"another RuntimeClass": {false, kubernetes.Options{RuntimeClass: "gvisor"}, nil},
-		"system calls":         {false, kubernetes.Options{SeccompProfile: "profiles/ours.json"}, nil},
-		"user namespaces":      {false, kubernetes.Options{UserNamespaces: true}, nil},
-		"another version":      {false, kubernetes.Options{ProgramsImage: "images.example/programs:2"}, nil},
-		"one more language": {false, kubernetes.Options{}, func(s *engine.Spec) {
-			s.Beside = []engine.Spec{{Name: "csm-demo-javascript", Volume: s.Volume, Image: s.Image, Labels: map[string]string{sandbox.LabelLanguage: "javascript"}, Command: s.Command}}
-		}},
+		"other variables":        {true, kubernetes.Options{}, func(s *engine.Spec) { s.Env = map[string]string{"CODE_SANDBOX_WAY_OUT": "9797"} }},
+		"more memory":            {true, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.MemoryBytes *= 2 }},
+		"larger files":           {true, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.FileBytes *= 2; s.VolumeBytes *= 2 }},
+		"more time at the end":   {true, kubernetes.Options{}, func(s *engine.Spec) { s.Grace = time.Minute }},
+		"less memory":            {false, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.MemoryBytes /= 2 }},
+		"fewer processors":       {false, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.CPUs = 0.1 }},
+		"fewer processes":        {false, kubernetes.Options{}, func(s *engine.Spec) { s.Limits.PIDs-- }},
+		"less for files":         {false, kubernetes.Options{}, func(s *engine.Spec) { s.VolumeBytes /= 2 }},
+		"another image":          {false, kubernetes.Options{}, func(s *engine.Spec) { s.Image = "images.example/python:2" }},
+		"claims for new ones":    {true, kubernetes.Options{StorageClass: "fast"}, nil},
+		"another RuntimeClass":   {false, kubernetes.Options{RuntimeClass: "gvisor"}, nil},
+		"system calls":           {false, kubernetes.Options{SeccompProfile: "profiles/ours.json"}, nil},
+		"user namespaces":        {false, kubernetes.Options{UserNamespaces: true}, nil},
+		"another version":        {false, kubernetes.Options{ProgramsImage: "images.example/programs:2"}, nil},
+		"another language first": {true, kubernetes.Options{}, func(s *engine.Spec) { s.Command[1], s.Command[2] = s.Command[2], s.Command[1] }},
+		"one more language":      {false, kubernetes.Options{}, func(s *engine.Spec) { s.Command = append(s.Command, "bash") }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := &apiServer{minor: "37"}
 			spec := goldenSpec()
 			spec.Lasts = true
 			a.pod = a.podFor(t, a.on(t, kubernetes.Options{}), spec)
-			delete(a.pod.Annotations, "code-sandbox-mcp.used.python")                                         // its container was removed
+			delete(a.pod.Annotations, "code-sandbox-mcp.used")                                                // its container was removed
 			a.pod.Status = core.PodStatus{Phase: core.PodRunning, ContainerStatuses: []core.ContainerStatus{{ // an end of the start
-				Name: "python", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull"}},
+				Name: "main", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ErrImagePull"}},
 			}}}
 			if test.change != nil {
 				test.change(&spec)
@@ -411,10 +405,54 @@ func TestAPodWithFilesStaysWhenSettingsChange(t *testing.T) {
 	}
 }
 
+// A pod of a version that made a container for each language is listed and removed as one, and is never replaced while files are in
+// it.
+func TestAPodOfAnEarlierVersion(t *testing.T) {
+	for name, languages := range map[string][]string{"csm-demo-dde35d6d5a4c578550d7": {"javascript", "python"}, "csm-demo-python-30ed996acce789e5caaa": {"python"}} {
+		t.Run(strings.Join(languages, " and "), func(t *testing.T) {
+			a := &apiServer{minor: "37", exec: notFound}
+			e := a.on(t, kubernetes.Options{})
+			spec := goldenSpec()
+			spec.Lasts = true
+			a.pod = a.podFor(t, e, spec)
+			a.pod.Name = name
+			delete(a.pod.Annotations, "code-sandbox-mcp.used")
+			containers := make(map[string]string)
+			for _, language := range languages {
+				containers["csm-demo-"+language], a.pod.Annotations["code-sandbox-mcp.used."+language] = language, "true"
+			}
+			text, _ := json.Marshal(containers)
+			a.pod.Annotations["code-sandbox-mcp.containers"], a.pod.Annotations["code-sandbox-mcp.shape"], a.pod.Annotations["code-sandbox-mcp.frame"] = string(text), "earlier", "earlier"
+			listed := func(containers int) {
+				t.Helper()
+				has, err := e.List(t.Context(), sandbox.LabelHost, "host")
+				if err != nil || len(has.Containers) != containers || len(has.Volumes) != 1 || containers > 0 && (has.Containers[0].Name != spec.Name || !has.Containers[0].Running) {
+					t.Errorf("listed: %+v, %v", has, err)
+				}
+			}
+			listed(1)
+			if err := e.Remove(t.Context(), nil, []string{spec.Volume}); err == nil {
+				t.Error("its volume was removed")
+			}
+			if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
+				t.Error(err)
+			}
+			listed(0)
+			_, err := e.Start(t.Context(), spec)
+			if said(t, err, nil, "by another version", "sessions export"); a.deleted {
+				t.Error("the pod was removed")
+			}
+			if err := e.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}); err != nil || !a.deleted {
+				t.Errorf("the pod is left, %v", err)
+			}
+		})
+	}
+}
+
 // A pod whose node pulls an image is waited for, by the start that comes next.
 func TestAFirstPullIsWaitedFor(t *testing.T) {
 	a := &apiServer{minor: "37", status: core.PodStatus{Phase: core.PodPending, ContainerStatuses: []core.ContainerStatus{{
-		Name: "python", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ContainerCreating"}},
+		Name: "main", State: core.ContainerState{Waiting: &core.ContainerStateWaiting{Reason: "ContainerCreating"}},
 	}}}}
 	e := a.on(t, kubernetes.Options{})
 	for _, age := range []time.Duration{0, time.Minute, time.Hour} {
@@ -556,7 +594,7 @@ func TestProgramsThatAreRefused(t *testing.T) {
 	}
 }
 
-var notFound = failure(http.StatusInternalServerError, meta.StatusReasonInternalError, `container not found ("python")`)
+var notFound = failure(http.StatusInternalServerError, meta.StatusReasonInternalError, `container not found ("main")`)
 
 // A container that is down, as one that waits to come back after its memory was used up, can be removed.
 func TestAContainerThatIsDownIsRemoved(t *testing.T) {
@@ -578,7 +616,7 @@ func TestAContainerThatIsDownIsRemoved(t *testing.T) {
 
 func TestAnAPIServerThatGoesWhileAContainerComesUp(t *testing.T) {
 	a := &apiServer{minor: "37", exec: notFound, thenGet: failure(http.StatusServiceUnavailable, meta.StatusReasonServiceUnavailable, "starting")}
-	a.status = core.PodStatus{Phase: core.PodRunning, ContainerStatuses: []core.ContainerStatus{{Name: "python", State: core.ContainerState{Running: &core.ContainerStateRunning{}}}}}
+	a.status = core.PodStatus{Phase: core.PodRunning, ContainerStatuses: []core.ContainerStatus{{Name: "main", State: core.ContainerState{Running: &core.ContainerStateRunning{}}}}}
 	_, err := a.on(t, kubernetes.Options{}).Start(t.Context(), goldenSpec())
 	said(t, err, engine.ErrEngineUnavailable, "does not answer")
 }

@@ -112,10 +112,8 @@ func (i Info) IsGVisor() bool {
 	return strings.Contains(i.RuntimeClass, "gvisor") || strings.Contains(i.Handler, "runsc") || strings.Contains(i.Handler, "gvisor")
 }
 
-// Tasks returns the limit of processes and threads for the user of a session's containers, with so many languages.
-func (e *Engine) Tasks(limits engine.Limits, languages int) int64 {
-	return tasksOf(limits, languages, e.users)
-}
+// Tasks returns the limit of processes and threads for a session's user.
+func (e *Engine) Tasks(limits engine.Limits) int64 { return tasksOf(limits, e.users) }
 
 // OwnBytes returns the size of a container's writable places beside its volume, all of them in memory.
 func OwnBytes(limits engine.Limits) int64 { return ownBytes(limits) }

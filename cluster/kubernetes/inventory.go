@@ -3,10 +3,10 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -47,24 +47,16 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 		if isLeaving(pod) || !carries(labels) {
 			continue
 		}
-		for name, container := range containersOf(pod) {
-			if !isUsed(pod, container) {
-				continue
-			}
-			own := withLanguage(labels, container)
+		if len(uses(pod)) > 0 || isOver(pod) { // somebody has to remove one that is over
+			name := listedName(pod)
+			labels[sandbox.LabelLanguage] = cmp.Or(labels[sandbox.LabelLanguage], containersOf(pod)[name])
 			inventory.Containers = append(inventory.Containers, engine.Container{
-				Name: name, Labels: own, Running: runs(pod, container), Created: pod.CreationTimestamp.Time,
+				Name: name, Labels: labels, Running: runs(pod), Created: pod.CreationTimestamp.Time,
 				Place: engine.Place{Pod: pod.Name, Node: pod.Spec.NodeName},
 			})
 		}
 		if !hasClaim(pod) && !isOver(pod) {
 			inventory.Volumes = append(inventory.Volumes, engine.Volume{Name: pod.Annotations[noteVolume], Labels: labels, Created: pod.CreationTimestamp.Time})
-		}
-		if isOver(pod) && !slices.ContainsFunc(inventory.Containers, func(c engine.Container) bool { return containersOf(pod)[c.Name] != "" }) {
-			for name, container := range containersOf(pod) { // so that somebody removes it
-				inventory.Containers = append(inventory.Containers, engine.Container{Name: name, Labels: withLanguage(labels, container), Created: pod.CreationTimestamp.Time})
-				break
-			}
 		}
 	}
 	e.places.Range(func(name, at any) bool {
@@ -86,24 +78,16 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 	return inventory, nil
 }
 
-// withLanguage returns the labels of a pod for one of its containers.
-func withLanguage(labels map[string]string, container string) map[string]string {
-	own := maps.Clone(labels)
-	if _, known := sandbox.LanguageCalled(container); known {
-		own[sandbox.LabelLanguage] = container
-	}
-	return own
-}
-
-// runs reports whether a container of a pod runs. Its status may lag: the engine enters it before.
-func runs(pod *core.Pod, container string) bool {
-	return !isOver(pod) && isUsed(pod, container) && pod.Annotations[noteUsed+container] != hasEnded && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
-		return s.Name == container && s.State.Terminated != nil
+// runs reports whether a program of a pod runs. Its status may lag: the engine enters it before.
+func runs(pod *core.Pod) bool {
+	goesOn := slices.ContainsFunc(uses(pod), func(key string) bool { return pod.Annotations[key] != hasEnded })
+	return goesOn && !isOver(pod) && !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s core.ContainerStatus) bool {
+		return s.Name == mainContainer && s.State.Terminated != nil
 	})
 }
 
-// Remove implements engine.Engine. If the pod holds the files, or other containers in use, it empties a container, which waits in
-// the pod; else the pod goes. A pod asked to go counts as gone: the next start waits for its name.
+// Remove implements engine.Engine. If the pod holds the files, it empties the container, which waits in the pod; else the pod goes,
+// with all containers of an earlier version. A pod asked to go counts as gone: the next start waits for its name.
 func (e *Engine) Remove(ctx context.Context, containers, volumes []string) error {
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
@@ -188,27 +172,25 @@ func (e *Engine) podsOf(ctx context.Context, c *cluster, containers, volumes []s
 
 // removeFrom removes the named containers and volumes from a pod.
 func (e *Engine) removeFrom(ctx context.Context, c *cluster, pod *core.Pod, containers, volumes []string) error {
-	var resets []string
-	staying := 0
-	for name, container := range containersOf(pod) {
-		switch {
-		case !isUsed(pod, container):
-		case slices.Contains(containers, name):
-			resets = append(resets, container)
-		default:
-			staying++
-		}
-	}
+	all, used := containersOf(pod), uses(pod)
+	named := slices.ContainsFunc(containers, func(name string) bool { return all[name] != "" })
 	withVolume := slices.Contains(volumes, pod.Annotations[noteVolume])
 	switch {
-	case withVolume && staying > 0 && !isOver(pod):
+	case withVolume && !named && len(used) > 0 && !isOver(pod):
 		return fmt.Errorf("remove volume %s: a container uses it", pod.Annotations[noteVolume])
-	case withVolume || isOver(pod) || hasClaim(pod) && staying == 0:
+	case withVolume || isOver(pod) || hasClaim(pod):
 		return e.delete(ctx, c, pod, now)
+	case len(used) == 0:
+		return nil
 	}
-	for _, container := range resets {
+	for _, container := range all {
 		if err := e.reset(ctx, c, pod, container); err != nil {
 			return err
+		}
+	}
+	for _, key := range used {
+		if err := c.note(ctx, pod, key, nil); err != nil {
+			return e.apiError(c.Client, err)
 		}
 	}
 	return nil
@@ -229,9 +211,6 @@ func (e *Engine) reset(ctx context.Context, c *cluster, pod *core.Pod, container
 		return e.delete(ctx, c, pod, 1)
 	case err != nil && !errors.Is(err, engine.ErrContainerGone): // nothing runs in a stopped one
 		return fmt.Errorf("empty container %s of pod %s: %w", container, pod.Name, err)
-	}
-	if err := c.note(ctx, pod, noteUsed+container, nil); err != nil {
-		return e.apiError(c.Client, err)
 	}
 	return nil
 }

@@ -88,7 +88,7 @@ func TestConformance(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			on := onCluster(t, change)
 			enginetest.Run(t, enginetest.Target{
-				Engine: on, Spec: on.spec, Label: testLabel, Nodes: true, Apart: on.options.StorageClass == "",
+				Engine: on, Spec: on.spec, Label: testLabel, Nodes: true,
 				Open: func(tb testing.TB) engine.Engine {
 					e := kubernetes.Open(on.options)
 					tb.Cleanup(func() { _ = e.Close() })

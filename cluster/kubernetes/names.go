@@ -3,7 +3,6 @@
 package kubernetes
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -14,9 +13,6 @@ import (
 
 	core "k8s.io/api/core/v1"
 	meta "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 const (
@@ -32,11 +28,13 @@ const (
 
 	noteLabels     = prefix + "labels"     // the true ones, in JSON
 	noteVolume     = prefix + "volume"     // its true name
-	noteContainers = prefix + "containers" // by their true names the containers' names in the pod, in JSON
-	noteUsed       = prefix + "used."      // with a container's name in the pod
+	noteContainers = prefix + "containers" // by its true name the container's name in the pod, in JSON; several in a pod of an earlier version
+	noteUsed       = prefix + "used"       // that it was started and not removed since; earlier versions add a container's name in the pod
 	noteShape      = prefix + "shape"      // of the pod's spec
 	noteFrame      = prefix + "frame"      // of the part that no setting of a server changes while files are in the pod
 	noteLimits     = prefix + "limits"     // the limits in its shape, in JSON
+
+	mainContainer = "main" // its name in the pod
 )
 
 var (
@@ -64,19 +62,6 @@ func objectName(name string) string {
 		readable = "csm-" + readable
 	}
 	return strings.TrimRight(readable[:min(len(readable), 40)], "-") + "-" + hash(name)
-}
-
-// podName returns the name of a container's pod: its volume's if others are made beside it.
-func podName(spec engine.Spec) string {
-	if len(spec.Beside) > 0 {
-		return objectName(spec.Volume)
-	}
-	return objectName(spec.Name)
-}
-
-// containerName returns a container's name in its pod.
-func containerName(spec engine.Spec) string {
-	return cmp.Or(spec.Labels[sandbox.LabelLanguage], "main")
 }
 
 // metadata returns the metadata of an object for a volume.
@@ -115,19 +100,17 @@ const (
 	hasEnded = "ended" // its program, by itself
 )
 
-// isUsed reports whether a container of a pod was started and not removed since.
-func isUsed(pod *core.Pod, container string) bool { return pod.Annotations[noteUsed+container] != "" }
+// uses returns the keys of noteUsed in a pod; none: nobody uses it.
+func uses(pod *core.Pod) []string {
+	return slices.DeleteFunc(slices.Collect(maps.Keys(pod.Annotations)), func(key string) bool { return !strings.HasPrefix(key, noteUsed) })
+}
 
-// group returns the specs of all containers of a pod, the wanted one first.
-func group(spec engine.Spec) []engine.Spec { return append([]engine.Spec{spec}, spec.Beside...) }
-
-// commonLabels returns the labels common to all containers of a pod.
-func commonLabels(specs []engine.Spec) map[string]string {
-	common := maps.Clone(specs[0].Labels)
-	for _, other := range specs[1:] {
-		maps.DeleteFunc(common, func(key, value string) bool { return other.Labels[key] != value })
+// listedName returns the name by which a pod is listed. Names end in a language: of several, Python's is the last.
+func listedName(pod *core.Pod) (last string) {
+	for name := range containersOf(pod) {
+		last = max(last, name)
 	}
-	return common
+	return last
 }
 
 // hasClaim reports whether a pod keeps its files in a claim.

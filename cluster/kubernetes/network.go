@@ -97,10 +97,10 @@ const (
 	dropTime = 2 * time.Second
 )
 
-// enter enters a container. It waits for late policies.
-func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod, container string) (p *process, err error) {
+// enter enters a pod. It waits for late policies.
+func (e *Engine) enter(ctx context.Context, c *cluster, pod *core.Pod) (p *process, err error) {
 	err = whenShut(ctx, policyTime, func() error {
-		p, err = e.tryToEnter(ctx, c, pod, container)
+		p, err = e.tryToEnter(ctx, c, pod)
 		return err
 	})
 	return p, err
@@ -285,7 +285,7 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 		if err != nil && !apierrors.IsNotFound(err) {
 			return e.apiError(c.Client, err)
 		}
-		state, stateErr := stateOf(is, containerName(engine.Spec{}))
+		state, stateErr := stateOf(is)
 		switch {
 		case err != nil || is.UID != n.canary.UID || stateErr != nil || state != running && !n.looked.IsZero():
 			_ = e.delete(ctx, c, n.canary, now) // its rest ends
@@ -299,13 +299,13 @@ func (n *network) keepCanary(ctx context.Context, e *Engine, c *cluster, pod *co
 			return err
 		}
 	}
-	is, err := e.await(ctx, c, n.canary, containerName(engine.Spec{}), running)
+	is, err := e.await(ctx, c, n.canary, running)
 	if err != nil {
 		return err
 	}
 	n.canary = is
 	// A failure to reach it only proves something if it can be reached: by itself at least.
-	_, reached, err := e.reach(ctx, c, n.canary, containerName(engine.Spec{}), canaryAt(n.canary))
+	_, reached, err := e.reach(ctx, c, n.canary, mainContainer, canaryAt(n.canary))
 	if err == nil && len(reached) == 0 {
 		err = errNoCanary
 	}

@@ -22,7 +22,7 @@ const (
 	requestCPU    = "10m"
 	requestMemory = 48 << 20
 
-	// taskReserve is our programs' part of a user's processes and threads, in each container.
+	// taskReserve is our programs' part of a user's processes and threads.
 	taskReserve = 48
 	// sharedTasks is the factor on a container's limit for a user that other sessions may share.
 	sharedTasks = 16
@@ -67,16 +67,10 @@ func hasImageVolumes(v *version.Info) bool {
 
 // podOf is the whole request to the cluster. It is pure: the same input returns the same pod, and a golden file shows it.
 func (o *Options) podOf(spec engine.Spec, u engine.Users, imageVolumes bool) *core.Pod {
-	specs := group(spec)
-	pod := &core.Pod{ObjectMeta: metadata(podName(spec), spec.Volume, commonLabels(specs))}
-	names := make(map[string]string)
-	for _, s := range specs {
-		names[s.Name] = containerName(s)
-		pod.Labels[labelHas+hash(s.Name)] = ""
-	}
-	pod.Annotations[noteContainers] = toJSON(names)
-	pod.Annotations[noteUsed+containerName(spec)] = inUse
-	pod.Annotations[noteLimits] = toJSON(limitsOf(specs))
+	pod := &core.Pod{ObjectMeta: metadata(objectName(spec.Volume), spec.Volume, spec.Labels)}
+	pod.Labels[labelHas+hash(spec.Name)] = ""
+	pod.Annotations[noteContainers], pod.Annotations[noteUsed] = toJSON(map[string]string{spec.Name: mainContainer}), inUse
+	pod.Annotations[noteLimits] = toJSON(limitsOf(spec))
 	pod.Spec = o.podSpec(spec, u, imageVolumes)
 	pod.Annotations[noteShape], pod.Annotations[noteFrame] = shapeOf(pod.Spec), shapeOf(o.podSpec(frameOf(spec), u, imageVolumes))
 	if !o.isClaim(spec) { // a claim may contain code of the session, which must not run before its pod showed what it reaches
@@ -123,10 +117,7 @@ func (o *Options) podSpec(spec engine.Spec, u engine.Users, imageVolumes bool) c
 	if !imageVolumes {
 		pod.InitContainers = []core.Container{o.copyPrograms(user)}
 	}
-	specs := group(spec)
-	for _, s := range specs {
-		pod.Containers = append(pod.Containers, container(s, tasksOf(s.Limits, len(specs), u)))
-	}
+	pod.Containers = []core.Container{container(spec, tasksOf(spec.Limits, u))}
 	return pod
 }
 
@@ -135,46 +126,34 @@ func (o *Options) podSpec(spec engine.Spec, u engine.Users, imageVolumes bool) c
 func shapeOf(spec core.PodSpec) string {
 	same := spec.DeepCopy()
 	same.TerminationGracePeriodSeconds, same.ActiveDeadlineSeconds = nil, nil
-	slices.SortFunc(same.Containers, func(a, b core.Container) int { return strings.Compare(a.Name, b.Name) })
+	command := same.Containers[0].Command
+	slices.Sort(command[slices.Index(command, "--")+1:])
 	return hash(toJSON(same))
 }
 
 // frameOf returns a spec without the environment and the limits.
 func frameOf(spec engine.Spec) engine.Spec {
-	spec.Beside = slices.Clone(spec.Beside)
-	for i := range spec.Beside {
-		spec.Beside[i] = frameOf(spec.Beside[i])
-	}
 	spec.Env, spec.Limits, spec.VolumeBytes = nil, engine.Limits{}, 0
 	return spec
 }
 
-// limitsOf returns the limits of a pod by the names of its containers, and that of its volume under "". Zero: no limit.
-func limitsOf(specs []engine.Spec) map[string][]float64 {
-	all := map[string][]float64{"": {float64(specs[0].VolumeBytes)}}
-	for _, s := range specs {
-		l := s.Limits
-		all[containerName(s)] = []float64{
-			float64(l.MemoryBytes), l.CPUs, float64(l.PIDs), float64(l.TmpBytes), float64(l.FileBytes), float64(l.OpenFiles),
-		}
+// limitsOf returns the limits of a pod. Zero: no limit.
+func limitsOf(spec engine.Spec) []float64 {
+	l := spec.Limits
+	return []float64{
+		float64(spec.VolumeBytes), float64(l.MemoryBytes), l.CPUs, float64(l.PIDs), float64(l.TmpBytes), float64(l.FileBytes), float64(l.OpenFiles),
 	}
-	return all
 }
 
 // isWithin reports whether no limit in the first note exceeds that in the second.
 func isWithin(pod, wanted string) bool {
-	var has, most map[string][]float64
-	if json.Unmarshal([]byte(pod), &has) != nil || json.Unmarshal([]byte(wanted), &most) != nil {
-		return false // it is not ours
+	var has, most []float64
+	if json.Unmarshal([]byte(pod), &has) != nil || json.Unmarshal([]byte(wanted), &most) != nil || len(has) != len(most) {
+		return false // it is not this version's
 	}
-	for name, limits := range most {
-		if len(has[name]) != len(limits) {
+	for i, limit := range most {
+		if limit > 0 && (has[i] == 0 || has[i] > limit) {
 			return false
-		}
-		for i, limit := range limits {
-			if has := has[name][i]; limit > 0 && (has == 0 || has > limit) {
-				return false
-			}
 		}
 	}
 	return true
@@ -201,10 +180,10 @@ func container(spec engine.Spec, tasks int64) core.Container {
 		{Name: "programs", MountPath: containers.ProgramsDir, ReadOnly: true},
 	}
 	for _, folder := range ownFolders {
-		mounts = append(mounts, core.VolumeMount{Name: containerName(spec), MountPath: folder, SubPath: strings.ReplaceAll(folder[1:], "/", "-")})
+		mounts = append(mounts, core.VolumeMount{Name: "own", MountPath: folder, SubPath: strings.ReplaceAll(folder[1:], "/", "-")})
 	}
 	return core.Container{
-		Name: containerName(spec), Image: spec.Image, ImagePullPolicy: core.PullIfNotPresent,
+		Name: mainContainer, Image: spec.Image, ImagePullPolicy: core.PullIfNotPresent,
 		Command: append(append(keeper, "--"), spec.Command...),
 		// If the keeper cannot start, its output is in the pod's status; nothing else of a session is ever in a log.
 		TerminationMessagePolicy: core.TerminationMessageFallbackToLogsOnError,
@@ -222,12 +201,12 @@ func container(spec engine.Spec, tasks int64) core.Container {
 	}
 }
 
-// tasksOf returns the limit of processes and threads for the user of a session with so many containers.
-func tasksOf(limits engine.Limits, together int, u engine.Users) int64 {
+// tasksOf returns the limit of processes and threads for a session's user.
+func tasksOf(limits engine.Limits, u engine.Users) int64 {
 	if fewUsers(u) {
 		return limits.PIDs * sharedTasks
 	}
-	return (limits.PIDs + taskReserve) * int64(together)
+	return limits.PIDs + taskReserve
 }
 
 // environment contains no address of the cluster, which a pod gets even without links to services.
@@ -289,15 +268,9 @@ func (o *Options) volumes(spec engine.Spec, imageVolumes bool) []core.Volume {
 	} else {
 		programs.EmptyDir = &core.EmptyDirVolumeSource{SizeLimit: new(bytes(64 << 20))}
 	}
-	all := []core.Volume{data, programs}
-	var own []core.Volume
-	for _, s := range group(spec) {
-		own = append(own, core.Volume{Name: containerName(s), VolumeSource: core.VolumeSource{
-			EmptyDir: &core.EmptyDirVolumeSource{Medium: core.StorageMediumMemory, SizeLimit: new(bytes(ownBytes(s.Limits)))},
-		}})
-	}
-	slices.SortFunc(own, func(a, b core.Volume) int { return strings.Compare(a.Name, b.Name) })
-	return append(all, own...)
+	return []core.Volume{data, programs, {Name: "own", VolumeSource: core.VolumeSource{
+		EmptyDir: &core.EmptyDirVolumeSource{Medium: core.StorageMediumMemory, SizeLimit: new(bytes(ownBytes(spec.Limits)))},
+	}}}
 }
 
 // ownBytes is the size of a container's own places in memory: all its temporary folders.
@@ -337,7 +310,7 @@ func (o *Options) isClaim(spec engine.Spec) bool { return o.StorageClass != "" &
 
 // claimOf is the claim of a lasting volume.
 func (o *Options) claimOf(spec engine.Spec) *core.PersistentVolumeClaim {
-	claim := &core.PersistentVolumeClaim{ObjectMeta: metadata(objectName(spec.Volume), spec.Volume, commonLabels(group(spec)))}
+	claim := &core.PersistentVolumeClaim{ObjectMeta: metadata(objectName(spec.Volume), spec.Volume, spec.Labels)}
 	size := spec.VolumeBytes
 	if size == 0 {
 		size = 1 << 30

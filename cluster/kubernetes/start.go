@@ -23,54 +23,55 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-var errNameInUse = errors.New("a container of that name runs")
+var errInUse = errors.New("a container uses the volume")
 
 // cleanupTimeout bounds the removal of a failed Start's leavings, after its own time.
 const cleanupTimeout = 5 * time.Second
 
 // Start implements engine.Engine. It uses an existing pod with the waiting container unchanged.
-func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
+func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, error) {
 	if err := spec.Check(); err != nil {
-		return nil, err
+		return engine.Started{}, err
 	}
 	switch {
 	case len(spec.Mounts) > 0:
-		return nil, engine.ErrNotOnHost
+		return engine.Started{}, engine.ErrNotOnHost
 	case spec.Arch != "" && !slices.Contains(containers.Architectures(), spec.Arch):
-		return nil, engine.ErrArchitecture
+		return engine.Started{}, engine.ErrArchitecture
 	}
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
 	c, err := e.connect(ctx)
 	if err != nil {
-		return nil, err
+		return engine.Started{}, err
 	}
 	opts, has, err := e.optionsFor(ctx, c, spec)
 	if err != nil {
-		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+		return engine.Started{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
 	claim, err := e.ensureClaim(ctx, c, &opts, spec)
 	if err != nil {
-		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+		return engine.Started{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
 	pod, made, err := e.ensure(ctx, c, &opts, spec, has)
 	var p *process
 	if err == nil {
-		p, err = e.startIn(ctx, c, pod, spec, made)
+		p, err = e.startIn(ctx, c, pod, made)
 	}
 	if err != nil {
 		if (made || pod == nil) && !errors.Is(err, engine.ErrPreparing) {
 			e.clean(ctx, c, pod, claim)
 		}
-		return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+		return engine.Started{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 	}
-	p.madeVolume = claim != nil || made && !opts.isClaim(spec)
-	p.keptOther = !made && pod.Annotations[noteClaim] == "" && pod.Annotations[noteShape] != shapeOf(opts.podSpec(spec, e.users, c.imageVolumes))
-	return p, nil
+	return engine.Started{
+		Process: p, NewVolume: claim != nil || made && !opts.isClaim(spec),
+		OtherSettings: !made && pod.Annotations[noteClaim] == "" && pod.Annotations[noteShape] != shapeOf(opts.podSpec(spec, e.users, c.imageVolumes)),
+	}, nil
 }
 
-// Claim implements engine.Claimer.
-func (e *Engine) Claim(ctx context.Context, container string, labels map[string]string) error {
+// claim adds labels to a container's pod.
+func (e *Engine) claim(ctx context.Context, container string, labels map[string]string) error {
 	ctx, cancel := e.limit(ctx)
 	defer cancel()
 	c, err := e.connect(ctx)
@@ -93,10 +94,9 @@ func (e *Engine) Claim(ctx context.Context, container string, labels map[string]
 	return nil
 }
 
-// startIn waits for the container of a pod and enters it.
-func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec engine.Spec, made bool) (*process, error) {
-	container := containerName(spec)
-	pod, p, err := e.enterSoon(ctx, c, pod, container)
+// startIn waits for a pod and enters it.
+func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, made bool) (*process, error) {
+	pod, p, err := e.enterSoon(ctx, c, pod)
 	if err != nil {
 		return nil, err
 	}
@@ -104,31 +104,31 @@ func (e *Engine) startIn(ctx context.Context, c *cluster, pod *core.Pod, spec en
 	start := inUse
 	if !made {
 		start = rand.Text() // so that the late note of an earlier start's end is not taken for this one's
-		if err := c.note(ctx, pod, noteUsed+container, start); err != nil {
+		if err := c.note(ctx, pod, noteUsed, start); err != nil {
 			_ = p.Close()
 			return nil, e.apiError(c.Client, err)
 		}
 	}
-	go e.noteEnd(c, pod, container, start, p)
+	go e.noteEnd(c, pod, start, p)
 	return p, nil
 }
 
-// How long, and how often, the engine tries to enter a container that is coming up: the pod's status reports it running only when
-// all of its containers run, and a moment later.
+// How long, and how often, the engine tries to enter a container that is coming up: the pod's status reports it running a moment
+// later.
 const (
 	eagerTime  = 2 * time.Second
 	eagerPause = 25 * time.Millisecond
 	mostKilled = 3 // times that code can kill the program that empties its container
 )
 
-// enterSoon enters a container as soon as possible, and returns its pod at that time.
-func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, container string) (*core.Pod, *process, error) {
-	pod, err := e.await(ctx, c, pod, container, comingUp)
+// enterSoon enters a pod as soon as possible, and returns it as it is at that time.
+func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod) (*core.Pod, *process, error) {
+	pod, err := e.await(ctx, c, pod, comingUp)
 	if err != nil {
 		return nil, nil, err
 	}
 	for began := time.Now(); ; {
-		p, err := e.enter(ctx, c, pod, container)
+		p, err := e.enter(ctx, c, pod)
 		if !errors.Is(err, engine.ErrContainerGone) || ctx.Err() != nil {
 			return pod, p, err
 		}
@@ -140,7 +140,7 @@ func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, conta
 			return nil, nil, e.apiError(c.Client, getErr)
 		}
 		pause := eagerPause
-		state, err := stateOf(now, container)
+		state, err := stateOf(now)
 		switch {
 		case err != nil:
 			return nil, nil, err
@@ -148,20 +148,20 @@ func (e *Engine) enterSoon(ctx context.Context, c *cluster, pod *core.Pod, conta
 		case state == running: // its status is late
 			pause = pollPause
 		default:
-			if pod, err = e.await(ctx, c, now, container, running); err != nil {
+			if pod, err = e.await(ctx, c, now, running); err != nil {
 				return nil, nil, err
 			}
 		}
 		select {
 		case <-ctx.Done():
-			return nil, nil, e.late(ctx, c, now, container)
+			return nil, nil, e.late(ctx, c, now)
 		case <-time.After(pause):
 		}
 	}
 }
 
-// noteEnd notes that the program of a start of a container ended by itself: the container goes on, with the files.
-func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container, start string, p *process) {
+// noteEnd notes that the program of a start ended by itself: the container goes on, with the files.
+func (e *Engine) noteEnd(c *cluster, pod *core.Pod, start string, p *process) {
 	err := p.Err()
 	var status exec.CodeExitError
 	if err != nil && (!errors.As(err, &status) || status.ExitStatus() == killed) {
@@ -169,14 +169,14 @@ func (e *Engine) noteEnd(c *cluster, pod *core.Pod, container, start string, p *
 	}
 	ctx, cancel := context.WithTimeout(e.closing, e.opts.CallTimeout)
 	defer cancel()
-	if err := c.noteEnded(ctx, pod, container, start); err != nil {
+	if err := c.noteEnded(ctx, pod, start); err != nil {
 		e.log.Debug("note that a program has ended", "pod", pod.Name, "error", err)
 	}
 }
 
 // noteEnded notes the end of a start, unless another start followed.
-func (c *cluster) noteEnded(ctx context.Context, pod *core.Pod, container, start string) error {
-	at := "/metadata/annotations/" + noteUsed + container
+func (c *cluster) noteEnded(ctx context.Context, pod *core.Pod, start string) error {
+	const at = "/metadata/annotations/" + noteUsed
 	return c.Patch(ctx, pod.Name, types.JSONPatchType, []map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": pod.UID}, {"op": "test", "path": at, "value": start},
 		{"op": "replace", "path": at, "value": hasEnded},
@@ -293,8 +293,8 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec eng
 		}
 	}
 	for _, pod := range has {
-		if spec.Lasts && pod.Name != podName(spec) && !hasClaim(pod) && !isOver(pod) {
-			return nil, false, otherSettings(pod) // of a pool, or for other languages
+		if spec.Lasts && pod.Name != objectName(spec.Volume) && !hasClaim(pod) && !isOver(pod) {
+			return nil, false, otherSettings(pod) // of a pool, or of an earlier version
 		}
 	}
 	for {
@@ -319,15 +319,15 @@ func (e *Engine) ensure(ctx context.Context, c *cluster, opts *Options, spec eng
 		case isLeaving(pod):
 		case !isOver(pod) && pod.Annotations[noteShape] == wanted.Annotations[noteShape]:
 			return pod, false, nil
-		case !isOver(pod) && isUsed(pod, containerName(spec)):
-			return nil, false, errNameInUse
+		case !isOver(pod) && len(uses(pod)) > 0:
+			return nil, false, errInUse
 		case !isOver(pod) && keepsFiles(pod, wanted):
 			e.log.Warn("a pod was made with other settings, and stays as it is, because files are in it", "pod", pod.Name)
 			return pod, false, nil
 		case !isOver(pod) && !hasClaim(pod) && spec.Lasts:
 			return nil, false, otherSettings(pod)
 		default:
-			if err := e.delete(ctx, c, pod, inOrder); err != nil { // kernels of other languages write their snapshots
+			if err := e.delete(ctx, c, pod, inOrder); err != nil {
 				return nil, false, err
 			}
 		}
@@ -383,22 +383,22 @@ func (e *Engine) clean(ctx context.Context, c *cluster, pod *core.Pod, claim *co
 	}
 }
 
-// await waits until a container of a pod reaches a state. A final fault is an error at once; a fault that may pass, such as a node
+// await waits until the container of a pod reaches a state. A final fault is an error at once; a fault that may pass, such as a node
 // without room yet, is one when ctx ends.
-func (e *Engine) await(ctx context.Context, c *cluster, pod *core.Pod, container string, wanted state) (*core.Pod, error) {
+func (e *Engine) await(ctx context.Context, c *cluster, pod *core.Pod, wanted state) (*core.Pod, error) {
 	last := pod
 	var failed error
 	found, err := follow(ctx, c, pod, func(p *core.Pod) bool {
 		var is state
 		last = p
-		is, failed = stateOf(p, container)
+		is, failed = stateOf(p)
 		return is >= wanted || failed != nil
 	})
 	switch {
 	case found != nil:
 		return found, failed
 	case ctx.Err() != nil:
-		return nil, e.late(ctx, c, last, container)
+		return nil, e.late(ctx, c, last)
 	case err != nil:
 		return nil, e.apiError(c.Client, err)
 	}
@@ -457,18 +457,18 @@ const (
 	running
 )
 
-// stateOf returns the state of a container of a pod, and the error of one that will not run.
-func stateOf(pod *core.Pod, container string) (state, error) {
+// stateOf returns the state of a pod's container, and the error of one that will not run.
+func stateOf(pod *core.Pod) (state, error) {
 	if isLeaving(pod) {
 		return waiting, fmt.Errorf("%w: the pod is being removed", engine.ErrContainerGone)
 	}
 	all := append(append([]core.ContainerStatus{}, pod.Status.InitContainerStatuses...), pod.Status.ContainerStatuses...)
 	for _, s := range all {
-		if s.Name != container && s.Name != "programs" {
+		if s.Name != mainContainer && s.Name != "programs" {
 			continue
 		}
 		switch {
-		case s.State.Running != nil && s.Name == container:
+		case s.State.Running != nil && s.Name == mainContainer:
 			return running, nil
 		case s.State.Waiting != nil && s.LastTerminationState.Terminated != nil:
 			if t := s.LastTerminationState.Terminated; !wasKilled(t) {
@@ -522,12 +522,12 @@ func condition(pod *core.Pod) string {
 }
 
 // tryToEnter takes the stdio of a container's program, after the pod showed that it reaches nothing.
-func (e *Engine) tryToEnter(ctx context.Context, c *cluster, pod *core.Pod, container string) (*process, error) {
-	targets, err := e.network.targets(ctx, e, c, pod, container)
+func (e *Engine) tryToEnter(ctx context.Context, c *cluster, pod *core.Pod) (*process, error) {
+	targets, err := e.network.targets(ctx, e, c, pod, mainContainer)
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.exec(pod.Name, container, []string{supervisor, "enter", "--reach", strings.Join(targets, ",")})
+	p, err := c.exec(pod.Name, mainContainer, []string{supervisor, "enter", "--reach", strings.Join(targets, ",")})
 	if err != nil {
 		return nil, err
 	}
@@ -544,7 +544,7 @@ func (e *Engine) tryToEnter(ctx context.Context, c *cluster, pod *core.Pod, cont
 	case err == nil && answer == answerYours:
 		return p, nil
 	case err == nil && answer == answerBusy:
-		err = errNameInUse
+		err = errInUse
 	case err == nil:
 		err = fmt.Errorf("process 1 answered %q", answer)
 	}
@@ -562,14 +562,14 @@ const (
 // mostPreparing bounds a node's time to get a pod's images and volumes.
 const mostPreparing = 15 * time.Minute
 
-// late says why a container did not run in time.
-func (e *Engine) late(ctx context.Context, c *cluster, pod *core.Pod, container string) error {
+// late says why a pod did not run in time.
+func (e *Engine) late(ctx context.Context, c *cluster, pod *core.Pod) error {
 	why, claim := condition(pod), unboundClaim(ctx, c, pod)
 	if why != "" || claim != nil {
 		return unscheduled(pod, why, claim)
 	}
 	for _, s := range pod.Status.ContainerStatuses {
-		if w := s.State.Waiting; s.Name == container && w != nil {
+		if w := s.State.Waiting; s.Name == mainContainer && w != nil {
 			if isPreparing(w) && time.Since(pod.CreationTimestamp.Time) < mostPreparing && pod.DeletionTimestamp == nil {
 				return preparing(pod)
 			}

@@ -96,8 +96,8 @@ func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec, has
 			return nil, false, nil
 		case !isOver(pod) && pod.Annotations[noteShape] == shape:
 			return pod, false, nil
-		case !isOver(pod) && isUsed(pod, containerName(spec)):
-			return nil, false, errNameInUse
+		case !isOver(pod) && len(uses(pod)) > 0:
+			return nil, false, errInUse
 		case !isOver(pod) && spec.Lasts:
 			return nil, false, otherSettings(pod)
 		default:

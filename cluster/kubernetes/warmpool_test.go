@@ -125,7 +125,7 @@ func TestWarmPool(t *testing.T) {
 		t.Fatalf("%q, %v", line, err)
 	}
 	t.Logf("first line after %v", time.Since(began))
-	pod := on.Where(spec.Name).Pod
+	pod := on.Abilities().Where(spec.Name).Pod
 	if !strings.HasPrefix(pod, pool+"-") || log.Len() > 0 {
 		t.Errorf("the container is in pod %s: %s", pod, log)
 	}
@@ -170,7 +170,7 @@ func TestWarmPoolThatGivesNone(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer p.Close()
-			if pod := on.Where(spec.Name).Pod; strings.HasPrefix(pod, pool) || !strings.Contains(log.String(), want) {
+			if pod := on.Abilities().Where(spec.Name).Pod; strings.HasPrefix(pod, pool) || !strings.Contains(log.String(), want) {
 				t.Errorf("pod %s, log: %s", pod, log)
 			}
 			if claims := on.cluster.Kubectl(t, "get", "sandboxclaims", "-o", "name"); claims != "" {

@@ -75,7 +75,7 @@ type Facts struct {
 // Pod describes a pod of Kubernetes to an attack.
 type Pod struct {
 	Seccomp  bool     `json:"seccomp"`   // the profile is this program's own
-	Tasks    int64    `json:"tasks"`     // the most processes and threads of its user, in all its containers
+	Tasks    int64    `json:"tasks"`     // the most processes and threads of its user
 	OwnBytes int64    `json:"own_bytes"` // of all temporary folders together
 	Near     [][2]any `json:"near"`      // address and port of listeners in the cluster
 	Policy   bool     `json:"policy"`    // there is more than loopback, and a policy forbids it

@@ -38,7 +38,7 @@ type Check struct {
 // Engine is the part of an engine.Engine that a doctor needs.
 type Engine interface {
 	Image(ctx context.Context, ref string) (engine.ImageInfo, error)
-	Start(ctx context.Context, spec engine.Spec) (engine.Process, error)
+	Start(ctx context.Context, spec engine.Spec) (engine.Started, error)
 	Remove(ctx context.Context, containers, volumes []string) error
 }
 

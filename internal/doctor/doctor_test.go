@@ -42,19 +42,19 @@ func (e *standIn) Image(context.Context, string) (engine.ImageInfo, error) {
 	return engine.ImageInfo{ID: "x", Labels: map[string]string{containers.LabelVersions: e.versions}}, e.imageErr
 }
 
-func (e *standIn) Start(_ context.Context, spec engine.Spec) (engine.Process, error) {
+func (e *standIn) Start(_ context.Context, spec engine.Spec) (engine.Started, error) {
 	if e.preparing > 0 {
 		e.preparing--
-		return nil, engine.ErrPreparing
+		return engine.Started{}, engine.ErrPreparing
 	}
 	if e.startErr != nil {
-		return nil, e.startErr
+		return engine.Started{}, e.startErr
 	}
 	p := &process{Reader: strings.NewReader(e.says)}
 	if e.hangs {
 		p.closed = make(chan struct{})
 	}
-	return p, nil
+	return engine.Started{Process: p}, nil
 }
 
 func (e *standIn) Remove(_ context.Context, containers, volumes []string) error {

@@ -121,10 +121,10 @@ func (s *Settings) look(on engine.Engine) func(context.Context, doctor.Options) 
 }
 
 // engineHost returns the facts about the containers' host that a self-test needs.
-func (s *Settings) engineHost(ctx context.Context, on engine.Engine, languages int) (selftest.Host, error) {
+func (s *Settings) engineHost(ctx context.Context, on engine.Engine) (selftest.Host, error) {
 	p, is := on.(*podman.Engine)
 	if !is {
-		return s.engineKind().Host(ctx, s, on, languages)
+		return s.engineKind().Host(ctx, s, on)
 	}
 	info, err := p.Info(ctx)
 	return selftest.Podman(info), err

@@ -38,7 +38,7 @@ func environment(ctx context.Context, on engine.Engine, language sandbox.Languag
 		e.Problem = "the image is not there; run `" + kernel.Setup + "`"
 		return e
 	case err != nil:
-		e.Problem = on.Traits().Name + " does not answer; run `code-sandbox-mcp doctor`"
+		e.Problem = on.Abilities().Name + " does not answer; run `code-sandbox-mcp doctor`"
 		return e
 	}
 	if language.Info().ImageOf != "" {

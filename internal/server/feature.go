@@ -62,7 +62,7 @@ type EngineKind struct {
 	Reach func(ctx context.Context, on engine.Engine) error
 	Look  func(on engine.Engine) func(context.Context, doctor.Options) (checks []doctor.Check, answers bool)
 	// Host returns the facts about the engine's machines that a self-test needs. languages counts those that are on.
-	Host func(ctx context.Context, s *Settings, on engine.Engine, languages int) (selftest.Host, error)
+	Host func(ctx context.Context, s *Settings, on engine.Engine) (selftest.Host, error)
 }
 
 // RecordCloser is a command's recorder. Close writes all records.

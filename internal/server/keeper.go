@@ -28,30 +28,13 @@ func keepEngine(engine engine.Engine, gcArgs []string, log *slog.Logger) *keeper
 }
 
 // Start implements engine.Engine.
-func (k *keeper) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
+func (k *keeper) Start(ctx context.Context, spec engine.Spec) (engine.Started, error) {
 	k.once.Do(func() {
 		if err := k.begin(); err != nil {
 			k.log.Warn("start what clears up after this process", "error", err)
 		}
 	})
 	return k.Engine.Start(ctx, spec)
-}
-
-// Claim implements engine.Claimer, if the engine does.
-func (k *keeper) Claim(ctx context.Context, container string, labels map[string]string) error {
-	claimer, ok := k.Engine.(engine.Claimer)
-	if !ok {
-		return nil
-	}
-	return claimer.Claim(ctx, container, labels)
-}
-
-// Where implements engine.Locator, if the engine does.
-func (k *keeper) Where(container string) engine.Place {
-	if l, is := k.Engine.(engine.Locator); is {
-		return l.Where(container)
-	}
-	return engine.Place{}
 }
 
 // dismiss ends the waiting process when nothing is left to remove.

@@ -44,7 +44,7 @@ func (s *Settings) SelfTest(ctx context.Context, on engine.Engine, gcArgs []stri
 	s.ToolServers = ToolServerSettings{} // attacks start nothing on this machine
 	s.ArtifactStore = ""                 // the files of attacks are of no use there
 	config := s.sandboxConfig(keeper, s.passThrough(log), log)
-	host, err := s.engineHost(ctx, on, len(config.Kernels))
+	host, err := s.engineHost(ctx, on)
 	if err != nil {
 		return report, err
 	}

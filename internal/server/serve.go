@@ -282,10 +282,11 @@ func (s *Settings) VisitConfig(on engine.Engine, log *slog.Logger) sandbox.Confi
 	config := s.sandboxConfig(on, s.passThrough(log), log)
 	config.Visit = true
 	config.Lifetime = math.MaxInt64 // no session ends of age while a command works on it
-	if on.Traits().Together {       // the pod that this makes stays the session's as long as there are files in it
+	// The container that this makes may stay the session's, for the files in it.
+	if on.Abilities().OneContainer {
 		way, err := s.wayOut(s.databases(s.connections(s.env.environ(), log)), &netlog.Log{}, nil, log)
 		if err != nil {
-			log.Warn("a pod that is made now has no way out", "error", err)
+			log.Warn("a container that is made now has no way out", "error", err)
 		} else {
 			config.WayOut = closedWayOut{way}
 		}

@@ -1,5 +1,5 @@
-// Package engine defines the container engine that a sandbox needs: package podman implements it, and package enginetest tests
-// every implementation by the same promises.
+// Package engine defines the container engine that a sandbox needs: it puts a container on a volume, and says by its Abilities where
+// it differs from others. Package podman implements it, and package enginetest tests every implementation by the same promises.
 package engine
 
 import (
@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ const (
 	VarTmpBytes     = 16 << 20 // of /var/tmp, for programs that insist on it
 )
 
-// Spec describes one kernel's container in the sandbox's own terms.
+// Spec describes one container in the sandbox's own terms.
 type Spec struct {
 	Name    string            // unique on the engine
 	Volume  string            // named volume, made if absent, mounted at WorkDir
@@ -56,8 +55,6 @@ type Spec struct {
 	Ends time.Duration
 	// Grace is process 1's time to end after a SIGTERM, if something else than Remove ends the container.
 	Grace time.Duration
-	// Beside are the containers that may start later on the same volume, for an engine that makes them together.
-	Beside []Spec
 }
 
 // Check reports a spec that no engine can start.
@@ -74,10 +71,6 @@ func (s *Spec) Check() error {
 // Alike returns a spec without the parts of a single session: names, labels and times.
 func (s Spec) Alike() Spec {
 	s.Name, s.Volume, s.Labels, s.Lasts, s.Ends, s.Grace = "", "", nil, false, 0, 0
-	s.Beside = slices.Clone(s.Beside)
-	for i := range s.Beside {
-		s.Beside[i] = s.Beside[i].Alike()
-	}
 	return s
 }
 
@@ -91,19 +84,17 @@ func Key(parts ...any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Traits tell callers the differences of an engine.
-type Traits struct {
+// Abilities are an engine's differences from others. They never change.
+type Abilities struct {
 	Name string // in messages
-	// Together: it makes all containers of a volume together, and they share one loopback. Start begins one of them, replacing all
-	// if they were made with other settings; Remove ends one; and List lists the begun ones.
-	Together bool
 	// Remote: connections to containers break while those go on, so it is worth connecting again for a while.
 	Remote bool
-}
-
-// Claimer is an optional interface of an Engine that can label a spare container with its owner, for people: Claim adds labels.
-type Claimer interface {
-	Claim(ctx context.Context, container string, labels map[string]string) error
+	// OneContainer: a volume has one container at most, and may end with it. Start of another one fails.
+	OneContainer bool
+	// Claim adds labels to a container, for people: those of a spare's owner. Nil: its labels never change.
+	Claim func(ctx context.Context, container string, labels map[string]string) error
+	// Where returns the place of a container without a request; the zero value: unknown. Nil: the engine is one machine.
+	Where func(container string) Place
 }
 
 // Mount is a folder of this machine that a container sees as Name below MountsDir. An engine on another machine refuses to start a
@@ -160,11 +151,6 @@ func (p Place) String() string {
 	return "pod " + p.Pod + " on node " + p.Node
 }
 
-// Locator is an engine of several machines. Where answers without a request; the zero value: unknown.
-type Locator interface {
-	Where(container string) Place
-}
-
 // Volume is List's description of a volume.
 type Volume struct {
 	Name    string
@@ -188,13 +174,14 @@ type Process interface {
 	Stderr() string
 }
 
-// Maker is an optional interface of Start's Process. MadeVolume reports whether this start made the volume, empty: there was none,
-// or its containers had to be made anew and took it along.
-type Maker interface{ MadeVolume() bool }
-
-// Keeper is an optional interface of Start's Process. KeptOther reports whether the container uses other settings, and stayed so
-// because the files would go with it.
-type Keeper interface{ KeptOther() bool }
+// Started is a container that Start began, by the stdio of its process 1. Its zero value is that of a start that failed.
+type Started struct {
+	Process
+	// NewVolume: this start is known to have made the volume, which is empty.
+	NewVolume bool
+	// OtherSettings: the container keeps the settings that it was made with, because the files would go with it.
+	OtherSettings bool
+}
 
 // ImageInfo describes an image of an engine.
 type ImageInfo struct {
@@ -216,7 +203,7 @@ type Engine interface {
 	Image(ctx context.Context, ref string) (ImageInfo, error)
 	// Start makes the volume and the container, attaches to its stdio and starts it. When it fails, the container is gone again; a
 	// volume that it made may stay.
-	Start(ctx context.Context, spec Spec) (Process, error)
+	Start(ctx context.Context, spec Spec) (Started, error)
 	// Exec starts a program in a running container, with the rights of process 1 and no more, and returns its stdio; closing that
 	// ends its stdin. ErrContainerGone (wrapped) says that there is no such container or that it does not run.
 	Exec(ctx context.Context, container string, command []string) (Process, error)
@@ -227,8 +214,8 @@ type Engine interface {
 	// Shape returns an equal key for specs of containers that this engine makes alike, for any session: of all settings of a
 	// container, the engine's own too, and of nothing else. It makes no request.
 	Shape(spec Spec) string
-	// Traits returns the differences of this engine. It makes no request.
-	Traits() Traits
+	// Abilities returns the differences of this engine. It makes no request.
+	Abilities() Abilities
 	// Close releases the engine, and ends a service that it started itself.
 	Close() error
 }

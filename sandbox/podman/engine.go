@@ -108,8 +108,8 @@ func Open(opts Options) *Engine {
 	return e
 }
 
-// Traits implements engine.Engine.
-func (e *Engine) Traits() engine.Traits { return engine.Traits{Name: "Podman"} }
+// Abilities implements engine.Engine.
+func (e *Engine) Abilities() engine.Abilities { return engine.Abilities{Name: "Podman"} }
 
 // Shape implements engine.Engine. A processor without programs of ours starts nothing.
 func (e *Engine) Shape(spec engine.Spec) string {

@@ -27,35 +27,34 @@ const cleanupTimeout = 5 * time.Second
 var errNameInUse = errors.New("a container of that name exists")
 
 // Start implements engine.Engine.
-func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
+func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, error) {
 	if err := spec.Check(); err != nil {
-		return nil, err
+		return engine.Started{}, err
 	}
 	p, l, err := e.startOn(ctx, spec)
 	switch {
 	case err == nil:
-		return p, nil
+		return engine.Started{Process: p}, nil
 	case l != nil && isLost(err):
 		// The service went away, as it does when it was idle or overloaded.
 		e.check(ctx, l)
 		// Its half-made container bears the name, and may or may not go without help.
 		if err := e.Remove(ctx, []string{spec.Name}, nil); err != nil {
-			return nil, fmt.Errorf("start container %s: %w", spec.Name, err)
+			return engine.Started{}, fmt.Errorf("start container %s: %w", spec.Name, err)
 		}
 	case l != nil && errors.Is(err, errProgramsGone) && e.mend(ctx, l, spec):
 	case l != nil && mayBeMounts(spec, err) && e.startsOnAnotherVolume(ctx, spec):
-		return nil, fmt.Errorf("%w: %w", engine.ErrNoPlaceForMounts, err)
+		return engine.Started{}, fmt.Errorf("%w: %w", engine.ErrNoPlaceForMounts, err)
 	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
 	case l != nil && e.asksForRuntime() && (runtimeFailed(err) || says(err, "container create failed")):
-		return nil, e.runtimeUnfit(err)
+		return engine.Started{}, e.runtimeUnfit(err)
 	default:
-		return nil, err
+		return engine.Started{}, err
 	}
-	p, _, err = e.startOn(ctx, spec)
-	if err != nil {
-		return nil, err
+	if p, _, err = e.startOn(ctx, spec); err != nil {
+		return engine.Started{}, err
 	}
-	return p, nil
+	return engine.Started{Process: p}, nil
 }
 
 // startOn makes one attempt, and leaves nothing when it fails. The link is the one of the attempt, nil: none.

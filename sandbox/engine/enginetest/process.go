@@ -19,16 +19,15 @@ import (
 // process is a process of this machine, or a played one.
 type process struct {
 	io.Reader
-	stdin      io.WriteCloser
-	stdout     io.Closer
-	stderr     lastBytes
-	said       chan struct{} // closed when nothing more comes to stderr
-	folder     string        // stands for engine.WorkDir
-	begun      bool          // it received its settings
-	madeVolume bool          // with its start
-	closed     atomic.Bool
-	ended      chan struct{}
-	stop       func(patient bool)
+	stdin  io.WriteCloser
+	stdout io.Closer
+	stderr lastBytes
+	said   chan struct{} // closed when nothing more comes to stderr
+	folder string        // stands for engine.WorkDir
+	begun  bool          // it received its settings
+	closed atomic.Bool
+	ended  chan struct{}
+	stop   func(patient bool)
 }
 
 // launch starts a process that has a folder in the place of engine.WorkDir.
@@ -138,9 +137,6 @@ func (p *process) Write(b []byte) (int, error) {
 
 // Stderr implements engine.Process.
 func (p *process) Stderr() string { return p.stderr.String() }
-
-// MadeVolume implements engine.Maker.
-func (p *process) MadeVolume() bool { return p.madeVolume }
 
 // Close implements engine.Process.
 func (p *process) Close() error {

@@ -40,8 +40,8 @@ type Processes struct {
 type machine struct {
 	tb  testing.TB
 	dir string
-	// Pods makes it act as an engine that keeps the containers of a volume in one pod.
-	Pods bool
+	// Remote makes it say that connections to its containers break while those go on.
+	Remote bool
 	// Play plays process 1 of a container in this process, if it returns a function. May be nil.
 	Play func(engine.Spec) func(stdio io.ReadWriteCloser)
 
@@ -113,30 +113,30 @@ func (p *Processes) Image(ctx context.Context, ref string) (engine.ImageInfo, er
 }
 
 // Start implements engine.Engine.
-func (p *Processes) Start(ctx context.Context, spec engine.Spec) (engine.Process, error) {
+func (p *Processes) Start(ctx context.Context, spec engine.Spec) (engine.Started, error) {
 	if err := spec.Check(); err != nil {
-		return nil, err
+		return engine.Started{}, err
 	}
 	if len(spec.Mounts) > 0 {
-		return nil, engine.ErrNotOnHost
+		return engine.Started{}, engine.ErrNotOnHost
 	}
 	if _, err := p.Image(ctx, spec.Image); err != nil {
-		return nil, err
+		return engine.Started{}, err
 	}
 	if spec.Arch != "" && spec.Arch != runtime.GOARCH {
-		return nil, fmt.Errorf("%w: %s", engine.ErrArchitecture, spec.Arch)
+		return engine.Started{}, fmt.Errorf("%w: %s", engine.ErrArchitecture, spec.Arch)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.containers[spec.Name] != nil {
-		return nil, errors.New("a container of that name exists: " + spec.Name)
+		return engine.Started{}, errors.New("a container of that name exists: " + spec.Name)
 	}
 	if err := os.MkdirAll(p.Folder(spec.Volume), 0o755); err != nil {
-		return nil, err
+		return engine.Started{}, err
 	}
 	now := time.Now()
-	_, ok := p.volumes[spec.Volume]
-	if !ok {
+	_, had := p.volumes[spec.Volume]
+	if !had {
 		p.volumes[spec.Volume] = engine.Volume{Name: spec.Volume, Labels: maps.Clone(spec.Labels), Created: now}
 	}
 	c := &container{
@@ -155,12 +155,11 @@ func (p *Processes) Start(ctx context.Context, spec engine.Spec) (engine.Process
 	if c.main == nil {
 		var err error
 		if c.main, err = p.begin(c, spec.Command); err != nil {
-			return nil, err
+			return engine.Started{}, err
 		}
 	}
 	p.containers[spec.Name] = c
-	c.main.madeVolume = !ok
-	return c.main, nil
+	return engine.Started{Process: c.main, NewVolume: !had}, nil
 }
 
 // Exec implements engine.Engine.
@@ -258,16 +257,15 @@ func (p *Processes) List(ctx context.Context, key, value string) (engine.Invento
 	return found, nil
 }
 
-// Traits implements engine.Engine.
-func (p *Processes) Traits() engine.Traits {
-	return engine.Traits{Name: "Podman", Together: p.Pods, Remote: p.Pods}
+// Abilities implements engine.Engine.
+func (p *Processes) Abilities() engine.Abilities {
+	return engine.Abilities{Name: "Podman", Remote: p.Remote, Claim: p.claim}
 }
 
 // Shape implements engine.Engine.
 func (p *Processes) Shape(spec engine.Spec) string { return engine.Key(p.Made, spec.Alike()) }
 
-// Claim implements engine.Claimer.
-func (p *Processes) Claim(_ context.Context, name string, labels map[string]string) error {
+func (p *Processes) claim(_ context.Context, name string, labels map[string]string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := p.containers[name]

@@ -3,6 +3,7 @@
 package enginetest
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -34,8 +35,6 @@ type Target struct {
 	Label string
 	// Nodes hold the images: nothing is known of one before a container uses it.
 	Nodes bool
-	// Apart: containers share a volume only if they were made together.
-	Apart bool
 }
 
 const (
@@ -218,17 +217,28 @@ func (g Target) ending(t *testing.T) {
 type readOnly struct{ io.Reader }
 
 func (g Target) volume(t *testing.T) {
-	if g.Apart {
-		t.Skip("a volume ends with its containers")
+	spec := g.python(t, "f = open('/mnt/data/kept', 'a+'); f.write('x'); f.seek(0); print(f.read(), flush=True); import sys; sys.stdin.read()")
+	other := spec
+	other.Name = g.Spec(t).Name
+	says := func(p io.ReadCloser, want string) {
+		t.Helper()
+		if got, err := bufio.NewReader(p).ReadString('\n'); got != want {
+			t.Errorf("the file has %q, want %q, %v", got, want, err)
+		}
 	}
-	first := g.python(t, "open('/mnt/data/kept', 'w').write('text')")
-	g.output(t, first)
-	beside, second := g.python(t, lasting), g.python(t, "print(open('/mnt/data/kept').read())")
-	beside.Volume, second.Volume = first.Volume, first.Volume
-	g.start(t, beside)
-	if got := g.output(t, second); got != "text\n" {
-		t.Errorf("the second container sees %q", got)
+	says(g.start(t, spec), "x\n")
+	if err := g.Engine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
+		t.Fatal(err)
 	}
+	says(g.start(t, spec), "xx\n")
+	p, err := g.Engine.Start(t.Context(), other)
+	if alone := g.Engine.Abilities().OneContainer; alone != (err != nil) {
+		t.Fatalf("a second container beside the first: %v", err)
+	} else if alone {
+		return
+	}
+	defer p.Close()
+	says(p, "xxx\n")
 }
 
 func (g Target) environment(t *testing.T) {
