@@ -33,6 +33,7 @@ type Supervisor struct {
 	door    door
 	out     wayOut
 	runs    *runs
+	undo    *undo
 	memory  *memoryGuard
 
 	lastFrame time.Time
@@ -50,6 +51,8 @@ func newSupervisor(programs []program, stdio io.ReadWriteCloser) *Supervisor {
 		s.languages = append(s.languages, newLanguage(s, p.language, p.path))
 	}
 	s.runs = &runs{s: s, all: map[string]*run{}}
+	s.undo = &undo{s: s}
+	s.workDir.placed = s.undo.note
 	s.memory = &memoryGuard{s: s}
 	s.out.open = s.openStream
 	s.server.link = s.attach(stdio)
@@ -190,6 +193,7 @@ func (s *Supervisor) takeOver(conn net.Conn) {
 	for _, l := range s.languages {
 		l.twins.sendRestorable(true)
 	}
+	s.undo.tell(true)
 }
 
 // greet begins a connection.
@@ -260,6 +264,7 @@ func (s *Supervisor) onInit(body []byte) {
 	if s.workDir.dir != nil && s.settings.hasVolumeLimit() {
 		s.guard = newGuard(s)
 	}
+	s.undo.open()
 	s.apply()
 	for _, k := range s.kernels() {
 		k.link.Send(k.l.initMessage())

@@ -32,15 +32,14 @@ const (
 	diskReserve = 64 << 20
 )
 
-// open opens the folder, and makes it where it is absent. Copies that code has removed are forgotten.
+// open opens the folder, and makes it where it is absent; one process has it at a time. Copies that code has removed are forgotten.
 func (c *copies) open(work int) (isNew bool, err error) {
 	if c.folder >= 0 {
 		var mine, there unix.Stat_t
 		if unix.Fstat(c.folder, &mine) == nil && unix.Fstatat(work, stateFolder+"/"+folder, &there, unix.AT_SYMLINK_NOFOLLOW) == nil && mine.Ino == there.Ino {
 			return false, nil
 		}
-		_ = unix.Close(c.folder)
-		c.folder = -1
+		c.close()
 	}
 	c.total.Store(0)
 	c.sizes, c.alike = map[string]int64{}, map[likeness][]string{}
@@ -53,7 +52,16 @@ func (c *copies) open(work int) (isNew bool, err error) {
 		c.folder = -1
 		return true, err
 	}
+	if err := unix.Flock(c.folder, unix.LOCK_EX|unix.LOCK_NB); err != nil { // another container of the session keeps the versions
+		c.close()
+		return true, err
+	}
 	return true, c.list()
+}
+
+func (c *copies) close() {
+	_ = unix.Close(c.folder)
+	c.folder = -1
 }
 
 func makeFolder(above int, name string) (int, error) {

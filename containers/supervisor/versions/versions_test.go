@@ -47,6 +47,9 @@ func newArea(t testing.TB, most int64) *area {
 
 // open begins again, as another process.
 func (a *area) open(most int64) {
+	if old := a.store; old != nil {
+		old.do(old.copies.close)
+	}
 	dir, err := os.Open(a.root)
 	if err != nil {
 		a.t.Fatal(err)
