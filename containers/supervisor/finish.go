@@ -188,6 +188,7 @@ func (r *run) finish(d *protocol.Done) {
 	}
 	s.server.sendBody(frame, false)
 	// The rest does not delay the answer.
+	s.undo.end(r.ID)
 	if k := r.kernel; k != nil && r.pipes == nil && !r.Fresh && !k.ended && k.hasNewPrograms() {
 		k.leavePipes(r)
 	}

@@ -123,7 +123,7 @@ func (g *guard) exceededAtEnd(bytes int64, files int) string {
 // exceeded returns how the current runs passed the limit, or nothing.
 func (g *guard) exceeded() string {
 	level, why := g.watch.Level(), g.watch.Over()
-	if why != "" && g.dropHolders() {
+	if why != "" && (g.dropHolders() || g.s.undo.giveWay()) {
 		g.watch.Forget() // the next count shows the freed space
 		return ""
 	}
@@ -178,6 +178,9 @@ func (g *guard) judge() {
 		g.endAll(far)
 		return
 	}
+	if g.s.undo.going {
+		return // it has what it replaces twice for a moment
+	}
 	if len(g.s.runs.all) == 0 {
 		g.judgeQuiet()
 		return
@@ -224,6 +227,10 @@ func (g *guard) judgeQuiet() {
 		k.before, k.activity = k.activity, procs.Watch(k.pid)
 	}
 	why := g.watch.Over()
+	if why != "" && g.s.undo.giveWay() {
+		g.watch.Forget()
+		return
+	}
 	if why == "" || before == nil && level.Hider == 0 {
 		return
 	}

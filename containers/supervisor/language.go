@@ -73,7 +73,7 @@ func (l *language) onRequest(m protocol.Request) {
 	case "freeze":
 		l.frozen.answer(clean(m.ID, 64))
 	case "restore":
-		l.twins.restore(m)
+		l.s.undo.restore(l, m)
 	}
 }
 

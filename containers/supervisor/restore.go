@@ -34,9 +34,9 @@ func (t *twins) promote(n *twin) {
 	t.want()
 }
 
-// restore answers the message of that name. It does not wait for the ended kernels.
+// restore answers the message of that name for variables alone. It does not wait for the ended kernels.
 func (t *twins) restore(m protocol.Request) {
-	answer := protocol.Restored{Type: "restored", Language: t.l.Name, ID: clean(m.ID, maxNamed), Run: clean(m.Run, maxNamed)}
+	answer := t.answerTo(m)
 	n, why := t.find(m.Run)
 	answer.Error = why
 	var ended []*kernel
@@ -49,6 +49,10 @@ func (t *twins) restore(m protocol.Request) {
 		t.endFormer(ended)
 	}
 	t.sendRestorable(false)
+}
+
+func (t *twins) answerTo(m protocol.Request) protocol.Restored {
+	return protocol.Restored{Type: "restored", Language: t.l.Name, ID: clean(m.ID, maxNamed), Run: clean(m.Run, maxNamed)}
 }
 
 // find returns the twin from before a run, or the copy that the run left. It returns neither a twin nor an error if the

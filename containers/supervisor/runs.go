@@ -29,6 +29,9 @@ func (rs *runs) begin(m protocol.Request) {
 		s.log("warn", "a run without an id, before init or bind, or of an id that goes on was ignored")
 		return
 	}
+	if s.undo.holds(m) {
+		return
+	}
 	l := s.language(m.Language)
 	if name, why := rs.refuses(l, m); name != "" {
 		rs.refuse(l, m.ID, name, why, "")
@@ -49,6 +52,7 @@ func (rs *runs) begin(m protocol.Request) {
 		r.mark = s.workDir.scanner.Begin()
 	}
 	rs.all[r.ID] = r
+	s.undo.begin(r.ID)
 	if !r.Fresh {
 		l.kept = r
 		rs.overlap(l)

@@ -33,6 +33,7 @@ type Supervisor struct {
 	door    door
 	out     wayOut
 	runs    *runs
+	undo    *undo
 	memory  *memoryGuard
 
 	lastFrame time.Time
@@ -50,6 +51,8 @@ func newSupervisor(programs []program, stdio io.ReadWriteCloser) *Supervisor {
 	}
 	s.runs = &runs{s: s, all: map[string]*run{}}
 	s.memory = &memoryGuard{s: s, oomSeen: procs.OOMKills()}
+	s.undo = &undo{s: s}
+	s.workDir.placed = s.undo.note
 	s.out.open = s.openStream
 	s.server.link = s.attach(stdio)
 	return s
@@ -189,6 +192,7 @@ func (s *Supervisor) takeOver(conn net.Conn) {
 	for _, l := range s.languages {
 		l.twins.sendRestorable(true)
 	}
+	s.undo.tell(true)
 }
 
 // greet begins a connection.
@@ -259,6 +263,7 @@ func (s *Supervisor) onInit(body []byte) {
 	if s.workDir.dir != nil && s.settings.hasVolumeLimit() {
 		s.guard = newGuard(s)
 	}
+	s.undo.open()
 	s.apply()
 	for _, k := range s.kernels() {
 		k.link.Send(k.l.initMessage())

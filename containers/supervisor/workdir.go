@@ -19,7 +19,8 @@ type workDir struct {
 	known   chan struct{} // closed when there is a path
 	dir     *os.File      // nil where it cannot be used
 	scanner *artifacts.Scanner
-	moving  atomic.Int32 // streams that are being served
+	moving  atomic.Int32         // streams that are being served
+	placed  func(path ...string) // is called when a stream has brought files; set before known is closed
 }
 
 // place names the folder, and lets waiting streams begin.
@@ -73,5 +74,5 @@ func (w *workDir) serve(stream net.Conn) {
 	<-w.known // a stream may overtake the message
 	w.moving.Add(1)
 	defer w.moving.Add(-1)
-	files.Serve(stream, w.path)
+	files.Serve(stream, w.path, w.placed)
 }

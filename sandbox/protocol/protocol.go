@@ -50,6 +50,8 @@ type Init struct {
 	// FreezeBytes and FreezeSeconds bound the snapshot that a kernel writes at an orderly end; 0 bytes: it writes none.
 	FreezeBytes   int64 `json:"freeze_bytes"`
 	FreezeSeconds int   `json:"freeze_seconds"`
+	// UndoBytes bounds the versions of files; 0: none are kept.
+	UndoBytes int64 `json:"undo_bytes"`
 	// Twins is the number of restorable copies of a kernel, and TwinBytes bounds them together.
 	Twins     int   `json:"twins"`
 	TwinBytes int64 `json:"twin_bytes"`
@@ -86,10 +88,12 @@ type Request struct {
 	TimeoutMS int64  `json:"timeout_ms,omitempty"`
 	GraceMS   int64  `json:"grace_ms,omitempty"`
 	LingerMS  int64  `json:"linger_ms,omitempty"`
-	Copy      bool   `json:"copy,omitempty"`   // of run: in a copy of the variables, which restore can restore
-	Run       string `json:"run,omitempty"`    // of restore: the run with the wanted beginning or copy
-	Reason    string `json:"reason,omitempty"` // of interrupt
-	N         int64  `json:"n,omitempty"`      // of ping
+	Copy      bool   `json:"copy,omitempty"`      // of run: in a copy of the variables, which restore can restore
+	Run       string `json:"run,omitempty"`       // of restore: the run with the wanted beginning or copy
+	Variables bool   `json:"variables,omitempty"` // of restore: they go back
+	Files     bool   `json:"files,omitempty"`     // of restore: they go back
+	Reason    string `json:"reason,omitempty"`    // of interrupt
+	N         int64  `json:"n,omitempty"`         // of ping
 }
 
 // To a server --------------------------------------------------------------------------
@@ -264,6 +268,35 @@ type Restored struct {
 	// Runs are the restorable runs, and Copies the runs with a restorable copy; the newest last.
 	Runs   []string `json:"runs"`
 	Copies []string `json:"copies"`
+	// Files is nil if they were to stay.
+	Files *RestoredFiles `json:"files,omitempty"`
+}
+
+// RestoredFiles is what became of files in a restore.
+type RestoredFiles struct {
+	Restored int `json:"restored"` // files and links that are as they were
+	Removed  int `json:"removed"`
+	// NotKept are paths that are not as they were, and why; at most 20, of NotKeptTotal.
+	NotKept      []NotKept `json:"not_kept"`
+	NotKeptTotal int       `json:"not_kept_total"`
+	// Error says why nothing has changed, neither files nor variables; Code is busy, unknown, full or failed.
+	Error string `json:"error,omitempty"`
+	Code  string `json:"code,omitempty"`
+}
+
+// NotKept is a file of which there is no copy, and why.
+type NotKept struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// Versions is the message versions: the runs whose beginning the files can go back to, the oldest first, and the present files of which
+// there is no copy, at most 20; whenever that changes.
+type Versions struct {
+	Type         string    `json:"type"`
+	Runs         []string  `json:"runs"`
+	NotKept      []NotKept `json:"not_kept"`
+	NotKeptTotal int       `json:"not_kept_total"`
 }
 
 // Twins is the message twins: the restorable runs, whenever they change.

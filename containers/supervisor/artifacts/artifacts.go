@@ -34,7 +34,7 @@ type Mark int64
 // remembered and compared. A Scanner is for one goroutine.
 type Scanner struct {
 	dir    *os.File
-	clock  clock
+	clock  Clock
 	recent map[string]facts
 }
 
@@ -45,21 +45,23 @@ type facts struct {
 
 // NewScanner returns one for the files below dir, which stays the caller's and open.
 func NewScanner(dir *os.File) *Scanner {
-	return &Scanner{dir: dir, clock: newClock(int(dir.Fd())), recent: map[string]facts{}}
+	return &Scanner{dir: dir, clock: NewClock(int(dir.Fd())), recent: map[string]facts{}}
 }
 
-// clock is the one that stamps files: a file without a name on the volume, or -1 where there can be none.
-type clock int
+// Clock is the one that stamps files: a file without a name on the volume, or -1 where there can be none.
+type Clock int
 
-func newClock(dir int) clock {
+// NewClock returns the clock of the file system below an open folder.
+func NewClock(dir int) Clock {
 	fd, err := unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_RDWR|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return -1
 	}
-	return clock(fd)
+	return Clock(fd)
 }
 
-func (c clock) now() (now Mark, isKnown bool) {
+// Now returns the present; if it is not known, a moment that is surely past.
+func (c Clock) Now() (now Mark, isKnown bool) {
 	var info unix.Stat_t
 	// Some file systems need room even for that.
 	if c < 0 || touch(int(c)) != nil || unix.Fstat(int(c), &info) != nil {
@@ -71,12 +73,12 @@ func (c clock) now() (now Mark, isKnown bool) {
 // Settle waits until the clock that stamps the files below a folder has gone on, a few milliseconds, so that a later run does not take
 // existing files for its own.
 func Settle(dir int) {
-	c := newClock(dir)
+	c := NewClock(dir)
 	defer func() { _ = unix.Close(int(c)) }()
-	began, isKnown := c.now()
+	began, isKnown := c.Now()
 	for range lag / time.Millisecond {
 		time.Sleep(time.Millisecond)
-		if now, _ := c.now(); isKnown && now > began {
+		if now, _ := c.Now(); isKnown && now > began {
 			return
 		}
 	}
@@ -84,7 +86,7 @@ func Settle(dir int) {
 
 // Begin returns the present, for the run that begins.
 func (s *Scanner) Begin() Mark {
-	now, _ := s.clock.now()
+	now, _ := s.clock.Now()
 	return now
 }
 

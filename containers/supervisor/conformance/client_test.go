@@ -107,6 +107,7 @@ type message struct {
 	peek              protocol.Peek
 	twins             protocol.Twins
 	restored          protocol.Restored
+	versions          protocol.Versions
 	kernel            protocol.KernelState
 	frozen            protocol.Frozen
 
@@ -122,7 +123,7 @@ func decode(body []byte) (*message, error) {
 	m.Type, m.ID = head.Type, head.ID
 	return m, json.Unmarshal(body, map[string]any{
 		"attached": &m.Attached, "ready": &m.Ready, "progress": &m.Progress, "display": &m.Display, "done": &m.Done, "pong": &m.Pong, "log": &m.Log,
-		"peek": &m.peek, "twins": &m.twins, "restored": &m.restored, "kernel": &m.kernel, "clear": &head, "frozen": &m.frozen,
+		"peek": &m.peek, "twins": &m.twins, "restored": &m.restored, "versions": &m.versions, "kernel": &m.kernel, "clear": &head, "frozen": &m.frozen,
 	}[m.Type])
 }
 

@@ -48,7 +48,7 @@ func (c *client) twins() protocol.Twins {
 func (c *client) restore(run string) protocol.Restored {
 	c.t.Helper()
 	from := c.now()
-	c.send(request{Type: "restore", Language: c.language, ID: "restore", Run: run})
+	c.send(request{Type: "restore", Language: c.language, ID: "restore", Run: run, Variables: true})
 	return c.await("restored", from).restored
 }
 

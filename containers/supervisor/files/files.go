@@ -25,8 +25,9 @@ const (
 
 var semaphore = make(chan struct{}, atOnce)
 
-// Serve serves the one request that comes on a stream, which the caller closes afterwards.
-func Serve(stream net.Conn, workDir string) {
+// Serve serves the one request that comes on a stream, which the caller closes afterwards. It calls placed when it has brought files, with
+// the path of a single one, before it answers.
+func Serve(stream net.Conn, workDir string, placed func(path ...string)) {
 	_ = stream.SetDeadline(time.Now().Add(requestPatience))
 	text, err := filewire.ReadText(stream, filewire.MaxRequest)
 	if err != nil {
@@ -35,14 +36,14 @@ func Serve(stream net.Conn, workDir string) {
 	semaphore <- struct{}{}
 	defer func() { <-semaphore }()
 	_ = stream.SetDeadline(time.Time{})
-	answer, err := serve(stream, workDir, text)
+	answer, err := serve(stream, workDir, text, placed)
 	if err != nil {
 		answer = filewire.Answer{Path: answer.Path, Error: inWords(err)}
 	}
 	_ = filewire.Write(stream, answer)
 }
 
-func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error) {
+func serve(stream net.Conn, workDir string, text []byte, placed func(path ...string)) (filewire.Answer, error) {
 	var r filewire.Request
 	if err := json.Unmarshal(text, &r); err != nil {
 		return filewire.Answer{}, err
@@ -54,8 +55,13 @@ func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error
 	defer w.close()
 	switch r.Op {
 	case filewire.Put:
-		return w.put(r, &filewire.Content{From: stream})
+		answer, err := w.put(r, &filewire.Content{From: stream})
+		if err == nil {
+			placed(answer.Path)
+		}
+		return answer, err
 	case filewire.Import:
+		defer placed()
 		return w.takeAll(r, stream)
 	}
 	go func() { _, _ = stream.Read(make([]byte, 1)) }() // its end means the end of writing

@@ -1,0 +1,202 @@
+//go:build linux
+
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"math"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+// undo keeps versions of the files around runs, and goes back to them.
+type undo struct {
+	s       *Supervisor
+	store   *versions.Store // nil: no versions are kept; set before a stream is served
+	info    versions.Info
+	going   bool               // a restore goes on, and no run begins
+	waiting []protocol.Request // runs that came meanwhile
+	told    []byte
+}
+
+// undoFiles is how many files the versions may be.
+const undoFiles = 10_000
+
+func (u *undo) open() {
+	s := u.s
+	if s.workDir.dir == nil || s.settings.UndoBytes <= 0 {
+		return
+	}
+	infos := make(chan versions.Info, 1)
+	go func() {
+		for info := range infos {
+			s.post(func() {
+				u.info = info
+				u.tell(false)
+			})
+		}
+	}()
+	u.store = versions.Open(s.workDir.fd(), s.settings.UndoBytes, func(info versions.Info) {
+		select {
+		case <-infos: // only the newest counts, and the store waits for nobody
+		default:
+		}
+		infos <- info
+	})
+}
+
+// tell sends the runs that can be undone if they changed, or always if again is set.
+func (u *undo) tell(again bool) {
+	if u.store == nil || u.s.settings.Spare {
+		return
+	}
+	m := protocol.Versions{Type: "versions", Runs: append([]string{}, u.info.Runs...), NotKept: notKept(u.info.NotKept), NotKeptTotal: u.info.NotKeptTotal}
+	if body, _ := json.Marshal(m); again || !bytes.Equal(body, u.told) {
+		u.told = body
+		u.s.server.sendBody(body, false)
+	}
+}
+
+func notKept(list []versions.Named) []protocol.NotKept {
+	told := []protocol.NotKept{}
+	for _, n := range list {
+		told = append(told, protocol.NotKept{Path: clean(n.Path, maxNamed), Why: clean(n.Why, maxNamed)})
+	}
+	return told
+}
+
+func (u *undo) begin(run string) {
+	if u.store != nil {
+		u.store.Begin(run)
+	}
+}
+
+func (u *undo) end(run string) {
+	if u.store == nil {
+		return
+	}
+	free := int64(math.MaxInt64 / 2)
+	if u.s.guard != nil {
+		free = u.s.guard.watch.Room(u.files())
+	}
+	u.store.End(run, free)
+}
+
+func (u *undo) files() int64 {
+	if most := u.s.settings.VolumeFiles; most > 0 {
+		return min(undoFiles, most/8)
+	}
+	return undoFiles
+}
+
+// note is called by other goroutines, when files were brought.
+func (u *undo) note(path ...string) {
+	if u.store != nil {
+		u.store.Note(path...)
+	}
+}
+
+// giveWay drops the versions, and reports whether there are any.
+func (u *undo) giveWay() bool { return u.store != nil && u.store.GiveWay() }
+
+// holds keeps a run until a restore is over.
+func (u *undo) holds(m protocol.Request) bool {
+	if u.going {
+		u.waiting = append(u.waiting, m)
+	}
+	return u.going
+}
+
+// restore answers the message of that name.
+func (u *undo) restore(l *language, m protocol.Request) {
+	s, answer := u.s, l.twins.answerTo(m)
+	refuse := func(code, why string) {
+		answer.Files = &protocol.RestoredFiles{NotKept: []protocol.NotKept{}, Code: code, Error: why}
+		answer.Runs, answer.Copies = l.twins.list()
+		s.server.send(answer, false)
+	}
+	why := ""
+	if m.Variables {
+		_, why = l.twins.find(m.Run)
+	}
+	switch {
+	case !m.Files || why != "":
+		l.twins.restore(m)
+	case u.store == nil:
+		refuse("unknown", "no versions of files are kept here")
+	case len(s.runs.all) > 0 || s.retiring || u.going:
+		refuse("busy", "a run or another restore goes on in this session")
+	default:
+		u.going = true
+		free := int64(math.MaxInt64 / 2)
+		if s.guard != nil {
+			free = s.guard.room(u.files())
+		}
+		go func() {
+			plan, err := u.store.Prepare(answer.ID, m.Run, free)
+			s.post(func() {
+				if err == nil && m.Variables {
+					err = u.restoreVariables(l, m.Run, plan)
+				}
+				if err != nil {
+					refuse(codeOf(err), err.Error())
+					u.goOn()
+					return
+				}
+				u.apply(plan, func(files *protocol.RestoredFiles) {
+					answer.Files = files
+					answer.Runs, answer.Copies = l.twins.list()
+					s.server.send(answer, false)
+					l.twins.sendRestorable(false)
+				})
+			})
+		}()
+	}
+}
+
+// restoreVariables goes back to the variables while the files are ready. Its error says that nothing has changed.
+func (u *undo) restoreVariables(l *language, run string, plan *versions.Plan) error {
+	n, why := l.twins.find(run)
+	if why != "" { // it was there when the files were asked for
+		go plan.Drop()
+		return errors.New(why)
+	}
+	if n != nil {
+		l.twins.endFormer(l.twins.goTo(n))
+	}
+	return nil
+}
+
+func (u *undo) apply(plan *versions.Plan, tell func(*protocol.RestoredFiles)) {
+	go func() {
+		o := plan.Apply()
+		u.s.post(func() {
+			tell(&protocol.RestoredFiles{Restored: o.Restored, Removed: o.Removed, NotKept: notKept(o.NotRestored), NotKeptTotal: o.NotRestoredTotal})
+			u.goOn()
+		})
+	}()
+}
+
+// goOn lets the waiting runs begin.
+func (u *undo) goOn() {
+	waiting := u.waiting
+	u.going, u.waiting = false, nil
+	for _, m := range waiting {
+		u.s.runs.begin(m)
+	}
+}
+
+func codeOf(err error) string {
+	switch full := new(versions.FullError); {
+	case errors.Is(err, versions.ErrBusy):
+		return "busy"
+	case errors.Is(err, versions.ErrUnknown):
+		return "unknown"
+	case errors.As(err, &full):
+		return "full"
+	}
+	return "failed"
+}

@@ -1,0 +1,187 @@
+//go:build linux
+
+package versions
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// The log has a line of JSON for each time that something was kept, so that a later process goes on with the versions.
+const (
+	logName  = "log"
+	mostLog  = 64 << 20
+	slackLog = 1 << 20 // that it may have besides twice what is needed
+)
+
+// record is a line of the log.
+type record struct {
+	Next     int        `json:"next"`
+	Now      []change   `json:"now,omitempty"` // what is there now; nothing: it is gone
+	Versions []*version `json:"versions,omitempty"`
+}
+
+// finish writes down what was kept, and describes it.
+func (s *Store) finish() {
+	if len(s.dirty) == 0 && s.logged == len(s.versions) {
+		return
+	}
+	if s.logSize == 0 || s.logSize > mostLog/2 {
+		s.rewriteLog()
+	} else {
+		r := record{Next: s.upcoming(), Versions: s.versions[s.logged:]}
+		for path := range s.dirty {
+			r.Now = append(r.Now, change{[]byte(path), s.now[path]})
+		}
+		s.write(r, unix.O_APPEND)
+	}
+	s.tell()
+}
+
+func (s *Store) upcoming() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.next
+}
+
+// rewriteLog writes the whole log anew.
+func (s *Store) rewriteLog() {
+	r := record{Next: s.upcoming(), Versions: s.versions}
+	for path, e := range s.now {
+		r.Now = append(r.Now, change{[]byte(path), e})
+	}
+	s.write(r, unix.O_TRUNC)
+}
+
+// write writes a record. If that fails the next one is the whole log.
+func (s *Store) write(r record, how int) {
+	s.logged = len(s.versions)
+	clear(s.dirty)
+	line, err := json.Marshal(r)
+	if err != nil || s.copies.folder < 0 {
+		return
+	}
+	err = s.copies.writeFile(logName, append(line, '\n'), how)
+	if s.logSize += int64(len(line)); how == unix.O_TRUNC {
+		s.logSize = int64(len(line))
+		s.slack = 2*s.logSize + slackLog
+	}
+	if err != nil || s.logSize > s.slack {
+		s.logSize = 0
+	}
+}
+
+// writeFile writes a file of the folder. Truncating replaces it whole.
+func (c *copies) writeFile(name string, text []byte, how int) error {
+	at := name
+	if how == unix.O_TRUNC {
+		at += ".new"
+		_ = unix.Unlinkat(c.folder, at, 0)
+		how = unix.O_EXCL
+	}
+	fd, err := unix.Openat(c.folder, at, unix.O_WRONLY|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC|how, 0o600)
+	if err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(fd), name)
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Close()); err == nil && at != name {
+		err = unix.Renameat(c.folder, at, c.folder, name)
+	}
+	return err
+}
+
+// readLines calls f with the lines of a file of the folder.
+func (c *copies) readLines(name string, f func(line []byte) error) error {
+	file, err := c.readFile(name, -1)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = file.Close() }()
+	lines := bufio.NewReader(io.LimitReader(file, mostLog))
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return nil // a line without an end was cut short
+		}
+		if err := f(line); err != nil {
+			return err
+		}
+	}
+}
+
+// load reads the log and goes on with a restore that was cut short, then looks at the files.
+func (s *Store) load() {
+	if _, err := s.copies.open(s.dir); err == nil {
+		_ = s.copies.readLines(logName, s.replay)
+		s.verify()
+		if id := s.resume(); id != "" {
+			s.pending = append(s.pending, past{id, s.upcoming(), true, true})
+		}
+	}
+	s.rebase()
+	s.gather()
+}
+
+// replay takes a line of the log, which code may have written.
+func (s *Store) replay(line []byte) error {
+	var r record
+	if err := json.Unmarshal(line, &r); err != nil {
+		return err
+	}
+	for _, c := range r.Now {
+		if path := string(c.Path); isPath(path) && len(s.now) < mostEntries {
+			s.set(path, c.adopt())
+		}
+	}
+	for _, v := range r.Versions {
+		if v == nil || len(v.Before) > 2*mostEntries {
+			return errors.New("no version")
+		}
+		kept := v.Before[:0]
+		for _, c := range v.Before {
+			if isPath(string(c.Path)) {
+				c.adopt()
+				kept = append(kept, c)
+			}
+		}
+		v.Before = kept
+		s.versions = append(s.versions, v)
+	}
+	s.mu.Lock()
+	s.next = max(s.next, min(r.Next, 1<<40))
+	s.mu.Unlock()
+	s.versions = s.versions[max(0, len(s.versions)-mostPast):]
+	return nil
+}
+
+// adopt completes an entry that was read.
+func (c change) adopt() *entry {
+	if e := c.Was; e != nil {
+		stat := unix.Stat_t{Mode: e.Mode}
+		e.path, e.hidden = string(c.Path), newEntry(string(c.Path), &stat).hidden
+	}
+	return c.Was
+}
+
+// verify forgets copies that are not there.
+func (s *Store) verify() {
+	check := func(e *entry) {
+		if e != nil && e.ID != "" && !s.copies.has(e.ID) {
+			e.ID, e.Why = "", "its copy is gone"
+		}
+	}
+	for _, e := range s.now {
+		check(e)
+	}
+	for _, v := range s.versions {
+		for _, c := range v.Before {
+			check(c.Was)
+		}
+	}
+}

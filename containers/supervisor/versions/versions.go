@@ -1,0 +1,430 @@
+//go:build linux
+
+// Package versions keeps earlier states of the files in a session's work directory, and goes back to them. Behind each run a
+// [Store] looks at what has changed and copies it aside, so that there is a copy of every file before the next run changes it.
+//
+// The copies are in the work directory, in the folder .state/versions. The session's code runs as the same user
+// and may change them, and every path, at any moment: it reaches its own files by that and nothing else. No link is followed,
+// nothing but regular files is opened, no mount is entered.
+//
+// Call [Open] once, then [Store.Begin] and [Store.End] around each run, and [Store.Prepare] and [Plan.Apply] to go back.
+package versions
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
+)
+
+const (
+	stateFolder = ".state"   // the hidden folder with the state of a session
+	folder      = "versions" // the one in it with the versions
+
+	mostRuns    = 5      // that can be undone
+	mostPast    = 12     // of these and of restores
+	mostEntries = 50_000 // of a work directory whose states are kept
+	mostFiles   = 10_000 // that are copied behind one run
+	mostNamed   = 20     // paths in a report
+	walkWait    = 3 * time.Millisecond
+)
+
+// Named is a path, and why its content is not kept or was not restored.
+type Named struct{ Path, Why string }
+
+// Info describes what a store could restore.
+type Info struct {
+	// Runs are those whose beginning the files can go back to, the oldest first.
+	Runs []string
+	// NotKept are files whose present content has no copy, at most 20, of NotKeptTotal.
+	NotKept      []Named
+	NotKeptTotal int
+}
+
+// A Store keeps the versions of one work directory. Its methods may be called by several goroutines at once; only Prepare and
+// Apply wait for files, and Begin for a few milliseconds.
+type Store struct {
+	dir     int // the work directory
+	limit   int64
+	changed func(Info)
+	clock   artifacts.Clock
+
+	mu      sync.Mutex
+	more    sync.Cond
+	queue   []func()
+	walks   int           // looks at the files that were asked for and are not done
+	walked  chan struct{} // closed when there are none
+	stop    bool          // the present look is given up, because a run has begun
+	running int
+	mark    int64 // when the first run began since the last look, by the clock that stamps files; 0: none did
+	begun   map[string]beginning
+	next    int                 // the number of the next version
+	blind   bool                // runs ended behind which the files were not looked at yet
+	crash   func(step int) bool // for tests: whether a restore ends before a step
+	drop    bool                // everything is to be dropped
+	free    int64               // bytes that the work directory may still take
+
+	// The rest belongs to the worker.
+	now      map[string]*entry // the files behind the last run
+	round    int               // of looking
+	versions []*version        // the oldest first
+	pending  []past            // runs that ended without a look
+	unseen   bool              // the last look was given up
+	todo     []*entry          // files to be copied
+	copies   copies
+	dirty    map[string]bool // paths whose entries the log does not have
+	logged   int             // versions that it has
+	logSize  int64           // 0: it is to be written anew
+	slack    int64           // a longer log is written anew
+}
+
+// beginning is where a run began.
+type beginning struct {
+	next  int  // the number of the first version with its changes
+	exact bool // that version has no changes from before
+}
+
+// past is a run that is over.
+type past struct {
+	Run   string `json:"run"`
+	Next  int    `json:"next"`
+	Exact bool   `json:"exact"`
+	// Back: it was a restore.
+	Back bool `json:"back,omitempty"`
+}
+
+// version is what changed between two looks.
+type version struct {
+	Number int      `json:"number"`
+	Runs   []past   `json:"runs"`
+	Before []change `json:"before"`
+}
+
+// change is what was at a path; nothing if Was is nil.
+type change struct {
+	Path []byte `json:"p"`
+	Was  *entry `json:"e,omitempty"`
+}
+
+// Open returns the store of the work directory dir, a descriptor that stays the caller's and open. It goes on with a restore that
+// was cut short, and looks at the files. Limit is how many bytes the copies may take together. Changed is called by another
+// goroutine when the description of the store has changed.
+func Open(dir int, limit int64, changed func(Info)) *Store {
+	s := &Store{
+		dir: dir, limit: limit, changed: changed, clock: artifacts.NewClock(dir), begun: map[string]beginning{},
+		now: map[string]*entry{}, dirty: map[string]bool{}, free: limit, copies: copies{folder: -1},
+	}
+	s.more.L = &s.mu
+	s.copies.work = dir
+	s.look(func() { s.load(); s.seen() })
+	go s.work()
+	return s
+}
+
+// look queues a function that begins with a look at the files.
+func (s *Store) look(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.walks == 0 {
+		s.walked = make(chan struct{})
+	}
+	s.walks++
+	s.stop = false
+	s.queue = append(s.queue, f)
+	s.more.Signal()
+}
+
+// do queues a function, and waits for its end.
+func (s *Store) do(f func()) {
+	done := make(chan struct{})
+	s.mu.Lock()
+	s.queue = append(s.queue, func() { f(); close(done) })
+	s.more.Signal()
+	s.mu.Unlock()
+	<-done
+}
+
+// work runs the queued functions, and copies files while there are none.
+func (s *Store) work() {
+	for {
+		s.mu.Lock()
+		for len(s.queue) == 0 && len(s.todo) == 0 && !s.drop {
+			s.more.Wait()
+		}
+		var f func()
+		drop := s.drop
+		if len(s.queue) > 0 && !drop {
+			f, s.queue = s.queue[0], s.queue[1:]
+		}
+		s.mu.Unlock()
+		switch {
+		case drop:
+			s.dropAll()
+		case f != nil:
+			f()
+		default:
+			aside(s.keepTodo)
+		}
+		if len(s.todo) == 0 {
+			s.finish()
+		}
+	}
+}
+
+// isWanted reports whether the worker should leave what it copies.
+func (s *Store) isWanted() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.queue) > 0 || s.drop
+}
+
+// Begin says that a run begins. It waits for a look at the files, a few milliseconds.
+func (s *Store) Begin(run string) {
+	mark, _ := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if walked := s.walked; s.walks > 0 {
+		s.mu.Unlock()
+		select {
+		case <-walked:
+		case <-time.After(walkWait):
+		}
+		s.mu.Lock()
+	}
+	s.stop = s.walks > 0
+	s.begun[run] = beginning{s.next, s.walks == 0 && !s.blind}
+	s.running++
+	if s.mark == 0 {
+		s.mark = int64(mark)
+	}
+}
+
+// End says that a run is over, and has what it changed copied. Free is how many bytes the work directory may take besides.
+func (s *Store) End(run string, free int64) {
+	s.mu.Lock()
+	b, known := s.begun[run]
+	if !known {
+		s.mu.Unlock()
+		return
+	}
+	delete(s.begun, run)
+	s.running--
+	s.free = free
+	number := s.next
+	s.next++
+	s.mu.Unlock()
+	s.look(func() { s.capture(number, past{Run: run, Next: b.next, Exact: b.exact}) })
+}
+
+// Note says that somebody else than a run, such as an upload, has changed the files at these paths. Going back before an earlier
+// run leaves them, unless that or a later run changes them too. No path means: perhaps all.
+func (s *Store) Note(paths ...string) {
+	s.mu.Lock()
+	idle := s.running == 0
+	s.mu.Unlock()
+	switch {
+	case len(paths) > 0:
+		s.look(func() { s.note(paths) })
+	case idle:
+		s.look(func() { s.rebase(); s.seen() })
+	}
+}
+
+// GiveWay has all versions dropped, since the work directory is full, and reports whether there are any.
+func (s *Store) GiveWay() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop = s.drop || s.copies.total.Load() > 0
+	s.more.Signal()
+	return s.drop
+}
+
+// seen says that a look is over.
+func (s *Store) seen() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.walks--
+	s.blind = s.unseen
+	if s.walks == 0 {
+		close(s.walked)
+	}
+}
+
+// capture looks at the files behind a run.
+func (s *Store) capture(number int, run past) {
+	s.pending = append(s.pending, run)
+	changes, complete := s.changes()
+	if complete {
+		s.addVersion(number, changes)
+	}
+	s.seen()
+	s.followUp(complete)
+}
+
+// followUp orders the copying behind a look.
+func (s *Store) followUp(complete bool) {
+	if complete {
+		s.prune()
+		s.plan()
+	}
+	s.tell()
+}
+
+// addVersion ends the pending runs.
+func (s *Store) addVersion(number int, changes []change) {
+	if n := len(s.versions); n > 0 {
+		number = max(number, s.versions[n-1].Number+1)
+	}
+	s.versions = append(s.versions, &version{number, s.pending, changes})
+	s.pending = nil
+}
+
+// rebase takes the files as they are. It reports whether it has seen them all.
+func (s *Store) rebase() bool {
+	changes, complete := s.changes()
+	if complete && len(s.pending) > 0 {
+		s.addVersion(s.number(), changes)
+	}
+	s.followUp(complete)
+	return complete
+}
+
+func (s *Store) number() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.next++
+	return s.next - 1
+}
+
+// prune drops versions beyond those of the last runs. Restores between these do not count.
+func (s *Store) prune() {
+	runs := 0
+	for i, v := range slices.Backward(s.versions) {
+		for _, p := range v.Runs {
+			if !p.Back {
+				runs++
+			}
+		}
+		if runs > mostRuns || len(s.versions)-i > mostPast {
+			s.versions = s.versions[i+1:]
+			s.logged = max(0, s.logged-i-1)
+			break
+		}
+	}
+	s.gather()
+}
+
+func (s *Store) dropOldest() {
+	s.versions = s.versions[1:]
+	s.logged = max(0, s.logged-1)
+}
+
+// gather removes the copies that no version needs.
+func (s *Store) gather() {
+	if s.copies.total.Load() == 0 {
+		return
+	}
+	needed := map[string]bool{}
+	for _, e := range s.now {
+		needed[e.ID] = true
+	}
+	for _, v := range s.versions {
+		for _, c := range v.Before {
+			if c.Was != nil {
+				needed[c.Was.ID] = true
+			}
+		}
+	}
+	s.copies.keepOnly(needed)
+}
+
+// dropAll removes everything that is kept.
+func (s *Store) dropAll() {
+	s.versions, s.logged, s.todo = nil, 0, nil
+	for _, e := range s.now {
+		e.ID, e.Why = "", whyFull
+	}
+	s.gather()
+	s.mu.Lock()
+	s.drop = false
+	s.mu.Unlock()
+	s.rewriteLog()
+	s.tell()
+}
+
+// oldest is the number of the oldest version.
+func (s *Store) oldest() int {
+	if len(s.versions) == 0 {
+		return 1 << 60
+	}
+	return s.versions[0].Number
+}
+
+// find returns a run whose beginning can be restored.
+func (s *Store) find(run string) (past, bool) {
+	for _, v := range s.versions {
+		for _, p := range v.Runs {
+			if p.Run == run && p.Next >= s.oldest() {
+				return p, p.Exact
+			}
+		}
+	}
+	return past{}, false
+}
+
+// tell describes the store.
+func (s *Store) tell() {
+	var info Info
+	for _, v := range s.versions {
+		for _, p := range v.Runs {
+			if _, ok := s.find(p.Run); ok {
+				info.Runs = append(info.Runs, p.Run)
+			}
+		}
+	}
+	for _, e := range s.now {
+		if e.isUnkept() && e.Why != "" {
+			info.NotKept = append(info.NotKept, Named{e.path, e.Why})
+		}
+	}
+	info.NotKept, info.NotKeptTotal = firstOf(info.NotKept)
+	s.changed(info)
+}
+
+// firstOf bounds a list.
+func firstOf(list []Named) ([]Named, int) {
+	slices.SortFunc(list, func(a, b Named) int { return strings.Compare(a.Path, b.Path) })
+	return list[:min(len(list), mostNamed)], len(list)
+}
+
+// plan orders the files that are to be copied: those that a person sees first, and the small ones before the large.
+func (s *Store) plan() {
+	s.todo = nil
+	if isNew, err := s.copies.open(s.dir); isNew || err != nil {
+		s.verify()
+	}
+	for _, e := range s.now {
+		if s.copies.folder < 0 && e.isUnkept() {
+			e.Why = ErrFolder.Error()
+		} else if e.isUnkept() {
+			s.todo = append(s.todo, e)
+		}
+	}
+	slices.SortFunc(s.todo, func(a, b *entry) int {
+		if a.hidden != b.hidden {
+			if a.hidden {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Or(cmp.Compare(a.Size, b.Size), strings.Compare(a.path, b.path))
+	})
+	for len(s.todo) > mostFiles {
+		last := len(s.todo) - 1
+		s.todo[last].Why = whyMany
+		s.todo = s.todo[:last]
+	}
+}
