@@ -245,7 +245,7 @@ func (g *guard) judgeQuiet() {
 		return
 	}
 	for _, k := range mains {
-		if level.Hider == 0 && k.hasWritten(level.Bytes-before.Bytes, level.Files > before.Files) || k.l.mayOwn(level.Hider) {
+		if level.Hider == 0 && k.hasWritten(level.Bytes-before.Bytes, level.Files > before.Files) || level.Hider != 0 && k.l.mayOwn(level.Hider) {
 			k.fills = true
 			k.kill("quota")
 		}

@@ -26,7 +26,7 @@ LONG_GRACE = 10 * GRACE  # the same where the machine is kept busy, or loads som
 
 
 SUPERVISOR = os.environ.get("SUPERVISOR", os.path.join(HERE, "..", "..", "..", "bin", "supervisor"))
-PROGRAM = [SUPERVISOR, "python", os.path.join(HERE, "main.py")]
+PROGRAM = [SUPERVISOR, "python=" + os.path.join(HERE, "main.py")]
 
 
 class Answer:
@@ -93,11 +93,13 @@ class Client:
 
     def init(self, **fields):
         message = {
-            "type": "init", "protocol": 2, "work_dir": self.work_dir,
+            "type": "init", "protocol": 3, "work_dir": self.work_dir,
             "env": {}, "preload": [], "warm": False, "idle_seconds": 0, "on_eof": "exit", "output_bytes": 30000,
             "spool_bytes": 1 << 24, "image_bytes": 1 << 20, "max_displays": 20, "max_artifacts": 100,
         }
         message.update(fields)
+        message["preload"] = {"python": message["preload"]}
+        message["warm"] = ["python"] if message["warm"] else []
         self.send(message)
         return self.wait_for("ready")
 
@@ -144,8 +146,8 @@ class Client:
     # -- runs
 
     def start(self, code, **fields):
-        message = {"type": "run", "id": "r%d" % next(self.ids), "code": code, "fresh": False, "timeout_ms": 0}
-        message["grace_ms"] = GRACE
+        message = {"type": "run", "language": "python", "id": "r%d" % next(self.ids), "code": code}
+        message.update({"fresh": False, "timeout_ms": 0, "grace_ms": GRACE})
         message.update(fields)
         self.send(message)
         return message["id"]

@@ -55,7 +55,7 @@ def as_script(code, env):
 def as_run(code, env, supervisor):
     """Runs the code, and waits for what it has left in the background."""
     empty()
-    process = subprocess.Popen([supervisor, "bash", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd=WORK)
+    process = subprocess.Popen([supervisor, "bash="], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, cwd=WORK)
 
     def send(**message):
         body = json.dumps(message).encode()
@@ -63,14 +63,14 @@ def as_run(code, env, supervisor):
         process.stdin.flush()
 
     def run(name, code):
-        send(type="run", id=name, code=code, timeout_ms=SECONDS * 1000, grace_ms=1000)
+        send(type="run", language="bash", id=name, code=code, timeout_ms=SECONDS * 1000, grace_ms=1000)
         while head := process.stdout.read(5):
             message = json.loads(process.stdout.read(struct.unpack(">I", head[:4])[0]))
             if message["type"] == "done" and message["id"] == name:
                 return message
         raise SystemExit("the supervisor has ended")
 
-    send(type="init", protocol=2, work_dir=str(WORK), env={}, on_eof="exit", output_bytes=1 << 20, spool_bytes=1 << 20, max_artifacts=0)
+    send(type="init", protocol=3, work_dir=str(WORK), env={}, on_eof="exit", output_bytes=1 << 20, spool_bytes=1 << 20, max_artifacts=0)
     done, later = run("case", code), run("wait", "wait")["background"]
     process.stdin.close()
     process.kill()

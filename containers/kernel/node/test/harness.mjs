@@ -19,10 +19,10 @@ export const PATIENT = 20_000 * slowness;
 
 export const defaults = {
   type: 'init',
-  protocol: 2,
+  protocol: 3,
   env: {},
-  preload: [],
-  warm: false,
+  preload: {},
+  warm: [],
   idle_seconds: 0,
   on_eof: 'exit',
   output_bytes: 2000,
@@ -55,7 +55,7 @@ export class Client {
       chownSync(client.workDir, user, user);
     }
     options.env.PATH = `${dirname(process.execPath)}:${options.env.PATH}`; // the Node that runs the tests
-    client.child = spawn(supervisor, ['javascript', main], options);
+    client.child = spawn(supervisor, [`javascript=${main}`], options);
     client.exited = new Promise((resolve) => client.child.on('exit', (code, signal) => resolve({ code, signal })));
     client.#join(client.child.stdin, client.child.stdout);
     client.child.stderr.on('data', (chunk) => (client.stderr += chunk));
@@ -147,7 +147,7 @@ export class Client {
   /** begin sends a run and gives its id. */
   begin(code, options = {}) {
     const id = `${this.child ? 'r' : 's'}${++this.#runs}`;
-    this.send({ type: 'run', id, code, fresh: false, timeout_ms: 30_000 * slowness, grace_ms: 5000, linger_ms: 300, ...options });
+    this.send({ type: 'run', language: 'javascript', id, code, fresh: false, timeout_ms: 30_000 * slowness, grace_ms: 5000, linger_ms: 300, ...options });
     return id;
   }
 
