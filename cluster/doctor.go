@@ -173,7 +173,7 @@ func podChecks(info kubernetes.Info) []doctor.Check {
 		}
 	}
 	return []doctor.Check{class, namespaces, users, seccomp, {
-		Name: "pids limit", Status: doctor.Warn, Found: "by the limit of the session's user, which its containers share",
+		Name: "pids limit", Status: doctor.Warn, Found: "by the limit of the session's user",
 		Why: "a pod has no limit of processes of its own, and the kubelet's cannot be seen from here",
 		Fix: "podPidsLimit: 1024 in the kubelet's configuration, which many managed clusters have",
 	}}

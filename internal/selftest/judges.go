@@ -192,8 +192,8 @@ func judgeExhaustion(ctx context.Context, t *tester, row *Row, source attacks.At
 	case res != nil && row.Name == "memory" && res.Status == sandbox.Killed && res.Cause == "memory":
 		row.Status, row.Notes = Proven, append(row.Notes, "the system has killed the kernel as well")
 	case res != nil && row.Name == "pids" && t.facts.Pod != nil && res.Status == sandbox.Killed && res.Cause == "memory":
-		row.Status, row.Why = Unenforced, "the limit of memory ended a fork bomb before that of the session's user, which all its containers share: a pod has none of its own"
-		row.Fix = "podPidsLimit in the kubelet's configuration, where a session's limit has to hold for each container"
+		row.Status, row.Why = Unenforced, "the limit of memory ended a fork bomb before that of the session's user: a pod has none of its own"
+		row.Fix = "podPidsLimit in the kubelet's configuration, where a session's limit has to hold"
 	case res == nil || !t.facts.GVisor:
 		return err
 	case res.Status == sandbox.Killed:

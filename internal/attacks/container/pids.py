@@ -30,6 +30,6 @@ if FACTS["gvisor"] and len(children) > most:
 assert len(children) <= most, f"{len(children)} processes were started, and {most} is the limit"
 if POD:
     raise Unenforced(
-        f"{len(children)} processes could be started, up to the limit of the session's user, which is {most} for all its containers: a pod has none of its own",
+        f"{len(children)} processes could be started, up to the limit of the session's user, which is {most}: a pod has none of its own",
         "podPidsLimit in the kubelet's configuration, where a session's limit has to hold for each container")
 notes.append(f"{len(children)} could be started, {most} is the limit")

@@ -1,7 +1,7 @@
-"""A pod has nothing of its cluster: no account, no addresses, no way to what is near it, and none into its other containers.
+"""A pod has nothing of its cluster: no account, no addresses, no way to what is near it, and none into its keeper.
 
 Tried: the token's folder, variables, name servers and hosts; the API server, the node's kubelet, cloud metadata and name servers by their addresses; the
-keepers of all containers, by their sockets.
+keeper by its socket.
 """
 import socket
 
@@ -19,7 +19,6 @@ near = [(address, port) for address, port in POD["near"]] + [("10.96.0.1", 443),
 for address, port in near:
     refused(lambda: socket.create_connection((address, port), timeout=2))
 
-# The containers of a pod share a network, and so the names of such sockets.
 keepers = {line.split()[-1] for line in read("/proc/net/unix").splitlines() if line.endswith("-keeper")}
 assert keepers, "no keeper listens"
 for keeper in keepers:
