@@ -78,6 +78,8 @@ type Config struct {
 
 	VolumeBytes int64 // of one session's files
 	VolumeFiles int64 // files and folders of one session
+	// UndoBytes bounds the versions of a session's files, which undo its last runs; 0: none are kept.
+	UndoBytes int64
 
 	// Visit is for a manager that looks after sessions and runs nothing: its Close interrupts no code.
 	Visit bool
@@ -161,7 +163,7 @@ func (c *Config) preload(languages []Language) map[string][]string {
 func DefaultConfig() Config {
 	return Config{
 		Limits:    engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024},
-		CodeBytes: 100_000, OutputBytes: 16_000, SpoolBytes: 64 << 20, VolumeBytes: 2 << 30, VolumeFiles: 200_000,
+		CodeBytes: 100_000, OutputBytes: 16_000, SpoolBytes: 64 << 20, VolumeBytes: 2 << 30, VolumeFiles: 200_000, UndoBytes: 256 << 20,
 		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, Linger: 2 * time.Second,
 		IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour, Keep: 30 * 24 * time.Hour, KeepLimit: 10 << 30,
 		FreezeBytes: 512 << 20, FreezeTime: 20 * time.Second, Spares: 1, SparesBytes: 512 << 20, StartTimeout: time.Minute, MaxSessions: 10,

@@ -45,6 +45,8 @@ type container struct {
 
 	dead   chan struct{} // closed when no more frames come
 	frames atomic.Uint64 // frames so far
+	// versions is the last message about versions of files; nil: none came.
+	versions atomic.Pointer[protocol.Versions]
 	// ending reports that the container was told to end, and does so soon.
 	ending atomic.Bool
 	// cut reports that the connection ended, but not by a protocol violation. Set before dead is closed.
@@ -188,6 +190,8 @@ func (c *container) take(body []byte) error {
 		return decode(body, c.onAttachedMessage)
 	case "log":
 		return decode(body, func(m protocol.Log) { c.log.Debug("supervisor", "message", clip(m.Message, maxName)) })
+	case "versions":
+		return decode(body, c.noteVersions)
 	case "ready", "kernel", "twins", "restored", "frozen":
 		if head.Type == "ready" && !isClosed(c.attached) { // versions before the message attached began with this one
 			c.earlier = true

@@ -334,7 +334,7 @@ func (e *engineSide) init(languages []Language, first Language, warm bool) proto
 		IdleSeconds: int64(e.limits.ends().IdleTimeout.Seconds()), OnEOF: onEOF, Token: e.token,
 		OutputBytes: limits.OutputBytes, SpoolBytes: int64(limits.SpoolBytes), ImageBytes: limits.ImageBytes,
 		MaxDisplays: limits.MaxDisplays, MaxArtifacts: limits.MaxArtifacts,
-		VolumeBytes: e.config.VolumeBytes, VolumeFiles: e.config.VolumeFiles,
+		VolumeBytes: e.config.VolumeBytes, VolumeFiles: e.config.VolumeFiles, UndoBytes: e.config.UndoBytes,
 	}
 }
 

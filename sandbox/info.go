@@ -53,6 +53,8 @@ type SessionInfo struct {
 	Owner     string
 	State     string
 	Kernels   []KernelInfo
+	// Versions are the kept versions of files; nil: not known.
+	Versions *FileVersions
 	// Containers counts the running containers that this server has.
 	Containers int
 	Created    time.Time
@@ -99,6 +101,7 @@ func (s *session) info(kept []Language) SessionInfo {
 		info.Kernels = append(info.Kernels, kernel)
 	}
 	sortKernels(info.Kernels)
+	info.Versions = s.versions()
 	return info
 }
 

@@ -1,4 +1,4 @@
-// Restoring Python's variables: to the state before a run, or to a run's copy.
+// Restoring: Python's variables and files to the state before a run, or variables to a run's copy.
 
 package sandbox
 
@@ -18,10 +18,15 @@ import (
 // Restoration is the outcome of a restore.
 type Restoration struct {
 	SessionID string
-	Run       *RunInfo // the variables are those before this run
+	Run       *RunInfo // it is as before this run
 	Copy      bool     // they are the copy's, after Run
+	// Parts are what went back, and Asked what was to.
+	Parts Parts
+	Asked Parts
+	// Files is what became of the files; nil: they stay.
+	Files *RestoredFiles
 	// Undone are the runs with lost changes, the newest last, and Changed the paths of the files that those created or changed,
-	// which stay unchanged.
+	// if these stay unchanged.
 	Undone  []*RunInfo
 	Changed []string
 	// Before are the restorable runs now, and Copies the restorable copies; the newest last.
@@ -36,19 +41,21 @@ const (
 	maxWaysBack = 16
 )
 
-// Restore restores a session's variables to the state before a run, or to a run's copy. An empty session is the run's. It waits
-// for the kernel's turn, and calls queued once it is in the queue. It starts no container: a lost one leaves nothing to restore.
-func (m *Manager) Restore(ctx context.Context, sessionID, runID string, queued func()) (*Restoration, error) {
+// Restore restores a session's variables and files to the state before a run, or its variables to a run's copy. What cannot go back
+// after a run of that kind stays. An empty session is the run's. It waits for the kernel's turn, and calls queued once it is in the
+// queue. It starts no container: a lost one leaves nothing to restore.
+func (m *Manager) Restore(ctx context.Context, sessionID, runID string, asked Parts, queued func()) (*Restoration, error) {
 	s, entry, err := m.sessionOf(sessionID, runID)
 	if err != nil {
 		return nil, err
 	}
-	if entry.Language != Python {
-		return nil, errNoWayBack("Run %s is %s, and only variables of Python can go back.", entry.RunID, entry.Language)
+	parts, err := m.partsOf(entry, asked)
+	if err != nil {
+		return nil, err
 	}
-	i := s.interpreters[Python]
+	i := s.interpreters[entry.Language]
 	if i == nil {
-		return nil, errNoWayBack("There is no Python here.")
+		return nil, errNoWayBack("There is no %s here.", entry.Language)
 	}
 	if err := s.uses.enter(); err != nil {
 		return nil, err
@@ -57,11 +64,18 @@ func (m *Manager) Restore(ctx context.Context, sessionID, runID string, queued f
 	turn := i.enqueue()
 	defer turn.leave()
 	queued()
-	answer, err := i.goBack(ctx, turn, entry.RunID)
+	answer, err := i.goBack(ctx, turn, entry.RunID, parts)
 	if err != nil {
 		return nil, err
 	}
-	return s.restored(entry, answer)
+	if answer.Files != nil && answer.Files.Error != "" {
+		return nil, s.errFilesStay(i, entry, answer.Files)
+	}
+	r, err := s.restored(entry, answer, parts)
+	if err == nil {
+		r.Parts, r.Asked, r.Files = parts, asked, i.restoredFiles(answer)
+	}
+	return r, err
 }
 
 func errNoWayBack(format string, args ...any) *fault.Error {
@@ -80,6 +94,9 @@ func (m *Manager) sessionOf(sessionID, runID string) (*session, *HistoryEntry, e
 		if run := s.uses.find(runID); run != nil {
 			owner, entry = s.id, run.entry()
 		}
+	}
+	if entry == nil {
+		owner, entry = m.restoreOf(runID)
 	}
 	if entry == nil {
 		var err error
@@ -107,12 +124,12 @@ func (r *Run) entry() *HistoryEntry {
 func (e *HistoryEntry) info() *RunInfo { return infoOf(e.RunID, e.Language, e.Code, e.Started) }
 
 // goBack asks the kernel to restore, at its turn.
-func (i *interpreter) goBack(ctx context.Context, turn turn, runID string) (protocol.Restored, error) {
+func (i *interpreter) goBack(ctx context.Context, turn turn, runID string, parts Parts) (protocol.Restored, error) {
 	var none protocol.Restored
 	err := turn.wait(ctx, restoreTime)
 	var k *kernel
 	if err == nil {
-		if k, err = i.reachExisting(ctx); err != nil {
+		if k, err = i.reachExisting(ctx, parts); err != nil {
 			return none, err
 		}
 		err = i.waitAdopted(ctx, restoreTime)
@@ -127,41 +144,52 @@ func (i *interpreter) goBack(ctx context.Context, turn turn, runID string) (prot
 	case err != nil:
 		return none, err
 	case k == nil:
-		return none, fault.New(fault.InvalidArgument, "Run code again to make the variables; frozen ones come back with the next run.",
-			"There is nothing to go back to: no Python kernel of session %q is running.", i.engine.id)
+		hint := "Run code again to make the variables; frozen ones come back with the next run."
+		if parts.Files {
+			hint += " Versions of files stay with the session: once code has run, variables: false brings the files back."
+		}
+		return none, fault.New(fault.InvalidArgument, hint,
+			"There is nothing to go back to: no %s kernel of session %q is running.", i.language, i.engine.id)
 	}
-	answer, err := k.restore(runID)
+	answer, err := k.restore(runID, parts)
 	if err != nil {
-		return none, fault.New(fault.ExecutionFailed, "Look at the variables with code, and try again.",
-			"The kernel of session %q did not answer: whether its variables have gone back is not known.", i.engine.id).Because(err)
+		return none, fault.New(fault.ExecutionFailed, "Look at the variables and files with code, and try again.",
+			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.engine.id).Because(err)
 	}
 	answer.Error = i.config.Mask.Mask(answer.Error)
 	return answer, nil
 }
 
-// reachExisting returns the kernel with the variables, taking over an earlier server's if needed; nil: there is none.
-func (i *interpreter) reachExisting(ctx context.Context) (*kernel, error) {
+// reachExisting returns the kernel with the variables, or one in the container of the files, taking over an earlier server's if
+// needed; nil: there is none.
+func (i *interpreter) reachExisting(ctx context.Context, parts Parts) (*kernel, error) {
 	i.starting.Lock()
 	defer i.starting.Unlock()
 	if _, err := i.existing(ctx); err != nil && !isFinal(err) {
 		return nil, err
 	}
+	if c := i.live(); c != nil && !parts.Variables {
+		return c.kernels[i.language], nil
+	}
 	return i.current(), nil
 }
 
-// restore asks for the variables before a run, or of its copy. The caller holds the turn.
-func (k *kernel) restore(runID string) (protocol.Restored, error) {
-	id := state.NewID("restore-")
+// restore asks for the state before a run, or the variables of its copy. The caller holds the turn.
+func (k *kernel) restore(runID string, parts Parts) (protocol.Restored, error) {
+	id, patience := newRestoreID(), restoreTime
+	if parts.Files {
+		patience = filesTime
+	}
 	k.restoring.Store(&id)
 	defer k.restoring.Store(nil)
 	select { // an answer that came as the wait for it ended
 	case <-k.restoreds:
 	default:
 	}
-	if err := k.send(protocol.Request{Type: "restore", Language: string(k.language), ID: id, Run: runID}); err != nil {
+	if err := k.send(protocol.Request{Type: "restore", Language: string(k.language), ID: id, Run: runID, Variables: parts.Variables, Files: parts.Files}); err != nil {
 		return protocol.Restored{}, err
 	}
-	limit := time.NewTimer(restoreTime)
+	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	select {
 	case m := <-k.restoreds:
@@ -219,15 +247,15 @@ func infosOf(ids []string, known map[string]*HistoryEntry) (list []*RunInfo) {
 	return list
 }
 
-// restored describes the outcome for the variables, or why nothing changed.
-func (s *session) restored(target *HistoryEntry, answer protocol.Restored) (*Restoration, error) {
+// restored describes which runs were undone, or why nothing changed.
+func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts Parts) (*Restoration, error) {
 	since, known, err := s.runsSince(target.RunID, slices.Concat(answer.Runs, answer.Copies))
 	if err != nil {
 		return nil, err
 	}
 	before, copies := infosOf(answer.Runs, known), infosOf(answer.Copies, known)
 	if answer.Error != "" {
-		return nil, errNotRestored(target, answer.Error, before, copies)
+		return nil, errNotRestored(target, answer.Error, before, copies, parts.Files)
 	}
 	if e := known[target.RunID]; e != nil {
 		target = e // it carries the mark
@@ -238,12 +266,15 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored) (*Res
 		marks[target.RunID] = false
 	}
 	for _, e := range since {
-		if r.Copy && e.RunID == target.RunID || e.Undone || e.Fresh || e.Language != Python {
+		hasVariables := parts.Variables && !e.Undone && !e.Fresh && e.Language == Python
+		if r.Copy && e.RunID == target.RunID || !hasVariables && !parts.Files {
 			continue
 		}
-		marks[e.RunID] = true
+		if hasVariables {
+			marks[e.RunID] = true
+		}
 		r.Undone = append(r.Undone, e.info())
-		if e.Result == nil {
+		if e.Result == nil || parts.Files {
 			continue
 		}
 		for _, a := range e.Result.Artifacts {
@@ -299,7 +330,7 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 }
 
 // errNotRestored lists the restorable runs instead.
-func errNotRestored(target *HistoryEntry, why string, before, copies []*RunInfo) *fault.Error {
+func errNotRestored(target *HistoryEntry, why string, before, copies []*RunInfo, files bool) *fault.Error {
 	hint := "There is nothing to go back to. A run is followed by a copy unless the reason says what stands against that; " +
 		"fresh: true leaves the variables alone."
 	if len(before)+len(copies) > 0 {
@@ -311,6 +342,9 @@ func errNotRestored(target *HistoryEntry, why string, before, copies []*RunInfo)
 			list = append(list, "to the copy "+run.String())
 		}
 		hint = "They can go back " + strings.Join(list, "; ") + "."
+	}
+	if files {
+		hint += " variables: false brings back the files alone."
 	}
 	return fault.New(fault.InvalidArgument, hint, "The variables cannot go back before %s: %s.", target.info(), strings.TrimRight(why, ".")).
 		With("before", idsOf(before)).With("copies", idsOf(copies))

@@ -68,7 +68,7 @@ func newKeeping(t *testing.T) (*Manager, Config) {
 }
 
 func restore(m *Manager, session, run string) (*Restoration, error) {
-	return m.Restore(context.Background(), session, run, func() {})
+	return m.Restore(context.Background(), session, run, Parts{Variables: true}, func() {})
 }
 
 // linesOf are the first lines of runs.
@@ -202,7 +202,7 @@ func TestRestoreWaitsItsTurn(t *testing.T) {
 		restored := make(chan error)
 		queued := make(chan struct{})
 		go func() {
-			_, err := m.Restore(t.Context(), "", a.RunID, func() { close(queued) })
+			_, err := m.Restore(t.Context(), "", a.RunID, Parts{Variables: true}, func() { close(queued) })
 			restored <- err
 		}()
 		<-queued

@@ -220,6 +220,14 @@ func (p *params) flag(name string) bool {
 	return b
 }
 
+// flagOr reads a boolean argument with another default than false.
+func (p *params) flagOr(name string, absent bool) bool {
+	if p.plain(name) == nil {
+		return absent
+	}
+	return p.flag(name)
+}
+
 // seconds reads a duration in seconds; absent is zero, and anything that is not above zero is wrong.
 func (p *params) seconds(name string) time.Duration {
 	value := p.plain(name)

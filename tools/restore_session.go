@@ -1,4 +1,4 @@
-// The tool restore_session, which undoes runs as far as variables go.
+// The tool restore_session, which undoes runs.
 
 package tools
 
@@ -21,18 +21,24 @@ type restoredSession struct {
 	RestoredTo string             `json:"restored_to"`
 	Copy       bool               `json:"copy"`
 	Undone     []*sandbox.RunInfo `json:"undone"`
-	// Changed are files that the undone runs made or changed. They stay as they are.
-	Changed []string           `json:"changed"`
-	Before  []*sandbox.RunInfo `json:"can_go_back_before"`
-	Copies  []*sandbox.RunInfo `json:"copies"`
+	// Changed are files that the undone runs made or changed, if they stay as they are.
+	Changed []string `json:"changed"`
+	// Variables: they went back.
+	Variables bool `json:"variables"`
+	// Files is what became of the files, if they went back.
+	Files  *sandbox.RestoredFiles `json:"files,omitempty"`
+	Before []*sandbox.RunInfo     `json:"can_go_back_before"`
+	Copies []*sandbox.RunInfo     `json:"copies"`
 }
 
 // restoreSession returns the tool restore_session.
 func (d *Deps) restoreSession() tool {
 	definition := mcp.NewTool("restore_session",
-		mcp.WithDescription("Undo Python runs: variables as before run_id or in its copy; files stay."),
+		mcp.WithDescription("Undo runs: files and Python's variables as before run_id, or variables as in its copy."),
 		mcp.WithToolTitle("Undo"),
 		mcp.WithString("run_id", mcp.Required()),
+		mcp.WithBoolean("files", mcp.DefaultBool(true)),
+		mcp.WithBoolean("variables", mcp.DefaultBool(true)),
 		sessionParam(),
 		hints(false),
 	)
@@ -41,10 +47,11 @@ func (d *Deps) restoreSession() tool {
 		output: mcp.WithOutputSchema[restoredSession](), definition: definition, ordered: true,
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
 			run, session := p.required("run_id"), p.text("session_id")
+			parts := sandbox.Parts{Variables: p.flagOr("variables", true), Files: p.flagOr("files", true)}
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-			r, err := d.Manager.Restore(ctx, session, run, func() { rpc.Settled(ctx) })
+			r, err := d.Manager.Restore(ctx, session, run, parts, func() { rpc.Settled(ctx) })
 			if err != nil {
 				return nil, err
 			}
@@ -59,22 +66,52 @@ func (f restoredSession) Meta() any {
 
 // renderRestored describes it, with the newest of the undone runs and the first of the files.
 func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
-	as := "before"
-	if r.Copy {
-		as = "in the copy"
-	}
 	undone, changed := r.Undone[max(0, len(r.Undone)-most):], r.Changed[:min(most, len(r.Changed))]
 	var lines []string
 	for _, run := range undone {
 		lines = append(lines, render.OneLine(run.String()))
 	}
-	text := fmt.Sprintf("variables of session %s are as %s %s", r.SessionID, as, render.OneLine(r.Run.String())) +
-		section("undone, newest last", lines, len(r.Undone)) +
+	text := headOf(r) + section("undone, newest last", lines, len(r.Undone)) +
 		section("files that those runs changed, which stay as they are", changed, len(r.Changed))
+	if f := r.Files; f != nil {
+		var left []string
+		for _, n := range f.NotRestored[:min(most, len(f.NotRestored))] {
+			left = append(left, render.OneLine(n.Path+": "+n.Why))
+		}
+		text += section("files that are not as they were", left, f.NotRestoredTotal)
+	}
 	return render.Text(text, restoredSession{
 		SessionID: r.SessionID, RestoredTo: r.Run.RunID, Copy: r.Copy, Undone: present(undone), Changed: present(changed),
-		Before: present(r.Before), Copies: present(r.Copies),
+		Variables: r.Parts.Variables, Files: r.Files, Before: present(r.Before), Copies: present(r.Copies),
 	})
+}
+
+// headOf says what is as it was, and what stays.
+func headOf(r *sandbox.Restoration) string {
+	var what []string
+	if r.Parts.Variables {
+		what = append(what, "variables")
+	}
+	if r.Parts.Files {
+		what = append(what, "files")
+	}
+	as := "before"
+	if r.Copy {
+		as = "in the copy"
+	}
+	text := fmt.Sprintf("%s of session %s are as %s %s", strings.Join(what, " and "), r.SessionID, as, render.OneLine(r.Run.String()))
+	if f := r.Files; f != nil {
+		text += fmt.Sprintf("\n%d files restored, %d removed; restore_session with run_id %s undoes that", f.Restored, f.Removed, f.RestoreID)
+	}
+	switch {
+	case r.Asked.Variables && !r.Parts.Variables:
+		text += "\nvariables stay as they are: only those of Python's runs that keep them go back"
+	case r.Copy && r.Asked.Files:
+		text += "\nfiles stay as they are: a copy of the variables works on the session's files"
+	case r.Asked.Files && !r.Parts.Files:
+		text += "\nfiles stay as they are: this server keeps no versions of them"
+	}
+	return text
 }
 
 // section is a heading with lines below it, of so many in all; empty if there are none.

@@ -76,6 +76,8 @@ type infoFields struct {
 	// ArtifactStore is where new files go besides, if there is such a place.
 	ArtifactStore string      `json:"artifact_store,omitempty"`
 	Limits        limitFields `json:"limits"`
+	// Versions are the runs whose files can be brought back, and files that cannot.
+	Versions *sandbox.FileVersions `json:"versions,omitempty"`
 	// Packages maps names to versions, for the languages with a listing image, if packages are asked for.
 	Packages map[sandbox.Language]map[string]string `json:"packages,omitempty"`
 	// Installed lists the session's own installations, if packages are asked for.
@@ -157,7 +159,7 @@ func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFie
 	skills, leftOut, more := d.skillFields()
 	return infoFields{
 		Skills: skills, SkillsLeftOut: leftOut, SkillsMore: more,
-		SessionFields: FieldsOf(ctx, info), Mounts: mounts,
+		SessionFields: FieldsOf(ctx, info), Mounts: mounts, Versions: info.Versions,
 		WorkDir: engine.WorkDir, InputDir: engine.WorkDir + "/input", OutputDir: engine.WorkDir + "/output",
 		Network: cmp.Or(d.Network, "none"), ToolServers: d.ToolServers, ArtifactStore: d.Store.name(ctx), Limits: d.limitsOf(ctx, info),
 	}

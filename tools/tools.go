@@ -243,7 +243,7 @@ var Names = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInf
 
 func (d *Deps) exists(name string) bool {
 	for _, l := range sandbox.Languages {
-		ofIt := name == l.Tool() || name == "restore_session" && l.Language == sandbox.Python
+		ofIt := name == l.Tool() || name == "restore_session" && l.Language == sandbox.Python && d.Manager.Config().UndoBytes == 0
 		if _, on := d.Manager.Config().Kernels[l.Language]; ofIt && !on {
 			return false
 		}

@@ -313,6 +313,9 @@ func (s *Settings) sandboxConfig(on engine.Engine, env map[string]string, log *s
 	if _, set := s.origins["variables-limit"]; !set {
 		config.FreezeBytes = config.VolumeBytes / 4
 	}
+	if _, set := s.origins["undo-limit"]; !set {
+		config.UndoBytes = min(config.UndoBytes, config.VolumeBytes/8)
+	}
 	if s.KeepVariables == "off" {
 		config.FreezeBytes = 0
 	}

@@ -100,6 +100,7 @@ func (s *Settings) coreTable() []SettingGroup {
 		{"keep-variables", "MODE", Default(&s.KeepVariables, "on"), 0, 0, "write the variables of a named session when its kernels end, for the next call: on or off"},
 		{"variables-limit", "SIZE", Size(&c.FreezeBytes), 1 << 10, 0, "what one kernel may write of them (default: a quarter of --volume-limit)"},
 		{"variables-timeout", "DURATION", Duration(&c.FreezeTime), float64(time.Second), float64(10 * time.Minute), "how long writing or reading them may take"},
+		{"undo-limit", "SIZE", Size(&c.UndoBytes), 0, 0, "what versions of a session's files may take, which undo its last runs; 0: none are kept (default: 256MiB or an eighth of --volume-limit)"},
 		{"spares", "N", &c.Spares, 0, 8, "containers to keep ready for new sessions, of each language that this server has used; 0: none"},
 		{"max-sessions", "N", &c.MaxSessions, 1, 0, "sessions with kernels at a time; one more freezes the named one that was idle longest"},
 		{"prewarm", "LANGUAGES", &s.Prewarm, 0, 0, "languages to keep a container ready for; alone: " + prewarmAll},

@@ -52,10 +52,17 @@ func (s *Store) keepTodo() {
 // keepAll copies all files at once.
 func (s *Store) keepAll() {
 	for _, e := range s.todo {
-		_ = s.keep(e, unhurried)
+		s.keepNow(e)
 	}
 	s.todo = nil
 	s.finish()
+}
+
+// keepNow copies a file at once, if there is one without a copy.
+func (s *Store) keepNow(e *entry) {
+	if e != nil && e.isUnkept() {
+		_ = s.keep(e, unhurried)
+	}
 }
 
 func unhurried(time.Duration) error { return nil }
@@ -135,7 +142,11 @@ func (s *Store) copyOf(e *entry, breathe func(time.Duration) error) (string, err
 // outlast waits until the clock that stamps files is past a time, since nothing shows another change within a tick.
 func (s *Store) outlast(at int64, breathe func(time.Duration) error) error {
 	for range 100 {
-		if now, known := s.clock.Now(); !known || int64(now) > at {
+		if at < s.passed {
+			break
+		}
+		now, known := s.clock.Now()
+		if s.passed = int64(now); !known || s.passed > at {
 			break
 		}
 		if err := breathe(0); err != nil {

@@ -92,7 +92,6 @@ func (s *Store) prepare(id, run string, free int64) (*Plan, error) {
 	if !s.rebase() {
 		return nil, ErrUnseen
 	}
-	s.keepAll()
 	if s.copies.folder < 0 {
 		return nil, ErrFolder
 	}
@@ -106,6 +105,10 @@ func (s *Store) prepare(id, run string, free int64) (*Plan, error) {
 			p.wants[string(c.Path)] = c.Was
 		}
 	}
+	for path := range p.wants { // what goes can be brought back
+		s.keepNow(s.now[path])
+	}
+	s.finish()
 	p.order()
 	err := p.checkRoom(free)
 	if err == nil {
@@ -345,7 +348,10 @@ func (p *Plan) apply() Outcome {
 		s.addVersion(number, changes)
 	}
 	s.followUp(complete)
-	s.keepAll()      // the removal of a link counts as a change of the others
+	for path := range p.wants { // the removal of a link counts as a change of the others
+		s.keepNow(s.now[path])
+	}
+	s.finish()
 	s.copies.clean() // from now on the restore is over
 	return p.judge()
 }

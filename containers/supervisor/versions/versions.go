@@ -70,6 +70,7 @@ type Store struct {
 	// The rest belongs to the worker.
 	now      map[string]*entry // the files behind the last run
 	round    int               // of looking
+	passed   int64             // what the clock has shown last
 	versions []*version        // the oldest first
 	pending  []past            // runs that ended without a look
 	unseen   bool              // the last look was given up

@@ -658,3 +658,49 @@ func TestVersionsGiveWay(t *testing.T) {
 		t.Errorf("it is %.9q", a.read("f"))
 	}
 }
+
+// BenchmarkRuns measures what versions cost: a run that changes nothing, 1,000 files and 256 MB kept, and gone back to.
+func BenchmarkRuns(b *testing.B) {
+	const files = 1000
+	for name, change := range map[string]func(a *area, i int){
+		"nothing": func(*area, int) {},
+		"files": func(a *area, i int) {
+			for n := range files {
+				a.write("f/"+strconv.Itoa(n), strconv.Itoa(i+n))
+			}
+		},
+		"large": func(a *area, i int) { a.write("large", strings.Repeat(strconv.Itoa(i%10), 256<<20)) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			a := newArea(b, 1<<30)
+			for n := range files {
+				a.write("g/"+strconv.Itoa(n), "g")
+			}
+			a.run(func() { change(a, 0) })
+			var begin, kept, back time.Duration
+			var cpu unix.Rusage
+			var used int64
+			for i := 1; b.Loop(); i++ {
+				id := a.begin()
+				change(a, i)
+				_ = unix.Getrusage(unix.RUSAGE_SELF, &cpu)
+				before, began := cpu.Utime.Nano()+cpu.Stime.Nano(), time.Now()
+				a.store.End(id, 1<<40)
+				next := a.begin() // at once
+				begin = max(begin, time.Since(began))
+				a.rest()
+				kept += time.Since(began)
+				_ = unix.Getrusage(unix.RUSAGE_SELF, &cpu)
+				used += cpu.Utime.Nano() + cpu.Stime.Nano() - before
+				a.end(next)
+				began = time.Now()
+				a.undo(id)
+				back += time.Since(began)
+			}
+			b.ReportMetric(float64(begin.Microseconds())/1000, "ms-next-run-later")
+			b.ReportMetric(float64(kept.Microseconds())/1000/float64(b.N), "ms-kept")
+			b.ReportMetric(float64(used)/1e6/float64(b.N), "ms-cpu-kept")
+			b.ReportMetric(float64(back.Microseconds())/1000/float64(b.N), "ms-back")
+		})
+	}
+}

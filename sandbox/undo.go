@@ -1,0 +1,165 @@
+// Files that go back to before a run, with the variables or without them.
+
+package sandbox
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// Parts are what a restore brings back.
+type Parts struct{ Variables, Files bool }
+
+// RestoredFiles is what became of the files in a restore.
+type RestoredFiles struct {
+	// RestoreID is the restore itself, which can be undone as a run.
+	RestoreID string `json:"restore_id"`
+	Restored  int    `json:"restored"` // files and links that are as they were
+	Removed   int    `json:"removed"`
+	// NotRestored are the paths that are not as they were, and why, of NotRestoredTotal.
+	NotRestored      []NotKept `json:"not_restored"`
+	NotRestoredTotal int       `json:"not_restored_total"`
+}
+
+// NotKept is a file that has no copy, relative to the work directory, and why.
+type NotKept struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// FileVersions are the kept versions of a session's files.
+type FileVersions struct {
+	// Before are the runs whose beginning the files can go back to, the newest last.
+	Before []*RunInfo `json:"can_go_back_before"`
+	// NotKept are the present files that could not be brought back, at most 20, of NotKeptTotal.
+	NotKept      []NotKept `json:"not_kept"`
+	NotKeptTotal int       `json:"not_kept_total"`
+}
+
+const (
+	restorePrefix = "restore-" // of the id of a restore
+	// filesTime bounds the wait for files: a second for each gigabyte and room for a busy machine.
+	filesTime  = 2 * time.Minute
+	maxNotKept = 20
+)
+
+// partsOf returns what a restore can bring back, or why it can bring back nothing.
+func (m *Manager) partsOf(entry *HistoryEntry, asked Parts) (Parts, error) {
+	parts, isCopy := asked, entry.Copy && entry.Undone
+	parts.Files = parts.Files && m.conf().UndoBytes > 0 && !isCopy
+	parts.Variables = parts.Variables && entry.Language == Python && !strings.HasPrefix(entry.RunID, restorePrefix) &&
+		(!entry.Fresh || !parts.Files || isCopy)
+	switch {
+	case parts != Parts{}:
+		return parts, nil
+	case !asked.Variables && !asked.Files:
+		return parts, fault.New(fault.InvalidArgument, "Leave one of them out, or set it to true.", "With files and variables false nothing is restored.")
+	case asked.Files && isCopy:
+		return parts, fault.New(fault.InvalidArgument, "Let variables be true.", "Run %s worked in a copy of the variables, and its files are the session's.", entry.RunID)
+	case asked.Files:
+		return parts, errNoWayBack("Run %s is %s, only variables of Python can go back, and this server keeps no versions of files (--undo-limit).", entry.RunID, entry.Language)
+	}
+	return parts, errNoWayBack("Run %s is %s, and only variables of Python can go back.", entry.RunID, entry.Language)
+}
+
+// restoreOf finds the session with a restore that can be undone.
+func (m *Manager) restoreOf(id string) (owner string, entry *HistoryEntry) {
+	if !strings.HasPrefix(id, restorePrefix) {
+		return "", nil
+	}
+	for _, s := range m.all() {
+		for _, l := range s.links {
+			c := l.live()
+			if c == nil {
+				continue
+			}
+			if v := c.versions.Load(); v != nil && slices.Contains(v.Runs, id) {
+				return s.id, &HistoryEntry{RunID: id, Language: l.languages[0], Code: "going back", Started: time.Now()}
+			}
+		}
+	}
+	return "", nil
+}
+
+// noteVersions keeps a supervisor's list of the runs whose files it has.
+func (c *container) noteVersions(m protocol.Versions) {
+	c.versions.Store(&protocol.Versions{Runs: boundIDs(m.Runs), NotKept: m.NotKept[:min(len(m.NotKept), maxNotKept)], NotKeptTotal: m.NotKeptTotal})
+}
+
+// notKept bounds and masks a supervisor's list.
+func (i *interpreter) notKept(list []protocol.NotKept) []NotKept {
+	kept := []NotKept{}
+	for _, n := range list[:min(len(list), maxNotKept)] {
+		kept = append(kept, NotKept{i.config.Mask.Mask(clip(n.Path, maxName)), i.config.Mask.Mask(clip(n.Why, maxName))})
+	}
+	return kept
+}
+
+// restoredFiles describes the outcome for files.
+func (i *interpreter) restoredFiles(m protocol.Restored) *RestoredFiles {
+	if m.Files == nil || m.Files.Error != "" {
+		return nil
+	}
+	return &RestoredFiles{
+		RestoreID: m.ID, Restored: m.Files.Restored, Removed: m.Files.Removed, NotRestored: i.notKept(m.Files.NotKept),
+		NotRestoredTotal: max(m.Files.NotKeptTotal, len(m.Files.NotKept)),
+	}
+}
+
+// errFilesStay says why nothing went back, because the files cannot.
+func (s *session) errFilesStay(i *interpreter, target *HistoryEntry, files *protocol.RestoredFiles) *fault.Error {
+	why := text.Shorten(i.config.Mask.Mask(strings.TrimRight(clip(files.Error, maxName), ".")), maxName)
+	alone := "files: false brings back the variables alone."
+	switch files.Code {
+	case "busy":
+		for _, other := range s.interpreters {
+			if run := other.holder(); run != nil {
+				return other.errBusy(run.info(), 0)
+			}
+		}
+		return fault.New(fault.SessionBusy, "Wait for what runs in the session, and try again; or "+alone, "The files cannot go back: %s.", why)
+	case "full":
+		return fault.New(fault.QuotaExceeded, "Delete files that are no longer needed, and try again; or "+alone, "Nothing has gone back, because %s.", why)
+	case "unknown":
+		hint := "Of the last five runs that is kept. " + alone
+		if v := s.versions(); v != nil && len(v.Before) > 0 {
+			var list []string
+			for _, run := range v.Before {
+				list = append(list, "before "+run.String())
+			}
+			hint = "The files can go back " + strings.Join(list, "; ") + ". " + alone
+		}
+		return fault.New(fault.InvalidArgument, hint, "Nothing has gone back before %s: %s.", target.info(), why)
+	}
+	return fault.New(fault.ExecutionFailed, "Look at the files with list_artifacts; "+alone, "Nothing has gone back before %s: %s.", target.info(), why)
+}
+
+// versions describes the versions of files that a container of this server has; nil: none is running, or they are not kept.
+func (s *session) versions() *FileVersions {
+	for _, l := range s.links {
+		c := l.live()
+		if c == nil || c.versions.Load() == nil {
+			continue
+		}
+		v, known := c.versions.Load(), make(map[string]*HistoryEntry)
+		for _, run := range l.uses.all() {
+			known[run.ID] = run.entry()
+		}
+		for _, id := range v.Runs {
+			if strings.HasPrefix(id, restorePrefix) {
+				known[id] = &HistoryEntry{RunID: id, Language: l.languages[0], Code: "going back", Started: time.Now()}
+			}
+		}
+		i := s.interpreters[l.languages[0]]
+		return &FileVersions{infosOf(v.Runs, known), i.notKept(v.NotKept), max(v.NotKeptTotal, len(v.NotKept))}
+	}
+	return nil
+}
+
+func newRestoreID() string { return state.NewID(restorePrefix) }
