@@ -101,6 +101,7 @@ func (l *link) reachAny(ctx context.Context) error {
 	if l.reached || l.had.Load() {
 		return nil
 	}
+	l.endEarlier(ctx, l.earlierNames())
 	c, err := l.attach(ctx, l.name())
 	if err == nil {
 		l.set(c)
@@ -109,18 +110,26 @@ func (l *link) reachAny(ctx context.Context) error {
 	return err
 }
 
-// replaceEarlier ends an earlier server's kernels with other settings, so that the next ones restore their variables: those of a
-// version that made a container for each language, too. The caller holds l.starting.
+// replaceEarlier ends an earlier server's kernels with other settings, so that the next ones restore their variables. The caller
+// holds l.starting.
 func (l *link) replaceEarlier(ctx context.Context) {
-	if !l.config.freezes() {
-		return
+	if l.config.freezes() {
+		l.endEarlier(ctx, append(l.earlierNames(), l.name()))
 	}
-	names := []Language{l.name()}
+}
+
+// earlierNames names the further containers of a version that made one for each language.
+func (l *link) earlierNames() (names []Language) {
 	for _, i := range l.usedEarlier() {
 		if i.language != l.name() {
 			names = append(names, i.language)
 		}
 	}
+	return names
+}
+
+// endEarlier ends an earlier server's containers in order, as far as they are there.
+func (l *link) endEarlier(ctx context.Context, names []Language) {
 	var ending sync.WaitGroup
 	for _, name := range names {
 		ending.Go(func() {
