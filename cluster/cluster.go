@@ -75,7 +75,7 @@ func (k *settings) programsImage() string {
 }
 
 // images returns the images that the nodes of the cluster hold, or pull.
-func (k *settings) images(s *server.Settings) []string {
+func (k *settings) images(s *server.Program) []string {
 	images := []string{k.programsImage()}
 	for _, l := range sandbox.Languages {
 		if image, on := s.Image(l.Language); on && !slices.Contains(images, image) {
@@ -123,7 +123,7 @@ func (k *settings) check(s *server.Settings) error {
 }
 
 // open returns the engine, which connects when it is needed.
-func (k *settings) open(_ *server.Settings, log *slog.Logger) engine.Engine {
+func (k *settings) open(log *slog.Logger) engine.Engine {
 	return kubernetes.Open(kubernetes.Options{
 		Cluster: k.cluster(), StorageClass: k.StorageClass, RuntimeClass: k.RuntimeClass, WarmPool: k.WarmPool,
 		ProgramsImage: k.programsImage(),

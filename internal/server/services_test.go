@@ -45,13 +45,13 @@ func (o one) ByKey(key string) *Services {
 }
 
 // with returns the services of alice under other settings.
-func (r *Running) with(t *testing.T, values map[string]any) *Settings {
+func (r *Running) with(t *testing.T, values map[string]any) *Program {
 	t.Helper()
-	s, err := r.Settings.With(values, func(string) bool { return true })
+	s, err := r.Program.With(values, func(string) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = r.Settings.For(principal.Principal{Name: "alice"}, s); err != nil {
+	if s, err = r.Program.For(principal.Principal{Name: "alice"}, s); err != nil {
 		t.Fatal(err)
 	}
 	return s

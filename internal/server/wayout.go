@@ -98,11 +98,6 @@ func (w *wayOut) Environment(port int) map[string]string {
 	return env
 }
 
-// codeQueries reports whether code can query databases.
-func (s *Settings) codeQueries(databases *tools.Databases) bool {
-	return s.SQLFromCode && databases != nil && len(databases.Connections.Sources()) > 0
-}
-
 // closedWayOut prepares containers for egress, and serves nothing.
 type closedWayOut struct{ *wayOut }
 
@@ -124,10 +119,10 @@ func (w *wayOutNow) Serve(ctx context.Context, session, run string, conn net.Con
 	w.now.Load().Serve(ctx, session, run, conn)
 }
 
-// wayOut puts the egress together. sent logs the traffic. asks takes the questions of --ask; nil: nobody is there to answer. Close it after
+// newWayOut puts the egress of settings together. sent logs the traffic. asks takes the questions of --ask; nil: nobody is there to answer. Close it after
 // the manager that uses it. The error is one of the settings.
-func (s *Settings) wayOut(databases *tools.Databases, sent *netlog.Log, asks *ask.Desk, log *slog.Logger) (*wayOut, error) {
-	network, err := s.networkOptions(s.env.lookup)
+func newWayOut(s *Settings, lookup func(string) (string, bool), databases *tools.Databases, sent *netlog.Log, asks *ask.Desk, log *slog.Logger) (*wayOut, error) {
+	network, err := s.Network.options(lookup)
 	if err != nil {
 		return nil, UsageError{Err: err}
 	}
@@ -137,7 +132,7 @@ func (s *Settings) wayOut(databases *tools.Databases, sent *netlog.Log, asks *as
 		network.Ask = asks
 	}
 	w.proxy = proxy.New(network)
-	indexes, err := s.Packages.options(s.StateFolder())
+	indexes, err := s.Packages.options(StateFolder(s.StateDir))
 	if err != nil {
 		return nil, UsageError{Err: err}
 	}
@@ -156,10 +151,10 @@ func (s *Settings) wayOut(databases *tools.Databases, sent *netlog.Log, asks *as
 			w.upstream.Forget(session)
 		}
 	}}
-	if s.codeQueries(databases) {
+	if s.SQL.codeQueries(databases) {
 		o.SQL = databases.Queries(w.log)
 	}
-	if w.upstream, err = s.upstreams(w.log, log); err != nil {
+	if w.upstream, err = s.ToolServers.servers(lookup, w.log, log); err != nil {
 		return nil, UsageError{Err: err}
 	}
 	if w.upstream != nil {
@@ -167,4 +162,16 @@ func (s *Settings) wayOut(databases *tools.Databases, sent *netlog.Log, asks *as
 	}
 	w.Broker = broker.New(o)
 	return w, nil
+}
+
+// endToolServers ends the other servers. It returns at once.
+func (w *wayOut) endToolServers(ctx context.Context) (ended <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if w.upstream != nil {
+			w.upstream.Close(ctx)
+		}
+	}()
+	return done
 }
