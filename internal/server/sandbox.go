@@ -48,7 +48,7 @@ func (p *Program) NewSandbox(on engine.Engine, gcArgs []string, log *slog.Logger
 
 // InstallNeeds installs the packages that code declares. The error is a fault, or the end of ctx.
 func (b *Sandbox) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
-	return (&tools.Deps{Manager: b.Manager, NetworkLog: b.way.log, Packages: b.way.packages()}).InstallNeeds(ctx, o)
+	return tools.Installer{Manager: b.Manager, NetworkLog: b.way.log, Packages: b.way.packages()}.InstallNeeds(ctx, o)
 }
 
 // newSandbox calls prepare with everything but the manager, and then makes the manager from the configuration.
