@@ -42,7 +42,7 @@ func self() mcp.Implementation {
 
 // newMCP puts the protocol's server together, and returns the dependencies of its tools. It touches neither the engine nor the disk.
 func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
-	config, way := box.Manager.Config(), box.way
+	config, way := box.Manager.Config(), box.egress
 	extensions := make(map[string]any)
 	loader := p.skillLoader(log)
 	if loader != nil {

@@ -34,7 +34,7 @@ func newShared(on engine.Engine, gcArgs []string, log *slog.Logger) *shared {
 type Sandbox struct {
 	Manager     *sandbox.Manager
 	shared      *shared
-	way         *wayOut
+	egress      *egress
 	connections *sql.Connections
 	databases   *tools.Databases
 }
@@ -48,7 +48,7 @@ func (p *Program) NewSandbox(on engine.Engine, gcArgs []string, log *slog.Logger
 
 // InstallNeeds installs the packages that code declares. The error is a fault, or the end of ctx.
 func (b *Sandbox) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
-	return tools.Installer{Manager: b.Manager, NetworkLog: b.way.log, Packages: b.way.packages()}.InstallNeeds(ctx, o)
+	return tools.Installer{Manager: b.Manager, NetworkLog: b.egress.log, Packages: b.egress.packages()}.InstallNeeds(ctx, o)
 }
 
 // newSandbox calls prepare with everything but the manager, and then makes the manager from the configuration.
@@ -77,16 +77,16 @@ func (p *Program) sandboxParts(with *shared, reach *Sandbox, network *netlog.Log
 		}
 	}
 	if reach != nil {
-		box.way, box.connections, box.databases = reach.way, reach.connections, reach.databases
+		box.egress, box.connections, box.databases = reach.egress, reach.connections, reach.databases
 	} else {
 		box.connections = p.SQL.connections(p.env.environ(), log)
 		box.databases = p.SQL.tools(box.connections, p.headersBring())
 		var err error
-		if box.way, err = newWayOut(&p.Settings, p.env.lookup, box.databases, network, asks, log); err != nil {
+		if box.egress, err = newEgress(&p.Settings, p.env.lookup, box.databases, network, asks, log); err != nil {
 			return nil, config, err
 		}
 	}
-	config.WayOut = box.way
+	config.WayOut = box.egress
 	if config.Tenant = p.tenant; p.tenant != "" {
 		config.Quota.MaxSessions, config.Quota.KeepLimit = p.Sandbox.MaxSessions, p.Sandbox.KeepLimit
 	}
@@ -105,14 +105,14 @@ func (b *Sandbox) Close(ctx context.Context) {
 func (b *Sandbox) end(ctx context.Context) bool {
 	nothingLeft := make(chan bool, 1)
 	go func() { nothingLeft <- b.Manager.Close(ctx) }() // beside the tools' servers: both may take all the time that there is
-	b.endWayOut(ctx)
+	b.endEgress(ctx)
 	return <-nothingLeft
 }
 
-// endWayOut ends the egress.
-func (b *Sandbox) endWayOut(ctx context.Context) {
-	ended := b.way.endToolServers(ctx)
-	_ = b.way.Close()
+// endEgress ends the egress.
+func (b *Sandbox) endEgress(ctx context.Context) {
+	ended := b.egress.endToolServers(ctx)
+	_ = b.egress.Close()
 	<-ended
 	b.connections.Close(ctx)
 }
@@ -123,11 +123,11 @@ func (p *Program) VisitConfig(on engine.Engine, log *slog.Logger) sandbox.Config
 	config.Visit = true
 	config.Lifetime = math.MaxInt64 // no session ends of age while a command works on it
 	if on.Traits().Together {       // the pod that this makes stays the session's as long as there are files in it
-		way, err := newWayOut(&p.Settings, p.env.lookup, p.SQL.tools(p.SQL.connections(p.env.environ(), log), p.headersBring()), &netlog.Log{}, nil, log)
+		way, err := newEgress(&p.Settings, p.env.lookup, p.SQL.tools(p.SQL.connections(p.env.environ(), log), p.headersBring()), &netlog.Log{}, nil, log)
 		if err != nil {
 			log.Warn("a pod that is made now has no way out", "error", err)
 		} else {
-			config.WayOut = closedWayOut{way}
+			config.WayOut = closedEgress{way}
 		}
 	}
 	return config
@@ -166,7 +166,7 @@ func (p *Program) sandboxConfig(on engine.Engine, env map[string]string, log *sl
 // Spec returns the container of a session with these settings, for an engine's template.
 func (p *Program) Spec(on engine.Engine, log *slog.Logger) (engine.Spec, error) {
 	config := p.sandboxConfig(on, p.env.passThrough(p.PassThroughEnv, log), log)
-	way, err := newWayOut(&p.Settings, p.env.lookup, nil, &netlog.Log{}, nil, log)
+	way, err := newEgress(&p.Settings, p.env.lookup, nil, &netlog.Log{}, nil, log)
 	if err != nil {
 		return engine.Spec{}, err
 	}

@@ -49,7 +49,7 @@ func (p *Program) SelfTest(ctx context.Context, on engine.Engine, gcArgs []strin
 	if err != nil {
 		return report, err
 	}
-	way, err := newWayOut(&p.Settings, p.env.lookup, nil, &netlog.Log{}, nil, log)
+	way, err := newEgress(&p.Settings, p.env.lookup, nil, &netlog.Log{}, nil, log)
 	if err != nil {
 		return report, err
 	}
@@ -64,9 +64,9 @@ func (p *Program) SelfTest(ctx context.Context, on engine.Engine, gcArgs []strin
 	}
 	return selftest.Run(ctx, selftest.Options{
 		Config: config, Engine: on, Host: host, Environ: p.env.environ(), Progress: progress,
-		Standard: standard, WayOut: way.reach(),
+		Standard: standard, Egress: way.reach(),
 		Server: func(m *sandbox.Manager) selftest.Answer {
-			mcpServer, _ := newMCP(p, &Sandbox{Manager: m, shared: with, way: way}, nil, log)
+			mcpServer, _ := newMCP(p, &Sandbox{Manager: m, shared: with, egress: way}, nil, log)
 			return answers(mcpServer)
 		},
 	})

@@ -33,7 +33,7 @@ type Services struct {
 	manager *sandbox.Manager
 	network *netlog.Log
 	asks    *ask.Desk // holds questions if the settings let code ask
-	out     *wayOutNow
+	out     *egressNow
 	calls   *fair.Budget // of tools, in a minute
 	mask    *secrets.Masker
 	linkKey []byte
@@ -71,7 +71,7 @@ type front struct {
 // NewServices makes the services of a principal under its settings. It touches neither the engine nor, for the owner, the disk.
 func (r *Running) NewServices(who principal.Principal, p *Program) (*Services, error) {
 	t := &Services{
-		running: r, of: who, network: &netlog.Log{}, out: &wayOutNow{}, calls: fair.NewBudget(time.Minute, int64(p.Tools.CallsPerMinute)),
+		running: r, of: who, network: &netlog.Log{}, out: &egressNow{}, calls: fair.NewBudget(time.Minute, int64(p.Tools.CallsPerMinute)),
 		mask: secrets.Growing(nil), linkKey: []byte(rand.Text()), apis: apisOf(p.features),
 	}
 	log := r.LogOf(who)
@@ -103,7 +103,7 @@ func (t *Services) prepare(p *Program, box *Sandbox, config *sandbox.Config) {
 	if web := t.running.Web; web != nil {
 		config.Gone = web.isGone
 	}
-	t.out.put(box.way)
+	t.out.put(box.egress)
 }
 
 // noPageWait is how long a question waits for a call from a client that can ask, if there is no page that a person may look at.
@@ -175,7 +175,7 @@ func (t *Services) Change(p *Program) error {
 	}
 	box, config, err := p.sandboxParts(r.shared, reach, t.network, t.asks, log, func(box *Sandbox, config *sandbox.Config) {
 		if reach == nil {
-			box.way.proxy.TakeOver(before.box.way.proxy)
+			box.egress.proxy.TakeOver(before.box.egress.proxy)
 		}
 		t.prepare(p, box, config)
 	})
@@ -210,8 +210,8 @@ func (f *front) close(ctx context.Context, next *front) {
 		defer stopUploading()
 		f.deps.Store.Close(uploading)
 	}
-	if next.box.way != f.box.way {
-		f.box.endWayOut(ctx)
+	if next.box.egress != f.box.egress {
+		f.box.endEgress(ctx)
 	}
 }
 

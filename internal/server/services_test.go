@@ -93,10 +93,10 @@ func TestAChangeThatReachesTheSameCutsNothing(t *testing.T) {
 		return alice.now.Load()
 	}
 	second := change("one.example")
-	if second == first || second.box.way != first.box.way || second.box.connections != first.box.connections || second.deps.Manager.Config().MaxSessions != 4 {
+	if second == first || second.box.egress != first.box.egress || second.box.connections != first.box.connections || second.deps.Manager.Config().MaxSessions != 4 {
 		t.Error("the egress is another one")
 	}
-	if third := change("two.example"); third.box.way == second.box.way {
+	if third := change("two.example"); third.box.egress == second.box.egress {
 		t.Error("the egress is the same")
 	}
 }

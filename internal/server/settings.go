@@ -1,5 +1,5 @@
 // Package server reads the settings, as the only package, and puts a server together from them: the engine, the manager of sessions, MCP
-// over stdio or HTTP, links to files, egress, databases, the log. Start with Settings.
+// over stdio or HTTP, links to files, egress, databases, the log. Start with Program.
 //
 // What it promises: settings are checked before anything is begun, a server that is killed leaves nothing on the engine, and no credential
 // is in the log.
