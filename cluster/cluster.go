@@ -76,7 +76,7 @@ func (k *settings) programsImage() string {
 }
 
 // images returns the images that the nodes of the cluster hold, or pull.
-func (k *settings) images(s *server.Settings) []string {
+func (k *settings) images(s *server.Program) []string {
 	images := []string{k.programsImage()}
 	for _, l := range sandbox.Languages {
 		if image, on := s.Image(l.Language); on && !slices.Contains(images, image) {
@@ -129,7 +129,7 @@ func (k *settings) check(s *server.Settings) error {
 func severalImages(s *server.Settings) string {
 	var set, images []string
 	for _, l := range sandbox.Languages {
-		if image, on := s.Image(l.Language); on {
+		if image, on := server.ImageOf(s, l.Language); on {
 			set, images = append(set, "--"+l.ImageFlag()+" "+image), append(images, image)
 		}
 	}
@@ -140,7 +140,7 @@ func severalImages(s *server.Settings) string {
 }
 
 // open returns the engine, which connects when it is needed.
-func (k *settings) open(_ *server.Settings, log *slog.Logger) engine.Engine {
+func (k *settings) open(log *slog.Logger) engine.Engine {
 	return kubernetes.Open(kubernetes.Options{
 		Cluster: k.cluster(), StorageClass: k.StorageClass, RuntimeClass: k.RuntimeClass, WarmPool: k.WarmPool,
 		ProgramsImage: k.programsImage(),

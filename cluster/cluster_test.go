@@ -13,7 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
-func load(k *settings, args []string, env map[string]string) (*server.Settings, error) {
+func load(k *settings, args []string, env map[string]string) (*server.Program, error) {
 	return server.Read([]server.Feature{k.feature()}, args, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 }
 
@@ -72,7 +72,7 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 		t.Fatal(err)
 	}
 	var k *settings
-	loaded := func(args ...string) *server.Settings {
+	loaded := func(args ...string) *server.Program {
 		t.Helper()
 		// Podman's variables are of no engine that is named here.
 		k = new(settings)
@@ -91,7 +91,7 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 			t.Errorf("%s: sessions are in %s, of the first in %s", args, got, at)
 		}
 	}
-	if at == (&server.Settings{StateDir: "/state"}).SessionDir() {
+	if at == (&server.Program{Settings: server.Settings{StateDir: "/state"}}).SessionDir() {
 		t.Error("Podman's sessions are in the same folder")
 	}
 

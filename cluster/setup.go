@@ -20,7 +20,7 @@ import (
 )
 
 // commands adds to `setup` its flags for clusters, and its work with --engine kubernetes.
-func (k *settings) commands(root *cobra.Command, s *server.Settings) {
+func (k *settings) commands(root *cobra.Command, s *server.Program) {
 	setup, _, err := root.Find([]string{"setup"})
 	if err != nil {
 		panic(err) // the core adds it
@@ -51,7 +51,7 @@ nothing else.`
 }
 
 // setUp makes nothing: it checks that everything is there, and lists the addresses that the nodes of the cluster must reach.
-func (k *settings) setUp(command *cobra.Command, s *server.Settings) error {
+func (k *settings) setUp(command *cobra.Command, s *server.Program) error {
 	for _, name := range []string{"build", "base", "rebuild", "registry", "save"} {
 		if command.Flags().Changed(name) {
 			return cmd.Usage(fmt.Errorf("--%s has no effect with --engine kubernetes, whose nodes pull the images that --python-image and --js-image name, or the published ones", name))
@@ -75,7 +75,7 @@ func (k *settings) setUp(command *cobra.Command, s *server.Settings) error {
 }
 
 // printTemplate prints the objects that an operator of agent-sandbox applies.
-func (k *settings) printTemplate(ctx context.Context, s *server.Settings) error {
+func (k *settings) printTemplate(ctx context.Context, s *server.Program) error {
 	if s.EngineName != engineName || k.WarmPool == "" {
 		return cmd.Usage(errors.New("--sandbox-template needs --engine kubernetes and --warm-pool NAME"))
 	}

@@ -35,14 +35,14 @@ func auditFeature() server.Feature {
 	a := new(auditSettings)
 	return server.Feature{
 		Name: "audit", Settings: a.rows, Check: a.check,
-		Commands: func(root *cobra.Command, _ *server.Settings) { root.AddCommand(auditCommand(a)) },
-		Record: func(s *server.Settings, log *slog.Logger) (server.RecordCloser, error) {
+		Commands: func(root *cobra.Command, _ *server.Program) { root.AddCommand(auditCommand(a)) },
+		Record: func(s *server.Program, log *slog.Logger) (server.RecordCloser, error) {
 			if l, err := a.open(s, log); l != nil || err != nil {
 				return l, err
 			}
 			return nil, nil
 		},
-		Witness: func(s *server.Settings, log *slog.Logger) (server.Witness, error) {
+		Witness: func(s *server.Program, log *slog.Logger) (server.Witness, error) {
 			l, err := a.open(s, log)
 			if l == nil || err != nil {
 				return nil, err
@@ -60,7 +60,7 @@ func (a *auditSettings) rows() []server.SettingGroup {
 	}}}
 }
 
-func (a *auditSettings) check(*server.Settings) error {
+func (a *auditSettings) check(*server.Program) error {
 	var found server.Problems
 	found.Wrong(a.Code != "hash" && a.Code != "full", "--audit-code %q is neither hash nor full", a.Code)
 	found.Wrong(a.Required && a.File == "", "--audit-required has no effect without --audit-log; name a file there")
@@ -68,7 +68,7 @@ func (a *auditSettings) check(*server.Settings) error {
 }
 
 // open opens the audit log, which servers and commands share; nil: none. The error is of server.UsageError.
-func (a *auditSettings) open(s *server.Settings, log *slog.Logger) (*audit.Log, error) {
+func (a *auditSettings) open(s *server.Program, log *slog.Logger) (*audit.Log, error) {
 	if a.File == "" {
 		return nil, nil
 	}
@@ -92,7 +92,7 @@ type audited struct {
 	required bool
 }
 
-func beginAudit(l *audit.Log, s *server.Settings, required bool) *audited {
+func beginAudit(l *audit.Log, s *server.Program, required bool) *audited {
 	served := "stdio"
 	if s.HTTP.Address != "" {
 		served = s.HTTP.Address

@@ -66,8 +66,8 @@ func (o *oauthSettings) issuer(w *server.Web) (string, error) {
 }
 
 // oauthStore returns the clients and grants of the state directory.
-func oauthStore(s *server.Settings) *oauth.Store {
-	return oauth.OpenStore(filepath.Join(s.StateFolder(), oauth.FileName))
+func oauthStore(s *server.Program) *oauth.Store {
+	return oauth.OpenStore(filepath.Join(server.StateFolder(s.StateDir), oauth.FileName))
 }
 
 // serveOAuth serves the authorization server, and returns the authenticator of its tokens.
@@ -79,7 +79,7 @@ func (t *identity) serveOAuth(r *server.Running, own *tokens.Store) (principal.A
 	}
 	w.PublicURL = t.oauth.URL
 	options := oauth.Options{
-		Issuer: issuer, Resource: httpserver.Path, Store: oauthStore(r.Settings), Audit: r.Recorder(), Logger: r.Log,
+		Issuer: issuer, Resource: httpserver.Path, Store: oauthStore(r.Program), Audit: r.Recorder(), Logger: r.Log,
 		SignIn: own.SignIn,
 		Still: func(p principal.Principal, credential string) (principal.Principal, error) {
 			if p.Source != "oidc" {

@@ -80,7 +80,7 @@ func (p *policy) feature() server.Feature {
 }
 
 // check reads the policy file, and refuses it if anything is wrong.
-func (p *policy) check(s *server.Settings) (err error) {
+func (p *policy) check(s *server.Program) (err error) {
 	if p.file == "" {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (p *policy) check(s *server.Settings) (err error) {
 		return err
 	}
 	now := p.now
-	s.Others = func() []*server.Settings { return now.everySettings(s) }
+	s.Others = func() []*server.Program { return now.everySettings(s) }
 	s.OnHangup = func() {}
 	return nil
 }
@@ -103,7 +103,7 @@ func (p *policy) open(r *server.Running) (server.Principals, error) {
 	}
 	t := newTenants(r, p)
 	if p.file != "" {
-		r.Settings.OnHangup = t.reload
+		r.Program.OnHangup = t.reload
 	}
 	return t, nil
 }
@@ -123,7 +123,7 @@ var ofPrincipals = []string{
 }
 
 // read reads the file.
-func (p *policy) read(s *server.Settings) (policies, error) {
+func (p *policy) read(s *server.Program) (policies, error) {
 	text, err := os.ReadFile(p.file)
 	if err != nil {
 		return policies{}, fmt.Errorf("--policy: %w", err)
@@ -183,13 +183,13 @@ func (p policies) of(who principal.Principal) values {
 }
 
 // with returns a principal's settings under a policy's values.
-func with(s *server.Settings, v values) (*server.Settings, error) {
+func with(s *server.Program, v values) (*server.Program, error) {
 	return s.With(v, func(name string) bool { return slices.Contains(ofPrincipals, name) })
 }
 
 // everySettings returns the settings of all principals that the policy can lead to: a log masks the secrets of all.
-func (p policies) everySettings(s *server.Settings) []*server.Settings {
-	var all []*server.Settings
+func (p policies) everySettings(s *server.Program) []*server.Program {
+	var all []*server.Program
 	add := func(who principal.Principal) {
 		if own, err := with(s, p.of(who)); err == nil { // it was checked
 			all = append(all, own)

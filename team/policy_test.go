@@ -17,7 +17,7 @@ import (
 )
 
 // withPolicy loads settings with a policy file.
-func withPolicy(t *testing.T, text string, more ...string) (*policy, *server.Settings, error) {
+func withPolicy(t *testing.T, text string, more ...string) (*policy, *server.Program, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -61,7 +61,7 @@ principals:
 	} {
 		own := s
 		if !test.who.IsUser() {
-			own, _, err = newTenants(&server.Running{Settings: s}, p).settingsOf(test.who)
+			own, _, err = newTenants(&server.Running{Program: s}, p).settingsOf(test.who)
 		}
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -163,7 +163,7 @@ func begun(t *testing.T, args []string, env map[string]string) *server.Running {
 	return begin(t, s)
 }
 
-func begin(t *testing.T, s *server.Settings) *server.Running {
+func begin(t *testing.T, s *server.Program) *server.Running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := s.Begin(ctx, nil, slog.New(slog.DiscardHandler))
@@ -208,10 +208,10 @@ func TestAPolicyThatChangesCounts(t *testing.T) {
 	if got := first.Manager().Config(); got.Mask.Mask(key) != key || got.Limits.MemoryBytes != 256<<20 {
 		t.Errorf("of b: %s, %d bytes", got.Mask.Mask(key), got.Limits.MemoryBytes)
 	}
-	before := first.Settings()
+	before := first.Program()
 	bob.Groups = []string{"a"}
 	second, err := all.Get(bob)
-	if err != nil || second != first || second.Settings() == before {
+	if err != nil || second != first || second.Program() == before {
 		t.Fatalf("the same services by other settings: %v, %v", second == first, err)
 	}
 	if got := second.Manager().Config(); got.Limits.MemoryBytes != 2<<30 || got.Mask.Mask(key) == key {
@@ -222,8 +222,8 @@ func TestAPolicyThatChangesCounts(t *testing.T) {
 	if got := third.Manager().Config(); err != nil || got.Limits.MemoryBytes != 128<<20 || got.Env["API_KEY"] != key {
 		t.Errorf("of all: %d bytes, %v, %v", got.Limits.MemoryBytes, got.Env, err)
 	}
-	after := third.Settings()
-	if again, _ := all.Get(bob); again.Settings() != after {
+	after := third.Program()
+	if again, _ := all.Get(bob); again.Program() != after {
 		t.Error("unchanged settings are made anew")
 	}
 }
@@ -238,7 +238,7 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 	}
 	known, _ := all.known(alice)
 	known.turn.Lock() // as while its front is replaced
-	before := first.Settings()
+	before := first.Program()
 	changed := make(chan *server.Services)
 	go func() {
 		next, _ := all.Get(principal.Principal{Name: "alice", Groups: []string{"b"}})
@@ -253,7 +253,7 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 		})
 	}()
 	<-waits
-	if same, err := all.Get(alice); err != nil || same.Settings() != before {
+	if same, err := all.Get(alice); err != nil || same.Program() != before {
 		t.Errorf("under the groups from before: %v", err)
 	}
 	if _, err := all.Get(principal.Principal{Name: "bob"}); err != nil {
@@ -261,7 +261,7 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 	}
 	close(goOn)
 	known.turn.Unlock()
-	if next := <-changed; next == nil || next.Settings() == before || next.Manager().Config().Limits.MemoryBytes != 256<<20 {
+	if next := <-changed; next == nil || next.Program() == before || next.Manager().Config().Limits.MemoryBytes != 256<<20 {
 		t.Error("the change does not count")
 	}
 	made := make(chan error, 20)

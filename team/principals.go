@@ -43,7 +43,7 @@ func principals() server.Feature { return new(identity).feature() }
 func (t *identity) feature() server.Feature {
 	return server.Feature{
 		Name: "principals", Settings: t.rows, Check: t.check, Doctor: t.doctor, Authenticate: t.authenticate,
-		Commands: func(root *cobra.Command, s *server.Settings) { root.AddCommand(tokensCommand(s)) },
+		Commands: func(root *cobra.Command, s *server.Program) { root.AddCommand(tokensCommand(s)) },
 	}
 }
 
@@ -63,7 +63,7 @@ func (t *identity) rows() []server.SettingGroup {
 }
 
 // check refuses settings that let nobody in, or everybody.
-func (t *identity) check(s *server.Settings) error {
+func (t *identity) check(s *server.Program) error {
 	t.oauth.clientSecret, _ = s.LookupEnv(server.OIDCSecretVariable)
 	t.headerSecret, _ = s.LookupEnv(server.HeaderSecretVariable)
 	var found server.Problems
@@ -99,14 +99,14 @@ func (t *identity) issuer(log *slog.Logger) oidc.Options {
 }
 
 // tokenStore returns the tokens of the state directory.
-func tokenStore(s *server.Settings, log *slog.Logger) *tokens.Store {
-	return tokens.Open(filepath.Join(s.StateFolder(), tokens.FileName), log)
+func tokenStore(s *server.Program, log *slog.Logger) *tokens.Store {
+	return tokens.Open(filepath.Join(server.StateFolder(s.StateDir), tokens.FileName), log)
 }
 
 // authenticate returns the chain that identifies requests without the owner's token. A trusted header comes first: a proxy that may
 // set it often sends a token as well, which is the proxy's and not the person's.
 func (t *identity) authenticate(r *server.Running) (principal.Authenticator, error) {
-	return t.chain(r, tokenStore(r.Settings, r.Log))
+	return t.chain(r, tokenStore(r.Program, r.Log))
 }
 
 // chain is authenticate with these tokens of `tokens add`.
@@ -140,7 +140,7 @@ func (t *identity) chain(r *server.Running, own *tokens.Store) (principal.Authen
 const issuerTime = 15 * time.Second
 
 // doctor checks tokens, the issuer and the headers, as far as they are configured.
-func (t *identity) doctor(ctx context.Context, s *server.Settings) []doctor.Check {
+func (t *identity) doctor(ctx context.Context, s *server.Program) []doctor.Check {
 	log := slog.New(slog.DiscardHandler)
 	checks := tokenChecks(tokenStore(s, log))
 	if t.Issuer != "" {

@@ -22,12 +22,12 @@ import (
 const proxySecret = "between-the-proxy-and-us"
 
 // load reads settings of a program with the features of this package.
-func load(t testing.TB, args []string, env map[string]string) (*server.Settings, error) {
+func load(t testing.TB, args []string, env map[string]string) (*server.Program, error) {
 	t.Helper()
 	return read(Features(), args, env)
 }
 
-func read(features []server.Feature, args []string, env map[string]string) (*server.Settings, error) {
+func read(features []server.Feature, args []string, env map[string]string) (*server.Program, error) {
 	return server.Read(features, args, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 }
 
@@ -92,7 +92,7 @@ func TestWhoseARequestIs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	chain, err := of.chain(&server.Running{Settings: s, Log: log}, own)
+	chain, err := of.chain(&server.Running{Program: s, Log: log}, own)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestChecksOfPrincipals(t *testing.T) {
 	_ = closed.Close()
 	type configured struct {
 		*identity
-		*server.Settings
+		*server.Program
 	}
 	with := func(args ...string) configured {
 		of := new(identity)
@@ -151,15 +151,15 @@ func TestChecksOfPrincipals(t *testing.T) {
 		return configured{of, s}
 	}
 	given := with()
-	store := tokenStore(given.Settings, slog.New(slog.DiscardHandler))
+	store := tokenStore(given.Program, slog.New(slog.DiscardHandler))
 	if _, _, err := store.Add("alice", nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	open := with()
-	if _, _, err := tokenStore(open.Settings, slog.New(slog.DiscardHandler)).Add("alice", nil, 0); err != nil {
+	if _, _, err := tokenStore(open.Program, slog.New(slog.DiscardHandler)).Add("alice", nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(open.StateFolder(), tokens.FileName), 0o644); err != nil {
+	if err := os.Chmod(filepath.Join(server.StateFolder(open.StateDir), tokens.FileName), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	openIs := doctor.Warn
@@ -182,7 +182,7 @@ func TestChecksOfPrincipals(t *testing.T) {
 		"a network of one":     {with("--trusted-header=X-User", "--trusted-proxy=10.0.0.7/32"), "trusted header", doctor.OK},
 		"loopback":             {with("--trusted-header=X-User", "--trusted-proxy=127.0.0.1"), "trusted header", doctor.Warn},
 	} {
-		checks := test.settings.doctor(t.Context(), test.settings.Settings)
+		checks := test.settings.doctor(t.Context(), test.settings.Program)
 		if test.check == "" {
 			if len(checks) != 0 {
 				t.Errorf("%s: %+v", name, checks)

@@ -57,11 +57,11 @@ func newTenants(r *server.Running, p *policy) *tenants {
 }
 
 // settingsOf returns a principal's settings under the present policy, and the values of the policy.
-func (t *tenants) settingsOf(p principal.Principal) (*server.Settings, values, error) {
+func (t *tenants) settingsOf(p principal.Principal) (*server.Program, values, error) {
 	t.policy.mu.RLock()
 	v := t.policy.now.of(p)
 	t.policy.mu.RUnlock()
-	s := t.running.Settings
+	s := t.running.Program
 	own, err := with(s, v)
 	if err != nil {
 		return nil, nil, err
@@ -176,7 +176,7 @@ func (t *tenants) end(known *tenant) {
 // forgetIdle drops principals without an open session or a recent request: a sleeping session needs none. The caller holds t.mu.
 func (t *tenants) forgetIdle(now time.Time) {
 	for key, known := range t.live {
-		stay := max(forgetAfter, known.Settings().Links.Lifetime) // its links stay good for so long
+		stay := max(forgetAfter, known.Program().Links.Lifetime) // its links stay good for so long
 		if now.Sub(known.used) > stay && len(known.Manager().Known()) == 0 {
 			delete(t.live, key)
 			t.end(known)
@@ -250,7 +250,7 @@ func (t *tenants) again(known *tenant) (changed bool, err error) {
 
 // reload applies the policy file to all principals. A wrong one changes nothing.
 func (t *tenants) reload() {
-	log, s := t.running.Log, t.running.Settings
+	log, s := t.running.Log, t.running.Program
 	now, err := t.policy.read(s)
 	if err != nil {
 		log.Error("the policy file was not read again; what it said before still counts", "error", err)

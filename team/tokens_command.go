@@ -23,7 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
 
-func tokensCommand(settings *server.Settings) *cobra.Command {
+func tokensCommand(settings *server.Program) *cobra.Command {
 	command := &cobra.Command{
 		Use: "tokens", Short: "Give out, list and revoke tokens of people and programs",
 		Long: `tokens looks after the tokens by which people and programs show a server over
@@ -60,7 +60,7 @@ func tokenFieldsOf(t tokens.Token) tokenFields {
 	return tokenFields{t.ID, t.Name, append([]string{}, t.Groups...), t.Created, at(t.Expires), at(t.LastUsed)}
 }
 
-func addTokenCommand(settings *server.Settings) *cobra.Command {
+func addTokenCommand(settings *server.Program) *cobra.Command {
 	var groups []string
 	var lifetime time.Duration
 	var asJSON bool
@@ -132,7 +132,7 @@ func dayOf(end time.Time) string {
 	return end.Local().Format(time.DateOnly)
 }
 
-func listTokensCommand(settings *server.Settings) *cobra.Command {
+func listTokensCommand(settings *server.Program) *cobra.Command {
 	var asJSON bool
 	command := &cobra.Command{
 		Use: "list", Short: "List the tokens, and what was allowed by OAuth", Args: cmd.NoArgs,
@@ -188,7 +188,7 @@ func tabulateTokens(w io.Writer, all []tokens.Token) error {
 	return table.Flush()
 }
 
-func revokeTokenCommand(settings *server.Settings) *cobra.Command {
+func revokeTokenCommand(settings *server.Program) *cobra.Command {
 	return &cobra.Command{
 		Use: "revoke ID|NAME", Short: "Take back a token, or what was allowed by OAuth, by its id, or all of a name", Args: cmd.Takes(1, 1),
 		Long: `revoke takes back one token, or one grant of OAuth, by its id, or all that a

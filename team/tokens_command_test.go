@@ -61,7 +61,7 @@ func TestTokensAreGivenOutListedAndRevoked(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 	// What a client sends lets it in.
-	s := &server.Settings{StateDir: state}
+	s := &server.Program{Settings: server.Settings{StateDir: state}}
 	r := &http.Request{Header: http.Header{"Authorization": {"Bearer " + added.Token}}}
 	store := tokenStore(s, slog.New(slog.DiscardHandler))
 	if p, err := store.Authenticate(r); err != nil || p.Name != "alice" {

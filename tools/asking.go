@@ -11,10 +11,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
 const (
@@ -56,14 +54,14 @@ func (q *questionError) result() *mcp.CallToolResult {
 	}).ToolResult()
 }
 
-// question returns a question of a run's session that is put to the client of this call; nil: there is none. The channel is closed when
+// questionOf returns a question of a run's session that is put to the client of this call; nil: there is none. The channel is closed when
 // there may be one; nil: this call puts none.
-func (d *Deps) question(ctx context.Context, run *sandbox.Run) (*questionError, <-chan struct{}) {
+func questionOf(ctx context.Context, desk *ask.Desk, run *sandbox.Run) (*questionError, <-chan struct{}) {
 	put := roundOf(ctx)
-	if d.Asks == nil || put >= maxQuestions || !rpc.CanElicit(ctx) {
+	if desk == nil || put >= maxQuestions || !rpc.CanElicit(ctx) {
 		return nil, nil
 	}
-	open, changed := d.Asks.Next(run.SessionID)
+	open, changed := desk.Next(run.SessionID)
 	if open == nil {
 		return nil, changed
 	}
@@ -78,45 +76,24 @@ func roundOf(ctx context.Context) int {
 	return n
 }
 
-// resume resumes a call with its client's answer. own is whether the run is the call's own.
-func (d *Deps) resume(ctx context.Context, request mcp.CallToolRequest, own bool) (*render.Answer, error) {
-	rpc.Settled(ctx)
-	parts := strings.Split(request.Params.RequestState, "/")
-	round := 0
-	if len(parts) == 3 {
-		round, _ = strconv.Atoi(parts[2])
-	}
-	if round < 1 || round > maxQuestions {
-		return nil, fault.New(fault.InvalidArgument, "Call again without it.", "The requestState of the call is none of this server's.")
-	}
-	run, err := d.Manager.FindRun(parts[0])
-	if err != nil {
-		return nil, err
-	}
-	if d.Asks != nil {
-		d.answerQuestion(parts[1], server.ElicitationResponse(request.Params.InputResponses, questionKey))
-	}
-	return d.answer(context.WithValue(ctx, roundKey{}, round), run, d.wait(ctx), own)
-}
-
 // answerQuestion passes on the decision of a client's user.
-func (d *Deps) answerQuestion(id string, said *mcp.ElicitationResult) {
+func answerQuestion(desk *ask.Desk, id string, said *mcp.ElicitationResult) {
 	if said == nil || said.Action != mcp.ElicitationResponseActionAccept {
 		if said != nil && said.Action == mcp.ElicitationResponseActionDecline {
-			d.Asks.Answer(id, ask.Deny, byClient)
+			desk.Answer(id, ask.Deny, byClient)
 			return
 		}
-		d.Asks.Dismiss(id)
+		desk.Dismiss(id)
 		return
 	}
 	fields, _ := said.Content.(map[string]any)
 	for answer, words := range decisions {
 		if fields[decisionKey] == words {
-			d.Asks.Answer(id, answer, byClient)
+			desk.Answer(id, answer, byClient)
 			return
 		}
 	}
-	d.Asks.Answer(id, ask.Deny, byClient)
+	desk.Answer(id, ask.Deny, byClient)
 }
 
 // byClient names the client as the one that answered.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
@@ -15,7 +16,7 @@ type closedSession struct {
 }
 
 // closeSession returns the tool close_session.
-func (d *Deps) closeSession() tool {
+func closeSession(m *sandbox.Manager) tool {
 	definition := mcp.NewTool("close_session",
 		mcp.WithToolTitle("Close a session"),
 		mcp.WithDescription("End a session of the code sandbox: stop its code and delete its variables and files."),
@@ -31,9 +32,9 @@ func (d *Deps) closeSession() tool {
 		}
 		var problems []string
 		if keep { // the code below reports a session that cannot be found
-			problems, _ = d.Manager.Freeze(ctx, id, true)
+			problems, _ = m.Freeze(ctx, id, true)
 		}
-		id, err := d.Manager.CloseSession(ctx, id, keep)
+		id, err := m.CloseSession(ctx, id, keep)
 		if err != nil {
 			return nil, err
 		}

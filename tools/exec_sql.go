@@ -6,11 +6,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -29,26 +27,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
 
-// Databases are the connections of exec_sql and describe_sql, and their limits. Without connections neither tool exists.
-type Databases struct {
-	Connections *sql.Connections
-	// FromClients reports that clients may give one by the headers of their requests, and Open opens it.
-	FromClients bool
-	Open        sql.Opener
-	InlineRows  int   // the most rows of a result in an answer
-	MaxRows     int64 // of one result; max_rows may ask for fewer
-	MaxBytes    int64 // of one exported file
-	Timeout     time.Duration
-}
-
 const (
-	inlineBytes   = 30_000 // of values in one answer
-	inlineWidth   = 2000   // characters of one value in an answer
-	previewRows   = 5
-	previewWidth  = 200
-	narrowest     = 10               // characters that are left of a value in a very wide row
-	maxColumns    = 2000             // of a result; PostgreSQL allows 1,664
-	connectMargin = 30 * time.Second // for connecting and ending, beside the statement's time and that of those before it
+	inlineBytes  = 30_000 // of values in one answer
+	inlineWidth  = 2000   // characters of one value in an answer
+	previewRows  = 5
+	previewWidth = 200
+	narrowest    = 10   // characters that are left of a value in a very wide row
+	maxColumns   = 2000 // of a result; PostgreSQL allows 1,664
 )
 
 type sqlFields struct {
@@ -96,37 +81,6 @@ func (d *Deps) execSQL() tool {
 		sessionParam(), hints(false))
 	definition.Annotations.OpenWorldHint = mcp.ToBoolPtr(true)
 	return tool{output: mcp.WithOutputSchema[sqlFields](), definition: definition, handle: d.handleExecSQL, uses: []clientheader.Use{clientheader.Queries, clientheader.Sessions, clientheader.Stores}}
-}
-
-func connectionParam(databases *Databases) mcp.ToolOption {
-	names := make([]string, 0, 4)
-	for _, s := range databases.Connections.Sources() {
-		names = append(names, s.Name)
-	}
-	if databases.FromClients {
-		names = append(names, clientheader.DatabaseName+" (which the client's requests give)")
-	}
-	text := "Which database: " + strings.Join(names, ", ") + "."
-	if len(names) == 1 {
-		text += " It is the only one, so leave this out."
-	}
-	return mcp.WithString("connection", mcp.Description(text))
-}
-
-// dialects names the kinds of database there are.
-func (d *Databases) dialects() string {
-	var found []string
-	sources := d.Connections.Sources()
-	if d.FromClients {
-		sources = append(slices.Clip(sources), sql.Source{Dialect: sql.SQLServer})
-	}
-	for _, s := range sources {
-		name := map[sql.Dialect]string{sql.PostgreSQL: "PostgreSQL", sql.SQLServer: "T-SQL", sql.MySQL: "MySQL"}[s.Dialect]
-		if !slices.Contains(found, name) {
-			found = append(found, name)
-		}
-	}
-	return strings.Join(found, " or ")
 }
 
 // sqlCall is the arguments of exec_sql.
@@ -249,47 +203,6 @@ func (f *sqlFields) fitted(ctx context.Context, r *render.Renderer) (*render.Ans
 	}
 }
 
-// sources returns the connections that a call can name. The client's own comes first.
-func (d *Databases) sources(ctx context.Context) []sql.Source {
-	if own := clientheader.Of(ctx); own != nil && own.Database != nil {
-		return append([]sql.Source{*own.Database}, d.Connections.Sources()...)
-	}
-	return d.Connections.Sources()
-}
-
-// get returns a connection and the function that releases it. Without a name it returns the client's own connection, which is opened for
-// this call alone and is never shared.
-func (d *Databases) get(ctx context.Context, name string) (source sql.Source, database sql.Database, release func(), err error) {
-	connections, release := d.Connections, func() {}
-	if own := clientheader.Of(ctx); own != nil && own.Database != nil && (name == "" || strings.EqualFold(name, own.Database.Name)) {
-		connections = sql.NewConnections([]sql.Source{*own.Database}, d.Open)
-		release = func() { connections.Close(ctx) }
-	}
-	source, database, err = connections.Get(name)
-	return source, database, release, err
-}
-
-// limited sets a call's deadline: its statement may wait for as long as another one takes.
-func (d *Databases) limited(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, 2*d.Timeout+connectMargin)
-}
-
-// inTime returns the fault of a statement that its limit ended, with the limit. The hint is the dialect's.
-func (d *Databases) inTime(ctx context.Context, err error) error {
-	var said *fault.Error
-	late := errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && !errors.As(err, &said)
-	if !late && !errors.Is(err, sql.ErrTimeout) {
-		return err
-	}
-	hint := "Make the statement cheaper: fewer rows, or an indexed column in WHERE."
-	if errors.As(err, &said) {
-		hint = said.Hint
-	}
-	return fault.New(fault.SQLFailed, hint,
-		"The statement was ended after %s, the most that one may take (--sql-timeout).", d.Timeout).
-		With("timeout_seconds", d.Timeout.Seconds()).Because(err)
-}
-
 // inline puts the rows into the answer.
 func (f *sqlFields) inline(head *sql.Head) {
 	var cut bool
@@ -321,7 +234,7 @@ func (c *sqlCall) export(ctx context.Context, d *Deps, head *sql.Head, rows sql.
 	if note := d.Databases.cutNote(file.Cut, c.maxRows); note != "" {
 		fields.Notes = append(fields.Notes, note)
 	}
-	links, note := d.deliverFile(ctx, session, written.Path, file.Bytes).await(ctx, "")
+	links, note := d.Store.deliverFile(ctx, d.Manager, session, written.Path, file.Bytes).await(ctx, "")
 	if fields.StoreURL = links[written.Path]; note != "" {
 		fields.Notes = append(fields.Notes, note)
 	}

@@ -7,11 +7,11 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
@@ -21,17 +21,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
-
-// Packages are the services behind install_packages.
-type Packages struct {
-	// Check returns a requirement as an installer takes it, or refuses it before anything is asked of an index. The error
-	// is a fault.
-	Check func(language sandbox.Language, requirement string) (string, error)
-	// Summary describes in a sentence the packages that may be installed.
-	Summary string
-	// Timeout bounds one installation.
-	Timeout time.Duration
-}
 
 const (
 	mostPackages = 50   // of one call
@@ -48,11 +37,20 @@ type installFields struct {
 	LogPath   string            `json:"log_path,omitempty"`
 }
 
+// Installer installs packages into sessions.
+type Installer struct {
+	Manager    *sandbox.Manager
+	Packages   *Packages
+	NetworkLog *netlog.Log // as Deps has it
+}
+
+func (d *Deps) installer() Installer { return Installer{d.Manager, d.Packages, d.NetworkLog} }
+
 func (d *Deps) installPackages() tool {
 	definition := mcp.NewTool("install_packages",
 		mcp.WithToolTitle("Install packages"),
 		mcp.WithDescription(sentences("Install packages from PyPI (Python) or npm (JavaScript) into the session; its kernels can import them at once.", d.Packages.Summary)),
-		mcp.WithString("language", mcp.Required(), mcp.Enum(d.languages()...)),
+		mcp.WithString("language", mcp.Required(), mcp.Enum(d.installer().languages()...)),
 		mcp.WithArray("packages", mcp.Required(), mcp.WithStringItems(),
 			mcp.Description("Such as polars>=1.0 or lodash@4, or files below /mnt/data.")),
 		sessionParam(), hints(false))
@@ -72,9 +70,9 @@ func installOutput(t *mcp.Tool) {
 }
 
 // languages returns the languages that are on and support packages.
-func (d *Deps) languages() (names []string) {
+func (i Installer) languages() (names []string) {
 	for _, l := range sandbox.Languages {
-		if _, on := d.Manager.Config().Kernels[l.Language]; on && l.Installs != "" {
+		if _, on := i.Manager.Config().Kernels[l.Language]; on && l.Installs != "" {
 			names = append(names, string(l.Language))
 		}
 	}
@@ -87,8 +85,8 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 		return nil, err
 	}
 	language, known := sandbox.LanguageCalled(name)
-	if !known || !slices.Contains(d.languages(), string(language)) {
-		return nil, fault.New(fault.InvalidArgument, "Use one of: "+strings.Join(d.languages(), ", ")+".",
+	if !known || !slices.Contains(d.installer().languages(), string(language)) {
+		return nil, fault.New(fault.InvalidArgument, "Use one of: "+strings.Join(d.installer().languages(), ", ")+".",
 			"language %q is none that packages can be installed for here.", text.Shorten(name, 80))
 	}
 	if len(list) == 0 {
@@ -134,25 +132,25 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 }
 
 // install begins the installation of packages that may be. The error is a fault.
-func (d *Deps) install(o sandbox.RunOptions, list []string) (*sandbox.Run, error) {
+func (i Installer) install(o sandbox.RunOptions, list []string) (*sandbox.Run, error) {
 	if len(list) > mostPackages {
 		return nil, fault.New(fault.InvalidArgument, "Install them in several calls.", "There are %d packages, and %d are the most in one call.", len(list), mostPackages)
 	}
 	checked := make([]string, len(list))
-	for i, requirement := range list {
+	for n, requirement := range list {
 		var err error
-		if checked[i], err = d.Packages.Check(o.Language, requirement); err != nil {
+		if checked[n], err = i.Packages.Check(o.Language, requirement); err != nil {
 			return nil, err
 		}
 	}
-	o.Timeout = d.Packages.Timeout
-	return d.Manager.Install(o, checked)
+	o.Timeout = i.Packages.Timeout
+	return i.Manager.Install(o, checked)
 }
 
 // installed installs packages, and waits as long as a call waits: the result is complete, or its status is Running. It calls begun when the
 // installation is queued or refused. The error is a fault, or the end of ctx.
 func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, list []string, begun func()) (*sandbox.Result, error) {
-	run, err := d.install(o, list)
+	run, err := d.installer().install(o, list)
 	begun()
 	if err != nil {
 		return nil, err
@@ -161,19 +159,19 @@ func (d *Deps) installed(ctx context.Context, o sandbox.RunOptions, list []strin
 	if err != nil || res.Status == sandbox.Running {
 		return res, err
 	}
-	if failed := d.installFault(res); failed != nil {
+	if failed := d.installer().failure(res); failed != nil {
 		return nil, failed
 	}
 	return res, nil
 }
 
 // InstallNeeds installs the packages that code declares, and waits for it. The error is a fault, or the end of ctx.
-func (d *Deps) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
-	needs, err := d.needs(o)
+func (i Installer) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
+	needs, err := i.Packages.needs(o)
 	if err != nil || len(needs) == 0 {
 		return err
 	}
-	run, err := d.install(o, needs)
+	run, err := i.install(o, needs)
 	if err != nil {
 		return err
 	}
@@ -187,20 +185,20 @@ func (d *Deps) InstallNeeds(ctx context.Context, o sandbox.RunOptions) error {
 	if err != nil {
 		return err
 	}
-	if failed := d.installFault(res); failed != nil {
+	if failed := i.failure(res); failed != nil {
 		return failed
 	}
 	return nil
 }
 
-// installFault reports why an installation did not come to its end; nil: it did.
-func (d *Deps) installFault(res *sandbox.Result) *fault.Error {
+// failure reports why an installation did not come to its end; nil: it did.
+func (i Installer) failure(res *sandbox.Result) *fault.Error {
 	if res.Status == sandbox.Completed {
 		return nil
 	}
-	config := d.Manager.Config()
+	config := i.Manager.Config()
 	output := res.Stdout.Head + res.Stdout.Tail + res.Stderr.Head + res.Stderr.Tail
-	if words := d.refusal(res.SessionID, output); words != "" {
+	if words := i.refusal(res.SessionID, output); words != "" {
 		return fault.New(fault.PackageDenied, "Use another package, or have the server's user allow this one.", "%s", text.Shorten(words, 500))
 	}
 	if res.Cause == "quota" || res.Cause == "full" || noRoom.MatchString(output) {
@@ -214,7 +212,7 @@ func (d *Deps) installFault(res *sandbox.Result) *fault.Error {
 	}
 	switch {
 	case res.Status == sandbox.TimedOut:
-		why = fmt.Sprintf("The installation took longer than %v", d.Packages.Timeout)
+		why = fmt.Sprintf("The installation took longer than %v", i.Packages.Timeout)
 	case res.Status == sandbox.Cancelled:
 		why = "The installation was cancelled"
 	case res.Cause == "memory", noMemory.MatchString(output):
@@ -240,11 +238,11 @@ var noRoom = regexp.MustCompile(`No space left on device|os error 28|\[Errno 28\
 var noMemory = regexp.MustCompile(`memory allocation of \d+ bytes failed|MemoryError|Cannot allocate memory`)
 
 // refusal returns the rules that kept a package out, from the egress record; empty: the installer's output names no package.
-func (d *Deps) refusal(session, output string) string {
-	if d.NetworkLog == nil {
+func (i Installer) refusal(session, output string) string {
+	if i.NetworkLog == nil {
 		return ""
 	}
-	requests, _ := d.NetworkLog.Of(session)
+	requests, _ := i.NetworkLog.Of(session)
 	for _, r := range slices.Backward(requests) {
 		var printed []string
 		for why := range strings.Lines(r.Why) {

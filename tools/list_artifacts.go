@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -81,7 +82,7 @@ func (d *Deps) listArtifacts() tool {
 			}
 			found := list.found()
 			files := found.sorted()
-			return d.renderer().Fit(ctx, len(files), func(most int) *render.Answer { return d.renderList(session, found, files[:most], end) }), nil
+			return d.renderer().Fit(ctx, len(files), func(most int) *render.Answer { return renderList(d.Links, session, found, files[:most], end) }), nil
 		},
 	}
 }
@@ -175,11 +176,11 @@ func (n *newest) sorted() []sandbox.File {
 }
 
 // renderList describes these files, the first of those that were found.
-func (d *Deps) renderList(session string, found *newest, files []sandbox.File, end sandbox.WalkEnd) *render.Answer {
+func renderList(links *filelinks.Links, session string, found *newest, files []sandbox.File, end sandbox.WalkEnd) *render.Answer {
 	fields := listFields{listMeta: listMeta{found.total, found.bytes, end.Complete}, Artifacts: []listedArtifact{}}
 	var b strings.Builder
 	for _, f := range files {
-		a := listedArtifact{Path: f.Path, SizeBytes: f.SizeBytes, MIMEType: content.TypeByName(f.Path), Modified: f.Modified.UTC(), Download: d.Links.Download(session, f.Path)}
+		a := listedArtifact{Path: f.Path, SizeBytes: f.SizeBytes, MIMEType: content.TypeByName(f.Path), Modified: f.Modified.UTC(), Download: links.Download(session, f.Path)}
 		fields.Artifacts = append(fields.Artifacts, a)
 		fmt.Fprintf(&b, "\n%s  %s  %s  %s", a.Path, humanize.Bytes(uint64(max(a.SizeBytes, 0))), a.MIMEType, a.Modified.Format("2006-01-02 15:04:05"))
 		if a.Download != "" && len(fields.Artifacts) <= linkedArtifacts {

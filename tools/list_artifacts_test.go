@@ -72,7 +72,7 @@ func TestTheNewestFilesAreListed(t *testing.T) {
 	if len(found.files) > 2*listedArtifacts {
 		t.Errorf("%d files are held", len(found.files))
 	}
-	a := (&Deps{}).renderList("", found, found.sorted(), sandbox.WalkEnd{Complete: true})
+	a := renderList(nil, "", found, found.sorted(), sandbox.WalkEnd{Complete: true})
 	fields := a.Fields.(listFields)
 	lines := strings.Split(listText(a), "\n")
 	if len(lines) != listedArtifacts+2 || fields.Total != files || len(fields.Artifacts) != listedArtifacts {
@@ -101,7 +101,7 @@ func TestAListStaysSmall(t *testing.T) {
 	defer m.Close(t.Context())
 	files := found.sorted()
 	a := (&Deps{Manager: m}).renderer().Fit(t.Context(), len(files), func(most int) *render.Answer {
-		return (&Deps{}).renderList("", found, files[:most], sandbox.WalkEnd{Skipped: 1})
+		return renderList(nil, "", found, files[:most], sandbox.WalkEnd{Skipped: 1})
 	})
 	text := listText(a)
 	if len(text) > 16_000 || !strings.Contains(text, "older ones") || !strings.Contains(text, "1 file with names") || !strings.Contains(text, "more files than are looked at") {
@@ -110,7 +110,7 @@ func TestAListStaysSmall(t *testing.T) {
 }
 
 func TestAnEmptyListSaysSo(t *testing.T) {
-	if got := listText((&Deps{}).renderList("", &newest{most: 1}, nil, sandbox.WalkEnd{Complete: true})); got != "no files" {
+	if got := listText(renderList(nil, "", &newest{most: 1}, nil, sandbox.WalkEnd{Complete: true})); got != "no files" {
 		t.Errorf("got %q", got)
 	}
 }

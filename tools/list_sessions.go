@@ -68,7 +68,7 @@ func (d *Deps) listSessions() tool {
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-			list := d.sessionList(ctx)
+			list := sessionsOf(ctx, d.Manager)
 			return d.renderer().Fit(ctx, len(list.Sessions), list.render), nil
 		},
 	}
@@ -128,9 +128,9 @@ func (s SessionFields) String() string {
 	return text
 }
 
-func (d *Deps) sessionList(ctx context.Context) sessionList {
+func sessionsOf(ctx context.Context, m *sandbox.Manager) sessionList {
 	list := sessionList{Sessions: []SessionFields{}}
-	for _, info := range d.Manager.Sessions(ctx) {
+	for _, info := range m.Sessions(ctx) {
 		list.Sessions = append(list.Sessions, FieldsOf(ctx, info))
 	}
 	return list

@@ -407,3 +407,37 @@ func kind(value any) string {
 	}
 	return "an object"
 }
+
+type sessionKey struct{}
+
+// ownSession is where calls go that name no session. The zero value is the default session of the server.
+type ownSession struct {
+	id      string
+	namedBy string // the setting that names it; empty: it is unnamed
+	once    bool   // no other call of the client comes to it
+}
+
+// WithSession returns a context in which calls that name no session use this one: sandbox.DefaultOf a client. Without it they use the
+// server's default session. An unknown client gets a session for each call, and its answer says how to go on with it.
+func WithSession(ctx context.Context, id string, known bool) context.Context {
+	return context.WithValue(ctx, sessionKey{}, ownSession{id: id, once: !known})
+}
+
+// WithNamed is WithSession for a session that the client's configuration names, in the setting that namedBy tells. An empty name
+// changes nothing; one that is none is an error of each call.
+func WithNamed(ctx context.Context, name, namedBy string) context.Context {
+	if name == "" {
+		return ctx
+	}
+	return context.WithValue(ctx, sessionKey{}, ownSession{id: name, namedBy: namedBy})
+}
+
+func ownOf(ctx context.Context) ownSession {
+	own, _ := ctx.Value(sessionKey{}).(ownSession)
+	return own
+}
+
+// has reports whether a session is the one of calls that name none.
+func (o ownSession) has(info sandbox.SessionInfo) bool {
+	return info.Default && o.namedBy == "" && info.DefaultOf == o.id || o.namedBy != "" && info.ID == o.id
+}

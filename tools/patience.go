@@ -86,18 +86,6 @@ func waitLimit(ctx context.Context) time.Duration {
 	return limit
 }
 
-// wait is how long a call waits for a run from now on, where its arguments say nothing.
-func (d *Deps) wait(ctx context.Context) time.Duration {
-	most := d.SoftWait
-	if wait, ok := ctx.Value(waitKey{}).(time.Duration); ok {
-		most = min(wait, most)
-	}
-	if limit := waitLimit(ctx); limit > 0 {
-		most = min(most, max(0, max(limit-answerBefore, limit/2)-rpc.Waited(ctx)))
-	}
-	return most
-}
-
 // givenUp reports whether a call's context ends without its client's answer though its run goes on, and how long the client waited if that
 // is its limit.
 func givenUp(ctx context.Context) (goesOn bool, limit time.Duration) {
@@ -233,4 +221,11 @@ func (p *patience) notes() string {
 		list = append(list, fmt.Sprintf("Note: the run with run_id %s, which this client did not wait for, %s.", run.ID, what))
 	}
 	return strings.Join(list, "\n")
+}
+
+type waitKey struct{}
+
+// WithWait returns a context with calls that wait for a run no longer than this, and than Deps.SoftWait.
+func WithWait(ctx context.Context, wait time.Duration) context.Context {
+	return context.WithValue(ctx, waitKey{}, wait)
 }

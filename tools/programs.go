@@ -1,9 +1,6 @@
 package tools
 
 import (
-	"context"
-	"time"
-
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 )
@@ -16,10 +13,8 @@ func ForPrograms(d *Deps) []server.ServerTool {
 	own.StructuredContent, own.Images, own.Calls = true, ImagesOff, nil
 	var list []server.ServerTool
 	for _, t := range own.list() {
-		if own.exists(t.definition.Name) {
-			t.output(&t.definition)
-			list = append(list, server.ServerTool{Tool: t.definition, Handler: own.wrap(t)})
-		}
+		t.output(&t.definition)
+		list = append(list, server.ServerTool{Tool: t.definition, Handler: own.wrap(t)})
 	}
 	return list
 }
@@ -31,23 +26,4 @@ func FaultOf(res *mcp.CallToolResult) map[string]any {
 	}
 	fields, _ := res.Meta.AdditionalFields[errorKey].(map[string]any)
 	return fields
-}
-
-type waitKey struct{}
-
-// WithWait returns a context with calls that wait for a run no longer than this, and than Deps.SoftWait.
-func WithWait(ctx context.Context, wait time.Duration) context.Context {
-	return context.WithValue(ctx, waitKey{}, wait)
-}
-
-type beforeKey struct{}
-
-// WithBefore returns a context with calls that run code behind other code, see sandbox.RunOptions.
-func WithBefore(ctx context.Context, code string) context.Context {
-	return context.WithValue(ctx, beforeKey{}, code)
-}
-
-func before(ctx context.Context) string {
-	code, _ := ctx.Value(beforeKey{}).(string)
-	return code
 }

@@ -104,7 +104,7 @@ func (d *Deps) handleRead(ctx context.Context, p *params) (*render.Answer, error
 	}
 	clean, err := sandbox.CleanPath(r.path)
 	if err != nil {
-		return nil, d.namingNearest(ctx, r.session, r.path, err)
+		return nil, namingNearest(ctx, d.Manager, r.session, r.path, err)
 	}
 	r.path = clean
 	answer := r.read
@@ -112,16 +112,16 @@ func (d *Deps) handleRead(ctx context.Context, p *params) (*render.Answer, error
 		answer = r.save
 	}
 	a, err := answer(ctx)
-	return a, d.namingNearest(ctx, r.session, r.path, err)
+	return a, namingNearest(ctx, d.Manager, r.session, r.path, err)
 }
 
 // namingNearest adds to a path that leads nowhere the file of the session that it most likely means.
-func (d *Deps) namingNearest(ctx context.Context, session, path string, err error) error {
+func namingNearest(ctx context.Context, m *sandbox.Manager, session, path string, err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != fault.NotFound && f.Code != fault.InvalidPath {
 		return err
 	}
-	if near := d.Manager.Nearest(ctx, session, path); near != "" && near != path {
+	if near := m.Nearest(ctx, session, path); near != "" && near != path {
 		f.Hint = fmt.Sprintf("The session has a file of this name: %q.", near)
 	}
 	return err

@@ -12,29 +12,18 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
-
-// Environment describes the content of one language's image.
-type Environment struct {
-	Language sandbox.Language  `json:"language"`
-	Image    string            `json:"image"`
-	Version  string            `json:"version,omitempty"`
-	Packages map[string]string `json:"packages,omitempty"`
-	// Problem reports why the rest is not known, such as an image that is missing.
-	Problem string `json:"problem,omitempty"`
-}
 
 //go:embed usage.md
 var usage string
 
 // toolUsage returns the usage text on other servers' tools; empty: there are none.
-func (d *Deps) toolUsage() string {
-	if len(d.ToolServers) == 0 {
+func toolUsage(servers []string) string {
+	if len(servers) == 0 {
 		return ""
 	}
-	return "- Code calls the tools of " + strings.Join(d.ToolServers, ", ") + ": `from sandbox import tools`, then `tools.search(\"words\")`,\n" +
+	return "- Code calls the tools of " + strings.Join(servers, ", ") + ": `from sandbox import tools`, then `tools.search(\"words\")`,\n" +
 		"  `tools.describe(\"server\")` and `tools.server.name(argument=…)`; in JavaScript `await sandbox.tools.server.name({ … })`. Loop and\n" +
 		"  filter in code, and print what matters: results do not come back by themselves.\n"
 }
@@ -51,7 +40,6 @@ const (
 	sessionsURI = "sessions://"
 	sessionURI  = "session://"
 	networkPart = "/network" // behind a session's
-	artifactURI = "artifact://"
 )
 
 // Media types of resources.
@@ -72,7 +60,7 @@ func (d *Deps) registerResources(s *server.MCPServer) {
 		mcp.NewResource("sandbox://usage", "Usage",
 			mcp.WithResourceDescription("How to use this server well."),
 			mcp.WithMIMEType(typeMarkdown)),
-		r.handler(typeMarkdown, func(context.Context, string) (string, error) { return usage + d.toolUsage(), nil }))
+		r.handler(typeMarkdown, func(context.Context, string) (string, error) { return usage + toolUsage(d.ToolServers), nil }))
 	s.AddResource(
 		mcp.NewResource(sessionsURI, "Sessions",
 			mcp.WithResourceDescription("The sessions on this machine and their state."),
@@ -138,4 +126,11 @@ func (r *resources) refused(ctx context.Context, uri string, err error) error {
 		rpc.SetErrorCode(ctx, code)
 	}
 	return errors.New(r.deps.Secrets.Mask(f.Error() + " " + f.Hint))
+}
+
+func causeText(f *fault.Error) string {
+	if cause := f.Unwrap(); cause != nil {
+		return cause.Error()
+	}
+	return ""
 }

@@ -15,7 +15,7 @@ import (
 )
 
 func (r *resources) sessions(ctx context.Context, _ string) (string, error) {
-	return indented(r.deps.sessionList(ctx))
+	return indented(sessionsOf(ctx, r.deps.Manager))
 }
 
 func (r *resources) session(ctx context.Context, uri string) (string, error) {

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -27,10 +26,10 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			"Variables, imports, files in /mnt/data stay.",
 			d.ofImage(sandbox.Python, "IPython works (magics, !cmd, await).",
 				"Top-level await works, and IPython syntax (magics, !cmd) where the image has IPython."),
-			d.network(),
+			describeNetwork(d.Network),
 			describeMounts(d.Manager.Config().Mounts),
 			d.packagesOf(sandbox.Python, "numpy, pandas, matplotlib, scikit-learn and more"),
-			d.toolServers("from sandbox import tools"),
+			describeToolServers(d.ToolServers, "from sandbox import tools"),
 		), "A cell."
 	},
 	sandbox.JavaScript: func(d *Deps) (string, string) {
@@ -38,23 +37,19 @@ var codeTools = map[sandbox.Language]func(d *Deps) (description, code string){
 			"Run "+d.ofImage(sandbox.JavaScript, "JavaScript or TypeScript", "JavaScript, and TypeScript where the image can,")+
 				" (Node.js) in a persistent, isolated session; return output, value, new files.",
 			"Variables and files in /mnt/data stay.",
-			"Top-level await and import work.", d.network(),
+			"Top-level await and import work.", describeNetwork(d.Network),
 			describeMounts(d.Manager.Config().Mounts),
 			d.packagesOf(sandbox.JavaScript, "lodash, mathjs, exceljs, sharp and more"),
-			d.toolServers("sandbox.tools"),
+			describeToolServers(d.ToolServers, "sandbox.tools"),
 		), "A cell."
 	},
 	sandbox.Bash: func(d *Deps) (string, string) {
 		return sentences(
 			"Run bash in a persistent, isolated session; return output, exit code, new files.",
-			"Directory, variables, functions, jobs, files in /mnt/data stay.", d.network(),
+			"Directory, variables, functions, jobs, files in /mnt/data stay.", describeNetwork(d.Network),
 			describeMounts(d.Manager.Config().Mounts),
 		), "A script."
 	},
-}
-
-func sentences(list ...string) string {
-	return strings.Join(slices.DeleteFunc(list, func(s string) bool { return s == "" }), " ")
 }
 
 // mountsNamed is how many folders of the user's machine a description names: it is short.
@@ -93,23 +88,23 @@ func (d *Deps) packagesOf(language sandbox.Language, some string) string {
 		list+" lists the installed packages where the image names them; else look with code.")
 }
 
-// network describes the egress of code.
-func (d *Deps) network() string {
-	if d.Network == "" {
+// describeNetwork describes the egress of code.
+func describeNetwork(network string) string {
+	if network == "" {
 		return "No network."
 	}
-	return "Network: " + d.Network + "."
+	return "Network: " + network + "."
 }
 
-// toolServersBytes bounds the sentence of toolServers, where the first name leaves it.
+// toolServersBytes bounds the sentence of describeToolServers, where the first name leaves it.
 const toolServersBytes = 60
 
-// toolServers names the servers whose tools code calls, and how.
-func (d *Deps) toolServers(how string) string {
+// describeToolServers names the servers whose tools code calls, and how.
+func describeToolServers(servers []string, how string) string {
 	sentence := ""
-	for n := 1; n <= len(d.ToolServers); n++ {
-		names := strings.Join(d.ToolServers[:n], ", ")
-		if more := len(d.ToolServers) - n; more > 0 {
+	for n := 1; n <= len(servers); n++ {
+		names := strings.Join(servers[:n], ", ")
+		if more := len(servers) - n; more > 0 {
 			names += fmt.Sprintf(" and %d more", more)
 		}
 		longer := "Tools of " + names + ": " + how + "."
@@ -124,7 +119,7 @@ func (d *Deps) toolServers(how string) string {
 func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	config := d.Manager.Config()
 	description, code := codeTools[language.Language](d)
-	description = sentences(description, d.describeSkills())
+	description = sentences(description, describeSkills(d.Skills))
 	number := map[string]any{"type": "number"}
 	none := func(*mcp.Tool) {}
 	dependencies, asCopy := none, none
@@ -172,7 +167,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-			needs, err := d.needs(options)
+			needs, err := d.Packages.needs(options)
 			if err != nil {
 				return nil, err
 			}
@@ -190,7 +185,7 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 			if err != nil {
 				return nil, err
 			}
-			d.deliverRun(ctx, run)
+			d.Store.deliverRun(ctx, d.Manager, run)
 			a, err := d.answer(ctx, run, d.wait(ctx), true)
 			if repeats {
 				a.Noting("Note: this is the run of the same call before, which had no answer yet: the code was not run twice.")
@@ -200,106 +195,14 @@ func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
 	}
 }
 
-// progressEvery is how often a client that asked for progress hears of a run that says nothing.
-const progressEvery = 5 * time.Second
+type beforeKey struct{}
 
-// answer waits for a run as await does, and describes the result.
-func (d *Deps) answer(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*render.Answer, error) {
-	res, err := d.await(ctx, run, wait, own)
-	if err != nil {
-		return nil, err
-	}
-	patienceOf(ctx).answered(run, res.Status)
-	r := d.renderer()
-	if res.Status == sandbox.Running {
-		return r.Run(ctx, res), nil
-	}
-	links, note := d.deliverRun(ctx, run).await(ctx, "; wait_for_run with run_id "+run.ID+" gives their addresses")
-	r.StoreLinks = links
-	a := linked(ctx, r.Run(ctx, res), res)
-	if note != "" {
-		a.Noting("Note: " + note)
-	}
-	return a, nil
+// WithBefore returns a context with calls that run code behind other code, see sandbox.RunOptions.
+func WithBefore(ctx context.Context, code string) context.Context {
+	return context.WithValue(ctx, beforeKey{}, code)
 }
 
-// await waits until a run is over or the soft wait ends; the result then is partial, with the status Running. A client's cancel interrupts
-// the run if it is this call's own. The error is a *questionError if the client must be asked.
-func (d *Deps) await(ctx context.Context, run *sandbox.Run, wait time.Duration, own bool) (*sandbox.Result, error) {
-	soft := time.NewTimer(wait)
-	defer soft.Stop()
-	var tick <-chan time.Time
-	if rpc.WantsProgress(ctx) {
-		ticker := time.NewTicker(progressEvery)
-		defer ticker.Stop()
-		tick = ticker.C
-	}
-	reported := -1
-	for {
-		question, another := d.question(ctx, run)
-		if question != nil {
-			if own {
-				interruptWith(ctx, run)
-			}
-			return nil, question
-		}
-		select {
-		case <-another:
-		case <-run.Done():
-			return run.Result()
-		case <-ctx.Done():
-			end(ctx, run, own)
-			return nil, context.Cause(ctx)
-		case <-run.Moved():
-			reported = notifyProgress(ctx, run, reported)
-		case <-tick:
-			reported = notifyProgress(ctx, run, reported)
-		case <-soft.C:
-			sofar := run.SoFar(ctx)
-			select {
-			case <-run.Done(): // it ended while its output was asked for
-				continue
-			default:
-				return sofar, nil
-			}
-		}
-	}
-}
-
-// notifyProgress reports the seconds so far, where they are more than were reported. There is no total: the timeout is
-// when a run is stopped, and not when it is done.
-func notifyProgress(ctx context.Context, run *sandbox.Run, reported int) int {
-	p := run.Progress()
-	now := int(p.Elapsed.Seconds())
-	if now > reported {
-		message := fmt.Sprintf("running for %d s", now)
-		if p.WaitsFor != "" {
-			message = "waits for " + p.WaitsFor
-		}
-		rpc.NotifyProgress(ctx, float64(now), 0, cmp.Or(p.LastLine, message))
-	}
-	return max(now, reported)
-}
-
-// nullable marks an optional parameter of common calls: some clients, such as smolagents, cannot omit any other. It costs every model
-// tokens, so it is not used everywhere.
-func nullable(schema map[string]any) { schema["nullable"] = true }
-
-// sessionParam is described only in the tools that make sessions: a description costs every model tokens in every conversation.
-func sessionParam() mcp.ToolOption { return mcp.WithString("session_id") }
-
-// loadedAtOnce keeps a tool from being hidden behind a client's search for tools, which costs a turn.
-func loadedAtOnce(t *mcp.Tool) {
-	t.Meta = mcp.NewMetaFromMap(map[string]any{"anthropic/alwaysLoad": true})
-}
-
-// hints sets the annotations of a tool that reaches only its own session and replaces only files that can be made again. Other tools change
-// them. Only a tool that can be repeated for a non-obvious reason says so.
-func hints(readOnly bool) mcp.ToolOption {
-	return func(t *mcp.Tool) {
-		t.Annotations = mcp.ToolAnnotation{
-			ReadOnlyHint: mcp.ToBoolPtr(readOnly), DestructiveHint: mcp.ToBoolPtr(false),
-			OpenWorldHint: mcp.ToBoolPtr(false),
-		}
-	}
+func before(ctx context.Context) string {
+	code, _ := ctx.Value(beforeKey{}).(string)
+	return code
 }

@@ -45,8 +45,8 @@ type totalFields struct {
 	Calls       int     `json:"calls_per_minute,omitempty"`
 }
 
-func (d *Deps) totals(q sandbox.Quota) *totalFields {
-	f := totalFields{q.MaxKernels, q.MemoryBytes, q.CPUs, q.DiskBytes, d.CallsPerMinute}
+func totals(q sandbox.Quota, callsPerMinute int) *totalFields {
+	f := totalFields{q.MaxKernels, q.MemoryBytes, q.CPUs, q.DiskBytes, callsPerMinute}
 	if f == (totalFields{}) {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (d *Deps) infoFields(ctx context.Context, info sandbox.SessionInfo) infoFie
 	for _, m := range d.Manager.Config().Mounts {
 		mounts = append(mounts, mountFields{engine.MountsDir + "/" + m.Name, m.Writable})
 	}
-	skills, leftOut, more := d.skillFields()
+	skills, leftOut, more := skillsOf(d.Skills)
 	return infoFields{
 		Skills: skills, SkillsLeftOut: leftOut, SkillsMore: more,
 		SessionFields: FieldsOf(ctx, info), Mounts: mounts, Versions: info.Versions,
@@ -201,6 +201,6 @@ func (d *Deps) limits() limitFields {
 		VolumeBytes: c.VolumeBytes, VolumeFiles: c.VolumeFiles, CodeBytes: c.CodeBytes, OutputBytes: c.OutputBytes,
 		RunSeconds: c.RunTimeout.Seconds(), MaxRunSeconds: c.MaxRunTimeout.Seconds(),
 		IdleSeconds: c.IdleTimeout.Seconds(), LifetimeSeconds: c.Lifetime.Seconds(),
-		Sessions: c.MaxSessions, AnswerAfterSeconds: d.SoftWait.Seconds(), AllSessions: d.totals(c.Quota),
+		Sessions: c.MaxSessions, AnswerAfterSeconds: d.SoftWait.Seconds(), AllSessions: totals(c.Quota, d.CallsPerMinute),
 	}
 }

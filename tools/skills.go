@@ -28,11 +28,11 @@ const skillURI = "skill://"
 const skillNames = 240
 
 // describeSkills names the skills that there are at the server's start. Nothing else of a skill comes to a model unasked.
-func (d *Deps) describeSkills() string {
-	if d.Skills == nil {
+func describeSkills(loader *skills.Loader) string {
+	if loader == nil {
 		return ""
 	}
-	names := d.Skills.AtStart()
+	names := loader.AtStart()
 	if len(names) == 0 {
 		return ""
 	}
@@ -69,12 +69,12 @@ const (
 	mostOfLeftOuts = 300
 )
 
-// skillFields describe the skills of containers that are made now; more is how many are left out here.
-func (d *Deps) skillFields() (list []skillFields, out []leftOutFields, more int) {
-	if d.Skills == nil {
+// skillsOf describes the skills of containers that are made now; more is how many are left out here.
+func skillsOf(loader *skills.Loader) (list []skillFields, out []leftOutFields, more int) {
+	if loader == nil {
 		return nil, nil, 0
 	}
-	set := d.Skills.Now()
+	set := loader.Now()
 	each := skillsBytes / max(1, len(set.Skills))
 	for _, k := range set.Skills[:min(len(set.Skills), skillsShown)] {
 		list = append(list, skillFields{engine.SkillsDir + "/" + k.Name, told(k.Description, each)})

@@ -146,17 +146,16 @@ func (s *Store) deliver(asked *clientheader.Asked, open func(session string) art
 }
 
 // deliverRun brings the files of a run to the store when it is over, once: to that of the call that began it.
-func (d *Deps) deliverRun(ctx context.Context, run *sandbox.Run) *delivery {
-	if d.Store == nil {
+func (s *Store) deliverRun(ctx context.Context, from *sandbox.Manager, run *sandbox.Run) *delivery {
+	if s == nil {
 		return nil
 	}
-	s := d.Store
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if way := s.byRun[run.ID]; way != nil {
 		return way
 	}
-	way := s.deliver(clientheader.Of(ctx), d.openFor, func() (string, []artifactstore.File, int) {
+	way := s.deliver(clientheader.Of(ctx), openFrom(from), func() (string, []artifactstore.File, int) {
 		<-run.Done()
 		res, err := run.Result()
 		if err != nil {
@@ -180,8 +179,8 @@ func (d *Deps) deliverRun(ctx context.Context, run *sandbox.Run) *delivery {
 }
 
 // deliverFile brings one file to the store, as deliverRun does.
-func (d *Deps) deliverFile(ctx context.Context, session, path string, size int64) *delivery {
-	return d.Store.deliver(clientheader.Of(ctx), d.openFor, func() (string, []artifactstore.File, int) {
+func (s *Store) deliverFile(ctx context.Context, from *sandbox.Manager, session, path string, size int64) *delivery {
+	return s.deliver(clientheader.Of(ctx), openFrom(from), func() (string, []artifactstore.File, int) {
 		return session, []artifactstore.File{storeFile(path, size)}, 0
 	})
 }
@@ -190,13 +189,15 @@ func storeFile(path string, size int64) artifactstore.File {
 	return artifactstore.File{Path: path, SizeBytes: size, MIMEType: content.TypeByName(path)}
 }
 
-func (d *Deps) openFor(session string) artifactstore.OpenFile {
-	return func(ctx context.Context, path string) (io.ReadCloser, int64, error) {
-		r, err := d.Manager.OpenFile(ctx, session, path, sandbox.ReadOptions{Limit: -1})
-		if err != nil {
-			return nil, 0, err
+func openFrom(m *sandbox.Manager) func(session string) artifactstore.OpenFile {
+	return func(session string) artifactstore.OpenFile {
+		return func(ctx context.Context, path string) (io.ReadCloser, int64, error) {
+			r, err := m.OpenFile(ctx, session, path, sandbox.ReadOptions{Limit: -1})
+			if err != nil {
+				return nil, 0, err
+			}
+			return r, r.File().SizeBytes, nil
 		}
-		return r, r.File().SizeBytes, nil
 	}
 }
 

@@ -133,7 +133,7 @@ func TestFilesThatARunDoesNotListAreNoted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		way := d.deliverRun(t.Context(), run)
+		way := d.Store.deliverRun(t.Context(), d.Manager, run)
 		<-way.done
 		if test.note != "" {
 			test.note += " not uploaded to s3://bucket: at most the 100 newest of a run are, and none with control characters in its name. Pack many into an archive."

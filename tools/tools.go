@@ -10,98 +10,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"math"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/app"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
-)
-
-// Deps are the services that the tools use.
-type Deps struct {
-	Manager *sandbox.Manager
-	// SoftWait is how long a call waits for its run before it answers that the run goes on.
-	SoftWait time.Duration
-	// Secrets are masked in every answer; the results of runs are masked already.
-	Secrets *secrets.Masker
-	// Standard are the languages that run in setup's own image, which holds known packages.
-	Standard []sandbox.Language
-	// Environments reports the versions of languages and packages, for session_info and sandbox://environments.
-	Environments func(context.Context) []Environment
-	// Fetch opens a download for upload_file, of at most DownloadBytes, or of within's limit if that is less. Nil: addresses are not
-	// fetched.
-	Fetch func(ctx context.Context, address string, within fetch.Options) (*fetch.Download, error)
-	// HostDirs are the folders of the host that files may come from and go to.
-	HostDirs *hostdir.Dirs
-	// Packages are the services behind install_packages. Nil: the tool does not exist.
-	Packages *Packages
-	// Network describes the egress of code in words; empty: there is none.
-	Network string
-	// NetworkLog is the record of the sessions' egress. Nil: nothing is recorded.
-	NetworkLog *netlog.Log
-	// Store is where artifacts go besides. Nil: nowhere.
-	Store *Store
-	// Skills are the user's. Nil: there are none.
-	Skills *skills.Loader
-	// Databases are the connections of the SQL tools.
-	Databases *Databases
-	// UploadBytes is the most that upload_file takes as text or base64, DownloadBytes from an address or a folder
-	// of the host.
-	UploadBytes   int64
-	DownloadBytes int64
-	// ArtifactBytes is the largest binary file that read_artifact returns whole.
-	ArtifactBytes int64
-	// Links gives download and upload links. Nil: there are none.
-	Links *filelinks.Links
-	// PageScripts lets a browser run the scripts of HTML files, in a frame.
-	PageScripts bool
-	// Enable, when not empty, names the only tools that exist; Disable names tools that do not.
-	Enable  []string
-	Disable []string
-	// Asks holds the questions of code to a person, which calls put to their clients. Nil: nothing is asked.
-	Asks *ask.Desk
-	// ToolServers are the names of the MCP servers with tools that code may call.
-	ToolServers []string
-	// Can describes the server's abilities for hints: its packages and its network. The tools add those that follow from the rest of Deps.
-	Can Capabilities
-	// Images selects the form of images in answers; empty: the form that suits the client.
-	Images string
-	// StructuredContent puts the fields of a result into structuredContent as well.
-	StructuredContent bool
-	// Calls is how many calls there may be, of tools, of resources, by links and by routes. Nil: any number.
-	Calls *fair.Budget
-	// CallsPerMinute is the rate of Calls; 0: any number.
-	CallsPerMinute int
-	// Called is called as each call begins; the call runs in the context that it returns, and ended gets the code of its fault, or CodeOK or
-	// CodeCancelled. Nil: calls are not observed.
-	Called func(ctx context.Context, request mcp.CallToolRequest) (in context.Context, ended func(code string))
-	Logger *slog.Logger
-}
-
-// Codes of calls that no fault ended, for Deps.Called.
-const (
-	CodeOK        = "ok"
-	CodeCancelled = "cancelled"
 )
 
 // Instructions describe the whole server, which runs these languages, to a client. network describes the egress of code; empty: none.
@@ -134,100 +55,32 @@ const (
 	errorKey  = "code-sandbox-mcp/error"
 )
 
-// Capabilities are the server's abilities for code. The zero value can do nothing.
-type Capabilities = hint.Capabilities
-
-// The forms of images in answers.
-const (
-	ImagesOn   = render.ImagesOn
-	ImagesPath = render.ImagesPath
-	ImagesOff  = render.ImagesOff
-)
-
-func (d *Deps) renderer() *render.Renderer {
-	can := d.Can
-	can.FetchURLs, can.Tool = d.Fetch != nil, func(name string) bool {
-		return d.exists(name) && slices.ContainsFunc(d.list(), func(t tool) bool { return t.definition.Name == name })
-	}
-	return &render.Renderer{Manager: d.Manager, Secrets: d.Secrets, Can: can, Images: d.Images, StructuredContent: d.StructuredContent, Logger: d.Logger, Link: d.Links.Download}
-}
-
-type sessionKey struct{}
-
-// ownSession is where calls go that name no session. The zero value is the default session of the server.
-type ownSession struct {
-	id      string
-	namedBy string // the setting that names it; empty: it is unnamed
-	once    bool   // no other call of the client comes to it
-}
-
-// WithSession returns a context in which calls that name no session use this one: sandbox.DefaultOf a client. Without it they use the
-// server's default session. An unknown client gets a session for each call, and its answer says how to go on with it.
-func WithSession(ctx context.Context, id string, known bool) context.Context {
-	return context.WithValue(ctx, sessionKey{}, ownSession{id: id, once: !known})
-}
-
-// WithNamed is WithSession for a session that the client's configuration names, in the setting that namedBy tells. An empty name
-// changes nothing; one that is none is an error of each call.
-func WithNamed(ctx context.Context, name, namedBy string) context.Context {
-	if name == "" {
-		return ctx
-	}
-	return context.WithValue(ctx, sessionKey{}, ownSession{id: name, namedBy: namedBy})
-}
-
-func ownOf(ctx context.Context) ownSession {
-	own, _ := ctx.Value(sessionKey{}).(ownSession)
-	return own
-}
-
-// has reports whether a session is the one of calls that name none.
-func (o ownSession) has(info sandbox.SessionInfo) bool {
-	return info.Default && o.namedBy == "" && info.DefaultOf == o.id || o.namedBy != "" && info.ID == o.id
-}
-
-type handler func(context.Context, *params) (*render.Answer, error)
-
-// tool is a tool: its definition and its handler.
-type tool struct {
-	definition mcp.Tool
-	output     mcp.ToolOption // the schema of the answer's fields
-	handle     handler
-	// runs: a call starts a run of its own
-	runs bool
-	// ordered reports that the handler calls rpc.Settled itself, when its place in the order of calls
-	// is taken.
-	ordered bool
-	// uses are the header purposes that apply to the tool: its answers hold their notes
-	uses []clientheader.Use
-}
-
-// list is every tool that could exist, in the order in which clients see them.
+// list returns the tools that exist, in the order in which clients see them.
 func (d *Deps) list() []tool {
-	var list []tool
+	makers := map[string]func() tool{
+		"wait_for_run": d.waitForRun, "install_packages": d.installPackages, "upload_file": d.uploadFile, "list_artifacts": d.listArtifacts,
+		"read_artifact": d.readArtifact, "exec_sql": d.execSQL, "describe_sql": d.describeSQL, "session_info": d.sessionInfo,
+		"list_sessions": d.listSessions, "restore_session": d.restoreSession, "close_session": func() tool { return closeSession(d.Manager) },
+	}
 	for _, l := range sandbox.Languages {
-		list = append(list, d.runCode(l))
+		makers[l.Tool()] = func() tool { return d.runCode(l) }
 	}
-	list = append(list, d.waitForRun())
-	if d.Packages != nil {
-		list = append(list, d.installPackages())
+	var list []tool
+	for _, name := range Names {
+		if d.exists(name) {
+			list = append(list, makers[name]())
+		}
 	}
-	list = append(list, d.uploadFile(), d.listArtifacts(), d.readArtifact())
-	if d.Databases != nil && (len(d.Databases.Connections.Sources()) > 0 || d.Databases.FromClients) {
-		list = append(list, d.execSQL(), d.describeSQL())
-	}
-	return append(list, d.sessionInfo(), d.listSessions(), d.restoreSession(), d.closeSession())
+	return list
 }
 
 // Register puts the tools and resources that exist under these settings into s.
 func Register(s *server.MCPServer, d *Deps) {
 	for _, t := range d.list() {
-		if d.exists(t.definition.Name) {
-			if d.StructuredContent {
-				t.output(&t.definition)
-			}
-			s.AddTool(t.definition, d.wrap(t))
+		if d.StructuredContent {
+			t.output(&t.definition)
 		}
+		s.AddTool(t.definition, d.wrap(t))
 	}
 	d.registerResources(s)
 	app.Register(s, shown...)
@@ -235,24 +88,6 @@ func Register(s *server.MCPServer, d *Deps) {
 
 // shown are the tools with answers that may hold tables or figures.
 var shown = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)), "wait_for_run", "read_artifact", "exec_sql")
-
-// Names lists the tools that could exist, in the order in which clients see them.
-var Names = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)),
-	"wait_for_run", "install_packages", "upload_file", "list_artifacts", "read_artifact",
-	"exec_sql", "describe_sql", "session_info", "list_sessions", "restore_session", "close_session")
-
-func (d *Deps) exists(name string) bool {
-	for _, l := range sandbox.Languages {
-		ofIt := name == l.Tool() || name == "restore_session" && l.Language == sandbox.Python && d.Manager.Config().UndoBytes == 0
-		if _, on := d.Manager.Config().Kernels[l.Language]; ofIt && !on {
-			return false
-		}
-	}
-	if len(d.Enable) > 0 && !slices.Contains(d.Enable, name) {
-		return false
-	}
-	return !slices.Contains(d.Disable, name)
-}
 
 // wrap makes an MCP handler of a tool: it reads the arguments and turns the tool's outcome into a result. It returns no error to mcp-go but
 // the context's own, because clients show no other text.
@@ -273,7 +108,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 			if r := recover(); r != nil {
 				d.Logger.Error("tool panicked", "tool", request.Params.Name, "panic", r)
 				f := fault.From(nil)
-				res, err, code = d.errorResult(ctx, f), nil, string(f.Code)
+				res, err, code = errorResult(ctx, d.Secrets, f), nil, string(f.Code)
 			}
 		}()
 		if !t.ordered {
@@ -305,7 +140,7 @@ func (d *Deps) wrap(t tool) server.ToolHandlerFunc {
 				f.Message, f.Hint = "This call names no session, and nothing else tells which one is meant.", "Name the session_id that an earlier answer has."
 			}
 			d.Logger.With(d.about(p)...).Info("tool refused", "tool", request.Params.Name, "code", code, "cause", d.Secrets.Mask(causeText(&f)))
-			return d.errorResult(ctx, &f), nil
+			return errorResult(ctx, d.Secrets, &f), nil
 		}
 		if a.Fault != nil {
 			code = string(a.Fault.Code)
@@ -320,20 +155,9 @@ func (d *Deps) tellSession(a *render.Answer, p *params) {
 	if !p.once {
 		return
 	}
-	if id := d.sessionOf(p.own, p.given); id != "" {
+	if id := sessionOf(d.Manager, p.own, p.given); id != "" {
 		a.AppendText(fmt.Sprintf("\nNote: the session is new, as nothing tells this client from others. session_id %q goes on with it.", id))
 	}
-}
-
-// CountCall counts a call, and refuses it if there are too many.
-func (d *Deps) CountCall() error {
-	wait := d.Calls.Take(1)
-	if wait == 0 {
-		return nil
-	}
-	seconds := int(math.Ceil(wait.Seconds()))
-	return fault.New(fault.QuotaExceeded, fmt.Sprintf("Try again in %d s. One call that does more takes the place of many.", seconds),
-		"There may be %d calls in a minute, and there were.", d.CallsPerMinute).With("limit", d.CallsPerMinute).With(fault.RetryAfter, seconds)
 }
 
 // about reports for the log which session and run a call was about, as far as it does: it may name anything.
@@ -344,24 +168,24 @@ func (d *Deps) about(p *params) (attributes []any) {
 		}
 	}
 	run, _ := p.given["run_id"].(string)
-	named("session", d.sessionOf(p.own, p.given))
+	named("session", sessionOf(d.Manager, p.own, p.given))
 	named("run", run)
 	return attributes
 }
 
 // SessionOf returns the id of the session that a call is about, as far as it is known: it may name anything.
 func (d *Deps) SessionOf(ctx context.Context, request mcp.CallToolRequest) string {
-	return d.sessionOf(ownOf(ctx), request.GetArguments())
+	return sessionOf(d.Manager, ownOf(ctx), request.GetArguments())
 }
 
-func (d *Deps) sessionOf(own ownSession, given map[string]any) string {
+func sessionOf(m *sandbox.Manager, own ownSession, given map[string]any) string {
 	if named, _ := given["session_id"].(string); named != "" {
 		return named
 	}
 	if own.namedBy != "" {
 		return own.id
 	}
-	for _, known := range d.Manager.Known() {
+	for _, known := range m.Known() {
 		if own.has(known) {
 			return known.ID
 		}
@@ -378,13 +202,6 @@ func (d *Deps) forCaller(ctx context.Context) *Deps {
 	masking := *d
 	masking.Secrets = d.Secrets.And(own.Secrets)
 	return &masking
-}
-
-func causeText(f *fault.Error) string {
-	if cause := f.Unwrap(); cause != nil {
-		return cause.Error()
-	}
-	return ""
 }
 
 func (d *Deps) result(ctx context.Context, a *render.Answer) *mcp.CallToolResult {
@@ -405,10 +222,10 @@ func (d *Deps) result(ctx context.Context, a *render.Answer) *mcp.CallToolResult
 	return res
 }
 
-func (d *Deps) errorResult(ctx context.Context, f *fault.Error) *mcp.CallToolResult {
+func errorResult(ctx context.Context, s *secrets.Masker, f *fault.Error) *mcp.CallToolResult {
 	return &mcp.CallToolResult{
-		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: d.Secrets.MaskJSON(render.FaultFields(ctx, f))})},
-		Content: masked(d.Secrets, []mcp.Content{mcp.NewTextContent(render.FaultText(f))}),
+		Result:  mcp.Result{Meta: mcp.NewMetaFromMap(map[string]any{errorKey: s.MaskJSON(render.FaultFields(ctx, f))})},
+		Content: masked(s, []mcp.Content{mcp.NewTextContent(render.FaultText(f))}),
 		IsError: true,
 	}
 }

@@ -29,7 +29,11 @@ func wrapDeps(t *testing.T) *Deps {
 }
 
 func TestNamesAreThoseOfTheTools(t *testing.T) {
-	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour})
+	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
+	for _, l := range sandbox.Languages {
+		kernels[l.Language] = sandbox.KernelConfig{}
+	}
+	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour, Kernels: kernels})
 	defer m.Close(t.Context())
 	connections := sql.NewConnections([]sql.Source{{Name: "main", Dialect: sql.PostgreSQL}}, nil)
 	d := &Deps{Manager: m, SoftWait: time.Second, Databases: &Databases{Connections: connections}, Packages: &Packages{}}

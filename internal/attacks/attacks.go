@@ -57,7 +57,7 @@ type Facts struct {
 	// Namespaces are the host's own, as /proc/self/ns names them.
 	Namespaces map[string]string `json:"namespaces"`
 	Listeners  [][2]any          `json:"listeners"` // address and port of listeners outside
-	WayOut     WayOut            `json:"way_out"`
+	Egress     Egress            `json:"way_out"`
 	Abstract   []string          `json:"abstract"` // names of abstract sockets that listen outside
 	Sockets    []string          `json:"sockets"`  // paths of the engine's own
 	Files      []string          `json:"files"`    // of the host
@@ -81,8 +81,8 @@ type Pod struct {
 	Policy   bool     `json:"policy"`    // there is more than loopback, and a policy forbids it
 }
 
-// WayOut is the egress of code by the port of loopback that leads to the server.
-type WayOut struct {
+// Egress is the way of code to the outside, by the port of loopback that leads to the server.
+type Egress struct {
 	Port  int      `json:"port"`  // 0: nobody listens
 	Open  bool     `json:"open"`  // to any public address
 	Hosts []string `json:"hosts"` // that are allowed, as the settings name them
@@ -190,7 +190,7 @@ func (a Attack) Program(facts Facts) (string, error) {
 
 // filled replaces nil, which JSON would make null.
 func (f Facts) filled() Facts {
-	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Mounts, &f.Writable, &f.Neighbour, &f.WayOut.Hosts} {
+	for _, list := range []*[]string{&f.Abstract, &f.Sockets, &f.Files, &f.Mounts, &f.Writable, &f.Neighbour, &f.Egress.Hosts} {
 		if *list == nil {
 			*list = []string{}
 		}
@@ -207,8 +207,8 @@ func (f Facts) filled() Facts {
 		pod := *f.Pod
 		pod.Near, f.Pod = [][2]any{}, &pod
 	}
-	if f.WayOut.Secrets == nil {
-		f.WayOut.Secrets = []Secret{}
+	if f.Egress.Secrets == nil {
+		f.Egress.Secrets = []Secret{}
 	}
 	return f
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
-func allowedCommand(settings *server.Settings) *cobra.Command {
+func allowedCommand(settings *server.Program) *cobra.Command {
 	var whose string
 	cmd := &cobra.Command{
 		Use: "allowed", Short: "List and take back what code was allowed to reach for good",
@@ -75,7 +75,7 @@ func listAllowedCommand(file func() (string, error)) *cobra.Command {
 	return cmd
 }
 
-func removeAllowedCommand(settings *server.Settings, whose *string, file func() (string, error)) *cobra.Command {
+func removeAllowedCommand(settings *server.Program, whose *string, file func() (string, error)) *cobra.Command {
 	return &cobra.Command{
 		Use: "remove RULE", Short: "Take back what is allowed, as the list names it", Args: Takes(1, 1),
 		RunE: func(cmd *cobra.Command, args []string) error {

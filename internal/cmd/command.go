@@ -24,7 +24,7 @@ import (
 )
 
 // WithEngine runs a shell command's work with an engine, under a context that ends with a signal.
-func WithEngine(ctx context.Context, s *server.Settings, work func(context.Context, engine.Engine, *slog.Logger) error) error {
+func WithEngine(ctx context.Context, s *server.Program, work func(context.Context, engine.Engine, *slog.Logger) error) error {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	log, err := s.Logger(os.Stderr)
@@ -94,7 +94,7 @@ func meant(known *cobra.Command, word, dashes string) string {
 
 // prewarmArgs allows no arguments, but takes `--prewarm python` for `--prewarm=python`: a flag with an optional value does not take the
 // next word as its value, which surprises everybody.
-func prewarmArgs(s *server.Settings) cobra.PositionalArgs {
+func prewarmArgs(s *server.Program) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		f := cmd.Flags().Lookup("prewarm")
 		if len(args) != 1 || !f.Changed || strings.Join(s.Prewarm, ",") != f.NoOptDefVal {

@@ -22,7 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-func doctorCommand(settings *server.Settings) *cobra.Command {
+func doctorCommand(settings *server.Program) *cobra.Command {
 	var asJSON, fix, yes, inForce bool
 	cmd := &cobra.Command{
 		Use: "doctor", Short: "Check what this machine has and can enforce, and how to mend what is missing", Args: NoArgs,
@@ -83,7 +83,7 @@ func withBareConfig(args []string) []string {
 }
 
 // Examine returns doctor's findings. It connects anew, since a fix may have started another service.
-func Examine(ctx context.Context, s *server.Settings) (report doctor.Report, err error) {
+func Examine(ctx context.Context, s *server.Program) (report doctor.Report, err error) {
 	err = WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
 		report = s.Examine(ctx, on, log)
 		return nil

@@ -33,7 +33,7 @@ type drainOptions struct {
 }
 
 // drainCommand returns the command `drain`.
-func drainCommand(settings *server.Settings) *cobra.Command {
+func drainCommand(settings *server.Program) *cobra.Command {
 	var o drainOptions
 	cmd := &cobra.Command{
 		Use: "drain [SERVER]", Short: "Have a server take no new sessions, before it is stopped or replaced",
@@ -64,7 +64,7 @@ more, and fails where that takes longer than --timeout.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			return Report(drain(ctx, settings.StateFolder(), strings.Join(args, ""), o))
+			return Report(drain(ctx, server.StateFolder(settings.StateDir), strings.Join(args, ""), o))
 		},
 	}
 	cmd.Flags().BoolVar(&o.wait, "wait", false, "return when nothing runs in its sessions")

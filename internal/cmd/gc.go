@@ -25,7 +25,7 @@ const lateSweeps = 6
 // gcTimeout bounds a sweep; an engine that needs longer is broken.
 const gcTimeout = 2 * time.Minute
 
-func gcCommand(settings *server.Settings) *cobra.Command {
+func gcCommand(settings *server.Program) *cobra.Command {
 	var afterParent bool
 	cmd := &cobra.Command{
 		Use: "gc", Short: "Remove what servers that no longer live left behind", Args: NoArgs,
@@ -69,7 +69,7 @@ killed too and no server will be started again.`,
 const afterParentFlag = "after-parent"
 
 // sweep removes the leftovers of dead servers, and prints the names of their sessions.
-func sweep(ctx context.Context, s *server.Settings, on engine.Engine, log *slog.Logger) error {
+func sweep(ctx context.Context, s *server.Program, on engine.Engine, log *slog.Logger) error {
 	ctx, cancel := context.WithTimeout(ctx, gcTimeout)
 	defer cancel()
 	config := s.SweepConfig(on, log)

@@ -13,7 +13,7 @@ import (
 )
 
 func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
-	var s server.Settings
+	var s server.Program
 	fs := pflag.NewFlagSet("install", pflag.ContinueOnError)
 	s.Bind(fs)
 	if err := fs.Parse([]string{"--memory-limit", "2g", "--allow-host-dir", "/a,/b", "--prewarm", "--fetch-urls=false",

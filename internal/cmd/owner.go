@@ -21,7 +21,7 @@ type owner struct{ name string }
 func (o owner) key() string { return principal.Principal{Name: o.name}.Key() }
 
 // dir returns the state directory of the sessions.
-func (o owner) dir(s *server.Settings) (string, error) {
+func (o owner) dir(s *server.Program) (string, error) {
 	if o.name != "" && !slices.Contains(state.Tenants(s.SessionDir()), o.key()) {
 		return "", fault.New(fault.InvalidArgument, "`code-sandbox-mcp sessions list` tells whose there are.", "There are no sessions of %q.", o.name)
 	}
@@ -29,7 +29,7 @@ func (o owner) dir(s *server.Settings) (string, error) {
 }
 
 // withManager runs a shell command's work with a manager of its own, which releases all sessions at the end.
-func withManager(ctx context.Context, s *server.Settings, whose *owner, work func(context.Context, *sandbox.Manager) error) error {
+func withManager(ctx context.Context, s *server.Program, whose *owner, work func(context.Context, *sandbox.Manager) error) error {
 	if _, err := whose.dir(s); err != nil {
 		return Report(err)
 	}
@@ -37,7 +37,7 @@ func withManager(ctx context.Context, s *server.Settings, whose *owner, work fun
 }
 
 // withPool runs a shell command's work with the configuration of its managers.
-func withPool(ctx context.Context, s *server.Settings, work func(context.Context, sandbox.Config) error) error {
+func withPool(ctx context.Context, s *server.Program, work func(context.Context, sandbox.Config) error) error {
 	return WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
 		if err := s.Reach(ctx, on, false); err != nil {
 			return Report(engineFault(err))

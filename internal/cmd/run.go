@@ -25,7 +25,7 @@ type exitCode int
 
 func (exitCode) Error() string { return "exit code" }
 
-func runCommand(settings *server.Settings) *cobra.Command {
+func runCommand(settings *server.Program) *cobra.Command {
 	var request runcmd.Request
 	var session string
 	cmd := &cobra.Command{
@@ -72,7 +72,7 @@ could not be saved.`,
 }
 
 // run runs the request of the command line, and cleans up.
-func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session string) error {
+func run(cmd *cobra.Command, s *server.Program, request runcmd.Request, session string) error {
 	s.Sandbox.MaxRunTimeout = max(s.Sandbox.MaxRunTimeout, s.Sandbox.RunTimeout) // both belong to this person
 	request.CodeBytes, request.InputBytes, request.Kernels = int64(s.Sandbox.CodeBytes), s.Tools.DownloadBytes, s.Kernels()
 	job, err := runcmd.Read(request)
@@ -82,7 +82,7 @@ func run(cmd *cobra.Command, s *server.Settings, request runcmd.Request, session
 	if err != nil {
 		return notRun(err)
 	}
-	job.History = filepath.Join(s.StateFolder(), "prompt-history")
+	job.History = filepath.Join(server.StateFolder(s.StateDir), "prompt-history")
 	ctx, stop := interruptible(cmd.Context(), request.Interactive)
 	defer stop()
 	log, err := s.Logger(os.Stderr)

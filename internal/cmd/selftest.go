@@ -16,7 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
-func selftestCommand(settings *server.Settings) *cobra.Command {
+func selftestCommand(settings *server.Program) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "selftest", Short: "Attack a session from inside and show what holds", Args: NoArgs,

@@ -7,7 +7,7 @@ import (
 )
 
 // serveCommand returns the command `serve`.
-func serveCommand(settings *server.Settings) *cobra.Command {
+func serveCommand(settings *server.Program) *cobra.Command {
 	return &cobra.Command{
 		Use: "serve", Short: "Serve MCP over stdin and stdout (the default), or over HTTP (--http)", Args: prewarmArgs(settings),
 		RunE: func(cmd *cobra.Command, _ []string) error { return settings.Serve(cmd.Context(), gcArgs(cmd)) },

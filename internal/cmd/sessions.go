@@ -10,7 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 )
 
-func sessionsCommand(settings *server.Settings) *cobra.Command {
+func sessionsCommand(settings *server.Program) *cobra.Command {
 	var whose owner
 	cmd := &cobra.Command{
 		Use: "sessions", Short: "List, show, close, pin, export and import sessions",

@@ -30,7 +30,7 @@ func maxBytesFlag(cmd *cobra.Command) *int64 {
 	return &size
 }
 
-func checkpointLimits(s *server.Settings, maxBytes int64) checkpoint.Limits {
+func checkpointLimits(s *server.Program, maxBytes int64) checkpoint.Limits {
 	limits := checkpoint.Limits{Bytes: s.Sandbox.VolumeBytes, Entries: s.Sandbox.VolumeFiles}
 	if maxBytes > 0 {
 		limits.Bytes = maxBytes
@@ -38,7 +38,7 @@ func checkpointLimits(s *server.Settings, maxBytes int64) checkpoint.Limits {
 	return limits
 }
 
-func exportCommand(settings *server.Settings, whose *owner) *cobra.Command {
+func exportCommand(settings *server.Program, whose *owner) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "export NAME FILE.tar.zst", Short: "Write a session's files and history to a file", Args: Takes(2, 2),
@@ -70,7 +70,7 @@ Such kernels go on with their variables, and code that runs goes on.`,
 }
 
 // export opens the session, writes it, and leaves it unchanged.
-func export(ctx context.Context, s *server.Settings, manager *sandbox.Manager, id string, to io.Writer, limits checkpoint.Limits) (checkpoint.Report, error) {
+func export(ctx context.Context, s *server.Program, manager *sandbox.Manager, id string, to io.Writer, limits checkpoint.Limits) (checkpoint.Report, error) {
 	before, err := findSession(ctx, manager, id)
 	if err != nil {
 		return checkpoint.Report{}, err
@@ -133,7 +133,7 @@ func warnOf(told checkpoint.Report) {
 	}
 }
 
-func importCommand(settings *server.Settings, whose *owner) *cobra.Command {
+func importCommand(settings *server.Program, whose *owner) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "import FILE.tar.zst [NAME]", Short: "Make a session from an exported file", Args: Takes(1, 2),
 		Long: `import makes a named session from a file that export wrote, under its old name

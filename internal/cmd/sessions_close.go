@@ -11,7 +11,7 @@ import (
 )
 
 // closeCommand returns the command `sessions close`.
-func closeCommand(settings *server.Settings, whose *owner) *cobra.Command {
+func closeCommand(settings *server.Program, whose *owner) *cobra.Command {
 	var keepFiles bool
 	cmd := &cobra.Command{
 		Use: "close NAME", Short: "End a session that no running server has open", Args: Takes(1, 1),

@@ -41,7 +41,7 @@ func fieldsOf(info sandbox.SessionInfo) sessionFields {
 // Since is the time since t, and 0 for a t that is yet to come.
 func Since(t time.Time) time.Duration { return max(0, time.Since(t)) }
 
-func listCommand(settings *server.Settings, whose *owner) *cobra.Command {
+func listCommand(settings *server.Program, whose *owner) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the sessions of this user's servers", Args: NoArgs,
@@ -157,7 +157,7 @@ func kernelsOf(info sandbox.SessionInfo) string {
 // shownRuns is how many of the last runs show prints.
 const shownRuns = 10
 
-func showCommand(settings *server.Settings, whose *owner) *cobra.Command {
+func showCommand(settings *server.Program, whose *owner) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Show a session and what ran in it last", Args: Takes(1, 1),

@@ -13,7 +13,7 @@ import (
 )
 
 // notebookCommand returns the command `sessions notebook`.
-func notebookCommand(settings *server.Settings, whose *owner) *cobra.Command {
+func notebookCommand(settings *server.Program, whose *owner) *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use: "notebook NAME FILE.ipynb|-", Short: "Write what ran in a session as a Jupyter notebook", Args: Takes(2, 2),
@@ -29,7 +29,7 @@ the other become text with code in it.`,
 	return cmd
 }
 
-func writeNotebook(s *server.Settings, whose *owner, id, path string, force bool) error {
+func writeNotebook(s *server.Program, whose *owner, id, path string, force bool) error {
 	dir, err := whose.dir(s)
 	if err != nil {
 		return err

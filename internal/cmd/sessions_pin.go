@@ -13,7 +13,7 @@ import (
 )
 
 // pinCommand returns the command `sessions pin`, or `sessions unpin`.
-func pinCommand(settings *server.Settings, whose *owner, pinned bool) *cobra.Command {
+func pinCommand(settings *server.Program, whose *owner, pinned bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "pin NAME", Short: "Keep a session however long nobody uses it", Args: Takes(1, 1),
 		Long: `pin keeps a named session's files, variables and history beyond --keep and

@@ -141,7 +141,7 @@ func TestHowLongASessionIsKept(t *testing.T) {
 }
 
 func TestWhoseSessionsACommandMeans(t *testing.T) {
-	s := &server.Settings{StateDir: t.TempDir()}
+	s := &server.Program{Settings: server.Settings{StateDir: t.TempDir()}}
 	ann := owner{"ann"}
 	if err := state.SaveTenant(s.SessionDir(), ann.key(), ann.name); err != nil {
 		t.Fatal(err)

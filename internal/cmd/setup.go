@@ -30,7 +30,7 @@ import (
 // registryName is a host, which cannot be taken for a part of a path, and a path.
 var registryName = regexp.MustCompile(`^(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9.-]+:\d+|localhost:\d+)(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$`)
 
-func setupCommand(settings *server.Settings) *cobra.Command {
+func setupCommand(settings *server.Program) *cobra.Command {
 	var base, registry, save string
 	var build, rebuild, yes bool
 	cmd := &cobra.Command{
@@ -89,7 +89,7 @@ images of the languages into a file, under the names that a cluster asks for.`,
 }
 
 // saveImages writes the images of the languages that are on into a file, and prints their names after loading.
-func saveImages(ctx context.Context, s *server.Settings, on engine.Engine, registry, file string) error {
+func saveImages(ctx context.Context, s *server.Program, on engine.Engine, registry, file string) error {
 	published := containers.PublishedImages()
 	published.Registry = cmp.Or(registry, published.Registry)
 	names := make(map[string]string)
@@ -116,7 +116,7 @@ func saveImages(ctx context.Context, s *server.Settings, on engine.Engine, regis
 }
 
 // printImages makes the images of the languages that are on, and prints the result of each.
-func printImages(ctx context.Context, s *server.Settings, on engine.Engine, options setup.Options, report setup.Reporter) error {
+func printImages(ctx context.Context, s *server.Program, on engine.Engine, options setup.Options, report setup.Reporter) error {
 	options.Pull = make(map[string]string)
 	for _, l := range sandbox.Languages {
 		image, on := s.Image(l.Language)

@@ -25,7 +25,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-func uiCommand(settings *server.Settings) *cobra.Command {
+func uiCommand(settings *server.Program) *cobra.Command {
 	var noBrowser bool
 	cmd := &cobra.Command{
 		Use: "ui", Short: "Show the sessions, and what ran in them, on a page in the browser", Args: NoArgs,
@@ -50,7 +50,7 @@ are (--state-dir, --engine-url) must be the server's.`,
 }
 
 // showPage serves the page until ctx ends.
-func showPage(ctx context.Context, s *server.Settings, manager *sandbox.Manager, noBrowser bool) error {
+func showPage(ctx context.Context, s *server.Program, manager *sandbox.Manager, noBrowser bool) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func showPage(ctx context.Context, s *server.Settings, manager *sandbox.Manager,
 	link := "http://" + l.Addr().String() + page.Link()
 	fmt.Printf("The page is at this link, which is good once; Ctrl-C ends it.\n%s\n", link)
 	if !noBrowser {
-		remove, err := openBrowser(s.StateFolder(), link)
+		remove, err := openBrowser(server.StateFolder(s.StateDir), link)
 		defer remove()
 		if err != nil {
 			log.Info("no browser was opened", "error", err)

@@ -68,7 +68,7 @@ func TestACommandLineIsRead(t *testing.T) {
 	}
 }
 
-func TestBadInputIsRefusedWithTheValueAndAWayOut(t *testing.T) {
+func TestBadInputIsRefusedWithTheValueAndTheNextStep(t *testing.T) {
 	folder(t, map[string]string{
 		"a.py": "1", "long.py": strings.Repeat("1", 21), "binary.py": "\x7fELF\x00", "latin.py": "caf\xe9", "data.csv": "1,2", "large.csv": "1234567890a",
 		"other/data.csv": "3", "sub/x.js": "1",

@@ -259,8 +259,8 @@ func judgeFrames(ctx context.Context, t *tester, row *Row, source attacks.Attack
 	return nil
 }
 
-// judgeWayOut believes the attack, and the listeners on the host, which nobody may have reached.
-func judgeWayOut(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
+// judgeEgress believes the attack, and the listeners on the host, which nobody may have reached.
+func judgeEgress(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	if err := judgeCredentials(ctx, t, row, source); err != nil {
 		return err
 	}
@@ -273,7 +273,7 @@ func judgeWayOut(ctx context.Context, t *tester, row *Row, source attacks.Attack
 // judgeCredentials believes the attack, in the session itself with its trusted certificates.
 func judgeCredentials(ctx context.Context, t *tester, row *Row, source attacks.Attack) error {
 	facts := t.facts
-	facts.WayOut = t.o.WayOut
+	facts.Egress = t.o.Egress
 	_, err := t.attack(ctx, t.attacked, row, source, facts, sandbox.RunOptions{})
 	return err
 }

@@ -60,8 +60,8 @@ type Options struct {
 	Config sandbox.Config
 	Engine engine.Engine // the same as the one in Config
 	Host   Host
-	// WayOut is the egress through Config.WayOut.
-	WayOut attacks.WayOut
+	// Egress is that through Config.WayOut.
+	Egress attacks.Egress
 	// Server gives answers about the sessions of a manager.
 	Server func(*sandbox.Manager) Answer
 	// Environ is the environment of this process, as os.Environ gives it.

@@ -109,13 +109,10 @@ var aliasWords = []struct{ setting, word, ours string }{
 	{"log-level", "NOTSET", "debug"},
 }
 
-// aliased reads settings by the names and words of other systems.
-type aliased struct{ *Settings }
-
 // translateWords replaces the words of other systems in the settings by ours.
-func (s aliased) translateWords() {
+func translateWords(s *Settings) {
 	for _, w := range aliasWords {
-		for setting, value := range map[string]*string{"log-format": &s.LogFormat, "log-level": &s.LogLevel} {
+		for setting, value := range map[string]*string{"log-format": &s.Log.Format, "log-level": &s.Log.Level} {
 			if setting == w.setting && strings.EqualFold(*value, w.word) {
 				*value = w.ours
 			}
@@ -123,36 +120,26 @@ func (s aliased) translateWords() {
 	}
 }
 
-// aliasFlags holds the flags of other systems that mean nothing here.
-type aliasFlags map[string]*string
-
 // bindAliases declares the flags that only other systems have, so that a command line with one of them is answered and not refused.
-func (s aliased) bindAliases(fs *pflag.FlagSet) {
-	s.aliasFlags = make(aliasFlags)
+func bindAliases(fs *pflag.FlagSet) aliasFlags {
+	flags := make(aliasFlags)
 	for _, n := range aliases {
 		if name, ok := strings.CutPrefix(n.name, "--"); ok && !n.taken {
-			s.aliasFlags[n.name] = fs.String(name, "", n.answer)
+			flags[n.name] = fs.String(name, "", n.answer)
 			_ = fs.MarkHidden(name)
 		}
 	}
-}
-
-// Note is a message about a setting of another system.
-type Note struct {
-	Name string `json:"name"`
-	Text string `json:"text"`
-
-	level slog.Level
+	return flags
 }
 
 // takeAliases takes over the settings of other systems where neither a flag nor a variable of our own sets them. A setting that cannot be
 // taken becomes a note, and no error.
-func (s aliased) takeAliases(fs *pflag.FlagSet) {
-	s.takeTransport()
-	s.takeFileServer()
+func (l loading) takeAliases() {
+	l.takeTransport()
+	l.takeFileServer()
 	for _, n := range aliases {
-		value, file, ok := s.env.find(n.name)
-		if set := s.aliasFlags[n.name]; set != nil && fs.Changed(strings.TrimPrefix(n.name, "--")) {
+		value, file, ok := l.env.find(n.name)
+		if set := l.aliasFlags[n.name]; set != nil && l.flags.Changed(strings.TrimPrefix(n.name, "--")) {
 			value, ok = *set, true
 		}
 		level := slog.LevelWarn
@@ -160,29 +147,29 @@ func (s aliased) takeAliases(fs *pflag.FlagSet) {
 			level = slog.LevelInfo
 		}
 		switch {
-		case value != "" && !s.isSet(n.with):
-			s.note(n.name, level, "has no effect without %s", n.with)
+		case value != "" && !l.isSet(n.with):
+			l.note(n.name, level, "has no effect without %s", n.with)
 		case !ok || n.taken || value == "" || slices.Contains(n.fine, strings.ToLower(value)):
 		case n.setting == "":
-			s.note(n.name, level, "%s", plainText(n.answer))
-		case s.origins[n.setting].isAlias:
-			s.note(n.name, slog.LevelWarn, "not used, because %s says what %s is; leave one of them out", s.origins[n.setting].Variable, n.setting)
-		case s.origins[n.setting].beatsFile():
-			s.note(n.name, slog.LevelInfo, "not used, because %s is set by %s", n.setting, s.origins[n.setting])
+			l.note(n.name, level, "%s", plainText(n.answer))
+		case l.origins[n.setting].isAlias:
+			l.note(n.name, slog.LevelWarn, "not used, because %s says what %s is; leave one of them out", l.origins[n.setting].Variable, n.setting)
+		case l.origins[n.setting].beatsFile():
+			l.note(n.name, slog.LevelInfo, "not used, because %s is set by %s", n.setting, l.origins[n.setting])
 		default:
-			if err := s.takeAlias(fs.Lookup(n.setting), value+n.suffix); err != nil {
-				s.note(n.name, slog.LevelWarn, "the value %q cannot be used, and %s stays as it is: %v", value, n.setting, err)
+			if err := l.takeAlias(l.flags.Lookup(n.setting), value+n.suffix); err != nil {
+				l.note(n.name, slog.LevelWarn, "the value %q cannot be used, and %s stays as it is: %v", value, n.setting, err)
 				continue
 			}
-			s.setAlias(n.setting, n.name, file)
+			l.setAlias(n.setting, n.name, file)
 		}
 	}
 }
 
 // isSet reports whether a variable is set, or set to the value in NAME=VALUE. The empty name always is.
-func (s aliased) isSet(name string) bool {
+func (l loading) isSet(name string) bool {
 	name, wanted, only := strings.Cut(name, "=")
-	value, _ := s.env.lookup(name)
+	value, _ := l.env.lookup(name)
 	return name == "" || value != "" && (!only || strings.EqualFold(value, wanted))
 }
 
@@ -193,16 +180,16 @@ const (
 )
 
 // takeTransport serves over HTTP if that variable says so and no setting of our own names another address.
-func (s aliased) takeTransport() {
-	transport, file, _ := s.env.find(transportVariable)
+func (l loading) takeTransport() {
+	transport, file, _ := l.env.find(transportVariable)
 	if !strings.EqualFold(transport, streamableHTTP) {
 		return
 	}
-	host, _ := s.env.lookup("MCP_HOST")
-	port, _ := s.env.lookup("PORT")
-	other, _ := s.env.lookup("MCP_PORT")
+	host, _ := l.env.lookup("MCP_HOST")
+	port, _ := l.env.lookup("PORT")
+	other, _ := l.env.lookup("MCP_PORT")
 	address := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, other, "8000"))
-	s.takeAddress("http", &s.HTTP.Address, address, transportVariable, file, s.HTTP.check)
+	l.takeAddress("http", &l.HTTP.Address, address, transportVariable, file, l.HTTP.check)
 }
 
 // Another system's variables for the address of its files.
@@ -212,91 +199,92 @@ const (
 )
 
 // takeFileServer serves links to files at the address in one of those variables, unless a setting of our own names one.
-func (s aliased) takeFileServer() {
+func (l loading) takeFileServer() {
 	for _, name := range []string{fileHostVariable, filePortVariable} {
-		value, file, _ := s.env.find(name)
+		value, file, _ := l.env.find(name)
 		if value == "" {
 			continue
 		}
-		host, _ := s.env.lookup(fileHostVariable)
-		port, _ := s.env.lookup(filePortVariable)
+		host, _ := l.env.lookup(fileHostVariable)
+		port, _ := l.env.lookup(filePortVariable)
 		address := net.JoinHostPort(cmp.Or(host, "127.0.0.1"), cmp.Or(port, "8080"))
-		s.takeAddress("files-http", &s.Links.Address, address, name, file, func() error { return s.Links.check(s.HTTP.Address != "") })
+		l.takeAddress("files-http", &l.Links.Address, address, name, file, func() error { return l.Links.check(l.HTTP.Address != "") })
 		return
 	}
 }
 
 // takeEngine takes over the service addresses of Podman's and Docker's own programs.
-func (s aliased) takeEngine() {
-	if s.engineKind() != nil {
+func (l loading) takeEngine() {
+	if l.engineKind() != nil {
 		return // they are Podman's
 	}
-	s.DockerHost, _ = s.env.lookup("DOCKER_HOST")
-	value, file, _ := s.env.find("CONTAINER_HOST")
-	if value != "" && (s.EngineURL == "" || !s.origins["engine-url"].beatsFile()) {
-		s.EngineURL = value
-		s.setAlias("engine-url", "CONTAINER_HOST", file)
+	l.DockerHost, _ = l.env.lookup("DOCKER_HOST")
+	value, file, _ := l.env.find("CONTAINER_HOST")
+	if value != "" && (l.EngineURL == "" || !l.origins["engine-url"].beatsFile()) {
+		l.EngineURL = value
+		l.setAlias("engine-url", "CONTAINER_HOST", file)
 	}
 }
 
 // takeImage takes over the image that is named together with its language.
-func (s aliased) takeImage() error {
-	image, file, _ := s.env.find("CONTAINER_IMAGE")
+func (l loading) takeImage() error {
+	image, file, _ := l.env.find("CONTAINER_IMAGE")
 	if image == "" {
 		return nil
 	}
-	name, _ := s.env.lookup("CONTAINER_LANGUAGE")
+	name, _ := l.env.lookup("CONTAINER_LANGUAGE")
 	language, known := sandbox.LanguageCalled(cmp.Or(name, string(sandbox.Python)))
 	if !known {
 		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are %s", name, sandbox.ListLanguages("and"))
 	}
-	if flag := language.Info().ImageFlag(); !s.origins[flag].beatsFile() {
-		*s.LanguageImages[language] = image
-		s.setAlias(flag, "CONTAINER_IMAGE", file)
+	if flag := language.Info().ImageFlag(); !l.origins[flag].beatsFile() {
+		*l.LanguageImages[language] = image
+		l.setAlias(flag, "CONTAINER_IMAGE", file)
 	}
 	return nil
 }
 
 // takeStore takes over another system's container of Azure Blob Storage.
-func (s aliased) takeStore(f *pflag.Flag) {
+func (l loading) takeStore() {
+	f := l.flags.Lookup("artifact-store")
 	const connection = "AZURE_BLOB_CONNECTION_STRING"
-	value, file, _ := s.env.find(connection)
-	if value == "" || s.origins[f.Name].beatsFile() {
+	value, file, _ := l.env.find(connection)
+	if value == "" || l.origins[f.Name].beatsFile() {
 		return
 	}
-	container := artifacts(s).azureContainer()
-	if err := s.takeAlias(f, "azblob://"+container); err != nil {
-		s.note("AZURE_BLOB_CONTAINER_NAME", slog.LevelWarn, "the value %q cannot be used, and artifacts are not uploaded: %v", container, err)
+	container := azureContainer(l.env.lookup)
+	if err := l.takeAlias(f, "azblob://"+container); err != nil {
+		l.note("AZURE_BLOB_CONTAINER_NAME", slog.LevelWarn, "the value %q cannot be used, and artifacts are not uploaded: %v", container, err)
 		return
 	}
-	s.setAlias(f.Name, connection, file)
+	l.setAlias(f.Name, connection, file)
 }
 
 // takeAddress sets a setting to an address from another system's variable, unless its own name sets it or the address is unusable. file is
 // the origin of the variable.
-func (s aliased) takeAddress(setting string, to *string, address, variable, file string, check func() error) {
-	if s.origins[setting].beatsFile() {
-		s.note(variable, slog.LevelInfo, "not used, because %s is set by %s", setting, s.origins[setting])
+func (l loading) takeAddress(setting string, to *string, address, variable, file string, check func() error) {
+	if l.origins[setting].beatsFile() {
+		l.note(variable, slog.LevelInfo, "not used, because %s is set by %s", setting, l.origins[setting])
 		return
 	}
 	before := *to
 	*to = address
 	if err := check(); err != nil {
-		s.note(variable, slog.LevelWarn, "cannot be used: %v", err)
+		l.note(variable, slog.LevelWarn, "cannot be used: %v", err)
 		*to = before
 		return
 	}
-	s.setAlias(setting, variable, file)
+	l.setAlias(setting, variable, file)
 }
 
 // setAlias remembers that a variable of another system has set a setting.
-func (s aliased) setAlias(setting, variable, file string) {
-	s.origins[setting] = origin{From: fromEnvironment, Variable: variable, File: file, isAlias: true}
+func (l loading) setAlias(setting, variable, file string) {
+	l.origins[setting] = origin{From: fromEnvironment, Variable: variable, File: file, isAlias: true}
 }
 
 // takeAlias sets a setting. It changes nothing if the value is wrong.
-func (s aliased) takeAlias(f *pflag.Flag, value string) error {
-	before := *s.Settings
+func (l loading) takeAlias(f *pflag.Flag, value string) error {
+	before := l.Settings
 	err := error(nil)
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		err = list.Replace(strings.Split(value, ","))
@@ -304,21 +292,21 @@ func (s aliased) takeAlias(f *pflag.Flag, value string) error {
 		err = f.Value.Set(value)
 	}
 	if err == nil {
-		err = s.check()
+		err = l.check()
 	}
 	if err != nil {
-		*s.Settings = before
+		l.Settings = before
 	}
 	return err
 }
 
-func (s aliased) note(name string, level slog.Level, format string, args ...any) {
-	s.notes = append(s.notes, Note{name, fmt.Sprintf(format, args...), level})
+func (l loading) note(name string, level slog.Level, format string, args ...any) {
+	l.notes = append(l.notes, Note{name, fmt.Sprintf(format, args...), level})
 }
 
 // tellNotes writes the notes on other systems' settings to the log.
-func (s aliased) tellNotes(log *slog.Logger) {
-	for _, n := range s.notes {
+func tellNotes(notes []Note, log *slog.Logger) {
+	for _, n := range notes {
 		log.Log(context.Background(), n.level, "setting of another system", "name", n.Name, "here", n.Text)
 	}
 }

@@ -18,30 +18,30 @@ func TestOtherSystemsSettingsAreTaken(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string
 		env  map[string]string
-		got  func(*Settings) any
+		got  func(*Program) any
 		want any
 	}{
-		"seconds":                 {nil, map[string]string{"SANDBOX_EXEC_TIMEOUT_S": "90"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, 90 * time.Second},
-		"seconds, of another":     {nil, map[string]string{"EXEC_TIMEOUT": "300"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, 5 * time.Minute},
-		"minutes":                 {nil, map[string]string{"SANDBOX_SESSION_TTL_M": "45"}, func(s *Settings) any { return s.Sandbox.IdleTimeout }, 45 * time.Minute},
-		"seconds of a lifetime":   {nil, map[string]string{"SESSION_TTL": "3600"}, func(s *Settings) any { return s.Sandbox.Lifetime }, time.Hour},
-		"bytes":                   {nil, map[string]string{"SANDBOX_MAX_UPLOAD_BYTES": "52428800"}, func(s *Settings) any { return s.Tools.UploadBytes }, int64(50 << 20)},
-		"a number":                {nil, map[string]string{"SQL_MAX_INLINE_ROWS": "7"}, func(s *Settings) any { return s.SQL.InlineRows }, 7},
-		"a list":                  {nil, map[string]string{"PASSTHROUGH_ENV": "A,B"}, func(s *Settings) any { return strings.Join(s.PassThroughEnv, " ") }, "A B"},
-		"an image":                {nil, map[string]string{"SANDBOX_IMAGE": "llm-sandbox:latest"}, func(s *Settings) any { return *s.LanguageImages[sandbox.Python] }, "llm-sandbox:latest"},
-		"it beats the file":       {[]string{"--config", file}, map[string]string{"EXEC_TIMEOUT": "7"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, 7 * time.Second},
-		"our variable beats it":   {nil, map[string]string{"EXEC_TIMEOUT": "7", "SANDBOX_RUN_TIMEOUT": "8"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, 8 * time.Second},
-		"the flag beats it":       {[]string{"--run-timeout=9"}, map[string]string{"EXEC_TIMEOUT": "7"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, 9 * time.Second},
-		"the first of two counts": {nil, map[string]string{"CONTAINER_IMAGE": "one", "SANDBOX_IMAGE": "two"}, func(s *Settings) any { return *s.LanguageImages[sandbox.Python] }, "one"},
-		"console is text":         {nil, map[string]string{"SANDBOX_LOG_FORMAT": "console"}, func(s *Settings) any { return s.LogFormat }, "text"},
-		"WARNING is warn":         {nil, map[string]string{"SANDBOX_LOG_LEVEL": "WARNING"}, func(s *Settings) any { return s.LogLevel }, "warn"},
-		"a transport":             {nil, map[string]string{"MCP_TRANSPORT": "Streamable-HTTP", "MCP_HOST": "::1", "MCP_PORT": "8001"}, func(s *Settings) any { return s.HTTP.Address }, "[::1]:8001"},
-		"an address of files":     {nil, map[string]string{"SANDBOX_HTTP_PORT": "8099"}, func(s *Settings) any { return s.Links.Address }, "127.0.0.1:8099"},
-		"its defaults":            {nil, map[string]string{"MCP_TRANSPORT": "streamable-http"}, func(s *Settings) any { return s.HTTP.Address }, "127.0.0.1:8000"},
-		"no transport":            {nil, map[string]string{"PORT": "80", "MCP_HOST": "::1"}, func(s *Settings) any { return s.HTTP.Address }, ""},
-		"critical is error":       {nil, map[string]string{"SANDBOX_LOG_LEVEL": "critical"}, func(s *Settings) any { return s.LogLevel }, "error"},
-		"a wrong value is not":    {nil, map[string]string{"EXEC_TIMEOUT": "soon"}, func(s *Settings) any { return s.Sandbox.RunTimeout }, time.Minute},
-		"nor one over our bounds": {nil, map[string]string{"SANDBOX_MAX_CODE_BYTES": "99999999"}, func(s *Settings) any { return s.Sandbox.CodeBytes }, 100_000},
+		"seconds":                 {nil, map[string]string{"SANDBOX_EXEC_TIMEOUT_S": "90"}, func(p *Program) any { return p.Sandbox.RunTimeout }, 90 * time.Second},
+		"seconds, of another":     {nil, map[string]string{"EXEC_TIMEOUT": "300"}, func(p *Program) any { return p.Sandbox.RunTimeout }, 5 * time.Minute},
+		"minutes":                 {nil, map[string]string{"SANDBOX_SESSION_TTL_M": "45"}, func(p *Program) any { return p.Sandbox.IdleTimeout }, 45 * time.Minute},
+		"seconds of a lifetime":   {nil, map[string]string{"SESSION_TTL": "3600"}, func(p *Program) any { return p.Sandbox.Lifetime }, time.Hour},
+		"bytes":                   {nil, map[string]string{"SANDBOX_MAX_UPLOAD_BYTES": "52428800"}, func(p *Program) any { return p.Tools.UploadBytes }, int64(50 << 20)},
+		"a number":                {nil, map[string]string{"SQL_MAX_INLINE_ROWS": "7"}, func(p *Program) any { return p.SQL.Limits.InlineRows }, 7},
+		"a list":                  {nil, map[string]string{"PASSTHROUGH_ENV": "A,B"}, func(p *Program) any { return strings.Join(p.PassThroughEnv, " ") }, "A B"},
+		"an image":                {nil, map[string]string{"SANDBOX_IMAGE": "llm-sandbox:latest"}, func(p *Program) any { return *p.LanguageImages[sandbox.Python] }, "llm-sandbox:latest"},
+		"it beats the file":       {[]string{"--config", file}, map[string]string{"EXEC_TIMEOUT": "7"}, func(p *Program) any { return p.Sandbox.RunTimeout }, 7 * time.Second},
+		"our variable beats it":   {nil, map[string]string{"EXEC_TIMEOUT": "7", "SANDBOX_RUN_TIMEOUT": "8"}, func(p *Program) any { return p.Sandbox.RunTimeout }, 8 * time.Second},
+		"the flag beats it":       {[]string{"--run-timeout=9"}, map[string]string{"EXEC_TIMEOUT": "7"}, func(p *Program) any { return p.Sandbox.RunTimeout }, 9 * time.Second},
+		"the first of two counts": {nil, map[string]string{"CONTAINER_IMAGE": "one", "SANDBOX_IMAGE": "two"}, func(p *Program) any { return *p.LanguageImages[sandbox.Python] }, "one"},
+		"console is text":         {nil, map[string]string{"SANDBOX_LOG_FORMAT": "console"}, func(p *Program) any { return p.Log.Format }, "text"},
+		"WARNING is warn":         {nil, map[string]string{"SANDBOX_LOG_LEVEL": "WARNING"}, func(p *Program) any { return p.Log.Level }, "warn"},
+		"a transport":             {nil, map[string]string{"MCP_TRANSPORT": "Streamable-HTTP", "MCP_HOST": "::1", "MCP_PORT": "8001"}, func(p *Program) any { return p.HTTP.Address }, "[::1]:8001"},
+		"an address of files":     {nil, map[string]string{"SANDBOX_HTTP_PORT": "8099"}, func(p *Program) any { return p.Links.Address }, "127.0.0.1:8099"},
+		"its defaults":            {nil, map[string]string{"MCP_TRANSPORT": "streamable-http"}, func(p *Program) any { return p.HTTP.Address }, "127.0.0.1:8000"},
+		"no transport":            {nil, map[string]string{"PORT": "80", "MCP_HOST": "::1"}, func(p *Program) any { return p.HTTP.Address }, ""},
+		"critical is error":       {nil, map[string]string{"SANDBOX_LOG_LEVEL": "critical"}, func(p *Program) any { return p.Log.Level }, "error"},
+		"a wrong value is not":    {nil, map[string]string{"EXEC_TIMEOUT": "soon"}, func(p *Program) any { return p.Sandbox.RunTimeout }, time.Minute},
+		"nor one over our bounds": {nil, map[string]string{"SANDBOX_MAX_CODE_BYTES": "99999999"}, func(p *Program) any { return p.Sandbox.CodeBytes }, 100_000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, err := loadSettings(t, test.args, test.env)
@@ -134,10 +134,10 @@ func TestFilesOfVariables(t *testing.T) {
 		}
 	}
 	s.PassThroughEnv = []string{"KEY"}
-	if passed := s.passThrough(nil); passed["KEY"] != "p$ss #1" {
+	if passed := s.env.passThrough(s.PassThroughEnv, nil); passed["KEY"] != "p$ss #1" {
 		t.Errorf("passed through: %q", passed)
 	}
-	if sources := s.connections(s.env.environ(), nil).Sources(); len(sources) != 1 || sources[0].Name != "main" {
+	if sources := s.SQL.connections(s.env.environ(), nil).Sources(); len(sources) != 1 || sources[0].Name != "main" {
 		t.Errorf("databases: %v", sources)
 	}
 }
@@ -176,10 +176,10 @@ func TestNoFileOfVariablesOfTheWorkingDirectory(t *testing.T) {
 
 func TestSettingsInForce(t *testing.T) {
 	variables := writeFile(t, "x.env", "KEY=abcdef123\nAPI_KEY=abcdefSECRET\nSANDBOX_SQL_MAIN=postgres://u:hunter22222@h/db\nEXEC_TIMEOUT=9\nBACKEND=docker\n")
-	s := &Settings{}
+	s := &Program{}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.bind(flags)
-	aliased{s}.bindAliases(flags)
+	s.aliasFlags = bindAliases(flags)
 	if err := flags.Parse([]string{"--env-file=" + variables, "--secret=API_KEY@api.example.com", "--engine-url=tcp://u:hunter22222@h:1", "--pass-through-env=KEY,ABSENT"}); err != nil {
 		t.Fatal(err)
 	}

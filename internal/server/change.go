@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 )
 
@@ -17,12 +15,12 @@ type Change struct {
 }
 
 // BeginChange opens the recorder of a Change first, so that no change goes unrecorded.
-func (s *Settings) BeginChange(ctx context.Context) (*Change, error) {
+func (p *Program) BeginChange(ctx context.Context) (*Change, error) {
 	c := &Change{ctx: ctx}
-	for _, f := range s.features {
+	for _, f := range p.features {
 		if f.Record != nil {
 			var err error
-			if c.log, err = f.Record(s, slog.New(slog.DiscardHandler)); err != nil {
+			if c.log, err = f.Record(p, slog.New(slog.DiscardHandler)); err != nil {
 				return nil, err
 			}
 		}
@@ -45,22 +43,4 @@ func (c *Change) End(what, whose string, changed error, detail map[string]any) e
 		return fmt.Errorf("it is done, and not in the audit log: %w", err)
 	}
 	return changed
-}
-
-// called is tools.Deps.Called.
-type called = func(context.Context, mcp.CallToolRequest) (context.Context, func(code string))
-
-// bothCalled calls both; second may be nil.
-func bothCalled(first, second called) called {
-	if second == nil {
-		return first
-	}
-	return func(ctx context.Context, request mcp.CallToolRequest) (context.Context, func(string)) {
-		ctx, ended := first(ctx, request)
-		ctx, also := second(ctx, request)
-		return ctx, func(code string) {
-			ended(code)
-			also(code)
-		}
-	}
 }

@@ -27,8 +27,7 @@ func TestVariablesThatAreNotMasked(t *testing.T) {
 		{name: "the work folder", value: "/mnt/data/", want: doctor.Warn, found: "no secret"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := &Settings{PassThroughEnv: []string{"NAME"}}
-			checks := s.passThroughChecks(func(string) (string, bool) { return test.value, !test.unset })
+			checks := passThroughChecks([]string{"NAME"}, func(string) (string, bool) { return test.value, !test.unset })
 			if len(checks) != 1 {
 				t.Fatalf("%+v", checks)
 			}

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
@@ -23,27 +21,28 @@ const (
 	sqlRowBytes  = 16 << 20
 )
 
+// DatabaseSettings configure the databases of the environment, and queries of them.
+type DatabaseSettings struct {
+	Limits   tools.Databases // its limits
+	Allow    []string        // functions
+	Names    []string        // none: all
+	FromCode bool
+}
+
 // connections returns the databases of the environment. It skips and logs one with a wrong variable.
-func (s *Settings) connections(environ []string, log *slog.Logger) *sql.Connections {
+func (d *DatabaseSettings) connections(environ []string, log *slog.Logger) *sql.Connections {
 	sources, err := sql.Sources(environ, isSetting)
 	if err != nil {
 		log.Warn("connections left out", "error", err)
 	}
-	if len(s.Databases) > 0 {
-		sources = slices.DeleteFunc(sources, func(source sql.Source) bool { return !slices.Contains(s.Databases, source.Name) })
+	if len(d.Names) > 0 {
+		sources = slices.DeleteFunc(sources, func(source sql.Source) bool { return !slices.Contains(d.Names, source.Name) })
 	}
-	return sql.NewConnections(sources, s.openDatabase)
+	return sql.NewConnections(sources, d.open)
 }
 
-// isSetting distinguishes a setting's variable, such as SANDBOX_SQL_TIMEOUT, from a connection's.
-func isSetting(variable string) bool {
-	found := false
-	Flags(nil).VisitAll(func(f *pflag.Flag) { found = found || VariableOf(f.Name) == variable })
-	return found
-}
-
-func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
-	limits := sql.Limits{Timeout: s.SQL.Timeout, TempBytes: sqlTempBytes, RowBytes: sqlRowBytes, Functions: s.SQLAllow}
+func (d *DatabaseSettings) open(source sql.Source) (sql.Database, error) {
+	limits := sql.Limits{Timeout: d.Limits.Timeout, TempBytes: sqlTempBytes, RowBytes: sqlRowBytes, Functions: d.Allow}
 	if source.Foreign {
 		if err := sqlserver.CheckForeign(source.DSN); err != nil {
 			return nil, err
@@ -58,10 +57,16 @@ func (s *Settings) openDatabase(source sql.Source) (sql.Database, error) {
 	return postgres.Open(source.DSN, limits)
 }
 
-func (s *Settings) databases(connections *sql.Connections) *tools.Databases {
-	d := s.SQL
-	d.Connections, d.Open, d.FromClients = connections, s.openDatabase, s.HTTP.Address != "" && s.HTTP.HeaderCredentials
-	return &d
+// tools returns the databases that tools query. fromClients: requests may bring some.
+func (d *DatabaseSettings) tools(connections *sql.Connections, fromClients bool) *tools.Databases {
+	databases := d.Limits
+	databases.Connections, databases.Open, databases.FromClients = connections, d.open, fromClients
+	return &databases
+}
+
+// codeQueries reports whether code can query databases.
+func (d *DatabaseSettings) codeQueries(databases *tools.Databases) bool {
+	return d.FromCode && databases != nil && len(databases.Connections.Sources()) > 0
 }
 
 // minPassword is the length from which answers mask a database's password: a short one is a word that occurs in answers by chance.
@@ -93,25 +98,25 @@ func passwordOf(source sql.Source) string {
 	return postgres.Password(source.DSN)
 }
 
-// databaseChecks report for each connection whether it works and which rights beside reading its login holds.
-func (s *Settings) databaseChecks(ctx context.Context) []doctor.Check {
+// checks report for each connection whether it works and which rights beside reading its login holds.
+func (d *DatabaseSettings) checks(ctx context.Context, environ []string) []doctor.Check {
 	var checks []doctor.Check
-	sources, err := sql.Sources(s.env.environ(), isSetting)
+	sources, err := sql.Sources(environ, isSetting)
 	if err != nil {
 		for _, problem := range strings.Split(err.Error(), "\n") {
 			checks = append(checks, doctor.Check{Name: "database", Status: doctor.Warn, Found: problem,
 				Why: "the tools do not use this variable", Fix: "correct the variable in the client's env for this server"})
 		}
 	}
-	connections := sql.NewConnections(sources, s.openDatabase)
+	connections := sql.NewConnections(sources, d.open)
 	defer connections.Close(ctx)
 	for _, source := range sources {
-		checks = append(checks, databaseChecksOf(ctx, connections, source)...)
+		checks = append(checks, checksOf(ctx, connections, source)...)
 	}
 	return checks
 }
 
-func databaseChecksOf(ctx context.Context, connections *sql.Connections, source sql.Source) []doctor.Check {
+func checksOf(ctx context.Context, connections *sql.Connections, source sql.Source) []doctor.Check {
 	name := "database " + source.Name
 	_, database, err := connections.Get(source.Name)
 	var findings []sql.Finding

@@ -13,14 +13,12 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
 // Feature is a program's capability beside the core. A program lists its features in one slice; the core knows the hooks and no feature. A
-// nil hook adds nothing. The functions of one Feature share its state, which belongs to one Settings.
+// nil hook adds nothing. The functions of one Feature share its state, which belongs to one Program.
 type Feature struct {
 	Name string
 
@@ -29,40 +27,24 @@ type Feature struct {
 	// PrincipalSettings returns settings that fill fields of s. It is called for the settings of each principal.
 	PrincipalSettings func(s *Settings) []SettingGroup
 	// Check reads secrets from the environment, and refuses settings that no server could work with.
-	Check func(s *Settings) error
+	Check func(p *Program) error
 	// Doctor returns the feature's checks for `doctor`.
-	Doctor func(ctx context.Context, s *Settings) []doctor.Check
+	Doctor func(ctx context.Context, p *Program) []doctor.Check
 	// Commands adds commands to the command line, or flags to those of the core.
-	Commands func(root *cobra.Command, s *Settings)
+	Commands func(root *cobra.Command, p *Program)
 
 	// Engine is an engine that --engine may name.
 	Engine *EngineKind
 	// Witness opens the recorder of a server's calls, runs and requests; nil: nothing records them.
-	Witness func(s *Settings, log *slog.Logger) (Witness, error)
+	Witness func(p *Program, log *slog.Logger) (Witness, error)
 	// Record opens the recorder of a command that changes principals' rights; nil: nothing is recorded.
-	Record func(s *Settings, log *slog.Logger) (RecordCloser, error)
+	Record func(p *Program, log *slog.Logger) (RecordCloser, error)
 	// Authenticate returns the authenticator of requests without the owner's token; nil: such requests are refused.
 	Authenticate func(r *Running) (principal.Authenticator, error)
 	// APIs returns one principal's APIs over HTTP beside /v1.
 	APIs func() rest.APIs
 	// Principals returns the services of principals beside the owner. Only a server over HTTP calls it.
 	Principals func(r *Running) (Principals, error)
-}
-
-// EngineKind is an engine beside Podman. It makes containers on other machines, which see no folder of this one and pull images themselves.
-type EngineKind struct {
-	Name  string // as in --engine
-	Setup string // the command that shows the engine's missing parts
-	// Open returns the engine, which is looked for at its first use.
-	Open func(s *Settings, log *slog.Logger) engine.Engine
-	// Check refuses settings without effect on the engine.
-	Check func(s *Settings) error
-	// Place names the place of the containers: sessions of two places are apart.
-	Place func() string
-	Reach func(ctx context.Context, on engine.Engine) error
-	Look  func(on engine.Engine) func(context.Context, doctor.Options) (checks []doctor.Check, answers bool)
-	// Host returns the facts about the engine's machines that a self-test needs. languages counts those that are on.
-	Host func(ctx context.Context, s *Settings, on engine.Engine) (selftest.Host, error)
 }
 
 // RecordCloser is a command's recorder. Close writes all records.
@@ -94,10 +76,21 @@ type Principals interface {
 	Close(ctx context.Context) bool
 }
 
-// newAPIs returns one principal's APIs beside /v1.
-func (s *Settings) newAPIs() rest.APIs {
+// enginesOf returns the engines of features.
+func enginesOf(features []Feature) []*EngineKind {
+	var all []*EngineKind
+	for _, f := range features {
+		if f.Engine != nil {
+			all = append(all, f.Engine)
+		}
+	}
+	return all
+}
+
+// apisOf returns one principal's APIs beside /v1.
+func apisOf(features []Feature) rest.APIs {
 	var all rest.APIs
-	for _, f := range s.features {
+	for _, f := range features {
 		if f.APIs != nil {
 			all = append(all, f.APIs()...)
 		}

@@ -16,10 +16,11 @@ import (
 )
 
 // makeMissing lets the first call that misses one of setup's images make it, until ctx ends. It leaves the user's own images alone: only
-// the user knows their content and origin. settled waits, after ctx ends, for the work that goes on.
-func (s *Settings) makeMissing(ctx context.Context, on engine.Engine, kernels map[sandbox.Language]sandbox.KernelConfig, log *slog.Logger) (settled func(context.Context)) {
+// the user knows their content and origin. A call waits for its image as long as patience. settled waits, after ctx ends, for the work that
+// goes on.
+func makeMissing(ctx context.Context, on engine.Engine, kernels map[sandbox.Language]sandbox.KernelConfig, patience time.Duration, log *slog.Logger) (settled func(context.Context)) {
 	var all []*setup.Background
-	if s.engineKind() != nil {
+	if _, is := on.(*podman.Engine); !is {
 		kernels = nil // its nodes pull
 	}
 	for language, kernel := range kernels {
@@ -40,8 +41,8 @@ func (s *Settings) makeMissing(ctx context.Context, on engine.Engine, kernels ma
 			return err
 		}}
 		all = append(all, work)
-		kernel.MakeImage = func(ctx context.Context, patience time.Duration) error {
-			status, err := work.Await(ctx, min(patience, s.imagePatience()))
+		kernel.MakeImage = func(ctx context.Context, most time.Duration) error {
+			status, err := work.Await(ctx, min(most, patience))
 			return imageFault(language, kernel.Setup, status, err)
 		}
 		kernels[language] = kernel
@@ -54,8 +55,7 @@ func (s *Settings) makeMissing(ctx context.Context, on engine.Engine, kernels ma
 }
 
 // imagePatience is the longest wait of a call for an image: less than the time after which a call answers that its run goes on.
-func (s *Settings) imagePatience() time.Duration {
-	soft := s.Tools.SoftWait
+func imagePatience(soft time.Duration) time.Duration {
 	return max(soft-5*time.Second, soft/2)
 }
 

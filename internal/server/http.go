@@ -2,12 +2,10 @@ package server
 
 import (
 	"cmp"
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"net/http"
 	"net/netip"
@@ -17,21 +15,12 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	served "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
@@ -150,27 +139,6 @@ func (s *HTTPSettings) token(stateDir string) (token, where string, err error) {
 	where = filepath.Join(stateDir, "http-token")
 	token, err = httpserver.OwnToken(where)
 	return token, where, err
-}
-
-// asked reads a client's wishes from a request's headers.
-func (s *Settings) asked(h http.Header) *clientheader.Asked {
-	asked := clientheader.Read(h, clientheader.Bounds{
-		Lifetime: s.Sandbox.Lifetime, IdleTimeout: s.Sandbox.IdleTimeout, RunTimeout: s.Sandbox.MaxRunTimeout,
-		DownloadTimeout: s.DownloadTimeout, DownloadBytes: s.Tools.DownloadBytes, InlineRows: int64(s.SQL.InlineRows),
-		LinkLifetime: s.ArtifactLinkLifetime,
-	}, s.HTTP.HeaderCredentials)
-	if asked == nil {
-		return nil
-	}
-	own := make(map[string]string)
-	if asked.Database != nil {
-		own = withPasswords(own, []sql.Source{*asked.Database})
-	}
-	if asked.Store != nil {
-		maps.Copy(own, artifactstore.ConnectionSecrets(clientheader.StoreHeader, asked.Store.Connection))
-	}
-	asked.Secrets = secrets.New(own)
-	return asked
 }
 
 // Web serves MCP over HTTP. Features may add to Options until the server has begun.
@@ -295,77 +263,3 @@ func (w *Web) isOperator(r *http.Request) bool {
 
 // isGone is sandbox.Config.Gone.
 func (w *Web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
-
-// forPersons returns the page's dependencies: all tools that a model may use, and calls that do not count in a model's figures.
-func forPersons(deps *tools.Deps, called called) *tools.Deps {
-	persons := *deps
-	persons.Enable, persons.Disable, persons.Called = nil, nil, called
-	return &persons
-}
-
-// serveOverHTTP makes a principal's site. Each client's calls go to a session of its own, which ends with the client.
-func (s *Settings) serveOverHTTP(ending context.Context, f *front, apis rest.APIs) {
-	deps := f.deps
-	serve := func(deps *tools.Deps, apis rest.APIs, freeReads bool) func() *rest.Server {
-		return sync.OnceValue(func() *rest.Server {
-			return rest.New(rest.Options{Deps: deps, FreeReads: freeReads, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, APIs: apis})
-		})
-	}
-	f.api, f.page = serve(deps, apis, false), serve(forPersons(deps, f.called), nil, true)
-	methods := deps.Methods(self())
-	f.site = &httpserver.Site{
-		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,
-		Context: func(ctx context.Context, client string, known bool, r *http.Request) context.Context {
-			ctx = tools.WithSession(rpc.WithMethods(ctx, methods), sandbox.DefaultOf(client), known)
-			ctx = tools.WithNamed(ctx, r.Header.Get("X-Session-Id"), "X-Session-Id")
-			ctx = tools.WithNamed(ctx, r.URL.Query().Get("session"), "the URL")
-			return clientheader.With(ctx, s.asked(r.Header))
-		},
-		Ended: func(client string) {
-			_, err := deps.Manager.CloseSession(context.WithoutCancel(ending), sandbox.DefaultOf(client), false)
-			deps.Logger.Debug("client has ended its session", "error", err)
-		},
-	}
-	for _, pattern := range apis.Patterns() {
-		f.site.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
-			f.api().ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), s.asked(r.Header))))
-		})
-	}
-}
-
-// prepare makes the server that all principals share.
-func (w *Web) prepare(r *Running) {
-	w.Options.MaxAnswerBytes = r.Settings.maxAnswer()
-	routes := w.Options.Routes // for the owner alone
-	own := r.own.now.Load()
-	w.Options.Site = *own.site
-	maps.Copy(w.Options.Routes, routes)
-	api := own.api()
-	maps.Copy(w.Options.Open, api.Open())
-	w.Options.Refuse, w.Options.Translate = api.Refuse, r.own.apis.Translate
-	w.Options.Of = func(p principal.Principal) (*httpserver.Site, error) {
-		t, err := r.front(p)
-		if err != nil {
-			return nil, err
-		}
-		return t.site, nil
-	}
-	page := webui.New(webui.Options{
-		Token: w.Options.Token, Authenticate: w.Options.Authenticate, NoAuth: w.Options.Token == "", Logger: r.Log,
-		API: func(p principal.Principal) (webui.API, error) {
-			t, err := r.front(p)
-			if err != nil {
-				return nil, err
-			}
-			return t.page(), nil
-		},
-		Questions: func(p principal.Principal) webui.Questions {
-			if t, err := r.front(p); err == nil && t.deps.Asks != nil {
-				return t.deps.Asks
-			}
-			return nil
-		},
-	})
-	w.Options.Open["/{$}"], w.Options.Open[webui.Prefix] = page, page
-	w.server = httpserver.New(w.Options)
-}

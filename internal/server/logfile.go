@@ -2,13 +2,56 @@ package server
 
 import (
 	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"runtime"
 	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rotate"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
+
+// LogSettings configure the log.
+type LogSettings struct {
+	File    string // empty: stderr
+	MaxSize int64
+	Keep    int
+	Format  string
+	Level   string
+}
+
+// check refuses unknown words.
+func (s *LogSettings) check() error {
+	var found Problems
+	found.Wrong(s.Format != "text" && s.Format != "json", "--log-format %q is neither text nor json", s.Format)
+	var level slog.Level
+	found.Wrong(level.UnmarshalText([]byte(s.Level)) != nil, "--log-level %q is not debug, info, warn or error", s.Level)
+	return errors.Join(found...)
+}
+
+// open returns a masked log to out, which is stderr, or to the file.
+func (s *LogSettings) open(out io.Writer, mask *secrets.Masker) (*slog.Logger, error) {
+	if s.File != "" {
+		file, err := openLogFile(s.File, s.MaxSize, s.Keep)
+		if err != nil {
+			return nil, UsageError{Err: fmt.Errorf("--log-file: %w", err)}
+		}
+		out = file
+	}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(s.Level)); err != nil {
+		return nil, UsageError{Err: fmt.Errorf("--log-level: %w", err)}
+	}
+	options := &slog.HandlerOptions{Level: level}
+	out = mask.Writer(out)
+	if s.Format == "json" {
+		return slog.New(slog.NewJSONHandler(out, options)), nil
+	}
+	return slog.New(slog.NewTextHandler(out, options)), nil
+}
 
 // maxLogKeep bounds the files that are renamed for a line.
 const maxLogKeep = 1000

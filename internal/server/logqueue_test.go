@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
 func TestALogThatNobodyReadsHoldsNobody(t *testing.T) {
@@ -18,7 +20,7 @@ func TestALogThatNobodyReadsHoldsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = reader.Close() }()
-	log, err := (&Settings{LogFormat: "text", LogLevel: "info"}).Logger(newLogQueue(writer))
+	log, err := (&LogSettings{Format: "text", Level: "info"}).open(newLogQueue(writer), secrets.Growing(nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,18 +64,18 @@ func (l *mountList) String() string { return strings.Join(l.GetSlice(), ",") }
 // Type names the value in a flag's help.
 func (l *mountList) Type() string { return "folders" }
 
-// mounts returns the folders as engine mounts, or the reason why one is refused.
-func (s *Settings) mounts() ([]engine.Mount, error) {
+// mounts returns the folders as engine mounts, or the reason why one is refused. remote: the engine makes containers on other machines.
+func mounts(s *Settings, remote bool) ([]engine.Mount, error) {
 	if len(s.Mounts) == 0 {
 		return nil, nil
 	}
-	if s.engineKind() != nil {
+	if remote {
 		return nil, fmt.Errorf("the machines of --engine %s do not have this machine's folders; upload files, or allow a folder with --allow-host-dir", s.EngineName)
 	}
 	if runtime.GOOS != "linux" {
 		return nil, errors.New("containers run in a virtual machine here, which does not have this machine's folders; upload files, or allow a folder with --allow-host-dir")
 	}
-	withheld := []string{s.StateFolder()}
+	withheld := []string{StateFolder(s.StateDir)}
 	for _, address := range []string{s.EngineURL, s.DockerHost} {
 		u, err := url.Parse(address)
 		switch {
@@ -86,16 +86,15 @@ func (s *Settings) mounts() ([]engine.Mount, error) {
 		}
 	}
 	checked, err := hostdir.CheckMounts(s.Mounts, homeDir(), withheld)
-	mounts := make([]engine.Mount, 0, len(checked))
+	all := make([]engine.Mount, 0, len(checked))
 	for _, m := range checked {
-		mounts = append(mounts, engine.Mount(m))
+		all = append(all, engine.Mount(m))
 	}
-	return mounts, err
+	return all, err
 }
 
 // mountChecks report the folders that code sees, and whether it can read them: it runs as another user.
-func (s *Settings) mountChecks() []doctor.Check {
-	mounts, _ := s.mounts() // the settings were checked
+func mountChecks(mounts []engine.Mount) []doctor.Check {
 	var checks []doctor.Check
 	for _, m := range mounts {
 		check := doctor.Check{Name: "mount " + m.Name, Status: doctor.OK, Found: m.Folder + ", read-only"}

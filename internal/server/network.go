@@ -93,12 +93,12 @@ func (n *NetworkSettings) roots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// networkOptions returns the proxy's options, with the values of secrets from the server's environment. The error names secrets that are
+// options returns the proxy's options, with the values of secrets from the server's environment. The error names secrets that are
 // unset or unusable, and no value.
-func (s *Settings) networkOptions(lookup func(string) (string, bool)) (proxy.Options, error) {
-	options, err := s.Network.parse()
+func (n *NetworkSettings) options(lookup func(string) (string, bool)) (proxy.Options, error) {
+	options, err := n.parse()
 	problems := []error{err}
-	options.Roots, err = s.Network.roots()
+	options.Roots, err = n.roots()
 	problems = append(problems, err)
 	for i := range options.Secrets {
 		if err := options.Secrets[i].Fill(lookup); err != nil {
@@ -124,8 +124,8 @@ func (n *NetworkSettings) secretChecks(lookup func(string) (string, bool)) []doc
 }
 
 // withSecrets adds the values of secrets to the masked values. Code does not see them, but a host may return them.
-func (s *Settings) withSecrets(masked map[string]string, lookup func(string) (string, bool)) map[string]string {
-	options, _ := s.networkOptions(lookup) // the server's start reports a wrong one
+func (n *NetworkSettings) withSecrets(masked map[string]string, lookup func(string) (string, bool)) map[string]string {
+	options, _ := n.options(lookup) // the server's start reports a wrong one
 	all := options.Values()
 	maps.Copy(all, masked)
 	return all

@@ -32,7 +32,7 @@ func TestTheNetworkIsWhatIsSet(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		options, err := s.networkOptions(lookup)
+		options, err := s.Network.options(lookup)
 		if got := proxy.New(options).Summary(); err != nil || got != test.want {
 			t.Errorf("%s: %s (%v)", name, got, err)
 		}
@@ -75,7 +75,7 @@ func TestValuesOfSecretsComeFromTheServersEnvironmentAndAreMasked(t *testing.T) 
 	}
 	for value, want := range map[string]string{"": "the value of API_KEY has 0 bytes", "sk-123": "has 6 bytes", "\x00": "is not set"} {
 		lookup := func(string) (string, bool) { return value, value != "\x00" }
-		if _, err := s.networkOptions(lookup); err == nil || !strings.Contains(err.Error(), "--secret: API_KEY: ") || !strings.Contains(err.Error(), want) {
+		if _, err := s.Network.options(lookup); err == nil || !strings.Contains(err.Error(), "--secret: API_KEY: ") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
@@ -86,11 +86,11 @@ func TestValuesOfSecretsComeFromTheServersEnvironmentAndAreMasked(t *testing.T) 
 			t.Errorf("%+v", checks)
 		}
 	}
-	options, err := s.networkOptions(lookup)
+	options, err := s.Network.options(lookup)
 	if err != nil || options.Limits.Total != 90*time.Second {
 		t.Errorf("%+v %v", options.Limits, err)
 	}
-	mask := secrets.New(s.withSecrets(map[string]string{"OTHER": "another-key-1"}, lookup))
+	mask := secrets.New(s.Network.withSecrets(map[string]string{"OTHER": "another-key-1"}, lookup))
 	if got := mask.Mask("sk-1234567890 another-key-1"); got != "[masked: API_KEY] [masked: OTHER]" {
 		t.Errorf("masked as %s", got)
 	}

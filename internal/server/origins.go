@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/url"
 	"strings"
 
 	"github.com/spf13/pflag"
 
 	reports "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/report"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
 // Origins of settings.
@@ -28,6 +28,25 @@ type origin struct {
 	File     string // the configuration file, or the file of variables
 
 	isAlias bool // the variable is another system's
+}
+
+// source is where settings come from.
+type source struct {
+	env        variables
+	origins    map[string]origin // by setting; absent: the default
+	aliasFlags aliasFlags
+	notes      []Note
+}
+
+// aliasFlags holds the flags of other systems that mean nothing here.
+type aliasFlags map[string]*string
+
+// Note is a message about a setting of another system.
+type Note struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+
+	level slog.Level
 }
 
 // beatsFile reports whether the command line or a variable of our own set the setting.
@@ -66,33 +85,6 @@ func inForceFrom(name, value string, o origin) settingInForce {
 
 // maskedValue stands for a value that is a secret.
 const maskedValue = "•••"
-
-// InForce returns all settings of a command line, and the variables that code, databases or other hosts get.
-func (s *Settings) InForce(flags *pflag.FlagSet) InForce {
-	all := InForce{Settings: []settingInForce{}, Variables: []settingInForce{}, Notes: append([]Note{}, s.notes...)}
-	flags.VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			all.Settings = append(all.Settings, inForceFrom(f.Name, shownValue(f), s.origins[f.Name]))
-		}
-	})
-	names := s.PassThroughEnv
-	sources, _ := sql.Sources(s.env.environ(), isSetting) // doctor without --config reports a wrong one
-	for _, source := range sources {
-		names = append(names[:len(names):len(names)], source.Variable)
-	}
-	network, _ := s.Network.parse() // as above
-	for _, secret := range network.Secrets {
-		names = append(names, secret.Name)
-	}
-	for _, name := range names {
-		variable := inForceFrom(name, "", origin{From: fromEnvironment, Variable: name})
-		if value, file, ok := s.env.find(name); ok && value != "" {
-			variable.Value, variable.File = maskedValue, file
-		}
-		all.Variables = append(all.Variables, variable)
-	}
-	return all
-}
 
 // shownValue returns a flag's value, without the secrets of an address.
 func shownValue(f *pflag.Flag) string {

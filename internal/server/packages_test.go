@@ -9,9 +9,9 @@ import (
 )
 
 // loadPackages reads settings from a command line.
-func loadPackages(t *testing.T, argv ...string) (*Settings, *pflag.FlagSet, error) {
+func loadPackages(t *testing.T, argv ...string) (*Program, *pflag.FlagSet, error) {
 	t.Helper()
-	s, fs := &Settings{}, pflag.NewFlagSet("", pflag.ContinueOnError)
+	s, fs := &Program{}, pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.bind(fs)
 	if err := fs.Parse(argv); err != nil {
 		return s, fs, err

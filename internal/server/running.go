@@ -6,22 +6,33 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/webui"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 )
 
+// closeTime is the time that sessions get to end. With the message loop's own grace it stays under the 1.5 s of an orderly end: clients
+// kill after 2 s.
+const closeTime = 700 * time.Millisecond
+
+// uploadTime is the part of closeTime for uploads on their way to the object store.
+const uploadTime = 300 * time.Millisecond
+
 // Running is a server from its beginning to its end. Features read its fields and change only those of Web.
 type Running struct {
-	Settings *Settings
-	Log      *slog.Logger
-	Ending   context.Context // ends with the server
-	Web      *Web            // nil: stdin and stdout are served
+	Program *Program
+	Log     *slog.Logger
+	Ending  context.Context // ends with the server
+	Web     *Web            // nil: stdin and stdout are served
 
 	linked  *filelinks.Listener
 	shared  *shared
@@ -92,12 +103,12 @@ func (r *Running) watchedTenants() []telemetry.Tenant {
 }
 
 // Begin opens the addresses and puts their services together. gcArgs are as those of Serve.
-func (s *Settings) Begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*Running, error) {
-	r := &Running{Settings: s, Log: log, Ending: ctx, stopLinks: func() {}}
+func (p *Program) Begin(ctx context.Context, gcArgs []string, log *slog.Logger) (*Running, error) {
+	r := &Running{Program: p, Log: log, Ending: ctx, stopLinks: func() {}}
 	var err error
-	for _, f := range s.features {
+	for _, f := range p.features {
 		if f.Witness != nil && err == nil {
-			r.witness, err = f.Witness(s, log)
+			r.witness, err = f.Witness(p, log)
 		}
 	}
 	if err != nil {
@@ -114,31 +125,31 @@ func (s *Settings) Begin(ctx context.Context, gcArgs []string, log *slog.Logger)
 
 // open opens the addresses and puts their services together.
 func (r *Running) open(gcArgs []string) (err error) {
-	s, log := r.Settings, r.Log
-	if r.linked, err = s.Links.listen(log); err != nil {
+	p, log := r.Program, r.Log
+	if r.linked, err = p.Links.listen(log); err != nil {
 		return err
 	}
-	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Principals: s.MetricsPrincipals, Logger: log})
-	if r.Web, err = s.HTTP.open(s.StateFolder(), log); err != nil {
+	r.watched = telemetry.New(telemetry.Options{Version: CurrentVersion(), Principals: p.MetricsPrincipals, Logger: log})
+	if r.Web, err = p.HTTP.open(StateFolder(p.StateDir), log); err != nil {
 		return err
 	}
 	if err = r.openFeatures(); err != nil {
 		return err
 	}
-	r.shared = newShared(s.Engine(log), gcArgs, log)
+	r.shared = newShared(p.Engine(log), gcArgs, log)
 	making, stopMaking := context.WithCancel(r.Ending)
 	r.stopMaking = stopMaking
-	kernels := s.Kernels()
-	r.imagesSettled = s.makeMissing(making, r.shared.engine, kernels, log)
+	kernels := p.Kernels()
+	r.imagesSettled = makeMissing(making, r.shared.engine, kernels, imagePatience(p.Tools.SoftWait), log)
 	r.shared.kernels = kernels
-	if r.own, err = r.NewServices(principal.Principal{}, s); err != nil {
+	if r.own, err = r.NewServices(principal.Principal{}, p); err != nil {
 		stopMaking()
 		return err
 	}
 	r.serveLinks()
 	if r.Web != nil {
-		r.drainer = newDrainer(s.StateFolder(), r.Web.Listener.Addr().String(), r.managers, log)
-		now := telemetry.NowOptions{Tenants: r.watchedTenants, Draining: r.drainer.draining.Load, StartWait: r.shared.pool.StartWait, StateDir: s.StateFolder(), Logger: log}
+		r.drainer = newDrainer(StateFolder(p.StateDir), r.Web.Listener.Addr().String(), r.managers, log)
+		now := telemetry.NowOptions{Tenants: r.watchedTenants, Draining: r.drainer.draining.Load, StartWait: r.shared.pool.StartWait, StateDir: StateFolder(p.StateDir), Logger: log}
 		if r.witness != nil {
 			now.Audit, now.AuditRequired = r.witness.Err, r.witness.Required()
 		}
@@ -147,20 +158,20 @@ func (r *Running) open(gcArgs []string) (err error) {
 			around := r.Web.Options.Around
 			r.Web.Options.Around = func(next http.Handler) http.Handler { return r.witness.Requests(around(next)) }
 		}
-		r.Web.prepare(r)
+		r.prepareWeb()
 	}
 	return nil
 }
 
 // openFeatures makes the authenticator and the services of principals.
 func (r *Running) openFeatures() (err error) {
-	for _, f := range r.Settings.features {
+	for _, f := range r.Program.features {
 		if f.Principals != nil {
 			if r.principals, err = f.Principals(r); err != nil {
 				return err
 			}
 		}
-		if f.Authenticate != nil && r.Web != nil && !r.Settings.HTTP.NoAuth {
+		if f.Authenticate != nil && r.Web != nil && !r.Program.HTTP.NoAuth {
 			if r.Web.Options.Authenticate, err = f.Authenticate(r); err != nil {
 				return err
 			}
@@ -205,4 +216,42 @@ func (r *Running) closeServices(ctx context.Context) bool {
 	case <-ctx.Done():
 	}
 	return nothingLeft
+}
+
+// prepareWeb makes the server that all principals share.
+func (r *Running) prepareWeb() {
+	w := r.Web
+	w.Options.MaxAnswerBytes = maxAnswer(r.Program.Tools.ArtifactBytes)
+	routes := w.Options.Routes // for the owner alone
+	own := r.own.now.Load()
+	w.Options.Site = *own.site
+	maps.Copy(w.Options.Routes, routes)
+	api := own.api()
+	maps.Copy(w.Options.Open, api.Open())
+	w.Options.Refuse, w.Options.Translate = api.Refuse, r.own.apis.Translate
+	w.Options.Of = func(p principal.Principal) (*httpserver.Site, error) {
+		t, err := r.front(p)
+		if err != nil {
+			return nil, err
+		}
+		return t.site, nil
+	}
+	page := webui.New(webui.Options{
+		Token: w.Options.Token, Authenticate: w.Options.Authenticate, NoAuth: w.Options.Token == "", Logger: r.Log,
+		API: func(p principal.Principal) (webui.API, error) {
+			t, err := r.front(p)
+			if err != nil {
+				return nil, err
+			}
+			return t.page(), nil
+		},
+		Questions: func(p principal.Principal) webui.Questions {
+			if t, err := r.front(p); err == nil && t.deps.Asks != nil {
+				return t.deps.Asks
+			}
+			return nil
+		},
+	})
+	w.Options.Open["/{$}"], w.Options.Open[webui.Prefix] = page, page
+	w.server = httpserver.New(w.Options)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
 // The canaries are variables that a self-test looks for: code must see the first, and must not see the second.
@@ -27,13 +28,13 @@ const (
 )
 
 // AddCanaries sets them. Call it before anything can start under this environment.
-func (s *Settings) AddCanaries() error {
-	s.PassThroughEnv = append(s.PassThroughEnv, canaryGiven)
+func (p *Program) AddCanaries() error {
+	p.PassThroughEnv = append(p.PassThroughEnv, canaryGiven)
 	return errors.Join(os.Setenv(canaryGiven, rand.Text()+"/+ \"'"), os.Setenv(canaryWithheld, rand.Text()))
 }
 
 // SelfTest attacks sessions with these settings from inside, after AddCanaries. gcArgs are as those of Serve.
-func (s *Settings) SelfTest(ctx context.Context, on engine.Engine, gcArgs []string, progress func(name string, language sandbox.Language, done, total int), log *slog.Logger) (report selftest.Report, err error) {
+func (p *Program) SelfTest(ctx context.Context, on engine.Engine, gcArgs []string, progress func(name string, language sandbox.Language, done, total int), log *slog.Logger) (report selftest.Report, err error) {
 	with := newShared(on, gcArgs, log)
 	keeper := with.keeper
 	defer func() {
@@ -41,14 +42,14 @@ func (s *Settings) SelfTest(ctx context.Context, on engine.Engine, gcArgs []stri
 			keeper.dismiss()
 		}
 	}()
-	s.ToolServers = ToolServerSettings{} // attacks start nothing on this machine
-	s.ArtifactStore = ""                 // the files of attacks are of no use there
-	config := s.sandboxConfig(keeper, s.passThrough(log), log)
-	host, err := s.engineHost(ctx, on)
+	p.ToolServers = ToolServerSettings{} // attacks start nothing on this machine
+	p.ArtifactStore.Address = ""         // the files of attacks are of no use there
+	config := p.sandboxConfig(keeper, p.env.passThrough(p.PassThroughEnv, log), log)
+	host, err := p.selfTestHost(ctx, on)
 	if err != nil {
 		return report, err
 	}
-	way, err := s.wayOut(nil, &netlog.Log{}, nil, log)
+	way, err := newEgress(&p.Settings, p.env.lookup, nil, &netlog.Log{}, nil, log)
 	if err != nil {
 		return report, err
 	}
@@ -62,13 +63,23 @@ func (s *Settings) SelfTest(ctx context.Context, on engine.Engine, gcArgs []stri
 		standard[language] = isOurs(kernel.Image)
 	}
 	return selftest.Run(ctx, selftest.Options{
-		Config: config, Engine: on, Host: host, Environ: s.env.environ(), Progress: progress,
-		Standard: standard, WayOut: way.reach(),
+		Config: config, Engine: on, Host: host, Environ: p.env.environ(), Progress: progress,
+		Standard: standard, Egress: way.reach(),
 		Server: func(m *sandbox.Manager) selftest.Answer {
-			mcpServer, _ := s.mcpServer(&Sandbox{Manager: m, shared: with, way: way}, nil, log)
+			mcpServer, _ := newMCP(p, &Sandbox{Manager: m, shared: with, egress: way}, nil, log)
 			return answers(mcpServer)
 		},
 	})
+}
+
+// selfTestHost returns the facts about the containers' host that a self-test needs.
+func (p *Program) selfTestHost(ctx context.Context, on engine.Engine) (selftest.Host, error) {
+	local, is := on.(*podman.Engine)
+	if !is {
+		return p.engineKind().Host(ctx, &p.Settings, on)
+	}
+	info, err := local.Info(ctx)
+	return selftest.Podman(info), err
 }
 
 // answers calls a server's tools, as a client's message would.

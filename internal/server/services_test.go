@@ -45,13 +45,13 @@ func (o one) ByKey(key string) *Services {
 }
 
 // with returns the services of alice under other settings.
-func (r *Running) with(t *testing.T, values map[string]any) *Settings {
+func (r *Running) with(t *testing.T, values map[string]any) *Program {
 	t.Helper()
-	s, err := r.Settings.With(values, func(string) bool { return true })
+	s, err := r.Program.With(values, func(string) bool { return true })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err = r.Settings.For(principal.Principal{Name: "alice"}, s); err != nil {
+	if s, err = r.Program.For(principal.Principal{Name: "alice"}, s); err != nil {
 		t.Fatal(err)
 	}
 	return s
@@ -93,10 +93,10 @@ func TestAChangeThatReachesTheSameCutsNothing(t *testing.T) {
 		return alice.now.Load()
 	}
 	second := change("one.example")
-	if second == first || second.box.way != first.box.way || second.box.connections != first.box.connections || second.deps.Manager.Config().MaxSessions != 4 {
+	if second == first || second.box.egress != first.box.egress || second.box.connections != first.box.connections || second.deps.Manager.Config().MaxSessions != 4 {
 		t.Error("the egress is another one")
 	}
-	if third := change("two.example"); third.box.way == second.box.way {
+	if third := change("two.example"); third.box.egress == second.box.egress {
 		t.Error("the egress is the same")
 	}
 }

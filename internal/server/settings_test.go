@@ -15,7 +15,7 @@ import (
 )
 
 // loadSettings reads settings as the program does.
-func loadSettings(t testing.TB, args []string, env map[string]string) (*Settings, error) {
+func loadSettings(t testing.TB, args []string, env map[string]string) (*Program, error) {
 	t.Helper()
 	return Read(nil, args, func(name string) (string, bool) { v, ok := env[name]; return v, ok })
 }
@@ -130,7 +130,7 @@ func TestAnothersStoreIsUnderstood(t *testing.T) {
 		"its name is wrong":    {nil, map[string]string{"AZURE_BLOB_CONNECTION_STRING": "AccountKey=hunter2", "AZURE_BLOB_CONTAINER_NAME": "A B"}, ""},
 	} {
 		s, err := loadSettings(t, test.args, test.env)
-		address, ok, _ := artifacts{s}.address()
+		address, ok, _ := s.ArtifactStore.parse()
 		if err != nil || ok != (test.want != "") || ok && address.String() != test.want {
 			t.Errorf("%s: %s, %v, %v", name, address, ok, err)
 		}
@@ -193,7 +193,7 @@ func TestSetupIsNamedWithWhatItNeeds(t *testing.T) {
 		}
 	}
 	t.Setenv(CommandVariable, "npx -y package")
-	if got := new(Settings).setupFor("--python-image", ""); got != "npx -y package setup" {
+	if got := setupFor("", "--python-image", ""); got != "npx -y package setup" {
 		t.Errorf("started by another command: %q", got)
 	}
 }
@@ -224,7 +224,7 @@ func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
 			}
 			t.Setenv("XDG_STATE_HOME", test.xdg)
 			t.Setenv("HOME", test.home)
-			if got := (&Settings{}).StateFolder(); got != test.want {
+			if got := StateFolder(""); got != test.want {
 				t.Errorf("it is %s, want %s", got, test.want)
 			}
 		})

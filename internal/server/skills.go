@@ -33,13 +33,13 @@ func IsSkillPath(name string) bool {
 }
 
 // skillPlaces returns the folders that the setting names.
-func (s *Settings) skillPlaces() (places []skills.Folder, err error) {
-	for _, name := range s.Skills {
+func skillPlaces(names []string, lookup func(string) (string, bool)) (places []skills.Folder, err error) {
+	for _, name := range names {
 		below, known := skillFolders[name]
 		rest, inHome := strings.CutPrefix(name, "~")
 		switch {
 		case name == projectSkills:
-			project, _ := s.env.lookup("CLAUDE_PROJECT_DIR")
+			project, _ := lookup("CLAUDE_PROJECT_DIR")
 			if project, err = filepath.Abs(project); err != nil {
 				return nil, err
 			}
@@ -65,21 +65,17 @@ func (s *Settings) skillPlaces() (places []skills.Folder, err error) {
 	return places, nil
 }
 
-// skillLoader returns the loader of all skills, the same at each call; nil: none are configured.
-func (s *Settings) skillLoader(log *slog.Logger) *skills.Loader {
-	places, err := s.skillPlaces()
-	if err != nil {
-		log.Error("skills", "error", err) // not reached: the settings were checked
+// newSkills returns the loader of the skills in checked folders; nil: there are none.
+func newSkills(names []string, lookup func(string) (string, bool), log *slog.Logger) *skills.Loader {
+	places, _ := skillPlaces(names, lookup)
+	if len(places) == 0 {
+		return nil
 	}
-	if s.skills == nil && len(places) > 0 {
-		s.skills = skills.New(places, homeDir(), log)
-	}
-	return s.skills
+	return skills.New(places, homeDir(), log)
 }
 
 // bringSkills is sandbox.Config.Skills.
-func (s *Settings) bringSkills(log *slog.Logger) func() *engine.Files {
-	loader := s.skillLoader(log)
+func bringSkills(loader *skills.Loader) func() *engine.Files {
 	if loader == nil {
 		return nil
 	}
@@ -87,8 +83,7 @@ func (s *Settings) bringSkills(log *slog.Logger) func() *engine.Files {
 }
 
 // skillChecks report the skills, and the folders without any, with the reason.
-func (s *Settings) skillChecks() []doctor.Check {
-	loader := s.skillLoader(slog.New(slog.DiscardHandler))
+func skillChecks(loader *skills.Loader) []doctor.Check {
 	if loader == nil {
 		return nil
 	}

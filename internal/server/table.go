@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,24 +46,14 @@ type SettingGroup struct {
 // above0 is the least value of a number that must be above 0.
 const above0 = math.SmallestNonzeroFloat64
 
-// table sets all defaults, and returns the settings that fill fields of s.
-func (s *Settings) table() []SettingGroup {
-	groups := s.coreTable()
-	for _, f := range s.features {
-		if f.PrincipalSettings != nil {
-			groups = append(groups, f.PrincipalSettings(s)...)
-		}
-	}
-	return groups
-}
-
-func (s *Settings) coreTable() []SettingGroup {
+// rows sets the defaults of the core's settings, and returns the rows that fill fields of s. engines are the values of --engine.
+func (s *Settings) rows(engines []string) []SettingGroup {
 	s.Sandbox, s.Network.Limits, s.MetricsPrincipals = sandbox.DefaultConfig(), proxy.DefaultLimits(), telemetry.ByKey
 	c, d, n, p, u := &s.Sandbox, &s.Tools, &s.Network, &s.Packages, &s.ToolServers
 	engine := SettingGroup{"Sandbox", []Setting{
 		{"config", "FILE", &s.Config, 0, 0, "YAML file with settings, named as the flags are; variables are also read from a .env beside it"},
 		{"env-file", "FILES", &s.EnvFiles, 0, 0, "files of variables, NAME=value, weaker than those of the environment; of several the last is the strongest"},
-		{"engine", "NAME", Default(&s.EngineName, enginePodman), 0, 0, "what code runs in: " + strings.Join(s.engineNames(), " or ")},
+		{"engine", "NAME", Default(&s.EngineName, enginePodman), 0, 0, "what code runs in: " + strings.Join(engines, " or ")},
 		{"engine-url", "ADDRESS", &s.EngineURL, 0, 0, "address of a Podman service, unix:///… or ssh://… (also CONTAINER_HOST; default: the user's own, or one that is started)"},
 		{"oci-runtime", "NAME", &s.OCIRuntime, 0, 0, "OCI runtime to start containers with, a name or a path; not beside --engine-url (default: Podman's own, or one that works)"},
 		{"state-dir", "FOLDER", &s.StateDir, 0, 0, "folder for locks and histories (default: $XDG_STATE_HOME/code-sandbox-mcp, else ~/.local/state/code-sandbox-mcp)"},
@@ -78,9 +69,9 @@ func (s *Settings) coreTable() []SettingGroup {
 			"image for %s, any with %s, or \"full\", ours with a compiler; \"off\" switches %[1]s off (default: %[3]s)", l.Title, l.Interpreter, standard)})
 	}
 	engine.Settings = append(engine.Settings,
-		Setting{"memory-limit", "SIZE", Size(&c.Limits.MemoryBytes), 64 << 20, 0, "memory of one container, swap included"},
-		Setting{"cpu-limit", "N", &c.Limits.CPUs, above0, 1024, "processors of one container, whole or part"},
-		Setting{"pids-limit", "N", &c.Limits.PIDs, 16, 0, "processes and threads of one container"},
+		Setting{"memory-limit", "SIZE", Size(&c.Limits.MemoryBytes), 64 << 20, 0, "memory of a session, all languages together, swap included"},
+		Setting{"cpu-limit", "N", &c.Limits.CPUs, above0, 1024, "processors of a session, whole or part"},
+		Setting{"pids-limit", "N", &c.Limits.PIDs, 16, 0, "processes and threads of a session"},
 		Setting{"tmp-size", "SIZE", Size(&c.Limits.TmpBytes), 1 << 20, 0, "size of /tmp in a container"},
 		Setting{"start-timeout", "DURATION", Duration(&c.StartTimeout), above0, 0, "how long a container may take to start"},
 		Setting{"mount", "FOLDERS", &s.Mounts, 0, 0, "folders of this machine that code may read in /mnt/data/mounts, HOSTDIR:NAME, with ,rw behind it to write to"},
@@ -101,7 +92,8 @@ func (s *Settings) coreTable() []SettingGroup {
 		{"variables-limit", "SIZE", Size(&c.FreezeBytes), 1 << 10, 0, "what one kernel may write of them (default: a quarter of --volume-limit)"},
 		{"variables-timeout", "DURATION", Duration(&c.FreezeTime), float64(time.Second), float64(10 * time.Minute), "how long writing or reading them may take"},
 		{"undo-limit", "SIZE", Size(&c.UndoBytes), 0, 0, "what versions of a session's files may take, which undo its last runs; 0: none are kept (default: 256MiB or an eighth of --volume-limit)"},
-		{"spares", "N", &c.Spares, 0, 8, "containers to keep ready for new sessions, of each language that this server has used; 0: none"},
+		{"spares", "N", &c.Spares, 0, 8, "containers to keep ready for new sessions; after a burst of sessions as many as it took; 0: none"},
+		{"spares-memory", "SIZE", Size(&c.SparesBytes), 0, 0, "what those after a burst may take, 64MiB being counted for each; 0: never more than --spares"},
 		{"max-sessions", "N", &c.MaxSessions, 1, 0, "sessions with kernels at a time; one more freezes the named one that was idle longest"},
 		{"prewarm", "LANGUAGES", &s.Prewarm, 0, 0, "languages to keep a container ready for; alone: " + prewarmAll},
 		{"preload", "MODULES", Default(&s.Preload, []string{"IPython", "numpy", "pandas", "matplotlib.pyplot"}), 0, 0, "Python modules to import ahead"},
@@ -125,9 +117,9 @@ func (s *Settings) coreTable() []SettingGroup {
 		{"files-http-url", "URL", &s.Links.URL, 0, 0, "URL by which that address, or that of --http, is reached from elsewhere; without it links are for this machine (default: that of --oauth-url, or the address itself)"},
 		{"page-scripts", "", Default(&d.PageScripts, true), 0, 0, "run the scripts of HTML files that links and the page for a person show, in a frame without origin that loads nothing"},
 		{"link-lifetime", "DURATION", Duration(&s.Links.Lifetime, time.Hour), above0, 0, "how long such a link is good for"},
-		{"artifact-store", "ADDRESS", &s.ArtifactStore, 0, 0, "object store that new files go to besides, such as azblob://container, s3://bucket/prefix?region=… or gs://bucket; off: none (default: none, or that of AZURE_BLOB_CONNECTION_STRING)"},
-		{"artifact-store-limit", "SIZE", Size(&s.ArtifactStoreLimit, 100<<20), 1, artifactstore.MaxFileBytes, "the largest file that goes to the store"},
-		{"artifact-link-lifetime", "DURATION", Duration(&s.ArtifactLinkLifetime, 24*time.Hour), above0, 0, "how long an address of a file in the store is good for"},
+		{"artifact-store", "ADDRESS", &s.ArtifactStore.Address, 0, 0, "object store that new files go to besides, such as azblob://container, s3://bucket/prefix?region=… or gs://bucket; off: none (default: none, or that of AZURE_BLOB_CONNECTION_STRING)"},
+		{"artifact-store-limit", "SIZE", Size(&s.ArtifactStore.FileBytes, 100<<20), 1, artifactstore.MaxFileBytes, "the largest file that goes to the store"},
+		{"artifact-link-lifetime", "DURATION", Duration(&s.ArtifactStore.LinkLifetime, 24*time.Hour), above0, 0, "how long an address of a file in the store is good for"},
 	}}, {"Network", []Setting{
 		{"network", "MODE", &n.Network, 0, 0, "hosts that code reaches by HTTP and HTTPS: none, allowlist or open, which is all public ones (default: none, and allowlist with one of the next ones)"},
 		{"allow-domain", "HOSTS", &n.AllowDomain, 0, 0, "hosts that code reaches, such as api.github.com, *.example.com or example.com:8443; with methods and paths behind them these alone, as in api.github.com GET|HEAD /repos/*"},
@@ -154,13 +146,13 @@ func (s *Settings) coreTable() []SettingGroup {
 		{"package-timeout", "DURATION", Duration(&p.Timeout, packages.DefaultTimeout), above0, 0, "how long fetching one may take"},
 		{"package-cache-limit", "SIZE", Size(&p.CacheLimit, packages.DefaultCacheLimit), 1, 0, "what the files of packages may take on this machine, for all sessions"},
 	}}, {"Databases", []Setting{
-		{"sql-max-inline-rows", "N", Default(&s.SQL.InlineRows, 30), 1, 1000, "rows of a query's result that an answer has; more go to a file"},
-		{"sql-max-rows", "N", Default(&s.SQL.MaxRows, 5_000_000), 1, 0, "rows that one query may have"},
-		{"sql-max-bytes", "SIZE", Size(&s.SQL.MaxBytes, 1<<30), 1 << 20, 0, "the largest file that a query's result is written to"},
-		{"sql-timeout", "DURATION", Duration(&s.SQL.Timeout, time.Minute), above0, 0, "how long one query may take"},
-		{"sql-allow-functions", "NAMES", &s.SQLAllow, 0, 0, "functions of a PostgreSQL or MySQL database's own that may be called though they may do more than read"},
-		{"databases", "NAMES", &s.Databases, 0, 0, "the only databases of the environment that are read (default: all)"},
-		{"sql-from-code", "", Default(&s.SQLFromCode, true), 0, 0, "let code query the databases too, by its module sandbox"},
+		{"sql-max-inline-rows", "N", Default(&s.SQL.Limits.InlineRows, 30), 1, 1000, "rows of a query's result that an answer has; more go to a file"},
+		{"sql-max-rows", "N", Default(&s.SQL.Limits.MaxRows, 5_000_000), 1, 0, "rows that one query may have"},
+		{"sql-max-bytes", "SIZE", Size(&s.SQL.Limits.MaxBytes, 1<<30), 1 << 20, 0, "the largest file that a query's result is written to"},
+		{"sql-timeout", "DURATION", Duration(&s.SQL.Limits.Timeout, time.Minute), above0, 0, "how long one query may take"},
+		{"sql-allow-functions", "NAMES", &s.SQL.Allow, 0, 0, "functions of a PostgreSQL or MySQL database's own that may be called though they may do more than read"},
+		{"databases", "NAMES", &s.SQL.Names, 0, 0, "the only databases of the environment that are read (default: all)"},
+		{"sql-from-code", "", Default(&s.SQL.FromCode, true), 0, 0, "let code query the databases too, by its module sandbox"},
 	}}, {"Tools of other servers", []Setting{
 		{"mcp-servers", "FILE", &u.File, 0, 0, "file of MCP servers whose tools code may call, with the key mcpServers as clients have it; ${NAME} in it is a variable of the environment"},
 		{"mcp-allow", "TOOLS", &u.Allow, 0, 0, "tools that may be called though they do not say that they only read, such as github.create_issue or memory.*"},
@@ -176,11 +168,11 @@ func (s *Settings) coreTable() []SettingGroup {
 		{"allow-host-name", "NAMES", &s.HTTP.AllowHosts, 0, 0, "host names by which clients reach --http, beside addresses, localhost and the names in the certificate"},
 		{"header-credentials", "", &s.HTTP.HeaderCredentials, 0, 0, "let clients of --http name a database and an object store, with their credentials, in their requests' headers; the server connects wherever they say"},
 	}}, {"Log", []Setting{
-		{"log-file", "FILE", &s.LogFile, 0, 0, "file for the log (default: stderr)"},
-		{"log-format", "FORMAT", Default(&s.LogFormat, "text"), 0, 0, "text or json"},
-		{"log-level", "LEVEL", Default(&s.LogLevel, "info"), 0, 0, "debug, info, warn or error"},
-		{"log-max-size", "SIZE", Size(&s.LogMaxSize, 10_000_000), 0, 0, "size at which the --log-file is renamed to FILE.1 and begins anew; 0: never"},
-		{"log-keep", "N", Default(&s.LogKeep, 3), 0, maxLogKeep, "how many such files are kept"},
+		{"log-file", "FILE", &s.Log.File, 0, 0, "file for the log (default: stderr)"},
+		{"log-format", "FORMAT", Default(&s.Log.Format, "text"), 0, 0, "text or json"},
+		{"log-level", "LEVEL", Default(&s.Log.Level, "info"), 0, 0, "debug, info, warn or error"},
+		{"log-max-size", "SIZE", Size(&s.Log.MaxSize, 10_000_000), 0, 0, "size at which the --log-file is renamed to FILE.1 and begins anew; 0: never"},
+		{"log-keep", "N", Default(&s.Log.Keep, 3), 0, maxLogKeep, "how many such files are kept"},
 	}}}
 }
 
@@ -190,42 +182,16 @@ const (
 	KindAnnotation  = "kind"  // of the value; absent for a switch
 )
 
-// bind sets the defaults and declares the flags.
-func (s *Settings) bind(fs *pflag.FlagSet) {
-	s.groups = s.table()
-	for _, f := range s.features {
-		if f.Settings != nil {
-			s.groups = append(s.groups, f.Settings()...)
-		}
-	}
-	s.declare(fs)
-	bindGone(fs)
+// VariableOf returns the environment variable of a flag.
+func VariableOf(flag string) string {
+	return "SANDBOX_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// declare declares the flags, in the order of the table.
-func (s *Settings) declare(fs *pflag.FlagSet) {
-	for _, g := range s.groups {
-		for _, r := range g.Settings {
-			switch to := r.Value.(type) {
-			case *string:
-				fs.StringVar(to, r.Name, *to, r.Help)
-			case *bool:
-				fs.BoolVar(to, r.Name, *to, r.Help)
-			case *int:
-				fs.IntVar(to, r.Name, *to, r.Help)
-			case *int64:
-				fs.Int64Var(to, r.Name, *to, r.Help)
-			case *float64:
-				fs.Float64Var(to, r.Name, *to, r.Help)
-			case *[]string:
-				fs.StringSliceVar(to, r.Name, *to, r.Help)
-			case pflag.Value:
-				fs.Var(to, r.Name, r.Help)
-			}
-			fs.Lookup(r.Name).Annotations = map[string][]string{GroupAnnotation: {g.Title}, KindAnnotation: {r.Kind}}
-		}
-	}
-	fs.Lookup("prewarm").NoOptDefVal = prewarmAll
+// isSetting distinguishes a setting's variable, such as SANDBOX_SQL_TIMEOUT, from a connection's.
+func isSetting(variable string) bool {
+	return slices.ContainsFunc(new(Settings).rows(nil), func(g SettingGroup) bool {
+		return slices.ContainsFunc(g.Settings, func(r Setting) bool { return VariableOf(r.Name) == variable })
+	})
 }
 
 // measure returns a value as a number, and a function that writes its bounds; nil: it is no number.

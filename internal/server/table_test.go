@@ -23,7 +23,7 @@ func SettingsTable(features []Feature, before string) string {
 	all.bind(flags)
 	b.WriteString(head)
 	for i, g := range all.groups {
-		if i == len(new(Settings).table()) {
+		if i == len(new(Settings).rows(nil)) {
 			b.WriteString("\nSettings that only `" + ServerProgram + "` has:\n\n" + head)
 		}
 		for _, r := range g.Settings {

@@ -46,23 +46,23 @@ func (u *ToolServerSettings) read(lookup func(string) (string, bool)) (upstream.
 	return config, nil
 }
 
-// upstreams returns the other MCP servers; nil: none. It starts none of them.
-func (s *Settings) upstreams(log *netlog.Log, logger *slog.Logger) (*upstream.Servers, error) {
-	config, err := s.ToolServers.read(s.env.lookup)
+// servers returns the other MCP servers; nil: none. It starts none of them.
+func (u *ToolServerSettings) servers(lookup func(string) (string, bool), log *netlog.Log, logger *slog.Logger) (*upstream.Servers, error) {
+	config, err := u.read(lookup)
 	if err != nil || len(config.Servers) == 0 {
 		return nil, err
 	}
 	self, _ := os.Executable()
 	return upstream.New(upstream.Options{
-		Definitions: config.Servers, Self: self, Secrets: config.Secrets, Allow: s.ToolServers.Allow, TrustHints: s.ToolServers.TrustHints,
-		Timeout: s.ToolServers.Timeout, Log: log, Logger: logger,
+		Definitions: config.Servers, Self: self, Secrets: config.Secrets, Allow: u.Allow, TrustHints: u.TrustHints,
+		Timeout: u.Timeout, Log: log, Logger: logger,
 	}), nil
 }
 
-// withToolSecrets adds the keys of the other servers to the masked values. They never go into the sandbox, but their servers could return
+// withSecrets adds the keys of the other servers to the masked values. They never go into the sandbox, but their servers could return
 // them.
-func (s *Settings) withToolSecrets(masked map[string]string) map[string]string {
-	config, err := s.ToolServers.read(s.env.lookup)
+func (u *ToolServerSettings) withSecrets(masked map[string]string, lookup func(string) (string, bool)) map[string]string {
+	config, err := u.read(lookup)
 	if err != nil {
 		return masked // the server's start reports it
 	}
@@ -74,21 +74,9 @@ func (s *Settings) withToolSecrets(masked map[string]string) map[string]string {
 	return all
 }
 
-// endToolServers ends the other servers. It returns at once.
-func (w *wayOut) endToolServers(ctx context.Context) (ended <-chan struct{}) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if w.upstream != nil {
-			w.upstream.Close(ctx)
-		}
-	}()
-	return done
-}
-
-// toolServerChecks start each server, and list the tools that code may call there.
-func (s *Settings) toolServerChecks(ctx context.Context, log *slog.Logger) []doctor.Check {
-	servers, err := s.upstreams(&netlog.Log{}, log)
+// checks start each server, and list the tools that code may call there.
+func (u *ToolServerSettings) checks(ctx context.Context, lookup func(string) (string, bool), log *slog.Logger) []doctor.Check {
+	servers, err := u.servers(lookup, &netlog.Log{}, log)
 	if err != nil || servers == nil {
 		return nil // an earlier check reports wrong settings
 	}

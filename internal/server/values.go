@@ -1,4 +1,4 @@
-// Kinds of values of settings: sizes, durations, numbers and words, with their bounds.
+// Kinds of values of settings: sizes, durations, numbers and words, with their bounds, and the errors of wrong ones.
 
 package server
 
@@ -144,3 +144,21 @@ func (u *indexURL) String() string {
 
 // Type names the value for descriptions of flags.
 func (u *indexURL) Type() string { return "url" }
+
+// UsageError is a mistake in the command line or in another source of settings.
+type UsageError struct{ Err error }
+
+func (e UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the mistake.
+func (e UsageError) Unwrap() error { return e.Err }
+
+// Problems collects the errors of settings.
+type Problems []error
+
+// Wrong adds an error if bad.
+func (p *Problems) Wrong(bad bool, format string, args ...any) {
+	if bad {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
+}

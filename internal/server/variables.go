@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -54,6 +55,20 @@ func (e *variables) environ() []string {
 		}
 	}
 	return append(all, os.Environ()...)
+}
+
+// passThrough returns the values of the named variables; it leaves out unset ones.
+func (e *variables) passThrough(names []string, log *slog.Logger) map[string]string {
+	values := make(map[string]string)
+	for _, name := range names {
+		value, ok := e.lookup(name)
+		if !ok {
+			log.Warn("variable to pass through is not set", "name", name)
+			continue
+		}
+		values[name] = value
+	}
+	return values
 }
 
 // read adds a file, weaker than those before it. The errors name no line: a line may hold a secret.

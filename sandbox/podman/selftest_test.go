@@ -247,7 +247,7 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 		masker = nil
 	}
 	var wayOut sandbox.WayOut
-	var reach attacks.WayOut
+	var reach attacks.Egress
 	if w.wayOut != nil {
 		careless := broker.New(broker.Options{Proxy: w.wayOut})
 		defer func() { _ = careless.Close() }()
@@ -259,7 +259,7 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 		t.Fatal(err)
 	}
 	report, err := selftest.Run(t.Context(), selftest.Options{
-		WayOut: reach, Host: selftest.Podman(info),
+		Egress: reach, Host: selftest.Podman(info),
 		Engine: weak, Environ: append(os.Environ(), "CODE_SANDBOX_CANARY="+canary),
 		Config: sandbox.Config{
 			Engine: weak, Env: passed, WayOut: wayOut, Host: strings.ToLower(rand.Text()), StateDir: filepath.Join(t.TempDir(), "sessions"),

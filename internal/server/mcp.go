@@ -1,0 +1,143 @@
+// The server of the protocol with its tools, and a principal's site of it over HTTP.
+
+package server
+
+import (
+	"context"
+	"encoding/base64"
+	"log/slog"
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+)
+
+// listTTL is how long a client may keep the lists that never change while a server lives: all but the resources, which include sessions.
+const listTTL = time.Hour
+
+// maxAnswer is the longest message that a server sends.
+func maxAnswer(artifactBytes int64) int {
+	return max(rpc.UsualMessageBytes, base64.StdEncoding.EncodedLen(int(artifactBytes))+64<<10)
+}
+
+// self returns the server's description of itself.
+func self() mcp.Implementation {
+	return mcp.Implementation{Name: "code-sandbox-mcp", Version: CurrentVersion(), Title: "Code sandbox"}
+}
+
+// newMCP puts the protocol's server together, and returns the dependencies of its tools. It touches neither the engine nor the disk.
+func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) (*server.MCPServer, *tools.Deps) {
+	config, way := box.Manager.Config(), box.egress
+	extensions := make(map[string]any)
+	loader := p.skillLoader(log)
+	if loader != nil {
+		extensions[tools.SkillsExtension] = tools.SkillsCapability
+	}
+	m := server.NewMCPServer(self().Name, self().Version,
+		server.WithTitle(self().Title), server.WithExtensions(extensions),
+		server.WithInstructions(tools.Instructions(config.Kernels, way.proxy.Summary())),
+		server.WithToolCapabilities(false),
+		server.WithResourceCapabilities(false, true),
+		server.WithCacheHints(listTTL.Milliseconds(), mcp.CacheScopePrivate),
+		server.WithMethodCacheHints(mcp.MethodResourcesList, 0, mcp.CacheScopePrivate),
+		server.WithMethodCacheHints(mcp.MethodResourcesRead, 0, mcp.CacheScopePrivate),
+	)
+	dirs, err := hostdir.New(p.AllowHostDir)
+	if err != nil {
+		log.Error("allowed folders", "error", err) // not reached: the settings were checked
+	}
+	own := p.Tools
+	deps := &own
+	deps.Manager, deps.Secrets, deps.Databases, deps.Links, deps.HostDirs, deps.Logger = box.Manager, config.Mask, box.databases, links, dirs, log
+	deps.Skills = loader
+	deps.Environments, deps.Store = environments(config, box.shared.engine), p.ArtifactStore.open(p.tenant, p.HTTP.HeaderCredentials, p.env.lookup, log)
+	deps.Network, deps.NetworkLog, deps.Packages = way.proxy.Summary(), way.log, way.packages()
+	deps.ToolServers = way.toolServers()
+	deps.Can = tools.Capabilities{CodeSQL: p.SQL.codeQueries(box.databases), Packages: way.packagesMode, Network: string(way.network.Mode), Hosts: way.hosts()}
+	for language, kernel := range config.Kernels {
+		if isOurs(kernel.Image) {
+			deps.Standard = append(deps.Standard, language)
+		}
+	}
+	if p.FetchURLs {
+		fetcher := fetch.New(fetch.Options{MaxBytes: p.Tools.DownloadBytes, Timeout: p.DownloadTimeout})
+		deps.Fetch = func(ctx context.Context, address string, within fetch.Options) (*fetch.Download, error) {
+			return fetcher.Within(within).Open(ctx, address)
+		}
+	}
+	tools.Register(m, deps)
+	return m, deps
+}
+
+// forPersons returns the page's dependencies: all tools that a model may use, and calls that do not count in a model's figures.
+func forPersons(deps *tools.Deps, called called) *tools.Deps {
+	persons := *deps
+	persons.Enable, persons.Disable, persons.Called = nil, nil, called
+	return &persons
+}
+
+// serveOverHTTP makes a principal's site. Each client's calls go to a session of its own, which ends with the client.
+func (f *front) serveOverHTTP(ending context.Context, apis rest.APIs) {
+	deps := f.deps
+	serve := func(deps *tools.Deps, apis rest.APIs, freeReads bool) func() *rest.Server {
+		return sync.OnceValue(func() *rest.Server {
+			return rest.New(rest.Options{Deps: deps, FreeReads: freeReads, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, APIs: apis})
+		})
+	}
+	f.api, f.page = serve(deps, apis, false), serve(forPersons(deps, f.called), nil, true)
+	methods := deps.Methods(self())
+	f.site = &httpserver.Site{
+		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,
+		Context: func(ctx context.Context, client string, known bool, r *http.Request) context.Context {
+			ctx = tools.WithSession(rpc.WithMethods(ctx, methods), sandbox.DefaultOf(client), known)
+			ctx = tools.WithNamed(ctx, r.Header.Get("X-Session-Id"), "X-Session-Id")
+			ctx = tools.WithNamed(ctx, r.URL.Query().Get("session"), "the URL")
+			return clientheader.With(ctx, asked(&f.program.Settings, r.Header))
+		},
+		Ended: func(client string) {
+			_, err := deps.Manager.CloseSession(context.WithoutCancel(ending), sandbox.DefaultOf(client), false)
+			deps.Logger.Debug("client has ended its session", "error", err)
+		},
+	}
+	for _, pattern := range apis.Patterns() {
+		f.site.Routes[pattern] = http.HandlerFunc(func(to http.ResponseWriter, r *http.Request) {
+			f.api().ServeHTTP(to, r.WithContext(clientheader.With(r.Context(), asked(&f.program.Settings, r.Header))))
+		})
+	}
+}
+
+// asked reads a client's wishes from a request's headers.
+func asked(s *Settings, h http.Header) *clientheader.Asked {
+	found := clientheader.Read(h, clientheader.Bounds{
+		Lifetime: s.Sandbox.Lifetime, IdleTimeout: s.Sandbox.IdleTimeout, RunTimeout: s.Sandbox.MaxRunTimeout,
+		DownloadTimeout: s.DownloadTimeout, DownloadBytes: s.Tools.DownloadBytes, InlineRows: int64(s.SQL.Limits.InlineRows),
+		LinkLifetime: s.ArtifactStore.LinkLifetime,
+	}, s.HTTP.HeaderCredentials)
+	if found == nil {
+		return nil
+	}
+	own := make(map[string]string)
+	if found.Database != nil {
+		own = withPasswords(own, []sql.Source{*found.Database})
+	}
+	if found.Store != nil {
+		maps.Copy(own, artifactstore.ConnectionSecrets(clientheader.StoreHeader, found.Store.Connection))
+	}
+	found.Secrets = secrets.New(own)
+	return found
+}

@@ -1,0 +1,209 @@
+// A program before it does anything: its settings, and where it finds its engine, images and folders.
+
+package server
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// Program is a program of this module with its settings, for the owner or, by With and For, for one principal. A command
+// or a server begins with it. Several goroutines may read it once it is loaded.
+type Program struct {
+	Settings
+
+	// Others returns all possible principals' programs, for masking their secrets in logs; nil: there are none.
+	Others func() []*Program
+	// OnHangup is called for each SIGHUP while a server runs; nil: it ends the server.
+	OnHangup func()
+
+	source
+	features []Feature
+	engines  []*EngineKind // of the features
+	groups   []SettingGroup
+	// enginePlace distinguishes the places where an EngineKind makes containers; empty: this machine.
+	enginePlace string
+	tenant      string          // the principal's Key; empty: the owner
+	hostLabel   string          // the result of HostLabel; empty: not made yet
+	skills      *skills.Loader  // nil: not made yet
+	logMask     *secrets.Masker // of everySecret; nil: not made yet
+}
+
+// engineKind returns the kind of the engine in the settings; nil: Podman.
+func (p *Program) engineKind() *EngineKind {
+	for _, k := range p.engines {
+		if k.Name == p.EngineName {
+			return k
+		}
+	}
+	return nil
+}
+
+// Engine returns the engine of the settings. It is looked for at its first use.
+func (p *Program) Engine(log *slog.Logger) engine.Engine {
+	if kind := p.engineKind(); kind != nil {
+		return kind.Open(log)
+	}
+	return podman.Open(podman.Options{
+		URL: p.EngineURL, DockerHost: p.DockerHost, OCIRuntime: p.OCIRuntime,
+		ConnectTimeout: p.Sandbox.StartTimeout, Logger: log,
+	})
+}
+
+// Reach fails if no engine answers, before any other request. wake starts the engine's machine if it was stopped.
+func (p *Program) Reach(ctx context.Context, on engine.Engine, wake bool) error {
+	local, is := on.(*podman.Engine)
+	switch {
+	case is && wake:
+		return local.Awaken(ctx)
+	case is:
+		_, err := local.Connection(ctx)
+		return err
+	}
+	return p.engineKind().Reach(ctx, on)
+}
+
+// Image returns the image of a language and whether the language is on. It is the one that is set for the language or for another that
+// shares its image, else the one that setup makes or, for Kubernetes, a release publishes.
+func (p *Program) Image(language sandbox.Language) (string, bool) { return ImageOf(&p.Settings, language) }
+
+// ImageOf is Program.Image by the settings alone.
+func ImageOf(s *Settings, language sandbox.Language) (string, bool) {
+	set := *s.LanguageImages[language]
+	if other := language.Info().ImageOf; set == "" && other != "" && *s.LanguageImages[other] != imageOff {
+		set = *s.LanguageImages[other]
+	}
+	switch set {
+	case imageOff:
+		return "", false
+	case "", imageFull:
+		recipe, _ := containers.RecipeFor(string(language))
+		if set == imageFull {
+			recipe = recipe.WithCompiler()
+		}
+		if s.EngineName != enginePodman {
+			return containers.PublishedImages().Pull(recipe), true
+		}
+		return recipe.Ref(), true
+	default:
+		return set, true
+	}
+}
+
+// Kernels returns the container configuration of each language that is on.
+func (p *Program) Kernels() map[sandbox.Language]sandbox.KernelConfig {
+	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
+	for _, l := range sandbox.Languages {
+		image, on := p.Image(l.Language)
+		if !on {
+			continue
+		}
+		kernel := podman.Kernel(l.Language, image)
+		switch {
+		case p.engineKind() != nil:
+			kernel.Setup = p.engineKind().Setup
+		case l.ImageOf != "" && *p.LanguageImages[l.Language] == "":
+			kernel.Setup = setupFor(p.EngineURL, "--"+l.ImageOf.Info().ImageFlag(), *p.LanguageImages[l.ImageOf])
+		default:
+			kernel.Setup = setupFor(p.EngineURL, "--"+l.ImageFlag(), *p.LanguageImages[l.Language])
+		}
+		if l.Language == sandbox.Python {
+			kernel.Preload = p.Preload
+		}
+		kernels[l.Language] = kernel
+	}
+	return kernels
+}
+
+// CommandVariable is the environment variable for the command by which a person starts the program in a terminal, if not by its name. The
+// program's launcher sets it.
+const CommandVariable = "CODE_SANDBOX_MCP_COMMAND"
+
+// OwnCommand returns the command by which a person starts this program.
+func OwnCommand() string { return cmp.Or(os.Getenv(CommandVariable), ProgramName) }
+
+// ProgramName is the name of this program. Its main function sets it, before anything reads it.
+var ProgramName = "code-sandbox-mcp"
+
+// setupFor returns the command that makes an image ready. It names an image of the user's own, and an engine that only the client's
+// configuration knows, without its address, which a model must not see.
+func setupFor(engineURL, flag, image string) string {
+	command := OwnCommand() + " setup"
+	if engineURL != "" {
+		command += " --engine-url THE_SERVERS_OWN"
+	}
+	if image != "" {
+		command += " " + flag + " " + image
+	}
+	return command
+}
+
+// SessionDir returns the folder of locks of one engine's sessions: the same name on two engines is two sessions.
+func (p *Program) SessionDir() string {
+	name := "sessions"
+	switch {
+	case p.enginePlace != "":
+		name += "-" + shortHash(p.enginePlace)
+	case p.EngineURL != "":
+		name += "-" + shortHash(p.EngineURL)
+	}
+	return filepath.Join(StateFolder(p.StateDir), name)
+}
+
+// HostLabel returns the name of this machine, user and folder of locks for the engine; principals of a server share it.
+func (p *Program) HostLabel() string {
+	if p.hostLabel != "" {
+		return p.hostLabel
+	}
+	return hostLabel(StateFolder(p.StateDir), p.SessionDir())
+}
+
+// headersBring reports whether the headers of requests may bring databases.
+func (p *Program) headersBring() bool { return p.HTTP.Address != "" && p.HTTP.HeaderCredentials }
+
+// skillLoader returns the loader of all skills, the same at each call; nil: none are configured.
+func (p *Program) skillLoader(log *slog.Logger) *skills.Loader {
+	if p.skills == nil {
+		p.skills = newSkills(p.Skills, p.env.lookup, log)
+	}
+	return p.skills
+}
+
+// folderOf is the state folder of a principal.
+func (p *Program) folderOf(who principal.Principal) string {
+	if who.IsUser() {
+		return StateFolder(p.StateDir)
+	}
+	return filepath.Join(StateFolder(p.StateDir), principalsFolder, who.Key())
+}
+
+// AllowedFile returns the file of a principal's grants.
+func (p *Program) AllowedFile(who principal.Principal) string {
+	return filepath.Join(p.folderOf(who), ask.FileName)
+}
+
+// For returns own, made by With, for a principal's services: its sessions use a state folder of its own.
+func (p *Program) For(who principal.Principal, own *Program) (*Program, error) {
+	own.StateDir, own.hostLabel, own.tenant = p.folderOf(who), p.HostLabel(), who.Key()
+	own.Prewarm = nil
+	return own, state.SaveTenant(p.SessionDir(), who.Key(), who.Name)
+}
+
+// imageOff, as an image's name, switches its language off.
+const imageOff = "off"
+
+// imageFull, as an image's name, is the one of ours that has a compiler.
+const imageFull = "full"
