@@ -104,7 +104,7 @@ func (i *interpreter) outcome(run *Run, k *kernel, done protocol.Done, err error
 	if res.Copy {
 		res.VariablesLost = false // they were never at stake
 		if done.Copied {
-			res.Notes = append(res.Notes, fmt.Sprintf("This ran in a copy of the variables; restore_session with run_id %s goes on with it.", run.ID))
+			res.Notes = append(res.Notes, fmt.Sprintf("This ran in a copy of the variables, on the session's own files; restore_session with run_id %s goes on with it.", run.ID))
 		}
 	}
 	if done.Kernel == "restored" {

@@ -34,11 +34,10 @@ type restoredSession struct {
 // restoreSession returns the tool restore_session.
 func (d *Deps) restoreSession() tool {
 	definition := mcp.NewTool("restore_session",
-		mcp.WithDescription("Undo runs: files and Python's variables as before run_id, or variables as in its copy."),
+		mcp.WithDescription("Undo runs: files and Python's variables as before run_id or in its copy."),
 		mcp.WithToolTitle("Undo"),
 		mcp.WithString("run_id", mcp.Required()),
-		mcp.WithBoolean("files", mcp.DefaultBool(true)),
-		mcp.WithBoolean("variables", mcp.DefaultBool(true)),
+		mcp.WithBoolean("files"), mcp.WithBoolean("variables"),
 		sessionParam(),
 		hints(false),
 	)

@@ -30,6 +30,8 @@ const (
 	folderFlags = unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	// diskReserve is what is left free on a disk.
 	diskReserve = 64 << 20
+	worthwhile  = 64 << 10 // bytes from which a moved file is looked for
+	mostAlike   = 4
 )
 
 // open opens the folder, and makes it where it is absent; one process has it at a time. Copies that code has removed are forgotten.
@@ -110,7 +112,11 @@ func (c *copies) has(id string) bool {
 
 // find returns the copy that has the content of a file, if there is one.
 func (c *copies) find(file *os.File, e *entry, breathe func(time.Duration) error) (string, error) {
-	for _, id := range c.alike[likeness{e.Size, e.Mtime}] {
+	like := []string{e.likely}
+	if all := c.alike[likeness{e.Size, e.Mtime}]; e.Size >= worthwhile { // a small one is sooner copied than compared
+		like = append(like, all[:min(len(all), mostAlike)]...)
+	}
+	for _, id := range like {
 		if same, err := c.isCopyOf(id, file, e.Size, breathe); same || err != nil {
 			return id, err
 		}

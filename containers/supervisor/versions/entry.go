@@ -3,6 +3,7 @@
 package versions
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
@@ -22,9 +23,10 @@ type entry struct {
 	Ctime  int64  `json:"c"`
 
 	path   string
-	data   int64 // bytes on the disk
-	hidden bool  // nothing that a person sees
-	round  int   // when it was seen last
+	data   int64  // bytes on the disk
+	hidden bool   // nothing that a person sees
+	likely string // the copy of what was at the path, where that looks the same
+	round  int    // when it was seen last
 }
 
 func (e *entry) kind() uint32 { return e.Mode & unix.S_IFMT }
@@ -93,6 +95,9 @@ func (s *Store) set(path string, e *entry) change {
 		delete(s.now, path)
 	} else {
 		s.now[path] = e
+	}
+	if e != nil && was != nil && e.Size == was.Size && e.Mtime == was.Mtime {
+		e.likely = cmp.Or(was.ID, was.likely)
 	}
 	return change{[]byte(path), was}
 }
