@@ -60,7 +60,7 @@ func (f *workFiles) Open() (net.Conn, error) {
 				return
 			}
 		}
-		files.Serve(there, f.work)
+		files.Serve(there, f.work, func(...string) {})
 	}()
 	return here, nil
 }
