@@ -92,15 +92,15 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 	}
 
 	s := loaded("--js-image=registry.example.com/js:1")
-	python, _ := containers.RecipeFor("python")
+	standard := containers.Standard()
 	for language, want := range map[sandbox.Language]string{
-		sandbox.Python: containers.PublishedImages().Pull(python), sandbox.Bash: containers.PublishedImages().Pull(python), sandbox.JavaScript: "registry.example.com/js:1",
+		sandbox.Python: containers.PublishedImages().Pull(standard), sandbox.Bash: containers.PublishedImages().Pull(standard), sandbox.JavaScript: "registry.example.com/js:1",
 	} {
 		if image, on := s.Image(language); !on || image != want {
 			t.Errorf("%s is in %q", language, image)
 		}
 	}
-	if image, _ := loaded("--python-image=full").Image(sandbox.Python); image != containers.PublishedImages().Pull(python.WithCompiler()) {
+	if image, _ := loaded("--python-image=full").Image(sandbox.Python); image != containers.PublishedImages().Pull(containers.Full()) {
 		t.Errorf("the full image is %q", image)
 	}
 	if images := k.images(s); len(images) != 3 || images[0] != containers.ProgramsRef() {

@@ -364,8 +364,11 @@ func (s *Settings) setupFor(flag, image string) string {
 	if s.EngineURL != "" {
 		command += " --engine-url THE_SERVERS_OWN"
 	}
-	if image != "" {
+	switch {
+	case image != "":
 		command += " " + flag + " " + image
+	case s.Slim:
+		command += " --slim"
 	}
 	return command
 }

@@ -46,6 +46,7 @@ type Settings struct {
 	OCIRuntime  string
 	StateDir    string
 
+	Slim bool // languages without a setting have images of their own
 	// LanguageImages maps languages to configured images; empty: the image that setup makes.
 	LanguageImages map[sandbox.Language]*string
 
@@ -112,7 +113,7 @@ type Settings struct {
 // imageOff, as an image's name, switches its language off.
 const imageOff = "off"
 
-// imageFull, as an image's name, is the one of ours that has a compiler.
+// imageFull, as an image's name, is the one of ours that has compilers.
 const imageFull = "full"
 
 // prewarmAll is the meaning of --prewarm without a value.
@@ -344,9 +345,11 @@ func (s *Settings) Image(language sandbox.Language) (string, bool) {
 	case imageOff:
 		return "", false
 	case "", imageFull:
-		recipe, _ := containers.RecipeFor(string(language))
+		recipe := containers.Standard()
 		if set == imageFull {
-			recipe = recipe.WithCompiler()
+			recipe = containers.Full()
+		} else if s.Slim {
+			recipe, _ = containers.Slim(string(language))
 		}
 		if s.engineKind() != nil {
 			return containers.PublishedImages().Pull(recipe), true
