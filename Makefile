@@ -55,8 +55,8 @@ test-python: bin/supervisor
 	cd containers/image/python && python3 -m unittest -q
 	$(IN_PYTHON) $(PYTHON_IMAGE) python3 -m unittest -q test_document_kinds test_ipython test_plotly_drawing
 
-# What needs the packages of the Python image runs in it, with the tree beside it.
-PYTHON_IMAGE ?= $(shell podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-python | head -1)
+# What needs the packages of Python runs in the standard image, with the tree beside it.
+PYTHON_IMAGE ?= $(shell podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-standard | head -1)
 # With limits that a machine in a container may set, and runc where it is there: crun refuses some machines' cgroups.
 IN_PYTHON = podman $(if $(shell command -v runc),--runtime runc) run --rm --init --network=none --ulimit nofile=1024:1024 --ulimit nproc=2048:2048 --volume $(CURDIR):/src:ro --workdir /src/containers/kernel/python --env E2E_SLOWNESS
 
@@ -65,7 +65,7 @@ IN_PYTHON = podman $(if $(shell command -v runc),--runtime runc) run --rm --init
 NODE_TEST := --test --test-timeout=$(shell echo $$((300000 * $${E2E_SLOWNESS:-1}))) --test-force-exit
 test-node: test-node-own test-node-image
 
-# A hundred forks with each row of test_forks.py, in the Python image, with the packages that it lacks put in a folder.
+# A hundred forks with each row of test_forks.py, in the standard image, with the packages that it lacks put in a folder.
 FORKS ?= 100
 FORK_PACKAGES := xgboost opencv-python-headless numba zarr tokenizers blosc2 pyzmq
 .PHONY: test-forks
@@ -112,7 +112,7 @@ test-packages: deps-run build
 BASH_SUITE ?= ../oils/spec
 .PHONY: test-bash-suite
 test-bash-suite: bin/supervisor
-	image=$${PYTHON_IMAGE:-$$(podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-python | head -1)} && \
+	image=$${PYTHON_IMAGE:-$$(podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-standard | head -1)} && \
 	podman run --rm --init --network=none --volume $(CURDIR):/src:ro --volume $(abspath $(BASH_SUITE)):/spec:ro $$image \
 	  python3 /src/containers/supervisor/bashkernel/suite.py /src/bin/supervisor /spec $(CASES)
 

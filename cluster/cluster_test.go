@@ -95,11 +95,13 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 		t.Error("Podman's sessions are in the same folder")
 	}
 
-	python, _ := containers.RecipeFor("python")
-	if image, on := loaded().Image(sandbox.Bash); !on || image != containers.PublishedImages().Pull(python) {
-		t.Errorf("the image is %q", image)
+	standard := containers.PublishedImages().Pull(containers.Standard())
+	for _, language := range []sandbox.Language{sandbox.Python, sandbox.Bash} {
+		if image, on := loaded().Image(language); !on || image != standard {
+			t.Errorf("%s is in %q", language, image)
+		}
 	}
-	if image, _ := loaded("--python-image=full").Image(sandbox.Python); image != containers.PublishedImages().Pull(python.WithCompiler()) {
+	if image, _ := loaded("--python-image=full").Image(sandbox.Python); image != containers.PublishedImages().Pull(containers.Full()) {
 		t.Errorf("the full image is %q", image)
 	}
 	s := loaded("--python-image=registry.example.com/all:1", "--js-image=registry.example.com/all:1")

@@ -1,8 +1,8 @@
-// Package containers holds the programs inside the sandbox, and the recipe of each language's image, all embedded in the binary.
+// Package containers holds the programs inside the sandbox, and the recipes of the images, all embedded in the binary.
 //
 // [Programs] are the supervisor, which is process 1 of every container, and the kernels, which an interpreter runs; an engine hands them to
 // a container by a volume, so any image will do. A recipe is the context of an image build; [Recipes] lists them and [ImageRef] names the
-// image that this binary's recipe makes. The package imports nothing of this module.
+// image of a language. The package imports nothing of this module.
 package containers
 
 import (
@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -19,16 +20,15 @@ import (
 
 // Labels of an image built from a recipe.
 const (
-	LabelLanguage = "code-sandbox-mcp.language" // "python" or "javascript"
-	LabelRecipe   = "code-sandbox-mcp.recipe"   // Recipe.Hash
-	LabelVersions = "code-sandbox-mcp.versions" // JSON: Versions
+	LabelRecipe   = "code-sandbox-mcp.recipe"   // Recipe.Hash; of an image whose last part is not built yet, Recipe.Begun
+	LabelVersions = "code-sandbox-mcp.versions" // JSON: Versions, or a list of them
 )
 
 // MaxVersions bounds the text of LabelVersions, in bytes. An image supplies it, and an answer leaves room for two, even if JSON makes six
 // bytes of one.
 const MaxVersions = 64 << 10
 
-// Versions lists the contents of an image.
+// Versions lists an image's contents for one language.
 type Versions struct {
 	Language string `json:"language"`
 	Version  string `json:"version"`
@@ -41,14 +41,32 @@ type Versions struct {
 	Why     string   `json:"why"`
 }
 
-// ParseVersions reads the text of LabelVersions, which anybody may have written, and reports whether it is well-formed.
-func ParseVersions(label string) (v Versions, ok bool) {
-	ok = len(label) <= MaxVersions && json.Unmarshal([]byte(label), &v) == nil
-	return v, ok
+// ParseVersions reads the text of LabelVersions, which anybody may have written; nil if it is malformed.
+func ParseVersions(label string) (list []Versions) {
+	if len(label) > MaxVersions {
+		return nil
+	}
+	var one Versions
+	if json.Unmarshal([]byte(label), &one) == nil {
+		return []Versions{one}
+	}
+	if json.Unmarshal([]byte(label), &list) != nil {
+		return nil
+	}
+	return list
 }
 
-// Without describes the missing packages of the image in a line, with the reason; empty: none is missing.
-func (v Versions) Without() string {
+// Without describes the packages that an image lacks by its label, in a line with the reason; empty: none is missing.
+func Without(label string) string {
+	for _, v := range ParseVersions(label) {
+		if line := v.without(); line != "" {
+			return line
+		}
+	}
+	return ""
+}
+
+func (v Versions) without() string {
 	if len(v.Missing) == 0 {
 		return ""
 	}
@@ -64,9 +82,6 @@ func (v Versions) Without() string {
 // VersionsFile is the file with the text of LabelVersions, in an image built from a recipe.
 const VersionsFile = "/usr/local/share/code-sandbox/versions.json"
 
-// FullContainerfile is the file of a recipe that builds its full image on its standard one.
-const FullContainerfile = "Containerfile.full"
-
 // HostEnvFile is the file of a recipe with a build's way to its package sources: shell text, empty but for comments, for the builder to
 // replace. Single steps of the build mount it and the builder's files beside it at HostDir; no layer contains them.
 const (
@@ -74,41 +89,43 @@ const (
 	HostDir     = "/run/host"
 )
 
-//go:embed image/python/Containerfile image/python/Containerfile.full image/python/hosts image/python/host/env image/python/install.sh image/python/prepare.py image/python/pyproject.toml image/python/requirements.lock image/python/smoke.py
-//go:embed image/node/Containerfile image/node/Containerfile.full image/node/hosts image/node/host/env image/node/canvas.cjs image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
+//go:embed image/python/Containerfile image/python/hosts image/python/host/env image/python/install.sh image/python/prepare.py image/python/pyproject.toml image/python/requirements.lock image/python/smoke.py
+//go:embed image/node/Containerfile image/node/hosts image/node/host/env image/node/canvas.cjs image/node/npm image/node/package.json image/node/package-lock.json image/node/smoke.cjs image/node/versions.cjs
+//go:embed image/standard
 var recipeFiles embed.FS
 
-// Recipe is the recipe of one language's image.
+// Recipe is the recipe of an image.
 type Recipe struct {
-	Language string // "python" or "javascript"
-	Name     string // the folder's name: "python" or "node"
-	Files    fs.FS  // the build context; Containerfile is at its root
-	Hash     string // hex SHA-256 over the names and contents of Files; of a full image with its suffix
-	Full     bool   // the image with a compiler: FullContainerfile builds it on the standard one
+	Name  string // the folder's name: "python", "node" or "standard"
+	Files fs.FS  // the build context
+	// Parts are the Containerfiles at its root, each of which builds on the image of the one before. Sessions can use the first one's.
+	Parts []string
+	// Below are the recipes of the images that it is built on, by the names of the build's arguments; empty: Debian's as BASE.
+	Below map[string]Recipe
+	Hash  string // hex SHA-256 over the names and contents of Files and those of Below; of a full image with its suffix
 }
 
 // fullSuffix distinguishes the full image of a recipe from the standard one.
 const fullSuffix = "-full"
 
-// WithCompiler returns the recipe of the full image.
-func (r Recipe) WithCompiler() Recipe {
-	r.Full, r.Hash = true, r.Hash+fullSuffix
-	return r
-}
+// Begun is LabelRecipe of the recipe's image while its last part is missing.
+func (r Recipe) Begun() string { return r.Hash + "-begun" }
 
-// Images returns the recipes of both images, the standard one first.
-func (r Recipe) Images() []Recipe { return []Recipe{r, r.WithCompiler()} }
+// IsFull reports whether the image has compilers.
+func (r Recipe) IsFull() bool { return strings.HasSuffix(r.Hash, fullSuffix) }
 
-// Standard returns the recipe of the image below the full one.
-func (r Recipe) Standard() Recipe {
-	r.Full, r.Hash = false, strings.TrimSuffix(r.Hash, fullSuffix)
-	return r
+// String is the image's name for people: "python", "node", "standard" or "standard-full".
+func (r Recipe) String() string {
+	if r.IsFull() {
+		return r.Name + fullSuffix
+	}
+	return r.Name
 }
 
 // Ref names the recipe's image. Another recipe gives another name, so an image of an older binary is never taken for this one's.
 func (r Recipe) Ref() string {
 	ref := "localhost/" + r.repository() + ":" + r.Hash[:12]
-	if r.Full {
+	if r.IsFull() {
 		ref += fullSuffix
 	}
 	return ref
@@ -117,23 +134,29 @@ func (r Recipe) Ref() string {
 // repository is the name of the recipe's images in every registry.
 func (r Recipe) repository() string { return "code-sandbox-mcp-" + r.Name }
 
-var recipes = []Recipe{load("python", "python"), load("javascript", "node")}
-
-// Recipes lists the recipe of every language, Python first. The slice is the caller's.
-func Recipes() []Recipe { return slices.Clone(recipes) }
-
-// shared names, for a language without an image of its own, the language whose image contains its interpreter.
-var shared = map[string]string{"bash": "python"}
-
-// RecipeFor returns the recipe of a language, and whether there is one. Languages may share a recipe.
-func RecipeFor(language string) (Recipe, bool) {
-	for _, r := range recipes {
-		if r.Language == language || r.Language == shared[language] {
-			r.Language = language
-			return r, true
-		}
+var (
+	python   = load("python", nil, "Containerfile")
+	node     = load("node", nil, "Containerfile")
+	standard = load("standard", map[string]Recipe{"BASE": python, "NODE": node}, "Containerfile", "Containerfile.browser")
+	full     = Recipe{
+		Name: standard.Name, Files: standard.Files, Parts: []string{"Containerfile.full"}, Below: map[string]Recipe{"BASE": standard}, Hash: standard.Hash + fullSuffix,
 	}
-	return Recipe{}, false
+	slim = map[string]Recipe{"python": python, "bash": python, "javascript": node}
+)
+
+// Recipes lists all recipes; each stands behind those that it is built on. The slice is the caller's.
+func Recipes() []Recipe { return []Recipe{python, node, standard, full} }
+
+// Standard returns the recipe of the image that has all languages.
+func Standard() Recipe { return standard }
+
+// Full returns the recipe of the standard image with compilers and large programs.
+func Full() Recipe { return full }
+
+// Slim returns the recipe of the smallest image with a language ("python", "javascript" or "bash"), and whether there is one.
+func Slim(language string) (Recipe, bool) {
+	r, ok := slim[language]
+	return r, ok
 }
 
 // RecipeOf returns the recipe that names an image, and whether there is one.
@@ -149,12 +172,9 @@ func IsPublished(ref string) bool {
 }
 
 func recipeWhere(is func(Recipe) bool) (Recipe, bool) {
-	for _, r := range recipes {
-		for _, r := range r.Images() {
-			if is(r) {
-				return r, true
-			}
-		}
+	recipes := Recipes()
+	if i := slices.IndexFunc(recipes, is); i >= 0 {
+		return recipes[i], true
 	}
 	return Recipe{}, false
 }
@@ -162,30 +182,32 @@ func recipeWhere(is func(Recipe) bool) (Recipe, bool) {
 // ImageRef names this binary's image for a language ("python", "javascript" or "bash") if no setting names another; empty for an unknown
 // language.
 func ImageRef(language string) string {
-	r, ok := RecipeFor(language)
-	if !ok {
+	if _, ok := slim[language]; !ok {
 		return ""
 	}
-	return r.Ref()
+	return standard.Ref()
 }
 
 // load reads embedded files, so only a mistake in the lines above can make it fail.
-func load(language, name string) Recipe {
+func load(name string, below map[string]Recipe, parts ...string) Recipe {
 	files, err := fs.Sub(recipeFiles, "image/"+name)
 	if err != nil {
 		panic(err)
 	}
-	hash, err := hashFiles(files)
+	hash, err := hashFiles(files, below)
 	if err != nil {
 		panic(err)
 	}
-	return Recipe{Language: language, Name: name, Files: files, Hash: hash}
+	return Recipe{Name: name, Files: files, Parts: parts, Below: below, Hash: hash}
 }
 
 // hashFiles ignores modes, times and the order of a directory. The length before each part keeps two different sets of files from reading
 // the same.
-func hashFiles(files fs.FS) (string, error) {
+func hashFiles(files fs.FS, below map[string]Recipe) (string, error) {
 	sum := sha256.New()
+	for _, argument := range slices.Sorted(maps.Keys(below)) {
+		fmt.Fprintf(sum, "%s %s ", argument, below[argument].Hash)
+	}
 	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err

@@ -7,18 +7,17 @@ import (
 )
 
 func TestPublishedImagesAreNamedByTheirDigests(t *testing.T) {
-	recipe, _ := RecipeFor("javascript")
+	recipe := Standard()
 	digest := "sha256:" + strings.Repeat("c", 64)
 	p := Published{Registry: "registry.example.com/team", Digests: map[string]string{recipe.Hash: digest}}
-	if ref, want := p.Ref(recipe), "registry.example.com/team/code-sandbox-mcp-node@"+digest; ref != want {
+	if ref, want := p.Ref(recipe), "registry.example.com/team/code-sandbox-mcp-standard@"+digest; ref != want {
 		t.Errorf("got %q, want %q", ref, want)
 	}
-	if ref := p.Ref(recipe.WithCompiler()); ref != "" {
+	if ref := p.Ref(Full()); ref != "" {
 		t.Errorf("the full image that was not published is %q", ref)
 	}
-	other, _ := RecipeFor("python")
-	if ref := p.Ref(other); ref != "" {
-		t.Errorf("an image that was not published is %q", ref)
+	if other, _ := Slim("python"); p.Ref(other) != "" {
+		t.Errorf("an image that was not published is %q", p.Ref(other))
 	}
 }
 

@@ -200,9 +200,13 @@ func imageCheck(ctx context.Context, on Engine, image Image) Check {
 		check.Status, check.Found, check.Why = Fail, image.Ref+" could not be looked up", err.Error()
 		check.Fix = "run code-sandbox-mcp doctor again"
 	default:
-		versions, _ := containers.ParseVersions(info.Labels[containers.LabelVersions])
-		if check.Why = versions.Without(); check.Why != "" {
-			check.Status, check.Why = Warn, "it is "+check.Why
+		recipe, _ := containers.RecipeOf(image.Ref)
+		switch without := containers.Without(info.Labels[containers.LabelVersions]); {
+		case info.Labels[containers.LabelRecipe] == recipe.Begun():
+			check.Status, check.Why = Warn, "its last part is missing, the browser that draws pages"
+			check.Fix, check.FixRuns = image.Setup, image.SetupRuns
+		case without != "":
+			check.Status, check.Why = Warn, "it is "+without
 			check.Fix = "run code-sandbox-mcp setup --rebuild where a package index answers"
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 var digestForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
-// fillTable writes the table that programs built afterwards find the published images by: of each recipe's images the
-// digests, as NAME=DIGEST and NAME-full=DIGEST.
+// fillTable writes the table that programs built afterwards find the published images by: of each recipe's image the
+// digest, as NAME=DIGEST.
 func fillTable(root string, pairs []string) error {
 	table := containers.Published{Registry: containers.PublishedImages().Registry, Digests: make(map[string]string)}
 	given := make(map[string]string)
@@ -24,18 +24,12 @@ func fillTable(root string, pairs []string) error {
 		given[name] = digest
 	}
 	for _, recipe := range containers.Recipes() {
-		for _, image := range recipe.Images() {
-			name := recipe.Name
-			if image.Full {
-				name += "-full"
-			}
-			digest, ok := given[name]
-			if !ok {
-				return fmt.Errorf("no digest is given of the image %s", name)
-			}
-			delete(given, name)
-			table.Digests[image.Hash] = digest
+		digest, ok := given[recipe.String()]
+		if !ok {
+			return fmt.Errorf("no digest is given of the image %s", recipe)
 		}
+		delete(given, recipe.String())
+		table.Digests[recipe.Hash] = digest
 	}
 	for name := range given {
 		return fmt.Errorf("there is no image %q", name)

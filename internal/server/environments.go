@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
@@ -42,13 +43,15 @@ func environment(ctx context.Context, on engine.Engine, language sandbox.Languag
 		return e
 	}
 	if language.Info().ImageOf != "" {
-		return e // the image's description is about another language
+		return e // the image's description is about other languages
 	}
-	v, ok := containers.ParseVersions(info.Labels[containers.LabelVersions])
-	if !ok {
+	list := containers.ParseVersions(info.Labels[containers.LabelVersions])
+	i := slices.IndexFunc(list, func(v containers.Versions) bool { return v.Language == language.Info().Title })
+	if i < 0 {
 		e.Problem = "this image does not list its packages; ask with code"
 		return e
 	}
+	v := list[i]
 	// An image may be anybody's.
 	visible := func(s string) string { return strings.Map(text.Visible, s) }
 	e.Version, e.Packages = visible(v.Version), make(map[string]string, len(v.Packages))

@@ -23,18 +23,20 @@ func (e labelled) Image(context.Context, string) (engine.ImageInfo, error) {
 }
 
 func TestWhatAnImageSaysOfItselfIsBounded(t *testing.T) {
-	long := `{"version": "` + strings.Repeat("1", containers.MaxVersions) + `"}`
+	long := `{"language": "Python", "version": "` + strings.Repeat("1", containers.MaxVersions) + `"}`
 	for name, test := range map[string]struct {
 		label, version string
 		packages       map[string]string
 		problem        bool
 	}{
-		"as it should be":    {label: `{"version": "3.13.5", "packages": [{"name": "numpy", "version": "2.2"}]}`, version: "3.13.5", packages: map[string]string{"numpy": "2.2"}},
-		"aids of others":     {label: `{"version": "3", "packages": [{"name": "types-six"}, {"name": "pandas-stubs"}, {"name": "@types/node"}, {"name": "h5py._serial"}, {"name": "typer"}]}`, version: "3", packages: map[string]string{"typer": ""}},
-		"control characters": {label: `{"version": "3\u001b[2J", "packages": [{"name": "a\u0000", "version": "\u007f"}]}`, version: "3␛[2J", packages: map[string]string{"a␀": "␡"}},
-		"too long":           {label: long, problem: true},
-		"no JSON":            {label: "[", problem: true},
-		"nothing":            {problem: true},
+		"as it should be":     {label: `{"language": "Python", "version": "3.13.5", "packages": [{"name": "numpy", "version": "2.2"}]}`, version: "3.13.5", packages: map[string]string{"numpy": "2.2"}},
+		"one language of two": {label: `[{"language": "JavaScript", "version": "24"}, {"language": "Python", "version": "3", "packages": [{"name": "typer"}]}]`, version: "3", packages: map[string]string{"typer": ""}},
+		"another language":    {label: `{"language": "JavaScript", "version": "24"}`, problem: true},
+		"aids of others":      {label: `{"language": "Python", "version": "3", "packages": [{"name": "types-six"}, {"name": "pandas-stubs"}, {"name": "@types/node"}, {"name": "h5py._serial"}, {"name": "typer"}]}`, version: "3", packages: map[string]string{"typer": ""}},
+		"control characters":  {label: `{"language": "Python", "version": "3\u001b[2J", "packages": [{"name": "a\u0000", "version": "\u007f"}]}`, version: "3␛[2J", packages: map[string]string{"a␀": "␡"}},
+		"too long":            {label: long, problem: true},
+		"no JSON":             {label: "[", problem: true},
+		"nothing":             {problem: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := sandbox.Config{Kernels: map[sandbox.Language]sandbox.KernelConfig{sandbox.Python: {}}}

@@ -19,28 +19,26 @@ import (
 // the user knows their content and origin. A call waits for its image as long as patience. settled waits, after ctx ends, for the work that
 // goes on.
 func makeMissing(ctx context.Context, on engine.Engine, kernels map[sandbox.Language]sandbox.KernelConfig, patience time.Duration, log *slog.Logger) (settled func(context.Context)) {
-	var all []*setup.Background
+	all := make(map[string]*setup.Background) // by image
 	if _, is := on.(*podman.Engine); !is {
 		kernels = nil // its nodes pull
 	}
 	for language, kernel := range kernels {
-		recipe, ours := containers.RecipeOf(kernel.Image)
-		if !ours {
+		if _, ours := containers.RecipeOf(kernel.Image); !ours {
 			continue
 		}
-		work := &setup.Background{Make: func(report setup.Reporter) error {
-			log.Info("the image is missing, so it is made now", "language", language)
-			options := setup.Options{Languages: []string{string(language)}, Published: containers.PublishedImages()}
-			if recipe.Full {
-				options.Full = options.Languages
-			}
-			_, err := MakeImages(ctx, on, options, report)
-			if err != nil {
-				log.Error("make the image", "language", language, "error", err)
-			}
-			return err
-		}}
-		all = append(all, work)
+		work := all[kernel.Image]
+		if work == nil {
+			work = &setup.Background{Make: func(report setup.Reporter) error {
+				log.Info("the image is missing, so it is made now", "image", kernel.Image)
+				_, err := MakeImages(ctx, on, setup.Options{Images: []string{kernel.Image}, Published: containers.PublishedImages()}, report)
+				if err != nil {
+					log.Error("make the image", "image", kernel.Image, "error", err)
+				}
+				return err
+			}}
+			all[kernel.Image] = work
+		}
 		kernel.MakeImage = func(ctx context.Context, most time.Duration) error {
 			status, err := work.Await(ctx, min(most, patience))
 			return imageFault(language, kernel.Setup, status, err)
@@ -104,7 +102,7 @@ func MakeImages(ctx context.Context, on engine.Engine, options setup.Options, re
 	for i, r := range results {
 		var task setup.Task
 		if err := engine.Prepare(ctx, r.Ref, func() {
-			task = report.Begin(sandbox.Language(r.Language).Info().Title + " image")
+			task = report.Begin(setup.Title(r.Ref))
 			task.Step(0, 1, "Podman goes through all files once, before the first container")
 		}); err != nil {
 			if task != nil {

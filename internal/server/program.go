@@ -90,9 +90,11 @@ func ImageOf(s *Settings, language sandbox.Language) (string, bool) {
 	case imageOff:
 		return "", false
 	case "", imageFull:
-		recipe, _ := containers.RecipeFor(string(language))
+		recipe := containers.Standard()
 		if set == imageFull {
-			recipe = recipe.WithCompiler()
+			recipe = containers.Full()
+		} else if s.Slim {
+			recipe, _ = containers.Slim(string(language))
 		}
 		if s.EngineName != enginePodman {
 			return containers.PublishedImages().Pull(recipe), true
@@ -116,9 +118,9 @@ func (p *Program) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 		case p.engineKind() != nil:
 			kernel.Setup = p.engineKind().Setup
 		case l.ImageOf != "" && *p.LanguageImages[l.Language] == "":
-			kernel.Setup = setupFor(p.EngineURL, "--"+l.ImageOf.Info().ImageFlag(), *p.LanguageImages[l.ImageOf])
+			kernel.Setup = setupFor(&p.Settings, "--"+l.ImageOf.Info().ImageFlag(), *p.LanguageImages[l.ImageOf])
 		default:
-			kernel.Setup = setupFor(p.EngineURL, "--"+l.ImageFlag(), *p.LanguageImages[l.Language])
+			kernel.Setup = setupFor(&p.Settings, "--"+l.ImageFlag(), *p.LanguageImages[l.Language])
 		}
 		if l.Language == sandbox.Python {
 			kernel.Preload = p.Preload
@@ -140,13 +142,16 @@ var ProgramName = "code-sandbox-mcp"
 
 // setupFor returns the command that makes an image ready. It names an image of the user's own, and an engine that only the client's
 // configuration knows, without its address, which a model must not see.
-func setupFor(engineURL, flag, image string) string {
+func setupFor(s *Settings, flag, image string) string {
 	command := OwnCommand() + " setup"
-	if engineURL != "" {
+	if s.EngineURL != "" {
 		command += " --engine-url THE_SERVERS_OWN"
 	}
-	if image != "" {
+	switch {
+	case image != "":
 		command += " " + flag + " " + image
+	case s.Slim:
+		command += " --slim"
 	}
 	return command
 }
@@ -205,5 +210,5 @@ func (p *Program) For(who principal.Principal, own *Program) (*Program, error) {
 // imageOff, as an image's name, switches its language off.
 const imageOff = "off"
 
-// imageFull, as an image's name, is the one of ours that has a compiler.
+// imageFull, as an image's name, is the one of ours that has compilers.
 const imageFull = "full"

@@ -30,6 +30,7 @@ type Settings struct {
 	OCIRuntime string
 	StateDir   string
 
+	Slim bool // languages without a setting have images of their own
 	// LanguageImages maps languages to configured images; empty: the image that setup makes.
 	LanguageImages map[sandbox.Language]*string
 

@@ -38,10 +38,9 @@ func TestTheFullImageIsNamedByAWord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, recipe := range containers.Recipes() {
-		kernel := s.Kernels()[sandbox.Language(recipe.Language)]
-		if kernel.Image != recipe.WithCompiler().Ref() || !strings.HasSuffix(kernel.Setup, "-image full") {
-			t.Errorf("%s: the image is %s, made by %s", recipe.Language, kernel.Image, kernel.Setup)
+	for language, kernel := range s.Kernels() {
+		if kernel.Image != containers.Full().Ref() || !strings.HasSuffix(kernel.Setup, "-image full") {
+			t.Errorf("%s: the image is %s, made by %s", language, kernel.Image, kernel.Setup)
 		}
 	}
 }
@@ -170,8 +169,14 @@ func TestALanguageCanBeSwitchedOff(t *testing.T) {
 			t.Errorf("%s: on are %s", off, got)
 		}
 	}
-	if containers.ImageRef("bash") != containers.ImageRef("python") {
-		t.Error("bash has an image of its own")
+	s, err := loadSettings(t, []string{"--slim"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for language, kernel := range s.Kernels() {
+		if recipe, _ := containers.Slim(string(language)); kernel.Image != recipe.Ref() {
+			t.Errorf("slim: the image for %s is %s", language, kernel.Image)
+		}
 	}
 }
 
@@ -182,6 +187,7 @@ func TestSetupIsNamedWithWhatItNeeds(t *testing.T) {
 	}{
 		{nil, "code-sandbox-mcp setup"},
 		{[]string{"--python-image", "mine"}, "code-sandbox-mcp setup --python-image mine"},
+		{[]string{"--slim"}, "code-sandbox-mcp setup --slim"},
 		{[]string{"--engine-url", "tcp://user:secret@host:1"}, "code-sandbox-mcp setup --engine-url THE_SERVERS_OWN"},
 	} {
 		s, err := loadSettings(t, test.args, nil)
@@ -193,7 +199,7 @@ func TestSetupIsNamedWithWhatItNeeds(t *testing.T) {
 		}
 	}
 	t.Setenv(CommandVariable, "npx -y package")
-	if got := setupFor("", "--python-image", ""); got != "npx -y package setup" {
+	if got := setupFor(&Settings{}, "--python-image", ""); got != "npx -y package setup" {
 		t.Errorf("started by another command: %q", got)
 	}
 }

@@ -66,9 +66,10 @@ func (s *Settings) rows(engines []string) []SettingGroup {
 			standard = "that of " + l.ImageOf.Info().Title
 		}
 		engine.Settings = append(engine.Settings, Setting{l.ImageFlag(), "IMAGE", s.LanguageImages[l.Language], 0, 0, fmt.Sprintf(
-			"image for %s, any with %s, or \"full\", ours with a compiler; \"off\" switches %[1]s off (default: %[3]s)", l.Title, l.Interpreter, standard)})
+			"image for %s, any with %s, or \"full\", ours with compilers; \"off\" switches %[1]s off (default: %[3]s)", l.Title, l.Interpreter, standard)})
 	}
 	engine.Settings = append(engine.Settings,
+		Setting{"slim", "", &s.Slim, 0, 0, "where no setting names an image, take those of one language, Python's and Node's, and not the standard one that has all"},
 		Setting{"memory-limit", "SIZE", Size(&c.Limits.MemoryBytes), 64 << 20, 0, "memory of a session, all languages together, swap included"},
 		Setting{"cpu-limit", "N", &c.Limits.CPUs, above0, 1024, "processors of a session, whole or part"},
 		Setting{"pids-limit", "N", &c.Limits.PIDs, 16, 0, "processes and threads of a session"},

@@ -30,44 +30,51 @@ const (
 	maxProcesses = 2048
 )
 
-// build makes the image of a recipe, on base. The name is given last, so an image
-// under it is always whole.
-func (w *work) build(ctx context.Context, recipe containers.Recipe, base string) error {
-	task := w.report.Begin(title(recipe))
+// build makes the parts of a recipe's image behind the ready ones, on images by the names of the build's arguments. Each part has the
+// image's name when it is made, so that sessions can use it while the next one is.
+func (w *work) build(ctx context.Context, recipe containers.Recipe, ready int, on map[string]string) error {
+	task := w.report.Begin(titleOf(recipe))
 	start := time.Now()
 	log := newLog(task.Line)
 	fail := func(err error) error {
 		task.Fail()
-		doing := "build the " + title(recipe)
+		doing := "build the " + strings.ToLower(titleOf(recipe)[:1]) + titleOf(recipe)[1:]
 		if ctx.Err() != nil {
 			return &Error{Doing: doing, Err: context.Cause(ctx), Next: "Run the same command again."}
 		}
 		return log.failure(doing, err, "The lines above tell what failed; a mirror or a registry out of reach is the usual reason. Then run the same command again.")
 	}
-	output := &steps{log: log, task: task}
-	over := w.host.files()
-	if recipe.Full {
-		full, err := fs.ReadFile(recipe.Files, containers.FullContainerfile)
+	output := &lines{emit: (&steps{log: log, task: task}).read}
+	if ready > 0 {
+		on = map[string]string{"BASE": recipe.Ref()}
+	}
+	for i := ready; i < len(recipe.Parts); i++ {
+		over := w.host.files()
+		var err error
+		if over["Containerfile"], err = fs.ReadFile(recipe.Files, recipe.Parts[i]); err != nil {
+			return fail(err)
+		}
+		id, err := buildImage(ctx, recipe.Files, over, w.buildOptions(on), output)
 		if err != nil {
 			return fail(err)
 		}
-		over["Containerfile"] = full
-	}
-	id, err := buildImage(ctx, recipe.Files, over, w.buildOptions(base), &lines{emit: output.read})
-	if err != nil {
-		return fail(err)
-	}
-	task.Step(1, 1, "noting the versions of the packages")
-	if err := label(ctx, recipe, id); err != nil {
-		return fail(err)
+		task.Step(1, 1, "noting the versions of the packages")
+		hash := recipe.Hash
+		if i < len(recipe.Parts)-1 {
+			hash = recipe.Begun()
+		}
+		if err := label(ctx, recipe, id, hash); err != nil {
+			return fail(err)
+		}
+		on = map[string]string{"BASE": recipe.Ref()}
 	}
 	task.End(fmt.Sprintf("built in %s: %s", time.Since(start).Round(time.Second), recipe.Ref()))
 	return nil
 }
 
-func (w *work) buildOptions(base string) libpod.BuildOptions {
+func (w *work) buildOptions(on map[string]string) libpod.BuildOptions {
 	return libpod.BuildOptions{
-		Args:        map[string]string{"BASE": base},
+		Args:        on,
 		HostNetwork: w.hostNetwork,
 		HTTPProxy:   true,
 		Ulimits:     []string{fmt.Sprintf("nofile=%d:%[1]d", maxFiles), fmt.Sprintf("nproc=%d:%[1]d", maxProcesses)},
@@ -112,7 +119,7 @@ func buildContext(recipe fs.FS, over map[string][]byte) (io.Reader, error) {
 
 // label names the image, and labels it with facts known only now: its recipe, and the versions of its contents. Nothing must be started to
 // read those.
-func label(ctx context.Context, recipe containers.Recipe, id string) error {
+func label(ctx context.Context, recipe containers.Recipe, id, hash string) error {
 	list, err := versions(ctx, id)
 	if err != nil {
 		return err
@@ -120,7 +127,7 @@ func label(ctx context.Context, recipe containers.Recipe, id string) error {
 	from := map[string][]byte{"Containerfile": []byte("FROM " + id + "\n")}
 	options := libpod.BuildOptions{
 		Name:   recipe.Ref(),
-		Labels: []string{containers.LabelRecipe + "=" + recipe.Hash, containers.LabelVersions + "=" + string(list)},
+		Labels: []string{containers.LabelRecipe + "=" + hash, containers.LabelVersions + "=" + string(list)},
 		Layers: true, // else every layer is copied
 	}
 	if _, err := buildImage(ctx, recipe.Files, from, options, io.Discard); err != nil {
@@ -187,7 +194,7 @@ func removeContainer(ctx context.Context, id string) {
 // removeLeftOver removes the containers of builds that were interrupted. Whoever calls it
 // holds the lock, so no build of ours is going on. One that stays is only untidy.
 func removeLeftOver(ctx context.Context) {
-	ours := map[string][]string{"name": {"^" + path.Base(baseName) + "-working-container", "^code-sandbox-mcp-(python|node)-working-container"}}
+	ours := map[string][]string{"name": {"^" + path.Base(baseName) + "-working-container", "^code-sandbox-mcp-(python|node|standard)-working-container"}}
 	list, err := libpod.ListContainers(ctx, ours, true)
 	if err != nil {
 		return

@@ -55,9 +55,9 @@ func tinyRecipe(t *testing.T, containerfile string) containers.Recipe {
 	name := "setup-test-" + strings.ToLower(rand.Text()[:10])
 	t.Cleanup(func() { removeMarked(t, name) })
 	return containers.Recipe{
-		Language: "python",
-		Name:     name,
-		Hash:     strings.Repeat("0123456789abcdef", 4),
+		Name:  name,
+		Hash:  strings.Repeat("0123456789abcdef", 4),
+		Parts: []string{"Containerfile"},
 		Files: fstest.MapFS{
 			"Containerfile": {Data: []byte(strings.ReplaceAll(containerfile, "\nLABEL mark", "\nLABEL "+name+"=1"))},
 			"versions.json": {Data: []byte(strings.ReplaceAll(tinyVersions, ",", ",\n  "))},
@@ -108,6 +108,8 @@ func readyWork(report Reporter) *work {
 	return &work{report: report, base: "scratch", hostNetwork: true, unlock: func() {}}
 }
 
+var onScratch = map[string]string{"BASE": "scratch"}
+
 const tinyContainerfile = `ARG BASE
 FROM ${BASE} AS first
 LABEL mark
@@ -117,7 +119,6 @@ FROM ${BASE}
 LABEL mark
 COPY --from=first /only-in-the-first-stage /from-first
 COPY versions.json ` + containers.VersionsFile + `
-LABEL ` + containers.LabelLanguage + `=tiny
 `
 
 func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
@@ -128,7 +129,7 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := (Result{Language: "python", Ref: recipe.Ref(), Made: true}); result != want {
+	if want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true}); result != want {
 		t.Errorf("got %+v, want %+v", result, want)
 	}
 	image, err := libpod.InspectImage(ctx, recipe.Ref())
@@ -136,7 +137,6 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	for label, want := range map[string]string{
-		containers.LabelLanguage: "tiny",
 		containers.LabelRecipe:   recipe.Hash,
 		containers.LabelVersions: tinyVersions,
 	} {
@@ -145,7 +145,7 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 		}
 	}
 	said := report.said()
-	for _, want := range []string{"begin Python image", "step 0/", "COPY versions.json", "end built in "} {
+	for _, want := range []string{"begin Standard image", "step 0/", "COPY versions.json", "end built in "} {
 		if !strings.Contains(said, want) {
 			t.Errorf("%q was not reported:\n%s", want, said)
 		}
@@ -153,7 +153,7 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 
 	again := &recorder{}
 	result, err = (&work{report: again}).image(ctx, recipe)
-	if err != nil || result.Made || again.said() != "begin Python image\nend ready: "+recipe.Ref() {
+	if err != nil || result.Made || again.said() != "begin Standard image\nend ready: "+recipe.Ref() {
 		t.Errorf("the second call: %+v, %v\n%s", result, err, again.said())
 	}
 }
@@ -188,37 +188,40 @@ func TestImagesAreSavedUnderTheNamesThatAClusterAsksFor(t *testing.T) {
 	}
 }
 
-func TestAFullImageIsBuiltOnTheStandardOne(t *testing.T) {
+func TestAnImageIsBuiltPartByPartOnTheImagesBelow(t *testing.T) {
 	ctx := connection(t)
-	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
-	recipe.Files.(fstest.MapFS)[containers.FullContainerfile] = &fstest.MapFile{Data: []byte("ARG BASE\nFROM ${BASE}\nLABEL more=compiler\n")}
-	full := recipe.WithCompiler()
-	result, err := readyWork(report).image(ctx, full)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (Result{Language: "python", Ref: recipe.Ref() + "-full", Made: true}); result != want {
-		t.Errorf("got %+v, want %+v", result, want)
-	}
-	standard, err := libpod.InspectImage(ctx, recipe.Ref())
-	if err != nil {
-		t.Fatal(err)
-	}
-	image, err := libpod.InspectImage(ctx, full.Ref())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if image.Labels[containers.LabelRecipe] != full.Hash || image.Labels["more"] != "compiler" || image.Labels[containers.LabelVersions] != tinyVersions {
-		t.Errorf("its labels are %v", image.Labels)
-	}
-	if standard.Labels[containers.LabelRecipe] != recipe.Hash || standard.Labels["more"] != "" {
-		t.Errorf("the labels of the standard image are %v", standard.Labels)
-	}
-	said := report.said()
-	for _, want := range []string{"begin Python image", "begin full Python image", "end built in "} {
-		if !strings.Contains(said, want) {
-			t.Errorf("%q was not reported:\n%s", want, said)
+	low, report := tinyRecipe(t, tinyContainerfile), &recorder{}
+	recipe := low
+	recipe.Below, recipe.Hash = map[string]containers.Recipe{"BASE": low, "OTHER": low}, strings.Repeat("f", 64)
+	recipe.Parts = []string{"Containerfile.first", "Containerfile.last"}
+	files := recipe.Files.(fstest.MapFS)
+	files["Containerfile.first"] = &fstest.MapFile{Data: []byte("ARG BASE\nARG OTHER\nFROM ${OTHER} AS other\nFROM ${BASE}\nLABEL parts=one\n")}
+	labels := func() map[string]string {
+		image, err := libpod.InspectImage(ctx, recipe.Ref())
+		if err != nil {
+			t.Fatal(err)
 		}
+		return image.Labels
+	}
+
+	// What an interrupted setup leaves is an image for sessions, and the next one builds the rest.
+	if _, err := readyWork(report).image(ctx, recipe); err == nil || !strings.Contains(err.Error(), "Containerfile.last") {
+		t.Fatalf("without the last part: %v", err)
+	}
+	if l := labels(); l[containers.LabelRecipe] != recipe.Begun() || l["parts"] != "one" || l[containers.LabelVersions] != tinyVersions {
+		t.Errorf("the labels of the first part are %v", l)
+	}
+	delete(files, "Containerfile.first")
+	files["Containerfile.last"] = &fstest.MapFile{Data: []byte("ARG BASE\nFROM ${BASE}\nLABEL last=two\n")}
+	result, err := readyWork(&recorder{}).image(ctx, recipe)
+	if want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true}); err != nil || result != want {
+		t.Errorf("got %+v, %v, want %+v", result, err, want)
+	}
+	if l := labels(); l[containers.LabelRecipe] != recipe.Hash || l["parts"] != "one" || l["last"] != "two" {
+		t.Errorf("the labels are %v", l)
+	}
+	if built := strings.Count(report.said(), "end built in "); built != 1 {
+		t.Errorf("the image below was built %d times:\n%s", built, report.said())
 	}
 }
 
@@ -226,7 +229,7 @@ func TestTheVersionsOfAFinishedImageCanBeRead(t *testing.T) {
 	ctx := connection(t)
 	recipe := tinyRecipe(t, tinyContainerfile)
 	w := readyWork(&recorder{})
-	if err := w.build(ctx, recipe, w.base); err != nil {
+	if err := w.build(ctx, recipe, 0, onScratch); err != nil {
 		t.Fatal(err)
 	}
 	got, err := versions(ctx, recipe.Ref())
@@ -268,7 +271,7 @@ func TestABuildCanBeCancelled(t *testing.T) {
 	stop := errors.New("the user pressed ^C")
 	cancel(stop)
 	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
-	err := readyWork(report).build(ctx, recipe, "scratch")
+	err := readyWork(report).build(ctx, recipe, 0, onScratch)
 	if !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
 	}
@@ -277,10 +280,7 @@ func TestABuildCanBeCancelled(t *testing.T) {
 func TestAnImageOfTheUsersOwnThatCannotBePulledIsAnError(t *testing.T) {
 	ctx := connection(t)
 	report := &recorder{}
-	results, err := Images(ctx, Options{
-		Languages: []string{"python"},
-		Pull:      map[string]string{"python": refusing(t) + "/image:1"},
-	}, report)
+	results, err := Images(ctx, Options{Images: []string{refusing(t) + "/image:1"}}, report)
 	var failed *Error
 	if !errors.As(err, &failed) || len(results) != 0 || !strings.Contains(failed.Next, "podman pull") {
 		t.Errorf("got %v, %v", results, err)
@@ -319,7 +319,7 @@ func TestWhatAnInterruptedBuildLeftIsRemovedByTheNext(t *testing.T) {
 	release := holdSetupLock(t)
 	defer release()
 	recipe := tinyRecipe(t, tinyContainerfile)
-	if err := readyWork(&recorder{}).build(ctx, recipe, "scratch"); err != nil {
+	if err := readyWork(&recorder{}).build(ctx, recipe, 0, onScratch); err != nil {
 		t.Fatal(err)
 	}
 	// A container of ours is known by its name; one that buildah made cannot be had without
@@ -379,19 +379,12 @@ func TestABaseThatIsNamedAndMissingIsNotReplacedByAnother(t *testing.T) {
 func TestWhatIsThereIsTakenAsTheBase(t *testing.T) {
 	ctx := connection(t)
 	recipe := tinyRecipe(t, tinyContainerfile)
-	if err := readyWork(&recorder{}).build(ctx, recipe, "scratch"); err != nil {
+	if err := readyWork(&recorder{}).build(ctx, recipe, 0, onScratch); err != nil {
 		t.Fatal(err)
 	}
 	w := &work{report: &recorder{}, opts: Options{Base: recipe.Ref()}}
 	if base, err := w.chooseBase(ctx); err != nil || base != recipe.Ref() {
 		t.Errorf("got %q, %v", base, err)
-	}
-}
-
-func TestALanguageThatDoesNotExistIsRefused(t *testing.T) {
-	_, err := Images(t.Context(), Options{Languages: []string{"python", "ruby"}}, &recorder{})
-	if err == nil || !strings.Contains(err.Error(), `"ruby"`) {
-		t.Errorf("got %v", err)
 	}
 }
 

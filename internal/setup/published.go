@@ -20,7 +20,7 @@ func (w *work) pullPublished(ctx context.Context, recipe containers.Recipe) (boo
 	if ref == "" {
 		return false, nil
 	}
-	task := w.report.Begin(title(recipe))
+	task := w.report.Begin(titleOf(recipe))
 	log := newLog(task.Line)
 	task.Step(0, 1, "pulling "+shortRef(ref))
 	err := pull(ctx, ref, w.opts.Patience, log)

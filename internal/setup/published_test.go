@@ -160,7 +160,7 @@ func TestAPublishedImageIsPulledByItsDigest(t *testing.T) {
 	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
 	published := startRegistry(t).publish(t, recipe, recipe.Hash)
 	result, err := publishedWork(report, published).image(ctx, recipe)
-	if want := (Result{Language: "python", Ref: recipe.Ref(), Made: true, Pulled: true}); err != nil || result != want {
+	if want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true, Pulled: true}); err != nil || result != want {
 		t.Fatalf("got %+v, %v\n%s", result, err, report.said())
 	}
 	if !strings.Contains(report.said(), "end pulled: "+published.Ref(recipe)) {
@@ -208,7 +208,7 @@ func TestAnImageThatCannotBePulledIsBuilt(t *testing.T) {
 				r.bend(test.bend)
 			}
 			result, err := publishedWork(report, published).image(ctx, recipe)
-			if want := (Result{Language: "python", Ref: recipe.Ref(), Made: true}); err != nil || result != want {
+			if want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true}); err != nil || result != want {
 				t.Fatalf("got %+v, %v\n%s", result, err, report.said())
 			}
 			said := report.said()

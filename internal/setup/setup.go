@@ -10,27 +10,22 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
-// Options select the images and their sources. The zero value builds every image that is missing, on a base that Images finds by itself.
+// Options select the images and their sources. The zero value builds the standard image if it is missing, on a base that Images finds by
+// itself.
 type Options struct {
+	// Images are names: of ours (containers.RecipeOf), which are built, and of the user's own, which are pulled when the engine lacks
+	// them. Empty: the standard one.
+	Images []string
 	// Published are images that were built from the recipes already. One that can be had is
 	// pulled; else the image is built.
 	Published containers.Published
-	// Languages to make images for ("python", "javascript"); empty means all.
-	Languages []string
-	// Full are the languages that use the full image, with a compiler.
-	Full []string
-	// Pull names, by language, an image of the user's own to use instead of ours. It is pulled when the engine lacks it.
-	Pull map[string]string
 	// Base is the image to build on, Debian trixie or newer; it is pulled when the engine lacks it. Empty: Debian's own from the engine or
 	// its registry, or one made from Debian's mirror if no registry answers.
 	Base string
@@ -44,39 +39,40 @@ type Options struct {
 
 // Result reports about one image.
 type Result struct {
-	Language string
-	Ref      string
-	Made     bool // built or pulled by this call; false: it was there
-	Pulled   bool // it was not built here
+	Name   string // of ours "standard", "standard-full", "python" or "node"; else "own"
+	Ref    string
+	Made   bool  // built or pulled by this call; false: it was there
+	Pulled bool  // it was not built here
+	Bytes  int64 // unpacked; 0: the engine does not say
 	// Without names the packages that the image lacks, and why; empty: it lacks none.
 	Without string
 }
 
-// Images makes one image for each language ready. ctx carries the connection to the
-// engine, as bindings.NewConnection returns it.
+// Images makes images ready. ctx carries the connection to the engine, as bindings.NewConnection returns it.
 //
 // The images are made at the same time. If one fails, Images returns the results of the
 // others and an *Error; the next call makes the missing ones. While another process is
 // building, Images waits for it.
 func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error) {
-	recipes, err := wanted(opts.Languages)
-	if err != nil {
-		return nil, err
-	}
 	if opts.Patience == 0 {
 		opts.Patience = 8 * time.Second
 	}
+	if len(opts.Images) == 0 {
+		opts.Images = []string{containers.Standard().Ref()}
+	}
 	w := &work{opts: opts, report: report}
 	defer w.release()
-	results, failures := make([]Result, len(recipes)), make([]error, len(recipes))
+	results, failures := make([]Result, len(opts.Images)), make([]error, len(opts.Images))
 	var making sync.WaitGroup
-	for i, recipe := range recipes {
-		if slices.Contains(opts.Full, recipe.Language) {
-			recipe = recipe.WithCompiler()
-		}
+	for i, ref := range opts.Images {
 		making.Go(func() {
-			if results[i], failures[i] = w.image(ctx, recipe); failures[i] == nil {
-				results[i].Without = without(ctx, results[i].Ref)
+			if recipe, ours := containers.RecipeOf(ref); ours {
+				results[i], failures[i] = w.image(ctx, recipe)
+			} else {
+				results[i], failures[i] = w.own(ctx, ref)
+			}
+			if info, err := libpod.InspectImage(ctx, ref); failures[i] == nil && err == nil {
+				results[i].Bytes, results[i].Without = info.Size, containers.Without(info.Labels[containers.LabelVersions])
 			}
 		})
 	}
@@ -90,42 +86,13 @@ func Images(ctx context.Context, opts Options, report Reporter) ([]Result, error
 	return ready, cmp.Or(failures...)
 }
 
-// without returns the packages that an image's label lists as lacking. An unreadable one lists none.
-func without(ctx context.Context, ref string) string {
-	info, err := libpod.InspectImage(ctx, ref)
-	if err != nil {
-		return ""
-	}
-	versions, _ := containers.ParseVersions(info.Labels[containers.LabelVersions])
-	return versions.Without()
-}
-
-func (o Options) ref(recipe containers.Recipe) string {
-	if ref := o.Pull[recipe.Language]; ref != "" {
-		return ref
-	}
-	return recipe.Ref()
-}
-
-func wanted(languages []string) ([]containers.Recipe, error) {
-	all := containers.Recipes()
-	if len(languages) == 0 {
-		return all, nil
-	}
-	for _, language := range languages {
-		if _, ok := containers.RecipeFor(language); !ok {
-			return nil, fmt.Errorf("no image is known for the language %q", language)
-		}
-	}
-	return slices.DeleteFunc(all, func(r containers.Recipe) bool {
-		return !slices.Contains(languages, r.Language)
-	}), nil
-}
-
 // work is one call of Images. The build's inputs are found once, when the first image must be built.
 type work struct {
 	opts   Options
 	report Reporter
+
+	making sync.Mutex
+	images map[string]func() (Result, error) // by Recipe.Hash: each is made once
 
 	mu          sync.Mutex // held while builds are prepared; all below is written then
 	unlock      func()     // nil: not ready to build
@@ -135,17 +102,27 @@ type work struct {
 	hostNetwork bool   // builds need the host's network
 }
 
+// image makes the image of a recipe ready. Whoever calls it again for the same recipe waits for the same work.
 func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, error) {
-	result := Result{Language: recipe.Language, Ref: w.opts.ref(recipe)}
-	own := w.opts.Pull[recipe.Language] != ""
-	if ready, err := w.isReady(ctx, recipe, own); ready || err != nil {
+	w.making.Lock()
+	image := w.images[recipe.Hash]
+	if image == nil {
+		image = sync.OnceValues(func() (Result, error) { return w.makeImage(ctx, recipe) })
+		if w.images == nil {
+			w.images = make(map[string]func() (Result, error))
+		}
+		w.images[recipe.Hash] = image
+	}
+	w.making.Unlock()
+	return image()
+}
+
+func (w *work) makeImage(ctx context.Context, recipe containers.Recipe) (Result, error) {
+	result := Result{Name: recipe.String(), Ref: recipe.Ref()}
+	if parts, err := w.partsReady(ctx, recipe); parts == len(recipe.Parts) || err != nil {
 		return result, err
 	}
 	result.Made = true
-	if own {
-		result.Pulled = true
-		return result, w.pullOwn(ctx, recipe, result.Ref)
-	}
 	var err error
 	if result.Pulled, err = w.pullPublished(ctx, recipe); result.Pulled || err != nil {
 		return result, err
@@ -153,32 +130,54 @@ func (w *work) image(ctx context.Context, recipe containers.Recipe) (Result, err
 	if err := w.prepare(ctx); err != nil {
 		return result, err
 	}
-	if w.waited { // for a process that may be its builder
-		if ready, err := w.isReady(ctx, recipe, own); ready || err != nil {
-			result.Made = false
-			return result, err
-		}
+	// Another process may have been its builder.
+	parts, err := w.partsReady(ctx, recipe)
+	if parts == len(recipe.Parts) || err != nil {
+		result.Made = false
+		return result, err
 	}
-	base := w.base
-	if recipe.Full {
-		standard, err := w.image(ctx, recipe.Standard())
-		if err != nil {
-			return result, err
-		}
-		base = standard.Ref
+	on, err := w.below(ctx, recipe)
+	if err != nil {
+		return result, err
 	}
-	return result, w.build(ctx, recipe, base)
+	return result, w.build(ctx, recipe, parts, on)
 }
 
-// isReady reports whether nothing is to be done for an image, and says so.
-func (w *work) isReady(ctx context.Context, recipe containers.Recipe, own bool) (bool, error) {
-	ref := w.opts.ref(recipe)
-	there, err := exists(ctx, ref)
-	if !there || (w.opts.Rebuild && !own) {
-		return false, err
+// below makes the images ready that a recipe's is built on, at the same time, and returns their names by the arguments of the build.
+func (w *work) below(ctx context.Context, recipe containers.Recipe) (map[string]string, error) {
+	if len(recipe.Below) == 0 {
+		return map[string]string{"BASE": w.base}, nil
 	}
-	w.report.Begin(title(recipe)).End("ready: " + ref)
-	return true, nil
+	on, failed := make(map[string]string), make(chan error, len(recipe.Below))
+	for argument, other := range recipe.Below {
+		on[argument] = other.Ref()
+		go func() {
+			_, err := w.image(ctx, other)
+			failed <- err
+		}()
+	}
+	var first error
+	for range recipe.Below {
+		first = cmp.Or(first, <-failed)
+	}
+	return on, first
+}
+
+// partsReady reports the number of an image's parts that nothing is to be done for, and says so of a whole one.
+func (w *work) partsReady(ctx context.Context, recipe containers.Recipe) (int, error) {
+	there, err := exists(ctx, recipe.Ref())
+	if !there || w.opts.Rebuild {
+		return 0, err
+	}
+	info, err := libpod.InspectImage(ctx, recipe.Ref())
+	if err != nil {
+		return 0, &Error{Doing: "look at the image " + recipe.Ref(), Err: err, Next: nextEngine}
+	}
+	if info.Labels[containers.LabelRecipe] == recipe.Begun() {
+		return len(recipe.Parts) - 1, nil
+	}
+	w.report.Begin(titleOf(recipe)).End("ready: " + recipe.Ref())
+	return len(recipe.Parts), nil
 }
 
 func exists(ctx context.Context, ref string) (bool, error) {
@@ -227,25 +226,48 @@ func (w *work) release() {
 	}
 }
 
-func (w *work) pullOwn(ctx context.Context, recipe containers.Recipe, ref string) error {
-	task := w.report.Begin(title(recipe))
+// own makes an image of the user's ready.
+func (w *work) own(ctx context.Context, ref string) (Result, error) {
+	result := Result{Name: "own", Ref: ref}
+	there, err := exists(ctx, ref)
+	if err != nil {
+		return result, err
+	}
+	task := w.report.Begin(Title(ref))
+	if there {
+		task.End("ready: " + ref)
+		return result, nil
+	}
 	log := newLog(task.Line)
 	task.Step(0, 1, "pulling "+shortRef(ref))
 	if err := pull(ctx, ref, w.opts.Patience, log); err != nil {
 		task.Fail()
-		return log.failure("pull "+ref, err, "Check the name, `podman pull "+ref+"` shows more; without a registry, leave the setting out and setup builds an image.")
+		return result, log.failure("pull "+ref, err, "Check the name, `podman pull "+ref+"` shows more; without a registry, leave the setting out and setup builds an image.")
 	}
 	task.End("pulled: " + ref)
-	return nil
+	result.Made, result.Pulled = true, true
+	return result, nil
 }
 
-// title is how an image is called in front of a person.
-func title(recipe containers.Recipe) string {
-	title := sandbox.Language(recipe.Language).Info().Title + " image"
-	if recipe.Full {
-		title = "full " + title
+// Title is how an image is called in front of a person.
+func Title(ref string) string {
+	recipe, ours := containers.RecipeOf(ref)
+	if !ours {
+		return "Image " + shortRef(ref)
 	}
-	return title
+	return titleOf(recipe)
+}
+
+func titleOf(recipe containers.Recipe) string {
+	switch {
+	case recipe.IsFull():
+		return "Full image"
+	case recipe.Name == "python":
+		return "Python image"
+	case recipe.Name == "node":
+		return "Node image"
+	}
+	return "Standard image"
 }
 
 // cause is why ctx ended, where that explains an error better than the error does.

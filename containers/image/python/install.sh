@@ -19,11 +19,27 @@ from_pypi() {
 			--only-binary :all: --no-binary odfpy --build-constraints requirements.lock -r requirements.lock
 }
 
-# Of the packages' own tests the largest go; numpy's, tables' and bottleneck's are imported by their packages.
+# Tests go, but for what packages import of them; so do symbols for debuggers, sources in C, parts for Jupyter, BokehJS for its developers,
+# types of libraries that are not here, and of Arrow what reaches servers. Libraries named by a hash (*.libs) stay as they are.
+shrink() {
+	remove_tests fsspec google/genai matplotlib mpmath networkx pandas pyarrow scipy sklearn statsmodels sympy
+	find . -path '*/tests/*' \( -name 'test_*.py' ! -name test_suite.py -o -name data \) -prune -exec rm -rf {} +
+	find . -path ./numpy -prune -o -type f \( -name '*.a' -o -name '*.c' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.pyx' \) -exec rm {} +
+	rm -rf /usr/local/share/jupyter plotly/labextension plotly/package_data/widgetbundle.js jedi/third_party/django-stubs jedi/third_party/typeshed/stubs/* \
+		bokeh/server/static/lib bokeh/server/static/js/compiler.js \
+		pyarrow/include pyarrow/src pyarrow/*flight* pyarrow/*_s3*
+	for library in pyarrow/libarrow_python*.so.*.*; do # a wheel has no links, so it has each three times
+		short=${library%.*.*} && ln -sf "${library##*/}" "$short" && ln -sf "${library##*/}" "${short%.*}"
+	done
+	find . -path './*.libs' -prune -o -type f -name '*.so*' -exec strip --strip-unneeded {} +
+}
+
 # Whatever is compiled has to be compiled here, because nothing can be on a read-only root.
 finish() {
 	cd $packages
-	remove_tests fsspec matplotlib networkx pandas pyarrow scipy sklearn statsmodels sympy
+	apt-get update && apt-get install -y --no-install-recommends binutils
+	shrink
+	apt-get purge -y --autoremove binutils && rm -rf /var/lib/apt/lists/* /var/cache/apt/*.bin /var/cache/apt/archives/*.deb
 	python3 -m compileall -q -j 0 --invalidation-mode unchecked-hash . >/dev/null || true # some carry files for other versions
 }
 
@@ -66,4 +82,4 @@ else
 	reason >"$why_not"
 	from_debian
 fi
-rm -rf /var/tmp/*
+rm -rf /var/tmp/* /tmp/uv-*.lock

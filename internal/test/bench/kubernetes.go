@@ -40,11 +40,11 @@ func (b *bench) inCluster(measure func(ctx context.Context, p *pods, settings []
 		b.server = b.serverProgram()
 		of := must(cluster.Open())
 		defer func() { check(of.Close()) }()
-		python, javascript := containers.ImageRef("python"), containers.ImageRef("javascript")
-		check(of.LoadImages(python, javascript))
+		image := containers.ImageRef("python")
+		check(of.LoadImages(image))
 		measure(ctx, &pods{must(kube.Open(kube.Options{Kubeconfig: of.Kubeconfig})), of}, []string{
 			"--engine=kubernetes", "--kubeconfig", of.Kubeconfig, "--runtime-class", of.RuntimeClass, "--storage-class", of.StorageClass,
-			"--python-image", python, "--js-image", javascript, "--bash-image=off", "--max-sessions=100",
+			"--python-image", image, "--js-image", image, "--bash-image=off", "--max-sessions=100",
 		})
 	}
 }

@@ -15,11 +15,11 @@ import (
 // inPods are the settings of a server whose sessions are in pods of a cluster, with claims for their files.
 func inPods(t *testing.T, c *cluster.Cluster) []string {
 	t.Helper()
-	python, javascript := containers.ImageRef("python"), containers.ImageRef("javascript")
-	c.Load(t, python, javascript)
+	image := containers.ImageRef("python")
+	c.Load(t, image)
 	return []string{
 		"--engine=kubernetes", "--kubeconfig", c.Kubeconfig, "--runtime-class", c.RuntimeClass, "--storage-class", c.StorageClass,
-		"--python-image", python, "--js-image", javascript, "--bash-image=off",
+		"--python-image", image, "--js-image", image, "--bash-image=off",
 	}
 }
 

@@ -110,20 +110,18 @@ func buildWith(path, tags string) error {
 	return nil
 }
 
-// makeImages runs setup where an image of this program is missing.
+// makeImages runs setup where the image of this program is missing.
 func makeImages() error {
 	if _, err := exec.LookPath("podman"); err != nil {
 		return fmt.Errorf("podman is not installed; run scripts/install-deps: %w", err)
 	}
-	for _, recipe := range containers.Recipes() {
-		if exec.Command("podman", "image", "exists", recipe.Ref()).Run() == nil {
-			continue
-		}
-		fmt.Fprintf(os.Stderr, "e2e: %s is missing; running setup\n", recipe.Ref())
-		if out, err := exec.Command(binary, "setup").CombinedOutput(); err != nil {
-			return fmt.Errorf("setup: %w\n%s", err, out)
-		}
+	image := containers.Standard().Ref()
+	if exec.Command("podman", "image", "exists", image).Run() == nil {
 		return nil
+	}
+	fmt.Fprintf(os.Stderr, "e2e: %s is missing; running setup\n", image)
+	if out, err := exec.Command(binary, "setup").CombinedOutput(); err != nil {
+		return fmt.Errorf("setup: %w\n%s", err, out)
 	}
 	return nil
 }

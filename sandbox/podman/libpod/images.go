@@ -15,6 +15,7 @@ type Image struct {
 	ID           string `json:"Id"`
 	Architecture string
 	Labels       map[string]string
+	Size         int64 // bytes, unpacked
 	Config       struct{ Env []string }
 }
 
