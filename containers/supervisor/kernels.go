@@ -117,6 +117,7 @@ func (ks *kernels) reap() {
 }
 
 func (ks *kernels) onExit(pid int, status syscall.WaitStatus) {
+	ks.s.programs.Exited(pid, status)
 	ks.s.reserve.onExit(pid)
 	for _, k := range ks.all() {
 		if k.pid != pid || k.exited {

@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/process"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -29,7 +30,8 @@ type Supervisor struct {
 
 	initialised chan struct{} // closed when settings are there
 	filesAt     string        // the work directory; set before initialised is closed, and never changed
-	moving      atomic.Int32  // streams about files that are being served
+	moving      atomic.Int32  // streams of files and programs that are being served
+	programs    process.Programs
 
 	server   *link
 	settings *settings
@@ -155,14 +157,14 @@ func (s *Supervisor) attach(raw io.ReadWriteCloser) *link {
 			})
 		}
 	}()
-	go s.acceptStreams(l)
+	go s.acceptStreams(l, true)
 	return l
 }
 
 // visit serves the streams of one that is no server of this container, and wants files alone.
 func (s *Supervisor) visit(raw io.ReadWriteCloser) {
 	l := &link{conn: channel.New(raw, channel.Options{Supervisor: true, MaxControl: protocol.MaxToSupervisor})}
-	go s.acceptStreams(l)
+	go s.acceptStreams(l, false)
 	for {
 		if _, err := l.conn.Receive(); err != nil {
 			_ = l.conn.Close()
@@ -171,23 +173,43 @@ func (s *Supervisor) visit(raw io.ReadWriteCloser) {
 	}
 }
 
-// acceptStreams serves the streams about files that a server opens. They are independent of runs.
-func (s *Supervisor) acceptStreams(l *link) {
+// acceptStreams serves the streams of files, and of programs where they are allowed, that a server opens. They are independent of runs.
+func (s *Supervisor) acceptStreams(l *link, programs bool) {
 	for {
 		stream, err := l.conn.Accept()
 		if err != nil {
 			return
 		}
-		go s.serveFiles(stream)
+		go s.serveStream(stream, programs)
 	}
 }
 
-func (s *Supervisor) serveFiles(stream net.Conn) {
+func (s *Supervisor) serveStream(stream net.Conn, programs bool) {
 	defer func() { _ = stream.Close() }()
 	<-s.initialised // a stream may overtake the message
 	s.moving.Add(1)
 	defer s.moving.Add(-1)
-	files.Serve(stream, s.filesAt)
+	request, err := files.Read(stream)
+	switch {
+	case err != nil:
+	case programs && process.Asks(request):
+		s.programs.Serve(stream, request, s.environment(), s.filesAt)
+	default:
+		files.Serve(stream, request, s.filesAt)
+	}
+}
+
+// environment is that of the session's programs. It is for other goroutines than the loop's.
+func (s *Supervisor) environment() []string {
+	found := make(chan []string, 1)
+	s.post(func() {
+		env := os.Environ()
+		for name, value := range s.settings.Env {
+			env = append(env, name+"="+value)
+		}
+		found <- env
+	})
+	return <-found
 }
 
 // openStream opens a stream to the server of this moment.

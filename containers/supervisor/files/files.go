@@ -25,16 +25,17 @@ const (
 
 var semaphore = make(chan struct{}, atOnce)
 
-// Serve serves the one request that comes on a stream, which the caller closes afterwards.
-func Serve(stream net.Conn, workDir string) {
+// Read reads the request that begins a stream.
+func Read(stream net.Conn) (request []byte, err error) {
 	_ = stream.SetDeadline(time.Now().Add(requestPatience))
-	text, err := filewire.ReadText(stream, filewire.MaxRequest)
-	if err != nil {
-		return
-	}
+	defer func() { _ = stream.SetDeadline(time.Time{}) }()
+	return filewire.ReadText(stream, filewire.MaxRequest)
+}
+
+// Serve serves the request of a stream, which the caller closes afterwards.
+func Serve(stream net.Conn, text []byte, workDir string) {
 	semaphore <- struct{}{}
 	defer func() { <-semaphore }()
-	_ = stream.SetDeadline(time.Time{})
 	answer, err := serve(stream, workDir, text)
 	if err != nil {
 		answer = filewire.Answer{Path: answer.Path, Error: inWords(err)}
