@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -145,8 +146,8 @@ func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 
 func (p *Program) read() (out programwire.Output, err error) {
 	text, err := filewire.ReadText(p.conn, programwire.MaxMessage)
-	if err == nil {
-		err = json.Unmarshal(text, &out)
+	if err == nil && json.Unmarshal(text, &out) != nil {
+		err = files.ErrFrame
 	}
 	return out, err
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -131,9 +132,9 @@ func (c *call) launch(ctx context.Context, b *box, operation string, request any
 	if operation == "watch" {
 		timeout = 0
 	}
-	p, err := c.Sessions().Program(ctx, sandbox.ProgramSpec{
+	p, err := c.program(ctx, sandbox.ProgramSpec{
 		SessionID: b.record.ID, Argv: []string{"python3", "-I", "-S", "-c", helper, operation, string(given)}, Title: operation + " " + string(given),
-		Unlisted: true, Caller: ctx, Timeout: timeout,
+		Unlisted: true, Timeout: timeout,
 	})
 	if err != nil {
 		return nil, nil, err
@@ -281,6 +282,10 @@ func (c *call) listDir(b *box, r pathRequest) (any, error) {
 
 // httpError returns a helper's error with the status that the vendor answers.
 func httpError(err error) error {
+	var told *refused
+	if errors.As(err, &told) {
+		return told
+	}
 	rpc := rpcOf(err)
 	status := statuses[rpc.Code]
 	if rpc.Full {

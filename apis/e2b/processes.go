@@ -153,8 +153,7 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 		return nil, nil, &rpcError{Code: "resource_exhausted", Message: "too many processes run in this sandbox"}
 	}
 	spec := sandbox.ProgramSpec{
-		SessionID: b.record.ID, Argv: append([]string{r.Process.Command}, r.Process.Args...), Env: b.environment(r.Process.Env), Caller: c.r.Context(),
-		Dir: realPath(""), Timeout: c.timeout(),
+		SessionID: b.record.ID, Argv: append([]string{r.Process.Command}, r.Process.Args...), Env: b.environment(r.Process.Env), Timeout: c.timeout(),
 	}
 	if r.Process.Dir != nil {
 		spec.Dir = realPath(*r.Process.Dir)
@@ -162,7 +161,7 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 	if r.PTY != nil {
 		spec.Terminal = &sandbox.TerminalSize{Rows: r.PTY.Size.Rows, Cols: r.PTY.Size.Cols}
 	}
-	started, err := c.Sessions().Program(ctx, spec)
+	started, err := c.program(ctx, spec)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -173,9 +174,9 @@ func (c *call) create() error {
 		ID: id, Template: wanted.Template, Metadata: wanted.Metadata, Env: wanted.Env, Started: time.Now(), Ends: end,
 		AutoPause: wanted.AutoPause, AutoWake: wanted.AutoWake.Enabled,
 	})
-	err = c.save(b)
-	if err == nil {
-		err = c.touchContainer(b)
+	if err = c.touchContainer(b); err == nil { // whose start is not of the sandbox's time
+		b.record.Ends, _ = ends(wanted.Timeout)
+		err = c.save(b)
 	}
 	if err != nil {
 		c.forget(b)
@@ -195,13 +196,23 @@ func newBox(of record) *box {
 
 // touchContainer starts the container, so that the first command does not wait for it.
 func (c *call) touchContainer(b *box) error {
-	p, err := c.Sessions().Program(c.r.Context(), sandbox.ProgramSpec{SessionID: b.record.ID, Argv: []string{"true"}, Unlisted: true, Caller: c.r.Context()})
+	p, err := c.program(c.r.Context(), sandbox.ProgramSpec{SessionID: b.record.ID, Argv: []string{"true"}, Unlisted: true})
 	if err != nil {
 		return err
 	}
 	for range p.Output { // to its end
 	}
 	return nil
+}
+
+// program starts a program. The session may be falling asleep as another one needs its place: then it is woken.
+func (c *call) program(ctx context.Context, spec sandbox.ProgramSpec) (*sandbox.Program, error) {
+	spec.Caller = c.r.Context()
+	p, err := c.Sessions().Program(ctx, spec)
+	if err != nil && fault.From(err).Code == fault.SessionBusy {
+		p, err = c.Sessions().Program(ctx, spec)
+	}
+	return p, err
 }
 
 // file returns the path of a sandbox's record.
@@ -237,6 +248,9 @@ func (c *call) find(id string) (*box, error) {
 		return nil, missing
 	}
 	if b := c.sandboxes[id]; b != nil {
+		if b.isOver() {
+			return nil, missing
+		}
 		return b, nil
 	}
 	var read record
@@ -244,9 +258,20 @@ func (c *call) find(id string) (*box, error) {
 		return nil, missing
 	}
 	b := newBox(read)
+	if b.isOver() {
+		c.schedule(b)
+		return nil, missing
+	}
 	c.sandboxes[id] = b
 	c.schedule(b)
 	return b, nil
+}
+
+// isOver reports whether a sandbox's time is over and it is about to be removed.
+func (b *box) isOver() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.record.AutoPause && !b.record.Paused && !time.Now().Before(b.record.Ends)
 }
 
 // forget ends what goes on in a sandbox.
@@ -509,11 +534,18 @@ type usage struct {
 	DiskTotal int64   `json:"diskTotal"`
 }
 
+// within reports whether a time is between start and end of a query.
+func within(query url.Values, now int64) bool {
+	from, err := strconv.ParseInt(query.Get("start"), 10, 64)
+	to, err2 := strconv.ParseInt(query.Get("end"), 10, 64)
+	return (err != nil || now >= from) && (err2 != nil || now <= to)
+}
+
 // metrics measures a running sandbox once: there is no history.
 func (c *call) metrics(b *box) error {
 	found := []metric{}
-	if d := c.detail(b); d.State == running {
-		now := time.Now()
+	now := time.Now()
+	if d := c.detail(b); d.State == running && within(c.r.URL.Query(), now.Unix()) {
 		m := metric{Time: now.UTC(), Unix: now.Unix(), CPUs: d.CPUs, MemTotal: d.MemoryMB << 20}
 		if err := c.operate(b, "metrics", object{"path": "."}, nil, func(line []byte) error { return json.Unmarshal(line, &m.usage) }); err != nil {
 			return err
