@@ -34,7 +34,9 @@ def tell(answer):
     sys.stdout.flush()
 
 
-def name_of(find, number):
+def name_of(find, number, own):
+    if number == own:
+        return "user"  # the vendor's name of the only one
     try:
         return find(number)[0]
     except KeyError:
@@ -72,7 +74,7 @@ def entry(path):
     when = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(own.st_mtime)) + ".%09dZ" % (own.st_mtime_ns % 10**9)
     answer = {
         "name": os.path.basename(path.rstrip("/")) or "/", "type": kind, "path": shown(path), "size": str(own.st_size), "mode": stat.S_IMODE(own.st_mode),
-        "permissions": stat.filemode(own.st_mode), "owner": name_of(pwd.getpwuid, own.st_uid), "group": name_of(grp.getgrgid, own.st_gid),
+        "permissions": stat.filemode(own.st_mode), "owner": name_of(pwd.getpwuid, own.st_uid, os.getuid()), "group": name_of(grp.getgrgid, own.st_gid, os.getgid()),
         "modifiedTime": when,
     }
     if stat.S_ISLNK(own.st_mode):
@@ -91,21 +93,20 @@ def folder(path):
 
 
 def listed(request):
-    path, depth = request["path"], request.get("depth") or 1
+    path = request["path"]
     folder(path)
-    top = os.path.realpath(path)
-    for at, folders, files in os.walk(top):
-        deep = 0 if at == top else len(os.path.relpath(at, top).split("/"))
-        for name in sorted(folders + files):
+
+    def walk(at, left):
+        for name in sorted(os.listdir(at)):
             full = os.path.join(at, name)
             try:
-                found = entry(full)
-            except FileNotFoundError:
+                tell({"entry": entry(full)})
+                if left > 1 and os.path.isdir(full) and not os.path.islink(full):
+                    walk(full, left - 1)
+            except (FileNotFoundError, PermissionError):
                 continue
-            found["path"] = shown(os.path.join(path, os.path.relpath(full, top)))
-            tell({"entry": found})
-        if deep + 1 >= depth:
-            folders.clear()
+
+    walk(path, request.get("depth") or 1)
 
 
 def made(request):

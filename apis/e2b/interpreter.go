@@ -267,6 +267,9 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 		}
 	}
 	res, err := run.Result()
+	if _, missing := c.find(run.SessionID); missing != nil {
+		panic(http.ErrAbortHandler) // as the vendor's connection breaks with the sandbox
+	}
 	if err != nil {
 		out.send(errorLine("ExecutionError", apis.Sentence(map[string]any{"message": err.Error()}), ""))
 		return

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -158,6 +159,9 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 	if r.Process.Dir != nil {
 		spec.Dir = realPath(*r.Process.Dir)
 	}
+	if below, is := strings.CutPrefix(spec.Dir+"/", engine.WorkDir+"/"); is || spec.Dir == "" {
+		spec.Env["PWD"] = path.Join(home, below) // a shell goes by that name, if the image has it
+	}
 	if r.PTY != nil {
 		spec.Terminal = &sandbox.TerminalSize{Rows: r.PTY.Size.Rows, Cols: r.PTY.Size.Cols}
 	}
@@ -266,7 +270,7 @@ func (c *call) follow(ctx context.Context, p *program, one *client, out *stream)
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 				return ctx.Err()
 			}
-			return &rpcError{Code: codeUnavailable, Message: "the sandbox ended, or its container did"}
+			panic(http.ErrAbortHandler) // the SDKs ask whether the sandbox is there when a connection breaks
 		}
 		if err := send(event); err != nil || event.End != nil {
 			return err

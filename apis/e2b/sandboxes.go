@@ -311,8 +311,7 @@ func (c *call) schedule(b *box) {
 		case keep:
 			_ = later.sleep(ctx, b)
 		default:
-			later.forget(b)
-			_, _ = later.Sessions().CloseSession(ctx, b.record.ID, false)
+			_ = later.remove(ctx, b)
 		}
 	})
 }
@@ -443,11 +442,18 @@ func (c *call) list() error {
 }
 
 func (c *call) kill(b *box) error {
-	c.forget(b)
-	if _, err := c.Sessions().CloseSession(c.r.Context(), b.record.ID, false); err != nil {
+	if err := c.remove(c.r.Context(), b); err != nil {
 		return err
 	}
 	return c.answer(http.StatusNoContent, nil)
+}
+
+// remove removes a sandbox. It is not found from the beginning on.
+func (c *call) remove(ctx context.Context, b *box) error {
+	_ = os.Remove(c.file(b.record.ID))
+	c.forget(b)
+	_, err := c.Sessions().CloseSession(ctx, b.record.ID, false)
+	return err
 }
 
 type newTime struct {
