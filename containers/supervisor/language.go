@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/process"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -251,9 +252,12 @@ func (l *language) programs(table procs.Table) map[int]bool {
 	return programs
 }
 
-// mayOwn reports whether a process bears the mark of no other language.
+// mayOwn reports whether a process bears the mark of no other language, and not that of a server's programs.
 func (l *language) mayOwn(pid int) bool {
 	mark := procs.MarkOf(pid)
+	if mark == process.Mark {
+		return false
+	}
 	for _, other := range l.s.languages {
 		if other != l && other.Mark == mark {
 			return false

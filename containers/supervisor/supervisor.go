@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/process"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -26,7 +27,8 @@ type Supervisor struct {
 	loop
 	server    *server
 	settings  *settings
-	languages []*language // the first one's interpreter starts at once
+	languages []*language      // the first one's interpreter starts at once
+	started   process.Programs // by servers
 
 	workDir workDir
 	guard   *guard // nil: the work directory is unlimited
@@ -139,20 +141,42 @@ func (s *Supervisor) attach(raw io.ReadWriteCloser) *link {
 			})
 		}
 	}()
-	go s.workDir.acceptAll(l)
+	go s.workDir.acceptAll(l, s.serveProgram)
 	return l
 }
 
 // visit serves the streams of one that is no server of this container, and wants files alone.
 func (s *Supervisor) visit(raw io.ReadWriteCloser) {
 	l := &link{conn: channel.New(raw, channel.Options{Supervisor: true, MaxControl: protocol.MaxToSupervisor})}
-	go s.workDir.acceptAll(l)
+	go s.workDir.acceptAll(l, nil)
 	for {
 		if _, err := l.conn.Receive(); err != nil {
 			_ = l.conn.Close()
 			return
 		}
 	}
+}
+
+// serveProgram serves a stream that asks for a program, and reports whether it does.
+func (s *Supervisor) serveProgram(stream net.Conn, request []byte) bool {
+	if !process.Asks(request) {
+		return false
+	}
+	s.started.Serve(stream, request, s.environment(), s.workDir.path)
+	return true
+}
+
+// environment is that of the session's programs. It is for other goroutines than the loop's.
+func (s *Supervisor) environment() []string {
+	found := make(chan []string, 1)
+	s.post(func() {
+		env := os.Environ()
+		for name, value := range s.settings.Env {
+			env = append(env, name+"="+value)
+		}
+		found <- env
+	})
+	return <-found
 }
 
 // openStream opens a stream to the server of this moment.
@@ -370,6 +394,7 @@ func (s *Supervisor) reap() {
 }
 
 func (s *Supervisor) onExit(pid int, status syscall.WaitStatus) {
+	s.started.Exited(pid, status)
 	for _, l := range s.languages {
 		l.reserve.onExit(pid)
 	}

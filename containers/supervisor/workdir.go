@@ -58,21 +58,24 @@ func (w *workDir) fd() int {
 	return int(w.dir.Fd())
 }
 
-// acceptAll serves the streams about files that a server opens.
-func (w *workDir) acceptAll(l *link) {
+// acceptAll serves the streams that a server opens: about files, and those that other takes; nil: it takes none.
+func (w *workDir) acceptAll(l *link, other func(stream net.Conn, request []byte) bool) {
 	for {
 		stream, err := l.conn.Accept()
 		if err != nil {
 			return
 		}
-		go w.serve(stream)
+		go w.serve(stream, other)
 	}
 }
 
-func (w *workDir) serve(stream net.Conn) {
+func (w *workDir) serve(stream net.Conn, other func(stream net.Conn, request []byte) bool) {
 	defer func() { _ = stream.Close() }()
 	<-w.known // a stream may overtake the message
 	w.moving.Add(1)
 	defer w.moving.Add(-1)
-	files.Serve(stream, w.path, w.placed)
+	request, err := files.Read(stream)
+	if err == nil && (other == nil || !other(stream, request)) {
+		files.Serve(stream, request, w.path, w.placed)
+	}
 }

@@ -2,7 +2,11 @@
 package allfeatures
 
 import (
+	"fmt"
+	"slices"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/codebox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/e2b"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/librechat"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/openterminal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster"
@@ -17,7 +21,34 @@ var Program = cmd.Program{Name: server.ServerProgram, Features: Features}
 
 // Features returns the features, which no settings have filled yet.
 func Features() []server.Feature {
-	return append(team.Features(), cluster.Feature(), server.Feature{
-		Name: "apis", APIs: func() rest.APIs { return rest.APIs{librechat.New(), openterminal.New(), codebox.New()} },
-	})
+	return append(team.Features(), cluster.Feature(), otherAPIs())
+}
+
+// otherAPIs serves the interfaces of other systems: three always, and those of --apis.
+func otherAPIs() server.Feature {
+	var more []string
+	seal := e2b.NewSeal()
+	return server.Feature{
+		Name: "apis",
+		Settings: func() []server.SettingGroup {
+			return []server.SettingGroup{{Title: "APIs", Settings: []server.Setting{
+				server.Row("apis", "NAMES", &more, 0, 0, "further APIs of other systems to serve over --http: "+e2b.Name),
+			}}}
+		},
+		Check: func(*server.Settings) error {
+			for _, name := range more {
+				if name != e2b.Name {
+					return fmt.Errorf("--apis %s is none that can be switched on; there is %s", name, e2b.Name)
+				}
+			}
+			return nil
+		},
+		APIs: func() rest.APIs {
+			list := rest.APIs{librechat.New(), openterminal.New(), codebox.New()}
+			if slices.Contains(more, e2b.Name) {
+				list = append(list, e2b.New(seal))
+			}
+			return list
+		},
+	}
 }

@@ -49,6 +49,12 @@ func newWorkFiles(t *testing.T) *workFiles {
 	return f
 }
 
+func serveFiles(stream net.Conn, work string) {
+	if request, err := files.Read(stream); err == nil {
+		files.Serve(stream, request, work, func(...string) {})
+	}
+}
+
 func (f *workFiles) Open() (net.Conn, error) {
 	here, there := net.Pipe()
 	go func() {
@@ -60,7 +66,7 @@ func (f *workFiles) Open() (net.Conn, error) {
 				return
 			}
 		}
-		files.Serve(there, f.work, func(...string) {})
+		serveFiles(there, f.work)
 	}()
 	return here, nil
 }
@@ -1252,7 +1258,7 @@ func overChannel(t *testing.T, work string) (_ *channel.Conn, served *sync.WaitG
 				return
 			}
 			served.Go(func() {
-				files.Serve(stream, work)
+				serveFiles(stream, work)
 				_ = stream.Close()
 			})
 		}

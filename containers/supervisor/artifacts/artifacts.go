@@ -4,10 +4,8 @@
 package artifacts
 
 import (
-	"cmp"
 	"os"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
@@ -104,12 +102,15 @@ func (s *Scanner) Scan(since Mark, most int) (files []protocol.Artifact, total i
 			bytes += f.size
 			if filewire.IsName(f.path) {
 				files = append(files, protocol.Artifact{Path: f.path, SizeBytes: f.size, ModifiedMS: f.modified / 1e6})
+				for i := len(files) - 1; i > 0 && files[i-1].ModifiedMS < files[i].ModifiedMS; i-- { // a sort would cost 20 KB of program
+					files[i-1], files[i] = files[i], files[i-1]
+				}
+				files = bounded(files, most)
 			}
 		}
 	}
 	s.recent = recent
-	slices.SortFunc(files, func(a, b protocol.Artifact) int { return cmp.Compare(b.ModifiedMS, a.ModifiedMS) })
-	return bounded(files, most), total, bytes
+	return files, total, bytes
 }
 
 type found struct {

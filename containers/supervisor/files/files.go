@@ -25,17 +25,18 @@ const (
 
 var semaphore = make(chan struct{}, atOnce)
 
-// Serve serves the one request that comes on a stream, which the caller closes afterwards. It calls placed when it has brought files, with
-// the path of a single one, before it answers.
-func Serve(stream net.Conn, workDir string, placed func(path ...string)) {
+// Read reads the request that begins a stream.
+func Read(stream net.Conn) (request []byte, err error) {
 	_ = stream.SetDeadline(time.Now().Add(requestPatience))
-	text, err := filewire.ReadText(stream, filewire.MaxRequest)
-	if err != nil {
-		return
-	}
+	defer func() { _ = stream.SetDeadline(time.Time{}) }()
+	return filewire.ReadText(stream, filewire.MaxRequest)
+}
+
+// Serve serves the request of a stream, which the caller closes afterwards. It calls placed when it has brought files, with the path of a
+// single one, before it answers.
+func Serve(stream net.Conn, text []byte, workDir string, placed func(path ...string)) {
 	semaphore <- struct{}{}
 	defer func() { <-semaphore }()
-	_ = stream.SetDeadline(time.Time{})
 	answer, err := serve(stream, workDir, text, placed)
 	if err != nil {
 		answer = filewire.Answer{Path: answer.Path, Error: inWords(err)}

@@ -139,6 +139,13 @@ func SetMark(n uint64) {
 	_ = unix.Setrlimit(unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: n, Max: now.Max})
 }
 
+// MarkAs marks another process, as SetMark does this one.
+func MarkAs(pid int, n uint64) {
+	var now unix.Rlimit
+	_ = unix.Prlimit(pid, unix.RLIMIT_LOCKS, nil, &now)
+	_ = unix.Prlimit(pid, unix.RLIMIT_LOCKS, &unix.Rlimit{Cur: n, Max: now.Max}, nil)
+}
+
 // MarkOf returns a process's mark; 0 if it cannot be read. Code can change its own.
 func MarkOf(pid int) uint64 {
 	var mark unix.Rlimit

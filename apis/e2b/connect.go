@@ -1,0 +1,224 @@
+package e2b
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
+)
+
+// The Connect protocol (connectrpc.com/docs/protocol) with JSON, which both SDKs speak: a request is an object or, of a stream, envelopes
+// of a flag, a big-endian length and an object. Compression is refused, so that nothing unpacks to more than was sent.
+const (
+	envelopeHead       = 5
+	flagCompressed     = 1
+	flagEnd            = 2
+	typeUnary          = "application/json"
+	typeStream         = "application/connect+json"
+	headerTimeout      = "Connect-Timeout-Ms"
+	headerKeepAlive    = "Keepalive-Ping-Interval"
+	keepAlive          = 90 * time.Second
+	maxTimeoutMS       = 1 << 40
+	codeNotFound       = "not_found"
+	codeInvalid        = "invalid_argument"
+	codeUnimplemented  = "unimplemented"
+	codeDeadline       = "deadline_exceeded"
+	codeInternal       = "internal"
+	codeUnavailable    = "unavailable"
+	codePrecondition   = "failed_precondition"
+	headerEncoding     = "Content-Encoding"
+	headerConnectCoded = "Connect-Content-Encoding"
+)
+
+// statuses are the HTTP statuses of Connect's codes.
+var statuses = map[string]int{
+	codeInvalid: http.StatusBadRequest, codePrecondition: http.StatusBadRequest, "unauthenticated": http.StatusUnauthorized, "permission_denied": http.StatusForbidden,
+	codeNotFound: http.StatusNotFound, "already_exists": http.StatusConflict, "resource_exhausted": http.StatusTooManyRequests,
+	codeUnimplemented: http.StatusNotImplemented, codeUnavailable: http.StatusServiceUnavailable, codeDeadline: http.StatusGatewayTimeout,
+}
+
+// rpcError is an error of a call in Connect's form.
+type rpcError struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Full    bool   `json:"full,omitempty"` // there is no space left
+}
+
+func (e *rpcError) Error() string { return e.Message }
+
+// rpcOf returns an error as one of a call.
+func rpcOf(err error) *rpcError {
+	var rpc *rpcError
+	if errors.As(err, &rpc) {
+		return rpc
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return &rpcError{Code: codeDeadline, Message: "the time of the request is over"}
+	}
+	status := web.StatusOf(err)
+	code := codeInternal
+	for c, s := range statuses {
+		if s == status && c != codePrecondition {
+			code = c
+		}
+	}
+	return &rpcError{Code: code, Message: apis.Sentence(fault.From(err).JSON())}
+}
+
+type object = map[string]any
+
+// unary serves a call with one answer.
+func unary[T any](serve func(c *call, b *box, request T) (any, error)) func(*call, *box) error {
+	return func(c *call, b *box) error {
+		var request T
+		err := c.checkEncoding(typeUnary)
+		if err == nil {
+			if json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody)).Decode(&request) != nil {
+				err = &rpcError{Code: codeInvalid, Message: "the body is not the JSON message of this call"}
+			}
+		}
+		var answer any
+		if err == nil {
+			answer, err = serve(c, b, request)
+		}
+		if err != nil {
+			rpc := rpcOf(err)
+			status := statuses[rpc.Code]
+			if status == 0 {
+				status = http.StatusInternalServerError
+			}
+			web.JSON(c.w, status, rpc)
+			return nil
+		}
+		web.JSON(c.w, http.StatusOK, answer)
+		return nil
+	}
+}
+
+func (c *call) checkEncoding(kind string) error {
+	got, _, _ := strings.Cut(c.r.Header.Get("Content-Type"), ";")
+	if strings.TrimSpace(got) != kind {
+		return &rpcError{Code: codeUnimplemented, Message: "send " + kind}
+	}
+	for _, name := range []string{headerEncoding, headerConnectCoded} {
+		if coding := c.r.Header.Get(name); coding != "" && coding != "identity" {
+			return &rpcError{Code: codeUnimplemented, Message: "messages must not be compressed"}
+		}
+	}
+	return nil
+}
+
+// envelope reads the next message of a request; io.EOF behind the last. Its length is believed only as far as bytes come.
+func envelope(from io.Reader, into any) error {
+	var head [envelopeHead]byte
+	if _, err := io.ReadFull(from, head[:]); err != nil {
+		if errors.Is(err, io.EOF) {
+			return io.EOF
+		}
+		return &rpcError{Code: codeInvalid, Message: "an envelope is cut"}
+	}
+	switch {
+	case head[0]&flagCompressed != 0:
+		return &rpcError{Code: codeUnimplemented, Message: "messages must not be compressed"}
+	case head[0]&flagEnd != 0:
+		return io.EOF
+	}
+	length := int64(binary.BigEndian.Uint32(head[1:]))
+	if length > maxBody {
+		return &rpcError{Code: "resource_exhausted", Message: "a message may have " + strconv.Itoa(maxBody) + " bytes"}
+	}
+	body, err := io.ReadAll(io.LimitReader(from, length))
+	if err != nil || int64(len(body)) < length {
+		return &rpcError{Code: codeInvalid, Message: "an envelope is shorter than it says"}
+	}
+	if json.Unmarshal(body, into) != nil {
+		return &rpcError{Code: codeInvalid, Message: "a message is not the JSON of this call"}
+	}
+	return nil
+}
+
+// stream is the answer to a streaming call. It is for several goroutines.
+type stream struct {
+	mu      sync.Mutex
+	w       http.ResponseWriter
+	control *http.ResponseController
+	err     error
+}
+
+// streaming serves a call with many answers; ctx ends with the time that the client gives it, and with the client.
+func streaming[T any](serve func(ctx context.Context, c *call, b *box, request T, out *stream) error) func(*call, *box) error {
+	return func(c *call, b *box) error {
+		c.w.Header().Set("Content-Type", typeStream)
+		out := &stream{w: c.w, control: http.NewResponseController(c.w)}
+		ctx, cancel := context.WithCancel(c.r.Context())
+		defer cancel()
+		if limit := c.timeout(); limit > 0 {
+			ctx, cancel = context.WithTimeout(ctx, limit)
+			defer cancel()
+		}
+		var request T
+		err := c.checkEncoding(typeStream)
+		if err == nil {
+			err = envelope(c.r.Body, &request)
+		}
+		if errors.Is(err, io.EOF) {
+			err = &rpcError{Code: codeInvalid, Message: "there is no message"}
+		}
+		if err == nil {
+			err = serve(ctx, c, b, request, out)
+		}
+		end := object{}
+		if err != nil {
+			end["error"] = rpcOf(err)
+		}
+		_ = out.send(flagEnd, end)
+		return nil
+	}
+}
+
+// timeout is the time that a client gives a call; zero: any.
+func (c *call) timeout() time.Duration {
+	ms, err := strconv.ParseInt(c.r.Header.Get(headerTimeout), 10, 64)
+	if err != nil || ms <= 0 || ms > maxTimeoutMS {
+		return 0
+	}
+	return time.Duration(ms) * time.Millisecond
+}
+
+// pings returns a ticker for signs of life, as often as the client asks for.
+func (c *call) pings() *time.Ticker {
+	every := keepAlive
+	if seconds, err := strconv.Atoi(c.r.Header.Get(headerKeepAlive)); err == nil && seconds > 0 {
+		every = min(every, time.Duration(seconds)*time.Second)
+	}
+	return time.NewTicker(every)
+}
+
+// send sends a message. A client that does not read loses the stream in bounded time.
+func (s *stream) send(flag byte, message any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	text, err := json.Marshal(message)
+	if err == nil {
+		_ = s.control.SetWriteDeadline(time.Now().Add(web.WriteTime))
+		head := binary.BigEndian.AppendUint32([]byte{flag}, uint32(len(text)))
+		if _, err = s.w.Write(append(head, text...)); err == nil {
+			err = s.control.Flush()
+		}
+	}
+	s.err = err
+	return err
+}

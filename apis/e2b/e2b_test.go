@@ -1,0 +1,411 @@
+//go:build linux
+
+package e2b
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	mcp "github.com/mark3labs/mcp-go/server"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
+)
+
+func start(t *testing.T, seal *Seal, log *slog.Logger) *resttest.Fixture {
+	t.Helper()
+	api := New(seal)
+	f := resttest.Start(t, func(d *tools.Deps) resttest.Served {
+		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{api}})
+	}, func(d *tools.Deps) {
+		if log != nil {
+			d.Logger = log
+		}
+	}, sandbox.Python, sandbox.Bash)
+	f.URL = resttest.Listen(t, httpserver.Options{
+		Site:  httpserver.Site{MCP: mcp.NewMCPServer("x", "1"), Routes: f.Served.Routes()},
+		Token: resttest.Token, Refuse: f.Served.Refuse, Translate: seal.translate, Logger: f.Deps.Logger,
+	})
+	return f
+}
+
+// box is a sandbox of a fixture's client.
+type testBox struct {
+	*resttest.Fixture
+	made
+}
+
+func (b *testBox) headers(more ...string) []string {
+	return append([]string{headerID, b.ID, headerPort, envdPort, headerToken, b.Token}, more...)
+}
+
+func (b *testBox) do(method, path string, body []byte, headers ...string) (int, string) {
+	b.T.Helper()
+	response := b.Send(b.T.Context(), method, path, bytes.NewReader(body), headers...)
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.T.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}
+
+// in sends a request to a sandbox, of JSON unless the headers say otherwise.
+func (b *testBox) in(method, path, body string, headers ...string) (int, string) {
+	b.T.Helper()
+	return b.do(method, inSandbox+path, []byte(body), b.headers(append([]string{"Content-Type", typeUnary}, headers...)...)...)
+}
+
+func begin(t *testing.T, f *resttest.Fixture) *testBox {
+	t.Helper()
+	b := &testBox{Fixture: f}
+	status, text := b.do("POST", "/e2b/v2/sandboxes", []byte(`{"templateID": "base", "envVars": {"SET": "yes"}}`))
+	if err := json.Unmarshal([]byte(text), &b.made); err != nil || status != http.StatusCreated {
+		t.Fatalf("%d %s", status, text)
+	}
+	return b
+}
+
+func enveloped(flag byte, length int, body string) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{flag}, uint32(length)), body...)
+}
+
+// stream opens a streaming call, and returns the answer and a function that reads its next message.
+func (b *testBox) stream(path, request string) (*http.Response, func() map[string]any) {
+	b.T.Helper()
+	response := b.Send(b.T.Context(), "POST", b.path(path), bytes.NewReader(enveloped(0, len(request), request)), b.headers("Content-Type", typeStream)...)
+	b.T.Cleanup(func() { _ = response.Body.Close() })
+	return response, func() (message map[string]any) {
+		b.T.Helper()
+		var head [envelopeHead]byte
+		if _, err := io.ReadFull(response.Body, head[:]); err != nil {
+			b.T.Fatal(err)
+		}
+		if err := json.NewDecoder(io.LimitReader(response.Body, int64(binary.BigEndian.Uint32(head[1:])))).Decode(&message); err != nil {
+			b.T.Fatal(err)
+		}
+		return message
+	}
+}
+
+func (b *testBox) path(path string) string { return inSandbox + path }
+
+func event(message map[string]any) map[string]any {
+	found, _ := message["event"].(map[string]any)
+	return found
+}
+
+func TestASandboxFromItsBeginningToItsEnd(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	file := filepath.Join(t.TempDir(), "a", "file.txt")
+	for _, step := range []struct {
+		method, path, body string
+		status             int
+		has                string
+	}{
+		{"GET", "/health", "", 204, ""},
+		{"POST", "/files?path=" + file, "hello", 200, `"name":"file.txt"`},
+		{"GET", "/files?path=" + file, "", 200, "hello"},
+		{"GET", "/files?path=" + file + "-none", "", 404, "does not exist"},
+		{"POST", "/filesystem.Filesystem/Stat", `{"path": "` + file + `"}`, 200, `"size": "5"`},
+		{"POST", "/filesystem.Filesystem/MakeDir", `{"path": "` + filepath.Dir(file) + `"}`, 409, "already_exists"},
+		{"POST", "/filesystem.Filesystem/Move", `{"source": "` + file + `", "destination": "` + file + `2"}`, 200, "file.txt2"},
+		{"POST", "/filesystem.Filesystem/ListDir", `{"path": "` + filepath.Dir(file) + `"}`, 200, "file.txt2"},
+		{"POST", "/filesystem.Filesystem/Remove", `{"path": "` + file + `2"}`, 200, "{}"},
+	} {
+		kind := typeUnary
+		if strings.HasPrefix(step.path, "/files?") {
+			kind = "text/plain"
+		}
+		status, text := b.in(step.method, step.path, step.body, "Content-Type", kind)
+		if status != step.status || !strings.Contains(strings.ReplaceAll(text, `":"`, `": "`), strings.ReplaceAll(step.has, `":"`, `": "`)) {
+			t.Errorf("%s %s: %d %s", step.method, step.path, status, text)
+		}
+	}
+	status, text := b.in("POST", "/execute", `{"code": "import os\nprint(os.environ['SET'])\n6 * 7"}`, headerPort, interpreterPort)
+	if status != 200 || !strings.Contains(text, `"text":"yes\n"`) || !strings.Contains(text, `"is_main_result":true,"text":"42"`) {
+		t.Errorf("%d %s", status, text)
+	}
+	status, text = b.do("DELETE", "/e2b/sandboxes/"+b.ID, nil)
+	if again, _ := b.do("GET", "/e2b/sandboxes/"+b.ID, nil); status != 204 || again != 404 {
+		t.Errorf("%d %s, then %d", status, text, again)
+	}
+	if status, text := b.in("GET", "/health", ""); status != 502 || !strings.Contains(text, notRunning) {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+func TestAProgramWithATerminalAndInput(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	_, next := b.stream("/process.Process/Start", `{"process": {"cmd": "bash", "args": ["-c", "stty size; read line; stty size; echo got $line"]}, "pty": {"size": {"rows": 11, "cols": 22}}, "tag": "it"}`)
+	if pid := event(next())["start"].(map[string]any)["pid"]; pid.(float64) <= 1 {
+		t.Fatal(pid)
+	}
+	printed := ""
+	until := func(text string) {
+		t.Helper()
+		for !strings.Contains(printed, text) {
+			data, _ := event(next())["data"].(map[string]any)
+			var raw []byte
+			if err := json.Unmarshal([]byte(`"`+data["pty"].(string)+`"`), &raw); err != nil {
+				t.Fatal(err)
+			}
+			printed += string(raw)
+		}
+	}
+	until("11 22")
+	for path, body := range map[string]string{
+		"Update":    `{"process": {"tag": "it"}, "pty": {"size": {"rows": 33, "cols": 44}}}`,
+		"SendInput": `{"process": {"tag": "it"}, "input": {"pty": "YWJjCg=="}}`,
+	} {
+		defer func() { _ = path }()
+		if path == "SendInput" {
+			continue
+		}
+		if status, text := b.in("POST", "/process.Process/"+path, body); status != 200 {
+			t.Fatalf("%d %s", status, text)
+		}
+	}
+	if status, text := b.in("POST", "/process.Process/SendInput", `{"process": {"tag": "it"}, "input": {"pty": "YWJjCg=="}}`); status != 200 {
+		t.Fatalf("%d %s", status, text)
+	}
+	until("33 44")
+	until("got abc")
+	for {
+		if end := event(next())["end"]; end != nil {
+			if end.(map[string]any)["exitCode"] != 0.0 {
+				t.Errorf("%v", end)
+			}
+			return
+		}
+	}
+}
+
+// Whatever a principal asks of another's sandbox, it is not there.
+func TestSandboxesOfOthers(t *testing.T) {
+	t.Parallel()
+	seal := NewSeal()
+	own, others := begin(t, start(t, seal, nil)), start(t, seal, nil)
+	thief := &testBox{Fixture: others, made: own.made}
+	for _, path := range []string{"GET ", "DELETE ", "GET /metrics", "POST /timeout", "POST /pause", "POST /resume", "POST /connect", "POST /refreshes"} {
+		method, path, _ := strings.Cut(path, " ")
+		if status, text := thief.do(method, "/e2b/sandboxes/"+own.ID+path, []byte(`{"timeout": 5}`)); status != 404 || !strings.Contains(text, `"code":404`) {
+			t.Errorf("%s %s: %d %s", method, path, status, text)
+		}
+	}
+	for _, path := range []string{
+		"GET /health", "GET /contexts", "POST /contexts", "DELETE /contexts/python", "POST /contexts/python/restart", "POST /execute", "GET /files?path=/etc/hostname", "POST /files?path=x", "GET /envs", "GET /metrics",
+		"POST /process.Process/List", "POST /process.Process/SendSignal", "POST /process.Process/SendInput", "POST /process.Process/Connect", "POST /process.Process/Start",
+		"POST /filesystem.Filesystem/Stat", "POST /filesystem.Filesystem/WatchDir", "POST /filesystem.Filesystem/CreateWatcher", "POST /filesystem.Filesystem/GetWatcherEvents",
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		if status, text := thief.in(method, path, `{}`); status != gone || !strings.Contains(text, notRunning) {
+			t.Errorf("%s %s: %d %s", method, path, status, text)
+		}
+	}
+	for _, id := range []string{"", "..", "../" + own.ID, "%2e%2e", "e2b.json", strings.Repeat("x", 100)} {
+		if status, _ := own.do("POST", b2(own, id), nil, headerID, id); status != gone && status != 401 {
+			t.Errorf("%q: %d", id, status)
+		}
+	}
+	// What belongs to another sandbox of the same principal is not there either.
+	other := begin(t, own.Fixture)
+	_, text := own.in("POST", "/filesystem.Filesystem/CreateWatcher", `{"path": "/tmp"}`)
+	var made struct {
+		ID string `json:"watcherId"`
+	}
+	if err := json.Unmarshal([]byte(text), &made); err != nil || made.ID == "" {
+		t.Fatal(text)
+	}
+	if status, text := other.in("POST", "/filesystem.Filesystem/GetWatcherEvents", `{"watcherId": "`+made.ID+`"}`); status != 404 {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text := own.in("POST", "/filesystem.Filesystem/RemoveWatcher", `{"watcherId": "`+made.ID+`"}`); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+	_, text = own.in("POST", "/contexts", `{}`, headerPort, interpreterPort)
+	var context codeContext
+	if err := json.Unmarshal([]byte(text), &context); err != nil {
+		t.Fatal(text)
+	}
+	if status, text := other.in("POST", "/execute", `{"code": "1", "context_id": "`+context.ID+`"}`, headerPort, interpreterPort); status != 404 {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+func b2(b *testBox, _ string) string { return b.path("/process.Process/List") }
+
+func TestTemplates(t *testing.T) {
+	t.Parallel()
+	b := &testBox{Fixture: start(t, NewSeal(), nil)}
+	for template, want := range map[string]int{"../../etc": 400, "/images/x": 400, `a\b`: 400, ".hidden": 400, "r": 404, "": 404, "localhost:5000": 404, "base:latest": 404} {
+		if status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": `+string(must(json.Marshal(template)))+`}`)); status != want || !strings.Contains(text, `"message"`) {
+			t.Errorf("%q: %d %s", template, status, text)
+		}
+	}
+	for _, wanted := range []string{`"mcp": {"x": {}}`, `"iam": {"tokens": {}}`, `"volumeMounts": [{"name": "x"}]`, `"network": {"allowOut": ["*"]}`, `"timeout": -1`, `"timeout": 1000000`} {
+		if status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": "base", `+wanted+`}`)); status != 400 {
+			t.Errorf("%s: %d %s", wanted, status, text)
+		}
+	}
+}
+
+func must[T any](value T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return value
+}
+
+func TestHostileEnvelopes(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	const good = `{"process": {"cmd": "true"}}`
+	var bomb bytes.Buffer
+	packed := gzip.NewWriter(&bomb)
+	_, _ = packed.Write(make([]byte, 1<<20))
+	_ = packed.Close()
+	for name, test := range map[string]struct {
+		body    []byte
+		headers []string
+		code    string
+	}{
+		"none":             {nil, nil, codeInvalid},
+		"a cut head":       {[]byte{0, 0}, nil, codeInvalid},
+		"longer than sent": {enveloped(0, len(good)+1, good), nil, codeInvalid},
+		"far longer":       {enveloped(0, 1<<32-1, good), nil, "resource_exhausted"},
+		"shorter":          {enveloped(0, len(good)-1, good), nil, codeInvalid},
+		"no JSON":          {enveloped(0, 3, "abc"), nil, codeInvalid},
+		"packed":           {enveloped(flagCompressed, bomb.Len(), bomb.String()), nil, codeUnimplemented},
+		"packed, by name":  {enveloped(0, len(good), good), []string{headerConnectCoded, "gzip"}, codeUnimplemented},
+		"a packed body":    {bomb.Bytes(), []string{headerEncoding, "gzip"}, codeUnimplemented},
+		"another kind":     {enveloped(0, len(good), good), []string{"Content-Type", "application/connect+proto"}, codeUnimplemented},
+		"deep":             {enveloped(0, 40_000, strings.Repeat(`[`, 40_000)), nil, codeInvalid},
+	} {
+		headers := b.headers(append([]string{"Content-Type", typeStream}, test.headers...)...)
+		if _, text := b.do("POST", b.path("/process.Process/Start"), test.body, headers...); !strings.Contains(text, `"code":"`+test.code+`"`) {
+			t.Errorf("%s: %q", name, text)
+		}
+	}
+	status, text := b.in("POST", "/files?path="+filepath.Join(t.TempDir(), "bomb"), bomb.String(), "Content-Type", "application/octet-stream", headerEncoding, "gzip")
+	if status != http.StatusInsufficientStorage {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+// A client that reads nothing of an endless output holds up that program alone.
+func TestStreamsThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	_, first := b.stream("/process.Process/Start", `{"process": {"cmd": "yes"}, "tag": "loud"}`)
+	event(first())
+	_, second := b.stream("/process.Process/Connect", `{"process": {"tag": "loud"}}`)
+	event(second())
+	if status, text := b.in("POST", "/process.Process/List", `{}`); status != 200 || !strings.Contains(text, "loud") {
+		t.Errorf("%d %s", status, text)
+	}
+	if status, text := b.in("POST", "/process.Process/SendSignal", `{"process": {"tag": "loud"}, "signal": "SIGNAL_SIGKILL"}`); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
+	for range 1 << 20 {
+		if end := event(first())["end"]; end != nil {
+			if end.(map[string]any)["status"] != "signal: killed" {
+				t.Errorf("%v", end)
+			}
+			break
+		}
+		event(second())
+	}
+}
+
+func TestSignalsReachProgramsAlone(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	for _, process := range []string{`{"pid": 1}`, `{"pid": 0}`, `{"pid": -1}`, `{"pid": ` + string(must(json.Marshal(os.Getpid()))) + `}`, `{"tag": ""}`, `{}`} {
+		for _, call := range []string{"SendSignal", "SendInput", "Update", "CloseStdin"} {
+			if status, text := b.in("POST", "/process.Process/"+call, `{"process": `+process+`, "signal": "SIGNAL_SIGKILL"}`); status != 404 || !strings.Contains(text, codeNotFound) {
+				t.Errorf("%s of %s: %d %s", call, process, status, text)
+			}
+		}
+	}
+	if status, _ := b.in("GET", "/health", ""); status != 204 {
+		t.Errorf("then: %d", status)
+	}
+}
+
+// A key counts in its header alone, a sandbox's token opens that sandbox alone, and no log has either.
+func TestKeysAndTokens(t *testing.T) {
+	t.Parallel()
+	var log locked.Buffer
+	seal := NewSeal()
+	f := start(t, seal, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	b, other := begin(t, f), begin(t, f)
+	send := func(method, path string, headers ...string) int {
+		t.Helper()
+		r := must(http.NewRequestWithContext(context.Background(), method, f.URL+path, strings.NewReader("{}")))
+		r.Header.Set("Content-Type", typeUnary)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		response := must(http.DefaultClient.Do(r))
+		_ = response.Body.Close()
+		return response.StatusCode
+	}
+	const list = inSandbox + "/process.Process/List"
+	key := keyForm + hexed(resttest.Token)
+	for name, test := range map[string]struct {
+		got, want int
+	}{
+		"the key":                          {send("GET", "/e2b/v2/sandboxes", apiKey, key), 200},
+		"the token as a key":               {send("GET", "/e2b/v2/sandboxes", apiKey, resttest.Token), 200},
+		"another key":                      {send("GET", "/e2b/v2/sandboxes", apiKey, keyForm+"00"), 401},
+		"a key in the URL":                 {send("GET", "/e2b/v2/sandboxes?api_key="+key+"&X-API-Key="+key), 401},
+		"a sandbox's token as a key":       {send("GET", "/e2b/v2/sandboxes", apiKey, b.Token, headerToken, b.Token, headerID, b.ID), 401},
+		"a sandbox's token":                {send("POST", list, headerToken, b.Token, headerID, b.ID), 200},
+		"in the other header":              {send("POST", list, headerTraffic, b.Token, headerID, b.ID), 200},
+		"of another sandbox":               {send("POST", list, headerToken, other.Token, headerID, b.ID), 401},
+		"in the URL":                       {send("POST", list+"?access_token="+b.Token, headerID, b.ID), 401},
+		"of another server":                {send("POST", list, headerToken, NewSeal().token(b.ID, "Bearer "+resttest.Token), headerID, b.ID), 401},
+		"none":                             {send("POST", list, headerID, b.ID), 401},
+		"a credential itself in its place": {send("POST", list, "Authorization", "Bearer "+resttest.Token, headerID, b.ID), 401},
+		"beside a user":                    {send("POST", list, headerToken, b.Token, headerID, b.ID, "Authorization", "Basic dXNlcjo="), 200},
+	} {
+		if test.got != test.want {
+			t.Errorf("%s: %d, not %d", name, test.got, test.want)
+		}
+	}
+	for _, secret := range []string{resttest.Token, key, b.Token} {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log has %q", secret)
+		}
+	}
+	r := httptest.NewRequest("GET", inSandbox+"x", nil) // no path below it
+	r.Header.Set(headerToken, b.Token)
+	if seal.translate(r); r.Header.Get("Authorization") != "" {
+		t.Error("a token counts outside of sandboxes")
+	}
+}
+
+func hexed(text string) (digits string) {
+	for _, b := range []byte(text) {
+		digits += string("0123456789abcdef"[b>>4]) + string("0123456789abcdef"[b&15])
+	}
+	return digits
+}

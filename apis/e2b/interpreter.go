@@ -1,0 +1,381 @@
+package e2b
+
+import (
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// switcher makes the variables of a context those of Python's kernel, of which a session has one.
+//
+//go:embed context.py
+var switcher string
+
+const (
+	lookEvery   = 50 * time.Millisecond // at a run's output
+	maxPart     = 1 << 20               // bytes of output in one line
+	maxContexts = 32                    // of one sandbox
+)
+
+// codeContext is a context. Each language has one by default; Python may have more, which share its kernel.
+type codeContext struct {
+	ID       string `json:"id"`
+	Language string `json:"language"`
+	Dir      string `json:"cwd"`
+
+	order int // in which they were made
+	runs  int
+	clear bool // its variables go before the next run
+}
+
+func (s *server) interpreterRoutes(add router) {
+	at := func(method, path, id, summary string, do func(c *call, b *box) error) {
+		add(method, "/sandbox"+path, id, summary, func(c *call) error {
+			b, err := c.awake(interpreterPort)
+			if err != nil {
+				return err
+			}
+			return do(c, b)
+		})
+	}
+	add("GET", "/sandbox/health", "health", "Tell whether a sandbox runs.", func(c *call) error {
+		if _, err := c.awake(c.r.Header.Get(headerPort)); err != nil {
+			return err
+		}
+		return c.answer(http.StatusNoContent, nil)
+	})
+	at("POST", "/execute", "execute", "Run code. The answer is lines of JSON.", (*call).execute)
+	at("GET", "/contexts", "list_contexts", "List contexts.", func(c *call, b *box) error {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.defaults(c)
+		list := slices.Collect(maps.Values(b.contexts))
+		slices.SortFunc(list, func(x, y *codeContext) int { return x.order - y.order })
+		return c.answer(http.StatusOK, list)
+	})
+	at("POST", "/contexts", "create_context", "Make a context.", (*call).newContext)
+	at("POST", "/contexts/{context}/restart", "restart_context", "Drop a context's variables.", func(c *call, b *box) error {
+		one, err := b.context(c, c.r.PathValue("context"))
+		if err != nil {
+			return err
+		}
+		if one.Language != string(sandbox.Python) {
+			return refuse(http.StatusNotImplemented, "contexts of %s cannot be restarted", one.Language)
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		one.clear, one.runs = true, 0
+		return c.answer(http.StatusOK, nil)
+	})
+	at("DELETE", "/contexts/{context}", "remove_context", "Remove a context.", func(c *call, b *box) error {
+		one, err := b.context(c, c.r.PathValue("context"))
+		if err != nil {
+			return err
+		}
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.contexts, one.ID)
+		return c.answer(http.StatusOK, nil)
+	})
+}
+
+// defaults makes the contexts of each language that runs here. The caller holds b.mu.
+func (b *box) defaults(c *call) {
+	if b.defaulted {
+		return
+	}
+	b.defaulted = true
+	for i, name := range []sandbox.Language{sandbox.Python, sandbox.JavaScript, sandbox.Bash} {
+		if l, err := c.Language(string(name)); err == nil && l.Language == name {
+			b.contexts[string(name)] = &codeContext{ID: string(name), Language: string(name), Dir: home, order: i}
+		}
+	}
+}
+
+// context finds a context of a sandbox.
+func (b *box) context(c *call, id string) (*codeContext, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.defaults(c)
+	if one := b.contexts[id]; one != nil {
+		return one, nil
+	}
+	return nil, refuse(http.StatusNotFound, "Context %s not found", text.Shorten(id, maxQuoted))
+}
+
+// language finds a language by the vendor's names.
+func (c *call) language(name string) (sandbox.LanguageInfo, error) {
+	switch name = strings.ToLower(name); name {
+	case "":
+		name = string(sandbox.Python)
+	case "ts", "typescript":
+		name = string(sandbox.JavaScript)
+	}
+	l, err := c.Language(name)
+	if err != nil {
+		return l, refuse(http.StatusBadRequest, "there is no kernel of %q here", text.Shorten(name, maxQuoted))
+	}
+	return l, nil
+}
+
+func (c *call) newContext(b *box) error {
+	var wanted struct {
+		Language string `json:"language"`
+		Dir      string `json:"cwd"`
+	}
+	if err := c.decode(&wanted); err != nil {
+		return err
+	}
+	l, err := c.language(wanted.Language)
+	if err != nil {
+		return err
+	}
+	if l.Language != sandbox.Python {
+		return refuse(http.StatusNotImplemented, "a sandbox has one context of %s: leave the context out", l.Language)
+	}
+	one := &codeContext{ID: state.NewID("context-"), Language: string(l.Language), Dir: home}
+	if wanted.Dir != "" {
+		one.Dir = wanted.Dir
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.defaults(c)
+	if len(b.contexts) >= maxContexts {
+		return refuse(http.StatusTooManyRequests, "a sandbox may have %d contexts", maxContexts)
+	}
+	b.made++
+	one.order = len(sandbox.Languages) + b.made
+	b.contexts[one.ID] = one
+	return c.answer(http.StatusOK, one)
+}
+
+type execution struct {
+	Code     string            `json:"code"`
+	Context  string            `json:"context_id"`
+	Language string            `json:"language"`
+	Env      map[string]string `json:"env_vars"`
+}
+
+func (c *call) execute(b *box) error {
+	var wanted execution
+	if err := c.decode(&wanted); err != nil {
+		return err
+	}
+	if wanted.Context != "" && wanted.Language != "" {
+		return refuse(http.StatusBadRequest, "Only one of context_id or language can be provided")
+	}
+	id := wanted.Context
+	if id == "" {
+		l, err := c.language(wanted.Language)
+		if err != nil {
+			return err
+		}
+		id = string(l.Language)
+	}
+	one, err := b.context(c, id)
+	if err != nil {
+		return err
+	}
+	out := &lineWriter{w: c.w, control: http.NewResponseController(c.w)}
+	b.mu.Lock()
+	one.runs++
+	count := one.runs
+	options := sandbox.RunOptions{
+		SessionID: b.record.ID, Language: sandbox.Language(one.Language), Code: wanted.Code, Before: b.before(one, wanted.Env), Caller: c.r.Context(),
+		Timeout: c.Sessions().Config().MaxRunTimeout,
+	}
+	var run *sandbox.Run
+	if strings.TrimSpace(wanted.Code) != "" { // in the order of the calls
+		run, err = c.Sessions().Run(options)
+	}
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	out.send(object{"type": "number_of_executions", "execution_count": count})
+	if run != nil {
+		c.followRun(run, out)
+	}
+	out.send(object{"type": "end_of_execution"})
+	return nil
+}
+
+// lineWriter sends lines of JSON.
+type lineWriter struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+	err     error
+}
+
+func (l *lineWriter) send(line object) {
+	if l.err != nil {
+		return
+	}
+	_ = l.control.SetWriteDeadline(time.Now().Add(web.WriteTime))
+	l.w.Header().Set("Content-Type", "application/x-ndjson")
+	if _, l.err = l.w.Write(append(web.Encode(line), '\n')); l.err == nil {
+		l.err = l.control.Flush()
+	}
+}
+
+// followRun sends what a run prints, shows and comes to. It is interrupted when its client goes.
+func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
+	ctx := c.r.Context()
+	var offsets [2]int64
+	tell := func(res *sandbox.Result) {
+		for i, stream := range []sandbox.Stream{res.Stdout, res.Stderr} {
+			for offsets[i] < stream.Bytes {
+				printed, next, err := apis.Part(ctx, c, run.SessionID, stream, offsets[i], maxPart)
+				if err != nil || next <= offsets[i] {
+					break
+				}
+				offsets[i] = next
+				if printed != "" {
+					out.send(object{"type": []string{"stdout", "stderr"}[i], "text": printed, "timestamp": time.Now().UTC().Format(time.RFC3339Nano)})
+				}
+			}
+		}
+	}
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	for over := false; !over; {
+		select {
+		case <-run.Done():
+			over = true
+		case <-look.C:
+			if res := run.SoFar(ctx); res.Status == sandbox.Running {
+				tell(res)
+			}
+			if out.err != nil {
+				run.Interrupt()
+			}
+		case <-ctx.Done():
+			run.Interrupt()
+			return
+		}
+	}
+	res, err := run.Result()
+	if _, missing := c.find(run.SessionID); missing != nil {
+		panic(http.ErrAbortHandler) // as the vendor's connection breaks with the sandbox
+	}
+	if err != nil {
+		out.send(errorLine("ExecutionError", apis.Sentence(map[string]any{"message": err.Error()}), ""))
+		return
+	}
+	tell(res)
+	for _, display := range res.Displays {
+		if line := resultLine(display); line != nil {
+			out.send(line)
+		}
+	}
+	if res.Value != nil {
+		out.send(object{"type": "result", "is_main_result": true, "text": unquoted(*res.Value)})
+	}
+	switch {
+	case res.Error != nil:
+		out.send(errorLine(res.Error.Name, res.Error.Message, res.Error.Traceback))
+	case res.Status != sandbox.Completed && res.Status != sandbox.Failed:
+		out.send(errorLine("ExecutionError", "the run was "+strings.ReplaceAll(string(res.Status), "_", " "), ""))
+	case res.Status == sandbox.Failed:
+		out.send(errorLine("ExitCode", fmt.Sprintf("the code ended with %d", res.ExitCode), ""))
+	}
+}
+
+func errorLine(name, value, traceback string) object {
+	return object{"type": "error", "name": name, "value": value, "traceback": traceback}
+}
+
+// unquoted is a text's value as the vendor shows it.
+func unquoted(value string) string {
+	if n := len(value); n > 1 && value[0] == value[n-1] && (value[0] == '\'' || value[0] == '"') {
+		return value[1 : n-1]
+	}
+	return value
+}
+
+// formats are the fields of a result that the SDKs know, by MIME type: with others their to_json fails.
+var formats = map[string]string{
+	"text/plain": "text", "text/html": "html", "text/markdown": "markdown", "text/latex": "latex", "image/svg+xml": "svg", "image/png": "png",
+	"image/jpeg": "jpeg", "application/pdf": "pdf", "application/json": "json", "application/javascript": "javascript",
+}
+
+func resultLine(display sandbox.Display) object {
+	line := object{"type": "result", "is_main_result": false}
+	for mime, data := range display.Data {
+		field, known := formats[mime]
+		switch {
+		case !known:
+		case field == "png" || field == "jpeg" || field == "pdf":
+			line[field] = base64.StdEncoding.EncodeToString(data)
+		case field == "json":
+			var value map[string]any
+			if json.Unmarshal(data, &value) == nil {
+				line[field] = value
+			}
+		default:
+			line[field] = string(data)
+		}
+	}
+	if len(line) == 2 {
+		return nil
+	}
+	return line
+}
+
+// before is the server's own code before a run: it sets the sandbox's variables and the run's, takes back those of the run before, and
+// changes to the context. The caller holds b.mu.
+func (b *box) before(one *codeContext, env map[string]string) string {
+	all := maps.Clone(b.record.Env)
+	if all == nil {
+		all = make(map[string]string)
+	}
+	maps.Copy(all, env)
+	var taken []string
+	for _, name := range b.runEnv[one.Language] {
+		if _, set := all[name]; !set {
+			taken = append(taken, name)
+		}
+	}
+	b.runEnv[one.Language] = slices.Sorted(maps.Keys(env))
+	set, names := web.Encode(all), web.Encode(append([]string{}, taken...))
+	switch sandbox.Language(one.Language) {
+	case sandbox.Python:
+		request := web.Encode(object{
+			"env": all, "taken": append([]string{}, taken...), "context": one.ID, "dir": realPath(one.Dir), "clear": one.clear,
+			"contexts": slices.Sorted(maps.Keys(b.contexts)), "plain": len(b.contexts) <= 3 && !one.clear && one.ID == string(sandbox.Python) && b.inContext == "",
+		})
+		one.clear, b.inContext = false, one.ID
+		return "exec(" + quotePython(switcher) + ", {'request': " + quotePython(string(request)) + "})"
+	case sandbox.JavaScript:
+		if len(all)+len(taken) > 0 {
+			return fmt.Sprintf("Object.assign(process.env, %s); for (const name of %s) delete process.env[name];", set, names)
+		}
+	case sandbox.Bash:
+		var line strings.Builder
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			line.WriteString("export " + apis.Quote(name+"="+all[name]) + "; ")
+		}
+		for _, name := range taken {
+			line.WriteString("unset " + apis.Quote(name) + "; ")
+		}
+		return line.String()
+	}
+	return ""
+}
+
+// quotePython makes a literal of Python, in one line. JSON's escapes are Python's too.
+func quotePython(value string) string {
+	return strings.NewReplacer("\u2028", `\u2028`, "\u2029", `\u2029`).Replace(string(web.Encode(value)))
+}

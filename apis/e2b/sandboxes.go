@@ -1,0 +1,562 @@
+package e2b
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+const (
+	base, interpreter = "base", "code-interpreter-v1" // the templates, of one image
+	defaultTimeout    = 300                           // seconds, as the vendor's
+	maxTimeout        = 24 * 3600
+	recordName        = "e2b.json" // beside the session's lock
+	maxRecord         = 256 << 10  // bytes
+	listed            = 100        // sandboxes of an answer
+	endTime           = time.Minute
+	running, paused   = "running", "paused"
+)
+
+// record is what is known of a sandbox beside its session, in the session's folder: it goes with that.
+type record struct {
+	ID        string            `json:"id"`
+	Template  string            `json:"template"`
+	Metadata  map[string]string `json:"metadata,omitempty"`
+	Env       map[string]string `json:"env,omitempty"`
+	Started   time.Time         `json:"started"`
+	Ends      time.Time         `json:"ends"`
+	AutoPause bool              `json:"auto_pause,omitempty"`
+	AutoWake  bool              `json:"auto_resume,omitempty"`
+	Paused    bool              `json:"paused,omitempty"`
+}
+
+// box is a sandbox in use. The mutex guards what is not the record's id.
+type box struct {
+	mu        sync.Mutex
+	record    record
+	timer     *time.Timer // ends it
+	programs  map[int]*program
+	watchers  map[string]*watcher
+	contexts  map[string]*codeContext
+	defaulted bool                // the contexts of the languages are there
+	made      int                 // contexts
+	runEnv    map[string][]string // names that the last run of a language set for itself
+	inContext string              // the Python context whose variables are in the kernel; empty: the default one
+}
+
+type router = func(method, path, id, summary string, serve func(c *call) error)
+
+func (s *server) controlRoutes(add router) {
+	with := func(serve func(*call, *box) error) func(*call) error {
+		return func(c *call) error {
+			b, err := c.find(c.r.PathValue("sandbox"))
+			if err != nil {
+				return err
+			}
+			return serve(c, b)
+		}
+	}
+	const one = "/sandboxes/{sandbox}"
+	add("POST", "/sandboxes", "create", "Make a sandbox.", (*call).create)
+	add("POST", "/v2/sandboxes", "create_v2", "Make a sandbox.", (*call).create)
+	add("GET", "/sandboxes", "list", "List running sandboxes.", (*call).list)
+	add("GET", "/v2/sandboxes", "list_v2", "List sandboxes.", (*call).list)
+	add("GET", one, "get", "Describe a sandbox.", with((*call).get))
+	add("DELETE", one, "kill", "Remove a sandbox.", with((*call).kill))
+	add("GET", one+"/metrics", "metrics", "Measure a sandbox.", with((*call).metrics))
+	add("POST", one+"/timeout", "timeout", "Set a sandbox's time from now on.", with((*call).setTimeout))
+	add("POST", one+"/refreshes", "refresh", "Prolong a sandbox's time.", with((*call).setTimeout))
+	add("POST", one+"/pause", "pause", "Freeze a sandbox.", with((*call).pause))
+	add("POST", one+"/resume", "resume", "Wake a sandbox.", with((*call).resume))
+	add("POST", one+"/connect", "connect", "Describe a sandbox, and wake it.", with((*call).resume))
+	add("POST", "/v2"+one+"/connect", "connect_v2", "Describe a sandbox, and wake it.", with((*call).resume))
+	cannot := func(c *call) error {
+		return refuse(http.StatusNotImplemented, "this server has no snapshots of memory, forks, volumes, secrets and templates of its own: see docs/e2b.md")
+	}
+	for i, path := range []string{"POST " + one + "/fork", "POST " + one + "/snapshots", "GET /snapshots", "PUT " + one + "/network", "POST /v3/templates", "POST /volumes", "POST /secrets"} {
+		method, path, _ := strings.Cut(path, " ")
+		add(method, path, "none_"+strconv.Itoa(i), "Refuse: it cannot be had.", cannot)
+	}
+}
+
+type newSandbox struct {
+	Template  string            `json:"templateID"`
+	Timeout   *int              `json:"timeout"`
+	Metadata  map[string]string `json:"metadata"`
+	Env       map[string]string `json:"envVars"`
+	AutoPause bool              `json:"autoPause"`
+	AutoWake  struct {
+		Enabled bool `json:"enabled"`
+	} `json:"autoResume"`
+	MCP     json.RawMessage `json:"mcp"`
+	IAM     json.RawMessage `json:"iam"`
+	Volumes json.RawMessage `json:"volumeMounts"`
+	Network json.RawMessage `json:"network"`
+}
+
+// check refuses what cannot be had.
+func (n *newSandbox) check() error {
+	if strings.ContainsAny(n.Template, "/\\") || strings.HasPrefix(n.Template, ".") {
+		return refuse(http.StatusBadRequest, "%q is not a template's name", text.Shorten(n.Template, maxQuoted))
+	}
+	name, tag, _ := strings.Cut(n.Template, ":")
+	if name != base && name != interpreter || tag != "" && tag != "default" {
+		return refuse(http.StatusNotFound, "template %q not found: this server has %s and %s", text.Shorten(n.Template, maxQuoted), base, interpreter)
+	}
+	for name, value := range map[string]json.RawMessage{"mcp": n.MCP, "iam": n.IAM, "volumeMounts": n.Volumes, "network": n.Network} {
+		var private map[string]any // ports never are public
+		if json.Unmarshal(value, &private) == nil && name == "network" && private["allowPublicTraffic"] == false {
+			delete(private, "allowPublicTraffic")
+			value = web.Encode(private)
+		}
+		if plain := string(value); plain != "" && plain != "null" && plain != "[]" && plain != "{}" {
+			return refuse(http.StatusBadRequest, "%s cannot be chosen here: see docs/e2b.md", name)
+		}
+	}
+	if len(n.Template)+textBytes(n.Metadata)+textBytes(n.Env) > maxRecord/8 {
+		return refuse(http.StatusBadRequest, "the metadata and variables may have %d bytes", maxRecord/8)
+	}
+	return nil
+}
+
+func textBytes(of map[string]string) (bytes int) {
+	for name, value := range of {
+		bytes += len(name) + len(value)
+	}
+	return bytes
+}
+
+// ends is the end of a time that begins now. The error is the vendor's.
+func ends(seconds *int) (time.Time, error) {
+	given := defaultTimeout
+	if seconds != nil {
+		given = *seconds
+	}
+	if given < 0 || given > maxTimeout {
+		return time.Time{}, refuse(http.StatusBadRequest, "the timeout is %d and may be 0 to %d seconds", given, maxTimeout)
+	}
+	return time.Now().Add(time.Duration(given) * time.Second), nil
+}
+
+func (c *call) create() error {
+	var wanted newSandbox
+	if err := c.decode(&wanted); err != nil {
+		return err
+	}
+	if err := wanted.check(); err != nil {
+		return err
+	}
+	end, err := ends(wanted.Timeout)
+	if err != nil {
+		return err
+	}
+	id := "i" + strings.ToLower(rand.Text())[:19]
+	if _, _, err = c.Begin(c.r.Context(), id, sandbox.Python, sandbox.SessionLimits{}, ""); err != nil {
+		return err
+	}
+	b := newBox(record{
+		ID: id, Template: wanted.Template, Metadata: wanted.Metadata, Env: wanted.Env, Started: time.Now(), Ends: end,
+		AutoPause: wanted.AutoPause, AutoWake: wanted.AutoWake.Enabled,
+	})
+	if err = c.touchContainer(b); err == nil { // whose start is not of the sandbox's time
+		b.record.Ends, _ = ends(wanted.Timeout)
+		err = c.save(b)
+	}
+	if err != nil {
+		c.forget(b)
+		_, _ = c.Sessions().CloseSession(context.WithoutCancel(c.r.Context()), id, false)
+		return err
+	}
+	c.mu.Lock()
+	c.sandboxes[id] = b
+	c.mu.Unlock()
+	c.schedule(b)
+	return c.answer(http.StatusCreated, c.describe(b))
+}
+
+func newBox(of record) *box {
+	return &box{record: of, programs: make(map[int]*program), watchers: make(map[string]*watcher), contexts: make(map[string]*codeContext), runEnv: make(map[string][]string)}
+}
+
+// touchContainer starts the container, so that the first command does not wait for it.
+func (c *call) touchContainer(b *box) error {
+	p, err := c.program(c.r.Context(), sandbox.ProgramSpec{SessionID: b.record.ID, Argv: []string{"true"}, Unlisted: true})
+	if err != nil {
+		return err
+	}
+	for range p.Output { // to its end
+	}
+	return nil
+}
+
+// program starts a program. The session may be falling asleep as another one needs its place: then it is woken.
+func (c *call) program(ctx context.Context, spec sandbox.ProgramSpec) (*sandbox.Program, error) {
+	spec.Caller = c.r.Context()
+	p, err := c.Sessions().Program(ctx, spec)
+	if err != nil && fault.From(err).Code == fault.SessionBusy {
+		p, err = c.Sessions().Program(ctx, spec)
+	}
+	return p, err
+}
+
+// file returns the path of a sandbox's record.
+func (c *call) file(id string) string {
+	return filepath.Join(state.Folder(c.Sessions().Config().StateDir, id), recordName)
+}
+
+func (c *call) save(b *box) error {
+	b.mu.Lock()
+	content, err := json.Marshal(b.record)
+	b.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	name := c.file(b.record.ID)
+	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
+		return refuse(http.StatusInternalServerError, "the sandbox cannot be recorded")
+	}
+	return os.Rename(name+".new", name)
+}
+
+// find finds a sandbox of this principal.
+func (c *call) find(id string) (*box, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	missing := refuse(http.StatusNotFound, "sandbox %q not found", text.Shorten(id, maxQuoted))
+	if sandbox.CheckSessionID(id) != nil {
+		return nil, missing
+	}
+	content, err := os.ReadFile(c.file(id))
+	if err != nil {
+		delete(c.sandboxes, id)
+		return nil, missing
+	}
+	if b := c.sandboxes[id]; b != nil {
+		if b.isOver() {
+			return nil, missing
+		}
+		return b, nil
+	}
+	var read record
+	if err := json.Unmarshal(content, &read); err != nil || read.ID != id {
+		return nil, missing
+	}
+	b := newBox(read)
+	if b.isOver() {
+		c.schedule(b)
+		return nil, missing
+	}
+	c.sandboxes[id] = b
+	c.schedule(b)
+	return b, nil
+}
+
+// isOver reports whether a sandbox's time is over and it is about to be removed.
+func (b *box) isOver() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.record.AutoPause && !b.record.Paused && !time.Now().Before(b.record.Ends)
+}
+
+// forget ends what goes on in a sandbox.
+func (c *call) forget(b *box) {
+	c.mu.Lock()
+	delete(c.sandboxes, b.record.ID)
+	c.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	clear(b.watchers)
+	clear(b.contexts)
+	b.defaulted = false
+}
+
+// schedule ends a sandbox at the end of its time.
+func (c *call) schedule(b *box) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	if b.record.Paused {
+		return
+	}
+	later := &call{server: c.server, Host: c.Host}
+	b.timer = time.AfterFunc(time.Until(b.record.Ends), func() {
+		ctx, cancel := context.WithTimeout(context.Background(), endTime)
+		defer cancel()
+		b.mu.Lock()
+		due, keep := !time.Now().Before(b.record.Ends) && !b.record.Paused, b.record.AutoPause
+		b.mu.Unlock()
+		switch {
+		case !due:
+		case keep:
+			_ = later.sleep(ctx, b)
+		default:
+			_ = later.remove(ctx, b)
+		}
+	})
+}
+
+// sleep freezes a sandbox.
+func (c *call) sleep(ctx context.Context, b *box) error {
+	b.mu.Lock()
+	b.record.Paused = true
+	b.mu.Unlock()
+	if err := c.save(b); err != nil {
+		return err
+	}
+	c.forget(b)
+	_, err := c.Sessions().CloseSession(ctx, b.record.ID, true)
+	return err
+}
+
+// Answers.
+type (
+	made struct {
+		Template string  `json:"templateID"`
+		ID       string  `json:"sandboxID"`
+		Client   string  `json:"clientID"`
+		Envd     string  `json:"envdVersion"`
+		Token    string  `json:"envdAccessToken"`
+		Traffic  string  `json:"trafficAccessToken"`
+		Domain   *string `json:"domain"`
+	}
+	detail struct {
+		Template  string            `json:"templateID"`
+		Alias     string            `json:"alias"`
+		ID        string            `json:"sandboxID"`
+		Client    string            `json:"clientID"`
+		Started   time.Time         `json:"startedAt"`
+		Ends      time.Time         `json:"endAt"`
+		State     string            `json:"state"`
+		CPUs      int               `json:"cpuCount"`
+		MemoryMB  int64             `json:"memoryMB"`
+		DiskMB    int64             `json:"diskSizeMB"`
+		Metadata  map[string]string `json:"metadata,omitempty"`
+		Envd      string            `json:"envdVersion"`
+		Internet  bool              `json:"allowInternetAccess"`
+		Lifecycle lifecycle         `json:"lifecycle"`
+	}
+	lifecycle struct {
+		AutoResume bool   `json:"autoResume"`
+		OnTimeout  string `json:"onTimeout"`
+	}
+)
+
+const clientID = "local" // which the SDKs ignore
+
+func (c *call) describe(b *box) made {
+	id := b.record.ID
+	token := c.seal.token(id, c.r.Header.Get("Authorization"))
+	return made{Template: b.record.Template, ID: id, Client: clientID, Envd: envdVersion, Token: token, Traffic: token}
+}
+
+func (c *call) detail(b *box) detail {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	config, of := c.Sessions().Config(), &b.record
+	d := detail{
+		Template: of.Template, Alias: of.Template, ID: of.ID, Client: clientID, Started: of.Started.UTC(), Ends: of.Ends.UTC(), State: running, Envd: envdVersion,
+		CPUs: max(1, int(config.Limits.CPUs)), MemoryMB: config.Limits.MemoryBytes >> 20, DiskMB: config.VolumeBytes >> 20, Metadata: of.Metadata,
+		Lifecycle: lifecycle{of.AutoWake, "kill"},
+	}
+	if of.Paused {
+		d.State = paused
+	}
+	if of.AutoPause {
+		d.Lifecycle.OnTimeout = "pause"
+	}
+	return d
+}
+
+func (c *call) get(b *box) error { return c.answer(http.StatusOK, c.detail(b)) }
+
+// list lists sandboxes, the newest first; the first version's running ones alone.
+func (c *call) list() error {
+	query := c.r.URL.Query()
+	wanted, err := url.ParseQuery(query.Get("metadata"))
+	if err != nil {
+		return refuse(http.StatusBadRequest, "metadata cannot be read")
+	}
+	states := strings.Split(strings.Join(query["state"], ","), ",")
+	if c.r.URL.Path == prefix+"/sandboxes" {
+		states = []string{running}
+	}
+	names, _ := filepath.Glob(c.file("*"))
+	all := []detail{}
+	for _, name := range names {
+		var of record
+		content, err := os.ReadFile(name)
+		if err != nil || json.Unmarshal(content, &of) != nil {
+			continue
+		}
+		b, err := c.find(of.ID)
+		if err != nil {
+			continue
+		}
+		d := c.detail(b)
+		fits := states[0] == "" || slices.Contains(states, d.State)
+		for name, values := range wanted {
+			fits = fits && d.Metadata[name] == values[0]
+		}
+		if template := query.Get("template"); fits && (template == "" || template == d.Template) {
+			all = append(all, d)
+		}
+	}
+	oldest := query.Get("order") == "asc"
+	slices.SortFunc(all, func(a, b detail) int {
+		order := cmp.Or(b.Started.Compare(a.Started), cmp.Compare(a.ID, b.ID))
+		if oldest {
+			order = -order
+		}
+		return order
+	})
+	from := 1 + slices.IndexFunc(all, func(d detail) bool { return d.ID == query.Get("nextToken") })
+	all = all[from:]
+	if most, err := strconv.Atoi(query.Get("limit")); err == nil && most < 1 {
+		return refuse(http.StatusBadRequest, "the limit is %d and must be above 0", most)
+	} else if most = min(cmp.Or(most, listed), listed); len(all) > most {
+		all = all[:most]
+		c.w.Header().Set("X-Next-Token", all[most-1].ID)
+	}
+	return c.answer(http.StatusOK, all)
+}
+
+func (c *call) kill(b *box) error {
+	if err := c.remove(c.r.Context(), b); err != nil {
+		return err
+	}
+	return c.answer(http.StatusNoContent, nil)
+}
+
+// remove removes a sandbox. It is not found from the beginning on.
+func (c *call) remove(ctx context.Context, b *box) error {
+	_ = os.Remove(c.file(b.record.ID))
+	c.forget(b)
+	_, err := c.Sessions().CloseSession(ctx, b.record.ID, false)
+	return err
+}
+
+type newTime struct {
+	Timeout  *int `json:"timeout"`
+	Duration *int `json:"duration"`
+}
+
+func (c *call) setTimeout(b *box) error {
+	if err := c.prolong(b, false); err != nil {
+		return err
+	}
+	return c.answer(http.StatusNoContent, nil)
+}
+
+// prolong gives a sandbox the time of the request; only: if it ends later so.
+func (c *call) prolong(b *box, only bool) error {
+	var wanted newTime
+	if err := c.decode(&wanted); err != nil {
+		return err
+	}
+	end, err := ends(cmp.Or(wanted.Timeout, wanted.Duration))
+	if err != nil {
+		return err
+	}
+	b.mu.Lock()
+	if !only || end.After(b.record.Ends) || b.record.Paused {
+		b.record.Ends = end
+	}
+	if only {
+		b.record.Paused = false
+	}
+	b.mu.Unlock()
+	c.schedule(b)
+	return c.save(b)
+}
+
+func (c *call) pause(b *box) error {
+	b.mu.Lock()
+	already := b.record.Paused
+	b.mu.Unlock()
+	if already {
+		return refuse(http.StatusConflict, "sandbox %q is already paused", b.record.ID)
+	}
+	if err := c.sleep(c.r.Context(), b); err != nil {
+		return err
+	}
+	return c.answer(http.StatusNoContent, nil)
+}
+
+// resume wakes a sandbox. The vendor's connect answers 200 if it runs.
+func (c *call) resume(b *box) error {
+	b.mu.Lock()
+	was := b.record.Paused
+	b.mu.Unlock()
+	connects := strings.HasSuffix(c.r.URL.Path, "/connect")
+	if !was && !connects {
+		return refuse(http.StatusConflict, "sandbox %q is already running", b.record.ID)
+	}
+	if err := c.prolong(b, true); err != nil {
+		return err
+	}
+	if err := c.touchContainer(b); err != nil {
+		return err
+	}
+	if !was {
+		return c.answer(http.StatusOK, c.describe(b))
+	}
+	return c.answer(http.StatusCreated, c.describe(b))
+}
+
+type metric struct {
+	Time     time.Time `json:"timestamp"`
+	Unix     int64     `json:"timestampUnix"`
+	CPUs     int       `json:"cpuCount"`
+	MemTotal int64     `json:"memTotal"`
+	usage
+}
+
+type usage struct {
+	CPUUsed   float64 `json:"cpuUsedPct"`
+	MemUsed   int64   `json:"memUsed"`
+	MemCache  int64   `json:"memCache"`
+	DiskUsed  int64   `json:"diskUsed"`
+	DiskTotal int64   `json:"diskTotal"`
+}
+
+// within reports whether a time is between start and end of a query.
+func within(query url.Values, now int64) bool {
+	from, err := strconv.ParseInt(query.Get("start"), 10, 64)
+	to, err2 := strconv.ParseInt(query.Get("end"), 10, 64)
+	return (err != nil || now >= from) && (err2 != nil || now <= to)
+}
+
+// metrics measures a running sandbox once: there is no history.
+func (c *call) metrics(b *box) error {
+	found := []metric{}
+	now := time.Now()
+	if d := c.detail(b); d.State == running && within(c.r.URL.Query(), now.Unix()) {
+		m := metric{Time: now.UTC(), Unix: now.Unix(), CPUs: d.CPUs, MemTotal: d.MemoryMB << 20}
+		if err := c.operate(b, "metrics", object{"path": "."}, nil, func(line []byte) error { return json.Unmarshal(line, &m.usage) }); err != nil {
+			return err
+		}
+		found = append(found, m)
+	}
+	return c.answer(http.StatusOK, found)
+}

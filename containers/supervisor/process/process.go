@@ -1,0 +1,195 @@
+//go:build linux
+
+// Package process runs programs for the server in a container, with pipes or a terminal: docs/kernel-protocol.md, "Programs: streams".
+// They run as the session's user under the limits of its code, and end with their stream.
+package process
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
+	"golang.org/x/sys/unix"
+)
+
+// Mark is the mark of the programs that a server started, which end with no kernel; see procs.MarkAs.
+const Mark = 100
+
+// oomScore makes the OOM killer prefer a program to kernels with variables.
+const oomScore = 300
+
+// Programs are the running programs. Its methods are safe for several goroutines.
+type Programs struct {
+	mu    sync.Mutex
+	ended map[int]chan syscall.WaitStatus // of running programs
+}
+
+// Exited passes on the status of an ended process, perhaps none of these programs.
+func (ps *Programs) Exited(pid int, status syscall.WaitStatus) {
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	if ended := ps.ended[pid]; ended != nil {
+		ended <- status
+		delete(ps.ended, pid)
+	}
+}
+
+// Asks reports whether a stream's first message asks for a program.
+func Asks(text []byte) bool {
+	var r struct{ Op string }
+	return json.Unmarshal(text, &r) == nil && r.Op == programwire.Op
+}
+
+// program is one with its stream. The sandbox's code can signal it too, and its parts are no secret to that.
+type program struct {
+	pid    int
+	input  *os.File
+	output map[string]*os.File
+	pty    *os.File // nil: it has pipes
+	fed    chan programwire.Input
+	over   atomic.Bool
+
+	writing sync.Mutex // to the stream
+	stream  net.Conn
+}
+
+// Serve runs the program that a stream's first message asks for, until that ends, or the stream does and kills it.
+func (ps *Programs) Serve(stream net.Conn, text []byte, env []string, workDir string) {
+	var start programwire.Start
+	err := json.Unmarshal(text, &start)
+	p := &program{stream: stream, output: make(map[string]*os.File), fed: make(chan programwire.Input, 1)}
+	var ended chan syscall.WaitStatus
+	if err == nil {
+		ended, err = ps.start(p, &start, env, workDir)
+	}
+	if err != nil {
+		p.close()
+		p.send(programwire.Output{Error: err.Error()})
+		return
+	}
+	p.send(programwire.Output{PID: p.pid})
+	go p.obey()
+	go p.feed()
+	read := make(chan struct{})
+	for name, from := range p.output {
+		go p.copy(name, from, read)
+	}
+	status := <-ended
+	for range p.output { // which its children may hold open, unless it was killed
+		<-read
+	}
+	p.over.Store(true)
+	exit := programwire.Exit{Code: status.ExitStatus()}
+	if status.Signaled() {
+		exit = programwire.Exit{Code: 128 + int(status.Signal()), Signal: int(status.Signal())}
+	}
+	p.send(programwire.Output{Exit: &exit})
+	p.close()
+}
+
+// start starts the program. The lock keeps its end from being taken before its number is known.
+func (ps *Programs) start(p *program, start *programwire.Start, env []string, workDir string) (chan syscall.WaitStatus, error) {
+	if len(start.Argv) == 0 {
+		return nil, errors.New("there is no command")
+	}
+	for name, value := range start.Env {
+		env = append(env, name+"="+value)
+	}
+	dir := workDir
+	if start.Dir != "" {
+		dir = start.Dir
+	}
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return nil, errors.New("cwd '" + dir + "' does not exist")
+	}
+	path := start.Argv[0] // relative to dir, or on the container's own PATH
+	if !strings.Contains(path, "/") {
+		var err error
+		if path, err = kernelproc.Find(path); err != nil {
+			return nil, err
+		}
+	}
+	sys := &syscall.SysProcAttr{Setsid: true}
+	theirs, err := p.open(start.PTY, sys)
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close()
+		}
+	}()
+	if err != nil {
+		return nil, err
+	}
+	files := []uintptr{theirs[0].Fd(), theirs[1].Fd(), theirs[2].Fd()}
+	ps.mu.Lock()
+	defer ps.mu.Unlock()
+	p.pid, err = syscall.ForkExec(path, start.Argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: files, Sys: sys})
+	if err != nil {
+		return nil, err
+	}
+	procs.RaiseOOMScore(p.pid, oomScore)
+	procs.MarkAs(p.pid, Mark)
+	ended := make(chan syscall.WaitStatus, 1)
+	if ps.ended == nil {
+		ps.ended = make(map[int]chan syscall.WaitStatus)
+	}
+	ps.ended[p.pid] = ended
+	return ended, nil
+}
+
+// open makes our ends of the program's pipes or terminal, and returns its three, which are the caller's to close.
+func (p *program) open(size *programwire.Size, sys *syscall.SysProcAttr) (theirs []*os.File, err error) {
+	if size != nil {
+		var tty *os.File
+		if p.pty, tty, err = openPTY(*size); err != nil {
+			return nil, err
+		}
+		sys.Setctty = true // its descriptor 0
+		p.input, p.output[programwire.PTY] = p.pty, p.pty
+		return []*os.File{tty, tty, tty}, nil
+	}
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	p.input, theirs = write, append(theirs, read)
+	for _, name := range []string{programwire.Stdout, programwire.Stderr} {
+		read, write, err := os.Pipe()
+		if err != nil {
+			return theirs, err
+		}
+		p.output[name], theirs = read, append(theirs, write)
+	}
+	return theirs, nil
+}
+
+func openPTY(size programwire.Size) (pty, tty *os.File, err error) {
+	pty, err = os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	var number int
+	err = control(pty, func(fd int) error {
+		if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+			return err
+		}
+		number, err = unix.IoctlGetInt(fd, unix.TIOCGPTN)
+		return errors.Join(err, resize(fd, size))
+	})
+	if err == nil {
+		tty, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		_ = pty.Close()
+		return nil, nil, err
+	}
+	return pty, tty, nil
+}

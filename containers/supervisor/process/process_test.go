@@ -1,0 +1,143 @@
+//go:build linux
+
+package process
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
+)
+
+// served is the server's end of a program.
+type served struct {
+	t        *testing.T
+	conn     net.Conn
+	programs *Programs
+}
+
+func serve(t *testing.T, start programwire.Start) *served {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	var programs Programs
+	start.Op = programwire.Op
+	text, err := json.Marshal(start)
+	if err != nil || !Asks(text) {
+		t.Fatal(err, string(text))
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		programs.Serve(theirs, text, os.Environ(), t.TempDir())
+	}()
+	t.Cleanup(func() {
+		_ = ours.Close()
+		<-over
+	})
+	return &served{t, ours, &programs}
+}
+
+func (s *served) next() (out programwire.Output) {
+	s.t.Helper()
+	text, err := filewire.ReadText(s.conn, programwire.MaxMessage)
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if out.PID != 0 {
+		go func() { // as process 1 does
+			var status syscall.WaitStatus
+			if _, err := syscall.Wait4(out.PID, &status, 0, nil); err == nil {
+				s.programs.Exited(out.PID, status)
+			}
+		}()
+	}
+	return out
+}
+
+func (s *served) send(in programwire.Input) {
+	s.t.Helper()
+	if err := filewire.Write(s.conn, in); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// rest returns the output of each stream, and the end.
+func (s *served) rest() (printed map[string]string, exit programwire.Exit) {
+	s.t.Helper()
+	printed = make(map[string]string)
+	for {
+		out := s.next()
+		if out.Exit != nil {
+			return printed, *out.Exit
+		}
+		printed[out.Stream] += string(out.Data)
+	}
+}
+
+func TestProgramsWithPipes(t *testing.T) {
+	t.Parallel()
+	s := serve(t, programwire.Start{Argv: []string{"bash", "-c", `echo "$A"; read line; echo "$line" >&2; exit 7`}, Env: map[string]string{"A": "b"}})
+	if pid := s.next().PID; pid <= 1 {
+		t.Fatal(pid)
+	}
+	go func() {
+		s.send(programwire.Input{Data: []byte("typed\n")})
+		s.send(programwire.Input{Close: true})
+	}()
+	printed, exit := s.rest()
+	if printed[programwire.Stdout] != "b\n" || printed[programwire.Stderr] != "typed\n" || exit != (programwire.Exit{Code: 7}) {
+		t.Errorf("%q %+v", printed, exit)
+	}
+}
+
+func TestProgramsWithATerminal(t *testing.T) {
+	t.Parallel()
+	s := serve(t, programwire.Start{Argv: []string{"bash", "-c", "stty size; read; stty size"}, PTY: &programwire.Size{Rows: 12, Cols: 34}})
+	s.next()
+	printed := ""
+	for !strings.Contains(printed, "12 34") {
+		printed += string(s.next().Data)
+	}
+	s.send(programwire.Input{Size: &programwire.Size{Rows: 56, Cols: 78}})
+	s.send(programwire.Input{Data: []byte("\n")})
+	if rest, exit := s.rest(); !strings.Contains(rest[programwire.PTY], "56 78") || exit.Code != 0 {
+		t.Errorf("%q %+v", rest, exit)
+	}
+}
+
+// A kill reaches what left the group, and ends the wait for output that something holds open.
+func TestKilledPrograms(t *testing.T) {
+	t.Parallel()
+	s := serve(t, programwire.Start{Argv: []string{"bash", "-c", "trap '' TERM; set -m; sleep 1000 & yes"}})
+	s.next()
+	s.next()
+	s.send(programwire.Input{Signal: int(syscall.SIGTERM)})
+	s.send(programwire.Input{Signal: int(syscall.SIGKILL)})
+	if _, exit := s.rest(); exit.Signal != int(syscall.SIGKILL) {
+		t.Errorf("%+v", exit)
+	}
+}
+
+// The stream's end kills the program, although its output is not read. The clean-up waits for that.
+func TestAStreamThatEnds(t *testing.T) {
+	t.Parallel()
+	s := serve(t, programwire.Start{Argv: []string{"yes"}})
+	s.next()
+}
+
+func TestProgramsThatCannotStart(t *testing.T) {
+	t.Parallel()
+	for _, start := range []programwire.Start{{}, {Argv: []string{"no-such-program"}}, {Argv: []string{"/etc"}}, {Argv: []string{"true"}, Dir: "/no-such-folder"}} {
+		if out := serve(t, start).next(); out.Error == "" || out.PID != 0 {
+			t.Errorf("%+v: %+v", start, out)
+		}
+	}
+}

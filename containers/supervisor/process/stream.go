@@ -1,0 +1,134 @@
+//go:build linux
+
+package process
+
+import (
+	"encoding/json"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
+	"golang.org/x/sys/unix"
+)
+
+// killedOutput is the time for which the output of a killed program is read, which others may hold open.
+const killedOutput = time.Second
+
+// control calls do with a file's descriptor, without making the file a blocking one.
+func control(file *os.File, do func(fd int) error) error {
+	raw, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = do(int(fd)) }); err != nil {
+		return err
+	}
+	return failed
+}
+
+func resize(fd int, size programwire.Size) error {
+	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: size.Rows, Col: size.Cols})
+}
+
+// send sends a message. A server that does not read holds the program up, as a full pipe does.
+func (p *program) send(message programwire.Output) {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	_ = filewire.Write(p.stream, message)
+}
+
+// copy sends a stream of output to its end.
+func (p *program) copy(name string, from *os.File, ended chan<- struct{}) {
+	room := make([]byte, programwire.MaxData)
+	for {
+		n, err := from.Read(room)
+		if n > 0 {
+			p.send(programwire.Output{Stream: name, Data: room[:n]})
+		}
+		if err != nil {
+			ended <- struct{}{}
+			return
+		}
+	}
+}
+
+// obey follows the server's messages until the stream ends, and then kills the program if it runs.
+func (p *program) obey() {
+	for {
+		text, err := filewire.ReadText(p.stream, programwire.MaxMessage)
+		var in programwire.Input
+		if err == nil {
+			err = json.Unmarshal(text, &in)
+		}
+		if err != nil {
+			break
+		}
+		p.follow(in)
+	}
+	close(p.fed)
+	p.signal(syscall.SIGKILL)
+}
+
+func (p *program) follow(in programwire.Input) {
+	switch {
+	case in.Size != nil && p.pty != nil:
+		_ = control(p.pty, func(fd int) error { return resize(fd, *in.Size) })
+	case in.Signal > 0:
+		p.signal(syscall.Signal(in.Signal))
+	case in.Close || len(in.Data) > 0:
+		p.fed <- in // the server sends the next one when this one was taken
+	}
+}
+
+// feed writes the input, which a program need not read, and tells the server of each piece.
+func (p *program) feed() {
+	for in := range p.fed {
+		if in.Close && p.pty == nil {
+			_ = p.input.Close()
+		}
+		_, _ = p.input.Write(in.Data)
+		p.send(programwire.Output{Took: true})
+	}
+	if p.pty == nil {
+		_ = p.input.Close()
+	}
+}
+
+// signal sends a signal to the program's own group. SIGKILL also reaches its session and descendants, and ends the wait for output that
+// others hold open.
+func (p *program) signal(signal syscall.Signal) {
+	if p.over.Load() || p.pid <= 1 {
+		return
+	}
+	if signal != syscall.SIGKILL {
+		_ = syscall.Kill(-p.pid, signal)
+		return
+	}
+	procs.KillAll(func(table procs.Table) map[int]bool {
+		own := table.Family(p.pid)
+		for pid, other := range table {
+			if pid == p.pid || other.Session == p.pid {
+				own[pid] = true
+			}
+		}
+		return own
+	})
+	_ = p.input.SetWriteDeadline(time.Now()) // of the rest, which nobody reads
+	for _, from := range p.output {
+		_ = from.SetReadDeadline(time.Now().Add(killedOutput))
+	}
+}
+
+// close closes what the program has left, after its end.
+func (p *program) close() {
+	if p.input != nil {
+		_ = p.input.Close()
+	}
+	for _, from := range p.output {
+		_ = from.Close()
+	}
+}

@@ -1,0 +1,293 @@
+package sandbox
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// ProgramSpec describes a program to run in an existing session.
+type ProgramSpec struct {
+	SessionID string
+	Argv      []string          // the first is looked for on the PATH
+	Title     string            // what histories call it; empty: the words of Argv
+	Env       map[string]string // beside the session's own
+	Dir       string            // in the container; empty: WorkDir
+	Terminal  *TerminalSize     // nil: it has pipes
+	Timeout   time.Duration     // after which it is killed; zero: Config.MaxRunTimeout, which bounds it too
+	Unlisted  bool              // as in RunOptions
+	Caller    context.Context   // likewise
+}
+
+// TerminalSize is a terminal's size in characters.
+type TerminalSize = programwire.Size
+
+// ProgramOutput is a piece of a program's output, or its end. Data comes from hostile code; secrets in it are masked.
+type ProgramOutput struct {
+	Stream string // "stdout", "stderr" or "pty"
+	Data   []byte
+	Exit   *ProgramExit // not nil: the last
+}
+
+// ProgramExit is a program's end.
+type ProgramExit struct {
+	Code   int            // 128 and the signal's number if one ended it
+	Signal syscall.Signal // zero: none
+	// Lost is the reason why the end itself is not known: the container or the session ended. Nil: it is known.
+	Lost error
+}
+
+// Program is a program in a session's container. It counts as a run: the session is in use, an interrupt of the run kills it, and it is in
+// the history. Output must be received until Exit, or the program stalls. Methods may be called from any goroutine.
+type Program struct {
+	// PID is its number in the container, by hostile code's word.
+	PID int
+	// Output receives the output. It is closed after Exit.
+	Output <-chan ProgramOutput
+
+	run     *Run
+	conn    net.Conn
+	took    chan struct{}
+	feeding chan struct{} // holds a token while input is on its way
+	sending sync.Mutex
+	ended   chan struct{}
+}
+
+// maxSignal is the last signal's number.
+const maxSignal = 64
+
+// ErrProgramOver reports that a program has ended.
+var ErrProgramOver = errors.New("the program has ended")
+
+// Program starts a program. The error is a fault: invalid_argument if it cannot be started, session_not_found, and those of a run.
+func (m *Manager) Program(ctx context.Context, spec ProgramSpec) (*Program, error) {
+	options := RunOptions{
+		SessionID: spec.SessionID, Language: Bash, Code: cmp.Or(spec.Title, strings.Join(spec.Argv, " ")), Timeout: spec.Timeout, Fresh: true, Unlisted: spec.Unlisted, Caller: spec.Caller,
+	}
+	if spec.Timeout <= 0 {
+		options.Timeout = m.conf().MaxRunTimeout
+	}
+	if err := options.check(m.conf()); err != nil {
+		return nil, err
+	}
+	s, err := m.open(spec.SessionID, toResume)
+	if err != nil {
+		return nil, err
+	}
+	run := newRun(s.ctx, s.config, state.NewID("run-"), s.id, options)
+	if err := s.config.admit(run); err != nil {
+		run.cancel(err)
+		return nil, err
+	}
+	if err := s.uses.begin(run, func() {}); err != nil {
+		return nil, err
+	}
+	p, masked, err := s.startProgram(ctx, run, &spec)
+	if err != nil {
+		err = s.files.fault(ctx, err)
+		s.uses.conclude(run, nil, err)
+		return nil, err
+	}
+	go p.follow(masked, func(res *Result, err error) { s.uses.conclude(run, res, err) })
+	return p, nil
+}
+
+// startProgram opens the stream of a program and waits until it runs. The channel receives its output, still with secrets.
+func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec) (*Program, chan ProgramOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
+	defer cancel()
+	defer context.AfterFunc(run.ctx, cancel)()
+	if err := s.files.takeOver(); err != nil {
+		return nil, nil, err
+	}
+	c, err := s.files.someContainer(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := c.conn.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	out := make(chan ProgramOutput)
+	p := &Program{Output: out, run: run, conn: conn, took: make(chan struct{}, 1), feeding: make(chan struct{}, 1), ended: make(chan struct{})}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	err = filewire.Write(conn, programwire.Start{Op: programwire.Op, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, PTY: spec.Terminal})
+	var first programwire.Output
+	if err == nil {
+		first, err = p.read()
+	}
+	if err == nil && first.Error != "" {
+		err = fault.New(fault.InvalidArgument, "Check the command and its folder.", "%s.", strings.TrimSuffix(s.config.Mask.Mask(clip(first.Error, maxName)), "."))
+	}
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, err
+	}
+	p.PID = first.PID
+	return p, out, nil
+}
+
+func (p *Program) read() (out programwire.Output, err error) {
+	text, err := filewire.ReadText(p.conn, programwire.MaxMessage)
+	if err == nil && json.Unmarshal(text, &out) != nil {
+		err = files.ErrFrame
+	}
+	return out, err
+}
+
+// follow passes the output on, until the program ends or its run is interrupted or over.
+func (p *Program) follow(out chan<- ProgramOutput, conclude func(*Result, error)) {
+	defer close(out)
+	timer := time.AfterFunc(p.run.options.Timeout, p.run.Interrupt)
+	defer timer.Stop()
+	defer context.AfterFunc(p.run.ctx, func() { _ = p.conn.Close() })() // which kills it
+	streams := make(map[string]*secrets.Stream)
+	var last programwire.Output
+	var err error
+	for last.Exit == nil && err == nil {
+		if last, err = p.read(); err != nil {
+			break
+		}
+		if last.Took {
+			offer(p.took, struct{}{})
+		}
+		switch last.Stream {
+		case programwire.Stdout, programwire.Stderr, programwire.PTY:
+			if streams[last.Stream] == nil {
+				streams[last.Stream] = p.run.config.Mask.StreamBytes(outputWriter{p, last.Stream, out})
+			}
+			_, _ = streams[last.Stream].Write(last.Data)
+		}
+	}
+	close(p.ended)
+	_ = p.conn.Close()
+	res := p.run.unanswered(Killed, 137)
+	exit := &ProgramExit{Code: 137, Signal: syscall.SIGKILL}
+	res.Duration = time.Since(p.run.created)
+	cause := context.Cause(p.run.ctx)
+	switch {
+	case last.Exit != nil:
+		exit = &ProgramExit{Code: last.Exit.Code & 0xff, Signal: syscall.Signal(last.Exit.Signal)}
+		res.Status, res.ExitCode = Completed, exit.Code
+		if exit.Code != 0 {
+			res.Status = Failed
+		}
+	case errors.Is(cause, errInterrupted):
+		res.Status, res.ExitCode = Cancelled, 130
+	case cause != nil:
+		exit.Lost, res.Cause = cause, causeClosed
+	default:
+		exit.Lost = errors.Join(io.ErrUnexpectedEOF, err)
+	}
+	for _, stream := range streams {
+		_ = stream.Close()
+	}
+	conclude(res, nil)
+	out <- ProgramOutput{Exit: exit}
+}
+
+// outputWriter passes on one stream without secrets.
+type outputWriter struct {
+	program *Program
+	stream  string
+	to      chan<- ProgramOutput
+}
+
+func (w outputWriter) Write(data []byte) (int, error) {
+	select {
+	case w.to <- ProgramOutput{Stream: w.stream, Data: append([]byte(nil), data...)}:
+	case <-w.program.run.ctx.Done(): // nobody reads it any more
+	}
+	return len(data), nil
+}
+
+// send sends a message to the supervisor.
+func (p *Program) send(in programwire.Input) error {
+	p.sending.Lock()
+	defer p.sending.Unlock()
+	if err := filewire.Write(p.conn, in); err != nil {
+		return ErrProgramOver
+	}
+	return nil
+}
+
+// feed sends input and waits until the program's pipe has taken it. The error is ErrProgramOver or the cause of ctx's end.
+func (p *Program) feed(ctx context.Context, in programwire.Input) error {
+	select {
+	case p.feeding <- struct{}{}:
+	case <-p.ended:
+		return ErrProgramOver
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if err := p.send(in); err != nil {
+		<-p.feeding
+		return err
+	}
+	select {
+	case <-p.took:
+		<-p.feeding
+		return nil
+	case <-p.ended:
+		<-p.feeding
+		return ErrProgramOver
+	case <-ctx.Done(): // the next input waits for this one
+		go func() {
+			select {
+			case <-p.took:
+			case <-p.ended:
+			}
+			<-p.feeding
+		}()
+		return context.Cause(ctx)
+	}
+}
+
+// Write writes to the program's standard input or terminal, and waits until it was taken. The error is ErrProgramOver or the cause of ctx's
+// end.
+func (p *Program) Write(ctx context.Context, data []byte) error {
+	for len(data) > 0 {
+		piece := data[:min(len(data), programwire.MaxData)]
+		if err := p.feed(ctx, programwire.Input{Data: piece}); err != nil {
+			return err
+		}
+		data = data[len(piece):]
+	}
+	return nil
+}
+
+// CloseInput ends the standard input of a program with pipes.
+func (p *Program) CloseInput(ctx context.Context) error {
+	return p.feed(ctx, programwire.Input{Close: true})
+}
+
+// Signal sends a signal to the program's process group.
+func (p *Program) Signal(signal syscall.Signal) error {
+	if signal <= 0 || signal > maxSignal {
+		return fault.New(fault.InvalidArgument, "Use 15 or 9.", "%d is no signal.", int(signal))
+	}
+	return p.send(programwire.Input{Signal: int(signal)})
+}
+
+// Resize sets the size of the program's terminal.
+func (p *Program) Resize(size TerminalSize) error { return p.send(programwire.Input{Size: &size}) }
+
+// Kill kills the program and all that it started. It returns at once, before Exit.
+func (p *Program) Kill() { p.run.Interrupt() }
