@@ -30,10 +30,12 @@ type record struct {
 	cleared  bool // and the server does not know
 }
 
-// shown is one display. frame is nil where it was sent and is not kept.
+// shown is one display. frame is nil where it was sent and is not kept, or is to come.
 type shown struct {
 	key   string
+	path  string
 	frame []byte
+	page  *page // whose picture is to come
 	sent  bool
 }
 
@@ -57,16 +59,21 @@ func (r *run) show(m *kernelproc.Report) {
 	} else {
 		r.record.redrawn = true
 	}
+	if before := r.record.displays[at].page; before != nil {
+		close(before.dropped)
+	}
 	r.record.bytes -= len(r.record.displays[at].frame)
-	frame := r.displayFrame(m, key)
-	r.record.displays[at] = shown{key: key, frame: frame}
-	r.record.bytes += len(frame)
+	d := r.displayOf(m, key)
+	r.record.displays[at] = shown{key: key, path: d.Path, page: &page{Display: d}}
+	if m.Mime != "text/html" || d.Path == "" || !r.draw(r.record.displays[at].page) {
+		r.release(&r.record.displays[at])
+	}
 	if !r.record.redrawn || r.record.bytes > recordBytes {
 		r.sendDisplays()
 	}
 }
 
-func (r *run) displayFrame(m *kernelproc.Report, key string) []byte {
+func (r *run) displayOf(m *kernelproc.Report, key string) protocol.Display {
 	d := protocol.Display{
 		Type: "display", ID: r.ID, Data: protocol.Data{}, Path: relativePath(m.Path),
 		SizeBytes: min(max(m.Size, 0), 1<<50), Alt: clean(m.Alt, maxAlt), Key: key,
@@ -78,6 +85,10 @@ func (r *run) displayFrame(m *kernelproc.Report, key string) []byte {
 	if d.SizeBytes == 0 {
 		d.SizeBytes = int64(len(m.Blob))
 	}
+	return d
+}
+
+func encodeDisplay(d protocol.Display) []byte {
 	frame, err := json.Marshal(d)
 	if err != nil || len(frame) > protocol.MaxToServer {
 		d.Data = protocol.Data{}
@@ -99,7 +110,7 @@ func (r *run) sendDisplays() {
 	}
 	for i := range r.record.displays {
 		d := &r.record.displays[i]
-		if d.sent {
+		if d.sent || d.page != nil {
 			continue
 		}
 		s.server.sendBody(d.frame, false)

@@ -21,6 +21,10 @@ var exitCodes = map[string]int{"completed": 0, "failed": 1, "quota": 1, "memory"
 
 // interrupt stops a run, once. The kernel is killed if that takes longer than the grace.
 func (r *run) interrupt(reason string) {
+	if d := r.drawing.answer; d != nil { // its code is over
+		r.finish(d)
+		return
+	}
 	if r.reason != "" {
 		return
 	}

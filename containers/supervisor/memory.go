@@ -61,7 +61,7 @@ func (g *memoryGuard) look() {
 		g.mark = max(g.limit(), used+max(left/2, g.s.settings.MemoryBytes/50)) // so that it can let variables go
 	}
 	// Spare kernels go first, and early: it takes a moment until their memory is free.
-	letGo := used > g.s.settings.MemoryBytes/10*8 && (g.s.twins.release() || g.s.reserve.letGo())
+	letGo := used > g.s.settings.MemoryBytes/10*8 && (g.s.twins.release() || g.s.reserve.letGo()) || used > g.mark && g.s.browser.Stop()
 	if used > g.mark && !letGo && time.Now().After(g.patient) {
 		g.stopLargest()
 	}
@@ -87,6 +87,9 @@ func (g *memoryGuard) read() procs.Memory {
 				counted[pid] = true
 			}
 		}
+	}
+	for pid := range g.s.browsers(table) {
+		counted[pid] = true
 	}
 	for pid := range counted {
 		own := procs.Anonymous(pid)

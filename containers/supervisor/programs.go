@@ -9,10 +9,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 )
 
-// programs are the processes of runs and their leftovers: all but kernels and zygotes.
+// programs are the processes of runs and their leftovers: all but kernels, zygotes and the browser.
 func (ks *kernels) programs(table procs.Table) map[int]bool {
 	programs := table.Family(os.Getpid())
 	for pid := range ks.s.reserve.zygoteFamily(table) {
+		delete(programs, pid)
+	}
+	for pid := range ks.s.browsers(table) {
 		delete(programs, pid)
 	}
 	for _, k := range ks.all() {

@@ -36,6 +36,7 @@ type run struct {
 	pipes          []*kernelproc.Pipe
 	timers         map[string]*timer
 	record         record
+	drawing        drawing
 	reported       [2]int64 // counts of the last progress message
 	reportedAt     time.Time
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
@@ -48,6 +49,7 @@ type Supervisor struct {
 	memory  *memoryGuard
 	twins   *twins
 	past    past
+	browser *browser.Browser
 
 	lastFrame time.Time
 	idle      *timer
@@ -64,6 +66,7 @@ func newSupervisor(language *kernelproc.Language, program string, stdio io.ReadW
 	s.frozen = &frozen{s: s}
 	s.twins = &twins{s: s}
 	s.memory = &memoryGuard{s: s}
+	s.browser = browser.New(browserFolder)
 	s.out.open = s.openStream
 	s.server = s.attach(stdio)
 	return s

@@ -1,0 +1,154 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+const (
+	browserFolder = "/tmp/.code-sandbox-mcp/browser"
+	mostDrawn     = 8 // pages of a run
+	mostWritten   = 4 // of those that code wrote without showing them: as many as an answer has pictures
+	mtimeSlack    = 20 * time.Millisecond
+)
+
+// drawing are the pages of a run that the browser draws. Their displays are held back until it has.
+type drawing struct {
+	left   int // that are not drawn yet
+	begun  int // so far
+	notes  []string
+	answer *protocol.Done // which waits for them; nil: the code goes on
+}
+
+// page is a display held back.
+type page struct {
+	protocol.Display
+	written bool          // by code that did not show it
+	dropped chan struct{} // closed when its picture is of no use
+}
+
+// draw begins the picture of a page, and reports whether its display waits for that.
+func (r *run) draw(p *page) bool {
+	if r.drawing.begun == mostDrawn {
+		return false
+	}
+	if !browser.Exists() {
+		if !p.written && len(r.drawing.notes) == 0 {
+			r.drawing.note(p.Path, browser.ErrNone)
+		}
+		return false
+	}
+	r.drawing.begun++
+	r.drawing.left++
+	p.dropped = make(chan struct{})
+	asked := browser.Page{File: r.s.settings.WorkDir + "/" + p.Path, MostBytes: r.s.settings.ImageBytes, Dropped: p.dropped}
+	go func() {
+		picture, err := r.s.browser.Draw(asked)
+		r.s.post(func() { r.drawn(p, picture, err) })
+	}()
+	return true
+}
+
+// drawn takes a page's picture. Its display may be gone, and the run over.
+func (r *run) drawn(p *page, picture []byte, err error) {
+	r.drawing.left--
+	if at := slices.IndexFunc(r.record.displays, func(d shown) bool { return d.page == p }); at >= 0 {
+		if err == nil {
+			p.Data["image/png"] = displayText("image/png", picture)
+		} else {
+			r.drawing.note(p.Path, err)
+		}
+		r.release(&r.record.displays[at])
+	}
+	if r.drawing.left == 0 && r.drawing.answer != nil && r.s.runs.all[r.ID] == r {
+		r.finish(r.drawing.answer)
+	}
+}
+
+// note tells why a page has no picture, of the first few.
+func (d *drawing) note(path string, err error) {
+	if len(d.notes) < mostWritten {
+		d.notes = append(d.notes, fmt.Sprintf("note: no picture of %s: %v\n", path, err))
+	}
+}
+
+// release makes the frame of a display that was held back.
+func (r *run) release(d *shown) {
+	d.frame = encodeDisplay(d.page.Display)
+	r.record.bytes += len(d.frame)
+	d.page = nil
+}
+
+// awaitsPages reports whether the answer waits for pictures, with which finish is called again. A second call ends the wait.
+func (r *run) awaitsPages(d *protocol.Done) bool {
+	if r.drawing.answer == nil && r.reason == "" && d.Status != "killed" {
+		r.drawWritten()
+		if r.drawing.left > 0 {
+			r.dropTimers()
+			r.drawing.answer, d.DurationMS = d, float64(r.elapsed())
+			return true
+		}
+	}
+	for i := range r.record.displays {
+		if shown := &r.record.displays[i]; shown.page != nil {
+			close(shown.page.dropped)
+			r.release(shown)
+		}
+	}
+	for _, note := range r.drawing.notes {
+		r.streams[1].Write([]byte(note))
+	}
+	return false
+}
+
+// drawWritten draws the pages that the run wrote to output/ and did not show.
+func (r *run) drawWritten() {
+	entries, err := os.ReadDir(r.s.settings.WorkDir + "/output")
+	if err != nil || !browser.Exists() {
+		return
+	}
+	left := mostWritten
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || !isPage(e.Name()) || info.ModTime().Before(r.started.Add(-mtimeSlack)) {
+			continue
+		}
+		path := relativePath("output/" + e.Name())
+		if path == "" || slices.ContainsFunc(r.record.displays, func(d shown) bool { return d.path == path }) {
+			continue
+		}
+		p := &page{written: true, Display: protocol.Display{
+			Type: "display", ID: r.ID, Data: protocol.Data{}, Path: path, SizeBytes: info.Size(),
+		}}
+		if left > 0 && len(r.record.displays) < r.s.settings.MaxDisplays && r.draw(p) {
+			left--
+			r.record.total++
+			r.record.displays = append(r.record.displays, shown{page: p, path: p.Path})
+		}
+	}
+}
+
+func isPage(name string) bool {
+	name = strings.ToLower(name)
+	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".html") || strings.HasSuffix(name, ".htm"))
+}
+
+// browsers are the processes of the browser.
+func (s *Supervisor) browsers(table procs.Table) map[int]bool {
+	pid := s.browser.PID()
+	if pid == 0 {
+		return nil
+	}
+	family := table.Family(pid)
+	family[pid] = true
+	return family
+}
