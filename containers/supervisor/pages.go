@@ -3,7 +3,6 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -43,7 +42,7 @@ func (r *run) draw(p *page) bool {
 	}
 	if !browser.Exists() {
 		if !p.written && len(r.drawing.notes) == 0 {
-			r.drawing.note(p.Path, browser.ErrNone)
+			r.drawing.note("no picture of "+p.Path, browser.ErrNone.Error())
 		}
 		return false
 	}
@@ -52,20 +51,23 @@ func (r *run) draw(p *page) bool {
 	p.dropped = make(chan struct{})
 	asked := browser.Page{File: r.s.settings.WorkDir + "/" + p.Path, MostBytes: r.s.settings.ImageBytes, Dropped: p.dropped}
 	go func() {
-		picture, err := r.s.browser.Draw(asked)
-		r.s.post(func() { r.drawn(p, picture, err) })
+		drawn, err := r.s.browser.Draw(asked)
+		r.s.post(func() { r.drawn(p, drawn, err) })
 	}()
 	return true
 }
 
 // drawn takes a page's picture. Its display may be gone, and the run over.
-func (r *run) drawn(p *page, picture []byte, err error) {
+func (r *run) drawn(p *page, got browser.Drawn, err error) {
 	r.drawing.left--
 	if at := slices.IndexFunc(r.record.displays, func(d shown) bool { return d.page == p }); at >= 0 {
 		if err == nil {
-			p.Data["image/png"] = displayText("image/png", picture)
+			p.Data["image/png"] = displayText("image/png", got.Data)
 		} else {
-			r.drawing.note(p.Path, err)
+			r.drawing.note("no picture of "+p.Path, err.Error())
+		}
+		if len(got.Missing) > 0 {
+			r.drawing.note("in the picture of "+p.Path+" what comes from "+strings.Join(got.Missing, " and ")+" is missing", "nothing of that is in reach")
 		}
 		r.release(&r.record.displays[at])
 	}
@@ -74,10 +76,10 @@ func (r *run) drawn(p *page, picture []byte, err error) {
 	}
 }
 
-// note tells why a page has no picture, of the first few.
-func (d *drawing) note(path string, err error) {
+// note tells what a picture lacks, of the first few.
+func (d *drawing) note(what, why string) {
 	if len(d.notes) < mostWritten {
-		d.notes = append(d.notes, fmt.Sprintf("note: no picture of %s: %v\n", path, err))
+		d.notes = append(d.notes, clean("note: "+what+": "+why, 500)+"\n")
 	}
 }
 

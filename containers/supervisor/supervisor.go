@@ -190,7 +190,7 @@ func (s *Supervisor) serveFiles(stream net.Conn) {
 	<-s.initialised // a stream may overtake the message
 	s.moving.Add(1)
 	defer s.moving.Add(-1)
-	files.Serve(stream, s.filesAt)
+	files.Serve(stream, s.filesAt, s.browser)
 }
 
 // openStream opens a stream to the server of this moment.

@@ -60,7 +60,7 @@ func (f *workFiles) Open() (net.Conn, error) {
 				return
 			}
 		}
-		files.Serve(there, f.work)
+		files.Serve(there, f.work, nil)
 	}()
 	return here, nil
 }
@@ -1252,7 +1252,7 @@ func overChannel(t *testing.T, work string) (_ *channel.Conn, served *sync.WaitG
 				return
 			}
 			served.Go(func() {
-				files.Serve(stream, work)
+				files.Serve(stream, work, nil)
 				_ = stream.Close()
 			})
 		}

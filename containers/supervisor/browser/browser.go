@@ -93,17 +93,24 @@ type Page struct {
 	Dropped chan struct{}
 }
 
+// Drawn is a page's picture or document.
+type Drawn struct {
+	Data []byte
+	// Missing are hosts whose pictures or data the page asked for in vain.
+	Missing []string
+}
+
 // Draw returns a page as PNG, or as PDF. It waits for other pages, and for this one 10 s.
-func (b *Browser) Draw(page Page) ([]byte, error) {
+func (b *Browser) Draw(page Page) (Drawn, error) {
 	select {
 	case b.turn <- struct{}{}:
 		defer func() { <-b.turn }()
 	case <-page.Dropped:
-		return nil, ErrDropped
+		return Drawn{}, ErrDropped
 	}
 	p, err := b.running()
 	if err != nil {
-		return nil, err
+		return Drawn{}, err
 	}
 	late := time.AfterFunc(patience*time.Duration(crowd()), p.kill)
 	data, err := p.draw(page)
@@ -114,7 +121,7 @@ func (b *Browser) Draw(page Page) ([]byte, error) {
 	if err != nil && !slices.Contains(ofPage, err) {
 		b.Stop()
 	}
-	return data, err
+	return Drawn{data, p.missing}, err
 }
 
 // crowd is how many programs share a processor of the machine, for a page takes so much longer.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,6 +57,11 @@ func pretend(mode string) {
 				return
 			case "garbage":
 				say("]")
+			case "map":
+				for n, what := range []string{"Image", "Image", "Script"} {
+					say(`{"method":"Network.requestWillBeSent","sessionId":"S","params":{"requestId":"%d","type":"%s","request":{"url":"https://tiles.example/%d"}}}`, n, what, n)
+					say(`{"method":"Network.loadingFailed","sessionId":"S","params":{"requestId":"%d","type":"%s"}}`, n, what)
+				}
 			case "asks":
 				say(`{"method":"Page.javascriptDialogOpening","sessionId":"S"}`)
 				if text, _ := in.ReadString(0); !strings.Contains(text, "handleJavaScriptDialog") {
@@ -103,13 +109,16 @@ var aPage = Page{File: "/page.html", MostBytes: 1 << 20}
 
 func TestAPictureComesOrAnErrorThatSaysWhyNot(t *testing.T) {
 	for mode, want := range map[string]error{
-		"good": nil, "asks": nil, "missing": ErrMissing, "text": ErrAnswer, "wide": ErrAnswer, "large": ErrTooLong, "huge": ErrEnded,
+		"good": nil, "asks": nil, "map": nil, "missing": ErrMissing, "text": ErrAnswer, "wide": ErrAnswer, "large": ErrTooLong, "huge": ErrEnded,
 		"dies": ErrEnded, "garbage": ErrEnded,
 	} {
 		t.Run(mode, func(t *testing.T) {
-			data, err := fake(t, mode).Draw(aPage)
-			if !errors.Is(err, want) || err == nil && string(data) != picture {
-				t.Errorf("%q, %v; want %v", data, err, want)
+			drawn, err := fake(t, mode).Draw(aPage)
+			if !errors.Is(err, want) || err == nil && string(drawn.Data) != picture {
+				t.Errorf("%q, %v; want %v", drawn.Data, err, want)
+			}
+			if missing := slices.Equal(drawn.Missing, []string{"tiles.example"}); missing != (mode == "map") {
+				t.Errorf("it lacks %q", drawn.Missing)
 			}
 		})
 	}

@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 )
@@ -26,12 +28,15 @@ type process struct {
 	id       int
 	session  string // of the page
 	loaded   bool
+	asked    map[string]string // hosts by the page's requests
+	missing  []string          // those that did not answer
 }
 
 type message struct {
 	ID        int             `json:"id"`
 	Method    string          `json:"method"`
 	SessionID string          `json:"sessionId"`
+	Params    json.RawMessage `json:"params"`
 	Result    json.RawMessage `json:"result"`
 	Error     *struct {
 		Message string `json:"message"`
@@ -153,8 +158,35 @@ func (p *process) next() (m message, err error) {
 		p.loaded = true
 	case "Inspector.targetCrashed":
 		err = ErrEnded
+	case "Network.requestWillBeSent", "Network.loadingFailed":
+		p.noteMissing(m)
 	}
 	return m, err
+}
+
+const (
+	mostAsked   = 1000
+	mostMissing = 3
+)
+
+// noteMissing notes the hosts of pictures and data that the page cannot have. Scripts and styles are the kernel's to name.
+func (p *process) noteMissing(m message) {
+	var said struct {
+		RequestID, Type string
+		Request         struct{ URL string }
+	}
+	if json.Unmarshal(m.Params, &said) != nil || said.Type != "Image" && said.Type != "Fetch" && said.Type != "XHR" {
+		return
+	}
+	if address, isWeb := strings.CutPrefix(said.Request.URL, "http"); isWeb && len(p.asked) < mostAsked {
+		_, host, _ := strings.Cut(address, "://")
+		host, _, _ = strings.Cut(host, "/")
+		p.asked[said.RequestID] = strings.ToValidUTF8(host[:min(len(host), 100)], "")
+	}
+	host := p.asked[said.RequestID]
+	if m.Method == "Network.loadingFailed" && host != "" && len(p.missing) < mostMissing && !slices.Contains(p.missing, host) {
+		p.missing = append(p.missing, host)
+	}
 }
 
 // awaitLoad waits until the page and all that it names are loaded.

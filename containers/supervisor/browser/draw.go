@@ -48,7 +48,7 @@ func (p *process) draw(page Page) ([]byte, error) {
 	if err := p.call("", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached); err != nil {
 		return nil, err
 	}
-	p.session, p.loaded = attached.SessionID, false
+	p.session, p.loaded, p.asked, p.missing = attached.SessionID, false, map[string]string{}, nil
 	if err := p.load(page.File); err != nil {
 		return nil, err
 	}
@@ -64,8 +64,10 @@ func (p *process) draw(page Page) ([]byte, error) {
 
 // load opens the file, and lets its time pass until its scripts are quiet.
 func (p *process) load(file string) error {
-	if err := p.call(p.session, "Page.enable", nil, nil); err != nil {
-		return err
+	for _, domain := range []string{"Page.enable", "Network.enable"} {
+		if err := p.call(p.session, domain, nil, nil); err != nil {
+			return err
+		}
 	}
 	if err := p.resize(leastWidth, height); err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/volume"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
@@ -25,8 +26,8 @@ const (
 
 var semaphore = make(chan struct{}, atOnce)
 
-// Serve serves the one request that comes on a stream, which the caller closes afterwards.
-func Serve(stream net.Conn, workDir string) {
+// Serve serves the one request that comes on a stream, which the caller closes afterwards; pages draws HTML files.
+func Serve(stream net.Conn, workDir string, pages *browser.Browser) {
 	_ = stream.SetDeadline(time.Now().Add(requestPatience))
 	text, err := filewire.ReadText(stream, filewire.MaxRequest)
 	if err != nil {
@@ -35,14 +36,14 @@ func Serve(stream net.Conn, workDir string) {
 	semaphore <- struct{}{}
 	defer func() { <-semaphore }()
 	_ = stream.SetDeadline(time.Time{})
-	answer, err := serve(stream, workDir, text)
+	answer, err := serve(stream, workDir, text, pages)
 	if err != nil {
 		answer = filewire.Answer{Path: answer.Path, Error: inWords(err)}
 	}
 	_ = filewire.Write(stream, answer)
 }
 
-func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error) {
+func serve(stream net.Conn, workDir string, text []byte, pages *browser.Browser) (filewire.Answer, error) {
 	var r filewire.Request
 	if err := json.Unmarshal(text, &r); err != nil {
 		return filewire.Answer{}, err
@@ -61,6 +62,9 @@ func serve(stream net.Conn, workDir string, text []byte) (filewire.Answer, error
 	go func() { _, _ = stream.Read(make([]byte, 1)) }() // its end means the end of writing
 	switch r.Op {
 	case filewire.Get:
+		if r.As != "" {
+			return w.draw(r, stream, pages)
+		}
 		return w.get(r, stream)
 	case filewire.List:
 		return w.list(r, stream)
