@@ -53,7 +53,7 @@ test-unit:
 test-python: bin/supervisor
 	cd containers/kernel/python && python3 -m unittest -q
 	cd containers/image/python && python3 -m unittest -q
-	$(IN_PYTHON) $(PYTHON_IMAGE) python3 -m unittest -q test_document_kinds test_ipython test_plotly_drawing
+	$(IN_PYTHON) $(PYTHON_IMAGE) python3 -m unittest -q test_document_kinds test_ipython
 
 # What needs the packages of Python runs in the standard image, with the tree beside it.
 PYTHON_IMAGE ?= $(shell podman images --format '{{.Repository}}:{{.Tag}}' localhost/code-sandbox-mcp-standard | head -1)

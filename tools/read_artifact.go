@@ -21,6 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -67,7 +68,7 @@ func (d *Deps) readArtifact() tool {
 		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv.")),
 		mcp.WithNumber("offset"),
 		mcp.WithNumber("limit"),
-		mcp.WithString("as", mcp.Enum("auto", "text"), mcp.Description("text: an office document, PDF or notebook as text, an archive as a list. In Python as_.")),
+		mcp.WithString("as", mcp.Enum(asForms...), mcp.Description("text: an office document, PDF or notebook as text, an archive as a list. image, pdf: an HTML page, drawn. In Python as_.")),
 		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, else bytes.")),
 	}
 	if d.HostDirs.Any() {
@@ -80,13 +81,16 @@ func (d *Deps) readArtifact() tool {
 	return tool{output: mcp.WithOutputSchema[readFields](), definition: definition, handle: d.handleRead}
 }
 
+// asForms are the forms that a file can be wanted in.
+var asForms = []string{"auto", "text", filewire.Picture, filewire.Document}
+
 // reading is the request of a call, and answers it.
 type reading struct {
 	d             *Deps
 	session, path string
 	offset, limit *int64
 	unit          string
-	asText        bool
+	as            string
 	saveTo        string
 	overwrite     bool
 }
@@ -94,9 +98,9 @@ type reading struct {
 func (d *Deps) handleRead(ctx context.Context, p *params) (*render.Answer, error) {
 	r := reading{
 		d: d, path: p.required("path"), session: p.session(), offset: p.integer("offset"), limit: p.integer("limit"),
-		unit: p.choice("unit", "lines", "bytes"), asText: cmp.Or(p.choice("as", "auto", "text"), p.choice("as_", "auto", "text")) == "text", saveTo: p.text("save_to"), overwrite: p.flag("overwrite"),
+		unit: p.choice("unit", "lines", "bytes"), as: cmp.Or(p.choice("as", asForms...), p.choice("as_", asForms...), "auto"), saveTo: p.text("save_to"), overwrite: p.flag("overwrite"),
 	}
-	if r.saveTo != "" && (r.part() || r.asText) {
+	if r.saveTo != "" && (r.part() || r.as != "auto") {
 		p.fail("save_to saves the whole file as it is, so there can be no offset, limit, unit or as with it.")
 	}
 	if err := p.check(); err != nil {
@@ -197,8 +201,10 @@ func (r reading) read(ctx context.Context) (*render.Answer, error) {
 		Download: r.d.Links.Download(head.session, head.file.Path),
 	}
 	switch {
-	case r.asText && (r.readsCells(kind.MIME) || !kind.IsText && !content.IsWide(head.data)):
+	case r.as == "text" && (r.readsCells(kind.MIME) || !kind.IsText && !content.IsWide(head.data)):
 		return r.readDocument(ctx, fields)
+	case r.as == filewire.Document || r.as == filewire.Picture && kind.Image == "":
+		return r.readDrawn(ctx, fields)
 	case kind.Image != "" && !r.part():
 		a, err := r.readImage(ctx, fields, kind.Image, head.data)
 		if !errors.Is(err, content.ErrBadImage) {
@@ -248,6 +254,34 @@ func (r reading) readImage(ctx context.Context, fields readFields, mime string, 
 		note = ", scaled down or turned upright to be shown"
 	}
 	return fileAnswer(fields, note, "", mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.Data), fitted.MIME)), nil
+}
+
+// readDrawn returns a page as the browser in the session draws it.
+func (r reading) readDrawn(ctx context.Context, fields readFields) (*render.Answer, error) {
+	if !strings.HasPrefix(fields.MIMEType, "text/html") && fields.MIMEType != "image/svg+xml" {
+		return nil, fault.New(fault.InvalidArgument, "Leave as out, or draw it with code.", "%q is %s, and only an HTML page can be had as %s.", text.Shorten(r.path, 120), fields.MIMEType, r.as)
+	}
+	most := render.FileBytes(ctx, r.d.ArtifactBytes)
+	if r.as == filewire.Picture {
+		most = maxDecodeBytes // FitImage makes it smaller
+	}
+	drawn, err := r.fetch(ctx, sandbox.ReadOptions{Limit: -1, MaxBytes: most, As: r.as}, most)
+	if err != nil {
+		return nil, err
+	}
+	fields.SizeBytes = drawn.file.SizeBytes
+	if r.as == filewire.Document {
+		fields.Encoding, fields.MIMEType = "resource", "application/pdf"
+		masked, note := r.maskedBase64(drawn.data)
+		blob := mcp.BlobResourceContents{URI: artifactLink(drawn.session, fields.Path) + "#pdf", MIMEType: fields.MIMEType, Blob: masked}
+		return fileAnswer(fields, ", drawn and attached"+note, "", mcp.NewEmbeddedResource(blob)), nil
+	}
+	fitted, err := r.d.renderer().FitImage(ctx, "image/png", drawn.data)
+	if err != nil {
+		return nil, err
+	}
+	fields.Encoding, fields.MIMEType = "image", fitted.MIME
+	return fileAnswer(fields, ", drawn", "", mcp.NewImageContent(base64.StdEncoding.EncodeToString(fitted.Data), fitted.MIME)), nil
 }
 
 func (r reading) readAudio(ctx context.Context, fields readFields) (*render.Answer, error) {

@@ -24,6 +24,7 @@ type record struct {
 	run      string
 	settings *settings
 	server   *server
+	draw     func(*page) bool // begins a page's picture, and reports whether its display waits for that
 	displays []shown
 	total    int    // displays, also those that are not reported
 	over     []byte // the message done
@@ -33,10 +34,12 @@ type record struct {
 	cleared  bool // and the server does not know
 }
 
-// shown is one display. frame is nil where it was sent and is not kept.
+// shown is one display. frame is nil where it was sent and is not kept, or is to come.
 type shown struct {
 	key   string
+	path  string
 	frame []byte
+	page  *page // whose picture is to come
 	sent  bool
 }
 
@@ -60,16 +63,21 @@ func (r *record) show(m *kernelproc.Report) {
 	} else {
 		r.redrawn = true
 	}
+	if before := r.displays[at].page; before != nil {
+		close(before.dropped)
+	}
 	r.bytes -= len(r.displays[at].frame)
-	frame := r.displayFrame(m, key)
-	r.displays[at] = shown{key: key, frame: frame}
-	r.bytes += len(frame)
+	d := r.displayOf(m, key)
+	r.displays[at] = shown{key: key, path: d.Path, page: &page{Display: d}}
+	if m.Mime != "text/html" || d.Path == "" || !r.draw(r.displays[at].page) {
+		r.release(&r.displays[at])
+	}
 	if !r.redrawn || r.bytes > recordBytes {
 		r.send()
 	}
 }
 
-func (r *record) displayFrame(m *kernelproc.Report, key string) []byte {
+func (r *record) displayOf(m *kernelproc.Report, key string) protocol.Display {
 	d := protocol.Display{
 		Type: "display", ID: r.run, Data: protocol.Data{}, Path: relativePath(m.Path),
 		SizeBytes: min(max(m.Size, 0), 1<<50), Alt: clean(m.Alt, maxAlt), Key: key,
@@ -81,6 +89,10 @@ func (r *record) displayFrame(m *kernelproc.Report, key string) []byte {
 	if d.SizeBytes == 0 {
 		d.SizeBytes = int64(len(m.Blob))
 	}
+	return d
+}
+
+func encodeDisplay(d protocol.Display) []byte {
 	frame, err := json.Marshal(d)
 	if err != nil || len(frame) > protocol.MaxToServer {
 		d.Data = protocol.Data{}
@@ -91,7 +103,7 @@ func (r *record) displayFrame(m *kernelproc.Report, key string) []byte {
 
 // clear takes back the run's displays.
 func (r *record) clear() {
-	*r = record{run: r.run, settings: r.settings, server: r.server, redrawn: true, cleared: true}
+	*r = record{run: r.run, settings: r.settings, server: r.server, draw: r.draw, redrawn: true, cleared: true}
 }
 
 // send sends the changed displays. A run may redraw many times a second: redrawn displays go out once a second
@@ -103,7 +115,7 @@ func (r *record) send() {
 	}
 	for i := range r.displays {
 		d := &r.displays[i]
-		if d.sent {
+		if d.sent || d.page != nil {
 			continue
 		}
 		r.server.sendBody(d.frame, false)

@@ -152,6 +152,9 @@ func (r *run) ranOutOfHeap() bool {
 // finish answers a run.
 func (r *run) finish(d *protocol.Done) {
 	l, s := r.l, r.l.s
+	if r.awaitsPages(d) {
+		return
+	}
 	r.dropTimers()
 	for i, p := range r.outputPipes() {
 		p.Drain(r.streams[i].WriteBackground)
@@ -170,11 +173,13 @@ func (r *run) finish(d *protocol.Done) {
 	r.record.send()
 	r.addArtifacts(d)
 	delete(s.runs.all, r.ID)
+	r.record.draw = nil // which holds the run
 	if l.kept == r {
 		l.kept = nil
 	}
 	s.lastFrame, s.logs = time.Now(), 0
-	d.Type, d.ID, d.DisplaysTotal, d.DurationMS = "done", r.ID, r.record.total, float64(r.elapsed())
+	d.Type, d.ID, d.DisplaysTotal = "done", r.ID, r.record.total
+	d.DurationMS = cmp.Or(d.DurationMS, float64(r.elapsed()))
 	d.Background = l.past.takeBackground()
 	d.Origin = r.takeOrigin()
 	if d.GoesOn == nil {

@@ -237,6 +237,13 @@ func (k *kernel) concludeEnd() {
 		return
 	}
 	r := s.runs.of(k)
+	if r != nil && r.drawing.answer != nil { // it died behind the run
+		r.finish(r.drawing.answer)
+		if r.Fresh {
+			return
+		}
+		r = nil
+	}
 	cause := cmp.Or(k.cause, "signal 9")
 	if k.fills {
 		cause = "quota"

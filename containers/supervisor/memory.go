@@ -63,7 +63,7 @@ func (g *memoryGuard) look() {
 		g.mark = max(g.limit(), used+max(left/2, g.s.settings.MemoryBytes/50)) // so that it can let variables go
 	}
 	// Spare kernels go first, and early: it takes a moment until their memory is free.
-	letGo := used > g.s.settings.MemoryBytes/10*8 && g.letGo()
+	letGo := used > g.s.settings.MemoryBytes/10*8 && g.letGo() || used > g.mark && g.s.browser.Stop()
 	if used > g.mark && !letGo && time.Now().After(g.patient) {
 		g.stopLargest()
 	}
@@ -92,6 +92,9 @@ func (g *memoryGuard) read() procs.Memory {
 	counted := map[int]bool{}
 	for _, l := range g.s.languages {
 		l.addConsumers(table, counted)
+	}
+	for pid := range g.s.browsers(table) {
+		counted[pid] = true
 	}
 	g.last = procs.Memory{Anonymous: sum(table, counted)}
 	return g.last

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/process"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
@@ -37,6 +38,7 @@ type Supervisor struct {
 	runs    *runs
 	undo    *undo
 	memory  *memoryGuard
+	browser *browser.Browser
 
 	lastFrame time.Time
 	idle      *timer
@@ -54,7 +56,8 @@ func newSupervisor(programs []program, stdio io.ReadWriteCloser) *Supervisor {
 	s.runs = &runs{s: s, all: map[string]*run{}}
 	s.memory = &memoryGuard{s: s, oomSeen: procs.OOMKills()}
 	s.undo = &undo{s: s}
-	s.workDir.placed = s.undo.note
+	s.browser = browser.New(browserFolder)
+	s.workDir.placed, s.workDir.pages = s.undo.note, s.browser
 	s.out.open = s.openStream
 	s.server.link = s.attach(stdio)
 	return s
@@ -422,12 +425,13 @@ func (s *Supervisor) kernels() (all []*kernel) {
 	return all
 }
 
-// programs are the processes of runs and their leftovers: all but kernels and zygotes.
+// programs are the processes of runs and their leftovers: all but kernels, zygotes and the browser.
 func (s *Supervisor) programs(table procs.Table) map[int]bool {
 	programs := table.Family(os.Getpid())
 	for _, l := range s.languages {
 		removeAll(programs, l.reserve.zygoteFamily(table))
 	}
+	removeAll(programs, s.browsers(table))
 	for _, k := range s.kernels() {
 		delete(programs, k.pid)
 		if r := s.runs.of(k); r != nil && r.Fresh {

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
 )
 
@@ -20,6 +21,7 @@ type workDir struct {
 	dir     *os.File      // nil where it cannot be used
 	scanner *artifacts.Scanner
 	moving  atomic.Int32         // streams that are being served
+	pages   *browser.Browser     // that draws HTML files
 	placed  func(path ...string) // is called when a stream has brought files; set before known is closed
 }
 
@@ -76,6 +78,6 @@ func (w *workDir) serve(stream net.Conn, other func(stream net.Conn, request []b
 	defer w.moving.Add(-1)
 	request, err := files.Read(stream)
 	if err == nil && (other == nil || !other(stream, request)) {
-		files.Serve(stream, request, w.path, w.placed)
+		files.Folder{Path: w.path, Placed: w.placed, Pages: w.pages}.Serve(stream, request)
 	}
 }

@@ -129,7 +129,7 @@ func (c Client) send(ctx context.Context, r filewire.Request, pour func(wanted c
 // Open asks for a part of a file and reads its facts.
 func (c Client) Open(ctx context.Context, name string, o ReadOptions) (*Reader, error) {
 	s, err := c.begin(ctx, filewire.Request{
-		Op: filewire.Get, Path: name, Forms: otherForms(name), Offset: o.Offset, Limit: o.Limit, Lines: o.Lines, MaxBytes: o.MaxBytes,
+		Op: filewire.Get, Path: name, Forms: otherForms(name), Offset: o.Offset, Limit: o.Limit, Lines: o.Lines, MaxBytes: o.MaxBytes, As: o.As,
 	})
 	if err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func newWorkFiles(t *testing.T) *workFiles {
 
 func serveFiles(stream net.Conn, work string) {
 	if request, err := files.Read(stream); err == nil {
-		files.Serve(stream, request, work, func(...string) {})
+		files.Folder{Path: work, Placed: func(...string) {}}.Serve(stream, request)
 	}
 }
 

@@ -36,7 +36,9 @@ type ReadOptions struct {
 	Offset   int64 // bytes or lines to skip
 	Limit    int64 // bytes or lines to return; 0: only the facts, -1: to the end
 	Lines    bool
-	MaxBytes int64 // for lines: their bytes at most; 0: no limit
+	MaxBytes int64 // for lines, and of a page as something else: their bytes at most; 0: no limit
+	// As is filewire.Picture or filewire.Document for a page as PNG or PDF; empty: the file itself.
+	As string
 }
 
 // ReadEnd describes the part that was read.

@@ -44,6 +44,12 @@ const (
 	Usage  = "usage"
 )
 
+// Forms that a page can be had in.
+const (
+	Picture  = "image"
+	Document = "pdf"
+)
+
 // Request begins a server's stream.
 type Request struct {
 	Op         string   `json:"op"`
@@ -57,6 +63,7 @@ type Request struct {
 	Lines      bool     `json:"lines,omitempty"`
 	MaxBytes   int64    `json:"max_bytes,omitempty"`
 	Everything bool     `json:"everything,omitempty"`
+	As         string   `json:"as,omitempty"` // of get: Picture or Document
 }
 
 // Answer is any message of a supervisor.

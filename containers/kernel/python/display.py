@@ -9,11 +9,10 @@ import time
 import weakref
 from types import SimpleNamespace
 
-from imports import has_module, import_seldom, own_imports
+from imports import import_seldom
 from mimes import PLOTLY, SHORT_HTML, SHOWN_MIMES, as_bytes, text_of
-from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, pixels_of_png, smaller_picture
+from pictures import MOST_PIXELS, RASTERS, figure_png, figure_title, page_png, pixels_of_png, smaller_picture
 
-MOST_WRITTEN = 4  # pages of a run with drawn figures: as many as pictures in an answer
 MOST_ENTRIES = 2000  # of the work directory, looked at after a run
 MTIME_NS = 20_000_000  # a file may look so much older than it is
 MOST_REDRAW_SECONDS = 10  # of a run's pauses; later ones redraw once a second
@@ -28,20 +27,8 @@ def same_renderer(module):
         module.nbformat = SimpleNamespace(__version__="5")
 
 
-def hook_write_html(module, note):
-    """Calls note(figure, file) for each plotly figure that code writes to a page."""
-    original = module.write_html
-
-    @functools.wraps(original)
-    def write_html(fig, file, *args, **kwargs):
-        original(fig, file, *args, **kwargs)
-        note(fig, file)
-
-    module.write_html = write_html
-
-
 def hook_to_image(module, draw):
-    """Lets draw(figure, layout) make PNG if plotly finds no browser, with additions to the layout."""
+    """Lets draw(figure, width, height, scale) make PNG without kaleido, or if that fails."""
     original, available = module.to_image, module.kaleido_available
 
     @functools.wraps(original)
@@ -51,8 +38,7 @@ def hook_to_image(module, draw):
                 raise RuntimeError(module.KALEIDO_REQUIRED_MSG)
             return original(fig, format, scale=scale, width=width, height=height, **kwargs)
         except RuntimeError:
-            wanted = {name: value for name, value in (("width", width), ("height", height)) if value}
-            picture = draw(fig, wanted) if format in (None, "png") else None
+            picture = draw(fig, width, height, scale) if format in (None, "png") else None
             if picture is None:
                 raise
             return picture
@@ -61,13 +47,15 @@ def hook_to_image(module, draw):
     module.kaleido_available = lambda: True  # write_image asks, and then calls to_image
 
 
-def needs_of(figure):
-    """The outside resources of plotly's page of a map, for a note."""
-    traces = figure.get("data")
-    kinds = {str(trace.get("type")) for trace in (traces if isinstance(traces, (list, tuple)) else ()) if isinstance(trace, dict)}
-    if kinds & {"choropleth", "scattergeo"}:
-        return " where there is internet: its outlines come from cdn.plot.ly"
-    return " where there is internet: its map comes from there" if any(kind.endswith(("map", "mapbox")) for kind in kinds - {"heatmap"}) else ""
+def draw_figure(figure, width, height, scale):
+    """A plotly figure as PNG by the image's browser, or nothing without one."""
+    from plotly.io import to_html
+
+    parts = figure if isinstance(figure, dict) else figure.to_plotly_json()
+    layout = parts.get("layout") or {}
+    width, height = width or layout.get("width") or 700, height or layout.get("height") or 500
+    part = to_html({**parts, "layout": {**layout, "width": width, "height": height}}, full_html=False, config={"displayModeBar": False}, validate=False)
+    return page_png("<meta charset=utf-8><body style='margin:0'>" + part, width, height, scale or 1)
 
 
 def title_of(figure):
@@ -92,7 +80,6 @@ class Displays:
         self.whole = {}  # inspected pages: their state then
         self.lacking = {}  # pages of this run: the addresses that they lack
         self.began = 0
-        self.written = {}  # plotly's figures by the pages of this run that contain them
         self.claims = {}  # files of code's own that displays of this run lead to: their keys and titles
         self.redraw_seconds = 0
         self.next_redraw = 0
@@ -103,7 +90,6 @@ class Displays:
         self.files.clear()
         self.pages = None
         self.lacking.clear()
-        self.written.clear()
         self.began = time.time_ns() - MTIME_NS
         self.claims.clear()
         self.redraw_seconds = 0
@@ -158,6 +144,10 @@ class Displays:
         """Shows short HTML as it is. A longer one, or a page that works by scripts, is a file; with again its text is printed."""
         markup = import_seldom("markup")
         page = markup.unframed(data.decode("utf-8", "replace"))
+        file = os.path.relpath(os.path.realpath(markup.framed_file(page)), os.path.realpath(self.settings.work_dir))
+        if page_inside(file) and self._state(file):
+            self._show("text/html", b"", alt, "page", False, key, saved=file)
+            return
         scripts = "<script" in page
         short = len(page) <= SHORT_HTML and not scripts
         self._show("text/html", page.encode("utf-8"), alt, "page", short, key)
@@ -174,79 +164,15 @@ class Displays:
         except Exception as e:  # no figure, or another one of plotly's type
             print("note: an interactive figure is not shown: %s: %s" % (type(e).__name__, str(e)[:200]), file=sys.stderr)
             return
-        path = self._show("text/html", page.encode("utf-8"), title, "figure", False, key)
-        picture = self._draw(figure, path)
-        if picture:
-            name = os.path.basename(path or "")[: -len("html")]
-            self._show("image/png", picture, title, "figure", key=key and key + " as a picture", name=name and name + "png")
+        self._show("text/html", page.encode("utf-8"), title, "figure", False, key)
 
-    def _drawn(self, figure):
-        """The picture of a plotly figure, or nothing; its omissions, and the reason for no picture."""
-        import warnings
-
-        try:
-            with own_imports, warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                drawing = import_seldom("plotly_drawing")
-                try:
-                    return (*drawing.draw(figure), "")
-                except drawing.Undrawn as e:
-                    return None, [], "%s is not drawn here" % e
-        except Exception as e:  # there is no matplotlib, or the figure is none that plotly would take
-            return None, [], "%s: %s" % (type(e).__name__, str(e)[:200])
-
-    def draw_for_code(self, figure, layout):
-        """Returns the picture of a plotly figure as from kaleido and a browser, or nothing."""
-        parts = figure if isinstance(figure, dict) else figure.to_plotly_json()
-        picture, notes, _ = self._drawn({**parts, "layout": {**(parts.get("layout") or {}), **layout}})
-        if picture:
-            print("note: drawn without a browser, so not pixel for pixel as plotly does: %s" % ("; ".join(notes[:3])[:500] or "all of it"), file=sys.stderr)
-        return picture
-
-    def _draw(self, figure, path):
-        """The picture of a plotly figure, or nothing and a note that says why; path is its page."""
-        page = "; %s shows it%s" % (path, needs_of(figure)) if path else ""
-        picture, notes, why = self._drawn(figure)
-        if picture is None and has_module("kaleido"):
-            try:
-                from plotly.io import to_image
-
-                return to_image(figure, format="png", validate=False)
-            except Exception as e:  # it may want a browser that is not there
-                why += ", and kaleido failed: %s" % " ".join(str(e).split())[:80]
-        if picture is None:
-            print("note: no picture: %s%s" % (why, page), file=sys.stderr)
-        elif notes:
-            more = " and %d notes more" % (len(notes) - 3) if len(notes) > 3 else ""
-            print("note: the picture is not all of the figure: %s%s%s" % ("; ".join(notes[:3])[:500], more, page), file=sys.stderr)
-        return picture
-
-    def note_written(self, figure, file):
-        """Notes that code wrote a plotly figure to a page, to draw it when the run ends."""
-        if isinstance(file, (str, os.PathLike)) and self.kernel.in_run() and len(self.written) < MOST_WRITTEN:
-            self.written[os.path.relpath(os.path.realpath(file), os.path.realpath(self.settings.work_dir))] = figure
-
-    def _show_written(self):
-        """Shows pictures of the figures that the run wrote to pages and did not show."""
-        for path, figure in self.written.items():
-            try:
-                parts = figure if isinstance(figure, dict) else figure.to_plotly_json()
-                title = ": ".join(filter(None, (path, title_of(parts))))
-                parts = {"frames": getattr(figure, "frames", None), **parts}
-            except Exception:  # it changed meanwhile
-                continue
-            picture = self._draw(parts, path)
-            if picture and hash(picture) not in self.pictures.values():
-                self._show("image/png", picture, title, "figure", keep=False)
-        self.written.clear()
-
-    def _show(self, mime, data, alt, stem, in_frame=True, key="", saved="", name="", keep=True):
-        """Shows data, and returns the path of their file, if any: with keep a new one, of that name if it is free."""
+    def _show(self, mime, data, alt, stem, in_frame=True, key="", saved=""):
+        """Shows data, in a new file where they are a picture or not in the frame."""
         in_run = self.kernel.in_run()
         if in_run:
             self.kernel.threads.begin_output()
         header = {"type": "display", "mime": mime, "size": len(data), "alt": alt, "saved": saved}
-        own = in_run and type_of_picture(saved) and self._state(saved)
+        own = in_run and (type_of_picture(saved) or page_inside(saved)) and self._state(saved)
         if own:  # there is a file of it already
             key = key or "saved figure %d" % next(self.redraws)
             self.claims.setdefault(saved, []).append((key, alt))
@@ -265,8 +191,8 @@ class Displays:
                 header["mime"], shown = smaller_picture(mime, data, self.settings.image_bytes)
         if own:
             header.update(path=saved, size=own[1])
-        elif keep and (mime.startswith("image/") or not shown):
-            path = self._save(data, stem, SHOWN_MIMES.get(mime, "txt"), name)
+        elif mime.startswith("image/") or not shown:
+            path = self._save(data, stem, SHOWN_MIMES.get(mime, "txt"))
             if path:
                 header["path"] = path
                 self._note_page(path, missing)
@@ -274,7 +200,6 @@ class Displays:
             path = None if own else header.get("path")
             self.files[key or object()] = path and (stem, self.numbers[stem], path, self._state(path))
         self.kernel.send_display(header, shown)
-        return header.get("path")
 
     def _state(self, path):
         try:
@@ -315,7 +240,6 @@ class Displays:
 
     def finish_pages(self):
         """Makes the run's new or changed pages whole, and names the lacks of the others."""
-        self._show_written()
         left = itertools.repeat(None, MOST_ENTRIES)
         for folder, besides in (("output", ()), ("", ("output", "input"))):
             for path in self._changed_pages(folder, left, besides):
@@ -344,21 +268,20 @@ class Displays:
             except OSError:
                 continue
 
-    def _save(self, data, stem, extension, name=""):
+    def _save(self, data, stem, extension):
         """Writes a new file under output/ and tells its path, or nothing when that cannot be."""
         folder = os.path.join(self.settings.work_dir, "output")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         try:
             os.makedirs(folder, exist_ok=True)
             while True:
-                if not name:
-                    number = self.numbers[stem] = self.numbers.get(stem, 0) + 1
-                    name = "%s-%d.%s" % (stem, number, extension)
+                number = self.numbers[stem] = self.numbers.get(stem, 0) + 1
+                name = "%s-%d.%s" % (stem, number, extension)
                 try:
                     fd = os.open(os.path.join(folder, name), flags, 0o644)
                     break
                 except FileExistsError:
-                    name = ""
+                    pass
             with open(fd, "wb") as file:
                 file.write(data)
         except OSError as e:
@@ -434,6 +357,10 @@ class Displays:
         finally:
             if managers:
                 sys.modules["matplotlib._pylab_helpers"].Gcf.destroy_all()
+
+
+def page_inside(path):
+    return path.lower().endswith((".html", ".htm")) and not path.startswith(("../", "/"))
 
 
 def type_of_picture(path):

@@ -10,7 +10,7 @@ import sys
 from _thread import get_ident
 
 from descriptors import close_quietly, move_high
-from display import Displays, hook_to_image, hook_write_html, same_renderer
+from display import Displays, draw_figure, hook_to_image, same_renderer
 from errors import describe, format_error
 from event_loop import EventLoop
 from imports import ImportHook, forget_torn, import_quietly, import_seldom, own_imports
@@ -92,8 +92,7 @@ class Kernel:
             "plotly.io._templates": self._noting("plotly"),
             "plotly.express": self._noting("plotly_express"),
             "polars": self._noting("polars"),
-            "plotly.io._html": lambda module: hook_write_html(module, self.displays.note_written),
-            "plotly.io._kaleido": lambda module: hook_to_image(module, self.displays.draw_for_code),
+            "plotly.io._kaleido": lambda module: hook_to_image(module, draw_figure),
             "plotly.io._renderers": same_renderer,
             "random": self._noting("random"),
             "sklearn": self._noting("sklearn"),

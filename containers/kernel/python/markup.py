@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 from itertools import zip_longest
 
 FRAME = re.compile(r"""<iframe\b[^>]*?\ssrcdoc=(["'])(.*?)\1""", re.DOTALL)
+FRAMED_FILE = re.compile(r"""\s*<iframe\b[^>]*?\ssrc=(["'])([^"':]+\.html?)\1[^>]*>\s*</iframe>\s*""", re.IGNORECASE)
 UNSEEN = {"head", "script", "style", "svg", "template"}
 BLOCKS = {"blockquote", "br", "caption", "div", "dd", "dt", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "p", "pre", "section", "tr", "ul", "ol"}
 CELLS = {"td", "th"}
@@ -16,6 +17,12 @@ def unframed(page):
     """Returns the page that an <iframe> holds escaped, as folium's does, or else the page itself."""
     found = FRAME.search(page)
     return html.unescape(found[2]) if found else page
+
+
+def framed_file(page):
+    """Returns the path of the HTML file that is all of a page, as in IPython's IFrame, or nothing."""
+    found = FRAMED_FILE.fullmatch(page)
+    return html.unescape(found[2]) if found else ""
 
 
 def read(page):

@@ -68,8 +68,8 @@ def text_of(bundle):
 
 
 def is_bare(text):
-    """Whether a repr says nothing but the class, such as <IPython.core.display.HTML object>, or lists every part of a large object."""
-    return not text or (text[0] == "<" and text[-1] == ">") or (len(text) > LONG_REPR and text.partition("(")[0].isidentifier())
+    """Whether a repr says little but the class, such as <IPython.core.display.HTML object> or Chart(...), or lists every part of a large object."""
+    return not text or (text[0] == "<" and text[-1] == ">") or text.endswith("(...)") or (len(text) > LONG_REPR and text.partition("(")[0].isidentifier())
 
 
 def mime_bundle(value):

@@ -15,6 +15,8 @@ BEGIN = re.compile(rb"<(?:!--|(script|link)\b([^>]*)>)", re.I)
 LOADS = re.compile(rb"createElement|\bimport\b")
 LOADED = re.compile(rb"""["'](https://(?:cdn\.jsdelivr\.net|unpkg\.com|cdnjs\.cloudflare\.com)/[^"'\s]{1,200})["']""")
 MOST_LOADER_BYTES = 100_000
+VEGA = "/usr/local/share/code-sandbox/vega.js"
+VEGA_WANTED = re.compile(rb'''maybeLoadScript\("(vega[\w-]*)", "([\w.-]+)"\)''')
 END = re.compile(rb"</script\s*>", re.I)
 ATTRIBUTE = re.compile(rb"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 NUMBER = r"[\w.-]+"
@@ -36,6 +38,24 @@ def bokeh_script(version, name):
         return file.read()
 
 
+def vega_script(version, name):
+    """The script of vega-embed with the other two in it, which the image has in one file, for that; for the others nothing."""
+    if name != "vega-embed":
+        return ""
+    with open(VEGA, encoding="utf-8") as file:
+        return file.read()
+
+
+def vega_loaded(content):
+    """What goes before a script of Altair's that loads Vega: Vega, and the names and versions that the script takes it by."""
+    wanted = VEGA_WANTED.findall(content)
+    script = wanted and find_script("https://cdn.jsdelivr.net/npm/vega-embed@0")
+    if not script:
+        return b""
+    versions = b",".join(b'%s_version:"%s"' % (name.replace(b"-", b""), version) for name, version in wanted)
+    return b"<script>%s;var VEGA_DEBUG={%s}</script>" % (script, versions)
+
+
 def same_major(wanted, there):
     return not wanted or wanted == "latest" or wanted.partition(".")[0] == there.partition(".")[0]
 
@@ -54,6 +74,7 @@ LIBRARIES = (
         r"https?://cdn\.bokeh\.org/bokeh/(?:release|dev)/(?P<name>bokeh(?:-(?:api|gl|mathjax|tables|widgets))?)-(?P<version>\d[\w.]*?)(?:\.min)?\.js",
         bokeh_script,
     ),
+    (r"https://cdn\.jsdelivr\.net/npm/(?P<name>vega(?:-lite|-embed)?)@(?P<version>%s)" % NUMBER, vega_script),
 )
 KNOWN = [(re.compile(pattern), load) for pattern, load in LIBRARIES]
 
@@ -127,6 +148,9 @@ class Pages:
                     at = close.end()
                 elif is_remote(address):
                     missing.append(address)
+                elif len(content) <= MOST_LOADER_BYTES and (vega := self._vega(content)):
+                    parts += [data[at : match.start()], vega]
+                    at = match.start()
                 elif len(content) <= MOST_LOADER_BYTES and LOADS.search(content):
                     missing += [loaded.decode("utf-8", "replace") for loaded in LOADED.findall(content)]
                 end = close.end()
@@ -136,6 +160,13 @@ class Pages:
                     break
             match = BEGIN.search(data, end)
         return b"".join([*parts, data[at:]]) if parts else data, list(dict.fromkeys(missing))
+
+    def _vega(self, content):
+        vega = vega_loaded(content)
+        if len(vega) > self.left:
+            return b""
+        self.left -= len(vega)
+        return vega
 
     def _script(self, address):
         """The script, once for a page: the second time it is empty."""

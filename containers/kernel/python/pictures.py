@@ -81,6 +81,33 @@ def figure_png(figure):
     return buffer.getvalue()
 
 
+BROWSER = "chromium-headless-shell"
+
+
+def page_png(page, width, height, scale):
+    """The picture of an HTML text by the image's headless browser, or nothing without one."""
+    import os
+    import shutil
+    import subprocess
+    import tempfile
+
+    if shutil.which(BROWSER) is None:
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        path, picture = os.path.join(folder, "page.html"), os.path.join(folder, "page.png")
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(page)
+        sizes = ["--window-size=%d,%d" % (width, height), "--force-device-scale-factor=%g" % scale]
+        command = [BROWSER, "--headless", "--no-sandbox", "--no-zygote", "--single-process", "--disable-gpu", "--enable-unsafe-swiftshader"]
+        command += ["--disable-dev-shm-usage", "--hide-scrollbars", "--user-data-dir=" + folder, "--screenshot=" + picture, *sizes, "file://" + path]
+        # A browser reserves more memory than it takes.
+        subprocess.run(["sh", "-c", 'ulimit -d unlimited; exec "$@"', "sh", *command], stderr=subprocess.DEVNULL, check=False)
+        if os.path.exists(picture):
+            with open(picture, "rb") as file:
+                return file.read()
+    return None
+
+
 def is_figure(value):
     return type(value).__name__ == "Figure" and type(value).__module__ == "matplotlib.figure"
 

@@ -67,9 +67,9 @@ class PlotlyImages(unittest.TestCase):
 
         for available, error in ((True, "no Chrome"), (False, "no kaleido")):
             module = SimpleNamespace(to_image=make, kaleido_available=lambda: available, KALEIDO_REQUIRED_MSG="no kaleido")
-            display.hook_to_image(module, lambda figure, layout: (figure, layout) if figure else None)
+            display.hook_to_image(module, lambda figure, *sizes: (figure, *sizes) if figure else None)
             self.assertTrue(module.kaleido_available())
-            self.assertEqual(module.to_image({"data": []}, "png", width=5), ({"data": []}, {"width": 5}))
+            self.assertEqual(module.to_image({"data": []}, "png", width=5), ({"data": []}, 5, None, None))
             for arguments in (({"data": []}, "svg"), ({},)):
                 with self.assertRaisesRegex(RuntimeError, error):
                     module.to_image(*arguments)

@@ -371,34 +371,19 @@ class Figures(SupervisorTest):
 class Pages(SupervisorTest):
     FIGURE = "import plotly.graph_objects as go\nfig = go.Figure(go.Scatter(y=[1, 2]), layout_title_text='T <b>b</b>')\n"
 
-    def test_a_plotly_figure_is_a_page_and_a_picture(self):
+    def test_a_plotly_figure_is_a_page(self):
         for number, last in enumerate(("fig", "fig.show()", "display(fig)"), 1):
-            page, picture = self.completed(self.FIGURE + last).displays
-            self.assertEqual((page["data"], page["alt"], page["path"]), ({}, "T  b", "output/figure-%d.html" % number))
-            self.assertEqual((list(picture["data"]), picture["alt"], picture["path"]), (["image/png"], "T  b", "output/figure-%d.png" % number))
+            (page,) = self.completed(self.FIGURE + last).displays
+            self.assertEqual((page["alt"], page["path"]), ("T  b", "output/figure-%d.html" % number))
             with open(self.client.path(page["path"])) as file:
                 text = file.read()
             self.assertIn("<html", text)
             self.assertNotIn("<script src", text.replace("charset=\"utf-8\" ", ""))
         self.assertIn(self.completed("fig").result, (None, "Figure"))
 
-    def test_what_code_writes_to_a_page_is_shown_once(self):
-        answer = self.completed(self.FIGURE + "fig.write_html('output/a.html', include_plotlyjs='cdn')\nfig.write_html('output/b.html')")
-        (picture,) = answer.displays
-        self.assertEqual((list(picture["data"]), picture["alt"], picture.get("path")), (["image/png"], "output/a.html: T  b", None))
-        self.assertEqual(sorted(file["path"] for file in answer.artifacts), ["output/a.html", "output/b.html"])
-        self.assertGreater(os.path.getsize(self.client.path("output/a.html")), 1_000_000)
-        answer = self.completed("fig.write_html('output/a.html'); fig.show()")
-        self.assertEqual([list(display["data"]) for display in answer.displays], [[], ["image/png"]])
-        self.assertEqual(len(self.completed("for n in range(9): go.Figure(go.Bar(y=[n])).write_html('%d.html' % n, include_plotlyjs=False)").displays), 4)
-
-    def test_what_is_not_drawn_is_said(self):
-        surface = "import plotly.graph_objects as go\nfig = go.Figure(go.Surface(z=[[1, 2], [3, 4]]))\n"
-        for last, page in (("fig", "output/figure-1.html"), ("fig.write_html('s.html', include_plotlyjs=False)", "s.html")):
-            self.assertIn("note: no picture: surface is not drawn here; %s shows it\n" % page, self.completed(surface + last).err)
-        for kind, needs in ("Scattergeo(lon=[1], lat=[2])", "its outlines come from cdn.plot.ly"), ("Scattermap(lon=[1], lat=[2])", "its map comes from there"):
-            answer = self.completed("go.Figure(go.%s)" % kind)
-            self.assertIn(".html shows it where there is internet: %s\n" % needs, answer.err)
+    def test_a_frame_around_a_file_shows_that_file(self):
+        (page,) = self.completed("open('output/a b.html', 'w').write('<p>a')\nfrom IPython.display import IFrame\nIFrame('output/a b.html', 9, 9)").displays
+        self.assertEqual(page["path"], "output/a b.html")
 
 
 class Tables(SupervisorTest):

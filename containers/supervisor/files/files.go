@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/volume"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
@@ -32,24 +33,32 @@ func Read(stream net.Conn) (request []byte, err error) {
 	return filewire.ReadText(stream, filewire.MaxRequest)
 }
 
-// Serve serves the request of a stream, which the caller closes afterwards. It calls placed when it has brought files, with the path of a
-// single one, before it answers.
-func Serve(stream net.Conn, text []byte, workDir string, placed func(path ...string)) {
+// Folder is the work directory that streams are about.
+type Folder struct {
+	Path string
+	// Placed is called when a stream has brought files, with the path of a single one, before the answer.
+	Placed func(path ...string)
+	// Pages draws HTML files. Nil: nothing does.
+	Pages *browser.Browser
+}
+
+// Serve serves the request of a stream, which the caller closes afterwards.
+func (f Folder) Serve(stream net.Conn, text []byte) {
 	semaphore <- struct{}{}
 	defer func() { <-semaphore }()
-	answer, err := serve(stream, workDir, text, placed)
+	answer, err := f.serve(stream, text)
 	if err != nil {
 		answer = filewire.Answer{Path: answer.Path, Error: inWords(err)}
 	}
 	_ = filewire.Write(stream, answer)
 }
 
-func serve(stream net.Conn, workDir string, text []byte, placed func(path ...string)) (filewire.Answer, error) {
+func (f Folder) serve(stream net.Conn, text []byte) (filewire.Answer, error) {
 	var r filewire.Request
 	if err := json.Unmarshal(text, &r); err != nil {
 		return filewire.Answer{}, err
 	}
-	w, err := openWorkDir(workDir)
+	w, err := openWorkDir(f.Path)
 	if err != nil {
 		return filewire.Answer{}, err
 	}
@@ -58,16 +67,19 @@ func serve(stream net.Conn, workDir string, text []byte, placed func(path ...str
 	case filewire.Put:
 		answer, err := w.put(r, &filewire.Content{From: stream})
 		if err == nil {
-			placed(answer.Path)
+			f.Placed(answer.Path)
 		}
 		return answer, err
 	case filewire.Import:
-		defer placed()
+		defer f.Placed()
 		return w.takeAll(r, stream)
 	}
 	go func() { _, _ = stream.Read(make([]byte, 1)) }() // its end means the end of writing
 	switch r.Op {
 	case filewire.Get:
+		if r.As != "" {
+			return w.draw(r, stream, f.Pages)
+		}
 		return w.get(r, stream)
 	case filewire.List:
 		return w.list(r, stream)

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
 )
@@ -55,6 +56,36 @@ func (w *workDir) get(r filewire.Request, to io.Writer) (filewire.Answer, error)
 		err = s.sendBytes(max(0, r.Offset), r.Limit)
 	}
 	return s.end(err)
+}
+
+// draw sends a page as a picture or a document.
+func (w *workDir) draw(r filewire.Request, to io.Writer, pages *browser.Browser) (filewire.Answer, error) {
+	names, err := namesOf(r)
+	if err != nil {
+		return filewire.Answer{}, err
+	}
+	file, path, err := w.file(names)
+	if err != nil {
+		return filewire.Answer{}, err
+	}
+	_ = file.Close()
+	drawn, err := pages.Draw(browser.Page{File: w.root + "/" + path, PDF: r.As == filewire.Document, MostBytes: int(r.MaxBytes)})
+	if err != nil {
+		return filewire.Answer{}, err
+	}
+	told := filewire.Answer{Path: path, SizeBytes: int64(len(drawn.Data)), ModifiedMS: time.Now().UnixMilli()}
+	if err := filewire.Write(to, told); err != nil {
+		return filewire.Answer{}, err
+	}
+	piece := new(filewire.Piece)
+	for left := drawn.Data; len(left) > 0; {
+		n := copy(piece.Room(), left)
+		if err := piece.Send(to, n); err != nil {
+			return filewire.Answer{}, err
+		}
+		left = left[n:]
+	}
+	return filewire.Answer{Bytes: told.SizeBytes, Complete: true}, piece.Send(to, 0)
 }
 
 // end ends the content, perhaps cut off by err, and returns the answer about it.

@@ -1,0 +1,180 @@
+//go:build linux
+
+package browser
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// Sizes of a picture in pixels.
+const (
+	leastWidth, mostWidth = 800, 1400 // of the window
+	height, mostHeight    = 600, 3000
+	leastSide, margin     = 40, 8     // of the picture, right of and below the content
+	mostPixels            = 4_000_000 // as of other pictures
+	smallPixels           = 250_000   // below it the picture is drawn twice as large
+)
+
+// watch runs before the page's own scripts. A page is quiet when nothing of it has changed and no frame was asked for in 150 ms;
+// one that moves for ever is drawn after 3 s.
+const watch = `(()=>{let last=performance.now();const note=()=>{last=performance.now()},frame=requestAnimationFrame.bind(window);
+window.requestAnimationFrame=f=>{note();return frame(f)};
+new MutationObserver(note).observe(document,{subtree:true,childList:true,attributes:true,characterData:true});
+const sleep=ms=>new Promise(r=>setTimeout(r,ms));
+window.codeSandboxQuiet=async()=>{const end=performance.now()+3000;note();await Promise.race([document.fonts.ready,sleep(3000)]);
+while(performance.now()-last<150&&performance.now()<end)await sleep(25);
+await new Promise(r=>frame(()=>frame(r)))}})()`
+
+// measure tells how far the content reaches.
+const measure = `(()=>{let w=0,h=0;const d=document,b=d.body||d.documentElement;
+for(const e of [...b.querySelectorAll("*")].slice(0,20000)){const r=e.getBoundingClientRect();
+if(r.width&&r.height){w=Math.max(w,r.right);h=Math.max(h,r.bottom)}}
+if(b.innerText&&b.innerText.trim()){const r=d.createRange();r.selectNodeContents(b);const q=r.getBoundingClientRect();w=Math.max(w,q.right);h=Math.max(h,q.bottom)}
+return {w:Math.ceil(w),h:Math.ceil(h),fullWidth:d.documentElement.scrollWidth,fullHeight:d.documentElement.scrollHeight}})()`
+
+type extent struct {
+	W, H                  float64
+	FullWidth, FullHeight float64
+}
+
+func (p *process) draw(page Page) ([]byte, error) {
+	var target struct{ TargetID string }
+	if err := p.call("", "Target.createTarget", map[string]any{"url": "about:blank"}, &target); err != nil {
+		return nil, err
+	}
+	defer func() { _ = p.send("", "Target.closeTarget", map[string]any{"targetId": target.TargetID}) }()
+	var attached struct{ SessionID string }
+	if err := p.call("", "Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &attached); err != nil {
+		return nil, err
+	}
+	p.session, p.loaded, p.asked, p.missing = attached.SessionID, false, map[string]string{}, nil
+	if err := p.load(page.File); err != nil {
+		return nil, err
+	}
+	if page.PDF {
+		return p.result(page, "%PDF-", "Page.printToPDF", map[string]any{"printBackground": true, "preferCSSPageSize": true})
+	}
+	found, err := p.fit()
+	if err != nil {
+		return nil, err
+	}
+	return p.capture(page, found)
+}
+
+// load opens the file, and lets its time pass until its scripts are quiet.
+func (p *process) load(file string) error {
+	for _, domain := range []string{"Page.enable", "Network.enable"} {
+		if err := p.call(p.session, domain, nil, nil); err != nil {
+			return err
+		}
+	}
+	if err := p.resize(leastWidth, height); err != nil {
+		return err
+	}
+	if err := p.call(p.session, "Page.addScriptToEvaluateOnNewDocument", map[string]any{"source": watch}, nil); err != nil {
+		return err
+	}
+	var opened struct{ ErrorText string }
+	if err := p.call(p.session, "Page.navigate", map[string]any{"url": addressOf(file)}, &opened); err != nil {
+		return err
+	}
+	if opened.ErrorText != "" {
+		return ErrMissing
+	}
+	if err := p.awaitLoad(); err != nil {
+		return err
+	}
+	return p.settle()
+}
+
+// addressOf is a file's address, with all but plain letters escaped.
+func addressOf(file string) string {
+	address := []byte("file://")
+	for _, c := range []byte(file) {
+		if c == '/' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
+			address = append(address, c)
+		} else {
+			address = append(address, '%', "0123456789ABCDEF"[c>>4], "0123456789ABCDEF"[c&15])
+		}
+	}
+	return string(address)
+}
+
+// settle waits until the page's scripts are quiet.
+func (p *process) settle() error {
+	return p.call(p.session, "Runtime.evaluate", map[string]any{"expression": "codeSandboxQuiet()", "awaitPromise": true}, nil)
+}
+
+func (p *process) resize(width, height int) error {
+	return p.call(p.session, "Emulation.setDeviceMetricsOverride", map[string]any{
+		"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false,
+	}, nil)
+}
+
+// fit gives the window the size of the content, within the bounds.
+func (p *process) fit() (extent, error) {
+	found, err := p.extent()
+	if err != nil || found.FullWidth <= leastWidth && found.FullHeight <= height {
+		return found, err
+	}
+	if err := p.resize(bounded(found.FullWidth, leastWidth, mostWidth), bounded(found.FullHeight, height, mostHeight)); err != nil {
+		return found, err
+	}
+	if err := p.settle(); err != nil {
+		return found, err
+	}
+	return p.extent()
+}
+
+func (p *process) extent() (extent, error) {
+	var answer struct{ Result struct{ Value extent } }
+	err := p.call(p.session, "Runtime.evaluate", map[string]any{"expression": measure, "returnByValue": true}, &answer)
+	return answer.Result.Value, err
+}
+
+func bounded(n float64, least, most int) int { return int(min(max(n, float64(least)), float64(most))) }
+
+// capture takes the picture of the content.
+func (p *process) capture(page Page, found extent) ([]byte, error) {
+	if found.W <= 0 || found.H <= 0 {
+		return nil, ErrBlank
+	}
+	width, height := bounded(found.W+margin, leastSide, mostWidth), bounded(found.H+margin, leastSide, mostHeight)
+	scale := 1.0
+	if width*height < smallPixels {
+		scale = 2
+	}
+	height = min(height, mostPixels/width)
+	picture, err := p.result(page, "\x89PNG\r\n\x1a\n", "Page.captureScreenshot", map[string]any{
+		"format": "png", "clip": map[string]any{"x": 0, "y": 0, "width": width, "height": height, "scale": scale},
+	})
+	if err == nil && pixels(picture) > mostPixels {
+		return nil, ErrAnswer
+	}
+	return picture, err
+}
+
+// result returns the bytes of an answer, if they begin as they have to.
+func (p *process) result(page Page, begin, method string, params map[string]any) ([]byte, error) {
+	var answer struct{ Data []byte }
+	if err := p.call(p.session, method, params, &answer); err != nil {
+		return nil, err
+	}
+	if !bytes.HasPrefix(answer.Data, []byte(begin)) {
+		return nil, ErrAnswer
+	}
+	if len(answer.Data) > page.MostBytes {
+		return nil, ErrTooLong
+	}
+	return answer.Data, nil
+}
+
+// pixels returns how many pixels a PNG claims to have.
+func pixels(picture []byte) uint64 {
+	const header = 24
+	if len(picture) < header {
+		return 1 << 62
+	}
+	return uint64(binary.BigEndian.Uint32(picture[16:])) * uint64(binary.BigEndian.Uint32(picture[20:]))
+}

@@ -1,0 +1,156 @@
+//go:build linux
+
+package main
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+)
+
+const (
+	browserFolder = "/tmp/.code-sandbox-mcp/browser"
+	mostDrawn     = 8 // pages of a run
+	mostWritten   = 4 // of those that code wrote without showing them: as many as an answer has pictures
+	mtimeSlack    = 20 * time.Millisecond
+)
+
+// drawing are the pages of a run that the browser draws. Their displays are held back until it has.
+type drawing struct {
+	left   int // that are not drawn yet
+	begun  int // so far
+	notes  []string
+	answer *protocol.Done // which waits for them; nil: the code goes on
+}
+
+// page is a display held back.
+type page struct {
+	protocol.Display
+	written bool          // by code that did not show it
+	dropped chan struct{} // closed when its picture is of no use
+}
+
+// draw begins the picture of a page, and reports whether its display waits for that.
+func (r *run) draw(p *page) bool {
+	if r.drawing.begun == mostDrawn {
+		return false
+	}
+	if !browser.Exists() {
+		if !p.written && len(r.drawing.notes) == 0 {
+			r.drawing.note("no picture of "+p.Path, browser.ErrNone.Error())
+		}
+		return false
+	}
+	r.drawing.begun++
+	r.drawing.left++
+	p.dropped = make(chan struct{})
+	asked := browser.Page{File: r.l.s.settings.WorkDir + "/" + p.Path, MostBytes: r.l.s.settings.ImageBytes, Dropped: p.dropped}
+	go func() {
+		drawn, err := r.l.s.browser.Draw(asked)
+		r.l.s.post(func() { r.drawn(p, drawn, err) })
+	}()
+	return true
+}
+
+// drawn takes a page's picture. Its display may be gone, and the run over.
+func (r *run) drawn(p *page, got browser.Drawn, err error) {
+	r.drawing.left--
+	if at := slices.IndexFunc(r.record.displays, func(d shown) bool { return d.page == p }); at >= 0 {
+		if err == nil {
+			p.Data["image/png"] = displayText("image/png", got.Data)
+		} else {
+			r.drawing.note("no picture of "+p.Path, err.Error())
+		}
+		if len(got.Missing) > 0 {
+			r.drawing.note("in the picture of "+p.Path+" what comes from "+strings.Join(got.Missing, " and ")+" is missing", "nothing of that is in reach")
+		}
+		r.record.release(&r.record.displays[at])
+	}
+	if r.drawing.left == 0 && r.drawing.answer != nil && r.l.s.runs.all[r.ID] == r {
+		r.finish(r.drawing.answer)
+	}
+}
+
+// note tells what a picture lacks, of the first few.
+func (d *drawing) note(what, why string) {
+	if len(d.notes) < mostWritten {
+		d.notes = append(d.notes, clean("note: "+what+": "+why, 500)+"\n")
+	}
+}
+
+// release makes the frame of a display that was held back.
+func (r *record) release(d *shown) {
+	d.frame = encodeDisplay(d.page.Display)
+	r.bytes += len(d.frame)
+	d.page = nil
+}
+
+// awaitsPages reports whether the answer waits for pictures, with which finish is called again. A second call ends the wait.
+func (r *run) awaitsPages(d *protocol.Done) bool {
+	if r.drawing.answer == nil && r.reason == "" && d.Status != "killed" {
+		r.drawWritten()
+		if r.drawing.left > 0 {
+			r.dropTimers()
+			r.drawing.answer, d.DurationMS = d, float64(r.elapsed())
+			return true
+		}
+	}
+	for i := range r.record.displays {
+		if shown := &r.record.displays[i]; shown.page != nil {
+			close(shown.page.dropped)
+			r.record.release(shown)
+		}
+	}
+	for _, note := range r.drawing.notes {
+		r.streams[1].Write([]byte(note))
+	}
+	return false
+}
+
+// drawWritten draws the pages that the run wrote to output/ and did not show.
+func (r *run) drawWritten() {
+	entries, err := os.ReadDir(r.l.s.settings.WorkDir + "/output")
+	if err != nil || !browser.Exists() {
+		return
+	}
+	left := mostWritten
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || !isPage(e.Name()) || info.ModTime().Before(r.started.Add(-mtimeSlack)) {
+			continue
+		}
+		path := relativePath("output/" + e.Name())
+		if path == "" || slices.ContainsFunc(r.record.displays, func(d shown) bool { return d.path == path }) {
+			continue
+		}
+		p := &page{written: true, Display: protocol.Display{
+			Type: "display", ID: r.ID, Data: protocol.Data{}, Path: path, SizeBytes: info.Size(),
+		}}
+		if left > 0 && len(r.record.displays) < r.l.s.settings.MaxDisplays && r.draw(p) {
+			left--
+			r.record.total++
+			r.record.displays = append(r.record.displays, shown{page: p, path: p.Path})
+		}
+	}
+}
+
+func isPage(name string) bool {
+	name = strings.ToLower(name)
+	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".html") || strings.HasSuffix(name, ".htm"))
+}
+
+// browsers are the processes of the browser.
+func (s *Supervisor) browsers(table procs.Table) map[int]bool {
+	pid := s.browser.PID()
+	if pid == 0 {
+		return nil
+	}
+	family := table.Family(pid)
+	family[pid] = true
+	return family
+}
