@@ -121,7 +121,7 @@ func (k *settings) check(s *server.Settings) error {
 	p := k.SeccompProfile
 	found.Wrong(p != "" && (path.IsAbs(p) || path.Clean(p) != p || strings.HasPrefix(p, "..")), "--pod-seccomp %q is not a path below the kubelet's folder of profiles, such as profiles/code-sandbox-mcp.json", p)
 	several := severalImages(s)
-	found.Wrong(several != "", "%s are several images, and a pod of --engine %s has one container; name one image with all of these languages for each, such as the standard one, or switch languages off (--js-image off)", several, engineName)
+	found.Wrong(several != "", "%s are several images, and a pod of --engine kubernetes has one container; name one image with all of these languages for each, such as the standard one, or switch languages off (--js-image off)", several)
 	return errors.Join(found...)
 }
 

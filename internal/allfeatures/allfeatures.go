@@ -35,7 +35,7 @@ func otherAPIs() server.Feature {
 				server.Row("apis", "NAMES", &more, 0, 0, "further APIs of other systems to serve over --http: "+e2b.Name),
 			}}}
 		},
-		Check: func(*server.Settings) error {
+		Check: func(*server.Program) error {
 			for _, name := range more {
 				if name != e2b.Name {
 					return fmt.Errorf("--apis %s is none that can be switched on; there is %s", name, e2b.Name)

@@ -42,7 +42,7 @@ var elsewhere = strings.Fields(`
 	oidc-issuer oidc-audience oidc-claim oidc-groups-claim trusted-header trusted-groups-header trusted-proxy
 	oauth oauth-url oidc-client-id policy metrics-principals
 	max-kernels memory-total cpu-total disk-total calls-per-minute bytes-out-limit
-	audit-log audit-code audit-required`)
+	audit-log audit-code audit-required apis`)
 
 // Elsewhere returns the settings and the commands of ServerProgram that a program without its features refuses by naming it.
 func Elsewhere() (settings, commands []string) { return elsewhere, []string{"audit", "tokens"} }

@@ -78,7 +78,9 @@ func (p *Program) Reach(ctx context.Context, on engine.Engine, wake bool) error 
 
 // Image returns the image of a language and whether the language is on. It is the one that is set for the language or for another that
 // shares its image, else the one that setup makes or, for Kubernetes, a release publishes.
-func (p *Program) Image(language sandbox.Language) (string, bool) { return ImageOf(&p.Settings, language) }
+func (p *Program) Image(language sandbox.Language) (string, bool) {
+	return ImageOf(&p.Settings, language)
+}
 
 // ImageOf is Program.Image by the settings alone.
 func ImageOf(s *Settings, language sandbox.Language) (string, bool) {

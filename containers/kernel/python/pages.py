@@ -1,6 +1,7 @@
 """Pages made whole: scripts of installed libraries that an HTML file names by their address on the internet are put into it."""
 
 import codecs
+import functools
 import os
 import re
 import stat
@@ -15,7 +16,6 @@ BEGIN = re.compile(rb"<(?:!--|(script|link)\b([^>]*)>)", re.I)
 LOADS = re.compile(rb"createElement|\bimport\b")
 LOADED = re.compile(rb"""["'](https://(?:cdn\.jsdelivr\.net|unpkg\.com|cdnjs\.cloudflare\.com)/[^"'\s]{1,200})["']""")
 MOST_LOADER_BYTES = 100_000
-VEGA = "/usr/local/share/code-sandbox/vega.js"
 VEGA_WANTED = re.compile(rb'''maybeLoadScript\("(vega[\w-]*)", "([\w.-]+)"\)''')
 END = re.compile(rb"</script\s*>", re.I)
 ATTRIBUTE = re.compile(rb"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
@@ -39,11 +39,15 @@ def bokeh_script(version, name):
 
 
 def vega_script(version, name):
-    """The script of vega-embed with the other two in it, which the image has in one file, for that; for the others nothing."""
-    if name != "vega-embed":
-        return ""
-    with open(VEGA, encoding="utf-8") as file:
-        return file.read()
+    """The script of vega-embed with the other two in it, for that; for the others nothing."""
+    return vega_bundle() if name == "vega-embed" else ""
+
+
+@functools.cache
+def vega_bundle():
+    import vl_convert
+
+    return vl_convert.javascript_bundle()
 
 
 def vega_loaded(content):
