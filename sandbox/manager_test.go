@@ -542,6 +542,7 @@ func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
 	config := testConfig(t, e)
 	a, b := newTestManager(t, config), newTestManager(t, config)
 	mustRun(t, a, RunOptions{Code: "open('order', 'a').write('first ')", SessionID: "mine"})
+	mustRun(t, b, RunOptions{Code: "1", SessionID: "other"}) // later it takes no time
 	want := []string{"first"}
 	var ended sync.WaitGroup
 	for i := range 20 {
