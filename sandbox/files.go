@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
 
 // The files of a session are described as package files does.
@@ -24,6 +25,9 @@ type (
 	// ExportEnd counts the entries that an export left out.
 	ExportEnd = files.ExportEnd
 )
+
+// StateFolder is the folder in an export with what the session keeps of its kernels and files.
+const StateFolder = filewire.StateFolder
 
 // CleanPath returns the shortest form of a request's path: [files.CleanPath].
 func CleanPath(p string) (string, error) { return files.CleanPath(p) }

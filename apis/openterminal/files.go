@@ -458,6 +458,9 @@ func (c *call) archive(wanted paths) (any, error) {
 	packed := zip.NewWriter(c.w)
 	var directory room.Growing // which a ZIP ends with
 	_, err := c.Sessions().ExportFiles(c.r.Context(), c.session, func(e sandbox.Entry, content io.Reader) error {
+		if strings.HasPrefix(e.Path, sandbox.StateFolder+"/") {
+			return nil
+		}
 		for _, below := range wantedPaths {
 			inside := below == "" || e.Path == below || strings.HasPrefix(e.Path, below+"/")
 			if !inside || e.Kind != 'f' {

@@ -6,14 +6,16 @@ import (
 	"strconv"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
-	"golang.org/x/sys/unix"
 )
 
 const (
-	stateFolder  = ".state"
+	stateFolder  = filewire.StateFolder
 	freezeMargin = 5 * time.Second // that a kernel may take longer than it was told to
 	coldStart    = time.Minute     // that one may take to be there at all
 	retireGrace  = time.Second     // of a run that the end of the container stops

@@ -26,6 +26,9 @@ const (
 	headBytes  = 4
 )
 
+// StateFolder is the hidden folder of a work directory with what a session keeps of its kernels and files. No list names it.
+const StateFolder = ".state"
+
 // ErrTooLarge reports that a message or a piece is longer than allowed.
 var ErrTooLarge = errors.New("a message about files is too large")
 

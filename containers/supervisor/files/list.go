@@ -22,6 +22,7 @@ const (
 // lister finds the reported files of a work directory.
 type lister struct {
 	everything bool
+	state      bool // the folder of the session's state too
 	report     func(folder int, name string, e filewire.Entry) error
 	skipped    int64
 	err        error
@@ -85,7 +86,7 @@ func (l *lister) visit(d *tree.Dir, raw []byte, kind byte) bool {
 
 func (l *lister) isPassedOver(d *tree.Dir, name string) bool {
 	if l.everything {
-		return d.Depth == 0 && name == uploads
+		return d.Depth == 0 && (name == uploads || name == filewire.StateFolder && !l.state)
 	}
 	return name[0] == '.' || name == "node_modules" || name == "__pycache__"
 }

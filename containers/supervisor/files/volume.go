@@ -20,7 +20,7 @@ func (w *workDir) export(to io.Writer) (filewire.Answer, error) {
 	var answer filewire.Answer
 	var piece filewire.Piece
 	links := false
-	l := &lister{everything: true, report: func(folder int, name string, e filewire.Entry) error {
+	l := &lister{everything: true, state: true, report: func(folder int, name string, e filewire.Entry) error {
 		switch {
 		case (e.Kind == filewire.Link) != links:
 			return nil

@@ -18,10 +18,11 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
 
 const (
-	stateFolder = ".state"   // the hidden folder with the state of a session
+	stateFolder = filewire.StateFolder
 	folder      = "versions" // the one in it with the versions
 
 	mostRuns    = 5      // that can be undone
