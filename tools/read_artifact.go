@@ -276,6 +276,11 @@ func (r reading) readDrawn(ctx context.Context, fields readFields) (*render.Answ
 		blob := mcp.BlobResourceContents{URI: artifactLink(drawn.session, fields.Path) + "#pdf", MIMEType: fields.MIMEType, Blob: masked}
 		return fileAnswer(fields, ", drawn and attached"+note, "", mcp.NewEmbeddedResource(blob)), nil
 	}
+	release, err := room.Take(ctx, content.PixelBytes(drawn.data))
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	fitted, err := r.d.renderer().FitImage(ctx, "image/png", drawn.data)
 	if err != nil {
 		return nil, err

@@ -18,6 +18,7 @@ const (
 	mostDrawn     = 8 // pages of a run
 	mostWritten   = 4 // of those that code wrote without showing them: as many as an answer has pictures
 	mtimeSlack    = 20 * time.Millisecond
+	drawTime      = 15 * time.Second // that an answer waits for pictures
 )
 
 // drawing are the pages of a run that the browser draws. Their displays are held back until it has.
@@ -97,6 +98,7 @@ func (r *run) awaitsPages(d *protocol.Done) bool {
 		if r.drawing.left > 0 {
 			r.dropTimers()
 			r.drawing.answer, d.DurationMS = d, float64(r.elapsed())
+			r.set("pages", drawTime, func() { r.finish(d) })
 			return true
 		}
 	}

@@ -90,7 +90,7 @@ type Page struct {
 	PDF       bool   // a document in place of a picture
 	MostBytes int    // of the result
 	// Dropped is closed when nobody wants it any more; nil: never.
-	Dropped chan struct{}
+	Dropped <-chan struct{}
 }
 
 // Drawn is a page's picture or document.

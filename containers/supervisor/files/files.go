@@ -74,11 +74,15 @@ func (f Folder) serve(stream net.Conn, text []byte) (filewire.Answer, error) {
 		defer f.Placed()
 		return w.takeAll(r, stream)
 	}
-	go func() { _, _ = stream.Read(make([]byte, 1)) }() // its end means the end of writing
+	left := make(chan struct{})
+	go func() { // its end means the end of writing
+		_, _ = stream.Read(make([]byte, 1))
+		close(left)
+	}()
 	switch r.Op {
 	case filewire.Get:
 		if r.As != "" {
-			return w.draw(r, stream, f.Pages)
+			return w.draw(r, stream, f.Pages, left)
 		}
 		return w.get(r, stream)
 	case filewire.List:

@@ -58,8 +58,8 @@ func (w *workDir) get(r filewire.Request, to io.Writer) (filewire.Answer, error)
 	return s.end(err)
 }
 
-// draw sends a page as a picture or a document.
-func (w *workDir) draw(r filewire.Request, to io.Writer, pages *browser.Browser) (filewire.Answer, error) {
+// draw sends a page as a picture or a document, unless its reader left before.
+func (w *workDir) draw(r filewire.Request, to io.Writer, pages *browser.Browser, left <-chan struct{}) (filewire.Answer, error) {
 	names, err := namesOf(r)
 	if err != nil {
 		return filewire.Answer{}, err
@@ -69,7 +69,7 @@ func (w *workDir) draw(r filewire.Request, to io.Writer, pages *browser.Browser)
 		return filewire.Answer{}, err
 	}
 	_ = file.Close()
-	drawn, err := pages.Draw(browser.Page{File: w.root + "/" + path, PDF: r.As == filewire.Document, MostBytes: int(r.MaxBytes)})
+	drawn, err := pages.Draw(browser.Page{File: w.root + "/" + path, PDF: r.As == filewire.Document, MostBytes: int(r.MaxBytes), Dropped: left})
 	if err != nil {
 		return filewire.Answer{}, err
 	}
@@ -78,12 +78,12 @@ func (w *workDir) draw(r filewire.Request, to io.Writer, pages *browser.Browser)
 		return filewire.Answer{}, err
 	}
 	piece := new(filewire.Piece)
-	for left := drawn.Data; len(left) > 0; {
-		n := copy(piece.Room(), left)
+	for rest := drawn.Data; len(rest) > 0; {
+		n := copy(piece.Room(), rest)
 		if err := piece.Send(to, n); err != nil {
 			return filewire.Answer{}, err
 		}
-		left = left[n:]
+		rest = rest[n:]
 	}
 	return filewire.Answer{Bytes: told.SizeBytes, Complete: true}, piece.Send(to, 0)
 }
