@@ -157,19 +157,29 @@ func (e *engineSide) rest(size *int64, history int64) {
 	e.saveRecord()
 }
 
-// slept reports whether the session's kernel of the language ended in order.
-func (e *engineSide) slept(language Language) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	key, had := e.record.Settings[string(language)]
-	return had && key == ""
-}
-
 // noteSettings records the settings of a named session's container for a language in it, and the start of its first kernel. If that
 // fails, a later server makes a new container.
 func (e *engineSide) noteSettings(language Language, key string, awake time.Time) {
 	if e.named {
 		e.takeSettings(language, key, awake)
+		e.saveRecord()
+	}
+}
+
+// noteEnded records that the container for these languages ended, whatever it was made with.
+func (e *engineSide) noteEnded(languages []Language) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !e.named {
+		return
+	}
+	changed := false
+	for _, language := range languages {
+		if e.record.Settings[string(language)] != "" {
+			e.record.Settings[string(language)], changed = "", true
+		}
+	}
+	if changed {
 		e.saveRecord()
 	}
 }
@@ -195,13 +205,13 @@ func (e *engineSide) settingsKey(languages []Language, image engine.ImageInfo) s
 		return ""
 	}
 	c := e.config
-	return engine.Key(e.record.Token, e.shape(languages, image), e.certificates, c.Env, c.VolumeFiles, c.wireLimits(), e.limits.ends().IdleTimeout)
+	return engine.Key(e.record.Token, e.shape(languages, image), e.certificates, c.Env, c.VolumeFiles, c.UndoBytes, c.wireLimits(), e.limits.ends().IdleTimeout)
 }
 
 // spareKey is settingsKey without the parts that a spare gets when it is bound to a session, and with those that matter before
 // there are variables.
 func (e *engineSide) spareKey(languages []Language, image engine.ImageInfo) string {
-	return engine.Key(e.shape(languages, image), e.config.VolumeFiles, e.config.wireLimits(), e.config.preload(languages))
+	return engine.Key(e.shape(languages, image), e.config.VolumeFiles, e.config.UndoBytes, e.config.wireLimits(), e.config.preload(languages))
 }
 
 // shape lists the settings of a container, whichever interpreter starts first.

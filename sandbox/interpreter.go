@@ -41,7 +41,7 @@ func (i *interpreter) kernel(ctx context.Context, note func(string), warm bool) 
 		return nil, err
 	}
 	k := c.kernels[i.language]
-	if !k.used.Swap(true) {
+	if k.used.Store(true); !k.recorded.Swap(true) {
 		i.engine.noteUse(i.language, i.madeWith)
 	}
 	i.had.Store(true)

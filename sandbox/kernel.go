@@ -16,9 +16,11 @@ type kernel struct {
 	*container
 	language Language
 
-	used atomic.Bool                    // a run or an earlier server used it, so it has variables
-	info atomic.Pointer[protocol.Ready] // nil before the interpreter is up
-	up   chan struct{}                  // closed when it is up, or missing
+	used atomic.Bool // a run or an earlier server used it, so it has variables
+	// recorded: the session's record names the language with the container's settings.
+	recorded atomic.Bool
+	info     atomic.Pointer[protocol.Ready] // nil before the interpreter is up
+	up       chan struct{}                  // closed when it is up, or missing
 	// missing reports that the image lacks the interpreter. Set before up is closed.
 	missing atomic.Bool
 	lost    atomic.Pointer[string] // the cause of death of an idle interpreter, which the next run reports; nil while it lives

@@ -74,6 +74,7 @@ func (l *link) connect(ctx context.Context, first Language, note func(string), w
 			i.lose(fmt.Sprintf("The server's settings or secrets have changed since this session's %s kernel began, so it begins anew: its variables are gone", i.language), files)
 		}
 	}
+	l.engine.noteEnded(l.languages)
 	admitted, err := l.config.quotas.admit(ctx, l)
 	if err != nil {
 		return nil, err

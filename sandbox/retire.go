@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -103,11 +104,17 @@ func (l *link) reachAny(ctx context.Context) error {
 	}
 	l.endEarlier(ctx, l.earlierNames())
 	c, err := l.attach(ctx, l.name())
-	if err == nil {
+	switch {
+	case err != nil:
+		return err
+	case c.earlier: // it takes no messages of this version, and writes its variables at its end
+		c.retire(ctx, l.config.retireTime())
+		c.close()
+	default:
 		l.set(c)
-		l.reached = true
 	}
-	return err
+	l.reached = true
+	return nil
 }
 
 // replaceEarlier ends an earlier server's kernels with other settings, so that the next ones restore their variables. The caller
@@ -118,11 +125,16 @@ func (l *link) replaceEarlier(ctx context.Context) {
 	}
 }
 
-// earlierNames names the further containers of a version that made one for each language.
+// earlierNames names the further containers that an earlier server may have left with these languages: one for each language, or one
+// that bears the name of a language that is switched off now.
 func (l *link) earlierNames() (names []Language) {
-	for _, i := range l.usedEarlier() {
-		if i.language != l.name() {
-			names = append(names, i.language)
+	others := l.config.containers()
+	l.engine.mu.Lock()
+	defer l.engine.mu.Unlock()
+	for _, i := range Languages {
+		isOther := slices.ContainsFunc(others, func(languages []Language) bool { return languages[0] == i.Language })
+		if l.engine.record != nil && l.engine.record.Settings[string(i.Language)] != "" && !isOther {
+			names = append(names, i.Language)
 		}
 	}
 	return names

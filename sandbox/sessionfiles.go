@@ -177,11 +177,14 @@ func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone 
 	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
 	defer cancel()
 	gone = true
+	var names []Language
 	for _, l := range s.startedEarlier() {
-		if l.had.Load() {
-			continue
+		if !l.had.Load() {
+			names = append(append(names, l.name()), l.earlierNames()...)
 		}
-		proc, err := s.engine.join(ctx, l.name())
+	}
+	for _, name := range names {
+		proc, err := s.engine.join(ctx, name)
 		if err != nil {
 			gone = gone && errors.Is(err, engine.ErrContainerGone)
 			continue

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -272,8 +273,8 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, c
 // switchedOff returns the containers of languages that a server does not offer.
 func (l *leftover) switchedOff(config *Config) []string {
 	return slices.DeleteFunc(slices.Clone(l.containers), func(name string) bool {
-		return slices.ContainsFunc(config.containers(), func(languages []Language) bool {
-			return strings.HasSuffix(name, "-"+string(languages[0]))
+		return slices.ContainsFunc(slices.Collect(maps.Keys(config.Kernels)), func(language Language) bool {
+			return strings.HasSuffix(name, "-"+string(language))
 		})
 	})
 }

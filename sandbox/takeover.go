@@ -72,7 +72,7 @@ func (l *link) attach(ctx context.Context, name Language) (*container, error) {
 // adopt makes the runs of a taken-over container runs of this server: those that go on, and those with an end that no server read.
 // It is called before any frame of those runs is handled.
 func (l *link) adopt(c *container, m protocol.Attached) {
-	for _, id := range append(m.Over[:min(len(m.Over), maxReported)], c.goesOn...) {
+	for _, id := range append(m.Over[:min(len(m.Over), maxOver)], c.goesOn...) {
 		if run := l.uses.find(id); run != nil && !run.over() && l.interpreters[run.Language] != nil {
 			l.interpreters[run.Language].adopt(c.kernels[run.Language], run)
 		}
@@ -119,8 +119,11 @@ func (i *interpreter) adopt(k *kernel, run *Run) {
 	}()
 }
 
-// maxFresh bounds a supervisor's concurrent runs.
-const maxFresh = 32
+// Bounds of what a supervisor names: its concurrent runs, and the last ones of all languages that are over.
+const (
+	maxFresh = 32
+	maxOver  = 24
+)
 
 // reachEarlier takes over an earlier server's container. nil, nil: there is no reason to look for one. The caller holds
 // l.starting.

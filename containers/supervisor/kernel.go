@@ -259,7 +259,9 @@ func (k *kernel) concludeEnd() {
 	l.frozen.onEnd(k, cause)
 	switch {
 	case r == nil:
-		l.sendKernel("dead", cause)
+		if k.begun || k.woken {
+			l.sendKernel("dead", cause)
+		}
 		s.runs.provideWaiting()
 		l.reserve.prepare()
 	case r.canBeGivenAgain():

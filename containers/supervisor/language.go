@@ -30,6 +30,7 @@ type language struct {
 	twins   *twins
 	past    past
 
+	ran      bool   // a run came, so that a kernel may have variables
 	version  string // of its first kernel; empty: none was ready yet
 	features []string
 	missing  string // why the image has no interpreter

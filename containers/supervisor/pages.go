@@ -116,14 +116,20 @@ func (r *run) awaitsPages(d *protocol.Done) bool {
 
 // drawWritten draws the pages that the run wrote to output/ and did not show.
 func (r *run) drawWritten() {
+	if !browser.Exists() {
+		return
+	}
 	entries, err := os.ReadDir(r.l.s.settings.WorkDir + "/output")
-	if err != nil || !browser.Exists() {
+	if err != nil {
 		return
 	}
 	left := mostWritten
 	for _, e := range entries {
+		if !isPage(e.Name()) {
+			continue
+		}
 		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || !isPage(e.Name()) || info.ModTime().Before(r.started.Add(-mtimeSlack)) {
+		if err != nil || !info.Mode().IsRegular() || info.ModTime().Before(r.started.Add(-mtimeSlack)) {
 			continue
 		}
 		path := relativePath("output/" + e.Name())

@@ -29,6 +29,10 @@ func (rs *runs) begin(m protocol.Request) {
 		s.log("warn", "a run without an id, before init or bind, or of an id that goes on was ignored")
 		return
 	}
+	if t := s.over(m.ID); t != nil { // a server that missed its end sends it again
+		t.record.replay()
+		return
+	}
 	if s.undo.holds(m) {
 		return
 	}
@@ -47,6 +51,7 @@ func (rs *runs) begin(m protocol.Request) {
 		}
 	}
 	l.use()
+	l.ran = true
 	r := newRun(l, m)
 	if s.workDir.scanner != nil {
 		r.mark = s.workDir.scanner.Begin()
@@ -101,14 +106,17 @@ func (rs *runs) overlap(l *language) {
 }
 
 func (rs *runs) refuse(l *language, id, name, message, cause string) {
-	fate := "alive"
+	rs.answerUnbegun(l, protocol.Done{ID: id, Status: "failed", ExitCode: 1, Error: &protocol.Error{Name: name, Message: message}, Cause: cause})
+}
+
+// answerUnbegun answers a run whose code never began.
+func (rs *runs) answerUnbegun(l *language, d protocol.Done) {
+	d.Type, d.ID, d.Kernel = "done", clean(d.ID, 64), "alive"
 	if l == nil || l.main == nil {
-		fate = "dead"
+		d.Kernel = "dead"
 	}
-	rs.s.server.send(&protocol.Done{
-		Type: "done", ID: clean(id, 64), Status: "failed", ExitCode: 1, Error: &protocol.Error{Name: name, Message: message},
-		Artifacts: []protocol.Artifact{}, Cause: cause, Kernel: fate, Background: []protocol.Background{}, GoesOn: []string{},
-	}, false)
+	d.Artifacts, d.Background, d.GoesOn = []protocol.Artifact{}, []protocol.Background{}, []string{}
+	rs.s.server.send(&d, false)
 }
 
 // standbyWait is how long a run waits for a kernel that is being forked.

@@ -228,8 +228,11 @@ func (s *Supervisor) greet() {
 	for id := range s.runs.all {
 		m.Runs = append(m.Runs, id)
 	}
+	for _, held := range s.undo.waiting {
+		m.Runs = append(m.Runs, held.ID)
+	}
 	for _, l := range s.languages {
-		m.Languages = append(m.Languages, protocol.Started{Language: l.Name, Started: l.main != nil || l.version != ""})
+		m.Languages = append(m.Languages, protocol.Started{Language: l.Name, Started: l.ran})
 		for _, t := range l.past.last {
 			m.Over = append(m.Over, t.id)
 		}
@@ -261,6 +264,8 @@ func (s *Supervisor) onFrame(body []byte) {
 				reason = m.Reason
 			}
 			r.interrupt(reason)
+		} else {
+			s.undo.cancel(m.ID)
 		}
 	case "peek":
 		if r := s.runs.all[m.ID]; r != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"slices"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -110,6 +111,17 @@ func (u *undo) holds(m protocol.Request) bool {
 	return u.going
 }
 
+// cancel answers a run that waits for the end of a restore, if there is one of this id.
+func (u *undo) cancel(id string) {
+	i := slices.IndexFunc(u.waiting, func(m protocol.Request) bool { return m.ID == id })
+	if i < 0 {
+		return
+	}
+	m := u.waiting[i]
+	u.waiting = slices.Delete(u.waiting, i, i+1)
+	u.s.runs.answerUnbegun(u.s.language(m.Language), protocol.Done{ID: id, Status: "cancelled", ExitCode: 130})
+}
+
 // restore answers the message of that name.
 func (u *undo) restore(l *language, m protocol.Request) {
 	s, answer := u.s, l.twins.answerTo(m)
@@ -161,7 +173,7 @@ func (u *undo) restore(l *language, m protocol.Request) {
 func (u *undo) restoreVariables(l *language, run string, plan *versions.Plan) error {
 	n, why := l.twins.find(run)
 	if why != "" { // it was there when the files were asked for
-		go plan.Drop()
+		plan.Drop()
 		return errors.New(why)
 	}
 	if n != nil {

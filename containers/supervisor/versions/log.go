@@ -15,7 +15,7 @@ import (
 // The log has a line of JSON for each time that something was kept, so that a later process goes on with the versions.
 const (
 	logName  = "log"
-	mostLog  = 64 << 20
+	mostLog  = 16 << 20
 	slackLog = 1 << 20 // that it may have besides twice what is needed
 )
 
@@ -140,8 +140,13 @@ func (s *Store) replay(line []byte) error {
 		}
 	}
 	for _, v := range r.Versions {
-		if v == nil || len(v.Before) > 2*mostEntries {
+		if v == nil || len(v.Before) > 2*mostEntries || len(v.Runs) > 2*mostPast {
 			return errors.New("no version")
+		}
+		for _, r := range v.Runs {
+			if len(r.Run) > mostID {
+				return errors.New("no run")
+			}
 		}
 		kept := v.Before[:0]
 		for _, c := range v.Before {
@@ -163,6 +168,7 @@ func (s *Store) replay(line []byte) error {
 // adopt completes an entry that was read.
 func (c change) adopt() *entry {
 	if e := c.Was; e != nil {
+		e.Size = max(e.Size, 0)
 		stat := unix.Stat_t{Mode: e.Mode}
 		e.path, e.hidden = string(c.Path), newEntry(string(c.Path), &stat).hidden
 	}

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
@@ -27,6 +29,7 @@ const (
 
 	mostRuns    = 5      // that can be undone
 	mostPast    = 12     // of these and of restores
+	mostID      = 64     // bytes of a run's id
 	mostEntries = 50_000 // of a work directory whose states are kept
 	mostFiles   = 10_000 // that are copied behind one run
 	mostNamed   = 20     // paths in a report
@@ -123,6 +126,9 @@ func Open(dir int, limit int64, changed func(Info)) *Store {
 	s.copies.work = dir
 	s.look(func() { s.load(); s.seen() })
 	go s.work()
+	if unix.Faccessat(dir, stateFolder+"/"+folder+"/"+journalName, unix.F_OK, unix.AT_SYMLINK_NOFOLLOW) == nil {
+		<-s.walked // a restore goes on to its end before anything else changes
+	}
 	return s
 }
 
