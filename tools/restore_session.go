@@ -37,7 +37,7 @@ func (d *Deps) restoreSession() tool {
 		mcp.WithDescription("Undo runs: files and Python's variables as before run_id or in its copy."),
 		mcp.WithToolTitle("Undo"),
 		mcp.WithString("run_id", mcp.Required()),
-		mcp.WithBoolean("files"), mcp.WithBoolean("variables"),
+		mcp.WithBoolean("files", mcp.Description("Default true.")), mcp.WithBoolean("variables", mcp.Description("Default true.")),
 		sessionParam(),
 		hints(false),
 	)

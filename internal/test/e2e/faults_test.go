@@ -111,7 +111,7 @@ func TestAContainerThatGoesIsReplaced(t *testing.T) {
 // In a pipe nothing else shows that one of its programs was ended.
 func TestAProgramThatTheMemoryLimitEndedIsTold(t *testing.T) {
 	t.Parallel()
-	s := start(t, setup{args: []string{"--memory-limit", "128m"}})
+	s := start(t, setup{args: []string{"--memory-limit", "256m"}}) // so that the program is larger than the interpreter
 	id := s.complete(python, object{"code": "import os"}).Meta.Run.SessionID
 	container := s.containerOf(id, python)
 	process1 := inspectPID(t, container, "Pid")
