@@ -125,8 +125,10 @@ func TestAnEngineThatDoesNotAnswerIsToldOf(t *testing.T) {
 // located is an engine of several machines.
 type located struct{ *testEngine }
 
-func (located) Where(container string) engine.Place {
-	return engine.Place{Pod: "pod-of-" + container, Node: "n1"}
+func (l located) Abilities() engine.Abilities {
+	a := l.testEngine.Abilities()
+	a.Where = func(container string) engine.Place { return engine.Place{Pod: "pod-of-" + container, Node: "n1"} }
+	return a
 }
 
 func TestASessionSaysOnWhichNodeItIs(t *testing.T) {

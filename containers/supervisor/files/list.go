@@ -85,6 +85,9 @@ func (l *lister) visit(d *tree.Dir, raw []byte, kind byte) bool {
 }
 
 func (l *lister) isPassedOver(d *tree.Dir, name string) bool {
+	if l.state && d.Depth == 1 && d.Join(name) == filewire.VersionsFolder { // of this place alone
+		return true
+	}
 	if l.everything {
 		return d.Depth == 0 && (name == uploads || name == filewire.StateFolder && !l.state)
 	}
