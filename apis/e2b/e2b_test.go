@@ -27,12 +27,13 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-func start(t *testing.T, seal *Seal, log *slog.Logger) *resttest.Fixture {
+func start(t *testing.T, seal *Seal, log *slog.Logger, disabled ...string) *resttest.Fixture {
 	t.Helper()
 	api := New(seal)
 	f := resttest.Start(t, func(d *tools.Deps) resttest.Served {
 		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{api}})
 	}, func(d *tools.Deps) {
+		d.Disable = disabled
 		if log != nil {
 			d.Logger = log
 		}
@@ -332,6 +333,29 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 			break
 		}
 		event(second())
+	}
+}
+
+// A route is there only if the tool is that does the same.
+func TestToolsThatDoNotExist(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil, "run_bash", "upload_file", "read_artifact", "list_artifacts", "close_session"))
+	for _, path := range []string{
+		"POST /process.Process/Start", "POST /process.Process/List", "POST /filesystem.Filesystem/Remove", "POST /filesystem.Filesystem/ListDir",
+		"POST /filesystem.Filesystem/WatchDir", "GET /files?path=a", "POST /files?path=a",
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		if status, text := b.in(method, path, `{}`); status != 404 || !strings.Contains(text, "There is nothing at") {
+			t.Errorf("%s %s: %d %s", method, path, status, text)
+		}
+	}
+	if status, text := b.do("DELETE", "/e2b/sandboxes/"+b.ID, nil); status != 405 {
+		t.Errorf("%d %s", status, text)
+	}
+	for language, want := range map[string]int{"python": 200, "bash": 400} {
+		if status, text := b.in("POST", "/execute", `{"code": "1", "language": "`+language+`"}`, headerPort, interpreterPort); status != want {
+			t.Errorf("%s: %d %s", language, status, text)
+		}
 	}
 }
 

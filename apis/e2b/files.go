@@ -43,42 +43,42 @@ func (s *server) envdRoutes(add router) {
 			return serve(c, b)
 		}
 	}
-	with := func(path, id string, do func(c *call, b *box) error) {
-		add("POST", "/sandbox/"+path, id, "Serve envd's "+path+".", serve(do))
+	with := func(path, id, tool string, do func(c *call, b *box) error) {
+		add("POST", "/sandbox/"+path, id, tool, "Serve envd's "+path+".", serve(do))
 	}
-	at := func(method, path, id, summary string, do func(c *call, b *box) error) {
-		add(method, "/sandbox"+path, id, summary, serve(do))
+	at := func(method, path, id, tool, summary string, do func(c *call, b *box) error) {
+		add(method, "/sandbox"+path, id, tool, summary, serve(do))
 	}
-	at("GET", "/files", "read_file", "Read a file.", (*call).readFile)
-	at("POST", "/files", "write_files", "Write files.", (*call).writeFiles)
-	at("GET", "/metrics", "envd_metrics", "Measure the sandbox.", (*call).envdMetrics)
-	at("GET", "/envs", "envd_envs", "Tell the sandbox's variables.", func(c *call, b *box) error { return c.answer(http.StatusOK, b.environment(nil)) })
+	at("GET", "/files", "read_file", read, "Read a file.", (*call).readFile)
+	at("POST", "/files", "write_files", write, "Write files.", (*call).writeFiles)
+	at("GET", "/metrics", "envd_metrics", describe, "Measure the sandbox.", (*call).envdMetrics)
+	at("GET", "/envs", "envd_envs", describe, "Tell the sandbox's variables.", func(c *call, b *box) error { return c.answer(http.StatusOK, b.environment(nil)) })
 	const fs, process = "filesystem.Filesystem/", "process.Process/"
-	with(fs+"Stat", "stat", unary(onPath("stat")))
-	with(fs+"MakeDir", "make_dir", unary(onPath("make")))
-	with(fs+"Move", "move", unary(onPath("move")))
-	with(fs+"Remove", "remove", unary(onPath("remove")))
-	with(fs+"ListDir", "list_dir", unary((*call).listDir))
-	with(fs+"WatchDir", "watch_dir", streaming(func(ctx context.Context, c *call, b *box, r pathRequest, out *stream) error {
+	with(fs+"Stat", "stat", see, unary(onPath("stat")))
+	with(fs+"MakeDir", "make_dir", write, unary(onPath("make")))
+	with(fs+"Move", "move", write, unary(onPath("move")))
+	with(fs+"Remove", "remove", write, unary(onPath("remove")))
+	with(fs+"ListDir", "list_dir", see, unary((*call).listDir))
+	with(fs+"WatchDir", "watch_dir", see, streaming(func(ctx context.Context, c *call, b *box, r pathRequest, out *stream) error {
 		return c.watchDir(ctx, b, r, out)
 	}))
-	with(fs+"CreateWatcher", "create_watcher", unary((*call).createWatcher))
-	with(fs+"GetWatcherEvents", "watcher_events", unary((*call).watcherEvents))
-	with(fs+"RemoveWatcher", "remove_watcher", unary((*call).removeWatcher))
-	with(process+"List", "list_processes", unary((*call).listProcesses))
-	with(process+"Start", "start_process", streaming(func(ctx context.Context, c *call, b *box, r startRequest, out *stream) error {
+	with(fs+"CreateWatcher", "create_watcher", see, unary((*call).createWatcher))
+	with(fs+"GetWatcherEvents", "watcher_events", see, unary((*call).watcherEvents))
+	with(fs+"RemoveWatcher", "remove_watcher", see, unary((*call).removeWatcher))
+	with(process+"List", "list_processes", bash, unary((*call).listProcesses))
+	with(process+"Start", "start_process", bash, streaming(func(ctx context.Context, c *call, b *box, r startRequest, out *stream) error {
 		return c.startProcess(ctx, b, r, out)
 	}))
-	with(process+"Connect", "connect_process", streaming(func(ctx context.Context, c *call, b *box, r processRequest, out *stream) error {
+	with(process+"Connect", "connect_process", bash, streaming(func(ctx context.Context, c *call, b *box, r processRequest, out *stream) error {
 		return c.connectProcess(ctx, b, r, out)
 	}))
-	with(process+"StreamInput", "stream_input", streaming(func(ctx context.Context, c *call, b *box, r inputEvent, out *stream) error {
+	with(process+"StreamInput", "stream_input", bash, streaming(func(ctx context.Context, c *call, b *box, r inputEvent, out *stream) error {
 		return c.streamInput(ctx, b, r, out)
 	}))
-	with(process+"SendInput", "send_input", onProcess(func(ctx context.Context, p *program, r processRequest) error { return p.write(ctx, r.Input) }))
-	with(process+"SendSignal", "send_signal", onProcess(signalProcess))
-	with(process+"Update", "update_process", onProcess(resizeProcess))
-	with(process+"CloseStdin", "close_stdin", onProcess(closeInput))
+	with(process+"SendInput", "send_input", bash, onProcess(func(ctx context.Context, p *program, r processRequest) error { return p.write(ctx, r.Input) }))
+	with(process+"SendSignal", "send_signal", bash, onProcess(signalProcess))
+	with(process+"Update", "update_process", bash, onProcess(resizeProcess))
+	with(process+"CloseStdin", "close_stdin", bash, onProcess(closeInput))
 }
 
 // awake finds the sandbox of a request to one of its ports.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -42,7 +43,7 @@ type codeContext struct {
 
 func (s *server) interpreterRoutes(add router) {
 	at := func(method, path, id, summary string, do func(c *call, b *box) error) {
-		add(method, "/sandbox"+path, id, summary, func(c *call) error {
+		add(method, "/sandbox"+path, id, rest.RunTool, summary, func(c *call) error {
 			b, err := c.awake(interpreterPort)
 			if err != nil {
 				return err
@@ -50,7 +51,7 @@ func (s *server) interpreterRoutes(add router) {
 			return do(c, b)
 		})
 	}
-	add("GET", "/sandbox/health", "health", "Tell whether a sandbox runs.", func(c *call) error {
+	add("GET", "/sandbox/health", "health", describe, "Tell whether a sandbox runs.", func(c *call) error {
 		if _, err := c.awake(c.r.Header.Get(headerPort)); err != nil {
 			return err
 		}

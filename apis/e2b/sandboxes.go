@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -60,7 +61,7 @@ type box struct {
 	inContext string              // the Python context whose variables are in the kernel; empty: the default one
 }
 
-type router = func(method, path, id, summary string, serve func(c *call) error)
+type router = func(method, path, id, tool, summary string, serve func(c *call) error)
 
 func (s *server) controlRoutes(add router) {
 	with := func(serve func(*call, *box) error) func(*call) error {
@@ -73,25 +74,25 @@ func (s *server) controlRoutes(add router) {
 		}
 	}
 	const one = "/sandboxes/{sandbox}"
-	add("POST", "/sandboxes", "create", "Make a sandbox.", (*call).create)
-	add("POST", "/v2/sandboxes", "create_v2", "Make a sandbox.", (*call).create)
-	add("GET", "/sandboxes", "list", "List running sandboxes.", (*call).list)
-	add("GET", "/v2/sandboxes", "list_v2", "List sandboxes.", (*call).list)
-	add("GET", one, "get", "Describe a sandbox.", with((*call).get))
-	add("DELETE", one, "kill", "Remove a sandbox.", with((*call).kill))
-	add("GET", one+"/metrics", "metrics", "Measure a sandbox.", with((*call).metrics))
-	add("POST", one+"/timeout", "timeout", "Set a sandbox's time from now on.", with((*call).setTimeout))
-	add("POST", one+"/refreshes", "refresh", "Prolong a sandbox's time.", with((*call).setTimeout))
-	add("POST", one+"/pause", "pause", "Freeze a sandbox.", with((*call).pause))
-	add("POST", one+"/resume", "resume", "Wake a sandbox.", with((*call).resume))
-	add("POST", one+"/connect", "connect", "Describe a sandbox, and wake it.", with((*call).resume))
-	add("POST", "/v2"+one+"/connect", "connect_v2", "Describe a sandbox, and wake it.", with((*call).resume))
+	add("POST", "/sandboxes", "create", rest.RunTool, "Make a sandbox.", (*call).create)
+	add("POST", "/v2/sandboxes", "create_v2", rest.RunTool, "Make a sandbox.", (*call).create)
+	add("GET", "/sandboxes", "list", list, "List running sandboxes.", (*call).list)
+	add("GET", "/v2/sandboxes", "list_v2", list, "List sandboxes.", (*call).list)
+	add("GET", one, "get", describe, "Describe a sandbox.", with((*call).get))
+	add("DELETE", one, "kill", end, "Remove a sandbox.", with((*call).kill))
+	add("GET", one+"/metrics", "metrics", describe, "Measure a sandbox.", with((*call).metrics))
+	add("POST", one+"/timeout", "timeout", rest.RunTool, "Set a sandbox's time from now on.", with((*call).setTimeout))
+	add("POST", one+"/refreshes", "refresh", rest.RunTool, "Prolong a sandbox's time.", with((*call).setTimeout))
+	add("POST", one+"/pause", "pause", end, "Freeze a sandbox.", with((*call).pause))
+	add("POST", one+"/resume", "resume", rest.RunTool, "Wake a sandbox.", with((*call).resume))
+	add("POST", one+"/connect", "connect", rest.RunTool, "Describe a sandbox, and wake it.", with((*call).resume))
+	add("POST", "/v2"+one+"/connect", "connect_v2", rest.RunTool, "Describe a sandbox, and wake it.", with((*call).resume))
 	cannot := func(c *call) error {
 		return refuse(http.StatusNotImplemented, "this server has no snapshots of memory, forks, volumes, secrets and templates of its own: see docs/e2b.md")
 	}
 	for i, path := range []string{"POST " + one + "/fork", "POST " + one + "/snapshots", "GET /snapshots", "PUT " + one + "/network", "POST /v3/templates", "POST /volumes", "POST /secrets"} {
 		method, path, _ := strings.Cut(path, " ")
-		add(method, path, "none_"+strconv.Itoa(i), "Refuse: it cannot be had.", cannot)
+		add(method, path, "none_"+strconv.Itoa(i), rest.RunTool, "Refuse: it cannot be had.", cannot)
 	}
 }
 
