@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -123,10 +122,8 @@ func (c *call) port() int {
 
 // decode reads a request's object. An empty body is an empty one.
 func (c *call) decode(into any) error {
-	body := http.MaxBytesReader(c.w, c.r.Body, maxBody)
-	err := json.NewDecoder(body).Decode(into)
-	if err != nil && c.r.ContentLength != 0 {
-		return refuse(http.StatusBadRequest, "the body is not the JSON object of this request")
+	if rest.Decode(c.r, into) != nil {
+		return refuse(http.StatusBadRequest, "the body is not the JSON object of this request, or has too many values")
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ import (
 	mcp "github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
@@ -308,6 +309,32 @@ func TestHostileEnvelopes(t *testing.T) {
 	status, text := b.in("POST", "/files?path="+filepath.Join(t.TempDir(), "bomb"), bomb.String(), "Content-Type", "application/octet-stream", headerEncoding, "gzip")
 	if status != http.StatusInsufficientStorage {
 		t.Errorf("%d %s", status, text)
+	}
+}
+
+// What a transport takes for a form is one here too, and a body has its bounds in any way that it comes.
+func TestBodiesAndTheirBounds(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	const form, head = "Multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=file; filename=a\r\n\r\n"
+	file := filepath.Join(t.TempDir(), "a")
+	many := `{"code": "1", "other": [` + strings.Repeat("0,", jsonbound.Request.Values) + "0]}"
+	for name, test := range map[string]struct {
+		path, body, kind string
+		want             int
+	}{
+		"a form":              {"/files?path=" + file, head + "hello\r\n--x--\r\n", form, 200},
+		"an object as a form": {"/execute", `{"code": "1"}`, form, 400},
+		"many values":         {"/execute", many, typeUnary, 400},
+		"of a call":           {"/process.Process/List", many, typeUnary, 400},
+		"a long file":         {"/files?path=" + file + "2", strings.Repeat("x", 100_001), "text/plain", 507},
+	} {
+		if status, text := b.in("POST", test.path, test.body, "Content-Type", test.kind, headerPort, ""); status != test.want {
+			t.Errorf("%s: %d %.200s", name, status, text)
+		}
+	}
+	if _, text := b.in("GET", "/files?path="+file, ""); text != "hello" {
+		t.Errorf("%q", text)
 	}
 }
 

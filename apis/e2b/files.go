@@ -364,7 +364,7 @@ func (c *call) writeFiles(b *box) error {
 		written = append(written, entry)
 		return nil
 	}
-	if strings.HasPrefix(c.r.Header.Get("Content-Type"), "multipart/") {
+	if strings.HasPrefix(strings.ToLower(c.r.Header.Get("Content-Type")), "multipart/") {
 		err = apis.EachFile(c, c.w, c.r, put)
 	} else {
 		var content io.Reader
@@ -381,23 +381,27 @@ func (c *call) writeFiles(b *box) error {
 	return c.answer(http.StatusOK, written)
 }
 
-// content is a body as it is; a packed one unpacks to no more than a file may have.
+// content is a body, perhaps unpacked. It has no more bytes than a file may have.
 func (c *call) content() (io.Reader, error) {
 	body, most := c.Uploaded(c.w, c.r)
 	switch c.r.Header.Get(headerEncoding) {
 	case "", "identity":
-		return body, nil
 	case "gzip":
 		unpacked, err := gzip.NewReader(body)
 		if err != nil {
 			return nil, refuse(http.StatusBadRequest, "the body is no gzip")
 		}
-		if volume := c.Sessions().Config().VolumeBytes; most <= 0 || volume > 0 && volume < most {
-			most = volume
-		}
-		return &bounded{unpacked, most}, nil
+		body = unpacked
+	default:
+		return nil, refuse(http.StatusBadRequest, "the body may be packed by gzip alone")
 	}
-	return nil, refuse(http.StatusBadRequest, "the body may be packed by gzip alone")
+	if volume := c.Sessions().Config().VolumeBytes; most <= 0 || volume > 0 && volume < most {
+		most = volume
+	}
+	if most <= 0 {
+		return body, nil
+	}
+	return &bounded{body, most}, nil
 }
 
 // bounded is a content with an error behind its bound.
