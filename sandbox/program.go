@@ -164,7 +164,11 @@ func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 		first, err = p.read()
 	}
 	if err == nil && first.Error != "" {
-		err = fault.New(fault.InvalidArgument, "Check the command and its folder.", "%s.", strings.TrimSuffix(s.config.Mask.Mask(clip(first.Error, maxName)), "."))
+		code, hint := fault.InvalidArgument, "Check the command and its folder."
+		if first.Full {
+			code, hint = fault.QuotaExceeded, "Close the session; the setting is --volume-limit."
+		}
+		err = fault.New(code, hint, "%s.", strings.TrimSuffix(s.config.Mask.Mask(clip(first.Error, maxName)), "."))
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
