@@ -336,6 +336,18 @@ func TestBodiesAndTheirBounds(t *testing.T) {
 	if _, text := b.in("GET", "/files?path="+file, ""); text != "hello" {
 		t.Errorf("%q", text)
 	}
+	deep := filepath.Join(t.TempDir(), strings.Repeat("/"+strings.Repeat("x", 250), 14))
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxList / len(deep) {
+		if err := os.WriteFile(filepath.Join(deep, itoa(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, text := b.in("POST", "/filesystem.Filesystem/ListDir", `{"path": "`+deep+`"}`); status != 429 {
+		t.Errorf("%d %.200s", status, text)
+	}
 }
 
 // A client that reads nothing of an endless output holds up that program alone.

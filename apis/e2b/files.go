@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -27,11 +28,45 @@ import (
 var helper string
 
 const (
-	maxLine     = 64 << 10 // bytes of an answer of the helper
-	maxEntries  = 10_000   // of a listed folder
-	maxWatchers = 16       // of one sandbox
-	maxEvents   = 1000     // that wait to be asked for; newer ones are dropped
+	maxLine     = 64 << 10  // bytes of an answer of the helper
+	maxEntries  = 10_000    // of a listed folder
+	maxWatchers = 16        // of one sandbox
+	maxList     = 4 << 20   // bytes of a list
+	maxWaiting  = 256 << 10 // bytes of events that wait to be asked for; newer ones are dropped
+	perValue    = 64        // bytes of a value in a list beside its text
 )
+
+// entry is filesystem.proto's EntryInfo.
+type entry struct {
+	Name        string            `json:"name"`
+	Type        string            `json:"type"`
+	Path        string            `json:"path"`
+	Size        string            `json:"size"`
+	Mode        uint32            `json:"mode"`
+	Permissions string            `json:"permissions"`
+	Owner       string            `json:"owner"`
+	Group       string            `json:"group"`
+	Modified    string            `json:"modifiedTime"`
+	Target      string            `json:"symlinkTarget,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+}
+
+// valueList is a list of values in JSON, of bounded length.
+type valueList struct {
+	all   []json.RawMessage
+	bytes int
+	room  room.Growing
+}
+
+// add adds a value, if there is room for it in the server too.
+func (l *valueList) add(ctx context.Context, value any) error {
+	text := web.Encode(value)
+	if l.bytes += len(text) + perValue; len(l.all) >= maxEntries || l.bytes > maxList {
+		return &rpcError{Code: "resource_exhausted", Message: "the list has more than " + itoa(maxEntries) + " entries or " + itoa(maxList) + " bytes"}
+	}
+	l.all = append(l.all, text)
+	return l.room.Add(ctx, 3*int64(len(text)+perValue)) // as a value, and as the answer in a buffer that grew
+}
 
 func (s *server) envdRoutes(add router) {
 	serve := func(serve func(c *call, b *box) error) func(*call) error {
@@ -265,17 +300,15 @@ func (c *call) listDir(b *box, r pathRequest) (any, error) {
 	if err := c.checkUser(c.r.Header.Get(headerUser)); err != nil {
 		return nil, err
 	}
-	entries := []json.RawMessage{}
+	found := valueList{all: []json.RawMessage{}}
 	err := c.operate(b, "list", r, nil, func(line []byte) error {
-		var one struct{ Entry json.RawMessage }
-		if len(entries) >= maxEntries {
-			return &rpcError{Code: "resource_exhausted", Message: "the folder has more than " + itoa(maxEntries) + " entries"}
+		var one struct{ Entry entry }
+		if err := json.Unmarshal(line, &one); err != nil {
+			return err
 		}
-		err := json.Unmarshal(line, &one)
-		entries = append(entries, one.Entry)
-		return err
+		return found.add(c.r.Context(), one.Entry)
 	})
-	return object{"entries": entries}, err
+	return object{"entries": found.all}, err
 }
 
 // Files over HTTP ------------------------------------------------------------------
@@ -352,16 +385,18 @@ func (c *call) writeFiles(b *box) error {
 	if err != nil {
 		return err
 	}
-	written := []json.RawMessage{}
+	written := valueList{all: []json.RawMessage{}}
 	put := func(name string, content io.Reader) error {
 		if given := query.Get("path"); given != "" {
 			name = given
 		}
-		entry, err := c.put(b, name, content, metadata)
+		one, err := c.put(b, name, content, metadata)
+		if err == nil {
+			err = written.add(c.r.Context(), one)
+		}
 		if err != nil {
 			return httpError(err)
 		}
-		written = append(written, entry)
 		return nil
 	}
 	if strings.HasPrefix(strings.ToLower(c.r.Header.Get("Content-Type")), "multipart/") {
@@ -378,7 +413,7 @@ func (c *call) writeFiles(b *box) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, written)
+	return c.answer(http.StatusOK, written.all)
 }
 
 // content is a body, perhaps unpacked. It has no more bytes than a file may have.
@@ -418,24 +453,22 @@ func (b *bounded) Read(data []byte) (int, error) {
 	return n, err
 }
 
+// writtenFile is a file in the answer to a write.
+type writtenFile struct {
+	Name     string            `json:"name"`
+	Path     string            `json:"path"`
+	Type     string            `json:"type"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
 // put writes a file, with its folders.
-func (c *call) put(b *box, name string, content io.Reader, metadata map[string]string) (json.RawMessage, error) {
-	var entry json.RawMessage
+func (c *call) put(b *box, name string, content io.Reader, metadata map[string]string) (writtenFile, error) {
+	var one struct{ Entry writtenFile }
 	err := c.operate(b, "write", metadataRequest{pathRequest{Path: name}, metadata}, content, func(line []byte) error {
-		var one struct {
-			Entry struct {
-				Name     string            `json:"name"`
-				Path     string            `json:"path"`
-				Type     string            `json:"type"`
-				Metadata map[string]string `json:"metadata,omitempty"`
-			}
-		}
-		err := json.Unmarshal(line, &one)
-		one.Entry.Type = "file"
-		entry = web.Encode(one.Entry)
-		return err
+		return json.Unmarshal(line, &one)
 	})
-	return entry, err
+	one.Entry.Type = "file"
+	return one.Entry, err
 }
 
 // metadataRequest sets a file's metadata, also to none.
@@ -498,7 +531,11 @@ func (c *call) watch(ctx context.Context, b *box, r pathRequest) (*lines, error)
 }
 
 type watchedEvent struct {
-	Event json.RawMessage `json:"event"`
+	Event struct {
+		Name  string `json:"name"`
+		Type  string `json:"type"`
+		Entry *entry `json:"entry,omitempty"`
+	} `json:"event"`
 }
 
 func (c *call) watchDir(ctx context.Context, b *box, r pathRequest, out *stream) error {
@@ -550,6 +587,7 @@ type watcher struct {
 	lines  *lines
 	mu     sync.Mutex
 	events []json.RawMessage
+	bytes  int // of them
 	err    error
 }
 
@@ -579,9 +617,10 @@ func (w *watcher) collect() {
 		if err == nil {
 			err = json.Unmarshal(line, &one)
 		}
+		text := web.Encode(one.Event)
 		w.mu.Lock()
-		if w.err = err; err == nil && len(w.events) < maxEvents {
-			w.events = append(w.events, one.Event)
+		if w.err = err; err == nil && w.bytes+len(text)+perValue <= maxWaiting {
+			w.events, w.bytes = append(w.events, text), w.bytes+len(text)+perValue
 		}
 		w.mu.Unlock()
 		if err != nil {
@@ -611,7 +650,7 @@ func (c *call) watcherEvents(b *box, r pathRequest) (any, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	events := append([]json.RawMessage{}, w.events...)
-	w.events = nil
+	w.events, w.bytes = nil, 0
 	return object{"events": events}, nil
 }
 
