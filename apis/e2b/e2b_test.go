@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -395,6 +396,51 @@ func TestToolsThatDoNotExist(t *testing.T) {
 		if status, text := b.in("POST", "/execute", `{"code": "1", "language": "`+language+`"}`, headerPort, interpreterPort); status != want {
 			t.Errorf("%s: %d %s", language, status, text)
 		}
+	}
+}
+
+// A secret in two pieces of an output is none in what is sent, and nothing is sent twice when the output becomes a long one.
+func TestOutputInPieces(t *testing.T) {
+	t.Parallel()
+	answer := httptest.NewRecorder()
+	p := &printed{kind: "stdout", out: &lineWriter{w: answer, control: http.NewResponseController(answer)}, mask: secrets.New(map[string]string{"KEY": "hunter22"})}
+	whole := "é hunter22, hunter" + strings.Repeat("é", maxPiece) + "hunter22é"
+	open := func(_ string, from sandbox.ReadOptions) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(whole[from.Offset : from.Offset+from.Limit])), nil
+	}
+	follow := func(now sandbox.Stream, last bool) {
+		t.Helper()
+		if err := p.follow(t.Context(), now, open, last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, head := range []string{"é hunt", p.mask.Mask("é hunter22, hu")} {
+		follow(sandbox.Stream{Head: head, Bytes: int64(len(head))}, false)
+	}
+	for _, n := range []int{40, 41, len(whole) - 5, len(whole)} {
+		follow(sandbox.Stream{Path: "file", Bytes: int64(n), OmittedBytes: 1}, n == len(whole))
+	}
+	var got strings.Builder
+	for line := range strings.Lines(answer.Body.String()) {
+		var one struct{ Text string }
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			t.Fatal(err)
+		}
+		got.WriteString(one.Text)
+	}
+	if want := p.mask.Mask(whole); got.String() != want {
+		t.Errorf("%.80q, not %.80q", got.String(), want)
+	}
+}
+
+// A long output is all there: what is sent takes no room any more.
+func TestALongOutput(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	const bytes = 20 << 20
+	_, text := b.in("POST", "/execute", `{"code": "for i in range(20): print('x' * (1024 * 1024 - 1))"}`, headerPort, interpreterPort)
+	if got := strings.Count(text, "x"); got < bytes-21 || strings.Contains(text, `"error"`) {
+		t.Errorf("%d: %.300s", got, text)
 	}
 }
 
