@@ -592,20 +592,25 @@ type watcher struct {
 }
 
 func (c *call) createWatcher(b *box, r pathRequest) (any, error) {
+	id := state.NewID("w")
 	b.mu.Lock()
 	full := len(b.watchers) >= maxWatchers
+	if !full {
+		b.watchers[id] = nil // it takes its place
+	}
 	b.mu.Unlock()
 	if full {
 		return nil, &rpcError{Code: "resource_exhausted", Message: "too many watchers"}
 	}
 	answer, err := c.watch(context.WithoutCancel(c.r.Context()), b, r)
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if err != nil {
+		delete(b.watchers, id)
 		return nil, err
 	}
-	id, w := state.NewID("w"), &watcher{lines: answer}
-	b.mu.Lock()
+	w := &watcher{lines: answer}
 	b.watchers[id] = w
-	b.mu.Unlock()
 	go w.collect()
 	return object{"watcherId": id}, nil
 }

@@ -53,6 +53,7 @@ type box struct {
 	record    record
 	timer     *time.Timer // ends it
 	programs  map[int]*program
+	starting  int // programs that are not among them yet
 	watchers  map[string]*watcher
 	contexts  map[string]*codeContext
 	defaulted bool                // the contexts of the languages are there
