@@ -129,13 +129,10 @@ func (c *call) awake(port string) (*box, error) {
 	case sleeps && !wakes:
 		return nil, refuse(gone, notRunning)
 	case sleeps:
-		b.mu.Lock()
-		b.record.Paused, b.record.Ends = false, time.Now().Add(defaultWake)
-		b.mu.Unlock()
-		c.schedule(b)
-		if err := c.save(b); err != nil {
+		if err := c.update(b, func(of *record) { of.Paused, of.Ends = false, time.Now().Add(defaultWake) }); err != nil {
 			return nil, err
 		}
+		c.schedule(b)
 	}
 	if given := c.r.Header.Get(headerPort); given != "" && given != port {
 		return nil, refuse(gone, portClosed)
