@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"io"
@@ -430,6 +431,27 @@ func TestOutputInPieces(t *testing.T) {
 	}
 	if want := p.mask.Mask(whole); got.String() != want {
 		t.Errorf("%.80q, not %.80q", got.String(), want)
+	}
+}
+
+// A download that is cut looks like one, packed too.
+func TestACutDownload(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	content := make([]byte, 32<<20) // more than all buffers on the way
+	_, _ = rand.Read(content)
+	for _, coding := range []string{"identity", "gzip"} {
+		file := filepath.Join(t.TempDir(), "a")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		response := b.Send(t.Context(), "GET", b.path("/files?path="+file), nil, b.headers("Accept-Encoding", coding)...)
+		err := os.Truncate(file, 0)
+		read, cut := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || cut == nil || len(read) == 0 {
+			t.Errorf("%s: %d bytes, %v, %v", coding, len(read), cut, err)
+		}
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -346,20 +347,44 @@ func (c *call) readFile(b *box) error {
 		return httpError(err)
 	}
 	header := c.w.Header()
+	file := &moved{to: sandbox.Out, path: query.Get("path"), Reader: io.LimitReader(answer, head.Size)}
+	defer func() { c.report(b, file, head.Size) }()
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("Content-Disposition", "attachment") // never a page of this server's origin
 	header.Set("Vary", "Accept-Encoding")
 	to := io.Writer(paced{c.w, http.NewResponseController(c.w)})
+	done := func() error { return nil }
 	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
 		header.Set(headerEncoding, "gzip")
 		packed := gzip.NewWriter(to)
-		defer func() { _ = packed.Close() }()
-		to = packed
+		to, done = packed, packed.Close
 	} else {
 		header.Set("Content-Length", strconv.FormatInt(head.Size, 10))
 	}
-	_, _ = io.Copy(to, io.LimitReader(answer, head.Size))
+	if _, err := io.Copy(to, file); err != nil || file.bytes < head.Size || done() != nil {
+		panic(http.ErrAbortHandler) // the client has a part, and must not take it for the file
+	}
 	return nil
+}
+
+// moved is a file's content on its way.
+type moved struct {
+	io.Reader
+	to    sandbox.Direction
+	path  string
+	bytes int64
+}
+
+func (m *moved) Read(data []byte) (int, error) {
+	n, err := m.Reader.Read(data)
+	m.bytes += int64(n)
+	return n, err
+}
+
+// report tells the server's observers of a file that came or went.
+func (c *call) report(b *box, m *moved, size int64) {
+	path := strings.TrimPrefix(realPath(m.path), engine.WorkDir+"/")
+	c.Sessions().FileMoved(c.r.Context(), sandbox.Transfer{Direction: m.to, Session: b.record.ID, Path: path, Size: size, Bytes: m.bytes})
 }
 
 // paced is an answer whose reader must go on.
@@ -461,10 +486,14 @@ type writtenFile struct {
 // put writes a file, with its folders.
 func (c *call) put(b *box, name string, content io.Reader, metadata map[string]string) (writtenFile, error) {
 	var one struct{ Entry writtenFile }
-	err := c.operate(b, "write", metadataRequest{pathRequest{Path: name}, metadata}, content, func(line []byte) error {
+	file := &moved{Reader: content, to: sandbox.In, path: name}
+	err := c.operate(b, "write", metadataRequest{pathRequest{Path: name}, metadata}, file, func(line []byte) error {
 		return json.Unmarshal(line, &one)
 	})
 	one.Entry.Type = "file"
+	if err == nil {
+		c.report(b, file, file.bytes)
+	}
 	return one.Entry, err
 }
 
