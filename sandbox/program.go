@@ -88,22 +88,55 @@ func (m *Manager) Program(ctx context.Context, spec ProgramSpec) (*Program, erro
 	if err != nil {
 		return nil, err
 	}
+	if err := s.config.quotas.checkDisk(ctx, s.id); err != nil {
+		return nil, err
+	}
+	select {
+	case s.programs <- struct{}{}:
+	default:
+		return nil, fault.New(fault.SessionBusy, "Try again when some have ended.", "%d programs run in session %q, which is the most.", maxPrograms, s.id)
+	}
+	longest, _ := s.limits.ask(&options)
 	run := newRun(s.ctx, s.config, state.NewID("run-"), s.id, options)
+	run.most = longest
+	p, masked, err := s.beginProgram(ctx, run, &spec)
+	if err != nil {
+		time.AfterFunc(streamEnd, func() { <-s.programs })
+		return nil, err
+	}
+	go p.follow(masked, func(res *Result, err error) {
+		s.uses.conclude(run, res, err)
+		if res.Status == Completed || res.Status == Failed {
+			<-s.programs
+			return
+		}
+		time.AfterFunc(streamEnd, func() { <-s.programs })
+	})
+	return p, nil
+}
+
+const (
+	// maxPrograms bounds the programs of a session: each has a stream, and a connection has at most 256 of them.
+	maxPrograms = 128
+	// streamEnd is the time until a supervisor has closed the stream of a program that was killed.
+	streamEnd = time.Second
+)
+
+// beginProgram begins a run, and starts the program that it is.
+func (s *session) beginProgram(ctx context.Context, run *Run, spec *ProgramSpec) (*Program, chan ProgramOutput, error) {
 	if err := s.config.admit(run); err != nil {
 		run.cancel(err)
-		return nil, err
+		return nil, nil, err
 	}
 	if err := s.uses.begin(run, func() {}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	p, masked, err := s.startProgram(ctx, run, &spec)
+	p, masked, err := s.startProgram(ctx, run, spec)
 	if err != nil {
 		err = s.files.fault(ctx, err)
 		s.uses.conclude(run, nil, err)
-		return nil, err
 	}
-	go p.follow(masked, func(res *Result, err error) { s.uses.conclude(run, res, err) })
-	return p, nil
+	return p, masked, err
 }
 
 // startProgram opens the stream of a program and waits until it runs. The channel receives its output, still with secrets.
@@ -131,7 +164,11 @@ func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 		first, err = p.read()
 	}
 	if err == nil && first.Error != "" {
-		err = fault.New(fault.InvalidArgument, "Check the command and its folder.", "%s.", strings.TrimSuffix(s.config.Mask.Mask(clip(first.Error, maxName)), "."))
+		code, hint := fault.InvalidArgument, "Check the command and its folder."
+		if first.Full {
+			code, hint = fault.QuotaExceeded, "Close the session; the setting is --volume-limit."
+		}
+		err = fault.New(code, hint, "%s.", strings.TrimSuffix(s.config.Mask.Mask(clip(first.Error, maxName)), "."))
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -155,7 +192,7 @@ func (p *Program) read() (out programwire.Output, err error) {
 // follow passes the output on, until the program ends or its run is interrupted or over.
 func (p *Program) follow(out chan<- ProgramOutput, conclude func(*Result, error)) {
 	defer close(out)
-	timer := time.AfterFunc(p.run.options.Timeout, p.run.Interrupt)
+	timer := time.AfterFunc(p.run.timeout(), p.run.Interrupt)
 	defer timer.Stop()
 	defer context.AfterFunc(p.run.ctx, func() { _ = p.conn.Close() })() // which kills it
 	streams := make(map[string]*secrets.Stream)

@@ -39,6 +39,7 @@ type session struct {
 	links  []*link
 	files  *sessionFiles
 
+	programs     chan struct{}             // holds a token for each
 	interpreters map[Language]*interpreter // of all links
 }
 
@@ -47,7 +48,7 @@ func newSession(id string, named bool, before *session, config *Config) *session
 	s := &session{
 		id: id, named: named, before: before, config: config, ctx: ctx, cancel: cancel,
 		opened: make(chan struct{}), gone: make(chan struct{}),
-		limits: limits{config: config}, interpreters: make(map[Language]*interpreter),
+		programs: make(chan struct{}, maxPrograms), limits: limits{config: config}, interpreters: make(map[Language]*interpreter),
 	}
 	s.uses = newUsage(id, config, &s.limits, s.isOpen)
 	s.engine = &engineSide{id: id, named: named, config: config, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.noteFilesLost, out: newOutConns(maxOut, outIdle)}

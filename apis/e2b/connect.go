@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -82,10 +83,8 @@ func unary[T any](serve func(c *call, b *box, request T) (any, error)) func(*cal
 	return func(c *call, b *box) error {
 		var request T
 		err := c.checkEncoding(typeUnary)
-		if err == nil {
-			if json.NewDecoder(http.MaxBytesReader(c.w, c.r.Body, maxBody)).Decode(&request) != nil {
-				err = &rpcError{Code: codeInvalid, Message: "the body is not the JSON message of this call"}
-			}
+		if err == nil && c.decode(&request) != nil {
+			err = &rpcError{Code: codeInvalid, Message: "the body is not the JSON message of this call, or has too many values"}
 		}
 		var answer any
 		if err == nil {
@@ -141,7 +140,7 @@ func envelope(from io.Reader, into any) error {
 	if err != nil || int64(len(body)) < length {
 		return &rpcError{Code: codeInvalid, Message: "an envelope is shorter than it says"}
 	}
-	if json.Unmarshal(body, into) != nil {
+	if jsonbound.Request.Check(body) != nil || json.Unmarshal(body, into) != nil {
 		return &rpcError{Code: codeInvalid, Message: "a message is not the JSON of this call"}
 	}
 	return nil

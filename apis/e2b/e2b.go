@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -32,15 +31,18 @@ const (
 	// inSandbox is where the SDKs find sandboxes: E2B_SANDBOX_URL.
 	inSandbox = prefix + "/sandbox"
 	// Headers of requests to a sandbox.
-	headerID, headerPort         = "E2b-Sandbox-Id", "E2b-Sandbox-Port"
-	headerToken, headerTraffic   = "X-Access-Token", "E2B-Traffic-Access-Token"
-	headerUser                   = "E2b-User" // of our own: the user that a request names by Basic authentication
-	envdPort, interpreterPort    = "49983", "49999"
-	envdVersion                  = "0.6.4" // whose features the SDKs use
-	keyForm                      = "e2b_"
-	apiKey                       = "X-API-Key"
-	maxQuoted                    = 80
-	maxBody                      = 16 << 20 // bytes of a request, which the server bounds too
+	headerID, headerPort       = "E2b-Sandbox-Id", "E2b-Sandbox-Port"
+	headerToken, headerTraffic = "X-Access-Token", "E2B-Traffic-Access-Token"
+	headerUser                 = "E2b-User" // of our own: the user that a request names by Basic authentication
+	envdPort, interpreterPort  = "49983", "49999"
+	envdVersion                = "0.6.4" // whose features the SDKs use
+	keyForm                    = "e2b_"
+	apiKey                     = "X-API-Key"
+	maxQuoted                  = 80
+	maxBody                    = 16 << 20 // bytes of a request, which the server bounds too
+	// Tools whose routes these are.
+	list, describe, end          = "list_sessions", "session_info", "close_session"
+	see, read, write, bash       = "list_artifacts", "read_artifact", "upload_file", "run_bash"
 	notRunning, portClosed, gone = "The sandbox was not found", "The sandbox is running but port is not open", http.StatusBadGateway
 )
 
@@ -48,9 +50,9 @@ const (
 func New(seal *Seal) *rest.API {
 	s := &server{seal: seal, sandboxes: make(map[string]*box)}
 	api := &rest.API{Patterns: []string{prefix + "/"}, Refusal: refusal, Translate: seal.translate}
-	add := func(method, path, id, summary string, serve func(c *call) error) {
+	add := func(method, path, id, tool, summary string, serve func(c *call) error) {
 		api.Routes = append(api.Routes, rest.Route{
-			Method: method, Path: prefix + path, ID: "compatible.e2b_" + id, Summary: summary, Tool: rest.RunTool, Answer: rest.Media("application/json", map[string]any{}),
+			Method: method, Path: prefix + path, ID: "compatible.e2b_" + id, Summary: summary, Tool: tool, Answer: rest.Media("application/json", map[string]any{}),
 			Serve: func(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 				c := &call{server: s, Host: h, w: w, r: r}
 				if err := serve(c); err != nil {
@@ -120,10 +122,8 @@ func (c *call) port() int {
 
 // decode reads a request's object. An empty body is an empty one.
 func (c *call) decode(into any) error {
-	body := http.MaxBytesReader(c.w, c.r.Body, maxBody)
-	err := json.NewDecoder(body).Decode(into)
-	if err != nil && c.r.ContentLength != 0 {
-		return refuse(http.StatusBadRequest, "the body is not the JSON object of this request")
+	if rest.Decode(c.r, into) != nil {
+		return refuse(http.StatusBadRequest, "the body is not the JSON object of this request, or has too many values")
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
 	"io"
@@ -20,19 +21,22 @@ import (
 	mcp "github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-func start(t *testing.T, seal *Seal, log *slog.Logger) *resttest.Fixture {
+func start(t *testing.T, seal *Seal, log *slog.Logger, disabled ...string) *resttest.Fixture {
 	t.Helper()
 	api := New(seal)
 	f := resttest.Start(t, func(d *tools.Deps) resttest.Served {
 		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{api}})
 	}, func(d *tools.Deps) {
+		d.Disable = disabled
 		if log != nil {
 			d.Logger = log
 		}
@@ -310,6 +314,44 @@ func TestHostileEnvelopes(t *testing.T) {
 	}
 }
 
+// What a transport takes for a form is one here too, and a body has its bounds in any way that it comes.
+func TestBodiesAndTheirBounds(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	const form, head = "Multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=file; filename=a\r\n\r\n"
+	file := filepath.Join(t.TempDir(), "a")
+	many := `{"code": "1", "other": [` + strings.Repeat("0,", jsonbound.Request.Values) + "0]}"
+	for name, test := range map[string]struct {
+		path, body, kind string
+		want             int
+	}{
+		"a form":              {"/files?path=" + file, head + "hello\r\n--x--\r\n", form, 200},
+		"an object as a form": {"/execute", `{"code": "1"}`, form, 400},
+		"many values":         {"/execute", many, typeUnary, 400},
+		"of a call":           {"/process.Process/List", many, typeUnary, 400},
+		"a long file":         {"/files?path=" + file + "2", strings.Repeat("x", 100_001), "text/plain", 507},
+	} {
+		if status, text := b.in("POST", test.path, test.body, "Content-Type", test.kind, headerPort, ""); status != test.want {
+			t.Errorf("%s: %d %.200s", name, status, text)
+		}
+	}
+	if _, text := b.in("GET", "/files?path="+file, ""); text != "hello" {
+		t.Errorf("%q", text)
+	}
+	deep := filepath.Join(t.TempDir(), strings.Repeat("/"+strings.Repeat("x", 250), 14))
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for i := range maxList / len(deep) {
+		if err := os.WriteFile(filepath.Join(deep, itoa(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if status, text := b.in("POST", "/filesystem.Filesystem/ListDir", `{"path": "`+deep+`"}`); status != 429 {
+		t.Errorf("%d %.200s", status, text)
+	}
+}
+
 // A client that reads nothing of an endless output holds up that program alone.
 func TestStreamsThatNobodyReads(t *testing.T) {
 	t.Parallel()
@@ -332,6 +374,95 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 			break
 		}
 		event(second())
+	}
+}
+
+// A route is there only if the tool is that does the same.
+func TestToolsThatDoNotExist(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil, "run_bash", "upload_file", "read_artifact", "list_artifacts", "close_session"))
+	for _, path := range []string{
+		"POST /process.Process/Start", "POST /process.Process/List", "POST /filesystem.Filesystem/Remove", "POST /filesystem.Filesystem/ListDir",
+		"POST /filesystem.Filesystem/WatchDir", "GET /files?path=a", "POST /files?path=a",
+	} {
+		method, path, _ := strings.Cut(path, " ")
+		if status, text := b.in(method, path, `{}`); status != 404 || !strings.Contains(text, "There is nothing at") {
+			t.Errorf("%s %s: %d %s", method, path, status, text)
+		}
+	}
+	if status, text := b.do("DELETE", "/e2b/sandboxes/"+b.ID, nil); status != 405 {
+		t.Errorf("%d %s", status, text)
+	}
+	for language, want := range map[string]int{"python": 200, "bash": 400} {
+		if status, text := b.in("POST", "/execute", `{"code": "1", "language": "`+language+`"}`, headerPort, interpreterPort); status != want {
+			t.Errorf("%s: %d %s", language, status, text)
+		}
+	}
+}
+
+// A secret in two pieces of an output is none in what is sent, and nothing is sent twice when the output becomes a long one.
+func TestOutputInPieces(t *testing.T) {
+	t.Parallel()
+	answer := httptest.NewRecorder()
+	p := &printed{kind: "stdout", out: &lineWriter{w: answer, control: http.NewResponseController(answer)}, mask: secrets.New(map[string]string{"KEY": "hunter22"})}
+	whole := "é hunter22, hunter" + strings.Repeat("é", maxPiece) + "hunter22é"
+	open := func(_ string, from sandbox.ReadOptions) (io.ReadCloser, error) {
+		return io.NopCloser(strings.NewReader(whole[from.Offset : from.Offset+from.Limit])), nil
+	}
+	follow := func(now sandbox.Stream, last bool) {
+		t.Helper()
+		if err := p.follow(t.Context(), now, open, last); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, head := range []string{"é hunt", p.mask.Mask("é hunter22, hu")} {
+		follow(sandbox.Stream{Head: head, Bytes: int64(len(head))}, false)
+	}
+	for _, n := range []int{40, 41, len(whole) - 5, len(whole)} {
+		follow(sandbox.Stream{Path: "file", Bytes: int64(n), OmittedBytes: 1}, n == len(whole))
+	}
+	var got strings.Builder
+	for line := range strings.Lines(answer.Body.String()) {
+		var one struct{ Text string }
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			t.Fatal(err)
+		}
+		got.WriteString(one.Text)
+	}
+	if want := p.mask.Mask(whole); got.String() != want {
+		t.Errorf("%.80q, not %.80q", got.String(), want)
+	}
+}
+
+// A download that is cut looks like one, packed too.
+func TestACutDownload(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	content := make([]byte, 32<<20) // more than all buffers on the way
+	_, _ = rand.Read(content)
+	for _, coding := range []string{"identity", "gzip"} {
+		file := filepath.Join(t.TempDir(), "a")
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		response := b.Send(t.Context(), "GET", b.path("/files?path="+file), nil, b.headers("Accept-Encoding", coding)...)
+		err := os.Truncate(file, 0)
+		read, cut := io.ReadAll(response.Body)
+		_ = response.Body.Close()
+		if err != nil || cut == nil || len(read) == 0 {
+			t.Errorf("%s: %d bytes, %v, %v", coding, len(read), cut, err)
+		}
+	}
+}
+
+// A long output is all there: what is sent takes no room any more.
+func TestALongOutput(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, NewSeal(), nil))
+	const bytes = 20 << 20
+	_, text := b.in("POST", "/execute", `{"code": "for i in range(20): print('x' * (1024 * 1024 - 1))"}`, headerPort, interpreterPort)
+	if got := strings.Count(text, "x"); got < bytes-21 || strings.Contains(text, `"error"`) {
+		t.Errorf("%d: %.300s", got, text)
 	}
 }
 

@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -27,11 +29,45 @@ import (
 var helper string
 
 const (
-	maxLine     = 64 << 10 // bytes of an answer of the helper
-	maxEntries  = 10_000   // of a listed folder
-	maxWatchers = 16       // of one sandbox
-	maxEvents   = 1000     // that wait to be asked for; newer ones are dropped
+	maxLine     = 64 << 10  // bytes of an answer of the helper
+	maxEntries  = 10_000    // of a listed folder
+	maxWatchers = 16        // of one sandbox
+	maxList     = 4 << 20   // bytes of a list
+	maxWaiting  = 256 << 10 // bytes of events that wait to be asked for; newer ones are dropped
+	perValue    = 64        // bytes of a value in a list beside its text
 )
+
+// entry is filesystem.proto's EntryInfo.
+type entry struct {
+	Name        string            `json:"name"`
+	Type        string            `json:"type"`
+	Path        string            `json:"path"`
+	Size        string            `json:"size"`
+	Mode        uint32            `json:"mode"`
+	Permissions string            `json:"permissions"`
+	Owner       string            `json:"owner"`
+	Group       string            `json:"group"`
+	Modified    string            `json:"modifiedTime"`
+	Target      string            `json:"symlinkTarget,omitempty"`
+	Metadata    map[string]string `json:"metadata,omitempty"`
+}
+
+// valueList is a list of values in JSON, of bounded length.
+type valueList struct {
+	all   []json.RawMessage
+	bytes int
+	room  room.Growing
+}
+
+// add adds a value, if there is room for it in the server too.
+func (l *valueList) add(ctx context.Context, value any) error {
+	text := web.Encode(value)
+	if l.bytes += len(text) + perValue; len(l.all) >= maxEntries || l.bytes > maxList {
+		return &rpcError{Code: "resource_exhausted", Message: "the list has more than " + itoa(maxEntries) + " entries or " + itoa(maxList) + " bytes"}
+	}
+	l.all = append(l.all, text)
+	return l.room.Add(ctx, 3*int64(len(text)+perValue)) // as a value, and as the answer in a buffer that grew
+}
 
 func (s *server) envdRoutes(add router) {
 	serve := func(serve func(c *call, b *box) error) func(*call) error {
@@ -43,42 +79,42 @@ func (s *server) envdRoutes(add router) {
 			return serve(c, b)
 		}
 	}
-	with := func(path, id string, do func(c *call, b *box) error) {
-		add("POST", "/sandbox/"+path, id, "Serve envd's "+path+".", serve(do))
+	with := func(path, id, tool string, do func(c *call, b *box) error) {
+		add("POST", "/sandbox/"+path, id, tool, "Serve envd's "+path+".", serve(do))
 	}
-	at := func(method, path, id, summary string, do func(c *call, b *box) error) {
-		add(method, "/sandbox"+path, id, summary, serve(do))
+	at := func(method, path, id, tool, summary string, do func(c *call, b *box) error) {
+		add(method, "/sandbox"+path, id, tool, summary, serve(do))
 	}
-	at("GET", "/files", "read_file", "Read a file.", (*call).readFile)
-	at("POST", "/files", "write_files", "Write files.", (*call).writeFiles)
-	at("GET", "/metrics", "envd_metrics", "Measure the sandbox.", (*call).envdMetrics)
-	at("GET", "/envs", "envd_envs", "Tell the sandbox's variables.", func(c *call, b *box) error { return c.answer(http.StatusOK, b.environment(nil)) })
+	at("GET", "/files", "read_file", read, "Read a file.", (*call).readFile)
+	at("POST", "/files", "write_files", write, "Write files.", (*call).writeFiles)
+	at("GET", "/metrics", "envd_metrics", describe, "Measure the sandbox.", (*call).envdMetrics)
+	at("GET", "/envs", "envd_envs", describe, "Tell the sandbox's variables.", func(c *call, b *box) error { return c.answer(http.StatusOK, b.environment(nil)) })
 	const fs, process = "filesystem.Filesystem/", "process.Process/"
-	with(fs+"Stat", "stat", unary(onPath("stat")))
-	with(fs+"MakeDir", "make_dir", unary(onPath("make")))
-	with(fs+"Move", "move", unary(onPath("move")))
-	with(fs+"Remove", "remove", unary(onPath("remove")))
-	with(fs+"ListDir", "list_dir", unary((*call).listDir))
-	with(fs+"WatchDir", "watch_dir", streaming(func(ctx context.Context, c *call, b *box, r pathRequest, out *stream) error {
+	with(fs+"Stat", "stat", see, unary(onPath("stat")))
+	with(fs+"MakeDir", "make_dir", write, unary(onPath("make")))
+	with(fs+"Move", "move", write, unary(onPath("move")))
+	with(fs+"Remove", "remove", write, unary(onPath("remove")))
+	with(fs+"ListDir", "list_dir", see, unary((*call).listDir))
+	with(fs+"WatchDir", "watch_dir", see, streaming(func(ctx context.Context, c *call, b *box, r pathRequest, out *stream) error {
 		return c.watchDir(ctx, b, r, out)
 	}))
-	with(fs+"CreateWatcher", "create_watcher", unary((*call).createWatcher))
-	with(fs+"GetWatcherEvents", "watcher_events", unary((*call).watcherEvents))
-	with(fs+"RemoveWatcher", "remove_watcher", unary((*call).removeWatcher))
-	with(process+"List", "list_processes", unary((*call).listProcesses))
-	with(process+"Start", "start_process", streaming(func(ctx context.Context, c *call, b *box, r startRequest, out *stream) error {
+	with(fs+"CreateWatcher", "create_watcher", see, unary((*call).createWatcher))
+	with(fs+"GetWatcherEvents", "watcher_events", see, unary((*call).watcherEvents))
+	with(fs+"RemoveWatcher", "remove_watcher", see, unary((*call).removeWatcher))
+	with(process+"List", "list_processes", bash, unary((*call).listProcesses))
+	with(process+"Start", "start_process", bash, streaming(func(ctx context.Context, c *call, b *box, r startRequest, out *stream) error {
 		return c.startProcess(ctx, b, r, out)
 	}))
-	with(process+"Connect", "connect_process", streaming(func(ctx context.Context, c *call, b *box, r processRequest, out *stream) error {
+	with(process+"Connect", "connect_process", bash, streaming(func(ctx context.Context, c *call, b *box, r processRequest, out *stream) error {
 		return c.connectProcess(ctx, b, r, out)
 	}))
-	with(process+"StreamInput", "stream_input", streaming(func(ctx context.Context, c *call, b *box, r inputEvent, out *stream) error {
+	with(process+"StreamInput", "stream_input", bash, streaming(func(ctx context.Context, c *call, b *box, r inputEvent, out *stream) error {
 		return c.streamInput(ctx, b, r, out)
 	}))
-	with(process+"SendInput", "send_input", onProcess(func(ctx context.Context, p *program, r processRequest) error { return p.write(ctx, r.Input) }))
-	with(process+"SendSignal", "send_signal", onProcess(signalProcess))
-	with(process+"Update", "update_process", onProcess(resizeProcess))
-	with(process+"CloseStdin", "close_stdin", onProcess(closeInput))
+	with(process+"SendInput", "send_input", bash, onProcess(func(ctx context.Context, p *program, r processRequest) error { return p.write(ctx, r.Input) }))
+	with(process+"SendSignal", "send_signal", bash, onProcess(signalProcess))
+	with(process+"Update", "update_process", bash, onProcess(resizeProcess))
+	with(process+"CloseStdin", "close_stdin", bash, onProcess(closeInput))
 }
 
 // awake finds the sandbox of a request to one of its ports.
@@ -94,13 +130,10 @@ func (c *call) awake(port string) (*box, error) {
 	case sleeps && !wakes:
 		return nil, refuse(gone, notRunning)
 	case sleeps:
-		b.mu.Lock()
-		b.record.Paused, b.record.Ends = false, time.Now().Add(defaultWake)
-		b.mu.Unlock()
-		c.schedule(b)
-		if err := c.save(b); err != nil {
+		if err := c.update(b, func(of *record) { of.Paused, of.Ends = false, time.Now().Add(defaultWake) }); err != nil {
 			return nil, err
 		}
+		c.schedule(b)
 	}
 	if given := c.r.Header.Get(headerPort); given != "" && given != port {
 		return nil, refuse(gone, portClosed)
@@ -265,17 +298,15 @@ func (c *call) listDir(b *box, r pathRequest) (any, error) {
 	if err := c.checkUser(c.r.Header.Get(headerUser)); err != nil {
 		return nil, err
 	}
-	entries := []json.RawMessage{}
+	found := valueList{all: []json.RawMessage{}}
 	err := c.operate(b, "list", r, nil, func(line []byte) error {
-		var one struct{ Entry json.RawMessage }
-		if len(entries) >= maxEntries {
-			return &rpcError{Code: "resource_exhausted", Message: "the folder has more than " + itoa(maxEntries) + " entries"}
+		var one struct{ Entry entry }
+		if err := json.Unmarshal(line, &one); err != nil {
+			return err
 		}
-		err := json.Unmarshal(line, &one)
-		entries = append(entries, one.Entry)
-		return err
+		return found.add(c.r.Context(), one.Entry)
 	})
-	return object{"entries": entries}, err
+	return object{"entries": found.all}, err
 }
 
 // Files over HTTP ------------------------------------------------------------------
@@ -316,20 +347,44 @@ func (c *call) readFile(b *box) error {
 		return httpError(err)
 	}
 	header := c.w.Header()
+	file := &moved{to: sandbox.Out, path: query.Get("path"), Reader: io.LimitReader(answer, head.Size)}
+	defer func() { c.report(b, file, head.Size) }()
 	header.Set("Content-Type", "application/octet-stream")
 	header.Set("Content-Disposition", "attachment") // never a page of this server's origin
 	header.Set("Vary", "Accept-Encoding")
 	to := io.Writer(paced{c.w, http.NewResponseController(c.w)})
+	done := func() error { return nil }
 	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
 		header.Set(headerEncoding, "gzip")
 		packed := gzip.NewWriter(to)
-		defer func() { _ = packed.Close() }()
-		to = packed
+		to, done = packed, packed.Close
 	} else {
 		header.Set("Content-Length", strconv.FormatInt(head.Size, 10))
 	}
-	_, _ = io.Copy(to, io.LimitReader(answer, head.Size))
+	if _, err := io.Copy(to, file); err != nil || file.bytes < head.Size || done() != nil {
+		panic(http.ErrAbortHandler) // the client has a part, and must not take it for the file
+	}
 	return nil
+}
+
+// moved is a file's content on its way.
+type moved struct {
+	io.Reader
+	to    sandbox.Direction
+	path  string
+	bytes int64
+}
+
+func (m *moved) Read(data []byte) (int, error) {
+	n, err := m.Reader.Read(data)
+	m.bytes += int64(n)
+	return n, err
+}
+
+// report tells the server's observers of a file that came or went.
+func (c *call) report(b *box, m *moved, size int64) {
+	path := strings.TrimPrefix(realPath(m.path), engine.WorkDir+"/")
+	c.Sessions().FileMoved(c.r.Context(), sandbox.Transfer{Direction: m.to, Session: b.record.ID, Path: path, Size: size, Bytes: m.bytes})
 }
 
 // paced is an answer whose reader must go on.
@@ -352,19 +407,21 @@ func (c *call) writeFiles(b *box) error {
 	if err != nil {
 		return err
 	}
-	written := []json.RawMessage{}
+	written := valueList{all: []json.RawMessage{}}
 	put := func(name string, content io.Reader) error {
 		if given := query.Get("path"); given != "" {
 			name = given
 		}
-		entry, err := c.put(b, name, content, metadata)
+		one, err := c.put(b, name, content, metadata)
+		if err == nil {
+			err = written.add(c.r.Context(), one)
+		}
 		if err != nil {
 			return httpError(err)
 		}
-		written = append(written, entry)
 		return nil
 	}
-	if strings.HasPrefix(c.r.Header.Get("Content-Type"), "multipart/") {
+	if strings.HasPrefix(strings.ToLower(c.r.Header.Get("Content-Type")), "multipart/") {
 		err = apis.EachFile(c, c.w, c.r, put)
 	} else {
 		var content io.Reader
@@ -378,26 +435,30 @@ func (c *call) writeFiles(b *box) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(http.StatusOK, written)
+	return c.answer(http.StatusOK, written.all)
 }
 
-// content is a body as it is; a packed one unpacks to no more than a file may have.
+// content is a body, perhaps unpacked. It has no more bytes than a file may have.
 func (c *call) content() (io.Reader, error) {
 	body, most := c.Uploaded(c.w, c.r)
 	switch c.r.Header.Get(headerEncoding) {
 	case "", "identity":
-		return body, nil
 	case "gzip":
 		unpacked, err := gzip.NewReader(body)
 		if err != nil {
 			return nil, refuse(http.StatusBadRequest, "the body is no gzip")
 		}
-		if volume := c.Sessions().Config().VolumeBytes; most <= 0 || volume > 0 && volume < most {
-			most = volume
-		}
-		return &bounded{unpacked, most}, nil
+		body = unpacked
+	default:
+		return nil, refuse(http.StatusBadRequest, "the body may be packed by gzip alone")
 	}
-	return nil, refuse(http.StatusBadRequest, "the body may be packed by gzip alone")
+	if volume := c.Sessions().Config().VolumeBytes; most <= 0 || volume > 0 && volume < most {
+		most = volume
+	}
+	if most <= 0 {
+		return body, nil
+	}
+	return &bounded{body, most}, nil
 }
 
 // bounded is a content with an error behind its bound.
@@ -414,24 +475,26 @@ func (b *bounded) Read(data []byte) (int, error) {
 	return n, err
 }
 
+// writtenFile is a file in the answer to a write.
+type writtenFile struct {
+	Name     string            `json:"name"`
+	Path     string            `json:"path"`
+	Type     string            `json:"type"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
 // put writes a file, with its folders.
-func (c *call) put(b *box, name string, content io.Reader, metadata map[string]string) (json.RawMessage, error) {
-	var entry json.RawMessage
-	err := c.operate(b, "write", metadataRequest{pathRequest{Path: name}, metadata}, content, func(line []byte) error {
-		var one struct {
-			Entry struct {
-				Name     string            `json:"name"`
-				Path     string            `json:"path"`
-				Type     string            `json:"type"`
-				Metadata map[string]string `json:"metadata,omitempty"`
-			}
-		}
-		err := json.Unmarshal(line, &one)
-		one.Entry.Type = "file"
-		entry = web.Encode(one.Entry)
-		return err
+func (c *call) put(b *box, name string, content io.Reader, metadata map[string]string) (writtenFile, error) {
+	var one struct{ Entry writtenFile }
+	file := &moved{Reader: content, to: sandbox.In, path: name}
+	err := c.operate(b, "write", metadataRequest{pathRequest{Path: name}, metadata}, file, func(line []byte) error {
+		return json.Unmarshal(line, &one)
 	})
-	return entry, err
+	one.Entry.Type = "file"
+	if err == nil {
+		c.report(b, file, file.bytes)
+	}
+	return one.Entry, err
 }
 
 // metadataRequest sets a file's metadata, also to none.
@@ -494,7 +557,11 @@ func (c *call) watch(ctx context.Context, b *box, r pathRequest) (*lines, error)
 }
 
 type watchedEvent struct {
-	Event json.RawMessage `json:"event"`
+	Event struct {
+		Name  string `json:"name"`
+		Type  string `json:"type"`
+		Entry *entry `json:"entry,omitempty"`
+	} `json:"event"`
 }
 
 func (c *call) watchDir(ctx context.Context, b *box, r pathRequest, out *stream) error {
@@ -546,24 +613,30 @@ type watcher struct {
 	lines  *lines
 	mu     sync.Mutex
 	events []json.RawMessage
+	bytes  int // of them
 	err    error
 }
 
 func (c *call) createWatcher(b *box, r pathRequest) (any, error) {
+	id := state.NewID("w")
 	b.mu.Lock()
 	full := len(b.watchers) >= maxWatchers
+	if !full {
+		b.watchers[id] = nil // it takes its place
+	}
 	b.mu.Unlock()
 	if full {
 		return nil, &rpcError{Code: "resource_exhausted", Message: "too many watchers"}
 	}
 	answer, err := c.watch(context.WithoutCancel(c.r.Context()), b, r)
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if err != nil {
+		delete(b.watchers, id)
 		return nil, err
 	}
-	id, w := state.NewID("w"), &watcher{lines: answer}
-	b.mu.Lock()
+	w := &watcher{lines: answer}
 	b.watchers[id] = w
-	b.mu.Unlock()
 	go w.collect()
 	return object{"watcherId": id}, nil
 }
@@ -575,9 +648,10 @@ func (w *watcher) collect() {
 		if err == nil {
 			err = json.Unmarshal(line, &one)
 		}
+		text := web.Encode(one.Event)
 		w.mu.Lock()
-		if w.err = err; err == nil && len(w.events) < maxEvents {
-			w.events = append(w.events, one.Event)
+		if w.err = err; err == nil && w.bytes+len(text)+perValue <= maxWaiting {
+			w.events, w.bytes = append(w.events, text), w.bytes+len(text)+perValue
 		}
 		w.mu.Unlock()
 		if err != nil {
@@ -607,7 +681,7 @@ func (c *call) watcherEvents(b *box, r pathRequest) (any, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	events := append([]json.RawMessage{}, w.events...)
-	w.events = nil
+	w.events, w.bytes = nil, 0
 	return object{"events": events}, nil
 }
 

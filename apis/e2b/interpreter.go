@@ -1,17 +1,25 @@
 package e2b
 
 import (
+	"bytes"
+	"context"
 	_ "embed"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -25,7 +33,7 @@ var switcher string
 
 const (
 	lookEvery   = 50 * time.Millisecond // at a run's output
-	maxPart     = 1 << 20               // bytes of output in one line
+	maxPiece    = 32 << 10              // bytes of a long output that are read at once
 	maxContexts = 32                    // of one sandbox
 )
 
@@ -42,7 +50,7 @@ type codeContext struct {
 
 func (s *server) interpreterRoutes(add router) {
 	at := func(method, path, id, summary string, do func(c *call, b *box) error) {
-		add(method, "/sandbox"+path, id, summary, func(c *call) error {
+		add(method, "/sandbox"+path, id, rest.RunTool, summary, func(c *call) error {
 			b, err := c.awake(interpreterPort)
 			if err != nil {
 				return err
@@ -50,7 +58,7 @@ func (s *server) interpreterRoutes(add router) {
 			return do(c, b)
 		})
 	}
-	add("GET", "/sandbox/health", "health", "Tell whether a sandbox runs.", func(c *call) error {
+	add("GET", "/sandbox/health", "health", describe, "Tell whether a sandbox runs.", func(c *call) error {
 		if _, err := c.awake(c.r.Header.Get(headerPort)); err != nil {
 			return err
 		}
@@ -233,20 +241,20 @@ func (l *lineWriter) send(line object) {
 // followRun sends what a run prints, shows and comes to. It is interrupted when its client goes.
 func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 	ctx := c.r.Context()
-	var offsets [2]int64
-	tell := func(res *sandbox.Result) {
-		for i, stream := range []sandbox.Stream{res.Stdout, res.Stderr} {
-			for offsets[i] < stream.Bytes {
-				printed, next, err := apis.Part(ctx, c, run.SessionID, stream, offsets[i], maxPart)
-				if err != nil || next <= offsets[i] {
-					break
-				}
-				offsets[i] = next
-				if printed != "" {
-					out.send(object{"type": []string{"stdout", "stderr"}[i], "text": printed, "timestamp": time.Now().UTC().Format(time.RFC3339Nano)})
-				}
-			}
+	mask := c.Sessions().Config().Mask
+	stdout, stderr := &printed{kind: "stdout", out: out, mask: mask}, &printed{kind: "stderr", out: out, mask: mask}
+	open := func(path string, from sandbox.ReadOptions) (io.ReadCloser, error) {
+		return c.Sessions().OpenFile(ctx, run.SessionID, path, from)
+	}
+	tell := func(res *sandbox.Result, last bool) error {
+		if err := stdout.follow(ctx, res.Stdout, open, last); err != nil {
+			return err
 		}
+		return stderr.follow(ctx, res.Stderr, open, last)
+	}
+	fail := func(err error) {
+		run.Interrupt()
+		out.send(errorLine("ExecutionError", apis.Sentence(fault.From(err).JSON()), ""))
 	}
 	look := time.NewTicker(lookEvery)
 	defer look.Stop()
@@ -256,7 +264,10 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 			over = true
 		case <-look.C:
 			if res := run.SoFar(ctx); res.Status == sandbox.Running {
-				tell(res)
+				if err := tell(res, false); err != nil {
+					fail(err)
+					return
+				}
 			}
 			if out.err != nil {
 				run.Interrupt()
@@ -274,7 +285,10 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 		out.send(errorLine("ExecutionError", apis.Sentence(map[string]any{"message": err.Error()}), ""))
 		return
 	}
-	tell(res)
+	if err := tell(res, true); err != nil {
+		fail(err)
+		return
+	}
 	for _, display := range res.Displays {
 		if line := resultLine(display); line != nil {
 			out.send(line)
@@ -290,6 +304,87 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 		out.send(errorLine("ExecutionError", "the run was "+strings.ReplaceAll(string(res.Status), "_", " "), ""))
 	case res.Status == sandbox.Failed:
 		out.send(errorLine("ExitCode", fmt.Sprintf("the code ended with %d", res.ExitCode), ""))
+	}
+}
+
+// printed sends one output of a run as it comes, in whole characters and without secrets.
+type printed struct {
+	kind string // stdout or stderr
+	out  *lineWriter
+	mask *secrets.Masker
+
+	sent  int             // bytes of a short output
+	long  *secrets.Stream // of one that its result holds no longer as a whole, from its beginning on
+	read  int64           // bytes of it
+	skip  int             // bytes of it that were sent as a short one
+	begun []byte          // bytes of a character
+}
+
+// follow sends what is new in an output. The error is that there is no room.
+func (p *printed) follow(ctx context.Context, now sandbox.Stream, open func(path string, from sandbox.ReadOptions) (io.ReadCloser, error), last bool) error {
+	release, err := room.Take(ctx, apis.TextRoom(int64(max(maxPiece, len(now.Head)))))
+	if err != nil {
+		return err
+	}
+	defer release()
+	if !now.Truncated() && p.long == nil {
+		p.short(now.Head, last)
+		return nil
+	}
+	if p.long == nil {
+		p.long, p.skip = p.mask.Stream(p), p.sent
+	}
+	if file, err := open(now.Path, sandbox.ReadOptions{Offset: p.read, Limit: now.Bytes - p.read}); err == nil {
+		n, _ := io.CopyBuffer(struct{ io.Writer }{p.long}, struct{ io.Reader }{file}, make([]byte, maxPiece))
+		_ = file.Close()
+		p.read += n
+	}
+	if last {
+		_ = p.long.Close()
+		p.say(p.begun)
+		if p.read < now.Bytes { // the file is gone
+			p.say([]byte("\n…\n" + now.Tail))
+		}
+	}
+	return nil
+}
+
+// short sends what is new in an output that is known as a whole, but not yet what may begin a secret.
+func (p *printed) short(head string, last bool) {
+	var safe bytes.Buffer
+	stream := p.mask.Stream(&safe)
+	_, _ = io.WriteString(stream, head)
+	if last {
+		_ = stream.Close()
+	}
+	if safe.Len() > p.sent {
+		p.say(safe.Bytes()[p.sent:])
+		p.sent = safe.Len()
+	}
+}
+
+// Write takes a piece of a long output.
+func (p *printed) Write(data []byte) (int, error) {
+	known := min(p.skip, len(data))
+	p.skip -= known
+	text := append(p.begun, data[known:]...)
+	whole := len(text)
+	for i := 1; i <= min(utf8.UTFMax, len(text)); i++ {
+		if at := len(text) - i; utf8.RuneStart(text[at]) {
+			if !utf8.FullRune(text[at:]) {
+				whole = at
+			}
+			break
+		}
+	}
+	p.say(text[:whole])
+	p.begun = bytes.Clone(text[whole:])
+	return len(data), p.out.err
+}
+
+func (p *printed) say(text []byte) {
+	if len(text) > 0 {
+		p.out.send(object{"type": p.kind, "text": strings.ToValidUTF8(string(text), "\ufffd"), "timestamp": time.Now().UTC().Format(time.RFC3339Nano)})
 	}
 }
 

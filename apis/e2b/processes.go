@@ -148,11 +148,19 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 		return nil, nil, err
 	}
 	b.mu.Lock()
-	full := len(b.programs) >= maxPrograms
+	full := len(b.programs)+b.starting >= maxPrograms
+	if !full {
+		b.starting++
+	}
 	b.mu.Unlock()
 	if full {
 		return nil, nil, &rpcError{Code: "resource_exhausted", Message: "too many processes run in this sandbox"}
 	}
+	defer func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.starting--
+	}()
 	spec := sandbox.ProgramSpec{
 		SessionID: b.record.ID, Argv: append([]string{r.Process.Command}, r.Process.Args...), Env: b.environment(r.Process.Env), Timeout: c.timeout(),
 	}

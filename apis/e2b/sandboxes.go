@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -48,10 +50,13 @@ type record struct {
 
 // box is a sandbox in use. The mutex guards what is not the record's id.
 type box struct {
+	saving    sync.Mutex // is held while the record is changed, here and on the disk; before mu
 	mu        sync.Mutex
 	record    record
+	ending    bool        // it is about to be removed
 	timer     *time.Timer // ends it
 	programs  map[int]*program
+	starting  int // programs that are not among them yet
 	watchers  map[string]*watcher
 	contexts  map[string]*codeContext
 	defaulted bool                // the contexts of the languages are there
@@ -60,7 +65,7 @@ type box struct {
 	inContext string              // the Python context whose variables are in the kernel; empty: the default one
 }
 
-type router = func(method, path, id, summary string, serve func(c *call) error)
+type router = func(method, path, id, tool, summary string, serve func(c *call) error)
 
 func (s *server) controlRoutes(add router) {
 	with := func(serve func(*call, *box) error) func(*call) error {
@@ -73,25 +78,25 @@ func (s *server) controlRoutes(add router) {
 		}
 	}
 	const one = "/sandboxes/{sandbox}"
-	add("POST", "/sandboxes", "create", "Make a sandbox.", (*call).create)
-	add("POST", "/v2/sandboxes", "create_v2", "Make a sandbox.", (*call).create)
-	add("GET", "/sandboxes", "list", "List running sandboxes.", (*call).list)
-	add("GET", "/v2/sandboxes", "list_v2", "List sandboxes.", (*call).list)
-	add("GET", one, "get", "Describe a sandbox.", with((*call).get))
-	add("DELETE", one, "kill", "Remove a sandbox.", with((*call).kill))
-	add("GET", one+"/metrics", "metrics", "Measure a sandbox.", with((*call).metrics))
-	add("POST", one+"/timeout", "timeout", "Set a sandbox's time from now on.", with((*call).setTimeout))
-	add("POST", one+"/refreshes", "refresh", "Prolong a sandbox's time.", with((*call).setTimeout))
-	add("POST", one+"/pause", "pause", "Freeze a sandbox.", with((*call).pause))
-	add("POST", one+"/resume", "resume", "Wake a sandbox.", with((*call).resume))
-	add("POST", one+"/connect", "connect", "Describe a sandbox, and wake it.", with((*call).resume))
-	add("POST", "/v2"+one+"/connect", "connect_v2", "Describe a sandbox, and wake it.", with((*call).resume))
+	add("POST", "/sandboxes", "create", rest.RunTool, "Make a sandbox.", (*call).create)
+	add("POST", "/v2/sandboxes", "create_v2", rest.RunTool, "Make a sandbox.", (*call).create)
+	add("GET", "/sandboxes", "list", list, "List running sandboxes.", (*call).list)
+	add("GET", "/v2/sandboxes", "list_v2", list, "List sandboxes.", (*call).list)
+	add("GET", one, "get", describe, "Describe a sandbox.", with((*call).get))
+	add("DELETE", one, "kill", end, "Remove a sandbox.", with((*call).kill))
+	add("GET", one+"/metrics", "metrics", describe, "Measure a sandbox.", with((*call).metrics))
+	add("POST", one+"/timeout", "timeout", rest.RunTool, "Set a sandbox's time from now on.", with((*call).setTimeout))
+	add("POST", one+"/refreshes", "refresh", rest.RunTool, "Prolong a sandbox's time.", with((*call).setTimeout))
+	add("POST", one+"/pause", "pause", end, "Freeze a sandbox.", with((*call).pause))
+	add("POST", one+"/resume", "resume", rest.RunTool, "Wake a sandbox.", with((*call).resume))
+	add("POST", one+"/connect", "connect", rest.RunTool, "Describe a sandbox, and wake it.", with((*call).resume))
+	add("POST", "/v2"+one+"/connect", "connect_v2", rest.RunTool, "Describe a sandbox, and wake it.", with((*call).resume))
 	cannot := func(c *call) error {
 		return refuse(http.StatusNotImplemented, "this server has no snapshots of memory, forks, volumes, secrets and templates of its own: see docs/e2b.md")
 	}
 	for i, path := range []string{"POST " + one + "/fork", "POST " + one + "/snapshots", "GET /snapshots", "PUT " + one + "/network", "POST /v3/templates", "POST /volumes", "POST /secrets"} {
 		method, path, _ := strings.Cut(path, " ")
-		add(method, path, "none_"+strconv.Itoa(i), "Refuse: it cannot be had.", cannot)
+		add(method, path, "none_"+strconv.Itoa(i), rest.RunTool, "Refuse: it cannot be had.", cannot)
 	}
 }
 
@@ -175,8 +180,8 @@ func (c *call) create() error {
 		AutoPause: wanted.AutoPause, AutoWake: wanted.AutoWake.Enabled,
 	})
 	if err = c.touchContainer(b); err == nil { // whose start is not of the sandbox's time
-		b.record.Ends, _ = ends(wanted.Timeout)
-		err = c.save(b)
+		end, _ = ends(wanted.Timeout)
+		err = c.update(b, func(of *record) { of.Ends = end })
 	}
 	if err != nil {
 		c.forget(b)
@@ -220,25 +225,62 @@ func (c *call) file(id string) string {
 	return filepath.Join(state.Folder(c.Sessions().Config().StateDir, id), recordName)
 }
 
-func (c *call) save(b *box) error {
+// update changes a sandbox's record, here and on the disk.
+func (c *call) update(b *box, change func(of *record)) error {
+	b.saving.Lock()
+	defer b.saving.Unlock()
+	_ = c.reread(b) // a new one has no file
 	b.mu.Lock()
+	if b.ending {
+		b.mu.Unlock()
+		return errMissing(b.record.ID)
+	}
+	change(&b.record)
 	content, err := json.Marshal(b.record)
 	b.mu.Unlock()
 	if err != nil {
 		return err
 	}
 	name := c.file(b.record.ID)
-	if err := os.WriteFile(name+".new", content, 0o600); err != nil {
+	file, err := os.CreateTemp(filepath.Dir(name), recordName+".*")
+	if err == nil {
+		_, err = file.Write(content)
+		if err = errors.Join(err, file.Close()); err == nil {
+			err = os.Rename(file.Name(), name)
+		}
+		_ = os.Remove(file.Name()) // if it is there still
+	}
+	if err != nil {
 		return refuse(http.StatusInternalServerError, "the sandbox cannot be recorded")
 	}
-	return os.Rename(name+".new", name)
+	return nil
+}
+
+// reread takes over what another server changed in a record. The error is that there is none any more.
+func (c *call) reread(b *box) error {
+	var read record
+	content, err := os.ReadFile(c.file(b.record.ID))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(content, &read); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.record.Ends, b.record.Paused = read.Ends, read.Paused
+	return nil
+}
+
+func errMissing(id string) error {
+	return refuse(http.StatusNotFound, "sandbox %q not found", text.Shorten(id, maxQuoted))
 }
 
 // find finds a sandbox of this principal.
 func (c *call) find(id string) (*box, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	missing := refuse(http.StatusNotFound, "sandbox %q not found", text.Shorten(id, maxQuoted))
+	missing := errMissing(id)
 	if sandbox.CheckSessionID(id) != nil {
 		return nil, missing
 	}
@@ -271,7 +313,7 @@ func (c *call) find(id string) (*box, error) {
 func (b *box) isOver() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return !b.record.AutoPause && !b.record.Paused && !time.Now().Before(b.record.Ends)
+	return b.ending || !b.record.AutoPause && !b.record.Paused && !time.Now().Before(b.record.Ends)
 }
 
 // forget ends what goes on in a sandbox.
@@ -303,25 +345,36 @@ func (c *call) schedule(b *box) {
 	b.timer = time.AfterFunc(time.Until(b.record.Ends), func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
+		b.saving.Lock()
+		err := later.reread(b) // another server may have prolonged it
+		b.saving.Unlock()
 		b.mu.Lock()
 		due, keep := !time.Now().Before(b.record.Ends) && !b.record.Paused, b.record.AutoPause
 		b.mu.Unlock()
 		switch {
+		case err != nil:
+			later.forget(b)
 		case !due:
+			later.schedule(b)
 		case keep:
 			_ = later.sleep(ctx, b)
 		default:
-			_ = later.remove(ctx, b)
+			err := later.remove(b, func() error {
+				_, err := later.Sessions().CloseSession(ctx, b.record.ID, false)
+				return err
+			})
+			if err != nil { // it is tried again
+				b.mu.Lock()
+				b.timer.Reset(endTime)
+				b.mu.Unlock()
+			}
 		}
 	})
 }
 
 // sleep freezes a sandbox.
 func (c *call) sleep(ctx context.Context, b *box) error {
-	b.mu.Lock()
-	b.record.Paused = true
-	b.mu.Unlock()
-	if err := c.save(b); err != nil {
+	if err := c.update(b, func(of *record) { of.Paused = true }); err != nil {
 		return err
 	}
 	c.forget(b)
@@ -442,18 +495,35 @@ func (c *call) list() error {
 }
 
 func (c *call) kill(b *box) error {
-	if err := c.remove(c.r.Context(), b); err != nil {
+	err := c.remove(b, func() error {
+		given := make(rest.Arguments)
+		given.Set("session_id", b.record.ID)
+		_, err := c.Call(c.r.Context(), end, given) // which the audit log has
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return c.answer(http.StatusNoContent, nil)
 }
 
-// remove removes a sandbox. It is not found from the beginning on.
-func (c *call) remove(ctx context.Context, b *box) error {
+// remove removes a sandbox, whose session end ends. It is not found from the beginning on, unless that fails.
+func (c *call) remove(b *box, end func() error) error {
+	mark := func(ending bool) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.ending = ending
+	}
+	b.saving.Lock()
+	defer b.saving.Unlock()
+	mark(true)
+	if err := end(); err != nil && fault.From(err).Code != fault.SessionNotFound {
+		mark(false)
+		return err
+	}
 	_ = os.Remove(c.file(b.record.ID))
 	c.forget(b)
-	_, err := c.Sessions().CloseSession(ctx, b.record.ID, false)
-	return err
+	return nil
 }
 
 type newTime struct {
@@ -478,16 +548,14 @@ func (c *call) prolong(b *box, only bool) error {
 	if err != nil {
 		return err
 	}
-	b.mu.Lock()
-	if !only || end.After(b.record.Ends) || b.record.Paused {
-		b.record.Ends = end
-	}
-	if only {
-		b.record.Paused = false
-	}
-	b.mu.Unlock()
+	err = c.update(b, func(of *record) {
+		if !only || end.After(of.Ends) || of.Paused {
+			of.Ends = end
+		}
+		of.Paused = of.Paused && !only
+	})
 	c.schedule(b)
-	return c.save(b)
+	return err
 }
 
 func (c *call) pause(b *box) error {

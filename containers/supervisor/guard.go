@@ -31,6 +31,8 @@ type guard struct {
 	base    *volume.Level
 	baseDue bool
 	between *volume.Level // by the last count since the last run ended; nil: there was none
+	// programs of servers that run. What they add counts as it does between runs.
+	programs int
 }
 
 func newGuard(s *Supervisor) *guard {
@@ -111,6 +113,23 @@ func (g *guard) endRun() {
 	g.lookIn(volume.Tick)
 }
 
+// beginProgram returns why no program of a server may begin; else, with nothing, it has.
+func (g *guard) beginProgram() (why string) {
+	if why = g.refuses(); why != "" {
+		return why
+	}
+	g.programs++
+	g.watch.Expect()
+	g.look()
+	return ""
+}
+
+func (g *guard) endProgram() {
+	if g.programs--; g.programs == 0 {
+		g.endRun()
+	}
+}
+
 // exceededAtEnd returns how a run that just ended passed the limit, or nothing.
 func (g *guard) exceededAtEnd(bytes int64, files int) string {
 	if !g.watch.MayBeOver(bytes, int64(files)) {
@@ -155,7 +174,7 @@ func (g *guard) lookIn(d time.Duration) {
 func (g *guard) look() {
 	g.watch.Look()
 	pause := volume.Tick
-	if len(g.s.runs.all) == 0 && len(g.s.programs(procs.Read())) == 0 {
+	if len(g.s.runs.all) == 0 && g.programs == 0 && len(g.s.programs(procs.Read())) == 0 {
 		mains, rest := g.s.mains(), g.between != nil
 		if len(mains) == 0 {
 			return

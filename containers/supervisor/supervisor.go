@@ -16,6 +16,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/process"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -165,21 +167,38 @@ func (s *Supervisor) serveProgram(stream net.Conn, request []byte) bool {
 	if !process.Asks(request) {
 		return false
 	}
-	s.started.Serve(stream, request, s.environment(), s.workDir.path)
+	var env []string
+	var full string
+	begun := make(chan struct{})
+	s.post(func() {
+		env, full = s.beginProgram()
+		close(begun)
+	})
+	<-begun
+	if full != "" {
+		_ = filewire.Write(stream, programwire.Output{Error: full, Full: true})
+		return true
+	}
+	s.started.Serve(stream, request, env, s.workDir.path)
+	if s.guard != nil { // which is set before a program begins, and never changed
+		s.post(s.guard.endProgram)
+	}
 	return true
 }
 
-// environment is that of the session's programs. It is for other goroutines than the loop's.
-func (s *Supervisor) environment() []string {
-	found := make(chan []string, 1)
-	s.post(func() {
-		env := os.Environ()
-		for name, value := range s.settings.Env {
-			env = append(env, name+"="+value)
-		}
-		found <- env
-	})
-	return <-found
+// beginProgram returns the environment of the session's programs, or why none may begin.
+func (s *Supervisor) beginProgram() (env []string, full string) {
+	switch {
+	case s.guard != nil:
+		full = s.guard.beginProgram()
+	case s.settings.hasVolumeLimit():
+		full = "the work directory cannot be used, so its limit could not be kept"
+	}
+	env = os.Environ()
+	for name, value := range s.settings.Env {
+		env = append(env, name+"="+value)
+	}
+	return env, full
 }
 
 // openStream opens a stream to the server of this moment.

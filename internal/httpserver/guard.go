@@ -221,13 +221,17 @@ func (g *guard) serve(w http.ResponseWriter, r *http.Request, next http.Handler)
 // knownEvery is the interval at which a stream checks that its principal is still known.
 const knownEvery = 10 * time.Second
 
+// connectStream begins the type of a stream in the Connect protocol, which E2B's API speaks.
+const connectStream = "application/connect+"
+
 // errSignedOut ends the streams of a credential that is no longer good.
 var errSignedOut = errors.New("what the request has shown is not good any more")
 
 // whileKnown returns a request with a context that ends soon after its credential does, if it may be a stream: a call that began is
 // answered.
 func (g *guard) whileKnown(r *http.Request) (_ *http.Request, stop func()) {
-	if r.Method == http.MethodPost && r.Header.Get(mcp.HeaderMethod) != string(mcp.MethodSubscriptionsListen) {
+	streams := r.Header.Get(mcp.HeaderMethod) == string(mcp.MethodSubscriptionsListen) || strings.HasPrefix(r.Header.Get("Content-Type"), connectStream)
+	if r.Method == http.MethodPost && !streams {
 		return r, func() {}
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())

@@ -160,6 +160,23 @@ func TestStreamsEndWithWhatWasShown(t *testing.T) {
 	})
 }
 
+// A POST may be a stream too, by its headers; an ordinary one is answered.
+func TestPOSTsThatEndWithWhatWasShown(t *testing.T) {
+	for kind, ends := range map[string]bool{"application/connect+json": true, "application/json": false} {
+		synctest.Test(t, func(t *testing.T) {
+			g := guard{others: authenticate(func(*http.Request) (principal.Principal, error) { return principal.Principal{}, principal.ErrNone })}
+			r := httptest.NewRequest(http.MethodPost, Path, nil)
+			r.Header.Set("Content-Type", kind)
+			r, stop := g.whileKnown(enter(r, principal.Principal{Name: "alice"}, &Site{}))
+			defer stop()
+			time.Sleep(2 * knownEvery)
+			if got := r.Context().Err() != nil; got != ends {
+				t.Errorf("%s: ended: %v", kind, got)
+			}
+		})
+	}
+}
+
 // authenticate is an Authenticator.
 type authenticate func(r *http.Request) (principal.Principal, error)
 

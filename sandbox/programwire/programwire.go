@@ -44,6 +44,7 @@ const (
 // Output is a message of a supervisor: PID when the program runs, then Data of Streams, at last Exit. Error alone: it does not run.
 type Output struct {
 	Error  string `json:"error,omitempty"`
+	Full   bool   `json:"full,omitempty"` // the error is that there is no room for files
 	PID    int    `json:"pid,omitempty"`
 	Stream string `json:"stream,omitempty"`
 	Data   []byte `json:"data,omitempty"`

@@ -29,17 +29,18 @@ const oomScore = 300
 
 // Programs are the running programs. Its methods are safe for several goroutines.
 type Programs struct {
-	mu    sync.Mutex
-	ended map[int]chan syscall.WaitStatus // of running programs
+	mu      sync.Mutex
+	running map[int]*program
 }
 
 // Exited passes on the status of an ended process, perhaps none of these programs.
 func (ps *Programs) Exited(pid int, status syscall.WaitStatus) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
-	if ended := ps.ended[pid]; ended != nil {
-		ended <- status
-		delete(ps.ended, pid)
+	if p := ps.running[pid]; p != nil {
+		p.ended = procs.TicksNow()
+		p.status <- status
+		delete(ps.running, pid)
 	}
 }
 
@@ -56,7 +57,10 @@ type program struct {
 	output map[string]*os.File
 	pty    *os.File // nil: it has pipes
 	fed    chan programwire.Input
+	status chan syscall.WaitStatus
 	over   atomic.Bool
+	all    *Programs
+	ended  int64 // as procs.Process.Start, under the lock of all; 0: it runs. Its number may be another's from then on
 
 	writing sync.Mutex // to the stream
 	stream  net.Conn
@@ -66,10 +70,9 @@ type program struct {
 func (ps *Programs) Serve(stream net.Conn, text []byte, env []string, workDir string) {
 	var start programwire.Start
 	err := json.Unmarshal(text, &start)
-	p := &program{stream: stream, output: make(map[string]*os.File), fed: make(chan programwire.Input, 1)}
-	var ended chan syscall.WaitStatus
+	p := &program{all: ps, stream: stream, output: make(map[string]*os.File), fed: make(chan programwire.Input, 1), status: make(chan syscall.WaitStatus, 1)}
 	if err == nil {
-		ended, err = ps.start(p, &start, env, workDir)
+		err = ps.start(p, &start, env, workDir)
 	}
 	if err != nil {
 		p.close()
@@ -83,7 +86,7 @@ func (ps *Programs) Serve(stream net.Conn, text []byte, env []string, workDir st
 	for name, from := range p.output {
 		go p.copy(name, from, read)
 	}
-	status := <-ended
+	status := <-p.status
 	for range p.output { // which its children may hold open, unless it was killed
 		<-read
 	}
@@ -97,9 +100,9 @@ func (ps *Programs) Serve(stream net.Conn, text []byte, env []string, workDir st
 }
 
 // start starts the program. The lock keeps its end from being taken before its number is known.
-func (ps *Programs) start(p *program, start *programwire.Start, env []string, workDir string) (chan syscall.WaitStatus, error) {
+func (ps *Programs) start(p *program, start *programwire.Start, env []string, workDir string) error {
 	if len(start.Argv) == 0 {
-		return nil, errors.New("there is no command")
+		return errors.New("there is no command")
 	}
 	for name, value := range start.Env {
 		env = append(env, name+"="+value)
@@ -109,13 +112,13 @@ func (ps *Programs) start(p *program, start *programwire.Start, env []string, wo
 		dir = start.Dir
 	}
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return nil, errors.New("cwd '" + dir + "' does not exist")
+		return errors.New("cwd '" + dir + "' does not exist")
 	}
 	path := start.Argv[0] // relative to dir, or on the container's own PATH
 	if !strings.Contains(path, "/") {
 		var err error
 		if path, err = kernelproc.Find(path); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	sys := &syscall.SysProcAttr{Setsid: true}
@@ -126,23 +129,22 @@ func (ps *Programs) start(p *program, start *programwire.Start, env []string, wo
 		}
 	}()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	files := []uintptr{theirs[0].Fd(), theirs[1].Fd(), theirs[2].Fd()}
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	p.pid, err = syscall.ForkExec(path, start.Argv, &syscall.ProcAttr{Dir: dir, Env: env, Files: files, Sys: sys})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	procs.RaiseOOMScore(p.pid, oomScore)
 	procs.MarkAs(p.pid, Mark)
-	ended := make(chan syscall.WaitStatus, 1)
-	if ps.ended == nil {
-		ps.ended = make(map[int]chan syscall.WaitStatus)
+	if ps.running == nil {
+		ps.running = make(map[int]*program)
 	}
-	ps.ended[p.pid] = ended
-	return ended, nil
+	ps.running[p.pid] = p
+	return nil
 }
 
 // open makes our ends of the program's pipes or terminal, and returns its three, which are the caller's to close.

@@ -105,13 +105,17 @@ func (p *program) signal(signal syscall.Signal) {
 		return
 	}
 	if signal != syscall.SIGKILL {
-		_ = syscall.Kill(-p.pid, signal)
+		p.signalGroup(signal)
 		return
 	}
+	p.signalGroup(syscall.SIGSTOP) // or the first kill of a child could make it end by itself
 	procs.KillAll(func(table procs.Table) map[int]bool {
-		own := table.Family(p.pid)
-		for pid, other := range table {
-			if pid == p.pid || other.Session == p.pid {
+		p.all.mu.Lock()
+		defer p.all.mu.Unlock()
+		own := p.left(table)
+		if p.ended == 0 {
+			own[p.pid] = true
+			for pid := range table.Family(p.pid) {
 				own[pid] = true
 			}
 		}
@@ -121,6 +125,30 @@ func (p *program) signal(signal syscall.Signal) {
 	for _, from := range p.output {
 		_ = from.SetReadDeadline(time.Now().Add(killedOutput))
 	}
+}
+
+// signalGroup sends a signal to the program's own group, or to what is left of its session.
+func (p *program) signalGroup(signal syscall.Signal) {
+	p.all.mu.Lock()
+	defer p.all.mu.Unlock()
+	if p.ended == 0 {
+		_ = syscall.Kill(-p.pid, signal)
+		return
+	}
+	for pid := range p.left(procs.Read()) {
+		procs.Signal(pid, signal)
+	}
+}
+
+// left are the processes of the program's session: none of a later one of the same number. The caller holds the lock of all.
+func (p *program) left(table procs.Table) map[int]bool {
+	own := make(map[int]bool)
+	for pid, other := range table {
+		if other.Session == p.pid && (p.ended == 0 || other.Start <= p.ended) {
+			own[pid] = true
+		}
+	}
+	return own
 }
 
 // close closes what the program has left, after its end.
