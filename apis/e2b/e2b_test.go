@@ -527,7 +527,7 @@ func TestKeysAndTokens(t *testing.T) {
 			t.Errorf("the log has %q", secret)
 		}
 	}
-	r := httptest.NewRequest("GET", inSandbox+"x", nil) // no path below it
+	r := httptest.NewRequest(http.MethodGet, inSandbox+"x", nil) // no path below it
 	r.Header.Set(headerToken, b.Token)
 	if seal.translate(r); r.Header.Get("Authorization") != "" {
 		t.Error("a token counts outside of sandboxes")

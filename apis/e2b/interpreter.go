@@ -367,7 +367,7 @@ func (p *printed) short(head string, last bool) {
 func (p *printed) Write(data []byte) (int, error) {
 	known := min(p.skip, len(data))
 	p.skip -= known
-	text := append(p.begun, data[known:]...)
+	text := slices.Concat(p.begun, data[known:])
 	whole := len(text)
 	for i := 1; i <= min(utf8.UTFMax, len(text)); i++ {
 		if at := len(text) - i; utf8.RuneStart(text[at]) {

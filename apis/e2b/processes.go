@@ -35,7 +35,6 @@ type program struct {
 	mu      sync.Mutex
 	clients map[*client]bool
 	over    bool
-	ended   *endEvent
 }
 
 // client is one that follows a program. gone is closed when it no longer does.
