@@ -37,7 +37,7 @@ const (
 	envdPort, interpreterPort  = "49983", "49999"
 	envdVersion                = "0.6.4" // whose features the SDKs use
 	keyForm                    = "e2b_"
-	apiKey                     = "X-API-Key"
+	apiKey                     = "X-API-Key" //nolint:gosec // a name
 	maxQuoted                  = 80
 	maxBody                    = 16 << 20 // bytes of a request, which the server bounds too
 	// Tools whose routes these are.
@@ -157,7 +157,7 @@ func NewSeal() *Seal {
 }
 
 func (s *Seal) token(sandbox, credential string) string {
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, []byte(credential), []byte(sandbox)))
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, []byte(credential), []byte(sandbox))) //nolint:gosec // it makes nonces of its own
 }
 
 // translate is rest.API's. A client names a user by Basic authentication, so that never counts as a credential.

@@ -158,7 +158,7 @@ func TestASandboxFromItsBeginningToItsEnd(t *testing.T) {
 func TestAProgramWithATerminalAndInput(t *testing.T) {
 	t.Parallel()
 	b := begin(t, start(t, NewSeal(), nil))
-	_, next := b.stream("/process.Process/Start", `{"process": {"cmd": "bash", "args": ["-c", "stty size; read line; stty size; echo got $line"]}, "pty": {"size": {"rows": 11, "cols": 22}}, "tag": "it"}`)
+	_, next := b.stream("/process.Process/Start", `{"process": {"cmd": "bash", "args": ["-c", "stty size; read line; stty size; echo got $line"]}, "pty": {"size": {"rows": 11, "cols": 22}}, "tag": "it"}`) //nolint:bodyclose // it ends with the test
 	if pid := event(next())["start"].(map[string]any)["pid"]; pid.(float64) <= 1 {
 		t.Fatal(pid)
 	}
@@ -356,9 +356,9 @@ func TestBodiesAndTheirBounds(t *testing.T) {
 func TestStreamsThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	b := begin(t, start(t, NewSeal(), nil))
-	_, first := b.stream("/process.Process/Start", `{"process": {"cmd": "yes"}, "tag": "loud"}`)
+	_, first := b.stream("/process.Process/Start", `{"process": {"cmd": "yes"}, "tag": "loud"}`) //nolint:bodyclose // it ends with the test
 	event(first())
-	_, second := b.stream("/process.Process/Connect", `{"process": {"tag": "loud"}}`)
+	_, second := b.stream("/process.Process/Connect", `{"process": {"tag": "loud"}}`) //nolint:bodyclose // it ends with the test
 	event(second())
 	if status, text := b.in("POST", "/process.Process/List", `{}`); status != 200 || !strings.Contains(text, "loud") {
 		t.Errorf("%d %s", status, text)
