@@ -495,7 +495,7 @@ func TestKeysAndTokens(t *testing.T) {
 		for i := 0; i < len(headers); i += 2 {
 			r.Header.Set(headers[i], headers[i+1])
 		}
-		response := must(http.DefaultClient.Do(r))
+		response := must(http.DefaultClient.Do(r)) //nolint:bodyclose // the next line does
 		_ = response.Body.Close()
 		return response.StatusCode
 	}
