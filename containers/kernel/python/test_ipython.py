@@ -203,7 +203,8 @@ class IPython(SupervisorTest):
     def test_a_long_document_is_a_file(self):
         answer = self.completed("from IPython.display import display, HTML\ndisplay(HTML('<p>' + 'x' * 100_000))")
         (page,) = answer.displays
-        self.assertEqual((page["data"], page["path"], page["size_bytes"]), ({}, "output/page-1.html", 100_003))
+        self.assertEqual((page["path"], page["size_bytes"]), ("output/page-1.html", 100_003))
+        self.assertLessEqual(set(page["data"]), {"image/png"})  # where the image has a browser
 
     def test_ipython_writes_nothing_into_the_work_dir(self):
         self.completed("%time 1")
