@@ -27,7 +27,7 @@ type interpreter struct {
 }
 
 // kernel returns a kernel of this language in a live container.
-func (i *interpreter) kernel(ctx context.Context, note func(string), warm bool) (*kernel, error) {
+func (i *interpreter) kernel(ctx context.Context, note func(string)) (*kernel, error) {
 	i.starting.Lock()
 	defer i.starting.Unlock()
 	// Last, because a take-over may add notes.
@@ -36,7 +36,7 @@ func (i *interpreter) kernel(ctx context.Context, note func(string), warm bool) 
 			note(text)
 		}
 	}()
-	c, err := i.connect(ctx, i.language, note, warm)
+	c, err := i.connect(ctx, i.language, note, false)
 	if err != nil {
 		return nil, err
 	}

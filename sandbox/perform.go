@@ -38,13 +38,13 @@ func (s *session) perform(run *Run, i *interpreter, turn turn) (res *Result, err
 
 // execute runs the code of a run at its turn.
 func (i *interpreter) execute(run *Run) (*Result, error) {
-	k, err := i.kernel(run.ctx, run.note, false)
+	k, err := i.kernel(run.ctx, run.note)
 	if err == nil && !run.options.apart() && i.adopted.Load() != nil {
 		// The kernel was busy when it was taken over, and may not outlive that run.
 		if err := i.waitAdopted(run.ctx, run.options.Timeout); err != nil {
 			return i.notInTurn(run, err)
 		}
-		k, err = i.kernel(run.ctx, run.note, false)
+		k, err = i.kernel(run.ctx, run.note)
 	}
 	if run.ctx.Err() != nil {
 		return run.stopped()

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -57,6 +58,9 @@ type rpcError struct {
 
 func (e *rpcError) Error() string { return e.Message }
 
+// status is the HTTP status of the code.
+func (e *rpcError) status() int { return cmp.Or(statuses[e.Code], http.StatusInternalServerError) }
+
 // rpcOf returns an error as one of a call.
 func rpcOf(err error) *rpcError {
 	var rpc *rpcError
@@ -92,11 +96,7 @@ func unary[T any](serve func(c *call, b *box, request T) (any, error)) func(*cal
 		}
 		if err != nil {
 			rpc := rpcOf(err)
-			status := statuses[rpc.Code]
-			if status == 0 {
-				status = http.StatusInternalServerError
-			}
-			web.JSON(c.w, status, rpc)
+			web.JSON(c.w, rpc.status(), rpc)
 			return nil
 		}
 		web.JSON(c.w, http.StatusOK, answer)

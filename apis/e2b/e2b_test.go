@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -343,7 +344,7 @@ func TestBodiesAndTheirBounds(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range maxList / len(deep) {
-		if err := os.WriteFile(filepath.Join(deep, itoa(i)), nil, 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(deep, strconv.Itoa(i)), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

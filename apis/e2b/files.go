@@ -63,7 +63,7 @@ type valueList struct {
 func (l *valueList) add(ctx context.Context, value any) error {
 	text := web.Encode(value)
 	if l.bytes += len(text) + perValue; len(l.all) >= maxEntries || l.bytes > maxList {
-		return &rpcError{Code: "resource_exhausted", Message: "the list has more than " + itoa(maxEntries) + " entries or " + itoa(maxList) + " bytes"}
+		return &rpcError{Code: "resource_exhausted", Message: "the list has more than " + strconv.Itoa(maxEntries) + " entries or " + strconv.Itoa(maxList) + " bytes"}
 	}
 	l.all = append(l.all, text)
 	return l.room.Add(ctx, 3*int64(len(text)+perValue)) // as a value, and as the answer in a buffer that grew
@@ -318,12 +318,9 @@ func httpError(err error) error {
 		return told
 	}
 	rpc := rpcOf(err)
-	status := statuses[rpc.Code]
+	status := rpc.status()
 	if rpc.Full {
 		status = http.StatusInsufficientStorage
-	}
-	if status == 0 {
-		status = http.StatusInternalServerError
 	}
 	return refuse(status, "%s", rpc.Message)
 }
@@ -692,5 +689,3 @@ func (c *call) removeWatcher(b *box, r pathRequest) (any, error) {
 	}
 	return object{}, err
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -245,7 +246,7 @@ func (p *program) tell(over func()) {
 }
 
 func endOf(exit *sandbox.ProgramExit) *endEvent {
-	end := &endEvent{Code: exit.Code, Exited: exit.Signal == 0, Status: "exit status " + itoa(exit.Code), lost: exit.Lost}
+	end := &endEvent{Code: exit.Code, Exited: exit.Signal == 0, Status: "exit status " + strconv.Itoa(exit.Code), lost: exit.Lost}
 	if exit.Signal != 0 {
 		end.Code, end.Status = -1, "signal: "+exit.Signal.String()
 	}
@@ -323,7 +324,7 @@ func (b *box) program(s selector) (*program, error) {
 			return p, nil
 		}
 	}
-	return nil, &rpcError{Code: codeNotFound, Message: "process with pid " + itoa(s.PID) + " not found"}
+	return nil, &rpcError{Code: codeNotFound, Message: "process with pid " + strconv.Itoa(s.PID) + " not found"}
 }
 
 func (c *call) listProcesses(b *box, _ struct{}) (any, error) {
