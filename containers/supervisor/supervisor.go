@@ -344,9 +344,15 @@ func (s *Supervisor) onBind(body []byte) {
 	s.warm()
 }
 
-// warm starts the interpreters that are there before the first run.
+// warm starts the interpreters that are there before the first run, side by side: the first language's, those that have frozen
+// variables, and those that the server names.
 func (s *Supervisor) warm() {
 	s.languages[0].start()
+	for _, l := range s.languages {
+		if l.frozen.isThere() {
+			l.start()
+		}
+	}
 	for _, name := range s.settings.Warm {
 		if l := s.language(name); l != nil {
 			l.warm()
