@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -28,7 +29,7 @@ func Sentence(fields map[string]any) string {
 
 // Run runs code in an interpreter of its own, behind other code of ours, for a time if that is above 0, and waits for its end; a client
 // that goes away interrupts it.
-func Run(ctx context.Context, h rest.Host, session string, language sandbox.LanguageInfo, before, code string, timeout time.Duration) (*sandbox.Result, error) {
+func Run(ctx context.Context, h rest.Host, session string, language kernel.LanguageInfo, before, code string, timeout time.Duration) (*sandbox.Result, error) {
 	given := make(rest.Arguments)
 	given.Set("fresh", true)
 	if timeout > 0 {
@@ -53,7 +54,7 @@ func End(ctx context.Context, run *sandbox.Run) (*sandbox.Result, error) {
 }
 
 // Start begins to run code, behind other code of ours.
-func Start(ctx context.Context, h rest.Host, session string, language sandbox.LanguageInfo, before, code string, given rest.Arguments) (*sandbox.Run, error) {
+func Start(ctx context.Context, h rest.Host, session string, language kernel.LanguageInfo, before, code string, given rest.Arguments) (*sandbox.Run, error) {
 	given.Set("code", code)
 	given.Set("session_id", session)
 	fields, err := h.Call(tools.WithBefore(tools.WithWait(ctx, 0), before), language.Tool(), given)

@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // engineName is the name of the engine in --engine.
@@ -78,7 +79,7 @@ func (k *settings) programsImage() string {
 // images returns the images that the nodes of the cluster hold, or pull.
 func (k *settings) images(s *server.Program) []string {
 	images := []string{k.programsImage()}
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		if image, on := s.Image(l.Language); on && !slices.Contains(images, image) {
 			images = append(images, image)
 		}
@@ -128,7 +129,7 @@ func (k *settings) check(s *server.Settings) error {
 // severalImages returns the settings of the languages' images if they differ; empty: there is one at most.
 func severalImages(s *server.Settings) string {
 	var set, images []string
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		if image, on := server.ImageOf(s, l.Language); on {
 			set, images = append(set, "--"+l.ImageFlag()+" "+image), append(images, image)
 		}

@@ -6,12 +6,13 @@ import (
 	"context"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // adoptSpare moves a session that nobody used yet to a spare and returns its container; nil: no spare fits. The caller holds
 // l.starting.
-func (l *link) adoptSpare(first Language, image engine.ImageInfo, warm bool) *container {
+func (l *link) adoptSpare(first Language, image engine.ImageInfo, warm bool) *kernel.Container {
 	e := l.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -31,14 +32,13 @@ func (l *link) adoptSpare(first Language, image engine.ImageInfo, warm bool) *co
 		}
 	}
 	c := e.ready[l.name()]
-	if delete(e.ready, l.name()); c == nil || !c.alive() || e.readyAs[string(l.name())] != key {
+	if delete(e.ready, l.name()); c == nil || !c.Alive() || e.readyAs[string(l.name())] != key {
 		return nil
 	}
 	awake := l.uses.wake()
 	bind := e.init(l.languages, first, warm)
 	bind.Type = "bind"
-	c.serveOut, c.out = e.outlet(), e.out
-	c.bind(bind)
+	c.Bind(bind, e.outlet())
 	l.madeWith = e.settingsKey(l.languages, image)
 	if !moved {
 		e.noteSettings(first, l.madeWith, awake)

@@ -9,6 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -107,7 +108,7 @@ func busyWith(config *Config, id string) map[Language]*RunInfo {
 		runs = append(runs, entry.run(context.Background(), config, id))
 	}
 	busy := make(map[Language]*RunInfo)
-	for _, l := range Languages {
+	for _, l := range kernel.Languages {
 		if run := firstOpen(runs, l.Language); run != nil {
 			busy[l.Language] = run.info()
 		}

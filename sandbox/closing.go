@@ -76,7 +76,7 @@ func (s *session) leaveBehind(ctx context.Context) {
 			s.engine.saveRecord()
 		}
 		for _, c := range s.engine.ready {
-			c.close()
+			c.Close()
 		}
 	}
 	for _, run := range s.uses.all() {
@@ -86,7 +86,7 @@ func (s *session) leaveBehind(ctx context.Context) {
 	}
 	for _, l := range s.links {
 		if c := l.container.Load(); c != nil {
-			c.close()
+			c.Close()
 		}
 	}
 	s.cancel(errLeaving)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -125,7 +126,7 @@ func (c *Config) kernel(language Language) KernelConfig {
 // containers returns the languages of each container of a session, in their order: those with one image share a container, which is
 // called after the first of them.
 func (c *Config) containers() (all [][]Language) {
-	for _, l := range Languages {
+	for _, l := range kernel.Languages {
 		setting, on := c.Kernels[l.Language]
 		if !on {
 			continue
@@ -171,6 +172,13 @@ func DefaultConfig() Config {
 	}
 }
 
+func (c *Config) wireLimits() kernel.Limits {
+	return kernel.Limits{
+		OutputBytes: c.OutputBytes, SpoolBytes: c.SpoolBytes,
+		ImageBytes: maxImageBytes, MaxDisplays: maxDisplays, MaxArtifacts: MaxArtifacts, Linger: c.Linger, Frozen: c.retireTime(),
+	}
+}
+
 // MaxArtifacts bounds the files, newest first, that a Result lists.
 const MaxArtifacts = 100
 
@@ -178,8 +186,6 @@ const MaxArtifacts = 100
 const (
 	maxImageBytes = 5 << 20
 	maxDisplays   = 16
-	// interruptGrace is how long code may ignore an interrupt before its kernel is killed.
-	interruptGrace = 5 * time.Second
 	// mostTwins bounds the restorable copies of a kernel, within 1/twinShare of its container's memory.
 	mostTwins = 5
 	twinShare = 3

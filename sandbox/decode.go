@@ -3,7 +3,6 @@ package sandbox
 import (
 	"encoding/base64"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -69,7 +68,7 @@ func boundOrigin(o *protocol.Origin) {
 	if o == nil {
 		return
 	}
-	o.From, o.Run, o.Error = phrase(o.From), phrase(o.Run), phrase(o.Error)
+	o.From, o.Run, o.Error = text.Phrase(o.From), text.Phrase(o.Run), text.Phrase(o.Error)
 	o.Variables, o.AtMS, o.Lost = max(o.Variables, 0), files.BoundMoment(o.AtMS), boundLost(o.Lost)
 	o.LostTotal, o.Doubtful = max(o.LostTotal, len(o.Lost)), boundLost(o.Doubtful)
 }
@@ -77,7 +76,7 @@ func boundOrigin(o *protocol.Origin) {
 func boundLost(lost []protocol.Lost) []protocol.Lost {
 	lost = lost[:min(len(lost), maxLost)]
 	for i, l := range lost {
-		lost[i] = protocol.Lost{Name: phrase(l.Name), Why: phrase(l.Why)}
+		lost[i] = protocol.Lost{Name: text.Phrase(l.Name), Why: text.Phrase(l.Why)}
 	}
 	return lost
 }
@@ -90,13 +89,8 @@ func boundMemory(m *protocol.Memory) {
 	m.UsedBytes, m.LimitBytes = max(m.UsedBytes, 0), max(m.LimitBytes, 0)
 	m.Largest = m.Largest[:min(len(m.Largest), maxLost)]
 	for i, v := range m.Largest {
-		m.Largest[i] = protocol.Variable{Name: phrase(v.Name), SizeBytes: max(v.SizeBytes, 0)}
+		m.Largest[i] = protocol.Variable{Name: text.Phrase(v.Name), SizeBytes: max(v.SizeBytes, 0)}
 	}
-}
-
-// phrase bounds a text that becomes part of a line.
-func phrase(s string) string {
-	return text.Shorten(strings.Join(strings.Fields(clip(s, maxName)), " "), 100)
 }
 
 // ends are the statuses that a supervisor may report of a finished run.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -27,7 +28,7 @@ type engineSide struct {
 	ctx    context.Context   // the session's
 	note   func(text string) // for the next run of each language
 	lost   func()            // notes that the files are gone
-	out    *outConns         // of all containers
+	out    *kernel.Conns     // of all containers
 
 	certificates string      // trusted by the code beside those of the image, in PEM; set before the session is open
 	resumed      atomic.Bool // an earlier server left files, and maybe containers, under this id
@@ -42,8 +43,8 @@ type engineSide struct {
 	token  string        // with which a server reconnects to supervisors after a lost connection; empty: they end with it
 	filled bool          // the session once had a volume, and may expect its files
 
-	ready   map[Language]*container // unused containers of the spare that became this session's place, by their names
-	readyAs map[string]string       // their settings
+	ready   map[Language]*kernel.Container // unused containers of the spare that became this session's place, by their names
+	readyAs map[string]string              // their settings
 }
 
 // Names ----------------------------------------------------------------------------

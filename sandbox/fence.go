@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 var (
@@ -25,7 +27,7 @@ var (
 // withoutFence removes a Markdown fence, or a first line that names the language, around code from a model. Lines keep their
 // numbers. note tells what it removed; empty: nothing. It never changes legal code: no Python begins with three backticks, and
 // JavaScript that does calls a text, which throws.
-func withoutFence(code string, language LanguageInfo) (bare, note string) {
+func withoutFence(code string, language kernel.LanguageInfo) (bare, note string) {
 	lines := strings.Split(strings.TrimRightFunc(strings.TrimPrefix(code, "\ufeff"), unicode.IsSpace), "\n")
 	first := slices.IndexFunc(lines, func(line string) bool { return strings.TrimSpace(line) != "" })
 	if first < 0 {
@@ -83,7 +85,7 @@ func endOfFence(lines []string, opened string) (end int, ok bool) {
 }
 
 // isNamed reports whether a line is one of the language's names.
-func isNamed(language LanguageInfo, line string) bool {
+func isNamed(language kernel.LanguageInfo, line string) bool {
 	line = strings.ToLower(line)
 	return line == string(language.Language) || slices.Contains(language.Aliases, line)
 }

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -10,23 +9,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-func TestAMessageThatIsTooLargeIsNotSent(t *testing.T) {
-	if _, err := encodeMessage(strings.Repeat("x", protocol.MaxToSupervisor)); !errors.Is(err, errFrameTooLarge) {
-		t.Errorf("got %v", err)
-	}
-	if text, err := encodeMessage(map[string]string{"code": "line\nbreak \x00 \"quoted\" é"}); err != nil || string(text) != `{"code":"line\nbreak \u0000 \"quoted\" é"}` {
-		t.Errorf("got %s, %v", text, err)
-	}
-}
-
 // A frame within the bound of its length could cost a hundred times that to decode.
 func TestAFrameOfTooManyValuesEndsItsKernel(t *testing.T) {
-	for values, want := range map[int]Status{frameLimits.Values - 10: Completed, frameLimits.Values: Killed} {
+	for values, want := range map[int]Status{kernel.FrameLimits.Values - 10: Completed, kernel.FrameLimits.Values: Killed} {
 		e := newEngine(t)
 		e.play(hostileTo(func(p peer, run heard) {
 			p.say(map[string]any{"type": "log", "more": make([]int, values)})
@@ -89,19 +79,14 @@ func TestControlCharactersAreShownAndNotSent(t *testing.T) {
 }
 
 func TestDisplaysAreReplacedAndTakenBack(t *testing.T) {
-	k := newContainer(enginetest.Play(func(io.ReadWriteCloser) {}), []Language{Python}, wireLimits{MaxDisplays: 2}, discardLog).kernels[Python]
-	defer k.close()
 	run := newRun(t.Context(), &Config{}, "r", "s", RunOptions{})
-	k.follow(run)
 	for _, test := range []struct{ key, text, want string }{
 		{"a", "1", "1"}, {"", "2", "1 2"}, {"a", "33", "33 2"}, {"b", "4", "33 2"}, {"a", "5", "5 2"}, {"clear", "", ""}, {"a", "6", "6"}, {"", "7", "6 7"},
 	} {
-		message := `{"type":"display","id":"r","key":"` + test.key + `","data":{"text/plain":"` + test.text + `"}}`
 		if test.key == "clear" {
-			message = `{"type":"clear","id":"r"}`
-		}
-		if err := k.container.take([]byte(message)); err != nil {
-			t.Fatal(err)
+			followed{run}.Clear()
+		} else {
+			followed{run}.Show(protocol.Display{Key: test.key, Data: map[string]string{"text/plain": test.text}}, 2)
 		}
 		var shown []string
 		held := 0
@@ -109,37 +94,41 @@ func TestDisplaysAreReplacedAndTakenBack(t *testing.T) {
 			shown, held = append(shown, string(d.Data["text/plain"])), held+len(d.Data["text/plain"])
 		}
 		if got := strings.Join(shown, " "); got != test.want || run.held != held {
-			t.Errorf("after %s: %q, %d bytes are held", message, got, run.held)
+			t.Errorf("after %v: %q, %d bytes are held", test, got, run.held)
 		}
 	}
 }
 
-// FuzzTake feeds a kernel whatever a taken-over supervisor could send.
-func FuzzTake(f *testing.F) {
+// FuzzResult bounds whatever a taken-over supervisor could send about a run.
+func FuzzResult(f *testing.F) {
 	for _, seed := range []string{
-		`{"type":"ready","language":"python","version":"3"}`, `{"type":"attached","languages":[{"language":"python","started":true}],"runs":["r"]}`, `{"type":"done","id":"r","status":"completed","artifacts":[{"path":"x"}]}`,
-		`{"type":"display","id":"r","data":{"image/png":"AAAA","text/html":"<b>"}}`, `{"type":"progress","id":"r","last_line":"\ud800"}`,
-		`{"type":"peek","id":"r","stdout":{"head":"x","bytes":-1}}`, `{"type":"kernel","language":"python","cause":"memory"}`, `{"type":"kernel","language":"python","state":"missing"}`,
-		`{"type":"done","id":"r","background":[{"path":"../x","text":"\ud800"}],"goes_on":["x",""]}`, `[`, `{"type":1}`,
+		`{"status":"completed","artifacts":[{"path":"x"}]}`, `{"data":{"image/png":"AAAA","text/html":"<b>"}}`, `{"last_line":"\ud800"}`,
+		`{"background":[{"path":"../x","text":"\ud800"}],"goes_on":["x",""]}`, `{"stdout":{"head":"x","bytes":-1}}`,
 	} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		k := newContainer(enginetest.Play(func(io.ReadWriteCloser) {}), []Language{Python}, wireLimits{OutputBytes: 100, MaxDisplays: 2, MaxArtifacts: 2}, discardLog).kernels[Python]
 		run := newRun(t.Context(), &Config{OutputBytes: 100}, "r", "s", RunOptions{})
-		answer := k.follow(run)
-		defer k.close()
-		_ = k.container.take(body)
-		select {
-		case m := <-answer:
-			res := resultOf(m, 100)
-			if len(res.Stdout.Head) > 103 || len(res.Artifacts) > MaxArtifacts {
-				t.Errorf("not bounded: %+v", res)
+		var progress protocol.Progress
+		if json.Unmarshal(body, &progress) == nil {
+			followed{run}.Advance(progress)
+		}
+		var shown protocol.Display
+		if json.Unmarshal(body, &shown) == nil {
+			for range 3 {
+				followed{run}.Show(shown, 2)
 			}
-		default:
 		}
 		if len(run.displays) > 2 {
 			t.Errorf("%d displays", len(run.displays))
+		}
+		var done protocol.Done
+		if json.Unmarshal(body, &done) != nil {
+			return
+		}
+		res := resultOf(done, 100)
+		if len(res.Stdout.Head) > 103 || len(res.Artifacts) > MaxArtifacts {
+			t.Errorf("not bounded: %+v", res)
 		}
 	})
 }

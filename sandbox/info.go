@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -118,7 +119,7 @@ func (i *interpreter) info(kept bool) KernelInfo {
 	k := i.current()
 	switch {
 	case k != nil:
-		if ready := k.info.Load(); ready != nil {
+		if ready := k.Info(); ready != nil {
 			info.Version = ready.Version
 		}
 		info.State = "idle"
@@ -296,9 +297,9 @@ func (c *Config) unborn(id string) SessionInfo {
 	return info
 }
 
-// sortKernels puts them in the order of Languages.
+// sortKernels puts them in the order of kernel.Languages.
 func sortKernels(kernels []KernelInfo) {
-	slices.SortFunc(kernels, func(a, b KernelInfo) int { return cmp.Compare(a.Language.place(), b.Language.place()) })
+	slices.SortFunc(kernels, func(a, b KernelInfo) int { return cmp.Compare(a.Language.Place(), b.Language.Place()) })
 }
 
 // listTimeout bounds an engine's list of other servers' sessions.
@@ -414,7 +415,7 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 	if len(l.running) > 0 {
 		info.State = StateWaiting
 	}
-	for _, i := range Languages {
+	for _, i := range kernel.Languages {
 		name := config.containerOf(i.Language)[0]
 		if slices.Contains(l.running, name) && (r != nil && r.Settings[string(i.Language)] != "" || r == nil && name == i.Language) {
 			info.Kernels = append(info.Kernels, KernelInfo{Language: i.Language, State: "kept", Run: busy[i.Language]})

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // interpreter is a session's side of one language: the runs that wait for its kernel, and notes for their results.
@@ -27,7 +29,7 @@ type interpreter struct {
 }
 
 // kernel returns a kernel of this language in a live container.
-func (i *interpreter) kernel(ctx context.Context, note func(string)) (*kernel, error) {
+func (i *interpreter) kernel(ctx context.Context, note func(string)) (*kernel.Kernel, error) {
 	i.starting.Lock()
 	defer i.starting.Unlock()
 	// Last, because a take-over may add notes.
@@ -40,8 +42,8 @@ func (i *interpreter) kernel(ctx context.Context, note func(string)) (*kernel, e
 	if err != nil {
 		return nil, err
 	}
-	k := c.kernels[i.language]
-	if k.used.Store(true); !k.recorded.Swap(true) {
+	k := c.Kernel(i.language)
+	if k.Use() {
 		i.engine.noteUse(i.language, i.madeWith)
 	}
 	i.had.Store(true)
@@ -50,9 +52,9 @@ func (i *interpreter) kernel(ctx context.Context, note func(string)) (*kernel, e
 }
 
 // current returns the kernel that has the language's variables in a live container; nil: there is none.
-func (i *interpreter) current() *kernel {
-	if c := i.live(); c != nil && c.kernels[i.language].used.Load() {
-		return c.kernels[i.language]
+func (i *interpreter) current() *kernel.Kernel {
+	if c := i.live(); c != nil && c.Kernel(i.language).Used() {
+		return c.Kernel(i.language)
 	}
 	return nil
 }
@@ -78,9 +80,9 @@ func (i *interpreter) noteFilesLost() {
 }
 
 // noteDeath notes once that the kernel died before a run came to it.
-func (i *interpreter) noteDeath(k *kernel) {
-	if cause := k.lost.Swap(nil); cause != nil && *cause != "" {
-		i.lose(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone", i.language, *cause), filesKept)
+func (i *interpreter) noteDeath(k *kernel.Kernel) {
+	if cause := k.TakeDeath(); cause != "" {
+		i.lose(fmt.Sprintf("The %s kernel had ended since the last run (%s): its variables are gone", i.language, cause), filesKept)
 	}
 }
 
@@ -103,7 +105,7 @@ func (i *interpreter) waitAdopted(ctx context.Context, most time.Duration) error
 }
 
 // reachable returns a live container with this interpreter, for work that needs no kernel.
-func (i *interpreter) reachable(ctx context.Context) (*container, error) {
+func (i *interpreter) reachable(ctx context.Context) (*kernel.Container, error) {
 	i.starting.Lock()
 	defer i.starting.Unlock()
 	return i.connect(ctx, i.language, i.noteLater, true)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // link connects a session with one container, for the runs of the languages in it. A run goes through these phases:
@@ -14,8 +16,8 @@ import (
 //  1. connect (link.go) returns the container that there is, or brings one up:
 //  2. takeOver (takeover.go) attaches to a container that runs without a server, or
 //  3. start (start.go) makes a container and sends init.
-//  4. execute (perform.go) has the language's kernel run the code, by the messages of kernel.go, and
-//  5. acceptOut (wayout.go) serves what the code sends out meanwhile.
+//  4. execute (perform.go) has the language's kernel run the code, by the messages of package kernel, and
+//  5. outlet (wayout.go) serves what the code sends out meanwhile.
 //  6. outcome (perform.go) turns the kernel's answer into the run's result.
 type link struct {
 	languages    []Language // of its container, which bears the name of the first
@@ -30,7 +32,7 @@ type link struct {
 	tried    bool   // it asked for a container, which may exist although that failed; under starting
 	madeWith string // the key of the container's settings; under starting
 
-	container atomic.Pointer[container]
+	container atomic.Pointer[kernel.Container]
 	had       atomic.Bool // there was a container
 }
 
@@ -54,7 +56,7 @@ func (l *link) each(do func(*interpreter)) {
 
 // connect returns a live container: the existing one, one that runs without a server, or a new one, in which this language's
 // interpreter starts first. It waits for its turn to start a new one until ctx ends. The caller holds l.starting.
-func (l *link) connect(ctx context.Context, first Language, note func(string), warm bool) (*container, error) {
+func (l *link) connect(ctx context.Context, first Language, note func(string), warm bool) (*kernel.Container, error) {
 	c, err := l.existing(ctx)
 	switch {
 	case c != nil:
@@ -92,8 +94,8 @@ func (l *link) connect(ctx context.Context, first Language, note func(string), w
 
 // existing returns the session's container, taking it over if its server died. It returns nil if there is none; the error says why
 // one could not be reached, a fault unless isFinal. The caller holds l.starting.
-func (l *link) existing(ctx context.Context) (*container, error) {
-	if c := l.container.Load(); c != nil && c.alive() && (!c.ending.Load() || !c.ends(ctx, l.endTime())) {
+func (l *link) existing(ctx context.Context) (*kernel.Container, error) {
+	if c := l.container.Load(); c != nil && c.Alive() && (!c.Ending() || !c.Ends(ctx, l.endTime())) {
 		return c, nil
 	}
 	if c, err := l.retake(ctx); c != nil || err != nil {
@@ -107,18 +109,18 @@ func (l *link) existing(ctx context.Context) (*container, error) {
 }
 
 // live returns the container, if this server has one that answers; nil: it has none.
-func (l *link) live() *container {
-	if c := l.container.Load(); c != nil && c.alive() {
+func (l *link) live() *kernel.Container {
+	if c := l.container.Load(); c != nil && c.Alive() {
 		return c
 	}
 	return nil
 }
 
 // discard removes a useless container, unless it was replaced already.
-func (l *link) discard(c *container) {
+func (l *link) discard(c *kernel.Container) {
 	l.starting.Lock() // the next one of this name does not start while this one is removed
 	defer l.starting.Unlock()
-	c.close()
+	c.Close()
 	if l.container.Load() != c {
 		return
 	}
@@ -131,11 +133,11 @@ func (l *link) discard(c *container) {
 }
 
 // set replaces the container, and notes which interpreters in it have variables.
-func (l *link) set(c *container) {
+func (l *link) set(c *kernel.Container) {
 	l.container.Store(c)
 	l.had.Store(true)
-	for _, k := range c.used() {
-		l.interpreters[k.language].had.Store(true)
+	for _, k := range c.Used() {
+		l.interpreters[k.Language()].had.Store(true)
 	}
 }
 

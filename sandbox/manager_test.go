@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -218,7 +219,7 @@ func TestASupervisorThatDoesNotEnforceTheTimeoutLosesItsContainer(t *testing.T) 
 		e.play(hostileTo(func(p peer, _ heard) { p.stay() }))
 		began := time.Now()
 		res := mustRun(t, m, RunOptions{Code: "x", Timeout: 5 * time.Second})
-		if took := time.Since(began); took != 5*time.Second+answerPatience {
+		if took := time.Since(began); took != 5*time.Second+kernel.AnswerPatience {
 			t.Errorf("it took %v", took)
 		}
 		if res.Status != TimedOut || res.ExitCode != 124 || !res.VariablesLost || len(e.holds(t)) != 1 {
@@ -284,7 +285,7 @@ func TestHostileFramesCostOnlyTheirOwnSession(t *testing.T) {
 		"not JSON":              frame('c', "hello"),
 		"an array":              frame('c', `[1,2]`),
 		"deep":                  frame('c', `{"type":"done","x":`+strings.Repeat("[", 5000)+strings.Repeat("]", 5000)+`}`),
-		"too many values":       frame('c', `{"type":"log","more":[`+strings.Repeat("0,", frameLimits.Values)+`0]}`),
+		"too many values":       frame('c', `{"type":"log","more":[`+strings.Repeat("0,", kernel.FrameLimits.Values)+`0]}`),
 		"wrong types":           frame('c', `{"type":"log","message":{"a":1}}`),
 		"id not a text":         frame('c', `{"type":"done","id":5}`),
 		"lists not of texts":    frame('c', `{"type":"done","id":"`+"ID"+`","goes_on":[{}]}`),

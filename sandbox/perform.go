@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -52,20 +53,20 @@ func (i *interpreter) execute(run *Run) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	noTwin := k.whyNoTwin()
-	done, err := k.run(run)
-	for cuts := 0; errors.Is(err, errContainerEnded) && cuts < mostCuts; cuts++ {
+	noTwin := k.NoTwin()
+	done, err := k.Run(followed{run})
+	for cuts := 0; errors.Is(err, kernel.ErrContainerEnded) && cuts < mostCuts; cuts++ {
 		lost := k
 		if k, done, err = i.rejoin(run, lost); k == lost {
 			break
 		}
 	}
-	if err == nil && refusedAtEnd(done) && k.ends(run.ctx, i.endTime()) {
+	if err == nil && refusedAtEnd(done) && k.Ends(run.ctx, i.endTime()) {
 		return i.execute(run) // in another container
 	}
 	res, err := i.outcome(run, k, done, err)
 	switch {
-	case res == nil || noTwin == "" || !k.alive() || k.ending.Load(): // copies end with the container
+	case res == nil || noTwin == "" || !k.Alive() || k.Ending(): // copies end with the container
 	case res.VariablesLost:
 		res.Notes = append(res.Notes, "No copy of the variables was kept: "+noTwin+".")
 	case res.Restored && i.uses.between(originRun(done), run) > 0:
@@ -83,15 +84,15 @@ func refusedAtEnd(done protocol.Done) bool {
 }
 
 // endTime bounds the end of a container that was told to end.
-func (l *link) endTime() time.Duration { return l.config.retireTime() + interruptGrace }
+func (l *link) endTime() time.Duration { return l.config.retireTime() + kernel.Grace }
 
 // outcome turns a kernel's answer on a run, or the reason for its silence, into the run's result.
-func (i *interpreter) outcome(run *Run, k *kernel, done protocol.Done, err error) (*Result, error) {
+func (i *interpreter) outcome(run *Run, k *kernel.Kernel, done protocol.Done, err error) (*Result, error) {
 	if err != nil {
 		return i.lostUnder(run, k, err)
 	}
 	i.noteDeath(k) // as this one came
-	if k.missing.Load() {
+	if k.Missing() {
 		return nil, i.neverReady(k)
 	}
 	res := resultOf(done, i.config.OutputBytes)
@@ -114,7 +115,7 @@ func (i *interpreter) outcome(run *Run, k *kernel, done protocol.Done, err error
 	case errors.Is(context.Cause(run.ctx), errClosing):
 		res.VariablesLost, res.Cause = true, causeClosed
 	case res.Status == Cancelled && run.ctx.Err() == nil && !run.earlier: // by nobody here
-		k.ending.Store(true)
+		k.NoteEnding()
 		res.Status, res.ExitCode, res.VariablesLost, res.Cause = Killed, 137, true, "its container was told to end"
 		if i.engine.named && i.config.freezes() {
 			res.Notes = append(res.Notes, "The next call has the variables as far as they could be written before the container's end.")
@@ -133,19 +134,19 @@ func (i *interpreter) notInTurn(run *Run, err error) (*Result, error) {
 
 // lostUnder settles a run after its container ended or stopped answering under it, and removes the container so that the next run
 // gets a new one.
-func (i *interpreter) lostUnder(run *Run, k *kernel, why error) (*Result, error) {
+func (i *interpreter) lostUnder(run *Run, k *kernel.Kernel, why error) (*Result, error) {
 	if i.uses.isClosing() {
 		res := run.unanswered(Cancelled, 130)
 		res.Duration, res.VariablesLost, res.Cause = time.Since(run.created), true, causeClosed
 		return res, nil
 	}
-	i.discard(k.container)
-	if !k.wasReady() {
+	i.discard(k.Container)
+	if !(k.Info() != nil) {
 		return nil, i.neverReady(k)
 	}
 	res := run.unanswered(Killed, 137)
 	res.Duration, res.VariablesLost, res.Cause = time.Since(run.created), true, "the container ended"
-	if errors.Is(why, errUnresponsive) {
+	if errors.Is(why, kernel.ErrUnresponsive) {
 		res.Status, res.ExitCode, res.Cause = TimedOut, 124, "the kernel did not answer and was removed"
 		if errors.Is(context.Cause(run.ctx), errInterrupted) {
 			res.Status, res.ExitCode = Cancelled, 130

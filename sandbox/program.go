@@ -151,7 +151,7 @@ func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := c.conn.Open()
+	conn, err := c.Streams().Open()
 	if err != nil {
 		return nil, nil, err
 	}
@@ -203,7 +203,10 @@ func (p *Program) follow(out chan<- ProgramOutput, conclude func(*Result, error)
 			break
 		}
 		if last.Took {
-			offer(p.took, struct{}{})
+			select {
+			case p.took <- struct{}{}:
+			default: // a second one is forged
+			}
 		}
 		switch last.Stream {
 		case programwire.Stdout, programwire.Stderr, programwire.PTY:

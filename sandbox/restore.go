@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // Restoration is the outcome of a restore.
@@ -37,8 +37,6 @@ type Restoration struct {
 const (
 	// restoreTime bounds the wait for the kernel's turn, and then that for its answer.
 	restoreTime = 10 * time.Second
-	// maxWaysBack bounds the restorable runs in a supervisor's message.
-	maxWaysBack = 16
 )
 
 // Restore restores a session's variables and files to the state before a run, or its variables to a run's copy. What cannot go back
@@ -127,7 +125,7 @@ func (e *HistoryEntry) info() *RunInfo { return infoOf(e.RunID, e.Language, e.Co
 func (i *interpreter) goBack(ctx context.Context, turn turn, runID string, parts Parts) (protocol.Restored, error) {
 	var none protocol.Restored
 	err := turn.wait(ctx, restoreTime)
-	var k *kernel
+	var k *kernel.Kernel
 	if err == nil {
 		if k, err = i.reachExisting(ctx, parts); err != nil {
 			return none, err
@@ -151,7 +149,11 @@ func (i *interpreter) goBack(ctx context.Context, turn turn, runID string, parts
 		return none, fault.New(fault.InvalidArgument, hint,
 			"There is nothing to go back to: no %s kernel of session %q is running.", i.language, i.engine.id)
 	}
-	answer, err := k.restore(runID, parts)
+	patience := restoreTime
+	if parts.Files {
+		patience = filesTime
+	}
+	answer, err := k.Restore(protocol.Request{ID: newRestoreID(), Run: runID, Variables: parts.Variables, Files: parts.Files}, patience)
 	if err != nil {
 		return none, fault.New(fault.ExecutionFailed, "Look at the variables and files with code, and try again.",
 			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.engine.id).Because(err)
@@ -162,72 +164,21 @@ func (i *interpreter) goBack(ctx context.Context, turn turn, runID string, parts
 
 // reachExisting returns the kernel with the variables, or one in the container of the files, taking over an earlier server's if
 // needed; nil: there is none.
-func (i *interpreter) reachExisting(ctx context.Context, parts Parts) (*kernel, error) {
+func (i *interpreter) reachExisting(ctx context.Context, parts Parts) (*kernel.Kernel, error) {
 	i.starting.Lock()
 	defer i.starting.Unlock()
 	if _, err := i.existing(ctx); err != nil && !isFinal(err) {
 		return nil, err
 	}
 	if c := i.live(); c != nil && !parts.Variables {
-		return c.kernels[i.language], nil
+		return c.Kernel(i.language), nil
 	}
 	return i.current(), nil
 }
 
-// restore asks for the state before a run, or the variables of its copy. The caller holds the turn.
-func (k *kernel) restore(runID string, parts Parts) (protocol.Restored, error) {
-	id, patience := newRestoreID(), restoreTime
-	if parts.Files {
-		patience = filesTime
-	}
-	k.restoring.Store(&id)
-	defer k.restoring.Store(nil)
-	select { // an answer that came as the wait for it ended
-	case <-k.restoreds:
-	default:
-	}
-	if err := k.send(protocol.Request{Type: "restore", Language: string(k.language), ID: id, Run: runID, Variables: parts.Variables, Files: parts.Files}); err != nil {
-		return protocol.Restored{}, err
-	}
-	limit := time.NewTimer(patience)
-	defer limit.Stop()
-	select {
-	case m := <-k.restoreds:
-		m.Error, m.Runs, m.Copies = clip(m.Error, maxName), boundIDs(m.Runs), boundIDs(m.Copies)
-		return m, nil
-	case <-k.dead:
-		return protocol.Restored{}, errContainerEnded
-	case <-limit.C:
-		return protocol.Restored{}, errUnresponsive
-	}
-}
-
-// boundIDs keeps the possible ids of runs.
-func boundIDs(ids []string) (kept []string) {
-	for _, id := range ids[max(0, len(ids)-maxWaysBack):] {
-		if state.ValidID(id) {
-			kept = append(kept, id)
-		}
-	}
-	return kept
-}
-
-// noteTwins keeps a supervisor's list of restorable runs.
-func (k *kernel) noteTwins(m protocol.Twins) {
-	k.twins.Store(&protocol.Twins{Runs: boundIDs(m.Runs), Copies: boundIDs(m.Copies), Why: clip(m.Why, maxName)})
-}
-
-// whyNoTwin says why the present variables could not be restored later; empty: they could, or nothing is known.
-func (k *kernel) whyNoTwin() string {
-	if twins := k.twins.Load(); twins != nil {
-		return strings.TrimRight(twins.Why, ".")
-	}
-	return ""
-}
-
 // tellTwins describes the restorable runs, as far as the last runs are known here.
-func (i *interpreter) tellTwins(k *kernel, info *KernelInfo) {
-	twins := k.twins.Load()
+func (i *interpreter) tellTwins(k *kernel.Kernel, info *KernelInfo) {
+	twins := k.Twins()
 	if twins == nil {
 		return
 	}

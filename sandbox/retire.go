@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -28,7 +29,7 @@ func (s *session) retire(ctx context.Context) *int64 {
 	size := s.size(ctx)
 	var ending sync.WaitGroup
 	for _, c := range s.containers() {
-		ending.Go(func() { c.retire(ctx, s.config.retireTime()) })
+		ending.Go(func() { c.Retire(ctx, s.config.retireTime()) })
 	}
 	ending.Wait()
 	return size
@@ -107,9 +108,9 @@ func (l *link) reachAny(ctx context.Context) error {
 	switch {
 	case err != nil:
 		return err
-	case c.earlier: // it takes no messages of this version, and writes its variables at its end
-		c.retire(ctx, l.config.retireTime())
-		c.close()
+	case c.Earlier(): // it takes no messages of this version, and writes its variables at its end
+		c.Retire(ctx, l.config.retireTime())
+		c.Close()
 	default:
 		l.set(c)
 	}
@@ -131,7 +132,7 @@ func (l *link) earlierNames() (names []Language) {
 	others := l.config.containers()
 	l.engine.mu.Lock()
 	defer l.engine.mu.Unlock()
-	for _, i := range Languages {
+	for _, i := range kernel.Languages {
 		isOther := slices.ContainsFunc(others, func(languages []Language) bool { return languages[0] == i.Language })
 		if l.engine.record != nil && l.engine.record.Settings[string(i.Language)] != "" && !isOther {
 			names = append(names, i.Language)
@@ -150,8 +151,8 @@ func (l *link) endEarlier(ctx context.Context, names []Language) {
 				l.config.Logger.Debug("end container", "session", l.engine.id, "container", name, "error", err)
 				return
 			}
-			c.retire(ctx, l.config.retireTime())
-			c.close()
+			c.Retire(ctx, l.config.retireTime())
+			c.Close()
 		})
 	}
 	ending.Wait()
@@ -177,10 +178,10 @@ func (m *Manager) Freeze(ctx context.Context, id string, ends bool) (problems []
 	s.reachAll(ctx)
 	for language, i := range s.interpreters {
 		k := i.current()
-		if k == nil || !k.wasReady() {
+		if k == nil || !(k.Info() != nil) {
 			continue
 		}
-		if problem := k.freeze(ctx, s.config.retireTime()); problem != "" && problem != frozenNone && (!ends || problem != frozenBusy) {
+		if problem := k.Freeze(ctx, s.config.retireTime()); problem != "" && problem != frozenNone && (!ends || problem != frozenBusy) {
 			problems = append(problems, fmt.Sprintf("the variables of the %s kernel are as they were written before: %s", language, problem))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -106,7 +107,7 @@ type Run struct {
 	observed   func(*Result, error) // of the observer; may be nil
 	moved      chan struct{}        // buffered for one: new progress
 
-	kernel atomic.Pointer[kernel] // while it runs
+	kernel atomic.Pointer[kernel.Kernel] // while it runs
 
 	mu       sync.Mutex
 	progress Progress
@@ -213,7 +214,7 @@ func (r *Run) SoFar(ctx context.Context) *Result {
 	}
 	ctx, cancel := context.WithTimeout(ctx, peekTimeout)
 	defer cancel()
-	if answer, ok := k.peek(ctx, r); ok {
+	if answer, ok := k.Peek(ctx, followed{r}); ok {
 		boundStream(&answer.Stdout, maxText)
 		boundStream(&answer.Stderr, maxText)
 		res.Stdout, res.Stderr = answer.Stdout, answer.Stderr
@@ -263,6 +264,23 @@ func (r *Run) advance(m protocol.Progress) {
 	default:
 	}
 }
+
+// followed is a run as its kernel sees it.
+type followed struct{ run *Run }
+
+// Request is the message that begins the run.
+func (f followed) Request() protocol.Request {
+	o := &f.run.options
+	return protocol.Request{Type: "run", ID: f.run.ID, Code: o.Code, Before: o.Before, Fresh: o.Fresh, Copy: o.Copy}
+}
+
+func (f followed) Timeout() time.Duration             { return f.run.timeout() }
+func (f followed) Stop() <-chan struct{}              { return f.run.ctx.Done() }
+func (f followed) Over() <-chan struct{}              { return f.run.done }
+func (f followed) Follow(k *kernel.Kernel)            { f.run.kernel.Store(k) }
+func (f followed) Advance(m protocol.Progress)        { f.run.advance(m) }
+func (f followed) Show(d protocol.Display, limit int) { f.run.show(display(d), limit) }
+func (f followed) Clear()                             { f.run.dropShown() }
 
 // heldDisplayBytes bounds the displays that a run keeps; the files contain the rest.
 const heldDisplayBytes = 8 << 20

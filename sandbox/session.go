@@ -8,7 +8,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -51,7 +51,7 @@ func newSession(id string, named bool, before *session, config *Config) *session
 		programs: make(chan struct{}, maxPrograms), limits: limits{config: config}, interpreters: make(map[Language]*interpreter),
 	}
 	s.uses = newUsage(id, config, &s.limits, s.isOpen)
-	s.engine = &engineSide{id: id, named: named, config: config, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.noteFilesLost, out: newOutConns(maxOut, outIdle)}
+	s.engine = &engineSide{id: id, named: named, config: config, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.noteFilesLost, out: kernel.NewConns()}
 	s.files = newSessionFiles(s)
 	for _, languages := range config.containers() {
 		l := newLink(languages, s.engine, s.uses)
@@ -137,7 +137,7 @@ func errBeingClosed(id string) *fault.Error {
 // ping keeps the supervisors from ending as idle.
 func (s *session) ping(n int) {
 	for _, c := range s.containers() {
-		_ = c.send(protocol.Request{Type: "ping", N: int64(n)})
+		c.Ping(n)
 	}
 }
 
@@ -153,7 +153,7 @@ func (s *session) size(ctx context.Context) *int64 {
 		if c == nil {
 			continue
 		}
-		if _, bytes, _, err := (files.Client{Streams: c.conn}).Usage(ctx); err == nil {
+		if _, bytes, _, err := (files.Client{Streams: c.Streams()}).Usage(ctx); err == nil {
 			if most := 3*s.config.VolumeBytes + 1<<30; s.config.VolumeBytes > 0 {
 				bytes = min(bytes, most) // more is forged, and would drive other sessions out
 			}
@@ -164,10 +164,10 @@ func (s *session) size(ctx context.Context) *int64 {
 }
 
 // containers returns the containers that answer.
-func (s *session) containers() []*container {
-	var live []*container
+func (s *session) containers() []*kernel.Container {
+	var live []*kernel.Container
 	for _, l := range s.links {
-		if c := l.live(); c != nil && c.cameUp() {
+		if c := l.live(); c != nil && c.CameUp() {
 			live = append(live, c)
 		}
 	}

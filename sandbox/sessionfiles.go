@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -138,11 +139,11 @@ func (s *sessionFiles) reach(ctx context.Context) (files.Client, func(), error) 
 	if err != nil {
 		return files.Client{}, nil, err
 	}
-	return files.Client{Streams: c.conn}, func() {}, nil
+	return files.Client{Streams: c.Streams()}, func() {}, nil
 }
 
 func imageFlags(between string) string {
-	return JoinLanguages(between, func(i LanguageInfo) string { return "--" + i.ImageFlag() })
+	return kernel.JoinLanguages(between, func(i kernel.LanguageInfo) string { return "--" + i.ImageFlag() })
 }
 
 func errOtherImage(id string) *fault.Error {
@@ -191,7 +192,7 @@ func (s *sessionFiles) inEarlier(ctx context.Context) (conn *channel.Conn, gone 
 		}
 		gone = false
 		conn := channel.New(proc, channel.Options{MaxControl: protocol.MaxToServer})
-		body, err := encodeMessage(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.engine.token, FilesOnly: true})
+		body, err := kernel.Encode(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: s.engine.token, FilesOnly: true})
 		if err == nil && conn.Send(body) == nil {
 			go func() { // streams receive only while messages are received
 				for err == nil {
@@ -213,7 +214,7 @@ func (s *sessionFiles) startedEarlier() []*link {
 }
 
 // runningContainer returns a running container of this server, or nil.
-func (s *sessionFiles) runningContainer() *container {
+func (s *sessionFiles) runningContainer() *kernel.Container {
 	for _, l := range s.links {
 		if c := l.live(); c != nil {
 			return c
@@ -223,7 +224,7 @@ func (s *sessionFiles) runningContainer() *container {
 }
 
 // someContainer returns a running container. It starts one if there is none.
-func (s *sessionFiles) someContainer(ctx context.Context) (*container, error) {
+func (s *sessionFiles) someContainer(ctx context.Context) (*kernel.Container, error) {
 	if c := s.runningContainer(); c != nil {
 		return c, nil
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -35,9 +36,9 @@ type spares struct {
 type spare struct {
 	*engineSide // its record lists the settings of its containers by their names
 	lock        *state.Lock
-	containers  map[Language]*container // by the languages that name them
-	skills      map[Language]string     // the keys of their skills, by engine.Files.Key
-	growing     bool                    // a container comes up in it; under the spares' lock, as the containers
+	containers  map[Language]*kernel.Container // by the languages that name them
+	skills      map[Language]string            // the keys of their skills, by engine.Files.Key
+	growing     bool                           // a container comes up in it; under the spares' lock, as the containers
 }
 
 const (
@@ -124,7 +125,7 @@ func (p *spares) use(language Language) {
 // prepare starts a language's interpreter in the container of a spare, if it is there.
 func (sp *spare) prepare(language Language) {
 	if c := sp.containers[sp.config.containerOf(language)[0]]; c != nil {
-		_ = c.send(protocol.Request{Type: "start", Language: string(language)})
+		c.Prepare(language)
 	}
 }
 
@@ -226,7 +227,7 @@ func (p *spares) open() (*spare, error) {
 func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 	return &spare{
 		engineSide: &engineSide{id: id, config: p.config, limits: &limits{config: p.config}, ctx: p.ctx},
-		lock:       lock, containers: make(map[Language]*container), skills: make(map[Language]string),
+		lock:       lock, containers: make(map[Language]*kernel.Container), skills: make(map[Language]string),
 	}
 }
 
@@ -258,14 +259,14 @@ func (p *spares) grow(sp *spare, language Language) error {
 	}
 	p.config.Logger.Debug("container kept ready", "place", sp.id, "container", languages[0])
 	go func() {
-		<-c.dead
+		<-c.Dead()
 		p.lose(sp)
 	}()
 	return nil
 }
 
 // start makes a container without anything of a session.
-func (sp *spare) start(languages []Language, first Language, setting KernelConfig) (c *container, key string, err error) {
+func (sp *spare) start(languages []Language, first Language, setting KernelConfig) (c *kernel.Container, key string, err error) {
 	image, err := sp.image(setting)
 	if err != nil {
 		return nil, "", err
@@ -287,10 +288,11 @@ func (sp *spare) start(languages []Language, first Language, setting KernelConfi
 }
 
 // speak begins the exchange with the supervisor of a spare. Nobody takes its streams before it is bound.
-func (sp *spare) speak(proc engine.Process, languages []Language, first any) *container {
-	c := newContainer(proc, languages, sp.config.wireLimits(), sp.config.Logger.With("place", sp.id, "container", languages[0]))
-	c.unbound = true
-	c.begin(first)
+func (sp *spare) speak(proc engine.Process, languages []Language, first any) *kernel.Container {
+	c := kernel.NewContainer(proc, languages, kernel.Options{
+		Limits: sp.config.wireLimits(), Logger: sp.config.Logger.With("place", sp.id, "container", languages[0]), Spare: true,
+	})
+	c.Begin(first)
 	return c
 }
 
@@ -299,7 +301,7 @@ func (p *spares) take(name Language, key string) *spare {
 	p.mu.Lock()
 	i := slices.IndexFunc(p.ready, func(sp *spare) bool {
 		c := sp.containers[name]
-		return !sp.growing && c != nil && c.alive() && sp.record.Settings[string(name)] == key
+		return !sp.growing && c != nil && c.Alive() && sp.record.Settings[string(name)] == key
 	})
 	if i >= 0 {
 		sp := p.ready[i]
@@ -358,11 +360,11 @@ func (p *spares) takeOver(id string, name Language, key string) (*spare, error) 
 	proc, err := sp.join(ctx, name)
 	if err == nil {
 		c := sp.speak(proc, sp.config.containerOf(name), protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: sp.record.Token})
-		if err = c.awaitAttached(ctx); err == nil {
+		if err = c.AwaitAttached(ctx); err == nil {
 			sp.containers[name] = c
 			return sp, nil
 		}
-		c.close()
+		c.Close()
 	}
 	p.config.Logger.Debug("take over", "place", id, "container", name, "error", err)
 	lock.Release()
@@ -433,7 +435,7 @@ func (p *spares) ping(n int) {
 	for _, sp := range p.ready {
 		for _, c := range sp.containers {
 			if len(p.config.Prewarm) > 0 {
-				_ = c.send(protocol.Request{Type: "ping", N: int64(n)})
+				c.Ping(n)
 			}
 		}
 	}
@@ -465,7 +467,7 @@ func (p *spares) close(ctx context.Context) bool {
 // lives reports whether a spare has containers, and all of them go on.
 func (sp *spare) lives() bool {
 	for _, c := range sp.containers {
-		if !c.alive() {
+		if !c.Alive() {
 			return false
 		}
 	}
@@ -481,7 +483,7 @@ func (sp *spare) leave() error {
 		return err
 	}
 	for _, c := range sp.containers {
-		c.close()
+		c.Close()
 	}
 	sp.forget()
 	sp.lock.Release()

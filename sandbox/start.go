@@ -7,6 +7,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // mostStarts bounds a server's containers that come up at once: many starts slow each other down. The others wait outside of their
@@ -25,7 +26,7 @@ func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
 // later messages then. Once begun, neither a cancelled run nor a closing session cuts it short: an engine goes on with a request
 // after its client left, and the new container would be without an owner. If the engine makes an image ready first, start waits
 // until waiting ends, and notes that.
-func (l *link) start(waiting context.Context, first Language, note func(string), warm bool) (c *container, err error) {
+func (l *link) start(waiting context.Context, first Language, note func(string), warm bool) (c *kernel.Container, err error) {
 	setting := l.config.kernel(first)
 	var image engine.ImageInfo
 	err = whilePreparing(waiting, note, func() (err error) {
@@ -63,7 +64,7 @@ func (l *link) start(waiting context.Context, first Language, note func(string),
 		defer leave()
 		ctx, cancel := context.WithTimeout(l.engine.ctx, l.config.StartTimeout)
 		defer cancel()
-		c.kernels[first].awaitUp(ctx)
+		c.Kernel(first).AwaitUp(ctx)
 	}()
 	return c, nil
 }
@@ -87,7 +88,7 @@ func whilePreparing(waiting context.Context, note func(string), try func() error
 }
 
 // tryStart makes a container and sends it its settings. The session can be closed between two tries.
-func (l *link) tryStart(first Language, setting KernelConfig, image engine.ImageInfo, warm bool) (*container, error) {
+func (l *link) tryStart(first Language, setting KernelConfig, image engine.ImageInfo, warm bool) (*kernel.Container, error) {
 	l.engine.mu.Lock()
 	defer l.engine.mu.Unlock()
 	if err := context.Cause(l.engine.ctx); err != nil {
@@ -112,9 +113,8 @@ func (l *link) tryStart(first Language, setting KernelConfig, image engine.Image
 		return nil, l.config.engineFault(err, first, setting)
 	}
 	l.engine.limits.settle(l.engine.record)
-	c := newContainer(proc, l.languages, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "container", l.name()))
-	c.serveOut, c.out = l.engine.outlet(), l.engine.out
-	c.begin(l.engine.init(l.languages, first, warm))
+	c := kernel.NewContainer(proc, l.languages, l.engine.conversation(l.name()))
+	c.Begin(l.engine.init(l.languages, first, warm))
 	l.engine.noteVolume(proc)
 	l.madeWith = l.engine.settingsKey(l.languages, image)
 	l.engine.noteSettings(first, l.madeWith, l.uses.wake()) // while the supervisor comes up
@@ -123,15 +123,15 @@ func (l *link) tryStart(first Language, setting KernelConfig, image engine.Image
 
 // neverReady says why a started container did not bring up a kernel: most often its image contains an interpreter that is too old,
 // or something else by that name.
-func (i *interpreter) neverReady(k *kernel) *fault.Error {
+func (i *interpreter) neverReady(k *kernel.Kernel) *fault.Error {
 	setting := i.config.Kernels[i.language]
-	if k.missing.Load() {
+	if k.Missing() {
 		return i.config.engineFault(engine.ErrNoInterpreter, i.language, setting)
 	}
 	f := fault.New(fault.ExecutionFailed,
 		fmt.Sprintf("Use an image with a working %s, or leave the image setting out to use the standard one.", setting.Interpreter),
 		"The %s kernel did not start in image %q.", i.language, setting.Image)
-	if said := i.config.Mask.MaskPart(clip(k.proc.Stderr(), 2000)); said != "" {
+	if said := i.config.Mask.MaskPart(clip(k.Stderr(), 2000)); said != "" {
 		f.Message += " It said: " + said
 	}
 	return f

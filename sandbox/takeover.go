@@ -9,13 +9,14 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // isFinal reports whether this error leaves nothing to take over.
 func isFinal(err error) bool {
-	return isAny(err, errNeverStarted, errOtherSettings, engine.ErrContainerGone, errContainerEnded)
+	return isAny(err, errNeverStarted, errOtherSettings, engine.ErrContainerGone, kernel.ErrContainerEnded)
 }
 
 func errNotTakenOver(id string) *fault.Error {
@@ -31,7 +32,7 @@ var (
 
 // takeOver connects to the supervisor in a running container without a connection to this server, through a program that joins its
 // stdio to the supervisor's socket. The kernels still hold their variables, and their runs go on. The caller holds l.starting.
-func (l *link) takeOver() (*container, error) {
+func (l *link) takeOver() (*kernel.Container, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.config.StartTimeout)
 	defer cancel()
 	l.engine.mu.Lock()
@@ -48,7 +49,7 @@ func (l *link) takeOver() (*container, error) {
 }
 
 // attach is takeOver of a container with any settings, by the language that names it.
-func (l *link) attach(ctx context.Context, name Language) (*container, error) {
+func (l *link) attach(ctx context.Context, name Language) (*kernel.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.config.StartTimeout)
 	defer cancel()
 	l.engine.tried.Store(true)
@@ -56,14 +57,13 @@ func (l *link) attach(ctx context.Context, name Language) (*container, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := newContainer(proc, l.languages, l.config.wireLimits(), l.config.Logger.With("session", l.engine.id, "container", name))
-	c.onAttached = func(m protocol.Attached) { l.adopt(c, m) }
-	c.onReady = l.adoptKept
-	c.serveOut, c.out = l.engine.outlet(), l.engine.out
-	c.begin(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: l.engine.token})
-	if err := c.awaitAttached(ctx); err != nil {
-		c.close()
-		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(proc.Stderr(), 500))
+	with := l.engine.conversation(name)
+	with.OnAttached, with.OnReady = l.adopt, l.adoptKept
+	c := kernel.NewContainer(proc, l.languages, with)
+	c.Begin(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: l.engine.token})
+	if err := c.AwaitAttached(ctx); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(c.Stderr(), 500))
 	}
 	l.uses.goOn()
 	return c, nil
@@ -71,63 +71,57 @@ func (l *link) attach(ctx context.Context, name Language) (*container, error) {
 
 // adopt makes the runs of a taken-over container runs of this server: those that go on, and those with an end that no server read.
 // It is called before any frame of those runs is handled.
-func (l *link) adopt(c *container, m protocol.Attached) {
-	for _, id := range append(m.Over[:min(len(m.Over), maxOver)], c.goesOn...) {
+func (l *link) adopt(c *kernel.Container, m protocol.Attached) {
+	for _, id := range append(m.Over, c.GoesOn()...) {
 		if run := l.uses.find(id); run != nil && !run.over() && l.interpreters[run.Language] != nil {
-			l.interpreters[run.Language].adopt(c.kernels[run.Language], run)
+			l.interpreters[run.Language].adopt(c.Kernel(run.Language), run)
 		}
 	}
 }
 
 // adoptKept is adopt for the run that keeps a kernel's variables: it goes on, whatever its record says, and the next run must wait
 // for it.
-func (l *link) adoptKept(k *kernel, m protocol.Ready) {
-	if !state.ValidID(m.Run) || !slices.Contains(k.goesOn, m.Run) {
+func (l *link) adoptKept(k *kernel.Kernel, m protocol.Ready) {
+	if !state.ValidID(m.Run) || !slices.Contains(k.GoesOn(), m.Run) {
 		return
 	}
 	run := l.uses.find(m.Run)
 	if run == nil || run.over() {
-		run = (&HistoryEntry{RunID: m.Run, Language: k.language, Started: time.Now(), Timeout: l.config.MaxRunTimeout}).
+		run = (&HistoryEntry{RunID: m.Run, Language: k.Language(), Started: time.Now(), Timeout: l.config.MaxRunTimeout}).
 			run(l.engine.ctx, l.config, l.engine.id)
 		l.uses.add(run)
 	}
-	l.interpreters[k.language].adopt(k, run)
+	l.interpreters[k.Language()].adopt(k, run)
 }
 
 // adopt makes a kernel's run a run of this server, unless it is one already.
-func (i *interpreter) adopt(k *kernel, run *Run) {
+func (i *interpreter) adopt(k *kernel.Kernel, run *Run) {
 	switch {
-	case run.Language != i.language || k.answerTo(run) != nil: // the last: it is named twice
+	case run.Language != i.language || k.AnswerTo(run.ID) != nil: // the last: it is named twice
 		return
 	case !run.earlier && run.isFollowed():
-		run.dropShown() // it comes again
-		k.follow(run)   // for rejoin
+		run.dropShown()         // it comes again
+		k.Follow(followed{run}) // for rejoin
 		return
 	}
 	if i.uses.enter() != nil {
 		return
 	}
-	answer := k.follow(run)
+	answer := k.Follow(followed{run})
 	if !run.options.apart() {
 		i.adopted.Store(run)
 	}
 	go func() {
 		// Its beginning is unknown; the supervisor enforces its limit.
-		done, err := k.await(run, answer, run.options.Timeout)
+		done, err := k.Await(followed{run}, answer, run.options.Timeout)
 		res, err := i.outcome(run, k, done, err)
 		i.uses.conclude(run, res, err)
 	}()
 }
 
-// Bounds of what a supervisor names: its concurrent runs, and the last ones of all languages that are over.
-const (
-	maxFresh = 32
-	maxOver  = 24
-)
-
 // reachEarlier takes over an earlier server's container. nil, nil: there is no reason to look for one. The caller holds
 // l.starting.
-func (l *link) reachEarlier() (*container, error) {
+func (l *link) reachEarlier() (*kernel.Container, error) {
 	if !l.engine.resumed.Load() || l.reached || l.had.Load() {
 		return nil, nil
 	}
@@ -159,7 +153,7 @@ const (
 )
 
 // attachAgain is attach after a lost connection. If that may last for a while, it tries until ctx ends.
-func (l *link) attachAgain(ctx context.Context) (*container, error) {
+func (l *link) attachAgain(ctx context.Context) (*kernel.Container, error) {
 	began := time.Now()
 	for pause := againFirst; ; pause = min(2*pause, againMost) {
 		c, err := l.attach(ctx, l.name())
@@ -179,14 +173,14 @@ func (l *link) attachAgain(ctx context.Context) (*container, error) {
 // retake takes over this server's own container if only the connection to it may be lost, as after the end of the engine's
 // service. nil, nil: nothing is left. The error is a fault: the engine does not answer, or ctx ended, so that is unknown. The
 // caller holds l.starting.
-func (l *link) retake(ctx context.Context) (*container, error) {
+func (l *link) retake(ctx context.Context) (*kernel.Container, error) {
 	lost := l.container.Load()
-	if l.engine.token == "" || lost == nil || !lost.wasCut() {
+	if l.engine.token == "" || lost == nil || !lost.WasCut() {
 		return nil, nil
 	}
 	c, err := l.attachAgain(ctx)
 	if err == nil {
-		c.instead, lost.instead = lost, nil
+		c.Succeed(lost)
 		l.set(c)
 		return c, nil
 	}
@@ -199,30 +193,30 @@ func (l *link) retake(ctx context.Context) (*container, error) {
 
 // rejoin goes on with a run after its connection was lost: its code may still run, be over, or not have begun. It returns the
 // result of kernel.run, and the run's kernel then; the lost one if there is no other.
-func (i *interpreter) rejoin(run *Run, lost *kernel) (*kernel, protocol.Done, error) {
+func (i *interpreter) rejoin(run *Run, lost *kernel.Kernel) (*kernel.Kernel, protocol.Done, error) {
 	if i.engine.ctx.Err() != nil {
-		return lost, protocol.Done{}, errContainerEnded // this server ends it
+		return lost, protocol.Done{}, kernel.ErrContainerEnded // this server ends it
 	}
 	i.starting.Lock()
 	c, _ := i.retake(run.ctx)
 	if c == nil {
 		c = i.container.Load() // another call was quicker, or there is none
 	}
-	follows := c != nil && c.instead == lost.container
+	follows := c != nil && c.Follows(lost.Container)
 	i.starting.Unlock()
 	switch {
 	case !follows && run.ctx.Err() != nil: // nobody waits for it any more
-		return lost, protocol.Done{}, errUnresponsive
+		return lost, protocol.Done{}, kernel.ErrUnresponsive
 	case !follows:
-		return lost, protocol.Done{}, errContainerEnded
+		return lost, protocol.Done{}, kernel.ErrContainerEnded
 	}
-	k := c.kernels[i.language]
-	k.used.Store(true)
-	if answer := k.answerTo(run); answer != nil {
-		done, err := k.await(run, answer, run.timeout())
+	k := c.Kernel(i.language)
+	k.Use()
+	if answer := k.AnswerTo(run.ID); answer != nil {
+		done, err := k.Await(followed{run}, answer, run.timeout())
 		return k, done, err
 	}
-	done, err := k.run(run) // the supervisor never received it
+	done, err := k.Run(followed{run}) // the supervisor never received it
 	return k, done, err
 }
 

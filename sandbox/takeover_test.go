@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -517,7 +518,7 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 			told++
 		}
 	}
-	if told == 0 || told > maxFresh+maxReported {
+	if told == 0 || told > kernel.MaxRuns+maxReported {
 		t.Errorf("the ends of %d runs are believed", told)
 	}
 }
@@ -594,7 +595,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "it is known to be lost", func() bool { return !s.links[0].container.Load().alive() })
+			eventually(t, "it is known to be lost", func() bool { return !s.links[0].container.Load().Alive() })
 			res := mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: test.id})
 			if kept := len(e.specs()) == 1 && len(res.Notes) == 0 && *res.Value == "True"; kept != test.kept {
 				t.Errorf("%d containers were started, notes are %q", len(e.specs()), res.Notes)
@@ -641,7 +642,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		}
 		e.fails(faults{exec: func(string) (engine.Process, error) { return nil, engine.ErrEngineUnavailable }})
 		e.Cut(container)
-		eventually(t, "it is known to be lost", func() bool { return !s.links[0].container.Load().alive() })
+		eventually(t, "it is known to be lost", func() bool { return !s.links[0].container.Load().Alive() })
 		_, err = finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
 		wantCode(t, err, fault.EngineUnavailable)
 		e.fails(faults{})
@@ -666,7 +667,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is known", func() bool { return !s.links[0].container.Load().alive() })
+		eventually(t, "it is known", func() bool { return !s.links[0].container.Load().Alive() })
 		if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.specs()) != 2 || len(res.Notes) != 1 || e.joined() != 0 {
 			t.Errorf("%d containers were started, %d joined, notes are %q", len(e.specs()), e.joined(), res.Notes)
 		}

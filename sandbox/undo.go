@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -45,8 +46,7 @@ type FileVersions struct {
 const (
 	restorePrefix = "restore-" // of the id of a restore
 	// filesTime bounds the wait for files: a second for each gigabyte and room for a busy machine.
-	filesTime  = 2 * time.Minute
-	maxNotKept = 20
+	filesTime = 2 * time.Minute
 )
 
 // partsOf returns what a restore can bring back, or why it can bring back nothing.
@@ -79,7 +79,7 @@ func (m *Manager) restoreOf(id string) (owner string, entry *HistoryEntry) {
 			if c == nil {
 				continue
 			}
-			if v := c.versions.Load(); v != nil && slices.Contains(v.Runs, id) {
+			if v := c.Versions(); v != nil && slices.Contains(v.Runs, id) {
 				return s.id, &HistoryEntry{RunID: id, Language: l.languages[0], Code: "going back", Started: time.Now()}
 			}
 		}
@@ -87,15 +87,10 @@ func (m *Manager) restoreOf(id string) (owner string, entry *HistoryEntry) {
 	return "", nil
 }
 
-// noteVersions keeps a supervisor's list of the runs whose files it has.
-func (c *container) noteVersions(m protocol.Versions) {
-	c.versions.Store(&protocol.Versions{Runs: boundIDs(m.Runs), NotKept: m.NotKept[:min(len(m.NotKept), maxNotKept)], NotKeptTotal: m.NotKeptTotal})
-}
-
 // notKept bounds and masks a supervisor's list.
 func (i *interpreter) notKept(list []protocol.NotKept) []NotKept {
 	kept := []NotKept{}
-	for _, n := range list[:min(len(list), maxNotKept)] {
+	for _, n := range list[:min(len(list), kernel.MaxNotKept)] {
 		kept = append(kept, NotKept{i.config.Mask.Mask(clip(n.Path, maxName)), i.config.Mask.Mask(clip(n.Why, maxName))})
 	}
 	return kept
@@ -144,10 +139,10 @@ func (s *session) errFilesStay(i *interpreter, target *HistoryEntry, files *prot
 func (s *session) versions() *FileVersions {
 	for _, l := range s.links {
 		c := l.live()
-		if c == nil || c.versions.Load() == nil {
+		if c == nil || c.Versions() == nil {
 			continue
 		}
-		v, known := c.versions.Load(), make(map[string]*HistoryEntry)
+		v, known := c.Versions(), make(map[string]*HistoryEntry)
 		for _, run := range l.uses.all() {
 			known[run.ID] = run.entry()
 		}

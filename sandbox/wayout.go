@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -70,33 +71,20 @@ func (e *engineSide) outPort() int {
 	return WayOutPort
 }
 
-// outlet returns the function that serves the connections of one of the session's containers; nil: none.
-func (e *engineSide) outlet() func(*container, net.Conn) {
+// outlet serves what the session's code sends out.
+func (e *engineSide) outlet() kernel.Out {
 	if e.config.WayOut == nil {
-		return nil
+		return kernel.Out{}
 	}
-	return func(c *container, conn net.Conn) { e.config.WayOut.Serve(e.ctx, e.id, c.current(), conn) }
+	return kernel.Out{Conns: e.out, Serve: func(run string, conn net.Conn) { e.config.WayOut.Serve(e.ctx, e.id, run, conn) }}
+}
+
+// conversation returns how the server speaks with the container of that name.
+func (e *engineSide) conversation(container Language) kernel.Options {
+	return kernel.Options{
+		Limits: e.config.wireLimits(), Logger: e.config.Logger.With("session", e.id, "container", container), Out: e.outlet(),
+	}
 }
 
 // trustVariables name the file of trusted certificates: for OpenSSL and Python's httpx, for requests, curl, git, pip and Node.
 var trustVariables = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT", "NODE_EXTRA_CA_CERTS"}
-
-// acceptOut serves the container's streams, until the connection ends. Waiting streams here and in the multiplexer are bounded, so
-// the supervisor opens no more until there is room.
-func (c *container) acceptOut() {
-	for {
-		conn, err := c.conn.Accept()
-		if err != nil {
-			return
-		}
-		if c.serveOut == nil {
-			_ = conn.Close()
-			continue
-		}
-		out := c.out.enter(conn)
-		go func() {
-			defer c.out.leave(out)
-			c.serveOut(c, out)
-		}()
-	}
-}

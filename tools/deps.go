@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -120,7 +121,7 @@ func (d *Deps) exists(name string) bool {
 			return false
 		}
 	}
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		ofIt := name == l.Tool() || name == "restore_session" && l.Language == sandbox.Python && d.Manager.Config().UndoBytes == 0
 		if _, on := d.Manager.Config().Kernels[l.Language]; ofIt && !on {
 			return false
@@ -154,6 +155,6 @@ type Environment struct {
 }
 
 // Names lists the tools that could exist, in the order in which clients see them.
-var Names = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)),
+var Names = append(strings.Fields(kernel.JoinLanguages(" ", kernel.LanguageInfo.Tool)),
 	"wait_for_run", "install_packages", "upload_file", "list_artifacts", "read_artifact",
 	"exec_sql", "describe_sql", "session_info", "list_sessions", "restore_session", "close_session")

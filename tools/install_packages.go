@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -71,7 +72,7 @@ func installOutput(t *mcp.Tool) {
 
 // languages returns the languages that are on and support packages.
 func (i Installer) languages() (names []string) {
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		if _, on := i.Manager.Config().Kernels[l.Language]; on && l.Installs != "" {
 			names = append(names, string(l.Language))
 		}
@@ -84,7 +85,7 @@ func (d *Deps) handleInstall(ctx context.Context, p *params) (*render.Answer, er
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	language, known := sandbox.LanguageCalled(name)
+	language, known := kernel.LanguageCalled(name)
 	if !known || !slices.Contains(d.installer().languages(), string(language)) {
 		return nil, fault.New(fault.InvalidArgument, "Use one of: "+strings.Join(d.installer().languages(), ", ")+".",
 			"language %q is none that packages can be installed for here.", text.Shorten(name, 80))

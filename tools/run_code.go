@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -116,7 +117,7 @@ func describeToolServers(servers []string, how string) string {
 	return sentence
 }
 
-func (d *Deps) runCode(language sandbox.LanguageInfo) tool {
+func (d *Deps) runCode(language kernel.LanguageInfo) tool {
 	config := d.Manager.Config()
 	description, code := codeTools[language.Language](d)
 	description = sentences(description, describeSkills(d.Skills))

@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/app"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -28,7 +29,7 @@ import (
 // Instructions describe the whole server, which runs these languages, to a client. network describes the egress of code; empty: none.
 func Instructions(kernels map[sandbox.Language]sandbox.KernelConfig, network string) string {
 	names := make([]string, 0, len(kernels))
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		if _, on := kernels[l.Language]; on {
 			names = append(names, l.Title)
 		}
@@ -62,7 +63,7 @@ func (d *Deps) list() []tool {
 		"read_artifact": d.readArtifact, "exec_sql": d.execSQL, "describe_sql": d.describeSQL, "session_info": d.sessionInfo,
 		"list_sessions": d.listSessions, "restore_session": d.restoreSession, "close_session": func() tool { return closeSession(d.Manager) },
 	}
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		makers[l.Tool()] = func() tool { return d.runCode(l) }
 	}
 	var list []tool
@@ -87,7 +88,7 @@ func Register(s *server.MCPServer, d *Deps) {
 }
 
 // shown are the tools with answers that may hold tables or figures.
-var shown = append(strings.Fields(sandbox.JoinLanguages(" ", sandbox.LanguageInfo.Tool)), "wait_for_run", "read_artifact", "exec_sql")
+var shown = append(strings.Fields(kernel.JoinLanguages(" ", kernel.LanguageInfo.Tool)), "wait_for_run", "read_artifact", "exec_sql")
 
 // wrap makes an MCP handler of a tool: it reads the arguments and turns the tool's outcome into a result. It returns no error to mcp-go but
 // the context's own, because clients show no other text.

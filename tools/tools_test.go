@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -30,7 +31,7 @@ func wrapDeps(t *testing.T) *Deps {
 
 func TestNamesAreThoseOfTheTools(t *testing.T) {
 	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		kernels[l.Language] = sandbox.KernelConfig{}
 	}
 	m := sandbox.NewManager(sandbox.Config{RunTimeout: time.Minute, MaxRunTimeout: time.Hour, Kernels: kernels})

@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -124,7 +125,7 @@ func (b *box) context(c *call, id string) (*codeContext, error) {
 }
 
 // language finds a language by the vendor's names.
-func (c *call) language(name string) (sandbox.LanguageInfo, error) {
+func (c *call) language(name string) (kernel.LanguageInfo, error) {
 	switch name = strings.ToLower(name); name {
 	case "":
 		name = string(sandbox.Python)
@@ -164,7 +165,7 @@ func (c *call) newContext(b *box) error {
 		return refuse(http.StatusTooManyRequests, "a sandbox may have %d contexts", maxContexts)
 	}
 	b.made++
-	one.order = len(sandbox.Languages) + b.made
+	one.order = len(kernel.Languages) + b.made
 	b.contexts[one.ID] = one
 	return c.answer(http.StatusOK, one)
 }

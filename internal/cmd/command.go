@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -102,7 +103,7 @@ func prewarmArgs(s *server.Program) cobra.PositionalArgs {
 		}
 		languages := strings.Split(args[0], ",")
 		for _, name := range languages {
-			if _, known := sandbox.LanguageCalled(name); !known {
+			if _, known := kernel.LanguageCalled(name); !known {
 				return NoArgs(cmd, args)
 			}
 		}

@@ -24,8 +24,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/setup"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // registryName is a host, which cannot be taken for a part of a path, and a path.
@@ -97,7 +97,7 @@ func saveImages(ctx context.Context, s *server.Program, on engine.Engine, regist
 	published := containers.PublishedImages()
 	published.Registry = cmp.Or(registry, published.Registry)
 	names := make(map[string]string)
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		if image, on := s.Image(l.Language); on {
 			names[image] = image
 			if recipe, ours := containers.RecipeOf(image); ours {
@@ -121,7 +121,7 @@ func saveImages(ctx context.Context, s *server.Program, on engine.Engine, regist
 
 // printImages makes the images of the languages that are on, and prints the result of each.
 func printImages(ctx context.Context, s *server.Program, on engine.Engine, options setup.Options, report setup.Reporter) error {
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		if image, on := s.Image(l.Language); on && !slices.Contains(options.Images, image) {
 			options.Images = append(options.Images, image)
 		}

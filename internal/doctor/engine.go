@@ -213,7 +213,7 @@ func imageCheck(ctx context.Context, on Engine, image Image) Check {
 	return check
 }
 
-// probeAnswer is the output of sandbox.LanguageInfo.Hello.
+// probeAnswer is the output of kernel.LanguageInfo.Hello.
 const probeAnswer = "ready"
 
 // probe starts a container as a session would, with everything that hardens it.

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // Write writes the runs as a notebook, in their order.
@@ -48,12 +49,12 @@ func Write(w io.Writer, runs []sandbox.HistoryEntry) error {
 }
 
 // majority returns the language with the most runs, the first of the table in a tie.
-func majority(runs []sandbox.HistoryEntry) sandbox.LanguageInfo {
+func majority(runs []sandbox.HistoryEntry) kernel.LanguageInfo {
 	counts := make(map[sandbox.Language]int)
 	for _, r := range runs {
 		counts[r.Language]++
 	}
-	return slices.MaxFunc(sandbox.Languages, func(a, b sandbox.LanguageInfo) int { return counts[a.Language] - counts[b.Language] })
+	return slices.MaxFunc(kernel.Languages, func(a, b kernel.LanguageInfo) int { return counts[a.Language] - counts[b.Language] })
 }
 
 // The fields below are nbformat's own.

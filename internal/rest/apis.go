@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // API is another system's interface over the same sessions, for programs that were written for that system.
@@ -27,7 +28,7 @@ type API struct {
 type Host interface {
 	Sessions() *sandbox.Manager
 	// Language finds the language of a name; none is the first that there is.
-	Language(name string) (sandbox.LanguageInfo, error)
+	Language(name string) (kernel.LanguageInfo, error)
 	// Call calls a tool. A failed run returns fields beside an error.
 	Call(ctx context.Context, tool string, given Arguments) (fields Arguments, err error)
 	// Begin makes a session, of a new name for an empty id, and returns notes on its limits.

@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
@@ -63,8 +64,8 @@ func (b *backend) Uploaded(w http.ResponseWriter, r *http.Request) (body io.Read
 }
 
 // Language finds the language of a name; none is the first that there is.
-func (b *backend) Language(name string) (sandbox.LanguageInfo, error) {
-	called, _ := sandbox.LanguageCalled(name)
+func (b *backend) Language(name string) (kernel.LanguageInfo, error) {
+	called, _ := kernel.LanguageCalled(name)
 	var names []string
 	for _, l := range languagesOf(b.tools) {
 		if name == "" || l.Language == called {
@@ -72,7 +73,7 @@ func (b *backend) Language(name string) (sandbox.LanguageInfo, error) {
 		}
 		names = append(names, string(l.Language))
 	}
-	return sandbox.LanguageInfo{}, fault.New(fault.InvalidArgument, "There are: "+strings.Join(names, ", ")+".", "language %q is none that runs here.", text.Shorten(name, 80))
+	return kernel.LanguageInfo{}, fault.New(fault.InvalidArgument, "There are: "+strings.Join(names, ", ")+".", "language %q is none that runs here.", text.Shorten(name, 80))
 }
 
 // outcome is the answer of a tool.

@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // newSession is the body of a request that makes one.
@@ -112,7 +113,7 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) {
 			err = missing
 		}
 	}
-	var language sandbox.LanguageInfo
+	var language kernel.LanguageInfo
 	var of sandbox.SessionLimits
 	if err == nil {
 		language, err = s.Language(wanted.Language)

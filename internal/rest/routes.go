@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -112,8 +113,8 @@ func (b *backend) existing(routes []Route) (list []Route) {
 }
 
 // languagesOf returns the languages that code may be in.
-func languagesOf(tools map[string]server.ServerTool) (list []sandbox.LanguageInfo) {
-	for _, l := range sandbox.Languages {
+func languagesOf(tools map[string]server.ServerTool) (list []kernel.LanguageInfo) {
+	for _, l := range kernel.Languages {
 		if _, exists := tools[l.Tool()]; exists {
 			list = append(list, l)
 		}
@@ -168,7 +169,7 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r Route) {
 	}
 	tool := r.Tool
 	if err == nil && tool == RunTool {
-		var language sandbox.LanguageInfo
+		var language kernel.LanguageInfo
 		if language, err = s.Language(given.Text("language")); err == nil {
 			tool = language.Tool()
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // Request is a command line.
@@ -68,24 +69,24 @@ func Read(q Request) (*Job, error) {
 }
 
 func isCode(name string) bool {
-	_, known := sandbox.LanguageOfFile(name)
+	_, known := kernel.LanguageOfFile(name)
 	return known
 }
 
 // setLanguage finds the language: the one that is named, the one that the file's name says, or, at a prompt and for stdin, the first.
 func (j *Job) setLanguage(q Request, name string) error {
-	language, known := sandbox.LanguageOfFile(name)
+	language, known := kernel.LanguageOfFile(name)
 	switch {
 	case q.Language != "":
-		if language, known = sandbox.LanguageCalled(q.Language); !known {
-			return fault.New(fault.InvalidArgument, "Use "+sandbox.ListLanguages("or")+".", "There is no language %q.", q.Language)
+		if language, known = kernel.LanguageCalled(q.Language); !known {
+			return fault.New(fault.InvalidArgument, "Use "+kernel.ListLanguages("or")+".", "There is no language %q.", q.Language)
 		}
 	case known:
 	case q.Interactive, name == fromStdin:
-		language = sandbox.Languages[0].Language
+		language = kernel.Languages[0].Language
 	default:
 		return fault.New(fault.InvalidArgument,
-			"Say --language "+sandbox.ListLanguages("or")+", or use one of the endings "+sandbox.JoinLanguages(" ", func(i sandbox.LanguageInfo) string { return strings.Join(i.Extensions, " ") })+".",
+			"Say --language "+kernel.ListLanguages("or")+", or use one of the endings "+kernel.JoinLanguages(" ", func(i kernel.LanguageInfo) string { return strings.Join(i.Extensions, " ") })+".",
 			"The ending of %q is of no language that is known here.", name)
 	}
 	if _, on := q.Kernels[language]; !on {

@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
@@ -142,7 +143,7 @@ func (t *tester) plan() []planned {
 		if p.needs != nil && !p.needs(t) {
 			continue
 		}
-		for _, l := range sandbox.Languages {
+		for _, l := range kernel.Languages {
 			if p.each && t.on(l.Language) && attacks.Speaks(string(l.Language)) {
 				plan = append(plan, planned{p, l.Language})
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // tester uses two managers, so that both the attacked session and its neighbour are without a name: the leftovers of a killed self-test are
@@ -111,7 +112,7 @@ func (t *tester) known(ctx context.Context) ([]string, error) {
 	c := t.o.Config
 	values := slices.Collect(maps.Values(c.Env))
 	if c.WayOut != nil {
-		for place := range sandbox.Languages {
+		for place := range kernel.Languages {
 			values = slices.AppendSeq(values, maps.Values(c.WayOut.Environment(sandbox.WayOutPort+place)))
 		}
 	}

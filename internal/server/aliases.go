@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // alias is a setting of another system: its meaning here, or an answer to who sets it.
@@ -233,9 +234,9 @@ func (l loading) takeImage() error {
 		return nil
 	}
 	name, _ := l.env.lookup("CONTAINER_LANGUAGE")
-	language, known := sandbox.LanguageCalled(cmp.Or(name, string(sandbox.Python)))
+	language, known := kernel.LanguageCalled(cmp.Or(name, string(sandbox.Python)))
 	if !known {
-		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are %s", name, sandbox.ListLanguages("and"))
+		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are %s", name, kernel.ListLanguages("and"))
 	}
 	if flag := language.Info().ImageFlag(); !l.origins[flag].beatsFile() {
 		*l.LanguageImages[language] = image

@@ -12,6 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
 
@@ -29,7 +30,7 @@ func (p *Program) Examine(ctx context.Context, on engine.Engine, log *slog.Logge
 		Engine: on, Look: look, Limits: config.Limits, Mounts: config.Mounts,
 		Labels: map[string]string{sandbox.LabelHost: config.Host, sandbox.LabelNamed: "false"},
 	}
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		if kernel, on := config.Kernels[l.Language]; on {
 			options.Images = append(options.Images, doctor.Image{
 				Language: l.Language, Ref: kernel.Image, Setup: kernel.Setup, SetupRuns: p.EngineURL == "" && os.Getenv(CommandVariable) == "",

@@ -10,6 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -17,7 +18,7 @@ import (
 func environments(config sandbox.Config, engine engine.Engine) func(context.Context) []tools.Environment {
 	return func(ctx context.Context) []tools.Environment {
 		var list []tools.Environment
-		for _, l := range sandbox.Languages {
+		for _, l := range kernel.Languages {
 			if kernel, on := config.Kernels[l.Language]; on {
 				list = append(list, environment(ctx, engine, l.Language, kernel))
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/skills"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -110,7 +111,7 @@ func ImageOf(s *Settings, language sandbox.Language) (string, bool) {
 // Kernels returns the container configuration of each language that is on.
 func (p *Program) Kernels() map[sandbox.Language]sandbox.KernelConfig {
 	kernels := make(map[sandbox.Language]sandbox.KernelConfig)
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		image, on := p.Image(l.Language)
 		if !on {
 			continue

@@ -12,6 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -161,7 +162,7 @@ func (p *Program) sandboxConfig(on engine.Engine, env map[string]string, log *sl
 	}
 	config.StateDir, config.Host = p.SessionDir(), p.HostLabel()
 	for _, name := range p.Prewarm {
-		language, _ := sandbox.LanguageCalled(name) // the settings were checked
+		language, _ := kernel.LanguageCalled(name) // the settings were checked
 		config.Prewarm = append(config.Prewarm, language)
 	}
 	return config

@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -66,7 +67,7 @@ type Settings struct {
 }
 
 // prewarmAll is the meaning of --prewarm without a value.
-var prewarmAll = sandbox.JoinLanguages(",", func(i sandbox.LanguageInfo) string { return string(i.Language) })
+var prewarmAll = kernel.JoinLanguages(",", func(i kernel.LanguageInfo) string { return string(i.Language) })
 
 // Validate refuses values that no run could work with. remote: the engine makes containers on other machines. lookup reads the environment.
 func (s *Settings) Validate(remote bool, lookup func(string) (string, bool)) error {
@@ -94,8 +95,8 @@ func (s *Settings) Validate(remote bool, lookup func(string) (string, bool)) err
 		found.Wrong(!slices.Contains(tools.Names, name), "there is no tool %q; there are %s", name, strings.Join(tools.Names, ", "))
 	}
 	for _, language := range s.Prewarm {
-		_, known := sandbox.LanguageCalled(language)
-		found.Wrong(!known, "--prewarm: there is no language %q; there are %s", language, sandbox.ListLanguages("and"))
+		_, known := kernel.LanguageCalled(language)
+		found.Wrong(!known, "--prewarm: there is no language %q; there are %s", language, kernel.ListLanguages("and"))
 	}
 	found.Wrong(!slices.Contains([]string{"", tools.ImagesOn, tools.ImagesPath, tools.ImagesOff}, s.Tools.Images), "--images %q is not on, off or path", s.Tools.Images)
 	found.Wrong(s.KeepVariables != "on" && s.KeepVariables != "off", "--keep-variables %q is neither on nor off", s.KeepVariables)

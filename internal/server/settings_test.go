@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // loadSettings reads settings as the program does.
@@ -151,7 +152,7 @@ func TestALanguageCanBeSwitchedOff(t *testing.T) {
 		}
 		kernels := s.Kernels()
 		var on []string
-		for _, l := range sandbox.Languages {
+		for _, l := range kernel.Languages {
 			kernel, there := kernels[l.Language]
 			if !there {
 				continue

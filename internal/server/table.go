@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // Setting is a row of the table of settings: a flag, a variable, a key of the configuration file and a row of
@@ -59,7 +60,7 @@ func (s *Settings) rows(engines []string) []SettingGroup {
 		{"state-dir", "FOLDER", &s.StateDir, 0, 0, "folder for locks and histories (default: $XDG_STATE_HOME/code-sandbox-mcp, else ~/.local/state/code-sandbox-mcp)"},
 	}}
 	s.LanguageImages = make(map[sandbox.Language]*string)
-	for _, l := range sandbox.Languages {
+	for _, l := range kernel.Languages {
 		s.LanguageImages[l.Language] = new(string)
 		standard := "the one that setup makes"
 		if l.ImageOf != "" {

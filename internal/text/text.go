@@ -28,6 +28,9 @@ func Safe(s string, bytes int) string {
 	return strings.Map(Visible, strings.ToValidUTF8(Clip(s, bytes), "\ufffd"))
 }
 
+// Phrase makes an untrusted text a part of a line: at most 100 characters.
+func Phrase(s string) string { return Shorten(strings.Join(strings.Fields(Safe(s, 1<<10)), " "), 100) }
+
 // Edge returns the last place, at or before at, at which a character begins.
 func Edge(s string, at int) int {
 	for at > 0 && at < len(s) && !utf8.RuneStart(s[at]) {

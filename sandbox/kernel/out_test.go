@@ -1,4 +1,4 @@
-package sandbox
+package kernel
 
 import (
 	"io"
@@ -15,7 +15,7 @@ const most = 8 // connections of a session in these tests
 func wayOut(t *testing.T) (open func() net.Conn, heard <-chan bool) {
 	one, other := net.Pipe()
 	hear := make(chan bool)
-	k := &container{conn: channel.New(one, channel.Options{}), out: newOutConns(most, 50*time.Millisecond), serveOut: func(_ *container, conn net.Conn) {
+	k := &Container{conn: channel.New(one, channel.Options{}), with: Options{Out: Out{Conns: newConns(most, 50*time.Millisecond), Serve: func(_ string, conn net.Conn) {
 		defer conn.Close()
 		for asked := make([]byte, 1); readFull(conn, asked) == nil; {
 			switch asked[0] {
@@ -33,7 +33,7 @@ func wayOut(t *testing.T) (open func() net.Conn, heard <-chan bool) {
 				}()
 			}
 		}
-	}}
+	}}}}
 	supervisor := channel.New(other, channel.Options{Supervisor: true})
 	t.Cleanup(func() { _, _ = supervisor.Close(), k.conn.Close() })
 	go func() { _, _ = k.conn.Receive() }()

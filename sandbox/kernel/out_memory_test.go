@@ -1,4 +1,4 @@
-package sandbox
+package kernel
 
 import (
 	"encoding/binary"
@@ -30,15 +30,15 @@ func opening(stream uint32) []byte {
 // What the containers of a session send, and the server has not read, is bounded for both together.
 func TestUnreadConnectionsOfASessionAreBoundedInMemory(t *testing.T) {
 	heap.Bound(t, func() {
-		out, ended := newOutConns(maxOut, outIdle), make(chan struct{})
+		out, ended := NewConns(), make(chan struct{})
 		var sending sync.WaitGroup
 		for range 2 {
 			one, other := net.Pipe()
-			k := &container{conn: channel.New(one, channel.Options{}), out: out, serveOut: func(_ *container, conn net.Conn) {
+			k := &Container{conn: channel.New(one, channel.Options{}), with: Options{Out: Out{Conns: out, Serve: func(_ string, conn net.Conn) {
 				<-ended
 				_ = conn.Close()
-			}}
-			defer k.close()
+			}}}}
+			defer k.Close()
 			go k.acceptOut()
 			go func() { _, _ = k.conn.Receive() }()
 			go func() { _, _ = io.Copy(io.Discard, other) }()

@@ -1,4 +1,4 @@
-package sandbox
+package kernel
 
 import (
 	"net"
@@ -38,20 +38,23 @@ func (c *outConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// outConns are the served connections of one session. Each may hold bytes that the server did not read yet.
-type outConns struct {
+// Conns are the served connections of one session. Each may hold bytes that the server did not read yet.
+type Conns struct {
 	semaphore chan struct{}
 	idle      time.Duration // after which a connection makes room
 	mu        sync.Mutex
 	open      map[*outConn]struct{}
 }
 
-func newOutConns(most int, idle time.Duration) *outConns {
-	return &outConns{semaphore: make(chan struct{}, most), idle: idle, open: make(map[*outConn]struct{})}
+// NewConns returns those of a session.
+func NewConns() *Conns { return newConns(maxOut, outIdle) }
+
+func newConns(most int, idle time.Duration) *Conns {
+	return &Conns{semaphore: make(chan struct{}, most), idle: idle, open: make(map[*outConn]struct{})}
 }
 
 // enter waits for a slot, which the longest idle connection gives up.
-func (o *outConns) enter(conn net.Conn) *outConn {
+func (o *Conns) enter(conn net.Conn) *outConn {
 	c := &outConn{Conn: conn}
 	c.idleSince.Store(time.Now().UnixNano())
 	for entered := false; !entered; {
@@ -70,7 +73,7 @@ func (o *outConns) enter(conn net.Conn) *outConn {
 	return c
 }
 
-func (o *outConns) leave(c *outConn) {
+func (o *Conns) leave(c *outConn) {
 	o.mu.Lock()
 	delete(o.open, c)
 	o.mu.Unlock()
@@ -78,7 +81,7 @@ func (o *outConns) leave(c *outConn) {
 }
 
 // makeRoom closes the longest idle connection, if it is idle for long enough.
-func (o *outConns) makeRoom() {
+func (o *Conns) makeRoom() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var idlest *outConn
@@ -91,5 +94,32 @@ func (o *outConns) makeRoom() {
 	if idlest != nil {
 		delete(o.open, idlest)
 		go func() { _ = idlest.Close() }() // waits for a container that does not read
+	}
+}
+
+// Out serves the egress of a session's code.
+type Out struct {
+	Conns *Conns // of all containers of the session
+	// Serve serves a connection, and closes it. run is the run going on in the container, or empty. Nil refuses.
+	Serve func(run string, conn net.Conn)
+}
+
+// acceptOut serves the container's streams, until the connection ends. Waiting streams here and in the multiplexer are bounded, so
+// the supervisor opens no more until there is room.
+func (c *Container) acceptOut() {
+	for {
+		conn, err := c.conn.Accept()
+		if err != nil {
+			return
+		}
+		if c.with.Out.Serve == nil {
+			_ = conn.Close()
+			continue
+		}
+		out := c.with.Out.Conns.enter(conn)
+		go func() {
+			defer c.with.Out.Conns.leave(out)
+			c.with.Out.Serve(c.Current(), out)
+		}()
 	}
 }
