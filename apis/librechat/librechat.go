@@ -32,7 +32,7 @@ func New() *rest.API {
 		Patterns: []string{prefix + "/"}, Translate: acceptKey,
 		Refusal: func(fields map[string]any) { fields["error"] = apis.Sentence(fields) },
 		Routes: []rest.Route{
-			{Method: "POST", Path: prefix + "/exec", ID: "compatible.librechat_exec", Summary: "Run code in an interpreter of its own.", Tool: rest.RunTool,
+			{Method: "POST", Path: prefix + "/exec", ID: "compatible.librechat_exec", Summary: "Run code: in the kernel of a hint, or in an interpreter of its own.", Tool: rest.RunTool,
 				Serve: exec, Request: rest.Schema[newRun], Answer: rest.Schema[ran]},
 			{Method: "POST", Path: prefix + "/exec/programmatic", ID: "compatible.librechat_programmatic", Summary: "Refused: code has no tools of the client.", Status: http.StatusNotImplemented, Tool: rest.RunTool,
 				Serve: programmatic, Request: rest.Schema[newRun], Answer: rest.Schema[failed]},
@@ -63,7 +63,7 @@ type newRun struct {
 	Arguments []string `json:"args,omitempty"`
 	SessionID string   `json:"session_id,omitempty" jsonschema:"Of an earlier run, to go on among its files."`
 	Timeout   float64  `json:"timeout,omitempty" jsonschema:"Milliseconds."`
-	Hint      string   `json:"runtime_session_hint,omitempty" jsonschema:"Runs of one hint go on among the same files."`
+	Hint      string   `json:"runtime_session_hint,omitempty" jsonschema:"Runs of one hint go on with the same variables and files."`
 	Files     []input  `json:"files,omitempty" jsonschema:"That the code is to find. One of an earlier run has the code go on in that run's session; the others are copied there."`
 }
 
@@ -191,7 +191,12 @@ func run(ctx context.Context, h rest.Host, wanted *newRun) (answer ran, err erro
 		forget(ctx, h, session, made)
 		return answer, err
 	}
-	res, err := apis.Run(ctx, h, session, language, withArguments(language.Language, wanted.Arguments), wanted.Code, time.Duration(min(max(wanted.Timeout, 0), 1e9)*float64(time.Millisecond)))
+	fresh, before := wanted.Hint == "", ""
+	if len(wanted.Arguments) > 0 || !fresh { // a kernel has those of the run before
+		before = withArguments(language.Language, wanted.Arguments)
+	}
+	timeout := time.Duration(min(max(wanted.Timeout, 0), 1e9) * float64(time.Millisecond))
+	res, err := apis.Run(ctx, h, session, language, before, wanted.Code, fresh, timeout)
 	if err != nil {
 		forget(ctx, h, session, made)
 		return answer, err
@@ -209,6 +214,9 @@ func run(ctx context.Context, h rest.Host, wanted *newRun) (answer ran, err erro
 	switch res.Status {
 	case sandbox.TimedOut, sandbox.Cancelled, sandbox.Killed:
 		answer.Stderr += text.Shorten(strings.TrimSpace("The run was "+strings.ReplaceAll(string(res.Status), "_", " ")+". "+res.Cause), 500) + "\n"
+	}
+	if !fresh && len(res.Notes) > 0 { // such as that variables are gone
+		answer.Stderr += strings.Join(res.Notes, "\n") + "\n"
 	}
 	if answer.Stderr == "" && res.Status == sandbox.Failed { // which nothing else of the answer says
 		answer.Stderr = fmt.Sprintf("Exit status %d.\n", res.ExitCode)
@@ -247,12 +255,9 @@ func sessionsOf(files []input) (ids []string) {
 
 // withArguments is code that gives other code its arguments.
 func withArguments(language sandbox.Language, given []string) string {
-	if len(given) == 0 {
-		return ""
-	}
-	switch list := string(web.Encode(given)); language { // a list of JSON's is one of Python's
+	switch list := string(web.Encode(append([]string{}, given...))); language { // a list of JSON's is one of Python's
 	case sandbox.Python:
-		return "import sys; sys.argv[1:] = " + list
+		return "__import__('sys').argv[1:] = " + list
 	case sandbox.JavaScript:
 		return "process.argv.splice(2, Infinity, ..." + list + ")"
 	}
