@@ -29,7 +29,7 @@ const prefix = "/librechat"
 func New() *rest.API {
 	form := rest.Media("multipart/form-data", map[string]any{})
 	return &rest.API{
-		Patterns: []string{prefix + "/"}, Translate: acceptKey,
+		Patterns: []string{prefix + "/"}, Translate: apis.AcceptKey,
 		Refusal: func(fields map[string]any) { fields["error"] = apis.Sentence(fields) },
 		Routes: []rest.Route{
 			{Method: "POST", Path: prefix + "/exec", ID: "compatible.librechat_exec", Summary: "Run code: in the kernel of a hint, or in an interpreter of its own.", Tool: rest.RunTool,
@@ -47,13 +47,6 @@ func New() *rest.API {
 			{Method: "GET", Path: prefix + "/download/{session_id}/{file_id}", ID: "compatible.librechat_download", Summary: "Read a file as it is.", Tool: "read_artifact",
 				Serve: download, Answer: rest.Media("application/octet-stream", map[string]any{})},
 		},
-	}
-}
-
-// acceptKey moves the token in a header of LibreChat's to the usual one. A request with a token in the usual one stays as it is.
-func acceptKey(r *http.Request) {
-	if key := r.Header.Get("X-API-Key"); key != "" && r.Header.Get("Authorization") == "" {
-		r.Header.Set("Authorization", "Bearer "+key)
 	}
 }
 
