@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 
 // all are the APIs, as a server has them.
 func all() rest.APIs {
-	return rest.APIs{librechat.New(), openterminal.New(), codebox.New(), dify.New()}
+	return rest.APIs{librechat.New(), openterminal.New(apis.NewSeal()), codebox.New(), dify.New()}
 }
 
 func start(t *testing.T, change func(*tools.Deps), languages ...sandbox.Language) *resttest.Fixture {
@@ -520,6 +520,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil, sandbox.Python, sandbox.Bash)
 	f.Want(501, "POST", "/librechat/exec/programmatic", "{}")
+	f.Want(200, "POST", "/open-terminal/api/terminals", "")
 	const form = "--X\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n--X--\r\n"
 	if status, text := f.Do("POST", "/librechat/upload/batch", form, "Content-Type", "multipart/form-data; boundary=X"); status != 200 {
 		t.Errorf("%d %s", status, text)

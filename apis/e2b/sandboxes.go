@@ -419,7 +419,7 @@ const clientID = "local" // which the SDKs ignore
 
 func (c *call) describe(b *box) made {
 	id := b.record.ID
-	token := c.seal.token(id, c.r.Header.Get("Authorization"))
+	token := c.seal.Token(id, c.r.Header.Get("Authorization"))
 	return made{Template: b.record.Template, ID: id, Client: clientID, Envd: envdVersion, Token: token, Traffic: token}
 }
 

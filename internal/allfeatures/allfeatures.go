@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/codebox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/dify"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/e2b"
@@ -30,7 +31,7 @@ func Features() []server.Feature {
 func otherAPIs() server.Feature {
 	var more []string
 	switched := []string{e2b.Name, dify.Name}
-	seal := e2b.NewSeal()
+	seal := apis.NewSeal()
 	return server.Feature{
 		Name: "apis",
 		Settings: func() []server.SettingGroup {
@@ -47,7 +48,7 @@ func otherAPIs() server.Feature {
 			return nil
 		},
 		APIs: func() rest.APIs {
-			list := rest.APIs{librechat.New(), openterminal.New(), codebox.New()}
+			list := rest.APIs{librechat.New(), openterminal.New(seal), codebox.New()}
 			if slices.Contains(more, e2b.Name) {
 				list = append(list, e2b.New(seal))
 			}
