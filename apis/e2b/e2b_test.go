@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"strings"
 	"testing"
 
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
 	mcp "github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
@@ -34,15 +36,20 @@ import (
 
 func start(t *testing.T, seal *apis.Seal, log *slog.Logger, disabled ...string) *resttest.Fixture {
 	t.Helper()
-	api := New(seal)
-	f := resttest.Start(t, func(d *tools.Deps) resttest.Served {
-		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{api}})
-	}, func(d *tools.Deps) {
+	return startWith(t, seal, func(d *tools.Deps) {
 		d.Disable = disabled
 		if log != nil {
 			d.Logger = log
 		}
-	}, sandbox.Python, sandbox.Bash)
+	})
+}
+
+func startWith(t *testing.T, seal *apis.Seal, change func(*tools.Deps)) *resttest.Fixture {
+	t.Helper()
+	api := New(seal)
+	f := resttest.Start(t, func(d *tools.Deps) resttest.Served {
+		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{api}})
+	}, change, sandbox.Python, sandbox.Bash)
 	f.URL = resttest.Listen(t, httpserver.Options{
 		Site:  httpserver.Site{MCP: mcp.NewMCPServer("x", "1"), Routes: f.Served.Routes()},
 		Token: resttest.Token, Refuse: f.Served.Refuse, Translate: api.Translate, Logger: f.Deps.Logger,
@@ -246,6 +253,16 @@ func TestSandboxesOfOthers(t *testing.T) {
 	if status, text := own.in("POST", "/filesystem.Filesystem/RemoveWatcher", `{"watcherId": "`+made.ID+`"}`); status != 200 {
 		t.Errorf("%d %s", status, text)
 	}
+	_, first := own.stream("/process.Process/Start", `{"process": {"cmd": "sleep", "args": ["600"]}, "tag": "own"}`) //nolint:bodyclose // it ends with the test
+	process := fmt.Sprintf(`{"process": {"pid": %v}, "signal": "SIGNAL_SIGKILL"}`, event(first())["start"].(map[string]any)["pid"])
+	for _, of := range []string{process, `{"process": {"tag": "own"}, "signal": "SIGNAL_SIGKILL"}`} {
+		if status, text := other.in("POST", "/process.Process/SendSignal", of); status != 404 {
+			t.Errorf("%d %s", status, text)
+		}
+	}
+	if status, text := own.in("POST", "/process.Process/SendSignal", process); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
 	_, text = own.in("POST", "/contexts", `{}`, headerPort, interpreterPort)
 	var context codeContext
 	if err := json.Unmarshal([]byte(text), &context); err != nil {
@@ -377,6 +394,31 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 		}
 		event(second())
 	}
+}
+
+// Each sandbox that begins, sleeps or ends is a call of a tool, which the audit log has; also when its time ends it.
+func TestLivesAreCalls(t *testing.T) {
+	t.Parallel()
+	called := make(chan string, 16)
+	f := startWith(t, apis.NewSeal(), func(d *tools.Deps) {
+		d.Called = func(ctx context.Context, r mcpgo.CallToolRequest) (context.Context, func(string)) {
+			called <- fmt.Sprint(r.Params.Name, " ", r.GetArguments()["session_id"], " ", r.GetArguments()["keep_files"])
+			return ctx, func(string) {}
+		}
+	})
+	b := begin(t, f)
+	want := func(call string) {
+		t.Helper()
+		if got := <-called; got != call {
+			t.Errorf("%s, not %s", got, call)
+		}
+	}
+	want("session_info " + b.ID + " <nil>")
+	b.do("POST", "/e2b/sandboxes/"+b.ID+"/pause", nil)
+	want("close_session " + b.ID + " true")
+	b.do("POST", "/e2b/sandboxes/"+b.ID+"/connect", []byte(`{"timeout": 60}`))
+	b.do("POST", "/e2b/sandboxes/"+b.ID+"/timeout", []byte(`{"timeout": 0}`))
+	want("close_session " + b.ID + " false")
 }
 
 // A route is there only if the tool is that does the same.
