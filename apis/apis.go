@@ -27,11 +27,18 @@ func Sentence(fields map[string]any) string {
 	return strings.TrimSpace(message + " " + hint)
 }
 
-// Run runs code in an interpreter of its own, behind other code of ours, for a time if that is above 0, and waits for its end; a client
-// that goes away interrupts it.
-func Run(ctx context.Context, h rest.Host, session string, language kernel.LanguageInfo, before, code string, timeout time.Duration) (*sandbox.Result, error) {
+// AcceptKey moves the token in X-API-Key, where several systems send it, to the usual header. A request with a token in the usual one stays as it is.
+func AcceptKey(r *http.Request) {
+	if key := r.Header.Get("X-API-Key"); key != "" && r.Header.Get("Authorization") == "" {
+		r.Header.Set("Authorization", "Bearer "+key)
+	}
+}
+
+// Run runs code behind other code of ours, in the session's kernel or in an interpreter of its own, for a time if that is above 0, and
+// waits for its end; a client that goes away interrupts it.
+func Run(ctx context.Context, h rest.Host, session string, language kernel.LanguageInfo, before, code string, fresh bool, timeout time.Duration) (*sandbox.Result, error) {
 	given := make(rest.Arguments)
-	given.Set("fresh", true)
+	given.Set("fresh", fresh)
 	if timeout > 0 {
 		given.Set("timeout_seconds", timeout.Seconds())
 	}

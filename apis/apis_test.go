@@ -22,6 +22,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/codebox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/dify"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/librechat"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/openterminal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
@@ -40,7 +41,9 @@ func TestMain(m *testing.M) {
 }
 
 // all are the APIs, as a server has them.
-func all() rest.APIs { return rest.APIs{librechat.New(), openterminal.New(), codebox.New()} }
+func all() rest.APIs {
+	return rest.APIs{librechat.New(), openterminal.New(apis.NewSeal()), codebox.New(), dify.New()}
+}
 
 func start(t *testing.T, change func(*tools.Deps), languages ...sandbox.Language) *resttest.Fixture {
 	t.Helper()
@@ -118,7 +121,7 @@ func (d *dialogue) replay(request string) string {
 }
 
 func TestDialogues(t *testing.T) {
-	for _, golden := range []string{"librechat", "openterminal"} {
+	for _, golden := range []string{"librechat", "openterminal", "dify"} {
 		t.Run(golden, func(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join("testdata", golden+".txt")
@@ -157,6 +160,7 @@ func TestDialogues(t *testing.T) {
 func TestAcceptKey(t *testing.T) {
 	for name, test := range map[string]struct{ path, authorization, want string }{
 		"LibreChat's":               {"/librechat/exec", "", "Bearer key"},
+		"Dify's":                    {"/dify/v1/sandbox/run", "", "Bearer key"},
 		"one that shows another":    {"/librechat/exec", "Bearer own", "Bearer own"},
 		"a path that only looks so": {"/librechatter", "", ""},
 		"ours":                      {"/v1/sessions", "", ""},
@@ -516,6 +520,7 @@ func TestAnswersAreAsTheDocumentSays(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil, sandbox.Python, sandbox.Bash)
 	f.Want(501, "POST", "/librechat/exec/programmatic", "{}")
+	f.Want(200, "POST", "/open-terminal/api/terminals", "")
 	const form = "--X\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\r\n\r\nx\r\n--X--\r\n"
 	if status, text := f.Do("POST", "/librechat/upload/batch", form, "Content-Type", "multipart/form-data; boundary=X"); status != 200 {
 		t.Errorf("%d %s", status, text)

@@ -29,6 +29,7 @@ type ProgramSpec struct {
 	Dir       string            // in the container; empty: WorkDir
 	Terminal  *TerminalSize     // nil: it has pipes
 	Timeout   time.Duration     // after which it is killed; zero: Config.MaxRunTimeout, which bounds it too
+	NoGrowth  bool              // it makes no files larger, by the server's word: no limit of them refuses it
 	Unlisted  bool              // as in RunOptions
 	Caller    context.Context   // likewise
 }
@@ -88,7 +89,10 @@ func (m *Manager) Program(ctx context.Context, spec ProgramSpec) (*Program, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := s.config.quotas.checkDisk(ctx, s.id); err != nil {
+	if !spec.NoGrowth {
+		err = s.config.quotas.checkDisk(ctx, s.id)
+	}
+	if err != nil {
 		return nil, err
 	}
 	select {
@@ -158,7 +162,7 @@ func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 	out := make(chan ProgramOutput)
 	p := &Program{Output: out, run: run, conn: conn, took: make(chan struct{}, 1), feeding: make(chan struct{}, 1), ended: make(chan struct{})}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-	err = filewire.Write(conn, programwire.Start{Op: programwire.Op, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, PTY: spec.Terminal})
+	err = filewire.Write(conn, programwire.Start{Op: programwire.Op, Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir, PTY: spec.Terminal, NoGrowth: spec.NoGrowth})
 	var first programwire.Output
 	if err == nil {
 		first, err = p.read()

@@ -175,6 +175,7 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 	e := newEngine(t)
 	config := quotaConfig(t, e, Quota{DiskBytes: 3 << 20})
 	config.VolumeFiles = 1000
+	config.Kernels[Bash] = config.Kernels[Python] // which programs are accounted to
 	m := newQuietManager(t, config)
 	const writes = "f = open('/proc/self/cwd/f', 'wb'); f.write(b'x' * (2 << 20)); f.close()"
 	mustRun(t, m, RunOptions{Code: writes, SessionID: "sleeps"})
@@ -191,6 +192,14 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 		f := wantCode(t, err, fault.QuotaExceeded)
 		if !strings.Contains(f.Message, "and may take 3.0 MiB") || !strings.Contains(f.Hint, "mine (2.0 MiB), sleeps (2.0 MiB)") {
 			t.Errorf("it says %q, %q", f.Message, f.Hint)
+		}
+		for noGrowth, want := range map[bool]bool{false: false, true: true} {
+			p, err := m.Program(t.Context(), ProgramSpec{SessionID: "mine", Argv: []string{"true"}, NoGrowth: noGrowth})
+			if (err == nil) != want {
+				t.Errorf("a program that makes files larger, or not (%v): %v", noGrowth, err)
+			}
+			for p != nil && (<-p.Output).Exit == nil {
+			}
 		}
 		_, _, err = m.Upload(t.Context(), Upload{SessionID: "new", Path: "f", Content: strings.NewReader("x")})
 		wantCode(t, err, fault.QuotaExceeded)

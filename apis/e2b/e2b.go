@@ -4,10 +4,6 @@
 package e2b
 
 import (
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/rand"
-	"encoding/base64"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -46,10 +42,10 @@ const (
 	notRunning, portClosed, gone = "The sandbox was not found", "The sandbox is running but port is not open", http.StatusBadGateway
 )
 
-// New returns the API for one principal. All of a server share a Seal.
-func New(seal *Seal) *rest.API {
+// New returns the API for one principal. All of a server share a seal, whose tokens open sandboxes.
+func New(seal *apis.Seal) *rest.API {
 	s := &server{seal: seal, sandboxes: make(map[string]*box)}
-	api := &rest.API{Patterns: []string{prefix + "/"}, Refusal: refusal, Translate: seal.translate}
+	api := &rest.API{Patterns: []string{prefix + "/"}, Refusal: refusal, Translate: func(r *http.Request) { translate(r, seal) }}
 	add := func(method, path, id, tool, summary string, serve func(c *call) error) {
 		api.Routes = append(api.Routes, rest.Route{
 			Method: method, Path: prefix + path, ID: "compatible.e2b_" + id, Summary: summary, Tool: tool, Answer: rest.Media("application/json", map[string]any{}),
@@ -70,7 +66,7 @@ func New(seal *Seal) *rest.API {
 
 // server is the state of one principal's sandboxes. Whatever must outlast it is in their records.
 type server struct {
-	seal      *Seal
+	seal      *apis.Seal
 	mu        sync.Mutex
 	sandboxes map[string]*box // that were used here
 }
@@ -137,31 +133,8 @@ func (c *call) answer(status int, value any) error {
 	return nil
 }
 
-// Seal makes the tokens of sandboxes. One holds its maker's credential, encrypted for this process and bound to the sandbox, so that a
-// sandbox's token opens that sandbox alone, as long as the credential is good, and nothing is stored.
-type Seal struct{ aead cipher.AEAD }
-
-// NewSeal returns a Seal with a key of its own.
-func NewSeal() *Seal {
-	key := make([]byte, 32)
-	_, _ = rand.Read(key) // which never fails
-	block, err := aes.NewCipher(key)
-	if err != nil {
-		panic(err)
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err)
-	}
-	return &Seal{aead}
-}
-
-func (s *Seal) token(sandbox, credential string) string {
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, []byte(credential), []byte(sandbox))) //nolint:gosec // it makes nonces of its own
-}
-
 // translate is rest.API's. A client names a user by Basic authentication, so that never counts as a credential.
-func (s *Seal) translate(r *http.Request) {
+func translate(r *http.Request, seal *apis.Seal) {
 	if r.URL.Path != inSandbox && !strings.HasPrefix(r.URL.Path, inSandbox+"/") {
 		if key := r.Header.Get(apiKey); key != "" && r.Header.Get("Authorization") == "" {
 			r.Header.Set("Authorization", "Bearer "+tokenOf(key))
@@ -174,12 +147,8 @@ func (s *Seal) translate(r *http.Request) {
 	}
 	r.Header.Del("Authorization")
 	for _, name := range []string{headerToken, headerTraffic} {
-		sealed, err := base64.RawURLEncoding.DecodeString(r.Header.Get(name))
-		if err != nil || len(sealed) == 0 {
-			continue
-		}
-		if credential, err := s.aead.Open(nil, nil, sealed, []byte(r.Header.Get(headerID))); err == nil && len(credential) > 0 {
-			r.Header.Set("Authorization", string(credential))
+		if credential := seal.Open(r.Header.Get(headerID), r.Header.Get(name)); credential != "" {
+			r.Header.Set("Authorization", credential)
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -19,8 +20,10 @@ import (
 	"strings"
 	"testing"
 
+	mcpgo "github.com/mark3labs/mcp-go/mcp"
 	mcp "github.com/mark3labs/mcp-go/server"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
@@ -31,20 +34,25 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
-func start(t *testing.T, seal *Seal, log *slog.Logger, disabled ...string) *resttest.Fixture {
+func start(t *testing.T, seal *apis.Seal, log *slog.Logger, disabled ...string) *resttest.Fixture {
 	t.Helper()
-	api := New(seal)
-	f := resttest.Start(t, func(d *tools.Deps) resttest.Served {
-		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{api}})
-	}, func(d *tools.Deps) {
+	return startWith(t, seal, func(d *tools.Deps) {
 		d.Disable = disabled
 		if log != nil {
 			d.Logger = log
 		}
-	}, sandbox.Python, sandbox.Bash)
+	})
+}
+
+func startWith(t *testing.T, seal *apis.Seal, change func(*tools.Deps)) *resttest.Fixture {
+	t.Helper()
+	api := New(seal)
+	f := resttest.Start(t, func(d *tools.Deps) resttest.Served {
+		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{api}})
+	}, change, sandbox.Python, sandbox.Bash)
 	f.URL = resttest.Listen(t, httpserver.Options{
 		Site:  httpserver.Site{MCP: mcp.NewMCPServer("x", "1"), Routes: f.Served.Routes()},
-		Token: resttest.Token, Refuse: f.Served.Refuse, Translate: seal.translate, Logger: f.Deps.Logger,
+		Token: resttest.Token, Refuse: f.Served.Refuse, Translate: api.Translate, Logger: f.Deps.Logger,
 	})
 	return f
 }
@@ -117,7 +125,7 @@ func event(message map[string]any) map[string]any {
 
 func TestASandboxFromItsBeginningToItsEnd(t *testing.T) {
 	t.Parallel()
-	b := begin(t, start(t, NewSeal(), nil))
+	b := begin(t, start(t, apis.NewSeal(), nil))
 	file := filepath.Join(t.TempDir(), "a", "file.txt")
 	for _, step := range []struct {
 		method, path, body string
@@ -158,7 +166,7 @@ func TestASandboxFromItsBeginningToItsEnd(t *testing.T) {
 
 func TestAProgramWithATerminalAndInput(t *testing.T) {
 	t.Parallel()
-	b := begin(t, start(t, NewSeal(), nil))
+	b := begin(t, start(t, apis.NewSeal(), nil))
 	_, next := b.stream("/process.Process/Start", `{"process": {"cmd": "bash", "args": ["-c", "stty size; read line; stty size; echo got $line"]}, "pty": {"size": {"rows": 11, "cols": 22}}, "tag": "it"}`) //nolint:bodyclose // it ends with the test
 	if pid := event(next())["start"].(map[string]any)["pid"]; pid.(float64) <= 1 {
 		t.Fatal(pid)
@@ -206,7 +214,7 @@ func TestAProgramWithATerminalAndInput(t *testing.T) {
 // Whatever a principal asks of another's sandbox, it is not there.
 func TestSandboxesOfOthers(t *testing.T) {
 	t.Parallel()
-	seal := NewSeal()
+	seal := apis.NewSeal()
 	own, others := begin(t, start(t, seal, nil)), start(t, seal, nil)
 	thief := &testBox{Fixture: others, made: own.made}
 	for _, path := range []string{"GET ", "DELETE ", "GET /metrics", "POST /timeout", "POST /pause", "POST /resume", "POST /connect", "POST /refreshes"} {
@@ -245,6 +253,16 @@ func TestSandboxesOfOthers(t *testing.T) {
 	if status, text := own.in("POST", "/filesystem.Filesystem/RemoveWatcher", `{"watcherId": "`+made.ID+`"}`); status != 200 {
 		t.Errorf("%d %s", status, text)
 	}
+	_, first := own.stream("/process.Process/Start", `{"process": {"cmd": "sleep", "args": ["600"]}, "tag": "own"}`) //nolint:bodyclose // it ends with the test
+	process := fmt.Sprintf(`{"process": {"pid": %v}, "signal": "SIGNAL_SIGKILL"}`, event(first())["start"].(map[string]any)["pid"])
+	for _, of := range []string{process, `{"process": {"tag": "own"}, "signal": "SIGNAL_SIGKILL"}`} {
+		if status, text := other.in("POST", "/process.Process/SendSignal", of); status != 404 {
+			t.Errorf("%d %s", status, text)
+		}
+	}
+	if status, text := own.in("POST", "/process.Process/SendSignal", process); status != 200 {
+		t.Errorf("%d %s", status, text)
+	}
 	_, text = own.in("POST", "/contexts", `{}`, headerPort, interpreterPort)
 	var context codeContext
 	if err := json.Unmarshal([]byte(text), &context); err != nil {
@@ -259,7 +277,7 @@ func b2(b *testBox, _ string) string { return b.path("/process.Process/List") }
 
 func TestTemplates(t *testing.T) {
 	t.Parallel()
-	b := &testBox{Fixture: start(t, NewSeal(), nil)}
+	b := &testBox{Fixture: start(t, apis.NewSeal(), nil)}
 	for template, want := range map[string]int{"../../etc": 400, "/images/x": 400, `a\b`: 400, ".hidden": 400, "r": 404, "": 404, "localhost:5000": 404, "base:latest": 404} {
 		if status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": `+string(must(json.Marshal(template)))+`}`)); status != want || !strings.Contains(text, `"message"`) {
 			t.Errorf("%q: %d %s", template, status, text)
@@ -281,7 +299,7 @@ func must[T any](value T, err error) T {
 
 func TestHostileEnvelopes(t *testing.T) {
 	t.Parallel()
-	b := begin(t, start(t, NewSeal(), nil))
+	b := begin(t, start(t, apis.NewSeal(), nil))
 	const good = `{"process": {"cmd": "true"}}`
 	var bomb bytes.Buffer
 	packed := gzip.NewWriter(&bomb)
@@ -318,7 +336,7 @@ func TestHostileEnvelopes(t *testing.T) {
 // What a transport takes for a form is one here too, and a body has its bounds in any way that it comes.
 func TestBodiesAndTheirBounds(t *testing.T) {
 	t.Parallel()
-	b := begin(t, start(t, NewSeal(), nil))
+	b := begin(t, start(t, apis.NewSeal(), nil))
 	const form, head = "Multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=file; filename=a\r\n\r\n"
 	file := filepath.Join(t.TempDir(), "a")
 	many := `{"code": "1", "other": [` + strings.Repeat("0,", jsonbound.Request.Values) + "0]}"
@@ -356,7 +374,7 @@ func TestBodiesAndTheirBounds(t *testing.T) {
 // A client that reads nothing of an endless output holds up that program alone.
 func TestStreamsThatNobodyReads(t *testing.T) {
 	t.Parallel()
-	b := begin(t, start(t, NewSeal(), nil))
+	b := begin(t, start(t, apis.NewSeal(), nil))
 	_, first := b.stream("/process.Process/Start", `{"process": {"cmd": "yes"}, "tag": "loud"}`) //nolint:bodyclose // it ends with the test
 	event(first())
 	_, second := b.stream("/process.Process/Connect", `{"process": {"tag": "loud"}}`) //nolint:bodyclose // it ends with the test
@@ -378,10 +396,35 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 	}
 }
 
+// Each sandbox that begins, sleeps or ends is a call of a tool, which the audit log has; also when its time ends it.
+func TestLivesAreCalls(t *testing.T) {
+	t.Parallel()
+	called := make(chan string, 16)
+	f := startWith(t, apis.NewSeal(), func(d *tools.Deps) {
+		d.Called = func(ctx context.Context, r mcpgo.CallToolRequest) (context.Context, func(string)) {
+			called <- fmt.Sprint(r.Params.Name, " ", r.GetArguments()["session_id"], " ", r.GetArguments()["keep_files"])
+			return ctx, func(string) {}
+		}
+	})
+	b := begin(t, f)
+	want := func(call string) {
+		t.Helper()
+		if got := <-called; got != call {
+			t.Errorf("%s, not %s", got, call)
+		}
+	}
+	want("session_info " + b.ID + " <nil>")
+	b.do("POST", "/e2b/sandboxes/"+b.ID+"/pause", nil)
+	want("close_session " + b.ID + " true")
+	b.do("POST", "/e2b/sandboxes/"+b.ID+"/connect", []byte(`{"timeout": 60}`))
+	b.do("POST", "/e2b/sandboxes/"+b.ID+"/timeout", []byte(`{"timeout": 0}`))
+	want("close_session " + b.ID + " false")
+}
+
 // A route is there only if the tool is that does the same.
 func TestToolsThatDoNotExist(t *testing.T) {
 	t.Parallel()
-	b := begin(t, start(t, NewSeal(), nil, "run_bash", "upload_file", "read_artifact", "list_artifacts", "close_session"))
+	b := begin(t, start(t, apis.NewSeal(), nil, "run_bash", "upload_file", "read_artifact", "list_artifacts", "close_session"))
 	for _, path := range []string{
 		"POST /process.Process/Start", "POST /process.Process/List", "POST /filesystem.Filesystem/Remove", "POST /filesystem.Filesystem/ListDir",
 		"POST /filesystem.Filesystem/WatchDir", "GET /files?path=a", "POST /files?path=a",
@@ -438,7 +481,7 @@ func TestOutputInPieces(t *testing.T) {
 // A download that is cut looks like one, packed too.
 func TestACutDownload(t *testing.T) {
 	t.Parallel()
-	b := begin(t, start(t, NewSeal(), nil))
+	b := begin(t, start(t, apis.NewSeal(), nil))
 	content := make([]byte, 32<<20) // more than all buffers on the way
 	_, _ = rand.Read(content)
 	for _, coding := range []string{"identity", "gzip"} {
@@ -459,7 +502,7 @@ func TestACutDownload(t *testing.T) {
 // A long output is all there: what is sent takes no room any more.
 func TestALongOutput(t *testing.T) {
 	t.Parallel()
-	b := begin(t, start(t, NewSeal(), nil))
+	b := begin(t, start(t, apis.NewSeal(), nil))
 	const bytes = 20 << 20
 	_, text := b.in("POST", "/execute", `{"code": "for i in range(20): print('x' * (1024 * 1024 - 1))"}`, headerPort, interpreterPort)
 	if got := strings.Count(text, "x"); got < bytes-21 || strings.Contains(text, `"error"`) {
@@ -469,7 +512,7 @@ func TestALongOutput(t *testing.T) {
 
 func TestSignalsReachProgramsAlone(t *testing.T) {
 	t.Parallel()
-	b := begin(t, start(t, NewSeal(), nil))
+	b := begin(t, start(t, apis.NewSeal(), nil))
 	for _, process := range []string{`{"pid": 1}`, `{"pid": 0}`, `{"pid": -1}`, `{"pid": ` + string(must(json.Marshal(os.Getpid()))) + `}`, `{"tag": ""}`, `{}`} {
 		for _, call := range []string{"SendSignal", "SendInput", "Update", "CloseStdin"} {
 			if status, text := b.in("POST", "/process.Process/"+call, `{"process": `+process+`, "signal": "SIGNAL_SIGKILL"}`); status != 404 || !strings.Contains(text, codeNotFound) {
@@ -486,7 +529,7 @@ func TestSignalsReachProgramsAlone(t *testing.T) {
 func TestKeysAndTokens(t *testing.T) {
 	t.Parallel()
 	var log locked.Buffer
-	seal := NewSeal()
+	seal := apis.NewSeal()
 	f := start(t, seal, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	b, other := begin(t, f), begin(t, f)
 	send := func(method, path string, headers ...string) int {
@@ -514,7 +557,7 @@ func TestKeysAndTokens(t *testing.T) {
 		"in the other header":              {send("POST", list, headerTraffic, b.Token, headerID, b.ID), 200},
 		"of another sandbox":               {send("POST", list, headerToken, other.Token, headerID, b.ID), 401},
 		"in the URL":                       {send("POST", list+"?access_token="+b.Token, headerID, b.ID), 401},
-		"of another server":                {send("POST", list, headerToken, NewSeal().token(b.ID, "Bearer "+resttest.Token), headerID, b.ID), 401},
+		"of another server":                {send("POST", list, headerToken, apis.NewSeal().Token(b.ID, "Bearer "+resttest.Token), headerID, b.ID), 401},
 		"none":                             {send("POST", list, headerID, b.ID), 401},
 		"a credential itself in its place": {send("POST", list, "Authorization", "Bearer "+resttest.Token, headerID, b.ID), 401},
 		"beside a user":                    {send("POST", list, headerToken, b.Token, headerID, b.ID, "Authorization", "Basic dXNlcjo="), 200},
@@ -530,7 +573,7 @@ func TestKeysAndTokens(t *testing.T) {
 	}
 	r := httptest.NewRequest(http.MethodGet, inSandbox+"x", nil) // no path below it
 	r.Header.Set(headerToken, b.Token)
-	if seal.translate(r); r.Header.Get("Authorization") != "" {
+	if translate(r, seal); r.Header.Get("Authorization") != "" {
 		t.Error("a token counts outside of sandboxes")
 	}
 }

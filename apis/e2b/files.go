@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -167,7 +168,7 @@ func (c *call) launch(ctx context.Context, b *box, operation string, request any
 	}
 	p, err := c.program(ctx, sandbox.ProgramSpec{
 		SessionID: b.record.ID, Argv: []string{"python3", "-I", "-S", "-c", helper, operation, string(given)}, Title: operation + " " + string(given),
-		Unlisted: true, Timeout: timeout,
+		NoGrowth: !slices.Contains([]string{"write", "make", "move"}, operation), Unlisted: true, Timeout: timeout,
 	})
 	if err != nil {
 		return nil, nil, err

@@ -192,6 +192,9 @@ func (c *call) create() error {
 	c.sandboxes[id] = b
 	c.mu.Unlock()
 	c.schedule(b)
+	given := make(rest.Arguments)
+	given.Set("session_id", id)
+	_, _ = c.Call(c.r.Context(), describe, given) // as /v1 answers, so that the audit log has it
 	return c.answer(http.StatusCreated, c.describe(b))
 }
 
@@ -201,7 +204,7 @@ func newBox(of record) *box {
 
 // touchContainer starts the container, so that the first command does not wait for it.
 func (c *call) touchContainer(b *box) error {
-	p, err := c.program(c.r.Context(), sandbox.ProgramSpec{SessionID: b.record.ID, Argv: []string{"true"}, Unlisted: true})
+	p, err := c.program(c.r.Context(), sandbox.ProgramSpec{SessionID: b.record.ID, Argv: []string{"true"}, NoGrowth: true, Unlisted: true})
 	if err != nil {
 		return err
 	}
@@ -357,10 +360,15 @@ func (c *call) schedule(b *box) {
 		case !due:
 			later.schedule(b)
 		case keep:
-			_ = later.sleep(ctx, b)
+			if later.sleep(ctx, b) != nil { // such as for want of the tool
+				_, _ = later.Sessions().CloseSession(ctx, b.record.ID, true)
+			}
 		default:
 			err := later.remove(b, func() error {
-				_, err := later.Sessions().CloseSession(ctx, b.record.ID, false)
+				err := later.close(ctx, b, false)
+				if err != nil {
+					_, err = later.Sessions().CloseSession(ctx, b.record.ID, false)
+				}
 				return err
 			})
 			if err != nil { // it is tried again
@@ -378,7 +386,15 @@ func (c *call) sleep(ctx context.Context, b *box) error {
 		return err
 	}
 	c.forget(b)
-	_, err := c.Sessions().CloseSession(ctx, b.record.ID, true)
+	return c.close(ctx, b, true)
+}
+
+// close ends a sandbox's session by the tool, so that the audit log has it.
+func (c *call) close(ctx context.Context, b *box, keep bool) error {
+	given := make(rest.Arguments)
+	given.Set("session_id", b.record.ID)
+	given.Set("keep_files", keep)
+	_, err := c.Call(ctx, end, given)
 	return err
 }
 
@@ -419,7 +435,7 @@ const clientID = "local" // which the SDKs ignore
 
 func (c *call) describe(b *box) made {
 	id := b.record.ID
-	token := c.seal.token(id, c.r.Header.Get("Authorization"))
+	token := c.seal.Token(id, c.r.Header.Get("Authorization"))
 	return made{Template: b.record.Template, ID: id, Client: clientID, Envd: envdVersion, Token: token, Traffic: token}
 }
 
@@ -495,13 +511,7 @@ func (c *call) list() error {
 }
 
 func (c *call) kill(b *box) error {
-	err := c.remove(b, func() error {
-		given := make(rest.Arguments)
-		given.Set("session_id", b.record.ID)
-		_, err := c.Call(c.r.Context(), end, given) // which the audit log has
-		return err
-	})
-	if err != nil {
+	if err := c.remove(b, func() error { return c.close(c.r.Context(), b, false) }); err != nil {
 		return err
 	}
 	return c.answer(http.StatusNoContent, nil)

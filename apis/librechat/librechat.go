@@ -29,10 +29,10 @@ const prefix = "/librechat"
 func New() *rest.API {
 	form := rest.Media("multipart/form-data", map[string]any{})
 	return &rest.API{
-		Patterns: []string{prefix + "/"}, Translate: acceptKey,
+		Patterns: []string{prefix + "/"}, Translate: apis.AcceptKey,
 		Refusal: func(fields map[string]any) { fields["error"] = apis.Sentence(fields) },
 		Routes: []rest.Route{
-			{Method: "POST", Path: prefix + "/exec", ID: "compatible.librechat_exec", Summary: "Run code in an interpreter of its own.", Tool: rest.RunTool,
+			{Method: "POST", Path: prefix + "/exec", ID: "compatible.librechat_exec", Summary: "Run code: in the kernel of a hint, or in an interpreter of its own.", Tool: rest.RunTool,
 				Serve: exec, Request: rest.Schema[newRun], Answer: rest.Schema[ran]},
 			{Method: "POST", Path: prefix + "/exec/programmatic", ID: "compatible.librechat_programmatic", Summary: "Refused: code has no tools of the client.", Status: http.StatusNotImplemented, Tool: rest.RunTool,
 				Serve: programmatic, Request: rest.Schema[newRun], Answer: rest.Schema[failed]},
@@ -50,20 +50,13 @@ func New() *rest.API {
 	}
 }
 
-// acceptKey moves the token in a header of LibreChat's to the usual one. A request with a token in the usual one stays as it is.
-func acceptKey(r *http.Request) {
-	if key := r.Header.Get("X-API-Key"); key != "" && r.Header.Get("Authorization") == "" {
-		r.Header.Set("Authorization", "Bearer "+key)
-	}
-}
-
 type newRun struct {
 	Language  string   `json:"lang" jsonschema:"py, js, ts or bash; another is answered with a sentence in stderr."`
 	Code      string   `json:"code"`
 	Arguments []string `json:"args,omitempty"`
 	SessionID string   `json:"session_id,omitempty" jsonschema:"Of an earlier run, to go on among its files."`
 	Timeout   float64  `json:"timeout,omitempty" jsonschema:"Milliseconds."`
-	Hint      string   `json:"runtime_session_hint,omitempty" jsonschema:"Runs of one hint go on among the same files."`
+	Hint      string   `json:"runtime_session_hint,omitempty" jsonschema:"Runs of one hint go on with the same variables and files."`
 	Files     []input  `json:"files,omitempty" jsonschema:"That the code is to find. One of an earlier run has the code go on in that run's session; the others are copied there."`
 }
 
@@ -191,7 +184,12 @@ func run(ctx context.Context, h rest.Host, wanted *newRun) (answer ran, err erro
 		forget(ctx, h, session, made)
 		return answer, err
 	}
-	res, err := apis.Run(ctx, h, session, language, withArguments(language.Language, wanted.Arguments), wanted.Code, time.Duration(min(max(wanted.Timeout, 0), 1e9)*float64(time.Millisecond)))
+	fresh, before := wanted.Hint == "", ""
+	if len(wanted.Arguments) > 0 || !fresh { // a kernel has those of the run before
+		before = withArguments(language.Language, wanted.Arguments)
+	}
+	timeout := time.Duration(min(max(wanted.Timeout, 0), 1e9) * float64(time.Millisecond))
+	res, err := apis.Run(ctx, h, session, language, before, wanted.Code, fresh, timeout)
 	if err != nil {
 		forget(ctx, h, session, made)
 		return answer, err
@@ -209,6 +207,9 @@ func run(ctx context.Context, h rest.Host, wanted *newRun) (answer ran, err erro
 	switch res.Status {
 	case sandbox.TimedOut, sandbox.Cancelled, sandbox.Killed:
 		answer.Stderr += text.Shorten(strings.TrimSpace("The run was "+strings.ReplaceAll(string(res.Status), "_", " ")+". "+res.Cause), 500) + "\n"
+	}
+	if !fresh && len(res.Notes) > 0 { // such as that variables are gone
+		answer.Stderr += strings.Join(res.Notes, "\n") + "\n"
 	}
 	if answer.Stderr == "" && res.Status == sandbox.Failed { // which nothing else of the answer says
 		answer.Stderr = fmt.Sprintf("Exit status %d.\n", res.ExitCode)
@@ -247,12 +248,9 @@ func sessionsOf(files []input) (ids []string) {
 
 // withArguments is code that gives other code its arguments.
 func withArguments(language sandbox.Language, given []string) string {
-	if len(given) == 0 {
-		return ""
-	}
-	switch list := string(web.Encode(given)); language { // a list of JSON's is one of Python's
+	switch list := string(web.Encode(append([]string{}, given...))); language { // a list of JSON's is one of Python's
 	case sandbox.Python:
-		return "import sys; sys.argv[1:] = " + list
+		return "__import__('sys').argv[1:] = " + list
 	case sandbox.JavaScript:
 		return "process.argv.splice(2, Infinity, ..." + list + ")"
 	}

@@ -8,7 +8,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -28,6 +30,8 @@ const (
 
 // chats holds the state of the chats: their working directories, and the commands that they began.
 type chats struct {
+	seal     *apis.Seal
+	open     atomic.Int32 // terminals
 	mu       sync.Mutex
 	folders  map[string]string // by chat, relative to the work directory
 	commands []command         // the oldest first

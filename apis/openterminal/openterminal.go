@@ -15,10 +15,11 @@ const prefix, ids = "/open-terminal", "compatible.terminal_"
 
 type object = map[string]any
 
-// New returns the part of open-webui/open-terminal's API that Open WebUI calls, with the state of its chats.
-func New() *rest.API { return newAPI(newChats()) }
+// New returns the part of open-webui/open-terminal's API that Open WebUI calls, with the state of its chats. All principals share a seal.
+func New(seal *apis.Seal) *rest.API { return newAPI(newChats(), seal) }
 
-func newAPI(c *chats) *rest.API {
+func newAPI(c *chats, seal *apis.Seal) *rest.API {
+	c.seal = seal
 	config := func(w http.ResponseWriter, _ *http.Request) { web.JSON(w, http.StatusOK, shownConfig) }
 	routes := append(models(c), pages(c)...)
 	for i := range routes {
@@ -26,8 +27,9 @@ func newAPI(c *chats) *rest.API {
 	}
 	return &rest.API{
 		Patterns: []string{prefix + "/"}, Routes: routes,
-		Refusal: func(fields map[string]any) { fields["detail"] = apis.Sentence(fields) },
-		Open:    map[string]http.Handler{"GET " + prefix + "/api/config": http.HandlerFunc(config)},
+		Translate: c.translate,
+		Refusal:   func(fields map[string]any) { fields["detail"] = apis.Sentence(fields) },
+		Open:      map[string]http.Handler{"GET " + prefix + "/api/config": http.HandlerFunc(config)},
 	}
 }
 
@@ -104,6 +106,10 @@ func pages(c *chats) []rest.Route {
 			Serve: c.serve((*call).remove), Query: onePath, Answer: rest.Schema[done]},
 		{Method: "POST", Path: "/files/move", ID: "move", Tool: shell, Summary: "Move a file or a folder.",
 			Serve: c.serve(decode((*call).move)), Request: rest.Schema[moved], Answer: rest.Schema[done]},
+		{Method: "POST", Path: terminals, ID: "make_terminal", Tool: shell, Summary: "Make a terminal, which begins when it is followed.",
+			Serve: c.serve((*call).newTerminal), Request: rest.Media("application/json", object{"type": "object"}), Answer: rest.Schema[newTerminal]},
+		{Method: "GET", Path: terminals + "/{terminal_id}", ID: "follow_terminal", Tool: shell, Summary: "Follow a terminal by a WebSocket, to its end.", Status: http.StatusSwitchingProtocols,
+			Serve: c.serve((*call).followTerminal), Answer: rest.Media("application/octet-stream", object{})},
 		{Method: "GET", Path: "/ports", ID: "ports", Tool: list, Summary: "None: nothing in a container can be reached from outside.",
 			Serve: constant(ports{[]int{}}), Answer: rest.Schema[ports], Idle: true},
 		{Method: "GET", Path: "/system", ID: "system", Tool: list, Summary: "What a model is to know.",
@@ -115,10 +121,10 @@ func pages(c *chats) []rest.Route {
 
 const system = "The tools of this terminal run commands of bash in an isolated Linux container with Python. Files are kept in " + engine.WorkDir +
 	", which is the home directory, and each command begins in the chat's working directory there. Everything else is lost with the container. Each command has a shell of its own. " +
-	"Ports cannot be reached from outside, and there is no terminal for full-screen programs."
+	"Ports cannot be reached from outside, and commands have no terminal for full-screen programs."
 
 // shownConfig is the configuration that its pages read before they send a token.
-var shownConfig = object{"features": object{"terminal": false, "notebooks": false, "system": true}}
+var shownConfig = object{"features": object{"terminal": true, "notebooks": false, "system": true}}
 
 func constant(value any) func(rest.Host, http.ResponseWriter, *http.Request) error {
 	return func(_ rest.Host, w http.ResponseWriter, _ *http.Request) error {

@@ -2,6 +2,7 @@ package openterminal
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -9,7 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gorilla/websocket"
+	"github.com/mark3labs/mcp-go/server"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -27,7 +32,7 @@ func (w walked) Sessions() *sandbox.Manager { return w.manager }
 func start(t *testing.T, kept *chats) *resttest.Fixture {
 	t.Helper()
 	return resttest.Start(t, func(d *tools.Deps) resttest.Served {
-		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{newAPI(kept)}})
+		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{newAPI(kept, apis.NewSeal())}})
 	}, nil, sandbox.Bash)
 }
 
@@ -66,6 +71,67 @@ func TestTheTerminalsBounds(t *testing.T) {
 	if err == nil || seen != 1 {
 		t.Errorf("behind a client that has left %d files are looked at: %v", seen, err)
 	}
+}
+
+// A terminal has a size, and belongs to whoever has the token of its maker.
+func TestATerminal(t *testing.T) {
+	t.Parallel()
+	api := New(apis.NewSeal())
+	f := resttest.Start(t, func(d *tools.Deps) resttest.Served {
+		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{api}})
+	}, nil, sandbox.Bash)
+	f.URL = resttest.Listen(t, httpserver.Options{
+		Site: httpserver.Site{MCP: server.NewMCPServer("x", "1"), Routes: f.Served.Routes()}, Token: resttest.Token, Refuse: f.Served.Refuse, Translate: api.Translate, Logger: f.Deps.Logger,
+	})
+	f.Want(200, "POST", "/open-terminal/execute?wait=60", `{"command": "mkdir at"}`)
+	if status, _ := f.Do("POST", "/open-terminal/files/cwd", `{"path": "at"}`, "X-Session-Id", "chat"); status != 200 {
+		t.Fatal(status)
+	}
+	_, text := f.Do("POST", "/open-terminal/api/terminals", "", "X-Session-Id", "chat")
+	var made newTerminal
+	if err := json.Unmarshal([]byte(text), &made); err != nil {
+		t.Fatal(text)
+	}
+	dial := func(id string, messages ...string) *websocket.Conn {
+		t.Helper()
+		socket, response, err := websocket.DefaultDialer.DialContext(t.Context(), strings.Replace(f.URL, "http", "ws", 1)+"/open-terminal/api/terminals/"+id+"?user_id=x", nil)
+		if err != nil {
+			t.Fatalf("%v: %v", response, err)
+		}
+		t.Cleanup(func() { _ = socket.Close() })
+		for _, message := range messages {
+			if err := socket.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return socket
+	}
+	for _, first := range []string{`{"type": "auth", "token": "another"}`, `{"type": "resize", "token": "` + resttest.Token + `"}`, `[]`} {
+		if _, _, err := dial(made.ID, first).ReadMessage(); !websocket.IsCloseError(err, closedAuth) {
+			t.Errorf("%s: %v", first, err)
+		}
+	}
+	socket := dial(made.ID, `{"type": "auth", "token": "`+resttest.Token+`"}`, `{"type": "resize", "cols": 99, "rows": 33}`)
+	if err := socket.WriteMessage(websocket.BinaryMessage, []byte("until [ \"$(stty size)\" = '33 99' ]; do :; done; pwd; echo $((6 * 7)); exit\n")); err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	for {
+		kind, message, err := socket.ReadMessage()
+		if err != nil {
+			if !websocket.IsCloseError(err, websocket.CloseNormalClosure) || !strings.Contains(shown.String(), "/at\r\n42\r\n") || kind > websocket.BinaryMessage {
+				t.Errorf("%v: %q", err, shown.String())
+			}
+			break
+		}
+		shown.Write(message)
+	}
+	for id, want := range map[string]int{"none": 401, apis.NewSeal().Token(terminals, "{}"): 401, made.ID: 400} {
+		if status, text := f.Do("GET", "/open-terminal/api/terminals/"+id, "", "Authorization", ""); status != want {
+			t.Errorf("%s: %d %s", id, status, text)
+		}
+	}
+	f.Want(404, "GET", "/open-terminal/api/terminals/none", "")
 }
 
 // Whatever a path is, it leads below the work directory or nowhere.

@@ -216,7 +216,7 @@ func (r *run) finish(d *protocol.Done) {
 		l.twins.want()
 		s.runs.provideWaiting() // those that wait for a copy of it
 	}
-	if l.HasZygote && (l.main == nil || !l.main.loaded) {
+	if l.HasZygote && (l.main == nil && !r.Fresh || l.main != nil && l.main.begun && !l.main.loaded) { // one that ran no code loads nothing
 		l.reserve.prepare()
 	} else {
 		l.reserve.want() // of all that there is to keep ready, the first run needs none

@@ -164,14 +164,15 @@ func (s *Supervisor) visit(raw io.ReadWriteCloser) {
 
 // serveProgram serves a stream that asks for a program, and reports whether it does.
 func (s *Supervisor) serveProgram(stream net.Conn, request []byte) bool {
-	if !process.Asks(request) {
+	start := process.Asks(request)
+	if start == nil {
 		return false
 	}
 	var env []string
 	var full string
 	begun := make(chan struct{})
 	s.post(func() {
-		env, full = s.beginProgram()
+		env, full = s.beginProgram(start.NoGrowth)
 		close(begun)
 	})
 	<-begun
@@ -179,16 +180,17 @@ func (s *Supervisor) serveProgram(stream net.Conn, request []byte) bool {
 		_ = filewire.Write(stream, programwire.Output{Error: full, Full: true})
 		return true
 	}
-	s.started.Serve(stream, request, env, s.workDir.path)
-	if s.guard != nil { // which is set before a program begins, and never changed
+	s.started.Serve(stream, start, env, s.workDir.path)
+	if s.guard != nil && !start.NoGrowth { // which is set before a program begins, and never changed
 		s.post(s.guard.endProgram)
 	}
 	return true
 }
 
 // beginProgram returns the environment of the session's programs, or why none may begin.
-func (s *Supervisor) beginProgram() (env []string, full string) {
+func (s *Supervisor) beginProgram(noGrowth bool) (env []string, full string) {
 	switch {
+	case noGrowth:
 	case s.guard != nil:
 		full = s.guard.beginProgram()
 	case s.settings.hasVolumeLimit():

@@ -4,8 +4,11 @@ package allfeatures
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/codebox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/dify"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/e2b"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/librechat"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis/openterminal"
@@ -27,26 +30,30 @@ func Features() []server.Feature {
 // otherAPIs serves the interfaces of other systems: three always, and those of --apis.
 func otherAPIs() server.Feature {
 	var more []string
-	seal := e2b.NewSeal()
+	switched := []string{e2b.Name, dify.Name}
+	seal := apis.NewSeal()
 	return server.Feature{
 		Name: "apis",
 		Settings: func() []server.SettingGroup {
 			return []server.SettingGroup{{Title: "APIs", Settings: []server.Setting{
-				server.Row("apis", "NAMES", &more, 0, 0, "further APIs of other systems to serve over --http: "+e2b.Name),
+				server.Row("apis", "NAMES", &more, 0, 0, "further APIs of other systems to serve over --http: "+strings.Join(switched, ", ")),
 			}}}
 		},
 		Check: func(*server.Program) error {
 			for _, name := range more {
-				if name != e2b.Name {
-					return fmt.Errorf("--apis %s is none that can be switched on; there is %s", name, e2b.Name)
+				if !slices.Contains(switched, name) {
+					return fmt.Errorf("--apis %s is none that can be switched on; there are %s", name, strings.Join(switched, ", "))
 				}
 			}
 			return nil
 		},
 		APIs: func() rest.APIs {
-			list := rest.APIs{librechat.New(), openterminal.New(), codebox.New()}
+			list := rest.APIs{librechat.New(), openterminal.New(seal), codebox.New()}
 			if slices.Contains(more, e2b.Name) {
 				list = append(list, e2b.New(seal))
+			}
+			if slices.Contains(more, dify.Name) {
+				list = append(list, dify.New())
 			}
 			return list
 		},

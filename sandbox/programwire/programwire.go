@@ -24,6 +24,8 @@ type Start struct {
 	Env  map[string]string `json:"env,omitempty"`
 	Dir  string            `json:"dir,omitempty"` // empty: the work directory
 	PTY  *Size             `json:"pty,omitempty"` // nil: pipes
+	// NoGrowth: it makes no files larger, so that no limit of them refuses it.
+	NoGrowth bool `json:"no_growth,omitempty"`
 }
 
 // Input is any later message of a server. One of its fields is set. Data and Close wait for Took of the one before.

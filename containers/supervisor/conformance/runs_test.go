@@ -5,6 +5,7 @@ package conformance
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -382,6 +383,16 @@ func (c *client) standby(l *language) (pid int) {
 	})
 	c.completed("1") // the supervisor knows of it by now
 	return pid
+}
+
+// Where only fresh runs come, nothing else has the zygote started.
+func TestAKernelStandsByForFreshRunsAlone(t *testing.T) {
+	t.Parallel()
+	c := start(t, python, options{})
+	c.done(c.begin("1", request{Fresh: true}))
+	eventually(t, "no kernel stands by", func() bool {
+		return slices.ContainsFunc(offspring(c.pid()), func(child int) bool { return len(offspring(child)) > 0 })
+	})
 }
 
 func TestAKernelThatStandsByIsKilledAsARunComes(t *testing.T) {

@@ -44,10 +44,13 @@ func (ps *Programs) Exited(pid int, status syscall.WaitStatus) {
 	}
 }
 
-// Asks reports whether a stream's first message asks for a program.
-func Asks(text []byte) bool {
-	var r struct{ Op string }
-	return json.Unmarshal(text, &r) == nil && r.Op == programwire.Op
+// Asks returns the program that a stream's first message asks for; nil: none.
+func Asks(text []byte) *programwire.Start {
+	var start programwire.Start
+	if json.Unmarshal(text, &start) != nil || start.Op != programwire.Op {
+		return nil
+	}
+	return &start
 }
 
 // program is one with its stream. The sandbox's code can signal it too, and its parts are no secret to that.
@@ -66,15 +69,10 @@ type program struct {
 	stream  net.Conn
 }
 
-// Serve runs the program that a stream's first message asks for, until that ends, or the stream does and kills it.
-func (ps *Programs) Serve(stream net.Conn, text []byte, env []string, workDir string) {
-	var start programwire.Start
-	err := json.Unmarshal(text, &start)
+// Serve runs a program until that ends, or the stream does and kills it.
+func (ps *Programs) Serve(stream net.Conn, start *programwire.Start, env []string, workDir string) {
 	p := &program{all: ps, stream: stream, output: make(map[string]*os.File), fed: make(chan programwire.Input, 1), status: make(chan syscall.WaitStatus, 1)}
-	if err == nil {
-		err = ps.start(p, &start, env, workDir)
-	}
-	if err != nil {
+	if err := ps.start(p, start, env, workDir); err != nil {
 		p.close()
 		p.send(programwire.Output{Error: err.Error()})
 		return

@@ -4,6 +4,7 @@ package process
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -27,13 +28,14 @@ func serve(t *testing.T, start programwire.Start) *served {
 	var programs Programs
 	start.Op = programwire.Op
 	text, err := json.Marshal(start)
-	if err != nil || !Asks(text) {
+	asked := Asks(text)
+	if err != nil || asked == nil {
 		t.Fatal(err, string(text))
 	}
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		programs.Serve(theirs, text, os.Environ(), t.TempDir())
+		programs.Serve(theirs, asked, os.Environ(), t.TempDir())
 	}()
 	t.Cleanup(func() {
 		_ = ours.Close()
@@ -110,6 +112,38 @@ func TestProgramsWithATerminal(t *testing.T) {
 	s.send(programwire.Input{Data: []byte("\n")})
 	if rest, exit := s.rest(); !strings.Contains(rest[programwire.PTY], "56 78") || exit.Code != 0 {
 		t.Errorf("%q %+v", rest, exit)
+	}
+}
+
+// A terminal's sizes and control characters reach its program alone, and a kill what left its session.
+func TestEscapesFromATerminal(t *testing.T) {
+	t.Parallel()
+	s := serve(t, programwire.Start{Argv: []string{"bash", "-c", "trap 'echo interrupted' INT; setsid sleep 1000 & echo left $!; read; stty size; sleep 1000"}, PTY: &programwire.Size{}})
+	s.next()
+	printed := ""
+	until := func(text string) {
+		t.Helper()
+		for !strings.Contains(printed, text) {
+			printed += string(s.next().Data)
+		}
+	}
+	until("\n")
+	for _, size := range []programwire.Size{{Rows: 65535, Cols: 65535}, {}, {Rows: 1, Cols: 65535}} {
+		s.send(programwire.Input{Size: &size})
+	}
+	s.send(programwire.Input{Data: []byte("\x03\x1b[2J\x1b]0;title\x07\n")})
+	until("interrupted")
+	until("1 65535")
+	var left int
+	if _, err := fmt.Sscanf(printed[strings.Index(printed, "left "):], "left %d", &left); err != nil {
+		t.Fatal(err, printed)
+	}
+	s.send(programwire.Input{Signal: int(syscall.SIGKILL)})
+	if _, exit := s.rest(); exit.Signal != int(syscall.SIGKILL) {
+		t.Errorf("%+v", exit)
+	}
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", left)); err == nil && !strings.Contains(string(stat), ") Z ") {
+		t.Errorf("what left the session lives: %s", stat)
 	}
 }
 
