@@ -179,7 +179,8 @@ LOCK := uv pip compile --upgrade --python-version 3.13 --only-binary :all: --no-
 lock: $(UV)/bin/uv
 	cd containers/image/python && PATH=$(CURDIR)/$(UV)/bin:$$PATH && \
 	$(LOCK) --quiet --generate-hashes --custom-compile-command 'make lock' --python-platform x86_64-manylinux_2_40 -o requirements.lock pyproject.toml && \
-	$(LOCK) --quiet --python-platform aarch64-manylinux_2_40 -c requirements.lock pyproject.toml >/dev/null
+	$(LOCK) --quiet --python-platform aarch64-manylinux_2_40 -c requirements.lock pyproject.toml >/dev/null && \
+	echo pypandoc-binary | $(LOCK) --quiet --generate-hashes --custom-compile-command 'make lock' -o ../standard/pandoc.lock -
 
 # Process 1 of every container, for each kind of processor, as it is committed: the same source makes the same bytes.
 .PHONY: supervisor

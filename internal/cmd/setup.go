@@ -138,7 +138,10 @@ func printImages(ctx context.Context, s *server.Program, on engine.Engine, optio
 		case r.Made:
 			how = "was built"
 		}
-		fmt.Printf("%-13s  %s %s, %s\n", r.Name, r.Ref, how, units.HumanSize(float64(r.Bytes)))
+		if r.Fetched > 0 {
+			how += " in " + units.HumanSize(float64(r.Fetched))
+		}
+		fmt.Printf("%-13s  %s %s, %s unpacked\n", r.Name, r.Ref, how, units.HumanSize(float64(r.Bytes)))
 		if r.Without != "" {
 			fmt.Fprintf(os.Stderr, "The %s image is %s. When a package index answers, run: code-sandbox-mcp setup --rebuild\n", r.Name, r.Without)
 		}

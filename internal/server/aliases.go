@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
@@ -52,8 +51,8 @@ const (
 // aliases lists the settings of these systems. Of two names for one setting the first that is set counts. It makes the table in
 // docs/configuration.md.
 var aliases = []alias{
-	{name: "CONTAINER_IMAGE", of: philschmid, taken: true, answer: "`python-image`, or `js-image` where `CONTAINER_LANGUAGE` says so"},
-	{name: "CONTAINER_LANGUAGE", of: philschmid, taken: true, with: "CONTAINER_IMAGE", answer: "the language of `CONTAINER_IMAGE`: `python` (default) or `javascript`, also written `js`, `node`, `typescript`"},
+	{name: "CONTAINER_IMAGE", of: philschmid, taken: true, answer: "`python-image` and `js-image`, or the one that `CONTAINER_LANGUAGE` names"},
+	{name: "CONTAINER_LANGUAGE", of: philschmid, taken: true, with: "CONTAINER_IMAGE", answer: "the one language of `CONTAINER_IMAGE` (default: all): `python` or `javascript`, also written `js`, `node`, `typescript`"},
 	{name: "PASSTHROUGH_ENV", of: philschmid, setting: "pass-through-env"},
 	{name: "BACKEND", of: philschmid, common: true, fine: []string{"podman"}, answer: "`podman` is the `engine` unless that says `kubernetes`; `engine-url` says where"},
 	{name: "VERBOSE", of: philschmid, common: true, fine: []string{"0", "false", "no", "off"}, answer: "`log-level` debug tells more"},
@@ -227,20 +226,23 @@ func (l loading) takeEngine() {
 	}
 }
 
-// takeImage takes over the image that is named together with its language.
+// takeImage takes over the image of all languages, or of the one that is named together with it.
 func (l loading) takeImage() error {
 	image, file, _ := l.env.find("CONTAINER_IMAGE")
 	if image == "" {
 		return nil
 	}
 	name, _ := l.env.lookup("CONTAINER_LANGUAGE")
-	language, known := kernel.LanguageCalled(cmp.Or(name, string(sandbox.Python)))
-	if !known {
+	only, known := kernel.LanguageCalled(name)
+	if !known && name != "" {
 		return fmt.Errorf("CONTAINER_LANGUAGE=%q: there is no such language; there are %s", name, kernel.ListLanguages("and"))
 	}
-	if flag := language.Info().ImageFlag(); !l.origins[flag].beatsFile() {
-		*l.LanguageImages[language] = image
-		l.setAlias(flag, "CONTAINER_IMAGE", file)
+	for _, i := range kernel.Languages {
+		is := i.Language == only || name == "" && i.ImageOf == ""
+		if flag := i.ImageFlag(); is && !l.origins[flag].beatsFile() {
+			*l.LanguageImages[i.Language] = image
+			l.setAlias(flag, "CONTAINER_IMAGE", file)
+		}
 	}
 	return nil
 }

@@ -93,12 +93,13 @@ func TestOtherProgramsNamesAreUnderstood(t *testing.T) {
 		js     string
 		engine string
 	}{
-		"image alone is Python":   {nil, map[string]string{"CONTAINER_IMAGE": "img"}, "img", "", ""},
+		"image of all languages":  {nil, map[string]string{"CONTAINER_IMAGE": "img"}, "img", "img", ""},
+		"image for Python":        {nil, map[string]string{"CONTAINER_IMAGE": "img", "CONTAINER_LANGUAGE": "python"}, "img", "", ""},
 		"image for JavaScript":    {nil, map[string]string{"CONTAINER_IMAGE": "img", "CONTAINER_LANGUAGE": "Node"}, "", "img", ""},
-		"the flag beats it":       {[]string{"--python-image=mine"}, map[string]string{"CONTAINER_IMAGE": "img"}, "mine", "", ""},
-		"our variable beats it":   {nil, map[string]string{"CONTAINER_IMAGE": "img", "SANDBOX_PYTHON_IMAGE": "ours"}, "ours", "", ""},
+		"the flag beats it":       {[]string{"--python-image=mine"}, map[string]string{"CONTAINER_IMAGE": "img"}, "mine", "img", ""},
+		"our variable beats it":   {nil, map[string]string{"CONTAINER_IMAGE": "img", "SANDBOX_PYTHON_IMAGE": "ours"}, "ours", "img", ""},
 		"a word for TypeScript":   {nil, map[string]string{"CONTAINER_IMAGE": "img", "CONTAINER_LANGUAGE": "ts"}, "", "img", ""},
-		"it beats the file":       {[]string{"--config", file}, map[string]string{"CONTAINER_HOST": "ssh://h", "CONTAINER_IMAGE": "img"}, "img", "", "ssh://h"},
+		"it beats the file":       {[]string{"--config", file}, map[string]string{"CONTAINER_HOST": "ssh://h", "CONTAINER_IMAGE": "img"}, "img", "img", "ssh://h"},
 		"empty, it does not":      {[]string{"--config", file}, map[string]string{"CONTAINER_HOST": "", "CONTAINER_IMAGE": ""}, "theirs", "", "unix:///f"},
 		"engine of the bindings":  {nil, map[string]string{"CONTAINER_HOST": "ssh://h"}, "", "", "ssh://h"},
 		"ours, empty, does not":   {nil, map[string]string{"CONTAINER_HOST": "ssh://h", "SANDBOX_ENGINE_URL": ""}, "", "", "ssh://h"},

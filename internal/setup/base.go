@@ -59,7 +59,7 @@ func (w *work) fetchBase(ctx context.Context, ref string) (string, error) {
 	task := w.report.Begin("Base image")
 	log := newLog(task.Line)
 	task.Step(0, 1, "pulling "+shortRef(ref))
-	pullErr := pull(ctx, ref, w.opts.Patience, log)
+	_, pullErr := pull(ctx, ref, w.opts.Patience, log)
 	switch {
 	case pullErr == nil:
 		task.End("pulled: " + ref)
@@ -82,8 +82,8 @@ func (w *work) fetchBase(ctx context.Context, ref string) (string, error) {
 	return madeBase, nil
 }
 
-// pull pulls ref. It gives up a registry that does not answer within patience: Podman itself retries for a minute and more.
-func pull(ctx context.Context, ref string, patience time.Duration, log *log) error {
+// pull pulls ref, and returns the packed size of the layers that it fetched. It gives up a registry that does not answer within patience: Podman itself retries for a minute and more.
+func pull(ctx context.Context, ref string, patience time.Duration, log *log) (int64, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	watch := time.AfterFunc(patience, func() { cancel(errNoAnswer) })
@@ -101,7 +101,8 @@ func pull(ctx context.Context, ref string, patience time.Duration, log *log) err
 		log.show(done.add(l, time.Now()))
 	})
 	// A cancelled pull may return no error.
-	return cause(ctx, err)
+	_, fetched := done.sum()
+	return fetched, cause(ctx, err)
 }
 
 // pulled is how far a pull is.
@@ -114,11 +115,15 @@ type pulled struct {
 // so there may be more.
 func (p *pulled) add(l libpod.Layer, now time.Time) string {
 	p.layers[l.ID] = l
-	var done, total int64
+	done, total := p.sum()
+	return progressOf(done, total, now.Sub(p.began))
+}
+
+func (p *pulled) sum() (done, total int64) {
 	for _, l := range p.layers {
 		done, total = done+l.Current, total+max(l.Current, l.Total)
 	}
-	return progressOf(done, total, now.Sub(p.began))
+	return done, total
 }
 
 // progressOf describes the progress of a download after a while, and the time that the rest takes at the same rate. A total of 0 is unknown.

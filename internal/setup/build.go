@@ -66,6 +66,9 @@ func (w *work) build(ctx context.Context, recipe containers.Recipe, ready int, o
 		if err := label(ctx, recipe, id, hash); err != nil {
 			return fail(err)
 		}
+		if i < len(recipe.Parts)-1 {
+			task.Step(1, 1, "code can run in it now; the browser follows")
+		}
 		on = map[string]string{"BASE": recipe.Ref()}
 	}
 	task.End(fmt.Sprintf("built in %s: %s", time.Since(start).Round(time.Second), recipe.Ref()))

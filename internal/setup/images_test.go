@@ -308,7 +308,7 @@ func TestARegistryThatNeverAnswersIsGivenUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	err = pull(ctx, listener.Addr().String()+"/image:1", time.Millisecond, newLog(func(string) {}))
+	_, err = pull(ctx, listener.Addr().String()+"/image:1", time.Millisecond, newLog(func(string) {}))
 	if !errors.Is(err, errNoAnswer) {
 		t.Errorf("got %v", err)
 	}

@@ -13,21 +13,21 @@ import (
 )
 
 // pullPublished pulls the published image of a recipe, and reports whether there is one and it is ready under the
-// recipe's name. A registry that is out of reach, breaks off or hands out something else is no failure: it is said, and
+// recipe's name, and how much was fetched. A registry that is out of reach, breaks off or hands out something else is no failure: it is said, and
 // the image can be built.
-func (w *work) pullPublished(ctx context.Context, recipe containers.Recipe) (bool, error) {
+func (w *work) pullPublished(ctx context.Context, recipe containers.Recipe) (pulled bool, fetched int64, err error) {
 	ref := w.opts.Published.Ref(recipe)
 	if ref == "" {
-		return false, nil
+		return false, 0, nil
 	}
 	task := w.report.Begin(titleOf(recipe))
 	log := newLog(task.Line)
 	task.Step(0, 1, "pulling "+shortRef(ref))
-	err := pull(ctx, ref, w.opts.Patience, log)
+	fetched, err = pull(ctx, ref, w.opts.Patience, log)
 	if err != nil && ctx.Err() == nil && slices.ContainsFunc(log.tail, isDownload) {
 		// Not every version of Podman goes on by itself. Complete parts are not fetched again.
 		task.Step(0, 1, "the pull broke off, going on with "+shortRef(ref))
-		err = pull(ctx, ref, w.opts.Patience, log)
+		fetched, err = pull(ctx, ref, w.opts.Patience, log)
 	}
 	if err == nil {
 		err = adopt(ctx, recipe, ref)
@@ -35,16 +35,16 @@ func (w *work) pullPublished(ctx context.Context, recipe containers.Recipe) (boo
 	switch {
 	case err == nil:
 		task.End("pulled: " + ref)
-		return true, nil
+		return true, fetched, nil
 	case ctx.Err() != nil:
 		task.Fail()
-		return false, log.failure("pull "+ref, context.Cause(ctx), "Run the same command again.")
+		return false, 0, log.failure("pull "+ref, context.Cause(ctx), "Run the same command again.")
 	}
 	log.flush()
 	// Podman names the image again with every step of the reason, which comes last and would be cut off.
 	why := strings.NewReplacer("docker://"+ref, "it", ref, "it").Replace(err.Error())
 	task.End(clean("not pulled, so it is built here: " + why))
-	return false, nil
+	return false, 0, nil
 }
 
 // isDownload reports whether a line of Podman's says that a layer is being fetched.

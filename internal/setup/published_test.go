@@ -160,7 +160,7 @@ func TestAPublishedImageIsPulledByItsDigest(t *testing.T) {
 	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
 	published := startRegistry(t).publish(t, recipe, recipe.Hash)
 	result, err := publishedWork(report, published).image(ctx, recipe)
-	if want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true, Pulled: true}); err != nil || result != want {
+	if want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true, Pulled: true, Fetched: result.Fetched}); err != nil || result != want {
 		t.Fatalf("got %+v, %v\n%s", result, err, report.said())
 	}
 	if !strings.Contains(report.said(), "end pulled: "+published.Ref(recipe)) {
@@ -263,7 +263,7 @@ func TestAPullThatIsCancelledIsNoReasonToBuild(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(connection(t))
 	stop := errors.New("the user pressed ^C")
 	cancel(stop)
-	if _, err := publishedWork(report, published).pullPublished(ctx, recipe); !errors.Is(err, stop) {
+	if _, _, err := publishedWork(report, published).pullPublished(ctx, recipe); !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -44,6 +44,8 @@ type Result struct {
 	Made   bool  // built or pulled by this call; false: it was there
 	Pulled bool  // it was not built here
 	Bytes  int64 // unpacked; 0: the engine does not say
+	// Fetched is what was downloaded of it, in bytes as packed, without layers that were there; 0: nothing, or the engine does not say.
+	Fetched int64
 	// Without names the packages that the image lacks, and why; empty: it lacks none.
 	Without string
 }
@@ -124,7 +126,7 @@ func (w *work) makeImage(ctx context.Context, recipe containers.Recipe) (Result,
 	}
 	result.Made = true
 	var err error
-	if result.Pulled, err = w.pullPublished(ctx, recipe); result.Pulled || err != nil {
+	if result.Pulled, result.Fetched, err = w.pullPublished(ctx, recipe); result.Pulled || err != nil {
 		return result, err
 	}
 	if err := w.prepare(ctx); err != nil {
@@ -240,7 +242,7 @@ func (w *work) own(ctx context.Context, ref string) (Result, error) {
 	}
 	log := newLog(task.Line)
 	task.Step(0, 1, "pulling "+shortRef(ref))
-	if err := pull(ctx, ref, w.opts.Patience, log); err != nil {
+	if result.Fetched, err = pull(ctx, ref, w.opts.Patience, log); err != nil {
 		task.Fail()
 		return result, log.failure("pull "+ref, err, "Check the name, `podman pull "+ref+"` shows more; without a registry, leave the setting out and setup builds an image.")
 	}

@@ -72,6 +72,12 @@ const checks = {
     assert.equal(narrow, wide);
   },
 
+  'maps have what they load'() {
+    for (const file of ['leaflet/dist/leaflet.js', 'leaflet/dist/images/marker-icon.png', 'bootstrap3/dist/css/bootstrap.min.css', '@fortawesome/fontawesome-free/css/all.min.css']) {
+      assert.ok(existsSync(`/usr/local/share/code-sandbox/pages/${file}`), file);
+    }
+  },
+
   'time zones have their old names'() {
     const summer = new Date('2024-07-01T12:00:00Z');
     for (const [zone, offset] of Object.entries({

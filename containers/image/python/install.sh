@@ -19,15 +19,19 @@ from_pypi() {
 			--only-binary :all: --no-binary odfpy --build-constraints requirements.lock -r requirements.lock
 }
 
-# Tests go, but for what packages import of them; so do symbols for debuggers, sources in C, parts for Jupyter, BokehJS for its developers,
-# types of libraries that are not here, and of Arrow what reaches servers. Libraries named by a hash (*.libs) stay as they are.
+# Tests go, but for what packages import of them; so do symbols for debuggers, sources in C, parts for Jupyter, BokehJS for its developers
+# and in its long form, types for checkers of types, of Arrow what reaches servers, and the packages that PyTables asks for without
+# a need: it has that library in it. Libraries named by a hash (*.libs) stay as they are.
 shrink() {
 	remove_tests fsspec google/genai matplotlib mpmath networkx pandas pyarrow scipy sklearn statsmodels sympy
 	find . -path '*/tests/*' \( -name 'test_*.py' ! -name test_suite.py -o -name data \) -prune -exec rm -rf {} +
+	find . -path ./jedi -prune -o -name '*.pyi' -exec rm {} +
 	find . -path ./numpy -prune -o -type f \( -name '*.a' -o -name '*.c' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.pyx' \) -exec rm {} +
-	rm -rf /usr/local/share/jupyter plotly/labextension plotly/package_data/widgetbundle.js jedi/third_party/django-stubs jedi/third_party/typeshed/stubs/* \
-		bokeh/server/static/lib bokeh/server/static/js/compiler.js \
+	uv pip uninstall --python /usr/bin/python3 --break-system-packages blosc2 ndindex
+	rm -rf /usr/local/share/jupyter /usr/local/share/xyzservices plotly/labextension plotly/package_data/widgetbundle.js jedi/third_party/django-stubs jedi/third_party/typeshed/stubs/* \
+		bokeh/server/static/js/lib bokeh/server/static/js/compiler.js joblib/test sqlalchemy/testing tornado/test /usr/lib/python3.13/test \
 		pyarrow/include pyarrow/src pyarrow/*flight* pyarrow/*_s3*
+	for script in bokeh/server/static/js/*.min.js; do ln -sf "${script##*/}" "${script%.min.js}.js"; done
 	for library in pyarrow/libarrow_python*.so.*.*; do # a wheel has no links, so it has each three times
 		short=${library%.*.*} && ln -sf "${library##*/}" "$short" && ln -sf "${library##*/}" "${short%.*}"
 	done

@@ -7,8 +7,11 @@ Writes into the folder given as the only argument:
   with a read-only root that folder is empty each time. So the installed matplotlib is
   changed to read the ready-made list where it has none of its own. That costs nothing
   unless matplotlib is imported, which a start-up hook (.pth, sitecustomize) would.
+- pages/vega.js: Vega with what charts of Altair need of it. Vl-convert joins it of its parts each time, which takes seconds.
 - versions.json: the language, its version, and every package with its version; of an image with Debian's packages also
   those of pyproject.toml that are not there, and why: the text of the file why-debian in the same folder, if there is one.
+
+Babel's data on languages is written anew, half as long.
 """
 
 import importlib.metadata
@@ -16,6 +19,8 @@ import importlib.util
 import json
 import os
 import pathlib
+import pickle
+import pickletools
 import platform
 import py_compile
 import re
@@ -56,6 +61,38 @@ def prepare_matplotlib(target: pathlib.Path) -> None:
     py_compile.compile(str(font_manager), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 
 
+def prepare_vega(target: pathlib.Path) -> None:
+    """Writes the script if vl-convert is here."""
+    if importlib.util.find_spec("vl_convert"):
+        import vl_convert
+
+        target.mkdir(parents=True, exist_ok=True)
+        (target / "vega.js").write_text(vl_convert.javascript_bundle(), encoding="utf-8")
+
+
+def pack_languages() -> None:
+    """Packs the data files of the installed Babel."""
+    if importlib.util.find_spec("babel"):
+        import babel
+
+        for file in (pathlib.Path(babel.__file__).parent / "locale-data").glob("*.dat"):
+            file.write_bytes(packed(file.read_bytes()))
+
+
+def packed(data: bytes) -> bytes:
+    """The same pickle in fewer bytes: each text is in it once."""
+    texts = {}
+
+    def once(value):
+        if type(value) is str:
+            return texts.setdefault(value, value)
+        if type(value) is dict:
+            return {once(key): once(item) for key, item in value.items()}
+        return type(value)(map(once, value)) if type(value) in (list, tuple) else value
+
+    return pickletools.optimize(pickle.dumps(once(pickle.loads(data)), pickle.HIGHEST_PROTOCOL))
+
+
 def versions() -> dict:
     """The language and its packages, by name, each once."""
     found = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions() if d.metadata["Name"]}
@@ -77,6 +114,8 @@ def normal(name: str) -> str:
 def main(target: pathlib.Path) -> None:
     target.mkdir(parents=True, exist_ok=True)
     prepare_matplotlib(target / "matplotlib")
+    prepare_vega(target / "pages")
+    pack_languages()
     label, why = versions(), target / "why-debian"
     if why.exists():
         label["missing"] = missing(label["packages"], pathlib.Path(__file__).with_name("pyproject.toml"))

@@ -136,6 +136,14 @@ def check_plots():
     assert not made, f"matplotlib made its own font list instead of reading the ready one: {made}"
 
 
+def check_pages():
+    assert not HAS_PYPI or "vegaEmbed" in pathlib.Path("/usr/local/share/code-sandbox/pages/vega.js").read_text(encoding="utf-8")
+
+
+def check_work_folder():
+    assert os.path.samefile("/home/user", "/mnt/data")
+
+
 def check_bits():
     found = subprocess.run(["find", "/", "-xdev", "-perm", "/6000"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert not found.stdout, f"these take another user or group: {found.stdout}"
@@ -168,7 +176,7 @@ def check_compiler():
 
 
 def main():
-    checks = [check_threads, check_modules, check_tables, check_zones, check_numbers, check_documents, check_plots, check_bits, check_programs]
+    checks = [check_threads, check_modules, check_tables, check_zones, check_numbers, check_documents, check_plots, check_pages, check_work_folder, check_bits, check_programs]
     if "full" in sys.argv:
         checks.append(check_compiler)
     for check in checks:

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import pickle
 import sys
 import tempfile
 import unittest
@@ -45,6 +46,15 @@ class UseReadyFontList(unittest.TestCase):
         for source in "", FONT_MANAGER + FONT_MANAGER:
             with self.assertRaises(ValueError):
                 prepare.use_ready_font_list(source, "/list")
+
+
+class Packed(unittest.TestCase):
+    def test_it_is_the_same_and_shorter(self):
+        value = {"%d" % n: ["a long text, n times", ("%s" % "a long text", {n: None}), pathlib.PurePath("x")] for n in range(9)}
+        data = pickle.dumps(value, 2)
+        packed = prepare.packed(data)
+        self.assertEqual(pickle.loads(packed), value)
+        self.assertLess(len(packed), len(data))
 
 
 class Versions(unittest.TestCase):

@@ -1,7 +1,10 @@
-"""Pages made whole: scripts of installed libraries that an HTML file names by their address on the internet are put into it."""
+"""Pages made whole: scripts and style sheets of installed libraries that an HTML file names by their address on the internet are put into it."""
 
+import base64
 import codecs
 import functools
+import json
+import mimetypes
 import os
 import re
 import stat
@@ -20,6 +23,12 @@ VEGA_WANTED = re.compile(rb'''maybeLoadScript\("(vega[\w-]*)", "([\w.-]+)"\)''')
 END = re.compile(rb"</script\s*>", re.I)
 ATTRIBUTE = re.compile(rb"""([\w-]+)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))""")
 NUMBER = r"[\w.-]+"
+READY = "/usr/local/share/code-sandbox/pages"  # of our images: Vega, and packages of npm that only browsers run
+PACKAGES = (READY, "/opt/node/node_modules")
+OTHER_NAMES = {"font-awesome": "@fortawesome/fontawesome-free"}  # of packages at cdnjs
+RELATIVE = re.compile(r"""url\((["']?)(?!data:|https?:|/|#)([^"')?#]+)[^"')]*\1\)""")
+OLD_FONTS = re.compile(r'''@font-face\{font-family:"?(?:Font Awesome 5|FontAwesome)[^}]*\}''')  # the same fonts under earlier names
+GLYPHICONS = re.compile(r"(?:@font-face|\.glyphicon[^{}]*)\{[^}]*\}")
 
 
 def plotly_script(version):
@@ -33,9 +42,7 @@ def bokeh_script(version, name):
 
     if not same_major(version, bokeh.__version__):
         return None
-    folder = os.path.join(os.path.dirname(bokeh.__file__), "server", "static", "js")
-    with open(os.path.join(folder, name + ".min.js"), encoding="utf-8") as file:
-        return file.read()
+    return read(os.path.join(os.path.dirname(bokeh.__file__), "server", "static", "js", name + ".min.js"))
 
 
 def vega_script(version, name):
@@ -45,9 +52,12 @@ def vega_script(version, name):
 
 @functools.cache
 def vega_bundle():
-    import vl_convert
+    try:
+        return read(os.path.join(READY, "vega.js"))
+    except OSError:
+        import vl_convert
 
-    return vl_convert.javascript_bundle()
+        return vl_convert.javascript_bundle()
 
 
 def vega_loaded(content):
@@ -58,6 +68,73 @@ def vega_loaded(content):
         return b""
     versions = b",".join(b'%s_version:"%s"' % (name.replace(b"-", b""), version) for name, version in wanted)
     return b"<script>%s;var VEGA_DEBUG={%s}</script>" % (script, versions)
+
+
+def npm_file(version, name, path=None):
+    """The text of a file of a package of npm, or of the one that browsers load; pictures and fonts are in style sheets."""
+    for folder in PACKAGES:
+        package = os.path.join(folder, name)
+        try:
+            facts = json.loads(read(os.path.join(package, "package.json")))
+        except OSError:
+            continue
+        if same_major(version, facts["version"]):
+            path = os.path.join(package, path or facts.get("jsdelivr") or facts["unpkg"])
+            text = read(path)
+            if path.endswith("/leaflet.js"):
+                text += leaflet_icons(os.path.dirname(path))
+            if path.endswith(".css"):
+                text = RELATIVE.sub(functools.partial(inlined, os.path.dirname(path)), OLD_FONTS.sub("", text))
+            return text
+    return None
+
+
+def cdnjs_file(version, name, path):
+    return npm_file(version, OTHER_NAMES.get(name.lower(), name.lower()), path if name in OTHER_NAMES else "dist/" + path)
+
+
+def jquery_script(version):
+    return npm_file(version, "jquery", "dist/jquery.min.js")
+
+
+def d3_script(version):
+    return npm_file(version, "d3", "dist/d3.min.js")
+
+
+def glyphicons():
+    return "".join(GLYPHICONS.findall(npm_file("3", "bootstrap3", "dist/css/bootstrap.min.css")))
+
+
+def folium_file(path):
+    import folium
+
+    if path == "leaflet.awesome.rotate.min.css":
+        return "".join(".fa-rotate-%d{transform:rotate(%ddeg)}" % (angle, angle) for angle in range(360))
+    return read(os.path.join(os.path.dirname(folium.__file__), "templates", path))
+
+
+def leaflet_icons(folder):
+    """Names Leaflet's own icons, which it looks for beside its style sheet."""
+    icons = {"iconUrl": "marker-icon", "iconRetinaUrl": "marker-icon-2x", "shadowUrl": "marker-shadow"}
+    urls = {option: data_url(os.path.join(folder, "images", icon + ".png")) for option, icon in icons.items()}
+    return "\nL.Icon.Default.imagePath='';L.Icon.Default.mergeOptions(%s);" % json.dumps(urls)
+
+
+def inlined(folder, match):
+    try:
+        return "url(%s)" % data_url(os.path.join(folder, match[2]))
+    except OSError:  # another form of a font, say
+        return match[0]
+
+
+def data_url(path):
+    with open(path, "rb") as file:
+        return "data:%s;base64,%s" % (mimetypes.guess_type(path)[0] or "", base64.b64encode(file.read()).decode())
+
+
+def read(path):
+    with open(path, encoding="utf-8") as file:
+        return file.read()
 
 
 def same_major(wanted, there):
@@ -79,8 +156,22 @@ LIBRARIES = (
         bokeh_script,
     ),
     (r"https://cdn\.jsdelivr\.net/npm/(?P<name>vega(?:-lite|-embed)?)@(?P<version>%s)" % NUMBER, vega_script),
+    (r"https?://code\.jquery\.com/jquery-(?P<version>[\d.]+?)(?:\.min)?\.js", jquery_script),
+    (r"https?://d3js\.org/d3\.v(?P<version>\d+)(?:\.min)?\.js", d3_script),
+    (r"https?://(?:netdna|maxcdn)\.bootstrapcdn\.com/bootstrap/3[\d.]+/css/bootstrap-glyphicons\.css", glyphicons),
+    (r"https?://cdn\.jsdelivr\.net/gh/python-visualization/folium(?:@main)?/folium/templates/(?P<path>[\w.]+)", folium_file),
+    (r"https?://cdnjs\.cloudflare\.com/ajax/libs/(?P<name>[\w.-]+)/(?P<version>%s)/(?P<path>[\w./-]+)" % NUMBER, cdnjs_file),
+    (
+        r"https?://(?:cdn\.jsdelivr\.net/npm|unpkg\.com)/(?P<name>(?:@[\w.-]+/)?[\w.-]+)(?:@(?P<version>%s))?(?:/(?P<path>[\w./-]+))?" % NUMBER,
+        npm_file,
+    ),
 )
 KNOWN = [(re.compile(pattern), load) for pattern, load in LIBRARIES]
+
+
+def escaped_characters(error):
+    """As escaped_units, for a style sheet."""
+    return "".join("\\%x " % ord(character) for character in error.object[error.start : error.end]), error.end
 
 
 def escaped_units(error):
@@ -90,10 +181,11 @@ def escaped_units(error):
 
 
 codecs.register_error("code_sandbox.javascript", escaped_units)
+codecs.register_error("code_sandbox.css", escaped_characters)
 
 
-def find_script(address):
-    """The script of an address as it may stand inside a page, or None where that is not installed."""
+def find_script(address, kind="javascript"):
+    """The script or style sheet ("css") of an address as it may stand inside a page, or None where that is not installed."""
     for pattern, load in KNOWN:
         match = pattern.fullmatch(address)
         if match:
@@ -104,10 +196,10 @@ def find_script(address):
                 return None
             if script is None:
                 return None
-            for text in ("</script", "</SCRIPT", "<!--"):  # which would end the element, or hide its end
+            for text in ("</script", "</SCRIPT", "</style", "<!--"):  # which would end the element, or hide its end
                 script = script.replace(text, "<\\" + text[1:])
             script = script.replace("\ufeff", " ")  # white space where files were joined
-            return script.encode("ascii", "code_sandbox.javascript")
+            return script.encode("ascii", "code_sandbox." + kind)
     return None
 
 
@@ -138,8 +230,14 @@ class Pages:
             name, named = (match[1] or b"").lower(), attributes(match[2] or b"")
             end = match.end()
             if name == b"link":
-                if "stylesheet" in named.get("rel", "").lower().split() and is_remote(named.get("href", "")):
-                    missing.append(named["href"])
+                address = named.get("href", "")
+                if "stylesheet" in named.get("rel", "").lower().split() and is_remote(address):
+                    found = None if named.get("media") else self._script(address, "css")
+                    if found is None:
+                        missing.append(address)
+                    else:
+                        parts += [data[at : match.start()], b"<style>", found, b"</style>"]
+                        at = end
             elif name:
                 close = END.search(data, end)
                 if close is None:
@@ -172,11 +270,11 @@ class Pages:
         self.left -= len(vega)
         return vega
 
-    def _script(self, address):
-        """The script, once for a page: the second time it is empty."""
+    def _script(self, address, kind="javascript"):
+        """The script or style sheet, once for a page: the second time it is empty."""
         if address in self.scripts:
             return b""
-        found = find_script(address)
+        found = find_script(address, kind)
         if found is None or len(found) > self.left:
             return None
         self.left -= len(found)

@@ -56,6 +56,31 @@ class Installed(unittest.TestCase):
                 data = page.encode()
                 self.assertEqual(pages.Pages().whole(data), (data if whole is None else whole, missing))
 
+    def test_packages_of_npm(self):
+        files = {
+            "package.json": '{"version": "5.1.0", "unpkg": "dist/main.js"}', "dist/main.js": "main", "dist/a.css": "é{x:url(../p.png)}y{x:url('gone.woff?a')}</style>", "p.png": "p",
+        }
+        for path, content in files.items():
+            path = os.path.join(self.folder, "@x", "lib", path)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(content)
+        os.rename(os.path.join(self.folder, "@x", "lib"), os.path.join(self.folder, "lib"))
+        os.symlink("../lib", os.path.join(self.folder, "@x", "lib"))
+        style = b"<style>\\e9 {x:url(data:image/png;base64,cA==)}y{x:url('gone.woff?a')}<\\/style></style>"
+        link = "<link rel=stylesheet href=%s>"
+        for page, whole in (
+            ("<script src=https://unpkg.com/@x/lib></script>", b"<script>main</script>"),
+            ("<script src=https://cdn.jsdelivr.net/npm/@x/lib@5/dist/main.js></script>", b"<script>main</script>"),
+            (link % "https://cdnjs.cloudflare.com/ajax/libs/Lib/5.9.1/a.css", style),
+            ("<script src=https://unpkg.com/@x/lib@4></script>", None),
+            ("<script src=https://unpkg.com/@x/lib@5/src/index.js></script>", None),
+            ("<link rel=stylesheet media=print href=https://unpkg.com/@x/lib@5/dist/a.css>", None),
+        ):
+            with self.subTest(page), mock.patch.object(pages, "PACKAGES", ("/nowhere", self.folder)):
+                got, missing = pages.Pages().whole(page.encode())
+                self.assertEqual((got, len(missing)), (page.encode(), 1) if whole is None else (whole, 0))
+
     def test_a_run_adds_so_much_and_no_more(self):
         page = ("<script src=%sbokeh-3.4.1.min.js></script>" % CDN).encode()
         with mock.patch.object(pages, "MOST_ADDED_BYTES", 2 * len(PUT_IN) - 1):
