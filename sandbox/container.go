@@ -47,6 +47,8 @@ type container struct {
 	frames atomic.Uint64 // frames so far
 	// versions is the last message about versions of files; nil: none came.
 	versions atomic.Pointer[protocol.Versions]
+	// uses is the session's, which records what runs did to files; nil: it has no session yet.
+	uses atomic.Pointer[usage]
 	// ending reports that the container was told to end, and does so soon.
 	ending atomic.Bool
 	// cut reports that the connection ended, but not by a protocol violation. Set before dead is closed.

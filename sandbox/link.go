@@ -133,6 +133,9 @@ func (l *link) discard(c *container) {
 // set replaces the container, and notes which interpreters in it have variables.
 func (l *link) set(c *container) {
 	l.container.Store(c)
+	if c.uses.Store(l.uses); c.versions.Load() != nil {
+		l.uses.recordDid(c.versions.Load().Did)
+	}
 	l.had.Store(true)
 	for _, k := range c.used() {
 		l.interpreters[k.language].had.Store(true)

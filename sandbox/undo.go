@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -43,10 +44,12 @@ type FileVersions struct {
 }
 
 const (
+	runPrefix     = "run-"     // of the id of a run
 	restorePrefix = "restore-" // of the id of a restore
 	// filesTime bounds the wait for files: a second for each gigabyte and room for a busy machine.
 	filesTime  = 2 * time.Minute
 	maxNotKept = 20
+	maxTouched = 10 // paths of what a run did
 )
 
 // partsOf returns what a restore can bring back, or why it can bring back nothing.
@@ -87,9 +90,32 @@ func (m *Manager) restoreOf(id string) (owner string, entry *HistoryEntry) {
 	return "", nil
 }
 
-// noteVersions keeps a supervisor's list of the runs whose files it has.
+// noteVersions keeps a supervisor's list of the runs whose files it has, and has what these did recorded.
 func (c *container) noteVersions(m protocol.Versions) {
-	c.versions.Store(&protocol.Versions{Runs: boundIDs(m.Runs), NotKept: m.NotKept[:min(len(m.NotKept), maxNotKept)], NotKeptTotal: m.NotKeptTotal})
+	c.versions.Store(&protocol.Versions{
+		Runs: boundIDs(m.Runs), NotKept: m.NotKept[:min(len(m.NotKept), maxNotKept)], NotKeptTotal: m.NotKeptTotal, Did: m.Did[:min(len(m.Did), maxWaysBack)],
+	})
+	if u := c.uses.Load(); u != nil {
+		u.recordDid(c.versions.Load().Did)
+	}
+}
+
+// recordDid writes to the history what runs did to files.
+func (u *usage) recordDid(list []protocol.Did) {
+	did := make(map[string]history.Files)
+	for _, d := range list {
+		f := history.Files{Added: max(d.Added, 0), Changed: max(d.Changed, 0), Removed: max(d.Removed, 0)}
+		for _, t := range d.Paths[:min(len(d.Paths), maxTouched)] {
+			f.Paths = append(f.Paths, history.Touched{Path: u.config.Mask.Mask(clip(t.Path, maxName)), How: clip(t.How, maxName)})
+		}
+		runs := boundIDs(d.Runs)
+		for _, id := range runs {
+			one := f
+			one.With = slices.DeleteFunc(slices.Clone(runs), func(other string) bool { return other == id })
+			did[id] = one
+		}
+	}
+	u.history.Did(did)
 }
 
 // notKept bounds and masks a supervisor's list.
@@ -127,17 +153,23 @@ func (s *session) errFilesStay(i *interpreter, target *HistoryEntry, files *prot
 	case "full":
 		return fault.New(fault.QuotaExceeded, "Delete files that are no longer needed, and try again; or "+alone, "Nothing has gone back, because %s.", why)
 	case "unknown":
-		hint := "Of the last five runs that is kept. " + alone
-		if v := s.versions(); v != nil && len(v.Before) > 0 {
-			var list []string
-			for _, run := range v.Before {
-				list = append(list, "before "+run.String())
-			}
-			hint = "The files can go back " + strings.Join(list, "; ") + ". " + alone
-		}
-		return fault.New(fault.InvalidArgument, hint, "Nothing has gone back before %s: %s.", target.info(), why)
+		return fault.New(fault.InvalidArgument, s.waysBack("The files can go back")+" "+alone, "Nothing has gone back before %s: %s.", target.info(), why)
 	}
 	return fault.New(fault.ExecutionFailed, "Look at the files with list_artifacts; "+alone, "Nothing has gone back before %s: %s.", target.info(), why)
+}
+
+// waysBack is a hint that lists the runs whose beginning is kept, after what can be done with it.
+func (s *session) waysBack(what string) string {
+	var list []string
+	if v := s.versions(); v != nil {
+		for _, run := range v.Before {
+			list = append(list, "before "+run.String())
+		}
+	}
+	if len(list) == 0 {
+		return "Of the last five runs that is kept."
+	}
+	return what + " " + strings.Join(list, "; ") + "."
 }
 
 // versions describes the versions of files that a container of this server has; nil: none is running, or they are not kept.

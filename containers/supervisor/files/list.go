@@ -91,6 +91,11 @@ func (l *lister) isPassedOver(d *tree.Dir, name string) bool {
 	if l.everything {
 		return d.Depth == 0 && (name == uploads || name == filewire.StateFolder && !l.state)
 	}
+	return isPassedOver(name)
+}
+
+// isPassedOver reports whether a list leaves out what has this name, and all in it.
+func isPassedOver(name string) bool {
 	return name[0] == '.' || name == "node_modules" || name == "__pycache__"
 }
 

@@ -99,6 +99,10 @@ func checkName(folder int, name string, overwrite bool) error {
 
 // place brings a part that is whole to its place, and returns the path.
 func (w *workDir) place(p *part, names []forms, overwrite bool) (string, error) {
+	if w.placing != nil {
+		w.placing.RLock()
+		defer w.placing.RUnlock()
+	}
 	last := len(names) - 1
 	folder, found, err := w.folder(names[:last], true)
 	if err != nil {
@@ -114,7 +118,11 @@ func (w *workDir) place(p *part, names []forms, overwrite bool) (string, error) 
 	} else { // a rename would replace a new file
 		err = unix.Linkat(p.folder, p.name, folder, name, 0)
 	}
-	return strings.Join(append(found, name), "/"), err
+	path := strings.Join(append(found, name), "/")
+	if err == nil && w.placed != nil {
+		w.placed(path)
+	}
+	return path, err
 }
 
 // part is a file on its way in.

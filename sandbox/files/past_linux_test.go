@@ -1,0 +1,80 @@
+package files
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+)
+
+func TestFilesFromBeforeARunComeByTheStream(t *testing.T) {
+	f := newWorkFiles(t)
+	f.write("output/übung.txt", "one\ntwo\n")
+	f.write(".hidden/f", "")
+	dir, err := os.Open(f.work)
+	f.check(err)
+	t.Cleanup(func() { _ = dir.Close() })
+	if _, err := f.ListBefore(t.Context(), "run-1", nil); !errors.Is(err, ErrUnknownRun) { // nothing keeps versions
+		t.Errorf("got %v", err)
+	}
+	f.versions = versions.Open(int(dir.Fd()), 1<<20, func(versions.Info) {})
+	if _, err := f.versions.List("run-0"); !errors.Is(err, versions.ErrUnknown) { // and it has looked at the files
+		t.Errorf("got %v", err)
+	}
+	f.versions.Begin("run-1")
+	f.write("new", "")
+	f.versions.End("run-1", 1<<20)
+	var listed []File
+	end, err := f.ListBefore(t.Context(), "run-1", func(e Entry) error { listed = append(listed, e.File); return nil })
+	if err != nil || end != (WalkEnd{Complete: true}) || len(listed) != 1 || listed[0].Name() != "output/übung.txt@run-1" || listed[0].SizeBytes != 8 {
+		t.Errorf("listed %+v, %+v, %v", listed, end, err)
+	}
+	text, read, err := f.read("output/u\u0308bung.txt", ReadOptions{Before: "run-1", Offset: 1, Limit: 1, Lines: true})
+	if err != nil || text != "two\n" || !read.Complete {
+		t.Errorf("read %q, %+v, %v", text, read, err)
+	}
+	for name, code := range map[string]fault.Code{"new": fault.NotFound, "output": "is_directory", "../new": fault.InvalidPath} {
+		_, err := f.Client.Open(t.Context(), name, ReadOptions{Before: "run-1"})
+		f.wants(err, string(code), name)
+	}
+	list, err := f.Versions(t.Context(), "new")
+	if err != nil || len(list) != 1 || list[0].Before != "run-1" || list[0].How != versions.Added {
+		t.Errorf("versions: %+v, %v", list, err)
+	}
+	if list, err := f.Versions(t.Context(), "output/übung.txt"); err != nil || len(list) > 0 {
+		t.Errorf("versions: %+v, %v", list, err)
+	}
+}
+
+// An upload that comes while files go back stays: it is placed afterwards.
+func TestAnUploadWaitsForItsPlace(t *testing.T) {
+	f := newWorkFiles(t)
+	f.placing = new(sync.RWMutex)
+	f.placing.Lock()
+	placed := make(chan error)
+	go func() {
+		placed <- f.upload("f", "uploaded", overwrite)
+	}()
+	for parts := 0; parts == 0; { // until it has come
+		entries, _ := os.ReadDir(f.path(".uploads"))
+		parts = len(entries)
+	}
+	f.write("f", "restored")
+	f.placing.Unlock()
+	f.check(<-placed)
+	if got := f.content("f"); got != "uploaded" {
+		t.Errorf("it is %q", got)
+	}
+}
+
+func TestAVersionWithoutContentSaysWhy(t *testing.T) {
+	err := inWords(&filewire.Error{Code: filewire.NotKept, Message: "too\x1b large"}, "f")
+	if err.Code != fault.NotFound || !strings.HasPrefix(err.Message, `The content of "f" from before this run is not kept: too`) || strings.Contains(err.Message, "\x1b") {
+		t.Errorf("got %v", err)
+	}
+}
