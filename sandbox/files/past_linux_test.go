@@ -2,6 +2,7 @@ package files
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"sync"
@@ -78,3 +79,47 @@ func TestAVersionWithoutContentSaysWhy(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// Versions come with an export, and are there for the next process that has the files.
+func TestVersionsAreExportedAndImported(t *testing.T) {
+	f, g := newWorkFiles(t), newWorkFiles(t)
+	kept := func(of *workFiles) {
+		dir, err := os.Open(of.work)
+		of.check(err)
+		t.Cleanup(func() { _ = dir.Close() })
+		of.versions = versions.Open(int(dir.Fd()), 1<<20, func(versions.Info) {})
+	}
+	f.write("f", "one")
+	kept(f)
+	run := ""
+	for n, text := 0, ""; text != "one"; n++ { // a run that begins at once leaves no time for a copy
+		f.write("f", "one")
+		f.versions.Note("f")
+		_, _ = f.versions.List("")
+		run = fmt.Sprint("run-", n)
+		f.versions.Begin(run)
+		f.write("f", "changed")
+		f.versions.End(run, 1<<20)
+		text, _, _ = f.read("f", whole(run))
+	}
+	for !strings.Contains(f.content(".state/versions/log"), run) { // it comes with the copies
+		_, _ = f.versions.List("")
+	}
+	f.write(".state/versions/journal", "of a restore that goes on")
+	kept(g)
+	_, _ = g.versions.List("") // it has looked, and its log is there
+	g.check(g.Import(t.Context(), Limits{}, f.entries()))
+	_, err := os.Stat(g.path(".state/versions/journal"))
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the journal came too: %v", err)
+	}
+	kept(g) // in the next process
+	if text, _, err := g.read("f", whole(run)); text != "one" || err != nil {
+		t.Errorf("it was %q, %v", text, err)
+	}
+	if got := g.content("f"); got != "changed" {
+		t.Errorf("it is %q", got)
+	}
+}
+
+func whole(before string) ReadOptions { return ReadOptions{Before: before, Limit: -1} }

@@ -29,7 +29,7 @@ const (
 // StateFolder is the hidden folder of a work directory with what a session keeps of its kernels and files. No list names it.
 const StateFolder = ".state"
 
-// VersionsFolder is the folder in it with the earlier versions of files, which no export has.
+// VersionsFolder is the folder in it with the earlier versions of files. An export has those that are whole.
 const VersionsFolder = StateFolder + "/versions"
 
 // ErrTooLarge reports that a message or a piece is longer than allowed.

@@ -77,6 +77,9 @@ func (f Folder) serve(stream net.Conn, text []byte) (filewire.Answer, error) {
 		return w.put(r, &filewire.Content{From: stream})
 	case filewire.Import:
 		defer f.Placed()
+		if f.Versions != nil {
+			w.giveUp = f.Versions.GiveUp
+		}
 		return w.takeAll(r, stream)
 	}
 	left := make(chan struct{})

@@ -85,7 +85,7 @@ func (l *lister) visit(d *tree.Dir, raw []byte, kind byte) bool {
 }
 
 func (l *lister) isPassedOver(d *tree.Dir, name string) bool {
-	if l.state && d.Depth == 1 && d.Join(name) == filewire.VersionsFolder { // of this place alone
+	if l.state && d.Path == filewire.VersionsFolder && name != "log" && name[0] != 'c' { // of a restore that goes on
 		return true
 	}
 	if l.everything {

@@ -249,6 +249,7 @@ type limit struct {
 	dir          int
 	bytes, files int64 // zero: no limit
 	more         int64 // entries that the part brings
+	versionsToo  bool  // they count, since they do not give way
 
 	otherBytes, otherFiles int64
 	due                    time.Time
@@ -295,7 +296,10 @@ func (l *limit) count(partBytes, partFiles int64) {
 			break
 		}
 	}
-	kept := l.versions() // which give way where the folder is full
+	var kept volume.Level
+	if !l.versionsToo {
+		kept = l.versions() // which give way where the folder is full
+	}
 	l.otherBytes, l.otherFiles = most.Bytes-partBytes-kept.Bytes, most.Files-partFiles-kept.Files
 	l.due = time.Now().Add(max(countAgain, countShare*time.Since(began)))
 }

@@ -26,6 +26,7 @@ type workDir struct {
 	root    string
 	placing *sync.RWMutex        // Folder.Placing
 	placed  func(path ...string) // is called for each file at its place; nil: nothing is
+	giveUp  func()               // leaves the place of the versions to an import; nil: nobody has it
 }
 
 func openWorkDir(path string) (*workDir, error) {

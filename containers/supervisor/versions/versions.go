@@ -81,6 +81,7 @@ type Store struct {
 	versions []*version        // the oldest first
 	pending  []past            // runs that ended without a look
 	unseen   bool              // the last look was given up
+	over     bool              // nothing is kept any more
 	todo     []*entry          // files to be copied
 	copies   copies
 	dirty    map[string]bool // paths whose entries the log does not have
@@ -280,9 +281,23 @@ func (s *Store) capture(number int, run past) {
 func (s *Store) followUp(complete bool) {
 	if complete {
 		s.prune()
+	}
+	if complete && !s.over {
 		s.plan()
 	}
 	s.tell()
+}
+
+// GiveUp removes all that is kept, and keeps nothing any more: what others bring to its place is for the next process.
+func (s *Store) GiveUp() {
+	s.do(func() {
+		if s.over = true; s.copies.folder < 0 {
+			return
+		}
+		s.dropAll()
+		_ = unix.Unlinkat(s.copies.folder, logName, 0)
+		s.copies.close()
+	})
 }
 
 // addVersion ends the pending runs.
