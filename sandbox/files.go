@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
@@ -18,6 +19,8 @@ type (
 	ReadOptions = files.ReadOptions
 	// ReadEnd describes the part that was read.
 	ReadEnd = files.ReadEnd
+	// Version is a file as it was before a run that changed it.
+	Version = files.Version
 	// Entry is one thing in a session's volume.
 	Entry = files.Entry
 	// WalkEnd counts the entries that a walk left out.
@@ -74,14 +77,20 @@ func (c *Config) fileLimits() files.Limits {
 	return files.Limits{Bytes: c.VolumeBytes, Files: c.VolumeFiles}
 }
 
-// OpenFile opens a file of an existing session for reading. The caller must close the reader. Faults: not_found, invalid_path,
-// session_not_found and those of the engine.
+// OpenFile opens a file of an existing session for reading. The caller must close the reader. NAME@RUN is the file NAME as it was before
+// that run, unless a file has this name; an empty session is then the run's. Faults: not_found, invalid_path, session_not_found,
+// run_not_found, invalid_argument if the state from before the run is not kept, and those of the engine.
 func (m *Manager) OpenFile(ctx context.Context, sessionID, path string, o ReadOptions) (*FileReader, error) {
+	var r *FileReader
 	s, err := m.open(sessionID, toResume)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		r, err = s.files.open(ctx, path, o)
 	}
-	return s.files.open(ctx, path, o)
+	if name, run := splitVersion(path); run != "" && (hasCode(err, fault.NotFound) || sessionID == "" && hasCode(err, fault.SessionNotFound)) {
+		o.Before = run
+		return m.openBefore(ctx, sessionID, name, o)
+	}
+	return r, err
 }
 
 // WalkFiles visits every file of an existing session, outside hidden folders and programs' own folders such as caches; with

@@ -28,7 +28,12 @@ type HistoryEntry struct {
 	Result *Result
 	// Error is the reason why the code did not run.
 	Error *fault.Error
+	// Files is what the run did to files; nil: not known.
+	Files *FilesDid
 }
+
+// FilesDid is what a run did to files.
+type FilesDid = history.Files
 
 func (e *HistoryEntry) over() bool { return e.Result != nil || e.Error != nil }
 
@@ -52,11 +57,13 @@ type HistoryFields struct {
 	DurationMS float64   `json:"duration_ms"`
 	// Undone reports that the session's variables no longer include the run's changes.
 	Undone bool `json:"undone,omitempty"`
+	// Files is what the run did to files; absent: not known.
+	Files *FilesDid `json:"files,omitempty"`
 }
 
 // Fields returns the run in JSON, without its code and its result.
 func (e *HistoryEntry) Fields() HistoryFields {
-	f := HistoryFields{RunID: e.RunID, Language: e.Language, Status: e.Status(), Started: e.Started.UTC(), Undone: e.Undone}
+	f := HistoryFields{RunID: e.RunID, Language: e.Language, Status: e.Status(), Started: e.Started.UTC(), Undone: e.Undone, Files: e.Files}
 	if e.Result != nil {
 		f.DurationMS = e.Result.Milliseconds()
 	}
@@ -82,10 +89,13 @@ func EachInHistory(stateDir, id string, wanted func(runID string, over bool, byt
 		return err
 	}
 	folder := state.Folder(stateDir, id)
-	marks := history.ReadMarks(folder)
+	marks, did := history.ReadMarks(folder), history.ReadDid(folder)
 	return history.Each(folder, wanted, func(run *history.Run) {
 		e := entryOf(run, id)
 		e.Undone = marks.Undone(&run.Begin)
+		if f, known := did[e.RunID]; known {
+			e.Files = &f
+		}
 		visit(&e)
 	})
 }
@@ -93,6 +103,11 @@ func EachInHistory(stateDir, id string, wanted func(runID string, over bool, byt
 // UndoneMarks returns the changed HistoryEntry.Undone marks of a session's runs. They cost less to read than the runs.
 func UndoneMarks(stateDir, id string) map[string]bool {
 	return history.ReadMarks(state.Folder(stateDir, id))
+}
+
+// FilesOfRuns returns HistoryEntry.Files of a session's runs, which comes after their ends. It costs less to read than the runs.
+func FilesOfRuns(stateDir, id string) map[string]FilesDid {
+	return history.ReadDid(state.Folder(stateDir, id))
 }
 
 func entriesOf(runs []history.Run, session string) []HistoryEntry {

@@ -135,6 +135,7 @@ func (l *link) discard(c *kernel.Container) {
 // set replaces the container, and notes which interpreters in it have variables.
 func (l *link) set(c *kernel.Container) {
 	l.container.Store(c)
+	c.WatchVersions(l.uses.recordDid)
 	l.had.Store(true)
 	for _, k := range c.Used() {
 		l.interpreters[k.Language()].had.Store(true)

@@ -112,7 +112,7 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 		if err != nil {
 			return nil, err
 		}
-		run, err := s.launch(state.NewID("run-"), options)
+		run, err := s.launch(state.NewID(runPrefix), options)
 		if errors.Is(err, errClosing) {
 			continue // it just did: the next session of the name takes the run
 		}

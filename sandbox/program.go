@@ -101,7 +101,7 @@ func (m *Manager) Program(ctx context.Context, spec ProgramSpec) (*Program, erro
 		return nil, fault.New(fault.SessionBusy, "Try again when some have ended.", "%d programs run in session %q, which is the most.", maxPrograms, s.id)
 	}
 	longest, _ := s.limits.ask(&options)
-	run := newRun(s.ctx, s.config, state.NewID("run-"), s.id, options)
+	run := newRun(s.ctx, s.config, state.NewID(runPrefix), s.id, options)
 	run.most = longest
 	p, masked, err := s.beginProgram(ctx, run, &spec)
 	if err != nil {

@@ -69,7 +69,7 @@ func (r *FileReader) Close() error {
 	err := r.Reader.Close()
 	if r.done != nil {
 		r.done()
-		r.session.config.fileMoved(r.caller, Transfer{Out, r.session.id, r.File().Path, r.File().SizeBytes, r.read})
+		r.session.config.fileMoved(r.caller, Transfer{Out, r.session.id, r.File().Name(), r.File().SizeBytes, r.read})
 		r.done = nil
 	}
 	return err
@@ -213,14 +213,15 @@ func (s *sessionFiles) startedEarlier() []*link {
 	return slices.DeleteFunc(slices.Clone(s.links), func(l *link) bool { return l.keyOf(s.engine.record.Settings) == "" })
 }
 
-// runningContainer returns a running container of this server, or nil.
-func (s *sessionFiles) runningContainer() *kernel.Container {
+// runningContainer returns a running container of this server, the one with the versions if there are several, or nil.
+func (s *sessionFiles) runningContainer() (found *kernel.Container) {
 	for _, l := range s.links {
-		if c := l.live(); c != nil {
-			return c
+		c := l.live()
+		if c != nil && (found == nil || hasVersions(c)) {
+			found = c
 		}
 	}
-	return nil
+	return found
 }
 
 // someContainer returns a running container. It starts one if there is none.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -44,6 +45,7 @@ type FileVersions struct {
 }
 
 const (
+	runPrefix     = "run-"     // of the id of a run
 	restorePrefix = "restore-" // of the id of a restore
 	// filesTime bounds the wait for files: a second for each gigabyte and room for a busy machine.
 	filesTime = 2 * time.Minute
@@ -87,6 +89,23 @@ func (m *Manager) restoreOf(id string) (owner string, entry *HistoryEntry) {
 	return "", nil
 }
 
+// recordDid writes to the history what runs did to files.
+func (u *usage) recordDid(v *protocol.Versions) {
+	did := make(map[string]history.Files)
+	for _, d := range v.Did {
+		f := history.Files{Added: max(d.Added, 0), Changed: max(d.Changed, 0), Removed: max(d.Removed, 0)}
+		for _, t := range d.Paths {
+			f.Paths = append(f.Paths, history.Touched{Path: u.config.Mask.Mask(clip(t.Path, maxName)), How: clip(t.How, maxName)})
+		}
+		for _, id := range d.Runs {
+			one := f
+			one.With = slices.DeleteFunc(slices.Clone(d.Runs), func(other string) bool { return other == id })
+			did[id] = one
+		}
+	}
+	u.history.Did(did)
+}
+
 // notKept bounds and masks a supervisor's list.
 func (i *interpreter) notKept(list []protocol.NotKept) []NotKept {
 	kept := []NotKept{}
@@ -122,17 +141,23 @@ func (s *session) errFilesStay(i *interpreter, target *HistoryEntry, files *prot
 	case "full":
 		return fault.New(fault.QuotaExceeded, "Delete files that are no longer needed, and try again; or "+alone, "Nothing has gone back, because %s.", why)
 	case "unknown":
-		hint := "Of the last five runs that is kept. " + alone
-		if v := s.versions(); v != nil && len(v.Before) > 0 {
-			var list []string
-			for _, run := range v.Before {
-				list = append(list, "before "+run.String())
-			}
-			hint = "The files can go back " + strings.Join(list, "; ") + ". " + alone
-		}
-		return fault.New(fault.InvalidArgument, hint, "Nothing has gone back before %s: %s.", target.info(), why)
+		return fault.New(fault.InvalidArgument, s.waysBack("The files can go back")+" "+alone, "Nothing has gone back before %s: %s.", target.info(), why)
 	}
 	return fault.New(fault.ExecutionFailed, "Look at the files with list_artifacts; "+alone, "Nothing has gone back before %s: %s.", target.info(), why)
+}
+
+// waysBack is a hint that lists the runs whose beginning is kept, after what can be done with it.
+func (s *session) waysBack(what string) string {
+	var list []string
+	if v := s.versions(); v != nil {
+		for _, run := range v.Before {
+			list = append(list, "before "+run.String())
+		}
+	}
+	if len(list) == 0 {
+		return "Of the last five runs that is kept."
+	}
+	return what + " " + strings.Join(list, "; ") + "."
 }
 
 // versions describes the versions of files that a container of this server has; nil: none is running, or they are not kept.

@@ -61,10 +61,11 @@ func (d *Deps) listArtifacts() tool {
 			mcp.WithDescription(fmt.Sprintf("List the files of a code sandbox's session below %s, newest first; at most %d. "+
 				"Hidden files are left out, and %s/ where other files match.", engine.WorkDir, listedArtifacts, content.InputDir)),
 			mcp.WithString("glob", mcp.Description("Pattern such as *.csv (in any folder), output/*.png, models/** or *.{png,svg}.")),
+			mcp.WithString("before", mcp.Description("A run_id: as they were before it.")),
 			sessionParam(), hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {
-			session, glob := p.session(), p.text("glob")
+			session, glob, before := p.session(), p.text("glob"), p.text("before")
 			if err := p.check(); err != nil {
 				return nil, err
 			}
@@ -73,7 +74,12 @@ func (d *Deps) listArtifacts() tool {
 				return nil, err
 			}
 			list := newListing(wanted)
-			end, err := d.Manager.WalkFiles(ctx, session, false, list.visit)
+			var end sandbox.WalkEnd
+			if before != "" {
+				session, end, err = d.Manager.WalkBefore(ctx, session, before, list.visit)
+			} else {
+				end, err = d.Manager.WalkFiles(ctx, session, false, list.visit)
+			}
 			if session == "" && err != nil && fault.From(err).Code == fault.SessionNotFound {
 				end, err = sandbox.WalkEnd{Complete: true}, nil // it begins with the first run, and is empty until then
 			}
@@ -180,7 +186,7 @@ func renderList(links *filelinks.Links, session string, found *newest, files []s
 	fields := listFields{listMeta: listMeta{found.total, found.bytes, end.Complete}, Artifacts: []listedArtifact{}}
 	var b strings.Builder
 	for _, f := range files {
-		a := listedArtifact{Path: f.Path, SizeBytes: f.SizeBytes, MIMEType: content.TypeByName(f.Path), Modified: f.Modified.UTC(), Download: links.Download(session, f.Path)}
+		a := listedArtifact{Path: f.Name(), SizeBytes: f.SizeBytes, MIMEType: content.TypeByName(f.Path), Modified: f.Modified.UTC(), Download: links.Download(session, f.Name())}
 		fields.Artifacts = append(fields.Artifacts, a)
 		fmt.Fprintf(&b, "\n%s  %s  %s  %s", a.Path, humanize.Bytes(uint64(max(a.SizeBytes, 0))), a.MIMEType, a.Modified.Format("2006-01-02 15:04:05"))
 		if a.Download != "" && len(fields.Artifacts) <= linkedArtifacts {
@@ -195,6 +201,9 @@ func renderList(links *filelinks.Links, session string, found *newest, files []s
 	}
 	if end.Skipped > 0 {
 		fields.Notes = append(fields.Notes, render.Count(end.Skipped, "file")+" with names that are not text, or have control characters, are left out; rename them with code.")
+	}
+	if end.NotKept > 0 {
+		fields.Notes = append(fields.Notes, "the content of "+render.Count(end.NotKept, "file")+" from then is not kept: too large, too many, or changed too soon.")
 	}
 	for _, note := range fields.Notes {
 		b.WriteString("\nNote: " + note)

@@ -65,7 +65,7 @@ func (d *Deps) readArtifact() tool {
 		mcp.WithToolTitle("Read a file"),
 		mcp.WithDescription("Return a file of the code sandbox: text as text, an image or audio as such, others attached when small. " +
 			"Long text comes in parts."),
-		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv.")),
+		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv; output/report.csv@run_id is that before the run.")),
 		mcp.WithNumber("offset"),
 		mcp.WithNumber("limit"),
 		mcp.WithString("as", mcp.Enum(asForms...), mcp.Description("text: an office document, PDF or notebook as text, an archive as a list. image, pdf: an HTML page, drawn. In Python as_.")),
@@ -197,11 +197,14 @@ func (r reading) read(ctx context.Context) (*render.Answer, error) {
 	}
 	kind := content.Detect(head.data, head.file.Path)
 	fields := readFields{
-		Path: head.file.Path, SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME, Modified: head.file.Modified.UTC(),
-		Download: r.d.Links.Download(head.session, head.file.Path),
+		Path: head.file.Name(), SizeBytes: head.file.SizeBytes, MIMEType: kind.MIME, Modified: head.file.Modified.UTC(),
+		Download: r.d.Links.Download(head.session, head.file.Name()),
 	}
+	isText := r.as == "text" && (r.readsCells(kind.MIME) || !kind.IsText && !content.IsWide(head.data))
 	switch {
-	case r.as == "text" && (r.readsCells(kind.MIME) || !kind.IsText && !content.IsWide(head.data)):
+	case isText && head.file.Before != "":
+		return nil, fault.New(fault.InvalidArgument, "Leave as out, or bring the file back with restore_session.", "%q can be had only as it is, not as text.", text.Shorten(r.path, 120))
+	case isText:
 		return r.readDocument(ctx, fields)
 	case r.as == filewire.Document || r.as == filewire.Picture && kind.Image == "":
 		return r.readDrawn(ctx, fields)
@@ -428,9 +431,9 @@ func (r reading) save(ctx context.Context) (*render.Answer, error) {
 		return nil, err
 	}
 	fields := readFields{
-		Path: file.Path, SizeBytes: measured.Size, MIMEType: content.Detect(measured.Head, file.Path).MIME, Modified: file.Modified.UTC(),
-		Encoding: "file", SavedTo: to.Path(), SHA256: measured.SHA256(), Download: r.d.Links.Download(from.SessionID(), file.Path),
+		Path: file.Name(), SizeBytes: measured.Size, MIMEType: content.Detect(measured.Head, file.Path).MIME, Modified: file.Modified.UTC(),
+		Encoding: "file", SavedTo: to.Path(), SHA256: measured.SHA256(), Download: r.d.Links.Download(from.SessionID(), file.Name()),
 	}
-	text := fmt.Sprintf("Saved %s (%s) to %s.", file.Path, humanize.Bytes(uint64(measured.Size)), to.Path())
+	text := fmt.Sprintf("Saved %s (%s) to %s.", file.Name(), humanize.Bytes(uint64(measured.Size)), to.Path())
 	return render.Text(text, fields), nil
 }

@@ -59,7 +59,7 @@ func newSupervisor(programs []program, stdio io.ReadWriteCloser) *Supervisor {
 	s.memory = &memoryGuard{s: s, oomSeen: procs.OOMKills()}
 	s.undo = &undo{s: s}
 	s.browser = browser.New(browserFolder)
-	s.workDir.placed, s.workDir.pages = s.undo.note, s.browser
+	s.workDir.undo, s.workDir.pages = s.undo, s.browser
 	s.out.open = s.openStream
 	s.server.link = s.attach(stdio)
 	return s
@@ -311,12 +311,13 @@ func (s *Supervisor) onInit(body []byte) {
 	}
 	s.settings = s.mustRead(body)
 	s.greet()
-	s.workDir.place(s.settings.WorkDir)
+	s.workDir.path = s.settings.WorkDir
 	s.workDir.open(func(problem string) { s.log("error", problem) })
 	if s.workDir.dir != nil && s.settings.hasVolumeLimit() {
 		s.guard = newGuard(s)
 	}
 	s.undo.open()
+	close(s.workDir.known)
 	s.apply()
 	for _, k := range s.kernels() {
 		k.link.Send(k.l.initMessage())

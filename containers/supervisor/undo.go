@@ -8,6 +8,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -20,6 +21,7 @@ type undo struct {
 	info    versions.Info
 	going   bool               // a restore goes on, and no run begins
 	waiting []protocol.Request // runs that came meanwhile
+	placing sync.RWMutex       // held by a restore: no file is brought to its place meanwhile
 	told    []byte
 }
 
@@ -54,7 +56,7 @@ func (u *undo) tell(again bool) {
 	if u.store == nil || u.s.settings.Spare {
 		return
 	}
-	m := protocol.Versions{Type: "versions", Runs: append([]string{}, u.info.Runs...), NotKept: notKept(u.info.NotKept), NotKeptTotal: u.info.NotKeptTotal}
+	m := protocol.Versions{Type: "versions", Runs: append([]string{}, u.info.Runs...), NotKept: notKept(u.info.NotKept), NotKeptTotal: u.info.NotKeptTotal, Did: did(u.info.Did)}
 	if body, _ := json.Marshal(m); again || !bytes.Equal(body, u.told) {
 		u.told = body
 		u.s.server.sendBody(body, false)
@@ -65,6 +67,17 @@ func notKept(list []versions.Named) []protocol.NotKept {
 	told := []protocol.NotKept{}
 	for _, n := range list {
 		told = append(told, protocol.NotKept{Path: clean(n.Path, maxNamed), Why: clean(n.Why, maxNamed)})
+	}
+	return told
+}
+
+func did(list []versions.Did) (told []protocol.Did) {
+	for _, d := range list {
+		one := protocol.Did{Runs: d.Runs, Added: max(d.Added, 0), Changed: max(d.Changed, 0), Removed: max(d.Removed, 0)}
+		for _, t := range d.Paths {
+			one.Paths = append(one.Paths, protocol.Touched{Path: clean(t.Path, maxNamed), How: clean(t.How, maxNamed)})
+		}
+		told = append(told, one)
 	}
 	return told
 }
@@ -148,6 +161,7 @@ func (u *undo) restore(l *language, m protocol.Request) {
 			free = s.guard.room(u.files())
 		}
 		go func() {
+			u.placing.Lock()
 			plan, err := u.store.Prepare(answer.ID, m.Run, free)
 			s.post(func() {
 				if err == nil && m.Variables {
@@ -194,6 +208,7 @@ func (u *undo) apply(plan *versions.Plan, tell func(*protocol.RestoredFiles)) {
 
 // goOn lets the waiting runs begin.
 func (u *undo) goOn() {
+	u.placing.Unlock()
 	waiting := u.waiting
 	u.going, u.waiting = false, nil
 	for _, m := range waiting {

@@ -17,18 +17,12 @@ import (
 // workDir is the session's folder. Its streams are independent of runs.
 type workDir struct {
 	path    string        // set before known is closed, and never changed
-	known   chan struct{} // closed when there is a path
+	known   chan struct{} // closed when it is open, so that streams begin
 	dir     *os.File      // nil where it cannot be used
 	scanner *artifacts.Scanner
-	moving  atomic.Int32         // streams that are being served
-	pages   *browser.Browser     // that draws HTML files
-	placed  func(path ...string) // is called when a stream has brought files; set before known is closed
-}
-
-// place names the folder, and lets waiting streams begin.
-func (w *workDir) place(path string) {
-	w.path = path
-	close(w.known)
+	moving  atomic.Int32     // streams that are being served
+	pages   *browser.Browser // that draws HTML files
+	undo    *undo            // of its files
 }
 
 // open opens the folder, and makes it and its subfolders. problem takes each failure.
@@ -78,6 +72,6 @@ func (w *workDir) serve(stream net.Conn, other func(stream net.Conn, request []b
 	defer w.moving.Add(-1)
 	request, err := files.Read(stream)
 	if err == nil && (other == nil || !other(stream, request)) {
-		files.Folder{Path: w.path, Placed: w.placed, Pages: w.pages}.Serve(stream, request)
+		files.Folder{Path: w.path, Placed: w.undo.note, Placing: &w.undo.placing, Pages: w.pages, Versions: w.undo.store}.Serve(stream, request)
 	}
 }

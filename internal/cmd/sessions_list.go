@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -157,6 +158,11 @@ func kernelsOf(info sandbox.SessionInfo) string {
 // shownRuns is how many of the last runs show prints.
 const shownRuns = 10
 
+const (
+	shownNames = 2  // of the files that a run changed
+	shownName  = 30 // characters of each
+)
+
 func showCommand(settings *server.Program, whose *owner) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -220,11 +226,32 @@ func describe(w io.Writer, info sandbox.SessionInfo, runs []sandbox.HistoryEntry
 	}
 	fmt.Fprintln(w)
 	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "RUN\tSTARTED\tLANGUAGE\tSTATUS\tCODE")
+	fmt.Fprintln(table, "RUN\tSTARTED\tLANGUAGE\tSTATUS\tFILES\tCODE")
 	for _, r := range lastOf(runs) {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", r.RunID, r.Started.Local().Format(time.DateTime), Printable(string(r.Language)), Printable(r.Status()), Printable(r.Code))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.RunID, r.Started.Local().Format(time.DateTime), Printable(string(r.Language)), Printable(r.Status()), filesOf(r.Files), Printable(r.Code))
 	}
 	return table.Flush()
+}
+
+// filesOf sums up what a run did to files: how many it added, changed and removed, and the first names.
+func filesOf(did *sandbox.FilesDid) string {
+	if did == nil {
+		return "?"
+	}
+	var parts []string
+	for at, n := range []int{did.Added, did.Changed, did.Removed} {
+		if n > 0 {
+			parts = append(parts, "+~-"[at:at+1]+strconv.Itoa(n))
+		}
+	}
+	var names []string
+	for _, t := range did.Paths[:min(len(did.Paths), shownNames)] {
+		names = append(names, PrintableTo(t.Path, shownName))
+	}
+	if more := did.Added + did.Changed + did.Removed - len(names); more > 0 && len(names) > 0 {
+		names = append(names, "…")
+	}
+	return cmp.Or(strings.TrimSpace(strings.Join(parts, " ")+" "+strings.Join(names, ", ")), "-")
 }
 
 // PrintableTo is Printable, cut to so many characters.

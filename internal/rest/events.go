@@ -55,6 +55,7 @@ type sessionFields struct {
 	KeptUntil time.Time      `json:"kept_until,omitzero"`
 	Pinned    bool           `json:"pinned,omitempty"`
 	Place     string         `json:"place,omitempty"`
+	Before    []string       `json:"files_can_go_back_before"` // ids of runs
 }
 
 type kernelFields struct {
@@ -113,7 +114,7 @@ func (t *stream) tell(ctx context.Context) {
 			shown = &infos[i]
 		}
 		f := sessionFields{
-			SessionID: info.ID, Owner: info.Owner, State: info.State, KeptUntil: info.KeptUntil.Truncate(time.Second), Pinned: info.Pinned, Place: info.Place.String(), Named: info.Named, Kernels: []kernelFields{},
+			SessionID: info.ID, Owner: info.Owner, State: info.State, KeptUntil: info.KeptUntil.Truncate(time.Second), Pinned: info.Pinned, Place: info.Place.String(), Named: info.Named, Kernels: []kernelFields{}, Before: []string{},
 			Created: info.Created, LastUsed: info.LastUsed.Truncate(time.Second), SizeBytes: info.SizeBytes,
 		}
 		for _, k := range info.Kernels {
@@ -122,6 +123,11 @@ func (t *stream) tell(ctx context.Context) {
 				of.Before = append(of.Before, run.RunID)
 			}
 			f.Kernels = append(f.Kernels, of)
+		}
+		if info.Versions != nil {
+			for _, run := range info.Versions.Before {
+				f.Before = append(f.Before, run.RunID)
+			}
 		}
 		list.Sessions = append(list.Sessions, f)
 	}

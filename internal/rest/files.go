@@ -5,6 +5,7 @@ package rest
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -45,4 +46,42 @@ func (s *Server) transferred(w http.ResponseWriter, r *http.Request, err error) 
 		web.Refuse(w)
 		s.refuse(w, r, err)
 	}
+}
+
+// versionFields is a file as it was before a run that changed it.
+type versionFields struct {
+	Before    string    `json:"before" jsonschema:"The run's id."`
+	How       string    `json:"how" jsonschema:"What the run did: added, changed or removed."`
+	Path      string    `json:"path,omitempty" jsonschema:"To read it; absent: there was no file, or its content is not kept."`
+	SizeBytes int64     `json:"size_bytes"`
+	Modified  time.Time `json:"modified,omitzero"`
+	Why       string    `json:"why,omitempty" jsonschema:"Why its content is not kept."`
+}
+
+type versionList struct {
+	Versions []versionFields `json:"versions"`
+}
+
+func (s *Server) listVersions(w http.ResponseWriter, r *http.Request) {
+	path, err := sandbox.CleanPath(r.PathValue("path"))
+	var versions []sandbox.Version
+	if err == nil {
+		versions, err = s.manager.Versions(r.Context(), r.PathValue("session_id"), path)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	list := versionList{[]versionFields{}}
+	for _, v := range versions {
+		f := versionFields{Before: v.Before, How: v.How, SizeBytes: v.File.SizeBytes, Why: v.Why}
+		if v.How != sandbox.Added {
+			f.Modified = v.File.Modified.UTC()
+		}
+		if v.How != sandbox.Added && v.Why == "" {
+			f.Path = v.File.Name()
+		}
+		list.Versions = append(list.Versions, f)
+	}
+	web.JSON(w, http.StatusOK, s.secrets.MaskJSON(list))
 }

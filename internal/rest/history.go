@@ -165,11 +165,14 @@ func (l *runList) read(ctx context.Context, s *Server, session, before string, l
 	}
 	release()
 	*l = known
-	marks := sandbox.UndoneMarks(dir, session)
+	marks, did := sandbox.UndoneMarks(dir, session), sandbox.FilesOfRuns(dir, session)
 	for _, id := range slices.Backward(names) {
 		if run, has := known[id]; has {
 			if undone, marked := marks[id]; marked {
 				run.Undone = undone
+			}
+			if f, has := did[id]; has {
+				run.Files = &f
 			}
 			list.Runs = append(list.Runs, run)
 		}

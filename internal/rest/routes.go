@@ -82,6 +82,8 @@ func own() []Route {
 		{Method: "PUT", Path: inSession + "/files/{path...}", ID: "files.upload", Summary: "Upload a file as it is, with a Content-Length.", Tool: "upload_file",
 			serve: (*Server).upload, Query: object{"overwrite": object{"type": "boolean", "description": "Replace a file of that name."}},
 			Request: Media("application/octet-stream", object{}), answerOf: "upload_file", Status: http.StatusCreated},
+		{Method: "GET", Path: inSession + "/versions/{path...}", ID: "files.versions", Summary: "List the versions of a file, the newest first: as it was before each of the last runs that changed it. PATH@RUN_ID reads one.", Tool: "read_artifact",
+			serve: (*Server).listVersions, Answer: Schema[versionList]},
 		{Method: "GET", Path: inSession + "/packages", ID: "packages.list", Summary: "Describe a session with the packages that there are.", Tool: "session_info", always: object{"packages": true}},
 		{Method: "POST", Path: inSession + "/packages", ID: "packages.install", Summary: "Install packages.", Tool: "install_packages"},
 		{Method: "GET", Path: "/v1/events", ID: "events.follow", Summary: "Sessions, and runs, output and requests of the one that is named, as they come: server-sent events sessions, runs, live, network.", Tool: "list_sessions",

@@ -227,3 +227,34 @@ func TestThePageUndoesARun(t *testing.T) {
 		t.Errorf("the page says %v", wrong)
 	}
 }
+
+// A person sees what a run did to files, and how a text was before.
+func TestThePageShowsVersions(t *testing.T) {
+	p := browser.Open(t)
+	s := serve(t, Options{NoAuth: true})
+	var run *sandbox.Run
+	for began := time.Now(); ; { // a run that begins at once leaves no time for a copy
+		s.finish(s.manager, "mine", `_ = open('f.txt', 'w').write('same\none\nend\n')`)
+		run = s.finish(s.manager, "mine", `_ = open('f.txt', 'w').write('same\n<b>two</b>\nend\n')`)
+		versions, err := s.manager.Versions(t.Context(), "mine", "f.txt")
+		if err == nil && len(versions) > 0 && versions[0].Why == "" && versions[0].Before == run.ID {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatalf("there is no version: %+v, %v", versions, err)
+		}
+	}
+	p.Call("Page.navigate", map[string]any{"url": s.url + "/#/mine"}, nil)
+	item := "document.querySelector('#run-" + run.ID + "')"
+	p.Await(item)
+	p.See(item + ".querySelector('details').open = true")
+	named := "[..." + item + ".querySelectorAll('li button')].find(e => e.textContent === 'f.txt')"
+	p.Await(item + ".innerText.includes('0 added, 1 changed, 0 removed') && " + named)
+	p.See(named + ".click()")
+	p.Await("document.querySelector('#version-rows a[href$=\"/f.txt%40" + run.ID + "\"]')")
+	p.See("document.querySelector('#version-rows button').click()")
+	p.Await("document.querySelector('#difference').textContent === '  same\\n- one\\n+ <b>two</b>\\n  end\\n  \\n'")
+	if wrong := p.See("document.querySelector('#versions-wrong').textContent"); wrong != "" {
+		t.Errorf("the page says %v", wrong)
+	}
+}

@@ -85,12 +85,13 @@ var uses = map[string]struct{ needsOpen, inFrame bool }{
 	"GET /v1/sessions/{session_id}/runs/{run_id}/displays/{at}": {},
 	"GET /v1/sessions/{session_id}/files":                       {needsOpen: true},
 	"GET /v1/sessions/{session_id}/files/{path...}":             {needsOpen: true, inFrame: true},
+	"GET /v1/sessions/{session_id}/versions/{path...}":          {needsOpen: true},
 	"POST /v1/runs/{run_id}/cancel":                             {},
 	"POST /v1/sessions/{session_id}/restore":                    {needsOpen: true},
 	"DELETE /v1/sessions/{session_id}":                          {},
 }
 
-//go:embed page/app.js page/dom.js page/highlight.js page/questions.js page/runs.js page/index.html page/login.html page/style.css
+//go:embed page/app.js page/dom.js page/highlight.js page/questions.js page/runs.js page/versions.js page/index.html page/login.html page/style.css
 var files embed.FS
 
 // The texts that replace <!--wrong--> and <!--way--> in login.html, and the principal's (or nothing) for <!--whose--> in index.html. With
@@ -121,7 +122,7 @@ func New(o Options) *Handler {
 	h.mux.HandleFunc("POST "+Prefix+"logout", h.logout)
 	h.mux.HandleFunc("GET "+Prefix+"enter", h.enter)
 	for name, kind := range map[string]string{
-		"app.js": "text/javascript", "dom.js": "text/javascript", "highlight.js": "text/javascript", "questions.js": "text/javascript", "runs.js": "text/javascript", "style.css": "text/css",
+		"app.js": "text/javascript", "dom.js": "text/javascript", "highlight.js": "text/javascript", "questions.js": "text/javascript", "runs.js": "text/javascript", "versions.js": "text/javascript", "style.css": "text/css",
 	} {
 		h.mux.HandleFunc("GET "+Prefix+name, serveFile(name, kind))
 	}

@@ -33,6 +33,8 @@ const (
 var (
 	// ErrSilent ends a stream that does not go on.
 	ErrSilent = errors.New("the supervisor does not go on with files")
+	// ErrUnknownRun is below the fault of a run before which no state is kept.
+	ErrUnknownRun = errors.New("what was before the run is not kept")
 	// ErrFrame ends a stream with answers that break the protocol.
 	ErrFrame = errors.New("an answer about files breaks the protocol")
 )
@@ -129,7 +131,7 @@ func (c Client) send(ctx context.Context, r filewire.Request, pour func(wanted c
 // Open asks for a part of a file and reads its facts.
 func (c Client) Open(ctx context.Context, name string, o ReadOptions) (*Reader, error) {
 	s, err := c.begin(ctx, filewire.Request{
-		Op: filewire.Get, Path: name, Forms: otherForms(name), Offset: o.Offset, Limit: o.Limit, Lines: o.Lines, MaxBytes: o.MaxBytes, As: o.As,
+		Op: filewire.Get, Path: name, Forms: otherForms(name), Offset: o.Offset, Limit: o.Limit, Lines: o.Lines, MaxBytes: o.MaxBytes, As: o.As, Before: o.Before,
 	})
 	if err != nil {
 		return nil, err
@@ -141,13 +143,46 @@ func (c Client) Open(ctx context.Context, name string, o ReadOptions) (*Reader, 
 	}
 	return &Reader{
 		stream: s, content: filewire.Content{From: s.conn},
-		file: File{Path: pathOr(a.Path, name), SizeBytes: max(a.SizeBytes, 0), Modified: Moment(a.ModifiedMS)},
+		file: File{Path: pathOr(a.Path, name), SizeBytes: max(a.SizeBytes, 0), Modified: Moment(a.ModifiedMS), Before: o.Before},
 	}, nil
 }
 
 // List calls visit with each entry. An error of visit ends it.
 func (c Client) List(ctx context.Context, everything bool, visit func(Entry) error) (WalkEnd, error) {
-	s, err := c.begin(ctx, filewire.Request{Op: filewire.List, Everything: everything})
+	return c.list(ctx, filewire.Request{Op: filewire.List, Everything: everything}, visit)
+}
+
+// ListBefore calls visit with each file from before a run. An error of visit ends it. ErrUnknownRun is below that fault.
+func (c Client) ListBefore(ctx context.Context, run string, visit func(Entry) error) (WalkEnd, error) {
+	return c.list(ctx, filewire.Request{Op: filewire.List, Before: run}, func(e Entry) error {
+		e.Before = run
+		return visit(e)
+	})
+}
+
+// maxVersions bounds the versions of a file in an answer.
+const maxVersions = 100
+
+// Versions returns the versions of a file, the newest first; none of one that no kept run has changed.
+func (c Client) Versions(ctx context.Context, name string) ([]Version, error) {
+	s, err := c.begin(ctx, filewire.Request{Op: filewire.Past, Path: name, Forms: otherForms(name)})
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	a, err := s.answer()
+	list := []Version{}
+	for _, v := range a.Versions[:min(len(a.Versions), maxVersions)] {
+		list = append(list, Version{
+			Before: text.Safe(v.Before, 80), How: text.Safe(v.How, 80), Why: text.Safe(v.Why, 200),
+			File: File{Path: name, SizeBytes: max(v.SizeBytes, 0), Modified: Moment(v.ModifiedMS), Before: text.Safe(v.Before, 80)},
+		})
+	}
+	return list, err
+}
+
+func (c Client) list(ctx context.Context, r filewire.Request, visit func(Entry) error) (WalkEnd, error) {
+	s, err := c.begin(ctx, r)
 	if err != nil {
 		return WalkEnd{}, err
 	}
@@ -159,7 +194,7 @@ func (c Client) List(ctx context.Context, everything bool, visit func(Entry) err
 		case err != nil:
 			return WalkEnd{}, err
 		case a.End:
-			return WalkEnd{Complete: a.Complete, Skipped: max(a.Skipped, 0) + bad}, nil
+			return WalkEnd{Complete: a.Complete, Skipped: max(a.Skipped, 0) + bad, NotKept: max(a.Gone, 0)}, nil
 		case len(a.Entries) == 0: // it would say nothing for ever
 			return WalkEnd{}, ErrFrame
 		}
@@ -467,6 +502,11 @@ func inWords(e *filewire.Error, name string) *fault.Error {
 			"%q is no regular file below %s, or a link leads out of it.", name, engine.WorkDir)
 	case filewire.QuotaExceeded:
 		return errQuota(e.SizeBytes)
+	case filewire.UnknownRun:
+		return fault.New(fault.InvalidArgument, "session_info names the runs whose files can be seen.", "The files from before this run are not kept.").Because(ErrUnknownRun)
+	case filewire.NotKept:
+		return fault.New(fault.NotFound, "Read it as it is now, or as it was before another run; session_info names those.",
+			"The content of %q from before this run is not kept: %s.", name, text.Safe(e.Message, 200))
 	}
 	return fault.New(fault.ExecutionFailed, "Look at the file from code; the message has what the system said.",
 		"The sandbox could not do this with %q: %s", name, text.Safe(e.Message, 200))

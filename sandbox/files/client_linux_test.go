@@ -25,6 +25,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
@@ -38,6 +39,9 @@ type workFiles struct {
 	base   string
 	work   string
 	before func() error // on the thread that serves a stream, which ends then; may be nil
+	// placing and versions are the folder's; may be nil.
+	placing  *sync.RWMutex
+	versions *versions.Store
 }
 
 func newWorkFiles(t *testing.T) *workFiles {
@@ -49,9 +53,9 @@ func newWorkFiles(t *testing.T) *workFiles {
 	return f
 }
 
-func serveFiles(stream net.Conn, work string) {
+func (f *workFiles) serve(stream net.Conn) {
 	if request, err := files.Read(stream); err == nil {
-		files.Folder{Path: work, Placed: func(...string) {}}.Serve(stream, request)
+		files.Folder{Path: f.work, Placed: func(...string) {}, Placing: f.placing, Versions: f.versions}.Serve(stream, request)
 	}
 }
 
@@ -66,7 +70,7 @@ func (f *workFiles) Open() (net.Conn, error) {
 				return
 			}
 		}
-		serveFiles(there, f.work)
+		f.serve(there)
 	}()
 	return here, nil
 }
@@ -1258,7 +1262,7 @@ func overChannel(t *testing.T, work string) (_ *channel.Conn, served *sync.WaitG
 				return
 			}
 			served.Go(func() {
-				serveFiles(stream, work)
+				(&workFiles{work: work}).serve(stream)
 				_ = stream.Close()
 			})
 		}

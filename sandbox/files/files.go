@@ -18,6 +18,24 @@ type File struct {
 	Path      string // relative to WorkDir
 	SizeBytes int64
 	Modified  time.Time
+	// Before is the run that it was like this before; empty: it is like this now.
+	Before string
+}
+
+// Name is the path, with @ and the run of an earlier version.
+func (f File) Name() string {
+	if f.Before == "" {
+		return f.Path
+	}
+	return f.Path + "@" + f.Before
+}
+
+// Version is a file as it was before a run that changed it.
+type Version struct {
+	Before string
+	How    string // what the run did to the file: added, changed or removed; if added, there was none
+	File   File
+	Why    string // its content cannot be had; hostile text; empty: it can
 }
 
 // Limits are those of a work directory; zero: none.
@@ -39,6 +57,8 @@ type ReadOptions struct {
 	MaxBytes int64 // for lines, and of a page as something else: their bytes at most; 0: no limit
 	// As is filewire.Picture or filewire.Document for a page as PNG or PDF; empty: the file itself.
 	As string
+	// Before is a run: the file is read as it was before that.
+	Before string
 }
 
 // ReadEnd describes the part that was read.
@@ -62,6 +82,7 @@ type Entry struct {
 type WalkEnd struct {
 	Complete bool  // false: there are more entries than a walk visits
 	Skipped  int64 // names that are not text
+	NotKept  int64 // of an earlier state: files whose content cannot be had
 }
 
 // ExportEnd counts the entries that an export left out.

@@ -29,7 +29,7 @@ const (
 // StateFolder is the hidden folder of a work directory with what a session keeps of its kernels and files. No list names it.
 const StateFolder = ".state"
 
-// VersionsFolder is the folder in it with the earlier versions of files, which no export has.
+// VersionsFolder is the folder in it with the earlier versions of files. An export has those that are whole.
 const VersionsFolder = StateFolder + "/versions"
 
 // ErrTooLarge reports that a message or a piece is longer than allowed.
@@ -48,6 +48,7 @@ const (
 	Export = "export"
 	Import = "import"
 	Usage  = "usage"
+	Past   = "past" // the versions of a file
 )
 
 // Forms that a page can be had in.
@@ -69,25 +70,36 @@ type Request struct {
 	Lines      bool     `json:"lines,omitempty"`
 	MaxBytes   int64    `json:"max_bytes,omitempty"`
 	Everything bool     `json:"everything,omitempty"`
-	As         string   `json:"as,omitempty"` // of get: Picture or Document
+	As         string   `json:"as,omitempty"`     // of get: Picture or Document
+	Before     string   `json:"before,omitempty"` // of get and list: a run, as it was before that
 }
 
 // Answer is any message of a supervisor.
 type Answer struct {
-	Error      *Error  `json:"error,omitempty"`
-	Path       string  `json:"path,omitempty"`
-	SizeBytes  int64   `json:"size_bytes,omitempty"`
-	ModifiedMS int64   `json:"modified_ms,omitempty"`
-	Entries    []Entry `json:"entries,omitempty"`
-	End        bool    `json:"end,omitempty"` // of a list or an export
-	Skipped    int64   `json:"skipped,omitempty"`
-	Gone       int64   `json:"gone,omitempty"`
-	Bytes      int64   `json:"bytes,omitempty"`
-	Files      int64   `json:"files,omitempty"`
-	Lines      int64   `json:"lines,omitempty"`
-	Start      int64   `json:"start,omitempty"` // of lines: the first byte
-	Complete   bool    `json:"complete,omitempty"`
-	Changed    bool    `json:"changed,omitempty"`
+	Error      *Error    `json:"error,omitempty"`
+	Path       string    `json:"path,omitempty"`
+	SizeBytes  int64     `json:"size_bytes,omitempty"`
+	ModifiedMS int64     `json:"modified_ms,omitempty"`
+	Entries    []Entry   `json:"entries,omitempty"`
+	End        bool      `json:"end,omitempty"` // of a list or an export
+	Skipped    int64     `json:"skipped,omitempty"`
+	Gone       int64     `json:"gone,omitempty"` // of a list of what was: those without content
+	Bytes      int64     `json:"bytes,omitempty"`
+	Files      int64     `json:"files,omitempty"`
+	Lines      int64     `json:"lines,omitempty"`
+	Start      int64     `json:"start,omitempty"` // of lines: the first byte
+	Complete   bool      `json:"complete,omitempty"`
+	Changed    bool      `json:"changed,omitempty"`
+	Versions   []Version `json:"versions,omitempty"` // of a file, the newest first
+}
+
+// Version is a file as it was before a run that changed it.
+type Version struct {
+	Before     string `json:"before"`
+	How        string `json:"how"` // what the run did: added, changed or removed; if added, there was no file
+	SizeBytes  int64  `json:"size_bytes,omitempty"`
+	ModifiedMS int64  `json:"modified_ms,omitempty"`
+	Why        string `json:"why,omitempty"` // its content cannot be had; empty: it can
 }
 
 // Kinds of entries.
@@ -116,6 +128,8 @@ const (
 	QuotaExceeded = "quota_exceeded"
 	Changed       = "changed"
 	Failed        = "failed"
+	UnknownRun    = "unknown_run" // what was before it is not kept
+	NotKept       = "not_kept"    // the content of an earlier file
 )
 
 // Error is a refused or failed request.

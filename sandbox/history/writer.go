@@ -88,6 +88,13 @@ func (w *Writer) End(bytes int, end func(images bool) (End, error)) {
 	}, bytes})
 }
 
+// Did records what runs did to files, by the runs' ids, which may be of earlier ones. It replaces what is known of these.
+func (w *Writer) Did(did map[string]Files) {
+	if len(did) > 0 {
+		w.enqueue(item{func(bool) (record, error) { return record{did: did}, nil }, didBytes * len(did)})
+	}
+}
+
 func (w *Writer) enqueue(i item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,6 +195,9 @@ func openStore(folder string, most int64) (*store, error) {
 }
 
 func (s *store) put(r record) error {
+	if r.did != nil {
+		return addDid(filepath.Dir(s.dir), r.did)
+	}
 	line, err := r.encode()
 	switch {
 	case err != nil:

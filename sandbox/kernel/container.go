@@ -68,6 +68,7 @@ type Container struct {
 	frames atomic.Uint64 // frames so far
 	// versions is the last message about versions of files; nil: none came.
 	versions atomic.Pointer[protocol.Versions]
+	watch    atomic.Pointer[func(*protocol.Versions)] // of WatchVersions
 	ending   atomic.Bool
 	// cut reports that the connection ended, but not by a protocol violation. Set before dead is closed.
 	cut bool
@@ -84,6 +85,7 @@ const (
 
 	maxName     = 1 << 10 // a name, a message's first line
 	maxWaysBack = 16      // the restorable runs in a supervisor's message
+	maxTouched  = 10      // paths of what a run did
 	// MaxRuns and MaxOver bound the runs that a supervisor may report as going on, and as over.
 	MaxRuns = 32
 	MaxOver = 24
@@ -295,9 +297,24 @@ func (c *Container) noteAttached(m protocol.Attached) {
 	close(c.attached)
 }
 
-// noteVersions keeps a supervisor's list of the runs with versions of files.
+// noteVersions keeps a supervisor's list of the runs with versions of files, and of what the last ones did to files.
 func (c *Container) noteVersions(m protocol.Versions) {
-	c.versions.Store(&protocol.Versions{Runs: boundIDs(m.Runs), NotKept: m.NotKept[:min(len(m.NotKept), MaxNotKept)], NotKeptTotal: m.NotKeptTotal})
+	v := &protocol.Versions{Runs: boundIDs(m.Runs), NotKept: m.NotKept[:min(len(m.NotKept), MaxNotKept)], NotKeptTotal: m.NotKeptTotal}
+	for _, d := range m.Did[:min(len(m.Did), maxWaysBack)] {
+		d.Runs, d.Paths = boundIDs(d.Runs), d.Paths[:min(len(d.Paths), maxTouched)]
+		v.Did = append(v.Did, d)
+	}
+	c.versions.Store(v)
+	if watch := c.watch.Load(); watch != nil {
+		(*watch)(v)
+	}
+}
+
+// WatchVersions calls watch with every message about versions of files, and first with the last one, if there was one.
+func (c *Container) WatchVersions(watch func(*protocol.Versions)) {
+	if c.watch.Store(&watch); c.Versions() != nil {
+		watch(c.Versions())
+	}
 }
 
 // Versions is the last message about versions of files; nil: none came.

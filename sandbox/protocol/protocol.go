@@ -291,12 +291,28 @@ type NotKept struct {
 }
 
 // Versions is the message versions: the runs whose beginning the files can go back to, the oldest first, and the present files of which
-// there is no copy, at most 20; whenever that changes.
+// there is no copy, at most 20, and what the last runs did; whenever that changes.
 type Versions struct {
 	Type         string    `json:"type"`
 	Runs         []string  `json:"runs"`
 	NotKept      []NotKept `json:"not_kept"`
 	NotKeptTotal int       `json:"not_kept_total"`
+	Did          []Did     `json:"did"` // by the last runs, the oldest first
+}
+
+// Did is what runs did to files and links; several runs did it together if nobody looked between their ends.
+type Did struct {
+	Runs    []string  `json:"runs"`
+	Added   int       `json:"added"`
+	Changed int       `json:"changed"`
+	Removed int       `json:"removed"`
+	Paths   []Touched `json:"paths"` // at most 10
+}
+
+// Touched is a path and what happened to it: added, changed or removed.
+type Touched struct {
+	Path string `json:"path"`
+	How  string `json:"how"`
 }
 
 // Twins is the message twins: the restorable runs, whenever they change.

@@ -9,10 +9,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"os"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/volume"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
@@ -38,8 +41,12 @@ type Folder struct {
 	Path string
 	// Placed is called when a stream has brought files, with the path of a single one, before the answer.
 	Placed func(path ...string)
+	// Placing is held for reading while a file goes to its place, and while Placed is called for a single one. Nil: nothing is held.
+	Placing *sync.RWMutex
 	// Pages draws HTML files. Nil: nothing does.
 	Pages *browser.Browser
+	// Versions are the earlier states. Nil: none are kept.
+	Versions *versions.Store
 }
 
 // Serve serves the request of a stream, which the caller closes afterwards.
@@ -63,15 +70,16 @@ func (f Folder) serve(stream net.Conn, text []byte) (filewire.Answer, error) {
 		return filewire.Answer{}, err
 	}
 	defer w.close()
+	w.placing = f.Placing
 	switch r.Op {
 	case filewire.Put:
-		answer, err := w.put(r, &filewire.Content{From: stream})
-		if err == nil {
-			f.Placed(answer.Path)
-		}
-		return answer, err
+		w.placed = f.Placed
+		return w.put(r, &filewire.Content{From: stream})
 	case filewire.Import:
 		defer f.Placed()
+		if f.Versions != nil {
+			w.giveUp = f.Versions.GiveUp
+		}
 		return w.takeAll(r, stream)
 	}
 	left := make(chan struct{})
@@ -81,12 +89,20 @@ func (f Folder) serve(stream net.Conn, text []byte) (filewire.Answer, error) {
 	}()
 	switch r.Op {
 	case filewire.Get:
-		if r.As != "" {
+		switch {
+		case r.As != "":
 			return w.draw(r, stream, f.Pages, left)
+		case r.Before != "":
+			return w.get(r, stream, func(names []forms) (*os.File, string, error) { return f.fileBefore(r.Before, names) })
 		}
-		return w.get(r, stream)
+		return w.get(r, stream, w.file)
 	case filewire.List:
+		if r.Before != "" {
+			return f.listBefore(r.Before, stream)
+		}
 		return w.list(r, stream)
+	case filewire.Past:
+		return f.past(r)
 	case filewire.Export:
 		return w.export(stream)
 	case filewire.Usage:

@@ -33,12 +33,13 @@ func newSource(file *os.File, to io.Writer, piece *filewire.Piece) (*source, err
 	return s, err
 }
 
-func (w *workDir) get(r filewire.Request, to io.Writer) (filewire.Answer, error) {
+// get sends a part of the file that open finds.
+func (w *workDir) get(r filewire.Request, to io.Writer, open func([]forms) (*os.File, string, error)) (filewire.Answer, error) {
 	names, err := namesOf(r)
 	if err != nil {
 		return filewire.Answer{}, err
 	}
-	file, path, err := w.file(names)
+	file, path, err := open(names)
 	if err != nil {
 		return filewire.Answer{}, err
 	}

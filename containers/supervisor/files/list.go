@@ -85,12 +85,17 @@ func (l *lister) visit(d *tree.Dir, raw []byte, kind byte) bool {
 }
 
 func (l *lister) isPassedOver(d *tree.Dir, name string) bool {
-	if l.state && d.Depth == 1 && d.Join(name) == filewire.VersionsFolder { // of this place alone
+	if l.state && d.Path == filewire.VersionsFolder && name != "log" && name[0] != 'c' { // of a restore that goes on
 		return true
 	}
 	if l.everything {
 		return d.Depth == 0 && (name == uploads || name == filewire.StateFolder && !l.state)
 	}
+	return isPassedOver(name)
+}
+
+// isPassedOver reports whether a list leaves out what has this name, and all in it.
+func isPassedOver(name string) bool {
 	return name[0] == '.' || name == "node_modules" || name == "__pycache__"
 }
 

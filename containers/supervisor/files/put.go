@@ -99,6 +99,10 @@ func checkName(folder int, name string, overwrite bool) error {
 
 // place brings a part that is whole to its place, and returns the path.
 func (w *workDir) place(p *part, names []forms, overwrite bool) (string, error) {
+	if w.placing != nil {
+		w.placing.RLock()
+		defer w.placing.RUnlock()
+	}
 	last := len(names) - 1
 	folder, found, err := w.folder(names[:last], true)
 	if err != nil {
@@ -114,7 +118,11 @@ func (w *workDir) place(p *part, names []forms, overwrite bool) (string, error) 
 	} else { // a rename would replace a new file
 		err = unix.Linkat(p.folder, p.name, folder, name, 0)
 	}
-	return strings.Join(append(found, name), "/"), err
+	path := strings.Join(append(found, name), "/")
+	if err == nil && w.placed != nil {
+		w.placed(path)
+	}
+	return path, err
 }
 
 // part is a file on its way in.
@@ -241,6 +249,7 @@ type limit struct {
 	dir          int
 	bytes, files int64 // zero: no limit
 	more         int64 // entries that the part brings
+	versionsToo  bool  // they count, since they do not give way
 
 	otherBytes, otherFiles int64
 	due                    time.Time
@@ -287,7 +296,10 @@ func (l *limit) count(partBytes, partFiles int64) {
 			break
 		}
 	}
-	kept := l.versions() // which give way where the folder is full
+	var kept volume.Level
+	if !l.versionsToo {
+		kept = l.versions() // which give way where the folder is full
+	}
 	l.otherBytes, l.otherFiles = most.Bytes-partBytes-kept.Bytes, most.Files-partFiles-kept.Files
 	l.due = time.Now().Add(max(countAgain, countShare*time.Since(began)))
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
@@ -81,7 +82,7 @@ func sendFile(folder int, name string, e filewire.Entry, to io.Writer, piece *fi
 // takeAll takes an export's entries and the content of files.
 func (w *workDir) takeAll(r filewire.Request, from io.Reader) (filewire.Answer, error) {
 	w.removeStaleParts()
-	l := &limit{dir: w.fd, bytes: r.LimitBytes, files: r.LimitFiles}
+	l := &limit{dir: w.fd, bytes: r.LimitBytes, files: r.LimitFiles, versionsToo: true}
 	for {
 		text, err := filewire.ReadText(from, filewire.MaxRequest)
 		if err != nil {
@@ -93,6 +94,10 @@ func (w *workDir) takeAll(r filewire.Request, from io.Reader) (filewire.Answer, 
 		}
 		if e.Kind == "" {
 			return filewire.Answer{}, nil
+		}
+		if strings.HasPrefix(e.Path, filewire.VersionsFolder) && w.giveUp != nil {
+			w.giveUp()
+			w.giveUp = nil
 		}
 		if err := w.takeEntry(e, &filewire.Content{From: from}, l); err != nil {
 			return filewire.Answer{Path: e.Path}, err

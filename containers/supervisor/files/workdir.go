@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"golang.org/x/sys/unix"
@@ -21,8 +22,11 @@ const (
 
 // workDir is the work directory, and opens paths in it.
 type workDir struct {
-	fd   int
-	root string
+	fd      int
+	root    string
+	placing *sync.RWMutex        // Folder.Placing
+	placed  func(path ...string) // is called for each file at its place; nil: nothing is
+	giveUp  func()               // leaves the place of the versions to an import; nil: nobody has it
 }
 
 func openWorkDir(path string) (*workDir, error) {
@@ -35,7 +39,7 @@ func openWorkDir(path string) (*workDir, error) {
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	return &workDir{fd, root}, nil
+	return &workDir{fd: fd, root: root}, nil
 }
 
 func (w *workDir) close() { _ = unix.Close(w.fd) }

@@ -140,7 +140,7 @@ func (s *Store) replay(line []byte) error {
 		}
 	}
 	for _, v := range r.Versions {
-		if v == nil || len(v.Before) > 2*mostEntries || len(v.Runs) > 2*mostPast {
+		if v == nil || len(v.Before) > 2*mostEntries || len(v.Runs) == 0 || len(v.Runs) > 2*mostPast {
 			return errors.New("no version")
 		}
 		for _, r := range v.Runs {
@@ -156,6 +156,9 @@ func (s *Store) replay(line []byte) error {
 			}
 		}
 		v.Before = kept
+		if v.Did != nil {
+			v.Did.Paths = v.Did.Paths[:min(len(v.Did.Paths), mostTouched)]
+		}
 		s.versions = append(s.versions, v)
 	}
 	s.mu.Lock()

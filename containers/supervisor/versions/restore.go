@@ -99,12 +99,7 @@ func (s *Store) prepare(id, run string, free int64) (*Plan, error) {
 	if !ok {
 		return nil, ErrUnknown
 	}
-	p := &Plan{s: s, id: id, wants: map[string]*entry{}, puts: map[string]put{}, left: map[string]string{}}
-	for i := len(s.versions) - 1; i >= 0 && s.versions[i].Number >= to.Next; i-- {
-		for _, c := range s.versions[i].Before {
-			p.wants[string(c.Path)] = c.Was
-		}
-	}
+	p := &Plan{s: s, id: id, wants: s.since(to.Next), puts: map[string]put{}, left: map[string]string{}}
 	for path := range p.wants { // what goes can be brought back
 		s.keepNow(s.now[path])
 	}

@@ -8,6 +8,7 @@
 // nothing but regular files is opened, no mount is entered.
 //
 // Call [Open] once, then [Store.Begin] and [Store.End] around each run, and [Store.Prepare] and [Plan.Apply] to go back.
+// [Store.List], [Store.Read] and [Store.Of] show earlier states.
 package versions
 
 import (
@@ -46,6 +47,8 @@ type Info struct {
 	// NotKept are files whose present content has no copy, at most 20, of NotKeptTotal.
 	NotKept      []Named
 	NotKeptTotal int
+	// Did is what the last runs did, the oldest first.
+	Did []Did
 }
 
 // A Store keeps the versions of one work directory. Its methods may be called by several goroutines at once; only Prepare and
@@ -78,6 +81,7 @@ type Store struct {
 	versions []*version        // the oldest first
 	pending  []past            // runs that ended without a look
 	unseen   bool              // the last look was given up
+	over     bool              // nothing is kept any more
 	todo     []*entry          // files to be copied
 	copies   copies
 	dirty    map[string]bool // paths whose entries the log does not have
@@ -106,6 +110,7 @@ type version struct {
 	Number int      `json:"number"`
 	Runs   []past   `json:"runs"`
 	Before []change `json:"before"`
+	Did    *Did     `json:"did,omitempty"`
 }
 
 // change is what was at a path; nothing if Was is nil.
@@ -276,9 +281,23 @@ func (s *Store) capture(number int, run past) {
 func (s *Store) followUp(complete bool) {
 	if complete {
 		s.prune()
+	}
+	if complete && !s.over {
 		s.plan()
 	}
 	s.tell()
+}
+
+// GiveUp removes all that is kept, and keeps nothing any more: what others bring to its place is for the next process.
+func (s *Store) GiveUp() {
+	s.do(func() {
+		if s.over = true; s.copies.folder < 0 {
+			return
+		}
+		s.dropAll()
+		_ = unix.Unlinkat(s.copies.folder, logName, 0)
+		s.copies.close()
+	})
 }
 
 // addVersion ends the pending runs.
@@ -286,7 +305,7 @@ func (s *Store) addVersion(number int, changes []change) {
 	if n := len(s.versions); n > 0 {
 		number = max(number, s.versions[n-1].Number+1)
 	}
-	s.versions = append(s.versions, &version{number, s.pending, changes})
+	s.versions = append(s.versions, &version{number, s.pending, changes, s.did(changes)})
 	s.pending = nil
 }
 
@@ -387,10 +406,17 @@ func (s *Store) find(run string) (past, bool) {
 func (s *Store) tell() {
 	var info Info
 	for _, v := range s.versions {
+		var runs []string
 		for _, p := range v.Runs {
+			runs = append(runs, p.Run)
 			if _, ok := s.find(p.Run); ok {
 				info.Runs = append(info.Runs, p.Run)
 			}
+		}
+		if v.Did != nil { // the log of an earlier program may lack it
+			did := *v.Did
+			did.Runs = runs
+			info.Did = append(info.Did, did)
 		}
 	}
 	for _, e := range s.now {

@@ -1,7 +1,8 @@
 // The page: the sessions, and one of them with its runs, its files and its network log.
-import {address, ask, attempt, byId, bytes, isGiven, make, order, say, time, visible} from "./dom.js";
+import {address, ask, attempt, button, byId, bytes, isGiven, make, order, say, time, visible} from "./dom.js";
 import {watchQuestions} from "./questions.js";
 import {begin, fileLink, showLive, showRuns, showWaysBack} from "./runs.js";
+import {showVersions} from "./versions.js";
 
 let chosen = null; // the session that is shown
 let sessions = new Map();
@@ -54,7 +55,7 @@ function showSessions(list) {
 	showWaysBack();
 }
 
-const goesBack = run => !!sessions.get(chosen)?.kernels.some(k => k.can_go_back_before.includes(run));
+const goesBack = run => !!sessions.get(chosen)?.files_can_go_back_before.includes(run) || !!sessions.get(chosen)?.kernels.some(k => k.can_go_back_before.includes(run));
 
 const describe = s => {
 	const kernels = s.kernels.filter(k => k.state !== "not started").map(k => `${k.language} ${k.state}`).join(", ");
@@ -127,7 +128,7 @@ const showFiles = () => attempt(async () => {
 		list.complete ? "" : "There are more than were looked at.",
 		...list.notes ?? [],
 	].filter(Boolean).join(" ");
-	fillTable("file-rows", list.artifacts.map(f => [fileLink(f), bytes(f.size_bytes), time(f.modified)]));
+	fillTable("file-rows", list.artifacts.map(f => [fileLink(f), bytes(f.size_bytes), time(f.modified), button("Versions", {}, () => showVersions(session, f.path))]));
 });
 
 const verdict = e => {

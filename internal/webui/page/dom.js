@@ -81,5 +81,5 @@ export async function ask(url, options) {
 export const order = (method, url, body) => ask(url, {method, headers: {"X-Sandbox-Page": "1"}, body: body && JSON.stringify(body)});
 
 // say shows what went wrong, or that nothing did.
-export const say = text => { byId("wrong").textContent = visible(text); };
-export const attempt = async work => { say(""); try { await work(); } catch (e) { say(e.message); } };
+export const say = (text, where = "wrong") => { byId(where).textContent = visible(text); };
+export const attempt = async (work, where) => { say("", where); try { await work(); } catch (e) { say(e.message, where); } };

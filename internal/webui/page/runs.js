@@ -1,6 +1,7 @@
 // The runs of the session that is shown.
 import {address, arrange, ask, attempt, button, byId, bytes, copyButton, isGiven, make, order, seconds, time, visible} from "./dom.js";
 import {highlight} from "./highlight.js";
+import {showVersions} from "./versions.js";
 
 let session = null; // whose runs these are
 let isHere = () => false;
@@ -9,8 +10,8 @@ let live = {};
 let total = 0;
 const shown = new Map(); // by run: its item in the list, and what is known of it
 
-// begin empties the list for a session. here says whether this server has it open, and goesBack whether its variables can go
-// back before a run.
+// begin empties the list for a session. here says whether this server has it open, and goesBack whether its files or
+// variables can go back before a run.
 export function begin(id, here, goesBack) {
 	[session, isHere, canGoBack, live, total] = [id, here, goesBack, {}, 0];
 	shown.clear();
@@ -80,10 +81,19 @@ async function fill(item) {
 		if (!item.code.hasChildNodes()) item.code.append(copyButton("the code", () => visible(run.code)), make("pre", {className: "code"}, ...highlight(run.code, run.language)));
 		showActions(item);
 		showResult(item, asked.status === "running" && live[item.id] || run);
-		item.rest.replaceChildren(...run.hint ? [make("p", {className: "note text"}, run.hint)] : [], make("p", {className: "id"}, item.id));
+		item.rest.replaceChildren(...filesOf(asked.files), ...run.hint ? [make("p", {className: "note text"}, run.hint)] : [], make("p", {className: "id"}, item.id));
 	} catch (e) {
 		item.rest.replaceChildren(make("p", {className: "wrong text"}, e.message));
 	}
+}
+
+// filesOf shows what a run did to files, if it did anything.
+function filesOf(files) {
+	if (!files || !(files.added + files.changed + files.removed)) return [];
+	const shared = files.with?.length ? `, perhaps by ${files.with.join(", ")}` : "";
+	return [make("p", {className: "dim"}, `files: ${files.added} added, ${files.changed} changed, ${files.removed} removed${shared}`),
+		make("ul", {}, ...(files.paths ?? []).map(t => make("li", {className: "text"}, `${t.how} `,
+			isHere() ? button(t.path, {title: "Its versions"}, () => showVersions(session, t.path)) : t.path)))];
 }
 
 // orderButton is a button that has the server do something, once.
@@ -97,7 +107,7 @@ function showActions(item) {
 	const actions = [];
 	if (item.run.status !== "running") {
 		if (isHere() && canGoBack(item.id)) {
-			actions.push(orderButton("Undo to here", {title: "Variables become what they were before this run. Files stay as they are."},
+			actions.push(orderButton("Undo to here", {title: "Files, and after Python variables, become what they were before this run. That can be undone too."},
 				async () => {
 					await order("POST", address("sessions", session, "restore"), {run_id: item.id});
 					item.actions.replaceChildren();

@@ -1,0 +1,125 @@
+package files
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+)
+
+func TestFilesFromBeforeARunComeByTheStream(t *testing.T) {
+	f := newWorkFiles(t)
+	f.write("output/übung.txt", "one\ntwo\n")
+	f.write(".hidden/f", "")
+	dir, err := os.Open(f.work)
+	f.check(err)
+	t.Cleanup(func() { _ = dir.Close() })
+	if _, err := f.ListBefore(t.Context(), "run-1", nil); !errors.Is(err, ErrUnknownRun) { // nothing keeps versions
+		t.Errorf("got %v", err)
+	}
+	f.versions = versions.Open(int(dir.Fd()), 1<<20, func(versions.Info) {})
+	if _, err := f.versions.List("run-0"); !errors.Is(err, versions.ErrUnknown) { // and it has looked at the files
+		t.Errorf("got %v", err)
+	}
+	f.versions.Begin("run-1")
+	f.write("new", "")
+	f.versions.End("run-1", 1<<20)
+	var listed []File
+	end, err := f.ListBefore(t.Context(), "run-1", func(e Entry) error { listed = append(listed, e.File); return nil })
+	if err != nil || end != (WalkEnd{Complete: true}) || len(listed) != 1 || listed[0].Name() != "output/übung.txt@run-1" || listed[0].SizeBytes != 8 {
+		t.Errorf("listed %+v, %+v, %v", listed, end, err)
+	}
+	text, read, err := f.read("output/u\u0308bung.txt", ReadOptions{Before: "run-1", Offset: 1, Limit: 1, Lines: true})
+	if err != nil || text != "two\n" || !read.Complete {
+		t.Errorf("read %q, %+v, %v", text, read, err)
+	}
+	for name, code := range map[string]fault.Code{"new": fault.NotFound, "output": "is_directory", "../new": fault.InvalidPath} {
+		_, err := f.Client.Open(t.Context(), name, ReadOptions{Before: "run-1"})
+		f.wants(err, string(code), name)
+	}
+	list, err := f.Versions(t.Context(), "new")
+	if err != nil || len(list) != 1 || list[0].Before != "run-1" || list[0].How != versions.Added {
+		t.Errorf("versions: %+v, %v", list, err)
+	}
+	if list, err := f.Versions(t.Context(), "output/übung.txt"); err != nil || len(list) > 0 {
+		t.Errorf("versions: %+v, %v", list, err)
+	}
+}
+
+// An upload that comes while files go back stays: it is placed afterwards.
+func TestAnUploadWaitsForItsPlace(t *testing.T) {
+	f := newWorkFiles(t)
+	f.placing = new(sync.RWMutex)
+	f.placing.Lock()
+	placed := make(chan error)
+	go func() {
+		placed <- f.upload("f", "uploaded", overwrite)
+	}()
+	for parts := 0; parts == 0; { // until it has come
+		entries, _ := os.ReadDir(f.path(".uploads"))
+		parts = len(entries)
+	}
+	f.write("f", "restored")
+	f.placing.Unlock()
+	f.check(<-placed)
+	if got := f.content("f"); got != "uploaded" {
+		t.Errorf("it is %q", got)
+	}
+}
+
+func TestAVersionWithoutContentSaysWhy(t *testing.T) {
+	err := inWords(&filewire.Error{Code: filewire.NotKept, Message: "too\x1b large"}, "f")
+	if err.Code != fault.NotFound || !strings.HasPrefix(err.Message, `The content of "f" from before this run is not kept: too`) || strings.Contains(err.Message, "\x1b") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Versions come with an export, and are there for the next process that has the files.
+func TestVersionsAreExportedAndImported(t *testing.T) {
+	f, g := newWorkFiles(t), newWorkFiles(t)
+	kept := func(of *workFiles) {
+		dir, err := os.Open(of.work)
+		of.check(err)
+		t.Cleanup(func() { _ = dir.Close() })
+		of.versions = versions.Open(int(dir.Fd()), 1<<20, func(versions.Info) {})
+	}
+	f.write("f", "one")
+	kept(f)
+	run := ""
+	for n, text := 0, ""; text != "one"; n++ { // a run that begins at once leaves no time for a copy
+		f.write("f", "one")
+		f.versions.Note("f")
+		_, _ = f.versions.List("")
+		run = fmt.Sprint("run-", n)
+		f.versions.Begin(run)
+		f.write("f", "changed")
+		f.versions.End(run, 1<<20)
+		text, _, _ = f.read("f", whole(run))
+	}
+	for !strings.Contains(f.content(".state/versions/log"), run) { // it comes with the copies
+		_, _ = f.versions.List("")
+	}
+	f.write(".state/versions/journal", "of a restore that goes on")
+	kept(g)
+	_, _ = g.versions.List("") // it has looked, and its log is there
+	g.check(g.Import(t.Context(), Limits{}, f.entries()))
+	_, err := os.Stat(g.path(".state/versions/journal"))
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the journal came too: %v", err)
+	}
+	kept(g) // in the next process
+	if text, _, err := g.read("f", whole(run)); text != "one" || err != nil {
+		t.Errorf("it was %q, %v", text, err)
+	}
+	if got := g.content("f"); got != "changed" {
+		t.Errorf("it is %q", got)
+	}
+}
+
+func whole(before string) ReadOptions { return ReadOptions{Before: before, Limit: -1} }
