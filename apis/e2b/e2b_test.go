@@ -375,7 +375,7 @@ func TestBodiesAndTheirBounds(t *testing.T) {
 func TestStreamsThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	b := begin(t, start(t, apis.NewSeal(), nil))
-	_, first := b.stream("/process.Process/Start", `{"process": {"cmd": "yes"}, "tag": "loud"}`) //nolint:bodyclose // it ends with the test
+	_, first := b.stream("/process.Process/Start", `{"process": {"cmd": "yes"}, "stdin": false, "tag": "loud"}`) //nolint:bodyclose // it ends with the test
 	event(first())
 	_, second := b.stream("/process.Process/Connect", `{"process": {"tag": "loud"}}`) //nolint:bodyclose // it ends with the test
 	event(second())

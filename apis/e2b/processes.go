@@ -178,7 +178,7 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 		return nil, nil, err
 	}
 	if r.PTY == nil && r.Stdin != nil && !*r.Stdin {
-		_ = started.CloseInput(ctx)
+		go func() { _ = started.CloseInput(context.WithoutCancel(ctx)) }() // which is not known before what is printed was received
 	}
 	p := &program{Program: started, config: r.Process, tag: r.Tag, pty: r.PTY != nil, clients: make(map[*client]bool)}
 	first := p.join()

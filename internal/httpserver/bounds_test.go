@@ -261,6 +261,21 @@ func TestClientsThatHangUp(t *testing.T) {
 	})
 }
 
+// Who begins a session and says no more does not stay.
+func TestClientsThatOnlyBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, r := newClients(), anyRequest(nil)
+		used := c.begin(r)
+		c.leave(used)
+		c.leave(c.enter(r, used.name))
+		c.leave(c.begin(r))
+		time.Sleep(quietTime + time.Second)
+		if len(c.list) != 1 || c.list[used.name] == nil {
+			t.Errorf("%d are left", len(c.list))
+		}
+	})
+}
+
 // Clients are forgotten after long, or where there are too many: the one first that was not heard of for longest.
 func TestClientsAreForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

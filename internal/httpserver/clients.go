@@ -44,6 +44,7 @@ type client struct {
 	using  int  // requests and streams
 	hungUp bool // the last that was heard of it is the end of a stream
 	seen   time.Time
+	unused *time.Timer // forgets a client that begins and says no more; nil: it began without a handshake
 }
 
 // clients holds the known clients, by name. A name that begins a session is a secret of its client alone.
@@ -58,7 +59,15 @@ func newClients() *clients { return &clients{list: make(map[string]*client)} }
 func (c *clients) begin(r *http.Request) *client {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.add(r, rand.Text(), true)
+	n := c.add(r, rand.Text(), true)
+	n.unused = time.AfterFunc(quietTime, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if n.using == 0 && c.list[n.name] == n {
+			c.forget(n)
+		}
+	})
+	return n
 }
 
 // add makes a client, and forgets those that were not heard of for long. c.mu is held.
@@ -98,6 +107,9 @@ func newClient(r *http.Request, name string) *client {
 // forget ends a client's session. c.mu is held.
 func (c *clients) forget(n *client) {
 	delete(c.list, n.name)
+	if n.unused != nil {
+		n.unused.Stop()
+	}
 	n.end()
 	if n.site.Ended != nil {
 		go n.site.Ended(n.name)
@@ -115,6 +127,7 @@ func (c *clients) enter(r *http.Request, session string) *client {
 	if n == nil || !n.begun || n.owner != ownerOf(r) {
 		return nil
 	}
+	n.unused.Stop()
 	n.using++
 	n.hungUp, n.site = false, siteOf(r)
 	return n
