@@ -48,7 +48,7 @@ this program, on Debian's image from a registry or, where no registry answers,
 on a base made from Debian's package mirror (which needs mmdebstrap). An image
 that is named by --python-image or --js-image is pulled when it is not there;
 "full" names the one of ours that has compilers, LibreOffice, tesseract and
-ffmpeg. The standard image has all languages and takes 2.3 GB, a download of
+ffmpeg. The standard image has all languages and takes 2.2 GB, a download of
 0.7 GB; --slim makes one for Python and one for JavaScript in its place. Code
 runs in an image that is built as soon as only its browser is missing.
 
