@@ -94,7 +94,7 @@ func TestATerminal(t *testing.T) {
 	}
 	dial := func(id string, messages ...string) *websocket.Conn {
 		t.Helper()
-		socket, response, err := websocket.DefaultDialer.DialContext(t.Context(), strings.Replace(f.URL, "http", "ws", 1)+"/open-terminal/api/terminals/"+id+"?user_id=x", nil)
+		socket, response, err := websocket.DefaultDialer.DialContext(t.Context(), strings.Replace(f.URL, "http", "ws", 1)+"/open-terminal/api/terminals/"+id+"?user_id=x", nil) //nolint:bodyclose // a WebSocket has none
 		if err != nil {
 			t.Fatalf("%v: %v", response, err)
 		}

@@ -84,7 +84,7 @@ func (c *call) followTerminal() (any, error) {
 	}
 	socket, err := upgrader.Upgrade(c.w, c.r, nil)
 	if err != nil {
-		return nil, nil //nolint:nilerr // it has answered
+		return nil, nil // it has answered
 	}
 	defer func() { _ = socket.Close() }()
 	socket.SetReadLimit(maxMessage)

@@ -135,7 +135,8 @@ func TestEscapesFromATerminal(t *testing.T) {
 	until("interrupted")
 	until("1 65535")
 	var left int
-	if _, err := fmt.Sscanf(printed[strings.Index(printed, "left "):], "left %d", &left); err != nil {
+	_, rest, _ := strings.Cut(printed, "left ")
+	if _, err := fmt.Sscanf(rest, "%d", &left); err != nil {
 		t.Fatal(err, printed)
 	}
 	s.send(programwire.Input{Signal: int(syscall.SIGKILL)})

@@ -55,17 +55,26 @@ func TestE2BSDKs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, command := range map[string][]string{
-		"JavaScript": {filepath.Join(npmClients(t), ".bin", "node"), "e2b.mjs"},
-		"Python":     {installPython(t, e2bDir, modules), "e2b_sdk.py"},
+	if _, err := installExamples(); err != nil {
+		t.Fatal(err)
+	}
+	node := filepath.Join(npmClients(t), ".bin", "node")
+	for name, test := range map[string]struct {
+		dir     string
+		command []string
+		says    string
+	}{
+		"JavaScript": {e2bDir, []string{node, "e2b.mjs"}, "ok"},
+		"Python":     {e2bDir, []string{installPython(t, e2bDir, modules), "e2b_sdk.py"}, "ok"},
+		"ComputeSDK": {examplesDir, []string{node, "computesdk.mjs", "3", "burst"}, "3 of 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startHTTPWith(t, setup{program: serverProgram, args: []string{"--apis", "e2b"}})
 			at := strings.TrimSuffix(s.url, "/mcp") + "/e2b"
 			env := append(os.Environ(), "E2B_API_URL="+at, "E2B_SANDBOX_URL="+at+"/sandbox", "E2B_API_KEY=e2b_"+hex.EncodeToString([]byte(s.token)))
-			stdout, stderr, err := runClient(t, e2bDir, env, command[0], command[1:]...)
-			if err != nil || strings.TrimSpace(stdout) != "ok" {
+			stdout, stderr, err := runClient(t, test.dir, env, test.command[0], test.command[1:]...)
+			if err != nil || !strings.Contains(stdout, test.says) {
 				t.Errorf("%v\n%s\n%s", err, stdout, stderr)
 			}
 		})
