@@ -373,5 +373,3 @@ func wantNote(t *testing.T, res *Result, part string) {
 		t.Errorf("%s has the notes %q, want %q", res.RunID, res.Notes, part)
 	}
 }
-
-var discardLog = slog.New(slog.DiscardHandler)

@@ -141,7 +141,7 @@ func (i *interpreter) lostUnder(run *Run, k *kernel.Kernel, why error) (*Result,
 		return res, nil
 	}
 	i.discard(k.Container)
-	if !(k.Info() != nil) {
+	if k.Info() == nil {
 		return nil, i.neverReady(k)
 	}
 	res := run.unanswered(Killed, 137)

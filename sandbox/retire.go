@@ -178,7 +178,7 @@ func (m *Manager) Freeze(ctx context.Context, id string, ends bool) (problems []
 	s.reachAll(ctx)
 	for language, i := range s.interpreters {
 		k := i.current()
-		if k == nil || !(k.Info() != nil) {
+		if k == nil || k.Info() == nil {
 			continue
 		}
 		if problem := k.Freeze(ctx, s.config.retireTime()); problem != "" && problem != frozenNone && (!ends || problem != frozenBusy) {

@@ -86,8 +86,9 @@ const (
 	maxName     = 1 << 10 // a name, a message's first line
 	maxWaysBack = 16      // the restorable runs in a supervisor's message
 	maxTouched  = 10      // paths of what a run did
-	// MaxRuns and MaxOver bound the runs that a supervisor may report as going on, and as over.
+	// MaxRuns bounds the runs that a supervisor may report as going on.
 	MaxRuns = 32
+	// MaxOver bounds those that it may report as over.
 	MaxOver = 24
 	// MaxNotKept bounds the files in a message of which there is no version.
 	MaxNotKept = 20
