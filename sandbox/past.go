@@ -44,6 +44,9 @@ func (m *Manager) openBefore(ctx context.Context, sessionID, path string, o Read
 		return nil, fault.New(fault.InvalidArgument, "Leave as out, or bring the file back with restore_session.", "A file from before a run can be had only as it is.")
 	}
 	r, err := s.files.open(ctx, path, o)
+	if hasCode(err, fault.NotFound) {
+		return nil, fault.New(fault.NotFound, "list_artifacts with before lists those that there were.", "There was no file %q before %s.", path, entry.info())
+	}
 	return r, s.errBefore(entry, err)
 }
 

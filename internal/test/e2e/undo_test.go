@@ -20,6 +20,8 @@ func TestFilesAreUndone(t *testing.T) {
 		_, versions, _ := strings.Cut(info, `"versions"`)
 		return strings.Contains(versions, run), info
 	})
+	s.call("read_artifact", object{"session_id": id, "path": "results.csv@" + run}).wantText(t, "gold")
+	s.call("read_artifact", object{"session_id": id, "path": "other.csv@" + run}).wantText(t, "not_found", `There was no file "other.csv" before `+run)
 	back := s.call("restore_session", object{"run_id": run})
 	back.wantText(t, "files of session "+id+" are as before "+run, "1 files restored, 0 removed", "variables stay as they are")
 	s.call("run_bash", object{"session_id": id, "code": "cat results.csv; ls -d made"}).wantText(t, "gold", "cannot access 'made'")
