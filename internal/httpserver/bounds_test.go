@@ -270,6 +270,8 @@ func TestClientsThatOnlyBegin(t *testing.T) {
 		c.leave(c.enter(r, used.name))
 		c.leave(c.begin(r))
 		time.Sleep(quietTime + time.Second)
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		if len(c.list) != 1 || c.list[used.name] == nil {
 			t.Errorf("%d are left", len(c.list))
 		}

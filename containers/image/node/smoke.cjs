@@ -73,8 +73,8 @@ const checks = {
   },
 
   'maps have what they load'() {
-    for (const file of ['leaflet/dist/leaflet.js', 'leaflet/dist/images/marker-icon.png', 'bootstrap3/dist/css/bootstrap.min.css', '@fortawesome/fontawesome-free/css/all.min.css']) {
-      assert.ok(existsSync(`/usr/local/share/code-sandbox/pages/${file}`), file);
+    for (const page of ['leaflet/dist/leaflet.js', 'leaflet/dist/images/marker-icon.png', 'bootstrap3/dist/css/bootstrap.min.css', '@fortawesome/fontawesome-free/css/all.min.css']) {
+      assert.ok(existsSync(`/usr/local/share/code-sandbox/pages/${page}`), page);
     }
   },
 
