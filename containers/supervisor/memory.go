@@ -126,7 +126,13 @@ type usage struct {
 }
 
 func (g *memoryGuard) usage() usage {
-	u, most, table := usage{Memory: g.read()}, int64(-1), procs.Read()
+	g.read()
+	return g.lastUsage(procs.Read())
+}
+
+// lastUsage is usage by the last look.
+func (g *memoryGuard) lastUsage(table procs.Table) usage {
+	u, most := usage{Memory: g.last}, int64(-1)
 	for _, l := range g.s.languages {
 		counted := map[int]bool{}
 		l.addConsumers(table, counted)
@@ -177,7 +183,7 @@ func (g *memoryGuard) stopLargest() {
 		return
 	}
 	g.patient = time.Now().Add(leaveWait) // also where it ends before the next look: its pages are given back a little later
-	largest.memory = g.usage()
+	largest.memory = g.lastUsage(table) // code goes on to take memory while processes are read
 	if largest.kernel == largest.l.frozen.waking {
 		largest.kernel.kill("memory") // it did not begin: another kernel gets it, without the snapshot
 		return

@@ -55,6 +55,16 @@ def ignore_signal(*_):
     """SIGINT between runs; unlike SIG_IGN it is not inherited by programs that code starts."""
 
 
+def ignore_interrupts():
+    """Ignores SIGINT from now on. One that is pending is raised by the attempt, however many come."""
+    while True:
+        try:
+            signal.signal(signal.SIGINT, ignore_signal)
+            return
+        except BaseException:  # it came before
+            pass
+
+
 def note_signal(*_):
     note_signal.came = True
 

@@ -15,7 +15,7 @@ from errors import describe, format_error
 from event_loop import EventLoop
 from imports import ImportHook, forget_torn, import_quietly, import_seldom, own_imports
 from installed import Installed
-from interrupts import Interrupt, OutOfMemory, ignore_signal, without_interrupts
+from interrupts import Interrupt, OutOfMemory, ignore_interrupts, ignore_signal, without_interrupts
 from ipython_engine import IPythonEngine
 from mimes import PLOTLY, SHOWN_MIMES, mime_bundle, text_of
 from notices import Notices
@@ -476,7 +476,7 @@ class Kernel:
             finally:
                 signal.signal(signal.SIGINT, ignore_signal)
         except BaseException as e:
-            signal.signal(signal.SIGINT, ignore_signal)  # it may come inside the finally
+            ignore_interrupts()  # one may come inside the finally
             return None, e
 
     def _evaluate(self, code, before):

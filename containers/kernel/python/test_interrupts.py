@@ -5,6 +5,8 @@ import signal
 import time
 import unittest
 
+import interrupts
+
 from test_support import GRACE, LONG_GRACE, PATIENCE, SupervisorTest
 
 
@@ -209,6 +211,24 @@ class Preloading(StopTest):
         for _ in range(3):
             self.assertEqual(client.run(code).out, "[1, 2]\n")
 
+
+class IgnoringInterrupts(unittest.TestCase):
+    def test_interrupts_that_come_one_behind_the_other(self):
+        came = []
+
+        def interrupt(*_):
+            came.append(1)
+            if len(came) < 3:
+                os.kill(os.getpid(), signal.SIGINT)
+            raise KeyboardInterrupt
+
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, interrupt))
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        except KeyboardInterrupt:
+            interrupts.ignore_interrupts()
+        self.assertEqual(len(came), 3)
+        self.assertIs(signal.getsignal(signal.SIGINT), interrupts.ignore_signal)
 
 if __name__ == "__main__":
     unittest.main()
