@@ -65,6 +65,9 @@ func (l *link) attach(ctx context.Context, name Language) (*kernel.Container, er
 		c.Close()
 		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(c.Stderr(), 500))
 	}
+	for _, k := range c.Used() {
+		k.AwaitUp(ctx) // its first message names the run that it is busy with
+	}
 	l.uses.goOn()
 	return c, nil
 }

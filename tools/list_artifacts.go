@@ -58,10 +58,10 @@ func (d *Deps) listArtifacts() tool {
 		output: mcp.WithOutputSchema[listFields](),
 		definition: mcp.NewTool("list_artifacts",
 			mcp.WithToolTitle("List files"),
-			mcp.WithDescription(fmt.Sprintf("List the files of a code sandbox's session below %s, newest first; at most %d. "+
-				"Hidden files are left out, and %s/ where other files match.", engine.WorkDir, listedArtifacts, content.InputDir)),
-			mcp.WithString("glob", mcp.Description("Pattern such as *.csv (in any folder), output/*.png, models/** or *.{png,svg}.")),
-			mcp.WithString("before", mcp.Description("A run_id: as they were before it.")),
+			mcp.WithDescription(fmt.Sprintf("List the code sandbox's files below %s, newest first; at most %d. "+
+				"Hidden ones are left out, and %s/ where others match.", engine.WorkDir, listedArtifacts, content.InputDir)),
+			mcp.WithString("glob", mcp.Description("Such as *.csv (in any folder) or output/*.{png,svg}.")),
+			mcp.WithString("before", mcp.Description("run_id: before that run.")),
 			sessionParam(), hints(true),
 		),
 		handle: func(ctx context.Context, p *params) (*render.Answer, error) {

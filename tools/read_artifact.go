@@ -65,11 +65,11 @@ func (d *Deps) readArtifact() tool {
 		mcp.WithToolTitle("Read a file"),
 		mcp.WithDescription("Return a file of the code sandbox: text as text, an image or audio as such, others attached when small. " +
 			"Long text comes in parts."),
-		mcp.WithString("path", mcp.Required(), mcp.Description("Such as output/report.csv; output/report.csv@run_id is that before the run.")),
+		mcp.WithString("path", mcp.Required(), mcp.Description("Such as a.csv, or a.csv@run_id: before that run.")),
 		mcp.WithNumber("offset"),
 		mcp.WithNumber("limit"),
-		mcp.WithString("as", mcp.Enum(asForms...), mcp.Description("text: an office document, PDF or notebook as text, an archive as a list. image, pdf: an HTML page, drawn. In Python as_.")),
-		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; by default lines for text, else bytes.")),
+		mcp.WithString("as", mcp.Enum(asForms...), mcp.Description("text: of an office document, PDF or notebook; an archive's list. image, pdf: an HTML page, drawn. In Python as_.")),
+		mcp.WithString("unit", mcp.Enum("lines", "bytes"), mcp.Description("Of offset and limit; lines for text, else bytes.")),
 	}
 	if d.HostDirs.Any() {
 		options = append(options,

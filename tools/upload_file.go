@@ -39,7 +39,7 @@ func (d *Deps) uploadFile() tool {
 	options := []mcp.ToolOption{
 		mcp.WithToolTitle("Upload a file"),
 		mcp.WithDescription(d.describeUpload()),
-		mcp.WithString("filename", mcp.Required(), mcp.Description("Such as data.csv or folder/data.csv. With a url, folder/ takes the file's own name.")),
+		mcp.WithString("filename", mcp.Required(), mcp.Description("Such as folder/data.csv. With a url, folder/ takes the file's own name.")),
 		mcp.WithString("text"),
 		mcp.WithString("content_base64"),
 	}
@@ -57,7 +57,7 @@ func (d *Deps) uploadFile() tool {
 }
 
 func (d *Deps) describeUpload() string {
-	text := fmt.Sprintf("Put a file into the code sandbox, below %s/%s, and return its path. Give the content in exactly one way",
+	text := fmt.Sprintf("Put a file into the code sandbox, below %s/%s, and return its path. Give the content in one way",
 		engine.WorkDir, content.InputDir)
 	var larger []string
 	if d.Fetch != nil {
