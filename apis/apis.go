@@ -27,11 +27,17 @@ func Sentence(fields map[string]any) string {
 	return strings.TrimSpace(message + " " + hint)
 }
 
-// AcceptKey moves the token in X-API-Key, where several systems send it, to the usual header. A request with a token in the usual one stays as it is.
+// AcceptKey moves the token in X-API-Key, where several systems send it, to the usual header. A request with a token in the usual one
+// stays as it is.
 func AcceptKey(r *http.Request) {
 	if key := r.Header.Get("X-API-Key"); key != "" && r.Header.Get("Authorization") == "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}
+}
+
+// Ended says how a run ended that was stopped.
+func Ended(res *sandbox.Result) string {
+	return strings.TrimSpace("The run was " + res.Status.Words() + ". " + res.Cause)
 }
 
 // Run runs code behind other code of ours, in the session's kernel or in an interpreter of its own, for a time if that is above 0, and

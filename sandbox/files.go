@@ -86,7 +86,11 @@ func (m *Manager) OpenFile(ctx context.Context, sessionID, path string, o ReadOp
 	if err == nil {
 		r, err = s.files.open(ctx, path, o)
 	}
-	if name, run := splitVersion(path); run != "" && (hasCode(err, fault.NotFound) || sessionID == "" && hasCode(err, fault.SessionNotFound)) {
+	if err == nil {
+		return r, nil
+	}
+	code := fault.From(err).Code
+	if name, run := splitVersion(path); run != "" && (code == fault.NotFound || sessionID == "" && code == fault.SessionNotFound) {
 		o.Before = run
 		return m.openBefore(ctx, sessionID, name, o)
 	}

@@ -29,11 +29,6 @@ func splitVersion(path string) (name, run string) {
 	return name, run
 }
 
-func hasCode(err error, code fault.Code) bool {
-	var f *fault.Error
-	return errors.As(err, &f) && f.Code == code
-}
-
 // openBefore opens a file as it was before the run of o.
 func (m *Manager) openBefore(ctx context.Context, sessionID, path string, o ReadOptions) (*FileReader, error) {
 	s, entry, err := m.sessionOf(sessionID, o.Before)
@@ -44,7 +39,7 @@ func (m *Manager) openBefore(ctx context.Context, sessionID, path string, o Read
 		return nil, fault.New(fault.InvalidArgument, "Leave as out, or bring the file back with restore_session.", "A file from before a run can be had only as it is.")
 	}
 	r, err := s.files.open(ctx, path, o)
-	if hasCode(err, fault.NotFound) {
+	if err != nil && fault.From(err).Code == fault.NotFound {
 		return nil, fault.New(fault.NotFound, "list_artifacts with before lists those that there were.", "There was no file %q before %s.", path, entry.info())
 	}
 	return r, s.errBefore(entry, err)

@@ -34,10 +34,8 @@ type Restoration struct {
 	Copies []*RunInfo
 }
 
-const (
-	// restoreTime bounds the wait for the kernel's turn, and then that for its answer.
-	restoreTime = 10 * time.Second
-)
+// restoreTime bounds the wait for the kernel's turn, and then that for its answer.
+const restoreTime = 10 * time.Second
 
 // Restore restores a session's variables and files to the state before a run, or its variables to a run's copy. What cannot go back
 // after a run of that kind stays. An empty session is the run's. It waits for the kernel's turn, and calls queued once it is in the

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -18,6 +19,9 @@ const (
 	Running   Status = "running"
 	Killed    Status = "killed"
 )
+
+// Words is the status as a sentence has it: "timed out".
+func (s Status) Words() string { return strings.ReplaceAll(string(s), "_", " ") }
 
 // causeClosed is the Cause of a run in a session that was closed meanwhile.
 const causeClosed = "its session was closed"

@@ -287,7 +287,7 @@ func results(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	}
 	if answer.Status == failed { // which does not say how it ended
 		answer.Error = cmp.Or(answer.Error, &runError{Traceback: []string{}})
-		answer.Error.Name, answer.Error.Value = string(res.Status), "The run was "+strings.ReplaceAll(string(res.Status), "_", " ")+"."
+		answer.Error.Name, answer.Error.Value = string(res.Status), "The run was "+res.Status.Words()+"."
 	}
 	figures := 0
 	for _, d := range res.Displays {

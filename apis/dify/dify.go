@@ -2,9 +2,9 @@
 package dify
 
 import (
+	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -105,15 +105,11 @@ func run(h rest.Host, r *http.Request) (any, error) {
 		return nil, err
 	}
 	data := ran{ExitCode: res.ExitCode}
-	for of, to := range map[*sandbox.Stream]*string{&res.Stdout: &data.Stdout, &res.Stderr: &data.Stderr} {
-		part, next, err := apis.Part(ctx, h, session, *of, 0, maxText)
-		if err != nil {
-			return nil, err
-		}
-		if next < of.Bytes {
-			return nil, fault.New(fault.ArtifactTooLarge, "Print less.", "The code printed %d bytes, and %d are the most.", of.Bytes, maxText)
-		}
-		*to = part
+	if data.Stdout, err = textOf(ctx, h, res.Stdout); err == nil {
+		data.Stderr, err = textOf(ctx, h, res.Stderr)
+	}
+	if err != nil {
+		return nil, err
 	}
 	if res.Error != nil {
 		data.Stderr += res.Error.Traceback
@@ -123,9 +119,18 @@ func run(h rest.Host, r *http.Request) (any, error) {
 	case sandbox.Failed:
 		data.Error = fmt.Sprintf("The code ended with exit status %d.\n%s", res.ExitCode, data.Stderr)
 	default:
-		data.Error = strings.TrimSpace("The run was " + strings.ReplaceAll(string(res.Status), "_", " ") + ". " + res.Cause)
+		data.Error = apis.Ended(res)
 	}
 	return data, nil
+}
+
+// textOf returns a stream whole, or refuses it.
+func textOf(ctx context.Context, h rest.Host, of sandbox.Stream) (string, error) {
+	part, next, err := apis.Part(ctx, h, session, of, 0, maxText)
+	if err == nil && next < of.Bytes {
+		err = fault.New(fault.ArtifactTooLarge, "Print less.", "The code printed %d bytes, and %d are the most.", of.Bytes, maxText)
+	}
+	return part, err
 }
 
 func dependencies(rest.Host, *http.Request) (any, error) {

@@ -302,7 +302,7 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 	case res.Error != nil:
 		out.send(errorLine(res.Error.Name, res.Error.Message, res.Error.Traceback))
 	case res.Status != sandbox.Completed && res.Status != sandbox.Failed:
-		out.send(errorLine("ExecutionError", "the run was "+strings.ReplaceAll(string(res.Status), "_", " "), ""))
+		out.send(errorLine("ExecutionError", "the run was "+res.Status.Words(), ""))
 	case res.Status == sandbox.Failed:
 		out.send(errorLine("ExitCode", fmt.Sprintf("the code ended with %d", res.ExitCode), ""))
 	}

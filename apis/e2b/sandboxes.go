@@ -360,18 +360,9 @@ func (c *call) schedule(b *box) {
 		case !due:
 			later.schedule(b)
 		case keep:
-			if later.sleep(ctx, b) != nil { // such as for want of the tool
-				_, _ = later.Sessions().CloseSession(ctx, b.record.ID, true)
-			}
+			_ = later.sleep(b, func() error { return later.closeDue(ctx, b, true) })
 		default:
-			err := later.remove(b, func() error {
-				err := later.close(ctx, b, false)
-				if err != nil {
-					_, err = later.Sessions().CloseSession(ctx, b.record.ID, false)
-				}
-				return err
-			})
-			if err != nil { // it is tried again
+			if err := later.remove(b, func() error { return later.closeDue(ctx, b, false) }); err != nil { // it is tried again
 				b.mu.Lock()
 				b.timer.Reset(endTime)
 				b.mu.Unlock()
@@ -380,13 +371,13 @@ func (c *call) schedule(b *box) {
 	})
 }
 
-// sleep freezes a sandbox.
-func (c *call) sleep(ctx context.Context, b *box) error {
+// sleep freezes a sandbox, by closing its session.
+func (c *call) sleep(b *box, closing func() error) error {
 	if err := c.update(b, func(of *record) { of.Paused = true }); err != nil {
 		return err
 	}
 	c.forget(b)
-	return c.close(ctx, b, true)
+	return closing()
 }
 
 // close ends a sandbox's session by the tool, so that the audit log has it.
@@ -395,6 +386,15 @@ func (c *call) close(ctx context.Context, b *box, keep bool) error {
 	given.Set("session_id", b.record.ID)
 	given.Set("keep_files", keep)
 	_, err := c.Call(ctx, end, given)
+	return err
+}
+
+// closeDue is close for a sandbox whose time is over, also where a policy has taken the tool away.
+func (c *call) closeDue(ctx context.Context, b *box, keep bool) error {
+	err := c.close(ctx, b, keep)
+	if err != nil {
+		_, err = c.Sessions().CloseSession(ctx, b.record.ID, keep)
+	}
 	return err
 }
 
@@ -575,7 +575,7 @@ func (c *call) pause(b *box) error {
 	if already {
 		return refuse(http.StatusConflict, "sandbox %q is already paused", b.record.ID)
 	}
-	if err := c.sleep(c.r.Context(), b); err != nil {
+	if err := c.sleep(b, func() error { return c.close(c.r.Context(), b, true) }); err != nil {
 		return err
 	}
 	return c.answer(http.StatusNoContent, nil)

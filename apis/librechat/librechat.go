@@ -206,7 +206,7 @@ func run(ctx context.Context, h rest.Host, wanted *newRun) (answer ran, err erro
 	}
 	switch res.Status {
 	case sandbox.TimedOut, sandbox.Cancelled, sandbox.Killed:
-		answer.Stderr += text.Shorten(strings.TrimSpace("The run was "+strings.ReplaceAll(string(res.Status), "_", " ")+". "+res.Cause), 500) + "\n"
+		answer.Stderr += text.Shorten(apis.Ended(res), 500) + "\n"
 	}
 	if !fresh && len(res.Notes) > 0 { // such as that variables are gone
 		answer.Stderr += strings.Join(res.Notes, "\n") + "\n"

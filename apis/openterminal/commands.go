@@ -248,7 +248,7 @@ func (c *call) shell(script string, words []string, may ...int) (*sandbox.Result
 	}
 	res, err := apis.End(ctx, run)
 	if err == nil && res.Status != sandbox.Completed && (res.Status != sandbox.Failed || !slices.Contains(may, res.ExitCode)) {
-		why := cmp.Or(strings.TrimSpace(res.Stderr.Head), strings.ReplaceAll(string(res.Status), "_", " "))
+		why := cmp.Or(strings.TrimSpace(res.Stderr.Head), res.Status.Words())
 		err = fault.New(fault.InvalidArgument, "Look at it with list_files.", "That cannot be done: %s.", text.Shorten(strings.TrimSuffix(why, "."), 300))
 	}
 	return res, err

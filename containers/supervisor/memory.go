@@ -183,7 +183,8 @@ func (g *memoryGuard) stopLargest() {
 		return
 	}
 	g.patient = time.Now().Add(leaveWait) // also where it ends before the next look: its pages are given back a little later
-	largest.memory = g.lastUsage(table)   // code goes on to take memory while processes are read
+	// Not by a new look: the code goes on to take memory meanwhile.
+	largest.memory = g.lastUsage(table)
 	if largest.kernel == largest.l.frozen.waking {
 		largest.kernel.kill("memory") // it did not begin: another kernel gets it, without the snapshot
 		return

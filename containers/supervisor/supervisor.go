@@ -352,7 +352,7 @@ func (s *Supervisor) onBind(body []byte) {
 func (s *Supervisor) warm() {
 	s.languages[0].start()
 	for _, l := range s.languages {
-		if l.frozen.isThere() {
+		if s.settings.FreezeBytes > 0 && l.frozen.isThere() {
 			l.start()
 		}
 	}

@@ -166,7 +166,7 @@ func (b *backend) runFirst(ctx context.Context, o sandbox.RunOptions) (notes []s
 		return nil, fault.New(fault.InvalidArgument, "Check the names and values of the variables.", "The session could not be prepared: %s: %s.",
 			text.Shorten(res.Error.Name, 80), text.Shorten(res.Error.Message, 200))
 	}
-	return nil, fault.New(fault.ExecutionFailed, "Try again, with more memory or time.", "The session could not be prepared: its first run was %s.", strings.ReplaceAll(string(res.Status), "_", " "))
+	return nil, fault.New(fault.ExecutionFailed, "Try again, with more memory or time.", "The session could not be prepared: its first run was %s.", res.Status.Words())
 }
 
 // faultOf is the fault that fields tell of.

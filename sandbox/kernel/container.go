@@ -88,8 +88,8 @@ const (
 	maxTouched  = 10      // paths of what a run did
 	// MaxRuns bounds the runs that a supervisor may report as going on.
 	MaxRuns = 32
-	// MaxOver bounds those that it may report as over.
-	MaxOver = 24
+	// maxOver bounds those that it may report as over.
+	maxOver = 24
 	// MaxNotKept bounds the files in a message of which there is no version.
 	MaxNotKept = 20
 )
@@ -291,7 +291,7 @@ func (c *Container) noteAttached(m protocol.Attached) {
 		}
 	}
 	c.goesOn = m.Runs[:min(len(m.Runs), MaxRuns)]
-	m.Over = m.Over[:min(len(m.Over), MaxOver)]
+	m.Over = m.Over[:min(len(m.Over), maxOver)]
 	if c.with.OnAttached != nil {
 		c.with.OnAttached(c, m)
 	}
