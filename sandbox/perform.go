@@ -53,7 +53,7 @@ func (i *interpreter) execute(run *Run) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	noTwin := k.NoTwin()
+	noTwin, twins := k.NoTwin(), k.Twins()
 	done, err := k.Run(followed{run})
 	for cuts := 0; errors.Is(err, kernel.ErrContainerEnded) && cuts < mostCuts; cuts++ {
 		lost := k
@@ -66,7 +66,10 @@ func (i *interpreter) execute(run *Run) (*Result, error) {
 	}
 	res, err := i.outcome(run, k, done, err)
 	switch {
-	case res == nil || noTwin == "" || !k.Alive() || k.Ending(): // copies end with the container
+	case res == nil || !k.Alive() || k.Ending(): // copies end with the container
+	case res.VariablesLost && twins != nil && twins.Present:
+		res.Notes = append(res.Notes, "restore_session with run_id "+run.ID+" and files: false brings the variables back as they were before it.")
+	case noTwin == "":
 	case res.VariablesLost:
 		res.Notes = append(res.Notes, "No copy of the variables was kept: "+noTwin+".")
 	case res.Restored && i.uses.between(originRun(done), run) > 0:

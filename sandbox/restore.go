@@ -1,4 +1,4 @@
-// Restoring: Python's variables and files to the state before a run, or variables to a run's copy.
+// Restoring: variables and files to the state before a run, or variables to a run's copy.
 
 package sandbox
 
@@ -23,6 +23,11 @@ type Restoration struct {
 	// Parts are what went back, and Asked what was to.
 	Parts Parts
 	Asked Parts
+	// Stay says why the variables stay as they are, although they were asked for.
+	Stay string
+	// Lost are the variables that could not be brought back, at most 50 of LostTotal.
+	Lost      []NotRestored
+	LostTotal int
 	// Files is what became of the files; nil: they stay.
 	Files *RestoredFiles
 	// Undone are the runs with lost changes, the newest last, and Changed the paths of the files that those created or changed,
@@ -32,6 +37,12 @@ type Restoration struct {
 	// Before are the restorable runs now, and Copies the restorable copies; the newest last.
 	Before []*RunInfo
 	Copies []*RunInfo
+}
+
+// NotRestored is a variable that could not be brought back, and why.
+type NotRestored struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
 }
 
 // restoreTime bounds the wait for the kernel's turn, and then that for its answer.
@@ -67,9 +78,11 @@ func (m *Manager) Restore(ctx context.Context, sessionID, runID string, asked Pa
 	if answer.Files != nil && answer.Files.Error != "" {
 		return nil, s.errFilesStay(i, entry, answer.Files)
 	}
+	parts.Variables = parts.Variables && answer.Stay == ""
 	r, err := s.restored(entry, answer, parts)
 	if err == nil {
 		r.Parts, r.Asked, r.Files = parts, asked, i.restoredFiles(answer)
+		r.Stay, r.Lost, r.LostTotal = answer.Stay, i.notRestored(answer.Lost), max(answer.LostTotal, len(answer.Lost))
 	}
 	return r, err
 }
@@ -156,8 +169,16 @@ func (i *interpreter) goBack(ctx context.Context, turn turn, runID string, parts
 		return none, fault.New(fault.ExecutionFailed, "Look at the variables and files with code, and try again.",
 			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.engine.id).Because(err)
 	}
-	answer.Error = i.config.Mask.Mask(answer.Error)
+	answer.Error, answer.Stay = i.config.Mask.Mask(answer.Error), i.config.Mask.Mask(clip(answer.Stay, maxName))
 	return answer, nil
+}
+
+// notRestored bounds and masks a kernel's list.
+func (i *interpreter) notRestored(lost []protocol.Lost) (list []NotRestored) {
+	for _, l := range boundLost(lost) {
+		list = append(list, NotRestored{i.config.Mask.Mask(l.Name), i.config.Mask.Mask(l.Why)})
+	}
+	return list
 }
 
 // reachExisting returns the kernel with the variables, or one in the container of the files, taking over an earlier server's if
@@ -168,7 +189,7 @@ func (i *interpreter) reachExisting(ctx context.Context, parts Parts) (*kernel.K
 	if _, err := i.existing(ctx); err != nil && !isFinal(err) {
 		return nil, err
 	}
-	if c := i.live(); c != nil && !parts.Variables {
+	if c := i.live(); c != nil && (!parts.Variables || parts.Files && i.language != Python) {
 		return c.Kernel(i.language), nil
 	}
 	return i.current(), nil
@@ -215,7 +236,7 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 		marks[target.RunID] = false
 	}
 	for _, e := range since {
-		hasVariables := parts.Variables && !e.Undone && !e.Fresh && e.Language == Python
+		hasVariables := parts.Variables && !e.Undone && !e.Fresh && e.Language == target.Language
 		if r.Copy && e.RunID == target.RunID || !hasVariables && !parts.Files {
 			continue
 		}

@@ -139,7 +139,6 @@ func TestRestoreGoesToACopy(t *testing.T) {
 
 func TestWhatCannotBeRestoredIsRefused(t *testing.T) {
 	m, _ := newKeeping(t)
-	js := mustRun(t, m, RunOptions{Code: "js", Language: JavaScript})
 	a := mustRun(t, m, RunOptions{Code: "a"})
 	old := mustRun(t, m, RunOptions{Code: "old", Fresh: true})
 	if _, err := restore(m, "", old.RunID); err != nil {
@@ -154,7 +153,6 @@ func TestWhatCannotBeRestoredIsRefused(t *testing.T) {
 		"no such run":           {"", "run-none", fault.RunNotFound, "run-none"},
 		"no such session":       {"nobodys", a.RunID, fault.SessionNotFound, "nobodys"},
 		"a run of another":      {"other", a.RunID, fault.RunNotFound, a.SessionID},
-		"a run of JavaScript":   {"", js.RunID, fault.InvalidArgument, "javascript"},
 		"a run that is too old": {"", old.RunID, fault.InvalidArgument, "it is too long ago"},
 	} {
 		_, err := restore(m, test.session, test.run)

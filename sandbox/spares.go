@@ -94,9 +94,10 @@ func (p *spares) most(language Language) int {
 	return max(most, min(p.demand.largest(time.Now()), int(p.config.SparesBytes/spareBytes)))
 }
 
-// pause is the time without a beginning session after which spares are made. The caller holds p.mu.
-func (p *spares) pause() time.Duration {
-	if p.demand.burst(time.Now()) > 1 {
+// pause is the time without a beginning session after which spares for a language are made. In a burst it is short once half of
+// them are taken: before that, making one only slows the sessions that begin. The caller holds p.mu.
+func (p *spares) pause(language Language) time.Duration {
+	if p.demand.burst(time.Now()) > 1 && 2*len(p.ready) <= p.most(language) {
 		return burstPause
 	}
 	return quietTime
@@ -119,7 +120,7 @@ func (p *spares) use(language Language) {
 	if p.quiet == nil {
 		p.quiet = time.AfterFunc(quietTime, p.onQuiet)
 	}
-	p.quiet.Reset(p.pause())
+	p.quiet.Reset(p.pause(language))
 }
 
 // prepare starts a language's interpreter in the container of a spare, if it is there.
@@ -135,7 +136,7 @@ func (p *spares) onQuiet() {
 	switch {
 	case p.closed:
 	case p.config.Pool.starts.Taken() > 0:
-		p.quiet.Reset(p.pause())
+		p.quiet.Reset(burstPause)
 	default:
 		p.working.Go(p.fill)
 	}

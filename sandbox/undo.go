@@ -55,7 +55,7 @@ const (
 func (m *Manager) partsOf(entry *HistoryEntry, asked Parts) (Parts, error) {
 	parts, isCopy := asked, entry.Copy && entry.Undone
 	parts.Files = parts.Files && m.conf().UndoBytes > 0 && !isCopy
-	parts.Variables = parts.Variables && entry.Language == Python && !strings.HasPrefix(entry.RunID, restorePrefix) &&
+	parts.Variables = parts.Variables && !strings.HasPrefix(entry.RunID, restorePrefix) &&
 		(!entry.Fresh || !parts.Files || isCopy)
 	switch {
 	case parts != Parts{}:
@@ -65,9 +65,9 @@ func (m *Manager) partsOf(entry *HistoryEntry, asked Parts) (Parts, error) {
 	case asked.Files && isCopy:
 		return parts, fault.New(fault.InvalidArgument, "Let variables be true.", "Run %s worked in a copy of the variables, and its files are the session's.", entry.RunID)
 	case asked.Files:
-		return parts, errNoWayBack("Run %s is %s, only variables of Python can go back, and this server keeps no versions of files (--undo-limit).", entry.RunID, entry.Language)
+		return parts, errNoWayBack("Run %s is a restore of files, and this server keeps no versions of them (--undo-limit).", entry.RunID)
 	}
-	return parts, errNoWayBack("Run %s is %s, and only variables of Python can go back.", entry.RunID, entry.Language)
+	return parts, errNoWayBack("Run %s is a restore of files, and left the variables alone.", entry.RunID)
 }
 
 // restoreOf finds the session with a restore that can be undone.

@@ -25,6 +25,9 @@ type restoredSession struct {
 	Changed []string `json:"changed"`
 	// Variables: they went back.
 	Variables bool `json:"variables"`
+	// NotRestored are variables that could not be brought back, at most 50 of NotRestoredTotal.
+	NotRestored      []sandbox.NotRestored `json:"variables_not_restored"`
+	NotRestoredTotal int                   `json:"variables_not_restored_total"`
 	// Files is what became of the files, if they went back.
 	Files  *sandbox.RestoredFiles `json:"files,omitempty"`
 	Before []*sandbox.RunInfo     `json:"can_go_back_before"`
@@ -34,7 +37,7 @@ type restoredSession struct {
 // restoreSession returns the tool restore_session.
 func (d *Deps) restoreSession() tool {
 	definition := mcp.NewTool("restore_session",
-		mcp.WithDescription("Undo runs: files and Python's variables as before run_id or in its copy."),
+		mcp.WithDescription("Undo runs: files and variables as before run_id or in its copy."),
 		mcp.WithToolTitle("Undo"),
 		mcp.WithString("run_id", mcp.Required()),
 		mcp.WithBoolean("files", mcp.Description("Default true.")), mcp.WithBoolean("variables", mcp.Description("Default true.")),
@@ -54,7 +57,7 @@ func (d *Deps) restoreSession() tool {
 			if err != nil {
 				return nil, err
 			}
-			return d.renderer().Fit(ctx, max(len(r.Undone), len(r.Changed)), func(most int) *render.Answer { return renderRestored(r, most) }), nil
+			return d.renderer().Fit(ctx, max(len(r.Undone), len(r.Changed), len(r.Lost)), func(most int) *render.Answer { return renderRestored(r, most) }), nil
 		},
 	}
 }
@@ -72,6 +75,11 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 	}
 	text := headOf(r) + section("undone, newest last", lines, len(r.Undone)) +
 		section("files that those runs changed, which stay as they are", changed, len(r.Changed))
+	var lost []string
+	for _, v := range r.Lost[:min(most, len(r.Lost))] {
+		lost = append(lost, render.OneLine(v.Name+": "+v.Why))
+	}
+	text += section("variables that could not be brought back", lost, r.LostTotal)
 	if f := r.Files; f != nil {
 		var left []string
 		for _, n := range f.NotRestored[:min(most, len(f.NotRestored))] {
@@ -81,7 +89,7 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 	}
 	return render.Text(text, restoredSession{
 		SessionID: r.SessionID, RestoredTo: r.Run.RunID, Copy: r.Copy, Undone: present(undone), Changed: present(changed),
-		Variables: r.Parts.Variables, Files: r.Files, Before: present(r.Before), Copies: present(r.Copies),
+		Variables: r.Parts.Variables, NotRestored: present(r.Lost[:min(most, len(r.Lost))]), NotRestoredTotal: r.LostTotal, Files: r.Files, Before: present(r.Before), Copies: present(r.Copies),
 	})
 }
 
@@ -103,8 +111,10 @@ func headOf(r *sandbox.Restoration) string {
 		text += fmt.Sprintf("\n%d files restored, %d removed; restore_session with run_id %s undoes that", f.Restored, f.Removed, f.RestoreID)
 	}
 	switch {
+	case r.Stay != "":
+		text += "\nvariables stay as they are: " + render.OneLine(r.Stay)
 	case r.Asked.Variables && !r.Parts.Variables:
-		text += "\nvariables stay as they are: only those of Python's runs that keep them go back"
+		text += "\nvariables stay as they are: the run did not change them"
 	case r.Copy && r.Asked.Files:
 		text += "\nfiles stay as they are: a copy of the variables works on the session's files"
 	case r.Asked.Files && !r.Parts.Files:

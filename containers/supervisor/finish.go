@@ -213,7 +213,7 @@ func (r *run) finish(d *protocol.Done) {
 		k.score()
 	}
 	if !r.Fresh {
-		l.twins.want()
+		l.wantCopy()
 		s.runs.provideWaiting() // those that wait for a copy of it
 	}
 	if l.HasZygote && (l.main == nil && !r.Fresh || l.main != nil && l.main.begun && !l.main.loaded) { // one that ran no code loads nothing

@@ -149,6 +149,9 @@ func (f *frozen) onFrozen(k *kernel, m *kernelproc.Report) {
 func (f *frozen) conclude(answer protocol.Frozen) {
 	answer.Type, answer.Language = "frozen", f.l.Name
 	told := f.told
+	if answer.Error == "" {
+		f.l.snapshots.onFileFrozen()
+	}
 	f.limit.stop()
 	f.kernel, f.told = nil, nil
 	for _, tell := range told {

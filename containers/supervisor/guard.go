@@ -142,7 +142,7 @@ func (g *guard) exceededAtEnd(bytes int64, files int) string {
 // exceeded returns how the current runs passed the limit, or nothing.
 func (g *guard) exceeded() string {
 	level, why := g.watch.Level(), g.watch.Over()
-	if why != "" && (g.dropHolders() || g.s.undo.giveWay()) {
+	if why != "" && (g.dropHolders() || g.s.undo.giveWay() || g.dropSnapshots()) {
 		g.watch.Forget() // the next count shows the freed space
 		return ""
 	}
@@ -164,6 +164,14 @@ func (g *guard) dropHolders() (held bool) {
 		held = l.twins.dropHolders() || held
 	}
 	return held
+}
+
+// dropSnapshots drops the variables that can be gone back to, and reports whether there were files with them.
+func (g *guard) dropSnapshots() (freed bool) {
+	for _, l := range g.s.languages {
+		freed = l.snapshots.giveWay() || freed
+	}
+	return freed
 }
 
 func (g *guard) lookIn(d time.Duration) {

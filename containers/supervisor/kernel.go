@@ -123,9 +123,13 @@ func (k *kernel) onReport(m *kernelproc.Report) {
 	case "piped":
 		k.releaseNamed()
 	case "frozen":
-		l.frozen.onFrozen(k, m)
+		if !l.snapshots.onFrozen(k, m) {
+			l.frozen.onFrozen(k, m)
+		}
 	case "woken":
-		l.frozen.onWoken(k, m)
+		if !l.snapshots.onWoken(k, m) {
+			l.frozen.onWoken(k, m)
+		}
 	}
 	r := s.runs.all[m.ID]
 	if r == nil || r.kernel != k {
@@ -231,6 +235,10 @@ func (k *kernel) concludeEnd() {
 		return
 	}
 	k.end()
+	if l.snapshots.lose(k, cmp.Or(k.cause, "signal 9")) {
+		k.closePipes()
+		return
+	}
 	if k == l.reserve.kernel {
 		k.closePipes()
 		l.reserve.onDeath()

@@ -22,13 +22,15 @@ const aheadTime = 5 * time.Minute
 type language struct {
 	s *Supervisor
 	*kernelproc.Language
-	program string  // for the interpreter
-	main    *kernel // that keeps the session's variables
-	kept    *run    // the run going on that keeps its variables
-	reserve *reserve
-	frozen  *frozen
-	twins   *twins
-	past    past
+	program   string  // for the interpreter
+	main      *kernel // that keeps the session's variables
+	kept      *run    // the run going on that keeps its variables
+	reserve   *reserve
+	frozen    *frozen
+	twins     *twins
+	snapshots *snapshots // instead of twins where kernels cannot be forked
+	told      []byte     // which variables can be gone back to
+	past      past
 
 	ran      bool   // a run came, so that a kernel may have variables
 	version  string // of its first kernel; empty: none was ready yet
@@ -39,7 +41,7 @@ type language struct {
 
 func newLanguage(s *Supervisor, kind *kernelproc.Language, program string) *language {
 	l := &language{s: s, Language: kind, program: program, features: []string{}}
-	l.reserve, l.frozen, l.twins = &reserve{l: l}, &frozen{l: l}, &twins{l: l}
+	l.reserve, l.frozen, l.twins, l.snapshots = &reserve{l: l}, &frozen{l: l}, &twins{l: l}, &snapshots{l: l}
 	return l
 }
 
@@ -157,6 +159,9 @@ func (l *language) kernels() []*kernel {
 		for _, n := range twins {
 			all = append(all, n.kernel)
 		}
+	}
+	if c := l.snapshots.reading; c != nil {
+		all = append(all, c.kernel)
 	}
 	for _, r := range l.s.runs.all {
 		if r.l == l && r.kernel != nil && r.kernel != l.main {

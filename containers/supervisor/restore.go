@@ -1,12 +1,16 @@
 //go:build linux
 
-// Going back: a twin takes the main kernel's place, because that was killed or because the server asks for it.
+// Going back: a twin or a snapshot takes the main kernel's place, because that was killed or because the server asks for it.
 
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
 	"slices"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -19,7 +23,7 @@ func (t *twins) goOn(k *kernel) {
 	}
 	n.origin = &protocol.Origin{From: "twin", Run: n.moment.run, AtMS: n.at.UnixMilli(), Lost: []protocol.Lost{}}
 	t.promote(n)
-	t.sendRestorable(false)
+	t.l.sendRestorable(false)
 }
 
 // promote makes a twin the main kernel. Another one is forked from it as soon as it is idle.
@@ -34,42 +38,13 @@ func (t *twins) promote(n *twin) {
 	t.want()
 }
 
-// restore answers the message of that name for variables alone. It does not wait for the ended kernels.
-func (t *twins) restore(m protocol.Request) {
-	answer := t.answerTo(m)
-	n, why := t.find(m.Run)
-	answer.Error = why
-	var ended []*kernel
-	if n != nil {
-		ended = t.goTo(n)
-	}
-	answer.Runs, answer.Copies = t.list()
-	t.l.s.server.send(answer, false)
-	if n != nil {
-		t.endFormer(ended)
-	}
-	t.sendRestorable(false)
-}
-
-func (t *twins) answerTo(m protocol.Request) protocol.Restored {
-	return protocol.Restored{Type: "restored", Language: t.l.Name, ID: clean(m.ID, maxNamed), Run: clean(m.Run, maxNamed)}
-}
-
 // find returns the twin from before a run, or the copy that the run left. It returns neither a twin nor an error if the
 // variables are still those.
 func (t *twins) find(run string) (*twin, string) {
-	l, s := t.l, t.l.s
-	main := l.main
-	switch {
-	case !l.HasZygote:
-		return nil, "only Python's variables can be gone back to; a run with fresh: true leaves them as they are"
-	case l.kept != nil:
-		return nil, "a run goes on in this kernel"
-	case l.frozen.kernel != nil, s.retiring:
-		return nil, "the variables are being written"
-	case l.frozen.waking != nil:
-		return nil, "the variables are being read"
-	case main != nil && !main.isEnding() && slices.Contains(main.moment.before, run):
+	if why := t.l.obstacle(); why != "" {
+		return nil, why
+	}
+	if main := t.l.main; main != nil && !main.isEnding() && slices.Contains(main.moment.before, run) {
 		return nil, ""
 	}
 	for _, n := range t.kept {
@@ -77,11 +52,7 @@ func (t *twins) find(run string) (*twin, string) {
 			return n, ""
 		}
 	}
-	why := "no copy of the variables from before this run is kept"
-	if t.why != "" {
-		why += "; there is none of the present ones either: " + t.why
-	}
-	return nil, why
+	return nil, noCopy(t.why)
 }
 
 // goTo makes a twin the main kernel, and returns the kernels to end: the one before, and the newer twins.
@@ -103,12 +74,106 @@ func (t *twins) goTo(n *twin) []*kernel {
 	return ended
 }
 
+// Of a language ------------------------------------------------------------------------
+
+// obstacle says why the variables cannot be exchanged now.
+func (l *language) obstacle() string {
+	switch {
+	case l.kept != nil:
+		return "a run goes on in this kernel"
+	case l.frozen.kernel != nil, l.s.retiring:
+		return "the variables are being written"
+	case l.frozen.waking != nil, l.snapshots.reading != nil:
+		return "the variables are being read"
+	}
+	return ""
+}
+
+func noCopy(why string) string {
+	text := "no copy of the variables from before this run is kept"
+	if why != "" {
+		text += "; there is none of the present ones either: " + why
+	}
+	return text
+}
+
+// cannotGoBack says why the variables cannot go back before a run, or to the copy that it left.
+func (l *language) cannotGoBack(run string) (why string) {
+	if l.HasZygote {
+		_, why = l.twins.find(run)
+	} else {
+		_, why = l.snapshots.find(run)
+	}
+	return why
+}
+
+// goBack exchanges the variables for those from before a run, or those of its copy. over gets the report of the kernel that had to
+// read them, if one had, or why nothing has changed.
+func (l *language) goBack(run string, over func(m *kernelproc.Report, why string)) {
+	if l.HasZygote {
+		n, why := l.twins.find(run)
+		if n != nil {
+			l.endFormer(l.twins.goTo(n))
+		}
+		over(nil, why)
+		return
+	}
+	if n, why := l.snapshots.find(run); n != nil {
+		l.snapshots.goTo(n, over)
+	} else {
+		over(nil, why)
+	}
+}
+
 // endFormer ends replaced kernels with their programs.
-func (t *twins) endFormer(ended []*kernel) {
-	killAll(t.l.programs) // they count as programs now: their children are known by the parent
+func (l *language) endFormer(ended []*kernel) {
+	killAll(l.programs) // they count as programs now: their children are known by the parent
 	for _, k := range ended {
 		k.discard()
-		t.l.frozen.onEnd(k, "its variables were gone back from")
+		l.frozen.onEnd(k, "its variables were gone back from")
 	}
-	t.l.s.runs.provideWaiting()
+	l.s.runs.provideWaiting()
+}
+
+// wantCopy keeps the main kernel's variables, so that they can be gone back to, once it is idle.
+func (l *language) wantCopy() {
+	if l.HasZygote {
+		l.twins.want()
+	} else {
+		l.snapshots.want()
+	}
+}
+
+// beginMoment is called when a run begins in the main kernel.
+func (l *language) beginMoment(k *kernel, run string) {
+	if !l.HasZygote {
+		l.snapshots.begin(k)
+	}
+	k.moment.begin(run)
+}
+
+// isCutBySignals reports whether a kernel writes its variables that a signal would end; interrupts are repeated.
+func (l *language) isCutBySignals() bool { return l.KillsPrograms && l.snapshots.writing != nil }
+
+// restorable lists the runs that are over and whose beginning can be gone back to, and the copies.
+func (l *language) restorable() (runs, copies []string) {
+	if l.HasZygote {
+		return l.twins.list()
+	}
+	return l.snapshots.list(), []string{}
+}
+
+// sendRestorable sends the restorable runs if they changed, or always if again is set.
+func (l *language) sendRestorable(again bool) {
+	if l.s.settings == nil || l.s.settings.Twins == 0 {
+		return
+	}
+	m := protocol.Twins{Type: "twins", Language: l.Name, Why: cmp.Or(l.twins.why, l.snapshots.why)}
+	m.Runs, m.Copies = l.restorable()
+	m.Present = l.main != nil && slices.ContainsFunc(l.snapshots.kept, func(n *snapshot) bool { return n.moment == l.main.moment && n.name != "" })
+	body, _ := json.Marshal(m)
+	if again && l.told != nil || !again && !bytes.Equal(body, l.told) {
+		l.told = body
+		l.s.server.sendBody(body, false)
+	}
 }

@@ -111,7 +111,7 @@ func (r *run) handOver(k *kernel) {
 	}
 	if !r.Fresh {
 		l.frozen.wake(k, r)
-		k.moment.begin(r.ID)
+		l.beginMoment(k, r.ID)
 	}
 	k.link.Send(runFrame{"run", r.ID, r.Code, r.Before, r.LingerMS}, writers...)
 	k.score()
@@ -252,7 +252,7 @@ func (r *run) keepInterrupting() {
 		k.watcher.Send(message)
 		return
 	}
-	if k.ready { // an interpreter that is just starting would end
+	if k.ready && !r.l.isCutBySignals() { // an interpreter that is just starting would end
 		signal := syscall.SIGINT
 		if r.l.KillsPrograms && r.asked > mostPolite {
 			signal = syscall.SIGKILL

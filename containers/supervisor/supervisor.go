@@ -238,7 +238,7 @@ func (s *Supervisor) takeOver(conn net.Conn) {
 		r.record.replay()
 	}
 	for _, l := range s.languages {
-		l.twins.sendRestorable(true)
+		l.sendRestorable(true)
 	}
 	s.undo.tell(true)
 }
@@ -317,6 +317,9 @@ func (s *Supervisor) onInit(body []byte) {
 		s.guard = newGuard(s)
 	}
 	s.undo.open()
+	for _, l := range s.languages {
+		l.snapshots.clear()
+	}
 	close(s.workDir.known)
 	s.apply()
 	for _, k := range s.kernels() {

@@ -3,8 +3,6 @@
 package main
 
 import (
-	"bytes"
-	"encoding/json"
 	"slices"
 	"strconv"
 	"syscall"
@@ -41,7 +39,6 @@ type twins struct {
 	coming []*twin // that a kernel is to fork, in the order in which it was asked
 	why    string  // there is none of the present variables
 	timer  *timer
-	told   []byte
 }
 
 // twin is one of them.
@@ -66,6 +63,16 @@ func (m *moment) begin(run string) {
 	if !slices.Contains(m.before, run) {
 		m.before = append(m.before[max(0, len(m.before)-mostBefore+1):], run)
 	}
+}
+
+// over lists the runs that began here and are over.
+func (m *moment) over(l *language) (runs []string) {
+	for _, id := range m.before {
+		if l.kept == nil || l.kept.ID != id {
+			runs = append(runs, id)
+		}
+	}
+	return runs
 }
 
 // want forks the main kernel once it is idle for a moment.
@@ -193,7 +200,7 @@ func (t *twins) take(n *twin) {
 func (t *twins) refuse(r *run, why string) {
 	if r == nil {
 		t.why = why
-		t.sendRestorable(false)
+		t.l.sendRestorable(false)
 		t.measure()
 	} else if t.l.s.runs.all[r.ID] == r && r.kernel == nil {
 		r.finish(&protocol.Done{Status: "failed", ExitCode: 1, Kernel: r.fate(""), Error: copyError(why)})
@@ -218,8 +225,8 @@ func (t *twins) keep(n *twin) {
 	for len(t.kept) > t.l.s.settings.Twins && t.dropOldest() {
 	}
 	t.score()
-	t.told = nil // also where the lists are as they were, this is of other variables
-	t.sendRestorable(false)
+	t.l.told = nil // also where the lists are as they were, this is of other variables
+	t.l.sendRestorable(false)
 	t.measure()
 }
 
@@ -255,7 +262,7 @@ func (t *twins) dropAll() {
 	for len(t.kept) > 0 {
 		t.drop(t.kept[0])
 	}
-	t.sendRestorable(false)
+	t.l.sendRestorable(false)
 }
 
 // abandon gives up those that a kernel which ends was to fork, and reports whether there were any.
@@ -276,7 +283,7 @@ func (t *twins) release() bool {
 	if !t.dropOldest() {
 		return false
 	}
-	t.sendRestorable(false)
+	t.l.sendRestorable(false)
 	return true
 }
 
@@ -289,7 +296,7 @@ func (t *twins) dropHolders() bool {
 			t.drop(n)
 		}
 	}
-	t.sendRestorable(false)
+	t.l.sendRestorable(false)
 	return held
 }
 
@@ -325,7 +332,7 @@ func (t *twins) lose(k *kernel) bool {
 		t.why = "the copy was killed"
 		t.want()
 	}
-	t.sendRestorable(false)
+	t.l.sendRestorable(false)
 	return true
 }
 
@@ -406,25 +413,11 @@ func (t *twins) measure() {
 		t.l.s.post(func() {
 			if taken > most && len(t.kept) > 1 && t.kept[0] == oldest {
 				t.drop(oldest)
-				t.sendRestorable(false)
+				t.l.sendRestorable(false)
 				t.measure()
 			}
 		})
 	}()
-}
-
-// sendRestorable sends the restorable runs if they changed, or always if again is set.
-func (t *twins) sendRestorable(again bool) {
-	if !t.l.HasZygote || t.l.s.settings == nil || t.l.s.settings.Twins == 0 {
-		return
-	}
-	m := protocol.Twins{Type: "twins", Language: t.l.Name, Why: t.why}
-	m.Runs, m.Copies = t.list()
-	body, _ := json.Marshal(m)
-	if again && t.told != nil || !again && !bytes.Equal(body, t.told) {
-		t.told = body
-		t.l.s.server.sendBody(body, false)
-	}
 }
 
 // list returns the runs that are over and whose beginning can be gone back to, and the copies.
@@ -435,11 +428,7 @@ func (t *twins) list() (runs, copies []string) {
 			copies = append(copies, n.moment.run)
 			continue
 		}
-		for _, id := range n.moment.before {
-			if kept := t.l.kept; kept == nil || kept.ID != id {
-				runs = append(runs, id)
-			}
-		}
+		runs = append(runs, n.moment.over(t.l)...)
 	}
 	return runs, copies
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -135,21 +136,50 @@ func (u *undo) cancel(id string) {
 	u.s.runs.answerUnbegun(u.s.language(m.Language), protocol.Done{ID: id, Status: "cancelled", ExitCode: 130})
 }
 
-// restore answers the message of that name.
+// restore answers the message of that name. No run begins before it is over.
 func (u *undo) restore(l *language, m protocol.Request) {
-	s, answer := u.s, l.twins.answerTo(m)
+	s := u.s
+	answer := protocol.Restored{Type: "restored", Language: l.Name, ID: clean(m.ID, maxNamed), Run: clean(m.Run, maxNamed)}
+	tell := func() {
+		answer.Runs, answer.Copies = l.restorable()
+		s.server.send(answer, false)
+		l.sendRestorable(false)
+	}
 	refuse := func(code, why string) {
 		answer.Files = &protocol.RestoredFiles{NotKept: []protocol.NotKept{}, Code: code, Error: why}
-		answer.Runs, answer.Copies = l.twins.list()
-		s.server.send(answer, false)
+		tell()
+	}
+	// goBack goes on when the variables are those from before the run.
+	goBack := func(then, failed func()) {
+		l.goBack(m.Run, func(report *kernelproc.Report, why string) {
+			if answer.Error = why; why != "" {
+				failed()
+				return
+			}
+			if report != nil {
+				answer.Lost, answer.LostTotal = lostOf(report)
+			}
+			then()
+		})
 	}
 	why := ""
 	if m.Variables {
-		_, why = l.twins.find(m.Run)
+		why = l.cannotGoBack(m.Run)
+	}
+	if why != "" && m.Files && !l.HasZygote {
+		m.Variables, answer.Stay, why = false, why, ""
 	}
 	switch {
-	case !m.Files || why != "":
-		l.twins.restore(m)
+	case why != "":
+		answer.Error = why
+		tell()
+	case !m.Files && u.going:
+		answer.Error = "another restore goes on in this session"
+		tell()
+	case !m.Files:
+		u.going = true
+		over := func() { tell(); u.goOn() }
+		goBack(over, over)
 	case u.store == nil:
 		refuse("unknown", "no versions of files are kept here")
 	case len(s.runs.all) > 0 || s.retiring || u.going:
@@ -163,37 +193,30 @@ func (u *undo) restore(l *language, m protocol.Request) {
 		go func() {
 			u.placing.Lock()
 			plan, err := u.store.Prepare(answer.ID, m.Run, free)
-			s.post(func() {
-				if err == nil && m.Variables {
-					err = u.restoreVariables(l, m.Run, plan)
-				}
-				if err != nil {
-					refuse(codeOf(err), err.Error())
-					u.goOn()
-					return
-				}
+			over := func() {
+				u.placing.Unlock()
+				tell()
+				u.goOn()
+			}
+			apply := func() {
 				u.apply(plan, func(files *protocol.RestoredFiles) {
 					answer.Files = files
-					answer.Runs, answer.Copies = l.twins.list()
-					s.server.send(answer, false)
-					l.twins.sendRestorable(false)
+					over()
 				})
+			}
+			s.post(func() {
+				switch {
+				case err != nil:
+					answer.Files = &protocol.RestoredFiles{NotKept: []protocol.NotKept{}, Code: codeOf(err), Error: err.Error()}
+					over()
+				case m.Variables:
+					goBack(apply, func() { plan.Drop(); over() })
+				default:
+					apply()
+				}
 			})
 		}()
 	}
-}
-
-// restoreVariables goes back to the variables while the files are ready. Its error says that nothing has changed.
-func (u *undo) restoreVariables(l *language, run string, plan *versions.Plan) error {
-	n, why := l.twins.find(run)
-	if why != "" { // it was there when the files were asked for
-		plan.Drop()
-		return errors.New(why)
-	}
-	if n != nil {
-		l.twins.endFormer(l.twins.goTo(n))
-	}
-	return nil
 }
 
 func (u *undo) apply(plan *versions.Plan, tell func(*protocol.RestoredFiles)) {
@@ -201,14 +224,12 @@ func (u *undo) apply(plan *versions.Plan, tell func(*protocol.RestoredFiles)) {
 		o := plan.Apply()
 		u.s.post(func() {
 			tell(&protocol.RestoredFiles{Restored: o.Restored, Removed: o.Removed, NotKept: notKept(o.NotRestored), NotKeptTotal: o.NotRestoredTotal})
-			u.goOn()
 		})
 	}()
 }
 
 // goOn lets the waiting runs begin.
 func (u *undo) goOn() {
-	u.placing.Unlock()
 	waiting := u.waiting
 	u.going, u.waiting = false, nil
 	for _, m := range waiting {

@@ -94,7 +94,7 @@ func (s *Settings) rows(engines []string) []SettingGroup {
 		{"variables-limit", "SIZE", Size(&c.FreezeBytes), 1 << 10, 0, "what one kernel may write of them (default: a quarter of --volume-limit)"},
 		{"variables-timeout", "DURATION", Duration(&c.FreezeTime), float64(time.Second), float64(10 * time.Minute), "how long writing or reading them may take"},
 		{"undo-limit", "SIZE", Size(&c.UndoBytes), 0, 0, "what versions of a session's files may take, which undo its last runs; 0: none are kept (default: 256MiB or an eighth of --volume-limit)"},
-		{"spares", "N", &c.Spares, 0, 8, "containers to keep ready for new sessions; after a burst of sessions as many as it took; 0: none"},
+		{"spares", "N", &c.Spares, 0, 128, "containers to keep ready for new sessions; after a burst of sessions as many as it took; 0: none"},
 		{"spares-memory", "SIZE", Size(&c.SparesBytes), 0, 0, "what those after a burst may take, 64MiB being counted for each; 0: never more than --spares"},
 		{"max-sessions", "N", &c.MaxSessions, 1, 0, "sessions with kernels at a time; one more freezes the named one that was idle longest"},
 		{"prewarm", "LANGUAGES", &s.Prewarm, 0, 0, "languages to keep a container ready for; alone: " + prewarmAll},

@@ -103,7 +103,7 @@ func (k *Kernel) noteState(m protocol.KernelState) {
 
 // noteTwins keeps a supervisor's list of restorable runs.
 func (k *Kernel) noteTwins(m protocol.Twins) {
-	k.twins.Store(&protocol.Twins{Runs: boundIDs(m.Runs), Copies: boundIDs(m.Copies), Why: text.Safe(m.Why, maxName)})
+	k.twins.Store(&protocol.Twins{Runs: boundIDs(m.Runs), Copies: boundIDs(m.Copies), Why: text.Safe(m.Why, maxName), Present: m.Present})
 }
 
 // Language is the kernel's.

@@ -268,6 +268,11 @@ type Restored struct {
 	// Runs are the restorable runs, and Copies the runs with a restorable copy; the newest last.
 	Runs   []string `json:"runs"`
 	Copies []string `json:"copies"`
+	// Stay says why the variables stay as they are, although they were to go back with the files.
+	Stay string `json:"stay,omitempty"`
+	// Lost are variables that could not be brought back, at most 50 of LostTotal.
+	Lost      []Lost `json:"lost,omitempty"`
+	LostTotal int    `json:"lost_total,omitempty"`
 	// Files is nil if they were to stay.
 	Files *RestoredFiles `json:"files,omitempty"`
 }
@@ -322,6 +327,8 @@ type Twins struct {
 	Runs     []string `json:"runs"` // as in Restored
 	Copies   []string `json:"copies"`
 	Why      string   `json:"why"` // why the present variables are not restorable; empty if they are
+	// Present: so are those that the next run begins with, also once its kernel has died.
+	Present bool `json:"present"`
 }
 
 // Error is a failure of code.

@@ -80,7 +80,7 @@ const (
 	lineUnguard = "[[ ${__sandbox_on_DEBUG-} ]] || builtin trap - DEBUG; " + unguard + "\n"
 	unguard     = "builtin set +T"
 	lineEnd     = "__sandbox_end \"$__sandbox_status\" %d || builtin :\n"
-	lineSave    = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
+	lineSave    = "__sandbox_jobs || builtin :; ( __sandbox_save 0 ) 2>/dev/null || builtin printf '\\0end\\n1\\n\\0' >&252\n" // a subshell knows of no jobs
 )
 
 // Code that may stop the shell from executing anything.
@@ -96,6 +96,7 @@ type message struct {
 	Paths      []string          `json:"paths"`
 	Path       string            `json:"path"`
 	LimitBytes int64             `json:"limit_bytes"`
+	Quick      bool              `json:"quick"` // fails where not all fits, and is not written through to the disk
 }
 
 // kernel is the state of one bash, for a goroutine of the supervisor. All messages of bash may be forged.

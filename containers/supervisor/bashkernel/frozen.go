@@ -86,7 +86,7 @@ func (k *kernel) freeze(m message) error {
 	t := trailer{AtMS: time.Now().UnixMilli(), Lost: []protocol.Lost{}}
 	left := min(m.LimitBytes, maxSaved) - maxTrailer
 	write(formatLine)
-	gone := map[string]bool{}
+	gone, tooLarge := map[string]bool{}, false
 	for key := range k.base {
 		if name, ok := strings.CutPrefix(key, "v"); ok {
 			gone[name] = true
@@ -104,6 +104,9 @@ func (k *kernel) freeze(m message) error {
 		case r.kind == 'l':
 			t.lose(r.name, badFunction)
 		case !r.cut && k.base[string(r.kind)+r.name] == r.text:
+		case m.Quick && (r.cut || int64(len(r.text)) >= left):
+			tooLarge = true
+			return false
 		case r.cut, int64(len(r.text)) >= left:
 			t.lose(cmp.Or(r.name, "what is not a variable"), "too large")
 			return false
@@ -116,15 +119,23 @@ func (k *kernel) freeze(m message) error {
 		}
 		return true
 	})
-	if broken != nil {
+	if broken != nil && !errors.Is(broken, errCut) {
 		return broken
+	}
+	if broken != nil {
+		_ = unix.Unlinkat(folder, base(m.Path)+".new", 0)
+		return k.send(kernelproc.Report{Type: "frozen", Why: broken.Error()})
+	}
+	if tooLarge {
+		_ = unix.Unlinkat(folder, base(m.Path)+".new", 0)
+		return k.send(kernelproc.Report{Type: "frozen", Why: "they are too large to be written behind each run"})
 	}
 	for name := range gone {
 		write("builtin unset -v " + name + "\n")
 	}
 	last, _ := json.Marshal(t)
 	write("#" + string(last) + "\n")
-	if err == nil {
+	if err == nil && !m.Quick {
 		err = file.Sync()
 	}
 	name := base(m.Path)

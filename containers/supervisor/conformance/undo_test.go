@@ -62,3 +62,65 @@ func TestFilesGoBack(t *testing.T) {
 		t.Errorf("without the variables: %+v", r)
 	}
 }
+
+// Where a kernel cannot be forked, its variables are written behind each run, and go back with the files or without them.
+func TestWrittenVariablesGoBack(t *testing.T) {
+	set := map[*language]phrase{javascript: "x = %d;", bash: "x=%d"}
+	write := map[*language]phrase{javascript: javascript.write, bash: "printf %[2]s > %[1]s"}
+	show := map[*language]string{javascript: `process.stdout.write(String(x))`, bash: "printf $x"}
+	for _, l := range []*language{javascript, bash} {
+		t.Run(l.name, func(t *testing.T) {
+			t.Parallel()
+			c := start(t, l, options{init: protocol.Init{
+				Twins: 3, UndoBytes: 64 << 20, VolumeBytes: 1 << 30, FreezeBytes: 64 << 20, FreezeSeconds: 60,
+			}})
+			x := func(name, want string) {
+				t.Helper()
+				d := c.completed(show[l])
+				check(t, name, d.Stdout.Head, want)
+				c.awaitTwin(c.after(d))
+			}
+			first := c.twinned(set[l].with(1))
+			second := c.twinned(set[l].with(2) + "\n" + write[l].with("kept", "two"))
+			x("before", "2")
+			pid := c.pid()
+
+			r := c.restore(second)
+			check(t, "variables alone", r.Error+r.Stay, "")
+			x("the variables", "1")
+			check(t, "the file", c.read("kept"), "two")
+
+			third := c.twinned(set[l].with(3) + "\n" + write[l].with("kept", "three"))
+			c.awaitVersion(third)
+			r = c.undo(request{ID: "restore-1", Run: third, Files: true, Variables: true})
+			check(t, "both", r.Error+r.Stay+r.Files.Error, "")
+			x("the variables, with files", "1")
+			check(t, "the file, with variables", c.read("kept"), "two")
+
+			if r = c.restore(first); r.Error != "" { // its beginning is that of any kernel, unless it is too long ago
+				check(t, "too long ago", strings.HasPrefix(r.Error, noCopy), true)
+			}
+			check(t, "one process 1", c.pid(), pid)
+		})
+	}
+}
+
+// What a run leaves and cannot be written in short time costs no later run, and files go back alone.
+func TestVariablesThatAreTooLargeStay(t *testing.T) {
+	t.Parallel()
+	c := start(t, javascript, options{init: protocol.Init{
+		Twins: 3, UndoBytes: 64 << 20, VolumeBytes: 1 << 30, FreezeBytes: 1 << 30, FreezeSeconds: 60,
+	}})
+	from := c.now()
+	c.completed("var large = Buffer.alloc(64 << 20)")
+	c.find(from, func(m *message) bool { return m.Type == "twins" && strings.Contains(m.twins.Why, "too large") })
+	run := c.completed(javascript.write.with("made", "x")).Done.ID
+	c.awaitVersion(run)
+	r := c.undo(request{ID: "restore-1", Run: run, Files: true, Variables: true})
+	check(t, "files alone", r.Error+r.Files.Error, "")
+	check(t, "why the variables stay", strings.Contains(r.Stay, "too large"), true)
+	check(t, "made", c.exists("made"), false)
+	check(t, "large", c.value("large.length"), "67108864")
+	r = c.restore(run)
+	check(t, "variables alone", strings.HasPrefix(r.Error, noCopy), true)
+}

@@ -107,7 +107,7 @@ function showActions(item) {
 	const actions = [];
 	if (item.run.status !== "running") {
 		if (isHere() && canGoBack(item.id)) {
-			actions.push(orderButton("Undo to here", {title: "Files, and after Python variables, become what they were before this run. That can be undone too."},
+			actions.push(orderButton("Undo to here", {title: "Files and variables become what they were before this run. For files that can be undone too."},
 				async () => {
 					await order("POST", address("sessions", session, "restore"), {run_id: item.id});
 					item.actions.replaceChildren();

@@ -40,15 +40,19 @@ const functionPrototypes = [() => {}, async () => {}, function* () {}, async fun
 const ERROR_KEYS = ['stack', 'message', 'cause', 'errors'];
 const LOST = ['Proxy', 'Promise', 'GeneratorObject', 'WeakMap', 'WeakSet', 'SharedArrayBuffer', 'External', 'ArgumentsObject', 'ModuleNamespaceObject'].map((name) => [name, types[`is${name}`]]);
 
-/** Lost is thrown for a value that cannot be kept. */
-class Lost extends Error {}
+/** Lost is thrown for a value that cannot be kept: in no room, or in no time where isForRoom is set. */
+class Lost extends Error {
+  isForRoom = false;
+}
+
+const noRoom = (why) => Object.assign(new Lost(why), { isForRoom: true });
 
 /** Freezer writes variables to a FrozenWriter. */
 class Freezer {
   #writer;
   #known;
   #scopes;
-  #until;
+  #isOver;
   #left; // bytes of the heap: toWake for the kernel that reads, toWrite for this one
   #ids = new Map();
   #order = []; // the objects of one variable
@@ -56,12 +60,12 @@ class Freezer {
   #classes = new Map(); // by prototype: its native class, and why its instances cannot be kept
   #isRoot = false; // the object described is a variable's own value
 
-  /** scopes returns the scopes of a function. heap: its limit and its used bytes. */
-  constructor(writer, known, scopes, until, heap) {
+  /** scopes returns the scopes of a function, and isOver whether no time is left. heap: its limit and its used bytes. */
+  constructor(writer, known, scopes, isOver, heap) {
     this.#writer = writer;
     this.#known = known;
     this.#scopes = scopes;
-    this.#until = until;
+    this.#isOver = isOver;
     this.#left = { toWake: heap.limit * MOST_NEEDED, toWrite: heap.limit * MOST_USED - heap.used };
   }
 
@@ -74,9 +78,9 @@ class Freezer {
       const variable = this.#pack([name, how, isConstant, value]);
       for (const object of this.#order) {
         this.#isRoot = object === value;
-        if (nodes.push(this.#describe(object)) % 1000 === 1 && performance.now() > this.#until) throw new Lost('there was no time left for it');
+        if (nodes.push(this.#describe(object)) % 1000 === 1 && this.#isOver()) throw noRoom('there was no time left for it');
       }
-      if (!this.#writer.chunk([nodes, variable], this.#blobs)) throw new Lost('too large for what may be kept');
+      if (!this.#writer.chunk([nodes, variable], this.#blobs)) throw noRoom('too large for what may be kept');
       this.#left.toWrite = left.toWrite - NUMBER_BYTES * nodes.length; // the copies are garbage
     } catch (error) {
       for (const object of this.#order) this.#ids.delete(object);
@@ -89,7 +93,7 @@ class Freezer {
   #use(toWake, toWrite) {
     this.#left.toWake -= toWake;
     this.#left.toWrite -= toWrite;
-    if (this.#left.toWake < 0 || this.#left.toWrite < 0) throw new Lost('there is not enough memory for it');
+    if (this.#left.toWake < 0 || this.#left.toWrite < 0) throw noRoom('there is not enough memory for it');
   }
 
   #lost(kind) {

@@ -17,7 +17,7 @@ const SIZES_MS = 100;
 const MOST_LOST = 50; // that are told of
 const MOST_LARGEST = 5;
 
-const { chdir, cwd } = process;
+const { chdir, cpuUsage, cwd } = process;
 
 /** Frozen writes and restores a kernel's snapshot. It is made once the kernel's settings are known, before any code runs. */
 class Frozen {
@@ -42,19 +42,22 @@ class Frozen {
       .map(({ name, size_bytes }) => ({ name: cutText(name, 100), size_bytes }));
   }
 
-  /** freeze writes all variables to a file, the largest last, and returns a report. The old file stays where it fails. */
-  freeze({ path, limit_bytes: limit, seconds }) {
-    const until = performance.now() + seconds * 1000;
+  /**
+   * freeze writes all variables to a file, the largest last, and returns a report. The old file stays where it fails. A quick one fails
+   * where the time or the limit does not do for all variables, and is not written through to the disk.
+   */
+  freeze({ path, limit_bytes: limit, seconds, quick = false }) {
     let writer = null;
     try {
       const file = pathApi.resolve(this.#kernel.workDir, path);
       mkdirSync(pathApi.dirname(file), { recursive: true });
+      const all = quick ? this.#ifSmall(limit, seconds) : smallestFirst(this.#kernel.variables.list());
       writer = new FrozenWriter(file, limit);
       writer.chunk({ environment: this.#environmentChanges(), folder: folder() });
-      const { kept, lost } = this.#freezeVariables(writer, until);
+      const { kept, lost } = this.#freezeVariables(writer, seconds, all, quick);
       if (kept === 0 && lost.length > 0) throw new Error(`nothing could be kept: ${lost[0].name} is ${lost[0].why}`);
       const told = report(kept, lost);
-      writer.finish({ ...told, at_ms: Date.now() });
+      writer.finish({ ...told, at_ms: Date.now() }, !quick);
       return { ...told, bytes: writer.size };
     } catch (error) {
       return { ...report(0, []), bytes: 0, why: failure(error) };
@@ -63,19 +66,28 @@ class Frozen {
     }
   }
 
-  #freezeVariables(writer, until) {
+  #ifSmall(limit, seconds) {
+    const all = this.#kernel.variables.list();
+    const sizes = sizesOf(all, (seconds * 1000) / 4);
+    const isKnown = sizes.length >= all.filter(({ why }) => why === undefined).length;
+    if (!isKnown || sizes.reduce((sum, { size_bytes: size }) => sum + size, 0) > limit) throw new Error('they are too large to be written behind each run');
+    return all;
+  }
+
+  #freezeVariables(writer, seconds, all, quick) {
     const { post, importer, variables, heapLimit, constants } = this.#kernel;
-    const known = new Known(variables.before(), importer.imported);
-    const freezer = new Freezer(writer, known, (f) => scopesOf(post, f), until, { limit: heapLimit, used: usedHeap(post, heapLimit) });
+    const known = new Known(variables.before(), importer.imported); // the first takes 50 ms
+    const isOver = timeLimit(seconds, quick);
+    const freezer = new Freezer(writer, known, (f) => scopesOf(post, f), isOver, { limit: heapLimit, used: usedHeap(quick ? null : post, heapLimit) });
     const isConstant = new Set(constants([]));
     const lost = [];
-    const all = smallestFirst(variables.list());
     for (const variable of all) {
       try {
         if (variable.why !== undefined) throw new Lost(variable.why);
+        if (quick && isOver()) throw new Error('writing them behind each run takes too long');
         freezer.add(variable, variable.how === 'let' && isConstant.has(variable.name));
       } catch (error) {
-        if (!(error instanceof Lost)) throw error;
+        if (!(error instanceof Lost) || (quick && error.isForRoom)) throw error;
         lost.push({ name: variable.name, why: error.message });
       }
     }
@@ -142,8 +154,15 @@ function smallestFirst(variables) {
 
 // Garbage in a heap that looks full is in no variable's way.
 function usedHeap(post, limit) {
-  if (getHeapStatistics().used_heap_size > limit / 4) post('HeapProfiler.collectGarbage');
+  if (post !== null && getHeapStatistics().used_heap_size > limit / 4) post('HeapProfiler.collectGarbage');
   return getHeapStatistics().used_heap_size;
+}
+
+// A quick one is measured by the processor's time: on a busy machine it is no more work.
+function timeLimit(seconds, quick) {
+  const now = () => (quick ? (({ user, system }) => (user + system) / 1000)(cpuUsage()) : performance.now());
+  const until = now() + seconds * 1000;
+  return () => now() > until;
 }
 
 function folder() {

@@ -42,11 +42,11 @@ class FrozenWriter {
     this.size += bytes.length;
   }
 
-  /** finish writes the last chunk, which fits. */
-  finish(values) {
+  /** finish writes the last chunk, which fits, and all to the disk if it is to outlive the machine. */
+  finish(values, lasts) {
     this.limit = Infinity;
     this.chunk(values);
-    fsyncSync(this.#fd);
+    if (lasts) fsyncSync(this.#fd);
     renameSync(`${this.#path}.new`, this.#path);
   }
 

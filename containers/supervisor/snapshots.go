@@ -1,0 +1,270 @@
+//go:build linux
+
+// Snapshots: the variables of a kernel that cannot be forked, in a file behind each of its last runs.
+
+package main
+
+import (
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+)
+
+const (
+	// snapshotBytes bounds one, and each takes at most an eighth of the room that is left.
+	snapshotBytes = 16 << 20
+	// snapshotSeconds of the processor bound its writing, which a run that begins meanwhile waits for.
+	snapshotSeconds = 0.05
+	snapshotMark    = ".before-"
+	// snapshotRest is behind how many runs none is tried after two that failed behind one run.
+	snapshotRest = 5
+)
+
+// snapshots keeps what the variables of a language without twins can be gone back to. It writes none while a run goes on.
+type snapshots struct {
+	l       *language
+	kept    []*snapshot // the oldest first
+	number  int         // of the newest file
+	why     string      // there is none of the present variables
+	rest    int         // runs without one
+	again   bool        // it was tried a second time behind this run
+	timer   *timer
+	writing *snapshot // that the main kernel is to report
+	reading *comeback
+}
+
+// snapshot is one of them.
+type snapshot struct {
+	*moment
+	name string  // of the file in the state folder; empty: no code has run, or what ran is in the frozen file
+	from *kernel // that writes it
+}
+
+// comeback is a kernel that reads a snapshot, to take the main kernel's place.
+type comeback struct {
+	kernel *kernel
+	to     *snapshot
+	limit  *timer
+	over   func(m *kernelproc.Report, why string)
+}
+
+// clear removes what an earlier container has left.
+func (t *snapshots) clear() {
+	folder, err := t.l.frozen.openFolder()
+	if err != nil {
+		return
+	}
+	defer func() { _ = unix.Close(folder) }()
+	for n := range t.l.s.settings.Twins * 4 {
+		_ = unix.Unlinkat(folder, t.fileOf(n+1), 0)
+	}
+}
+
+// fileOf names few files, which later ones replace.
+func (t *snapshots) fileOf(number int) string {
+	return t.l.Name + snapshotMark + strconv.Itoa(number%(t.l.s.settings.Twins*4)+1)
+}
+
+// want writes a snapshot once the main kernel is idle for a moment.
+func (t *snapshots) want() {
+	if most := t.l.s.settings.Twins; most > 0 && t.l.s.settings.UndoBytes > 0 {
+		t.timer.stop()
+		t.again = false
+		t.timer = t.l.s.after(twinDelay, t.write)
+	}
+}
+
+func (t *snapshots) write() {
+	main := t.l.main
+	if t.l.kept != nil || main == nil || main.isEnding() || !main.begun || t.writing != nil || t.reading != nil || t.l.frozen.kernel != nil {
+		return
+	}
+	if slices.ContainsFunc(t.kept, func(n *snapshot) bool { return n.moment == main.moment }) {
+		return
+	}
+	if t.rest > 0 {
+		t.rest--
+		return
+	}
+	room, why := t.l.frozen.room()
+	if why != "" {
+		t.refuse(why)
+		return
+	}
+	t.number++
+	t.writing = &snapshot{moment: main.moment, name: t.fileOf(t.number), from: main}
+	main.link.Send(map[string]any{
+		"type": "freeze", "path": stateFolder + "/" + t.writing.name, "limit_bytes": min(room/8, snapshotBytes), "seconds": snapshotSeconds, "quick": true,
+	})
+}
+
+// begin keeps the state before a kernel's first run, which another new kernel has as well.
+func (t *snapshots) begin(k *kernel) {
+	if !k.begun && !slices.ContainsFunc(t.kept, func(n *snapshot) bool { return n.moment == k.moment }) {
+		t.keep(&snapshot{moment: k.moment})
+	}
+}
+
+func (t *snapshots) keep(n *snapshot) {
+	t.why = ""
+	t.kept = append(t.kept, n)
+	for len(t.kept) > t.l.s.settings.Twins {
+		t.drop(t.kept[0])
+	}
+	t.l.told = nil // also where the lists are as they were, this is of other variables
+	t.l.sendRestorable(false)
+}
+
+// onFrozen takes a kernel's report of a snapshot, and reports whether it is one.
+func (t *snapshots) onFrozen(k *kernel, m *kernelproc.Report) bool {
+	n := t.writing
+	if n == nil || n.from != k {
+		return false
+	}
+	t.writing = nil
+	if m.Why != "" {
+		t.refuse(clean(m.Why, maxWhy))
+		if t.again {
+			t.rest = snapshotRest
+		} else { // the first one takes longer than the next
+			t.again = true
+			t.timer = t.l.s.after(twinAgain, t.write)
+		}
+		return true
+	}
+	n.from = nil
+	t.keep(n)
+	return true
+}
+
+func (t *snapshots) refuse(why string) {
+	t.why = why
+	t.l.sendRestorable(false)
+}
+
+// onFileFrozen is called when the frozen file was written: a new kernel no longer has the variables from before the first run.
+func (t *snapshots) onFileFrozen() {
+	t.kept = slices.DeleteFunc(t.kept, func(n *snapshot) bool { return n.name == "" })
+	t.l.sendRestorable(false)
+}
+
+func (t *snapshots) drop(n *snapshot) {
+	t.kept = slices.DeleteFunc(t.kept, func(o *snapshot) bool { return o == n })
+	if n.name == "" {
+		return
+	}
+	if folder, err := t.l.frozen.openFolder(); err == nil {
+		_ = unix.Unlinkat(folder, n.name, 0)
+		_ = unix.Close(folder)
+	}
+}
+
+// giveWay drops all, as the work directory is full, and reports whether there was a file.
+func (t *snapshots) giveWay() (freed bool) {
+	for len(t.kept) > 0 {
+		freed = freed || t.kept[0].name != ""
+		t.drop(t.kept[0])
+	}
+	t.l.sendRestorable(false)
+	return freed
+}
+
+func (t *snapshots) list() []string {
+	runs := []string{}
+	for _, n := range t.kept {
+		runs = append(runs, n.over(t.l)...)
+	}
+	return runs
+}
+
+// find returns the snapshot from before a run, or neither it nor an error if the variables are still those.
+func (t *snapshots) find(run string) (*snapshot, string) {
+	if why := t.l.obstacle(); why != "" {
+		return nil, why
+	}
+	if main := t.l.main; main != nil && !main.isEnding() && slices.Contains(main.moment.before, run) {
+		return nil, ""
+	}
+	for _, n := range t.kept {
+		if slices.Contains(n.before, run) {
+			return n, ""
+		}
+	}
+	return nil, noCopy(t.why)
+}
+
+// goTo has a kernel read a snapshot and take the main kernel's place. over gets its report, or why nothing has changed.
+func (t *snapshots) goTo(n *snapshot, over func(m *kernelproc.Report, why string)) {
+	l := t.l
+	if n.name == "" {
+		t.replace(nil, n)
+		over(nil, "")
+		return
+	}
+	k := l.reserve.take()
+	if k == nil {
+		var err error
+		if k, err = l.spawn(); err != nil {
+			over(nil, "no interpreter could be started: "+err.Error())
+			return
+		}
+	}
+	t.reading = &comeback{kernel: k, to: n, over: over, limit: l.s.after(l.frozen.patience()+coldStart, func() { k.kill("") })}
+	k.link.Send(map[string]any{"type": "wake", "path": stateFolder + "/" + n.name, "seconds": l.s.settings.FreezeSeconds})
+	l.reserve.prepare()
+}
+
+// onWoken takes a kernel's report that it has read a snapshot, and reports whether it is one.
+func (t *snapshots) onWoken(k *kernel, m *kernelproc.Report) bool {
+	c := t.reading
+	if c == nil || c.kernel != k {
+		return false
+	}
+	t.reading = nil
+	c.limit.stop()
+	if m.Why != "" {
+		k.discard()
+		c.over(nil, clean(m.Why, maxNamed))
+		return true
+	}
+	k.begun, k.woken, k.awake, k.asleep = true, true, true, true
+	k.moment = c.to.moment
+	t.replace(k, c.to)
+	c.over(m, "")
+	return true
+}
+
+// lose is called when a kernel is dead, and reports whether it was to read a snapshot.
+func (t *snapshots) lose(k *kernel, cause string) bool {
+	if t.writing != nil && t.writing.from == k {
+		t.writing = nil
+	}
+	c := t.reading
+	if c == nil || c.kernel != k {
+		return false
+	}
+	t.reading = nil
+	c.limit.stop()
+	c.over(nil, "the kernel ended over them: "+cause)
+	return true
+}
+
+// replace makes k the main kernel, ends the one before with its programs, and forgets newer snapshots. Without k, the next run gets a
+// new kernel, and the state before that is kept again.
+func (t *snapshots) replace(k *kernel, n *snapshot) {
+	for last := len(t.kept) - 1; last >= 0 && t.kept[last] != n; last = len(t.kept) - 1 {
+		t.drop(t.kept[last])
+	}
+	if k == nil {
+		t.drop(n)
+	}
+	former := t.l.main
+	t.l.main, t.writing = k, nil
+	if former != nil {
+		t.l.endFormer([]*kernel{former})
+	}
+	t.l.reserve.want()
+}
