@@ -19,6 +19,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	mcpgo "github.com/mark3labs/mcp-go/mcp"
 	mcp "github.com/mark3labs/mcp-go/server"
@@ -160,6 +161,19 @@ func TestASandboxFromItsBeginningToItsEnd(t *testing.T) {
 		t.Errorf("%d %s, then %d", status, text, again)
 	}
 	if status, text := b.in("GET", "/health", ""); status != 502 || !strings.Contains(text, notRunning) {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+func TestSandboxesAreListedByTheirBeginning(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, apis.NewSeal(), nil))
+	for after, want := range map[string]bool{"": true, "2000-01-01T00:00:00.5Z": true, time.Now().Add(time.Hour).UTC().Format(time.RFC3339Nano): false} {
+		if _, text := b.do("GET", "/e2b/v2/sandboxes?startedAfter="+after, nil); strings.Contains(text, b.ID) != want {
+			t.Errorf("after %q: %s", after, text)
+		}
+	}
+	if status, text := b.do("GET", "/e2b/v2/sandboxes?startedAfter=yesterday", nil); status != 400 || !strings.Contains(text, "yesterday") {
 		t.Errorf("%d %s", status, text)
 	}
 }

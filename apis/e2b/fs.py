@@ -1,4 +1,5 @@
 """Operations on files for envd's API, as the sandbox's user: fs.py OPERATION REQUEST, both from the server. Answers are lines of JSON."""
+import errno
 import grp
 import json
 import os
@@ -286,11 +287,12 @@ def main():
         tell({"error": {"code": "not_found", "message": f"path '{shown(e.filename or '')}' does not exist"}})
     except (NotADirectoryError, FileExistsError, IsADirectoryError) as e:
         tell({"error": {"code": "invalid_argument", "message": f"{e.strerror}: {e.filename}"}})
-    except PermissionError as e:
-        tell({"error": {"code": "permission_denied", "message": f"permission denied: {e.filename}"}})
     except OSError as e:
-        full = e.errno in (28, 122)
-        tell({"error": {"code": "resource_exhausted" if full else "internal", "message": f"{e.strerror}: {e.filename}", "full": full}})
+        if e.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+            code, why = "permission_denied", "permission denied"
+        else:
+            code, why = "resource_exhausted" if e.errno in (errno.ENOSPC, errno.EDQUOT) else "internal", e.strerror
+        tell({"error": {"code": code, "message": f"{why}: {e.filename}", "full": code == "resource_exhausted"}})
 
 
 main()

@@ -466,6 +466,10 @@ func (c *call) list() error {
 	if err != nil {
 		return refuse(http.StatusBadRequest, "metadata cannot be read")
 	}
+	after, err := time.Parse(time.RFC3339, cmp.Or(query.Get("startedAfter"), time.Time{}.Format(time.RFC3339)))
+	if err != nil {
+		return refuse(http.StatusBadRequest, "startedAfter is no time: %s", text.Shorten(query.Get("startedAfter"), 40))
+	}
 	states := strings.Split(strings.Join(query["state"], ","), ",")
 	if c.r.URL.Path == prefix+"/sandboxes" {
 		states = []string{running}
@@ -483,7 +487,7 @@ func (c *call) list() error {
 			continue
 		}
 		d := c.detail(b)
-		fits := states[0] == "" || slices.Contains(states, d.State)
+		fits := (states[0] == "" || slices.Contains(states, d.State)) && !d.Started.Before(after)
 		for name, values := range wanted {
 			fits = fits && d.Metadata[name] == values[0]
 		}
