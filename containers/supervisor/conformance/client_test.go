@@ -590,6 +590,19 @@ func awaitDeath(t testing.TB, pid int) {
 	eventually(t, fmt.Sprintf("process %d is still there", pid), func() bool { return !lives(pid) })
 }
 
+// stop stops all threads of a process.
+func stop(t testing.TB, pid int) {
+	t.Helper()
+	_ = syscall.Kill(pid, syscall.SIGSTOP)
+	eventually(t, fmt.Sprintf("process %d goes on", pid), func() bool {
+		stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		return !slices.ContainsFunc(stats, func(stat string) bool {
+			text, err := os.ReadFile(stat)
+			return err == nil && !strings.Contains(string(text), ") T ")
+		})
+	})
+}
+
 // children are what all threads of a process have started, with those that were not waited for.
 func children(pid int) []int {
 	var found []int

@@ -237,7 +237,7 @@ func TestARunThatComesAsItsKernelDies(t *testing.T) {
 		c := start(t, l, options{})
 		for range 10 {
 			pid := number(c.completed(lines(l.set.with(1), string(l.pid))).result())
-			_ = syscall.Kill(c.pid(), syscall.SIGSTOP) // it hears of all at once
+			stop(t, c.pid()) // it hears of all at once
 			_ = syscall.Kill(pid, syscall.SIGKILL)
 			id := c.begin(string(l.has))
 			_ = syscall.Kill(c.pid(), syscall.SIGCONT)
@@ -398,7 +398,7 @@ func TestAKernelStandsByForFreshRunsAlone(t *testing.T) {
 func TestAKernelThatStandsByIsKilledAsARunComes(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c, pid := reserved(t, l)
-		_ = syscall.Kill(c.pid(), syscall.SIGSTOP)
+		stop(t, c.pid())
 		id := c.begin("1 + 1", request{Fresh: true})
 		_ = syscall.Kill(pid, syscall.SIGKILL)
 		_ = syscall.Kill(c.pid(), syscall.SIGCONT)
