@@ -32,6 +32,11 @@ import (
 //go:embed context.py
 var switcher string
 
+// charts has figures drawn with what they show as a text in their PNG.
+//
+//go:embed charts.py
+var charts string
+
 const (
 	lookEvery   = 50 * time.Millisecond // at a run's output
 	maxPiece    = 32 << 10              // bytes of a long output that are read at once
@@ -291,7 +296,7 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 		return
 	}
 	for _, display := range res.Displays {
-		if line := resultLine(display); line != nil {
+		if line := resultLine(display, mask); line != nil {
 			out.send(line)
 		}
 	}
@@ -407,13 +412,20 @@ var formats = map[string]string{
 	"image/jpeg": "jpeg", "application/pdf": "pdf", "application/json": "json", "application/javascript": "javascript",
 }
 
-func resultLine(display sandbox.Display) object {
+func resultLine(display sandbox.Display, mask *secrets.Masker) object {
 	line := object{"type": "result", "is_main_result": false}
 	for mime, data := range display.Data {
 		field, known := formats[mime]
 		switch {
 		case !known:
-		case field == "png" || field == "jpeg" || field == "pdf":
+		case field == "png":
+			picture, told := takeChart(data)
+			line[field] = base64.StdEncoding.EncodeToString(picture)
+			var chart map[string]any
+			if json.Unmarshal([]byte(mask.Mask(string(told))), &chart) == nil && chart != nil {
+				line["chart"] = chart
+			}
+		case field == "jpeg" || field == "pdf":
 			line[field] = base64.StdEncoding.EncodeToString(data)
 		case field == "json":
 			var value map[string]any
@@ -453,7 +465,8 @@ func (b *box) before(one *codeContext, env map[string]string) string {
 			"contexts": slices.Sorted(maps.Keys(b.contexts)), "plain": len(b.contexts) <= 3 && !one.clear && one.ID == string(sandbox.Python) && b.inContext == "",
 		})
 		one.clear, b.inContext = false, one.ID
-		return "exec(" + quotePython(switcher) + ", {'request': " + quotePython(string(request)) + "})"
+		return "exec(" + quotePython(switcher) + ", {'request': " + quotePython(string(request)) + "}); " +
+			"hasattr(__import__('sys'), '_charts') or exec(" + quotePython(charts) + ", {'__name__': '_charts'})"
 	case sandbox.JavaScript:
 		if len(all)+len(taken) > 0 {
 			return fmt.Sprintf("Object.assign(process.env, %s); for (const name of %s) delete process.env[name];", set, names)

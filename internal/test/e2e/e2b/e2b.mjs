@@ -31,8 +31,10 @@ const cases = {
     assert.deepEqual([shown.text, printed.join("")], ["42", "out\n"]);
     const failed = await sandbox.runCode("1 / 0");
     assert.equal(failed.error.name, "ZeroDivisionError");
-    const drawn = await sandbox.runCode("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()");
+    const drawn = await sandbox.runCode("import matplotlib.pyplot as plt\nplt.bar(['a', 'b'], [1, 2])\nplt.ylabel('Weight (kg)')\nplt.show()");
     assert(drawn.results[0].png.startsWith("iVBOR"));
+    const { type, y_unit: unit, elements } = drawn.results[0].chart;
+    assert.deepEqual([type, unit, elements.map(({ label, value }) => [label, value])], ["bar", "kg", [["a", 1], ["b", 2]]]);
     assert.equal((await sandbox.runCode("const y: number = 20 + 1; y * 2", { language: "ts" })).text, "42");
     const context = await sandbox.createCodeContext();
     assert.equal((await sandbox.runCode("x", { context })).error.name, "NameError");

@@ -14,6 +14,8 @@ def code(sandbox):
     assert json.loads(shown.to_json()), shown
     drawn = sandbox.run_code("import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
     assert drawn.results[0].png.startswith("iVBOR") and json.loads(drawn.to_json()), drawn
+    chart = drawn.results[0].chart
+    assert chart.type == "line" and chart.elements[0].points == [(0, 1), (1, 2)] and chart.x_scale == "linear", chart
     failed = sandbox.run_code("int('x')")
     assert failed.error.name == "ValueError" and "ValueError" in failed.error.traceback, failed
 

@@ -1,0 +1,181 @@
+# Runs before a cell in Python's kernel: figures of Matplotlib that are drawn as PNG get a text named "chart" with what they show, in the form
+# that E2B's SDKs know. Everything here is the session's own to change.
+import importlib.abc
+import importlib.util
+import json
+import re
+import sys
+
+MOST_POINTS = 20_000
+MOST_CHARS = 256 * 1024
+
+
+def text(value):
+    return value or None
+
+
+def unit(label):
+    found = re.findall(r"\(([^()]+)\)|\[([^\[\]]+)\]", label or "")
+    return (found[-1][0] or found[-1][1]) if found else None
+
+
+def number(value):
+    value = float(value)
+    return (int(value) if value.is_integer() else value) if abs(value) < 1e300 else None
+
+
+def scale(axis):
+    converter = type(axis.get_converter() if hasattr(axis, "get_converter") else axis.converter).__name__
+    if converter == "StrCategoryConverter":
+        return "categorical"
+    return "datetime" if "Date" in converter or converter == "PeriodConverter" else axis.get_scale()
+
+
+def reader(axis):
+    """A function from a place on an axis to what is there."""
+    kind = scale(axis)
+    if kind == "datetime" and hasattr(axis, "freq"):  # pandas' own
+        from pandas import Period
+
+        return lambda value: Period(ordinal=int(value), freq=axis.freq).start_time.isoformat()
+    if kind == "datetime":
+        from matplotlib.dates import num2date
+
+        return lambda value: num2date(value).isoformat()
+    if kind == "categorical":
+        names = {place: name for name, place in axis.units._mapping.items()}
+        return lambda value: names.get(value, number(value))
+    return number
+
+
+def ticks(name, axis):
+    read = reader(axis)
+    low, high = sorted(axis.get_view_interval())
+    places = [tick for tick in axis.get_ticklocs() if low <= tick <= high]
+    labels = axis.get_major_formatter().format_ticks(places)
+    return {name + "_ticks": [read(tick) for tick in places], name + "_tick_labels": list(labels), name + "_scale": scale(axis)}
+
+
+def series(label, at, xs, ys):
+    if len(xs) > MOST_POINTS:
+        raise ValueError("too many points")
+    readers = reader(at.xaxis), reader(at.yaxis)
+    return {"label": label, "points": [[readers[0](x), readers[1](y)] for x, y in zip(xs, ys)]}
+
+
+def bars(at):
+    found = []
+    for group in (group for group in at.containers if hasattr(group, "patches")):
+        sideways = getattr(group, "orientation", "vertical") == "horizontal"
+        axis = at.yaxis if sideways else at.xaxis
+        names, read = dict(zip(axis.get_ticklocs(), (tick.get_text() for tick in axis.get_ticklabels()))), reader(axis)
+        for bar in group.patches:
+            place = bar.get_y() + bar.get_height() / 2 if sideways else bar.get_x() + bar.get_width() / 2
+            label = names.get(place) or str(read(round(place, 6)))
+            found.append({"label": label, "group": shown(group.get_label()), "value": number(bar.get_width() if sideways else bar.get_height())})
+    return found
+
+
+def boxes(at):
+    return [
+        {
+            "label": str(box.get("label") or n + 1), "min": number(box["whislo"]), "first_quartile": number(box["q1"]), "median": number(box["med"]),
+            "third_quartile": number(box["q3"]), "max": number(box["whishi"]), "outliers": [number(value) for value in box.get("fliers", ())],
+        }
+        for n, box in enumerate(at._chart_boxes)
+    ]
+
+
+def shown(label):
+    return "" if str(label).startswith("_") else str(label)
+
+
+def chart(at):
+    from matplotlib.collections import PathCollection
+    from matplotlib.container import BarContainer
+    from matplotlib.patches import Wedge
+
+    lines = [line for line in at.lines if len(line.get_xdata())]
+    wedges = [patch for patch in at.patches if isinstance(patch, Wedge)]
+    dots = [dot for dot in at.collections if isinstance(dot, PathCollection)]
+    told = {"type": "unknown", "title": text(at.get_title()), "elements": []}
+    planar = {"x_label": text(at.get_xlabel()), "y_label": text(at.get_ylabel()), "x_unit": unit(at.get_xlabel()), "y_unit": unit(at.get_ylabel())}
+    if getattr(at, "_chart_boxes", None):
+        told.update(planar, type="box_and_whisker", elements=boxes(at))
+    elif wedges:
+        angle = lambda wedge: number(round(abs(wedge.theta2 - wedge.theta1), 4))  # noqa: E731
+        told.update(type="pie", elements=[{"label": shown(w.get_label()), "angle": angle(w), "radius": number(w.r)} for w in wedges])
+    elif at.name != "rectilinear":
+        pass
+    elif any(isinstance(group, BarContainer) for group in at.containers):
+        told.update(planar, type="bar", elements=bars(at))
+    elif lines:
+        told.update(planar, **ticks("x", at.xaxis), **ticks("y", at.yaxis), type="line")
+        told["elements"] = [series(shown(line.get_label()), at, line.get_xdata(orig=False), line.get_ydata(orig=False)) for line in lines]
+    elif dots:
+        told.update(planar, **ticks("x", at.xaxis), **ticks("y", at.yaxis), type="scatter")
+        told["elements"] = [series(shown(dot.get_label()), at, *dot.get_offsets().T) for dot in dots]
+    return told
+
+
+def described(figure):
+    """A figure's chart as JSON, or nothing where it cannot be told."""
+    try:
+        charts = [chart(at) for at in figure.axes if at.get_label() != "<colorbar>"]
+        title = getattr(figure, "_suptitle", None)
+        told = charts[0] if len(charts) == 1 else {"type": "superchart", "title": text(title and title.get_text()), "elements": charts}
+        found = json.dumps(told)
+        return found if charts and len(found) <= MOST_CHARS else None
+    except Exception:  # a figure of an unusual kind is a picture alone
+        return None
+
+
+def hook_canvas(module):
+    original = module.FigureCanvasBase.print_figure
+
+    def print_figure(self, filename, *args, **kwargs):
+        if kwargs.get("format") == "png" and hasattr(filename, "getbuffer"):
+            told = described(self.figure)
+            if told:
+                kwargs["metadata"] = {**(kwargs.get("metadata") or {}), "chart": told}
+        return original(self, filename, *args, **kwargs)
+
+    module.FigureCanvasBase.print_figure = print_figure
+
+
+def hook_boxes(module):
+    original = module.Axes.bxp
+
+    def bxp(self, bxpstats, *args, **kwargs):
+        self._chart_boxes = [*getattr(self, "_chart_boxes", ()), *bxpstats]
+        return original(self, bxpstats, *args, **kwargs)
+
+    module.Axes.bxp = bxp
+
+
+HOOKS = {"matplotlib.backend_bases": hook_canvas, "matplotlib.axes._axes": hook_boxes}
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Has a module of Matplotlib hooked once it is imported."""
+
+    def find_spec(self, name, path, target=None):
+        hook = HOOKS.get(name)
+        if hook is None:
+            return None
+        HOOKS.pop(name)
+        spec = importlib.util.find_spec(name)
+        load = spec.loader.exec_module
+
+        def exec_module(module):
+            load(module)
+            hook(module)
+
+        spec.loader.exec_module = exec_module
+        return spec
+
+
+sys._charts = True
+for name in [name for name in HOOKS if name in sys.modules]:
+    HOOKS.pop(name)(sys.modules[name])
+sys.meta_path.insert(0, Finder())
