@@ -41,7 +41,7 @@ type page struct {
 // span is code within text, below a heading.
 type span struct {
 	heading, code string
-	isSubject     bool // in a heading, or in the first cell of a table's row
+	isSubject     bool // in a heading, in the first cell of a table's row, or before a list item's colon
 }
 
 // skipped are folders whose files are not of the repository.
@@ -104,10 +104,28 @@ func (p *page) read(n ast.Node, source []byte) {
 	case *ast.CodeBlock, *ast.FencedCodeBlock:
 		p.lines = append(p.lines, strings.Split(string(n.Lines().Value(source)), "\n")...)
 	case *ast.CodeSpan:
-		_, inCell := n.Parent().(*extensions.TableCell)
-		_, inHeading := n.Parent().(*ast.Heading)
-		p.spans = append(p.spans, span{p.heading, plain(n, source), inHeading || inCell && n.Parent().PreviousSibling() == nil})
+		p.spans = append(p.spans, span{p.heading, plain(n, source), isSubject(n, source)})
 	}
+}
+
+// isSubject reports whether the text around a code span is about it.
+func isSubject(n ast.Node, source []byte) bool {
+	switch n.Parent().(type) {
+	case *ast.Heading:
+		return true
+	case *extensions.TableCell:
+		return n.Parent().PreviousSibling() == nil
+	}
+	if _, inItem := n.Parent().Parent().(*ast.ListItem); !inItem {
+		return false
+	}
+	for before := n.PreviousSibling(); before != nil; before = before.PreviousSibling() {
+		text, isText := before.(*ast.Text)
+		if isText && strings.Contains(string(text.Value(source)), ":") {
+			return false
+		}
+	}
+	return true
 }
 
 // code is all the code of the page: lines of blocks, and what stands within text.
