@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
 
 const (
@@ -18,7 +19,6 @@ const (
 	snapshotBytes = 16 << 20
 	// snapshotSeconds of the processor bound its writing, which a run that begins meanwhile waits for.
 	snapshotSeconds = 0.05
-	snapshotMark    = ".before-"
 	// snapshotRest is behind how many runs none is tried after two that failed behind one run.
 	snapshotRest = 5
 )
@@ -53,6 +53,9 @@ type comeback struct {
 
 // clear removes what an earlier container has left.
 func (t *snapshots) clear() {
+	if t.l.HasZygote {
+		return
+	}
 	folder, err := t.l.frozen.openFolder()
 	if err != nil {
 		return
@@ -65,7 +68,7 @@ func (t *snapshots) clear() {
 
 // fileOf names few files, which later ones replace.
 func (t *snapshots) fileOf(number int) string {
-	return t.l.Name + snapshotMark + strconv.Itoa(number%(t.l.s.settings.Twins*4)+1)
+	return t.l.Name + filewire.SnapshotMark + strconv.Itoa(number%(t.l.s.settings.Twins*4)+1)
 }
 
 // want writes a snapshot once the main kernel is idle for a moment.
@@ -148,6 +151,9 @@ func (t *snapshots) refuse(why string) {
 // onFileFrozen is called when the frozen file was written: a new kernel no longer has the variables from before the first run.
 func (t *snapshots) onFileFrozen() {
 	t.kept = slices.DeleteFunc(t.kept, func(n *snapshot) bool { return n.name == "" })
+	if t.l.s.retiring { // nothing goes back any more
+		t.giveWay()
+	}
 	t.l.sendRestorable(false)
 }
 

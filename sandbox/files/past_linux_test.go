@@ -106,9 +106,13 @@ func TestVersionsAreExportedAndImported(t *testing.T) {
 		_, _ = f.versions.List("")
 	}
 	f.write(".state/versions/journal", "of a restore that goes on")
+	f.write(".state/bash.before-1", "for this container")
 	kept(g)
 	_, _ = g.versions.List("") // it has looked, and its log is there
 	g.check(g.Import(t.Context(), Limits{}, f.entries()))
+	if _, err := os.Stat(g.path(".state/bash.before-1")); err == nil {
+		t.Error("a container's own file was exported")
+	}
 	_, err := os.Stat(g.path(".state/versions/journal"))
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the journal came too: %v", err)

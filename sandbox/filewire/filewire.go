@@ -29,6 +29,9 @@ const (
 // StateFolder is the hidden folder of a work directory with what a session keeps of its kernels and files. No list names it.
 const StateFolder = ".state"
 
+// SnapshotMark is in the names of files there that are for the container that wrote them.
+const SnapshotMark = ".before-"
+
 // VersionsFolder is the folder in it with the earlier versions of files. An export has those that are whole.
 const VersionsFolder = StateFolder + "/versions"
 

@@ -5,6 +5,7 @@ package files
 import (
 	"errors"
 	"io"
+	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
@@ -86,6 +87,9 @@ func (l *lister) visit(d *tree.Dir, raw []byte, kind byte) bool {
 
 func (l *lister) isPassedOver(d *tree.Dir, name string) bool {
 	if l.state && d.Path == filewire.VersionsFolder && name != "log" && name[0] != 'c' { // of a restore that goes on
+		return true
+	}
+	if l.state && d.Path == filewire.StateFolder && strings.Contains(name, filewire.SnapshotMark) {
 		return true
 	}
 	if l.everything {
