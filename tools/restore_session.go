@@ -76,7 +76,8 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 	text := headOf(r) + section("undone, newest last", lines, len(r.Undone)) +
 		section("files that those runs changed, which stay as they are", changed, len(r.Changed))
 	var lost []string
-	for _, v := range r.Lost[:min(most, len(r.Lost))] {
+	missing := r.Lost[:min(most, len(r.Lost))]
+	for _, v := range missing {
 		lost = append(lost, render.OneLine(v.Name+": "+v.Why))
 	}
 	text += section("variables that could not be brought back", lost, r.LostTotal)
@@ -89,7 +90,8 @@ func renderRestored(r *sandbox.Restoration, most int) *render.Answer {
 	}
 	return render.Text(text, restoredSession{
 		SessionID: r.SessionID, RestoredTo: r.Run.RunID, Copy: r.Copy, Undone: present(undone), Changed: present(changed),
-		Variables: r.Parts.Variables, NotRestored: present(r.Lost[:min(most, len(r.Lost))]), NotRestoredTotal: r.LostTotal, Files: r.Files, Before: present(r.Before), Copies: present(r.Copies),
+		Variables: r.Parts.Variables, NotRestored: present(missing), NotRestoredTotal: r.LostTotal, Files: r.Files,
+		Before: present(r.Before), Copies: present(r.Copies),
 	})
 }
 

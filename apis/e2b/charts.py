@@ -1,5 +1,5 @@
-# Runs before a cell in Python's kernel: figures of Matplotlib that are drawn as PNG get a text named "chart" with what they show, in the form
-# that E2B's SDKs know. Everything here is the session's own to change.
+# Runs before a cell in Python's kernel: puts the data of Matplotlib's figures into their PNG, as a text named "chart" in the form of E2B's
+# SDKs. Everything here is the session's own to change.
 import importlib.abc
 import importlib.util
 import json
@@ -32,7 +32,7 @@ def scale(axis):
 
 
 def reader(axis):
-    """A function from a place on an axis to what is there."""
+    """A function from places on an axis to their values."""
     kind = scale(axis)
     if kind == "datetime" and hasattr(axis, "freq"):  # pandas' own
         from pandas import Period

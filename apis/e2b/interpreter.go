@@ -32,7 +32,7 @@ import (
 //go:embed context.py
 var switcher string
 
-// charts has figures drawn with what they show as a text in their PNG.
+// charts puts the data of drawn figures into their PNG, for takeChart.
 //
 //go:embed charts.py
 var charts string

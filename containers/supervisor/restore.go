@@ -44,7 +44,7 @@ func (t *twins) find(run string) (*twin, string) {
 	if why := t.l.obstacle(); why != "" {
 		return nil, why
 	}
-	if main := t.l.main; main != nil && !main.isEnding() && slices.Contains(main.moment.before, run) {
+	if t.l.isBefore(run) {
 		return nil, ""
 	}
 	for _, n := range t.kept {
@@ -87,6 +87,11 @@ func (l *language) obstacle() string {
 		return "the variables are being read"
 	}
 	return ""
+}
+
+// isBefore reports whether the variables are those from before a run.
+func (l *language) isBefore(run string) bool {
+	return l.main != nil && !l.main.isEnding() && slices.Contains(l.main.moment.before, run)
 }
 
 func noCopy(why string) string {
@@ -155,7 +160,7 @@ func (l *language) beginMoment(k *kernel, run string) {
 // isCutBySignals reports whether a kernel writes its variables that a signal would end; interrupts are repeated.
 func (l *language) isCutBySignals() bool { return l.KillsPrograms && l.snapshots.writing != nil }
 
-// restorable lists the runs that are over and whose beginning can be gone back to, and the copies.
+// restorable lists the ended runs whose beginning can be restored, and the copies.
 func (l *language) restorable() (runs, copies []string) {
 	if l.HasZygote {
 		return l.twins.list()
@@ -170,7 +175,10 @@ func (l *language) sendRestorable(again bool) {
 	}
 	m := protocol.Twins{Type: "twins", Language: l.Name, Why: cmp.Or(l.twins.why, l.snapshots.why)}
 	m.Runs, m.Copies = l.restorable()
-	m.Present = l.main != nil && slices.ContainsFunc(l.snapshots.kept, func(n *snapshot) bool { return n.moment == l.main.moment && n.name != "" })
+	if l.main != nil {
+		present := l.snapshots.of(l.main.moment)
+		m.Present = present != nil && present.name != ""
+	}
 	body, _ := json.Marshal(m)
 	if again && l.told != nil || !again && !bytes.Equal(body, l.told) {
 		l.told = body

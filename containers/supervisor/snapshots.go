@@ -23,11 +23,10 @@ const (
 	snapshotRest = 5
 )
 
-// snapshots keeps what the variables of a language without twins can be gone back to. It writes none while a run goes on.
+// snapshots keeps the earlier variables of a language without twins. None is written during a run.
 type snapshots struct {
 	l       *language
 	kept    []*snapshot // the oldest first
-	number  int         // of the newest file
 	why     string      // there is none of the present variables
 	rest    int         // runs without one
 	again   bool        // it was tried a second time behind this run
@@ -39,7 +38,7 @@ type snapshots struct {
 // snapshot is one of them.
 type snapshot struct {
 	*moment
-	name string  // of the file in the state folder; empty: no code has run, or what ran is in the frozen file
+	name string  // of the file in the state folder; empty: the variables of a new kernel
 	from *kernel // that writes it
 }
 
@@ -61,14 +60,38 @@ func (t *snapshots) clear() {
 		return
 	}
 	defer func() { _ = unix.Close(folder) }()
-	for n := range t.l.s.settings.Twins * 4 {
-		_ = unix.Unlinkat(folder, t.fileOf(n+1), 0)
+	for _, name := range t.names() {
+		_ = unix.Unlinkat(folder, name, 0)
 	}
 }
 
-// fileOf names few files, which later ones replace.
-func (t *snapshots) fileOf(number int) string {
-	return t.l.Name + filewire.SnapshotMark + strconv.Itoa(number%(t.l.s.settings.Twins*4)+1)
+// names are those of all files: of the snapshots that are kept, and of one that is written.
+func (t *snapshots) names() (names []string) {
+	for n := range t.l.s.settings.Twins + 1 {
+		names = append(names, t.l.Name+filewire.SnapshotMark+strconv.Itoa(n+1))
+	}
+	return names
+}
+
+// free returns the name of a file that no snapshot has.
+func (t *snapshots) free() string {
+	names := slices.DeleteFunc(t.names(), func(name string) bool {
+		return slices.ContainsFunc(t.kept, func(n *snapshot) bool { return n.name == name })
+	})
+	return names[0]
+}
+
+// path is relative to the work directory.
+func (n *snapshot) path() string { return stateFolder + "/" + n.name }
+
+// of returns the snapshot of a moment, or nil.
+func (t *snapshots) of(m *moment) *snapshot {
+	for _, n := range t.kept {
+		if n.moment == m {
+			return n
+		}
+	}
+	return nil
 }
 
 // want writes a snapshot once the main kernel is idle for a moment.
@@ -85,7 +108,7 @@ func (t *snapshots) write() {
 	if t.l.kept != nil || main == nil || main.isEnding() || !main.begun || t.writing != nil || t.reading != nil || t.l.frozen.kernel != nil {
 		return
 	}
-	if slices.ContainsFunc(t.kept, func(n *snapshot) bool { return n.moment == main.moment }) {
+	if t.of(main.moment) != nil {
 		return
 	}
 	if t.rest > 0 {
@@ -97,16 +120,15 @@ func (t *snapshots) write() {
 		t.refuse(why)
 		return
 	}
-	t.number++
-	t.writing = &snapshot{moment: main.moment, name: t.fileOf(t.number), from: main}
+	t.writing = &snapshot{moment: main.moment, name: t.free(), from: main}
 	main.link.Send(map[string]any{
-		"type": "freeze", "path": stateFolder + "/" + t.writing.name, "limit_bytes": min(room/8, snapshotBytes), "seconds": snapshotSeconds, "quick": true,
+		"type": "freeze", "path": t.writing.path(), "limit_bytes": min(room/8, snapshotBytes), "seconds": snapshotSeconds, "quick": true,
 	})
 }
 
 // begin keeps the state before a kernel's first run, which another new kernel has as well.
 func (t *snapshots) begin(k *kernel) {
-	if !k.begun && !slices.ContainsFunc(t.kept, func(n *snapshot) bool { return n.moment == k.moment }) {
+	if !k.begun && t.of(k.moment) == nil {
 		t.keep(&snapshot{moment: k.moment})
 	}
 }
@@ -191,7 +213,7 @@ func (t *snapshots) find(run string) (*snapshot, string) {
 	if why := t.l.obstacle(); why != "" {
 		return nil, why
 	}
-	if main := t.l.main; main != nil && !main.isEnding() && slices.Contains(main.moment.before, run) {
+	if t.l.isBefore(run) {
 		return nil, ""
 	}
 	for _, n := range t.kept {
@@ -219,7 +241,7 @@ func (t *snapshots) goTo(n *snapshot, over func(m *kernelproc.Report, why string
 		}
 	}
 	t.reading = &comeback{kernel: k, to: n, over: over, limit: l.s.after(l.frozen.patience()+coldStart, func() { k.kill("") })}
-	k.link.Send(map[string]any{"type": "wake", "path": stateFolder + "/" + n.name, "seconds": l.s.settings.FreezeSeconds})
+	k.link.Send(map[string]any{"type": "wake", "path": n.path(), "seconds": l.s.settings.FreezeSeconds})
 	l.reserve.prepare()
 }
 

@@ -145,9 +145,12 @@ func (u *undo) restore(l *language, m protocol.Request) {
 		s.server.send(answer, false)
 		l.sendRestorable(false)
 	}
-	refuse := func(code, why string) {
-		answer.Files = &protocol.RestoredFiles{NotKept: []protocol.NotKept{}, Code: code, Error: why}
+	over := func() {
 		tell()
+		u.goOn()
+	}
+	refused := func(code, why string) *protocol.RestoredFiles {
+		return &protocol.RestoredFiles{NotKept: []protocol.NotKept{}, Code: code, Error: why}
 	}
 	// goBack goes on when the variables are those from before the run.
 	goBack := func(then, failed func()) {
@@ -178,12 +181,13 @@ func (u *undo) restore(l *language, m protocol.Request) {
 		tell()
 	case !m.Files:
 		u.going = true
-		over := func() { tell(); u.goOn() }
 		goBack(over, over)
 	case u.store == nil:
-		refuse("unknown", "no versions of files are kept here")
+		answer.Files = refused("unknown", "no versions of files are kept here")
+		tell()
 	case len(s.runs.all) > 0 || s.retiring || u.going:
-		refuse("busy", "a run or another restore goes on in this session")
+		answer.Files = refused("busy", "a run or another restore goes on in this session")
+		tell()
 	default:
 		u.going = true
 		free := int64(math.MaxInt64 / 2)
@@ -193,24 +197,23 @@ func (u *undo) restore(l *language, m protocol.Request) {
 		go func() {
 			u.placing.Lock()
 			plan, err := u.store.Prepare(answer.ID, m.Run, free)
-			over := func() {
+			placed := func() {
 				u.placing.Unlock()
-				tell()
-				u.goOn()
+				over()
 			}
 			apply := func() {
 				u.apply(plan, func(files *protocol.RestoredFiles) {
 					answer.Files = files
-					over()
+					placed()
 				})
 			}
 			s.post(func() {
 				switch {
 				case err != nil:
-					answer.Files = &protocol.RestoredFiles{NotKept: []protocol.NotKept{}, Code: codeOf(err), Error: err.Error()}
-					over()
+					answer.Files = refused(codeOf(err), err.Error())
+					placed()
 				case m.Variables:
-					goBack(apply, func() { plan.Drop(); over() })
+					goBack(apply, func() { plan.Drop(); placed() })
 				default:
 					apply()
 				}

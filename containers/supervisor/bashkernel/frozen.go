@@ -66,7 +66,10 @@ func (k *kernel) saveNow(keep func(record) bool) error {
 	return err
 }
 
-var errCut = errors.New("what writes the variables was ended")
+var (
+	errCut      = errors.New("what writes the variables was ended")
+	errTooLarge = errors.New("they are too large to be written behind each run")
+)
 
 // freeze writes the changes of code.
 func (k *kernel) freeze(m message) error {
@@ -104,10 +107,8 @@ func (k *kernel) freeze(m message) error {
 		case r.kind == 'l':
 			t.lose(r.name, badFunction)
 		case !r.cut && k.base[string(r.kind)+r.name] == r.text:
-		case m.Quick && (r.cut || int64(len(r.text)) >= left):
-			tooLarge = true
-			return false
 		case r.cut, int64(len(r.text)) >= left:
+			tooLarge = true
 			t.lose(cmp.Or(r.name, "what is not a variable"), "too large")
 			return false
 		default:
@@ -122,13 +123,12 @@ func (k *kernel) freeze(m message) error {
 	if broken != nil && !errors.Is(broken, errCut) {
 		return broken
 	}
+	if broken == nil && m.Quick && tooLarge {
+		broken = errTooLarge
+	}
 	if broken != nil {
 		_ = unix.Unlinkat(folder, base(m.Path)+".new", 0)
 		return k.send(kernelproc.Report{Type: "frozen", Why: broken.Error()})
-	}
-	if tooLarge {
-		_ = unix.Unlinkat(folder, base(m.Path)+".new", 0)
-		return k.send(kernelproc.Report{Type: "frozen", Why: "they are too large to be written behind each run"})
 	}
 	for name := range gone {
 		write("builtin unset -v " + name + "\n")

@@ -4,6 +4,7 @@ package conformance
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -105,7 +106,22 @@ func TestWrittenVariablesGoBack(t *testing.T) {
 	}
 }
 
-// What a run leaves and cannot be written in short time costs no later run, and files go back alone.
+// A snapshot stays as it is, however often its variables are restored.
+func TestASnapshotIsRestoredAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	c := start(t, bash, options{init: protocol.Init{Twins: 3, UndoBytes: 64 << 20, FreezeBytes: 64 << 20, FreezeSeconds: 60}})
+	c.twinned("x=kept")
+	run := c.twinned("x=0")
+	for n := range 14 { // more often than there are names of files
+		check(t, "error", c.restore(run).Error, "")
+		d := c.completed("printf $x; x=" + strconv.Itoa(n))
+		check(t, "x", d.Stdout.Head, "kept")
+		run = d.Done.ID
+		c.awaitTwin(c.after(d))
+	}
+}
+
+// Variables too large for a snapshot delay no run, and files go back alone.
 func TestVariablesThatAreTooLargeStay(t *testing.T) {
 	t.Parallel()
 	c := start(t, javascript, options{init: protocol.Init{

@@ -77,8 +77,9 @@ class Frozen {
   #freezeVariables(writer, seconds, all, quick) {
     const { post, importer, variables, heapLimit, constants } = this.#kernel;
     const known = new Known(variables.before(), importer.imported); // the first takes 50 ms
+    if (!quick) makeRoom(post, heapLimit);
     const isOver = timeLimit(seconds, quick);
-    const freezer = new Freezer(writer, known, (f) => scopesOf(post, f), isOver, { limit: heapLimit, used: usedHeap(quick ? null : post, heapLimit) });
+    const freezer = new Freezer(writer, known, (f) => scopesOf(post, f), isOver, { limit: heapLimit, used: usedHeap() });
     const isConstant = new Set(constants([]));
     const lost = [];
     for (const variable of all) {
@@ -153,8 +154,11 @@ function smallestFirst(variables) {
 }
 
 // Garbage in a heap that looks full is in no variable's way.
-function usedHeap(post, limit) {
-  if (post !== null && getHeapStatistics().used_heap_size > limit / 4) post('HeapProfiler.collectGarbage');
+function makeRoom(post, limit) {
+  if (usedHeap() > limit / 4) post('HeapProfiler.collectGarbage');
+}
+
+function usedHeap() {
   return getHeapStatistics().used_heap_size;
 }
 
