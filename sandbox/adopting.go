@@ -5,46 +5,8 @@ package sandbox
 import (
 	"context"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
-
-// adoptSpare moves a session that nobody used yet to a spare and returns its container; nil: no spare fits. The caller holds
-// l.starting.
-func (l *link) adoptSpare(first Language, image engine.ImageInfo, warm bool) *kernel.Container {
-	e := l.engine
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	key := e.spareKey(l.languages, image)
-	if e.ctx.Err() != nil {
-		return nil
-	}
-	moved := false
-	if !e.used() && !e.stale && !isSpare(e.id) { // its own files may be there
-		spares := l.config.Pool.spares
-		if sp := spares.take(l.name(), key); sp != nil {
-			if moved = e.moveTo(sp, func() { e.takeSettings(first, e.settingsKey(l.languages, image), l.uses.wake()) }); !moved {
-				spares.mu.Lock()
-				spares.discard(sp)
-				spares.mu.Unlock()
-			}
-		}
-	}
-	c := e.ready[l.name()]
-	if delete(e.ready, l.name()); c == nil || !c.Alive() || e.readyAs[string(l.name())] != key {
-		return nil
-	}
-	awake := l.uses.wake()
-	bind := e.init(l.languages, first, warm)
-	bind.Type = "bind"
-	c.Bind(bind, e.outlet())
-	l.madeWith = e.settingsKey(l.languages, image)
-	if !moved {
-		e.noteSettings(first, l.madeWith, awake)
-	}
-	return c
-}
 
 // moveTo makes a spare the place of the session. It writes the session's record while the spare is still marked as one, because
 // sweeps go by the record, and reports whether it could. takeSettings notes in the record the settings of the container. The

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
@@ -28,7 +27,7 @@ func (r *Run) info() *RunInfo { return infoOf(r.ID, r.Language, r.code, r.create
 
 func infoOf(id string, language Language, code string, begun time.Time) *RunInfo {
 	line, _, _ := strings.Cut(strings.TrimSpace(code), "\n")
-	line = text.Shorten(clip(line, maxText), firstLineLength)
+	line = text.Shorten(text.Safe(line, maxText), firstLineLength)
 	return &RunInfo{RunID: id, Language: language, AgeSeconds: int(time.Since(begun).Seconds()), FirstLine: line}
 }
 
@@ -45,15 +44,6 @@ func (i *RunInfo) wayOut() string {
 	return fmt.Sprintf("Wait for it with wait_for_run and run_id %s, or stop it with cancel: true as well, which keeps the variables", i.RunID)
 }
 
-// holder returns the run that occupies the kernel, as far as is known: the adopted run of an earlier server, or the first in the
-// queue.
-func (i *interpreter) holder() *Run {
-	if adopted := i.adopted.Load(); adopted != nil && !adopted.over() {
-		return adopted
-	}
-	return firstOpen(i.uses.all(), i.language)
-}
-
 // firstOpen returns the first run of the language that may go on.
 func firstOpen(runs []*Run, language Language) *Run {
 	now := time.Now()
@@ -61,34 +51,6 @@ func firstOpen(runs []*Run, language Language) *Run {
 		if run.Language == language && !run.options.apart() && !run.over() && !run.ending.Load() && (!run.earlier || run.lastEnd().After(now)) {
 			return run
 		}
-	}
-	return nil
-}
-
-// beside returns the runs that go on and do not wait for the kernel's turn.
-func (i *interpreter) beside() (list []*RunInfo) {
-	for _, run := range i.uses.all() {
-		if run.Language == i.language && run.options.apart() && !run.earlier && !run.over() {
-			list = append(list, run.info())
-		}
-	}
-	return list
-}
-
-// errBusy reports that the run before kept a caller waiting for so long; nil: it ended this moment.
-func (i *interpreter) errBusy(before *RunInfo, waited time.Duration) *fault.Error {
-	if before == nil {
-		return fault.New(fault.SessionBusy, "Try again, or use another session_id.",
-			"Session %q still ran other %s code after %s.", i.engine.id, i.language, waited)
-	}
-	return fault.New(fault.SessionBusy, before.wayOut()+"; or use another session_id.",
-		"Session %q still runs other code after %s: %s", i.engine.id, waited, before).With("run_id", before.RunID)
-}
-
-// ahead returns the run that this one waits for; nil: none.
-func (i *interpreter) ahead(run *Run) *RunInfo {
-	if before := i.holder(); before != nil && before != run {
-		return before.info()
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ package sandbox
 
 import (
 	"context"
-	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -54,9 +53,6 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	}
 	return err
 }
-
-// leaveTime bounds how long a server at its own end waits for code that it interrupted.
-const leaveTime = 400 * time.Millisecond
 
 // leaveBehind detaches from a named session. Its containers go on with their variables, and end by themselves if no server takes
 // them over within the idle time. It interrupts running code, unless the manager only visits.

@@ -3,9 +3,12 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"net"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
@@ -102,10 +105,40 @@ type Config struct {
 	Tenant string
 	// Quota is the quota at the manager's start; see Manager.SetQuota.
 	Quota Quota
-	// Pool is shared by all managers of the server, and decides on Host. Nil, without a Tenant: the manager makes its own.
-	Pool *Pool
 
-	quotas *quotas // of the manager; nil: of none
+	inForce *atomic.Pointer[Quota] // the present quota of the manager; nil: Quota
+}
+
+// Quota bounds all sessions of a manager together. Zero: no bound.
+type Quota struct {
+	MaxSessions int     // zero: Config.MaxSessions
+	KeepLimit   int64   // of all sleeping sessions, in bytes; zero: Config.KeepLimit, or that of the sessions' own servers
+	MaxKernels  int     // at a time
+	MemoryBytes int64   // the sum of the containers' limits; no single container gets more
+	CPUs        float64 // likewise
+	DiskBytes   int64   // the files and histories of all sessions, including sleeping ones
+}
+
+// quota returns the quota in force, with the configuration's value for each zero.
+func (c *Config) quota() Quota {
+	q := c.Quota
+	if c.inForce != nil {
+		q = *c.inForce.Load()
+	}
+	q.MaxSessions = cmp.Or(q.MaxSessions, c.MaxSessions)
+	return q
+}
+
+// largest returns the maximum of one container.
+func (c *Config) largest() (memory int64, cpus float64) {
+	q := c.quota()
+	return below(q.MemoryBytes, c.Limits.MemoryBytes), below(q.CPUs, c.Limits.CPUs)
+}
+
+// boundFiles lowers the limit of one session's files to that of all, at the start.
+func (c *Config) boundFiles() {
+	c.VolumeBytes = below(c.Quota.DiskBytes, c.VolumeBytes)
+	c.Limits.FileBytes = below(c.Quota.DiskBytes, c.Limits.FileBytes)
 }
 
 // Of returns this configuration for one tenant of the server.
@@ -201,3 +234,42 @@ const (
 	LabelNamed    = "code-sandbox-mcp.named"  // "true" if the session outlives its server
 	LabelOwner    = "code-sandbox-mcp.owner"  // for people: the LabelSession that a container would bear if it had not been a spare
 )
+
+// freezes reports whether kernels of named sessions write snapshots at their end.
+func (c *Config) freezes() bool { return c.FreezeBytes > 0 }
+
+// retireMargin is a kernel's time to end, beyond the time for its snapshot.
+const retireMargin = 10 * time.Second
+
+// freezeTime bounds the snapshots of named sessions' kernels; 0: they write none.
+func (c *Config) freezeTime() time.Duration {
+	if !c.freezes() {
+		return 0
+	}
+	return c.FreezeTime
+}
+
+// retireTime bounds the end of a kernel that writes a snapshot.
+func (c *Config) retireTime() time.Duration { return retireTime(c.freezeTime()) }
+
+func retireTime(freeze time.Duration) time.Duration {
+	if freeze == 0 {
+		return 0
+	}
+	return freeze + retireMargin
+}
+
+// WayOut serves the egress of code: its connections to a port of its container, which is without any other network. Several
+// goroutines may call its methods at once. Package broker implements it.
+type WayOut interface {
+	// Environment returns the variables that lead programs to that port. They are in the containers' configuration, so they must
+	// not contain secrets.
+	Environment(port int) map[string]string
+	// Trust returns the PEM certificates that a session's code trusts beside those of the image, and a state to keep for the
+	// session and pass to the next call, which a later server may make. Empty: none.
+	Trust(session string, kept []byte) (certificates string, keep []byte, err error)
+	// Serve serves one connection, and closes it. run is the run going on in the container, or empty. ctx ends with the session.
+	Serve(ctx context.Context, session, run string, conn net.Conn)
+	// Forget drops the state of a session that ended, or that this server leaves.
+	Forget(session string)
+}

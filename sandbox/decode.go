@@ -21,11 +21,8 @@ const (
 	maxTookMS     = 1e12 // decades, and far from the end of time.Duration
 )
 
-// clip bounds a text at a character's edge and makes it valid UTF-8, without control characters.
-func clip(s string, limit int) string { return text.Safe(s, limit) }
-
 func boundStream(s *Stream, limit int) {
-	s.Head, s.Tail, s.Path = clip(s.Head, limit), clip(s.Tail, limit), files.SafePath(s.Path)
+	s.Head, s.Tail, s.Path = text.Safe(s.Head, limit), text.Safe(s.Tail, limit), files.SafePath(s.Path)
 	s.Bytes, s.Lines = max(s.Bytes, 0), max(s.Lines, 0)
 	s.OmittedBytes, s.OmittedLines = max(s.OmittedBytes, 0), max(s.OmittedLines, 0)
 }
@@ -46,18 +43,18 @@ func display(m protocol.Display) Display {
 		Data:      make(map[string][]byte, len(m.Data)),
 		Path:      files.SafePath(m.Path),
 		SizeBytes: max(m.SizeBytes, 0),
-		Alt:       clip(m.Alt, maxName),
+		Alt:       text.Safe(m.Alt, maxName),
 		Saved:     files.SafePath(m.Saved),
-		key:       clip(m.Key, maxName),
+		key:       text.Safe(m.Key, maxName),
 	}
 	for mime, value := range m.Data {
 		if len(d.Data) > 0 {
 			break // a supervisor sends one
 		}
 		if !isImageData(mime) {
-			d.Data[clip(mime, maxName)] = []byte(clip(value, maxText))
+			d.Data[text.Safe(mime, maxName)] = []byte(text.Safe(value, maxText))
 		} else if b, err := base64.StdEncoding.DecodeString(value); err == nil {
-			d.Data[clip(mime, maxName)] = b
+			d.Data[text.Safe(mime, maxName)] = b
 		}
 	}
 	return d
@@ -106,18 +103,18 @@ func resultOf(m protocol.Done, limit int) *Result {
 	boundStream(&m.Stdout, limit)
 	boundStream(&m.Stderr, limit)
 	if m.Result != nil {
-		*m.Result = clip(*m.Result, limit)
+		*m.Result = text.Safe(*m.Result, limit)
 	}
 	if e := m.Error; e != nil {
-		e.Name, e.Message, e.Traceback = clip(e.Name, maxName), clip(e.Message, maxText), clip(e.Traceback, maxText)
+		e.Name, e.Message, e.Traceback = text.Safe(e.Name, maxName), text.Safe(e.Message, maxText), text.Safe(e.Traceback, maxText)
 	}
 	m.Background = m.Background[:min(len(m.Background), maxReported)]
 	for i, b := range m.Background {
-		m.Background[i] = Background{Path: files.SafePath(b.Path), Text: clip(b.Text, maxBackground), OmittedBytes: max(b.OmittedBytes, 0)}
+		m.Background[i] = Background{Path: files.SafePath(b.Path), Text: text.Safe(b.Text, maxBackground), OmittedBytes: max(b.OmittedBytes, 0)}
 	}
 	m.GoesOn = m.GoesOn[:min(len(m.GoesOn), maxReported)]
 	for i, name := range m.GoesOn {
-		m.GoesOn[i] = clip(name, maxName)
+		m.GoesOn[i] = text.Safe(name, maxName)
 	}
 	boundOrigin(m.Origin)
 	boundMemory(m.Memory)
@@ -125,6 +122,6 @@ func resultOf(m protocol.Done, limit int) *Result {
 		Status: status, ExitCode: min(max(m.ExitCode, 0), maxExitCode), Stdout: m.Stdout, Stderr: m.Stderr, Value: m.Result, Error: m.Error,
 		Artifacts: boundArtifacts(m.Artifacts), ArtifactsTotal: max(m.ArtifactsTotal, 0), DisplaysTotal: max(m.DisplaysTotal, 0),
 		Duration:      time.Duration(min(max(m.DurationMS, 0), maxTookMS) * float64(time.Millisecond)),
-		VariablesLost: m.Kernel == "dead", Restored: m.Kernel == "restored", Cause: clip(m.Cause, maxName), Background: m.Background, GoesOn: m.GoesOn,
+		VariablesLost: m.Kernel == "dead", Restored: m.Kernel == "restored", Cause: text.Safe(m.Cause, maxName), Background: m.Background, GoesOn: m.GoesOn,
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -35,7 +36,7 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 	i := s.interpreters[Python]
 	if i == nil {
 		return Document{}, fault.New(fault.EngineUnavailable, "Read it with code, or switch Python on with --python-image.",
-			"Python is switched off, which reads %q as text.", clip(f.Path, 120))
+			"Python is switched off, which reads %q as text.", text.Safe(f.Path, 120))
 	}
 	if err := s.uses.enter(); err != nil {
 		return Document{}, err
@@ -58,7 +59,7 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 	case ctx.Err() != nil && s.ctx.Err() != nil:
 		return Document{}, s.files.fault(ctx, err)
 	case err != nil || a.Error != "":
-		s.config.Logger.Debug("document program", "session", s.id, "error", err, "stderr", clip(proc.Stderr(), 2000))
+		s.config.Logger.Debug("document program", "session", s.id, "error", err, "stderr", text.Safe(proc.Stderr(), 2000))
 		return Document{}, a.fault(f, mime)
 	}
 	if len(a.Text) > most {
@@ -93,18 +94,18 @@ func askDocument(proc engine.Process, path, mime string, most int) (a documentAn
 
 // fault puts the program's error into words. Without an error, it ended in the middle.
 func (a documentAnswer) fault(f File, mime string) *fault.Error {
-	name := clip(f.Path, 120)
+	name := text.Safe(f.Path, 120)
 	switch a.Error {
 	case "unsupported":
-		message := fmt.Sprintf("%q is %s, which is not given as text. %s", name, mime, clip(a.Detail, 200))
+		message := fmt.Sprintf("%q is %s, which is not given as text. %s", name, mime, text.Safe(a.Detail, 200))
 		return fault.New(fault.InvalidArgument, "Leave as out, or read it with code.", "%s", strings.TrimSpace(message))
 	case "encrypted":
 		return fault.New(fault.InvalidContent, "Ask the user for the password, and open it with code.", "%q is encrypted.", name)
 	case "missing":
-		return fault.New(fault.ExecutionFailed, "Read it with code, or use an image that has it.", "The Python image has no %s, which %q needs to be given as text.", clip(a.Detail, 100), name)
+		return fault.New(fault.ExecutionFailed, "Read it with code, or use an image that has it.", "The Python image has no %s, which %q needs to be given as text.", text.Safe(a.Detail, 100), name)
 	case "broken":
 		return fault.New(fault.InvalidContent, "It may be damaged, or be something else than its name says: look at it with code.",
-			"%q cannot be read as %s: %s", name, mime, clip(a.Detail, 200))
+			"%q cannot be read as %s: %s", name, mime, text.Safe(a.Detail, 200))
 	}
 	return fault.New(fault.ArtifactTooLarge, "Read what is needed of it with code.", "To give %q as text would take more memory or time than it may.", name).
 		With("size_bytes", f.SizeBytes)

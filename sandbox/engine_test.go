@@ -274,10 +274,20 @@ func newTestManager(t *testing.T, config Config) *Manager {
 	return m
 }
 
+// newTestManagerOf is newTestManager for one of several managers of a server.
+func newTestManagerOf(t *testing.T, pool *Pool, config Config) *Manager {
+	m := pool.NewManager(config)
+	t.Cleanup(func() { m.Close(context.Background()) })
+	return m
+}
+
 // newQuietManager makes no sweep after its first answer, which would lock what was closed.
 func newQuietManager(t *testing.T, config Config) *Manager {
-	m := newTestManager(t, config)
-	m.conf().Pool.sweeper.swept.Do(func() {})
+	return quiet(newTestManager(t, config))
+}
+
+func quiet(m *Manager) *Manager {
+	m.pool.sweeper.swept.Do(func() {})
 	return m
 }
 

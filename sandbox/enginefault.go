@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -28,7 +27,7 @@ func Explain(err error) (reason, fix string, ok bool) {
 }
 
 // engineFault puts an engine's error at the start of a container into words for a model: the engine's own, if it offers some.
-func (c *Config) engineFault(err error, language Language, setting KernelConfig) *fault.Error {
+func engineFault(on engine.Engine, err error, language Language, setting KernelConfig) *fault.Error {
 	var f *fault.Error
 	reason, fix, explained := Explain(err)
 	switch {
@@ -47,22 +46,19 @@ func (c *Config) engineFault(err error, language Language, setting KernelConfig)
 			"Image %q has no %s, which %s needs.", setting.Image, setting.Interpreter, language)
 	case errors.Is(err, engine.ErrNotOnHost):
 		f = fault.New(fault.EngineError, "Ask the user to start the server without --mount, or with Podman on this machine.",
-			"%s runs on another machine, which does not have the folders of --mount.", c.engineName())
+			"%s runs on another machine, which does not have the folders of --mount.", on.Abilities().Name)
 	case errors.Is(err, engine.ErrNoPlaceForMounts):
 		f = fault.New(fault.EngineError,
 			"Use another session_id, or close this session. To save its files, ask the user to rename `mounts` in it with code under `code-sandbox-mcp run --session NAME` without --mount.",
 			"This session does not start: its %s is not a folder, or has something else where the folders of --mount belong. Other sessions start.", engine.MountsDir)
 	default:
-		return c.notDone(err, "start a %s container", language)
+		return notDone(on, err, "start a %s container", language)
 	}
 	return f.Because(err)
 }
 
-// engineName is the engine's name in messages.
-func (c *Config) engineName() string { return c.Engine.Abilities().Name }
-
 // notDone puts an engine's error at some action into words for a model; the action is formatted, such as "list the sessions".
-func (c *Config) notDone(err error, what string, args ...any) *fault.Error {
+func notDone(on engine.Engine, err error, what string, args ...any) *fault.Error {
 	what = fmt.Sprintf(what, args...)
 	var f *fault.Error
 	reason, fix, explained := Explain(err)
@@ -71,17 +67,17 @@ func (c *Config) notDone(err error, what string, args ...any) *fault.Error {
 		return f
 	case errors.Is(err, engine.ErrEngineUnavailable):
 		if !explained {
-			reason, fix = c.engineName()+" cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
+			reason, fix = on.Abilities().Name+" cannot be reached.", "Run `code-sandbox-mcp doctor` in a terminal; it says what is missing."
 		}
 		f = fault.New(fault.EngineUnavailable, fix, "%s", reason)
 	case explained:
 		f = fault.New(fault.EngineError, fix, "%s", reason)
 	case errors.Is(err, context.DeadlineExceeded):
 		f = fault.New(fault.EngineUnavailable, "Try again; if it stays so, run `code-sandbox-mcp doctor` in a terminal.",
-			"%s did not %s in time.", c.engineName(), what)
+			"%s did not %s in time.", on.Abilities().Name, what)
 	default:
 		f = fault.New(fault.EngineError, "Run `code-sandbox-mcp doctor` in a terminal; it tries a container and says what is wrong.",
-			"%s could not %s.", c.engineName(), what)
+			"%s could not %s.", on.Abilities().Name, what)
 	}
 	return f.Because(err)
 }
@@ -89,37 +85,4 @@ func (c *Config) notDone(err error, what string, args ...any) *fault.Error {
 // isAny reports whether err is one of those wanted.
 func isAny(err error, wanted ...error) bool {
 	return slices.ContainsFunc(wanted, func(one error) bool { return errors.Is(err, one) })
-}
-
-// imageCache remembers images, so that a new session does not ask for them again.
-type imageCache struct {
-	mu    sync.Mutex
-	known map[string]engine.ImageInfo
-}
-
-func (c *imageCache) get(ctx context.Context, on engine.Engine, ref string) (engine.ImageInfo, error) {
-	c.mu.Lock()
-	info, ok := c.known[ref]
-	c.mu.Unlock()
-	if ok {
-		return info, nil
-	}
-	info, err := on.Image(ctx, ref)
-	if err != nil {
-		return engine.ImageInfo{}, err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.known == nil {
-		c.known = make(map[string]engine.ImageInfo)
-	}
-	c.known[ref] = info
-	return info, nil
-}
-
-// forget drops an image that may be gone or replaced.
-func (c *imageCache) forget(ref string) {
-	c.mu.Lock()
-	delete(c.known, ref)
-	c.mu.Unlock()
 }

@@ -24,6 +24,7 @@ type engineSide struct {
 	place  string // the id on the engine, if the session took a spare; empty: id. Under mu, or before the session is open
 	named  bool
 	config *Config
+	supply *supply
 	limits *limits
 	ctx    context.Context   // the session's
 	note   func(text string) // for the next run of each language
@@ -220,10 +221,15 @@ func (e *engineSide) shape(languages []Language, image engine.ImageInfo) []strin
 	return []string{image.ID, e.config.Engine.Shape(e.spec(languages, languages[0], image))}
 }
 
+var (
+	errNeverStarted  = errors.New("no kernel was started before")
+	errOtherSettings = errors.New("the container was made with other settings")
+)
+
 // fits reports whether a container for these languages, by the key of its settings, is one that this server would make itself:
 // errNeverStarted or errOtherSettings if not.
 func (e *engineSide) fits(ctx context.Context, languages []Language, key string) error {
-	image, err := e.config.Pool.images.get(ctx, e.config.Engine, e.config.Kernels[languages[0]].Image)
+	image, err := e.supply.images.get(ctx, e.config.Engine, e.config.Kernels[languages[0]].Image)
 	if err != nil {
 		return err
 	}
@@ -246,7 +252,7 @@ func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 	look := func() (engine.ImageInfo, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), e.config.StartTimeout)
 		defer cancel()
-		return e.config.Pool.images.get(ctx, e.config.Engine, setting.Image)
+		return e.supply.images.get(ctx, e.config.Engine, setting.Image)
 	}
 	until := time.Now().Add(answerTime)
 	image, err := look()
@@ -261,7 +267,7 @@ func (e *engineSide) image(setting KernelConfig) (engine.ImageInfo, error) {
 
 // Spec returns the engine's request for an unnamed session, by a configuration.
 func Spec(config *Config) (engine.Spec, error) {
-	e := newSession("template", false, nil, config).engine
+	e := &engineSide{id: "template", config: config, limits: &limits{config: config}}
 	e.trust()
 	for _, languages := range config.containers() {
 		return e.spec(languages, languages[0], engine.ImageInfo{}), nil
@@ -451,3 +457,9 @@ func (e *engineSide) lock(ctx context.Context) bool {
 	}
 	return true
 }
+
+// listTimeout bounds an engine's list of other servers' sessions.
+const listTimeout = 10 * time.Second
+
+// leaveTime bounds how long a server at its own end waits for code that it interrupted.
+const leaveTime = 400 * time.Millisecond

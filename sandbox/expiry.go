@@ -15,8 +15,6 @@ const (
 	checkInterval = 15 * time.Second
 	// sweepEvery is the number of intervals between sweeps.
 	sweepEvery = 20
-	// sweepTimeout bounds a sweep's engine calls.
-	sweepTimeout = 60 * time.Second
 )
 
 // expire closes sessions when their time is over, until the manager closes.

@@ -57,7 +57,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	if err != nil {
 		return File{}, "", err
 	}
-	if err := s.config.quotas.checkDisk(ctx, s.id); err != nil {
+	if err := s.manager.quotas.checkDisk(ctx, s.id); err != nil {
 		return File{}, "", err
 	}
 	s.limits.ask(&RunOptions{Times: u.Times})
@@ -66,7 +66,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 		file, err = c.Put(ctx, files.Upload{Path: u.Path, Overwrite: u.Overwrite, Content: u.Content, Limits: s.config.fileLimits()})
 		return err
 	})
-	m.conf().Pool.sweeper.once(nil)
+	m.pool.sweeper.once(nil)
 	if err == nil {
 		m.conf().fileMoved(ctx, Transfer{In, s.id, file.Path, file.SizeBytes, file.SizeBytes})
 	}
@@ -148,7 +148,7 @@ func (m *Manager) entryMoved(caller context.Context, to Direction, sessionID str
 // ImportFiles adds the entries of next, up to one without a kind, to an existing session: folders, files with their content, and
 // links. An error of next or of a content comes back.
 func (m *Manager) ImportFiles(ctx context.Context, sessionID string, next func() (Entry, io.Reader, error)) error {
-	if err := m.conf().quotas.checkDisk(ctx, sessionID); err != nil {
+	if err := m.quotas.checkDisk(ctx, sessionID); err != nil {
 		return err
 	}
 	var last Entry
@@ -185,3 +185,6 @@ func (m *Manager) Resume(ctx context.Context, id string) (SessionInfo, error) {
 	}
 	return m.describe(ctx, s, nil), nil
 }
+
+// FileMoved reports a transfer that a program made to the observer.
+func (m *Manager) FileMoved(caller context.Context, t Transfer) { m.conf().fileMoved(caller, t) }

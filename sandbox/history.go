@@ -1,12 +1,14 @@
 package sandbox
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"strings"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -121,7 +123,7 @@ func entriesOf(runs []history.Run, session string) []HistoryEntry {
 // entryOf bounds and checks a run that was read: anybody may have written an imported one.
 func entryOf(run *history.Run, session string) HistoryEntry {
 	e := HistoryEntry{
-		RunID: run.RunID, Language: Language(clip(run.Language, maxName)), Code: clip(run.Code, maxText), Fresh: run.Fresh, Copy: run.Copy,
+		RunID: run.RunID, Language: Language(text.Safe(run.Language, maxName)), Code: text.Safe(run.Code, maxText), Fresh: run.Fresh, Copy: run.Copy,
 		Timeout: time.Duration(max(run.TimeoutMS, 0)) * time.Millisecond, Started: run.Started,
 	}
 	if run.End == nil {
@@ -131,7 +133,7 @@ func entryOf(run *history.Run, session string) HistoryEntry {
 	var r resultRecord
 	switch f := run.End.Fault; {
 	case f != nil:
-		e.Error = fault.New(fault.Code(clip(f.Code, maxName)), clip(f.Hint, maxText), "%s", clip(f.Message, maxText))
+		e.Error = fault.New(fault.Code(text.Safe(f.Code, maxName)), text.Safe(f.Hint, maxText), "%s", text.Safe(f.Message, maxText))
 	case json.Unmarshal(run.End.Result, &r) == nil:
 		e.Result = r.result(session, run.RunID)
 	default:
@@ -236,12 +238,80 @@ func isImageData(mime string) bool {
 func (r *resultRecord) result(session, run string) *Result {
 	r.Background, r.GoesOn = nil, nil // no history contains them
 	res := resultOf(r.Done, maxText)
-	res.SessionID, res.RunID, res.Language, res.Fresh, res.Copy = session, run, Language(clip(string(r.Language), maxName)), r.Fresh, r.Copy
+	res.SessionID, res.RunID, res.Language, res.Fresh, res.Copy = session, run, Language(text.Safe(string(r.Language), maxName)), r.Fresh, r.Copy
 	for _, d := range r.Displays[:min(len(r.Displays), maxDisplays)] {
 		res.Displays = append(res.Displays, display(d))
 	}
 	for _, note := range r.Notes[:min(len(r.Notes), maxNotes)] {
-		res.Notes = append(res.Notes, clip(note, maxText))
+		res.Notes = append(res.Notes, text.Safe(note, maxText))
 	}
 	return res
+}
+
+// CheckSessionID refuses texts that cannot name a session.
+func CheckSessionID(id string) error {
+	if state.ValidID(id) {
+		return nil
+	}
+	return fault.New(fault.InvalidSessionID,
+		"Use 1 to 64 letters, digits, _ or -, beginning with a letter or digit; or leave session_id out for the default session.",
+		"%q is not a session id.", text.Safe(id, 80))
+}
+
+// entry is the run in the form of a history.
+func (r *Run) entry() *HistoryEntry {
+	res, _ := r.Result()
+	return &HistoryEntry{
+		RunID: r.ID, Language: r.Language, Code: r.code, Started: r.created, Result: res,
+		Fresh: r.options.Fresh, Copy: r.options.Copy, Undone: r.options.Copy,
+	}
+}
+
+func (e *HistoryEntry) info() *RunInfo { return infoOf(e.RunID, e.Language, e.Code, e.Started) }
+
+// run makes a run of a history a run of this server. A run without an end remains to be settled.
+func (e *HistoryEntry) run(parent context.Context, config *Config, session string) *Run {
+	r := newRun(parent, config, e.RunID, session, RunOptions{
+		SessionID: session, Language: e.Language, Code: e.Code, Fresh: e.Fresh, Copy: e.Copy, Timeout: max(0, min(e.Timeout, config.MaxRunTimeout)),
+	})
+	r.earlier = true
+	if e.Started.Before(r.created) { // a history may come from anybody
+		r.created = e.Started
+	}
+	if e.over() {
+		var err error
+		if e.Error != nil {
+			err = e.Error
+		}
+		if e.Result != nil {
+			r.displays = e.Result.Displays
+		}
+		r.finish(e.Result, err, nil)
+		r.ended = r.created
+		if e.Result != nil {
+			r.ended = r.created.Add(e.Result.Duration)
+		}
+	}
+	return r
+}
+
+// lostResult is for an earlier server's run without a known end. alive reports that its kernel still holds its variables.
+func lostResult(run *Run, alive bool) *Result {
+	if alive {
+		res := run.unanswered(Cancelled, 130)
+		res.Notes = []string{"Its server ended before this code began, or before its end was recorded."}
+		return res
+	}
+	res := run.unanswered(Killed, 137)
+	res.VariablesLost, res.Cause = true, "its server and its container ended"
+	return res
+}
+
+func infosOf(ids []string, known map[string]*HistoryEntry) (list []*RunInfo) {
+	for _, id := range ids {
+		if e := known[id]; e != nil {
+			list = append(list, e.info())
+		}
+	}
+	return list
 }

@@ -1,11 +1,17 @@
 package sandbox
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // index lists the sessions of a server, its default sessions, and notes on ended ones.
@@ -130,4 +136,94 @@ func (x *index) noteExpiry(s *session) {
 	if len(note.of) == 0 {
 		s.noteLater(note.note + ".")
 	}
+}
+
+// findEarlier looks a run up in the histories. If the run went on when its server ended, it adopts it.
+func (m *Manager) findEarlier(id string) (*Run, error) {
+	session, entry, err := m.findEntry(id)
+	if err != nil {
+		return nil, err
+	}
+	if entry.over() {
+		return entry.run(context.Background(), m.conf(), session), nil
+	}
+	return m.takeUp(session, entry)
+}
+
+// findEntry looks a run up in the histories of the sessions that are open here or wait for a server.
+func (m *Manager) findEntry(id string) (session string, entry *HistoryEntry, err error) {
+	sessions := make(map[string]bool)
+	for _, s := range m.all() {
+		sessions[s.id] = true
+	}
+	for kept := range state.Kept(m.conf().StateDir) {
+		sessions[kept] = true
+	}
+	for session := range sessions {
+		found, err := history.Find(state.Folder(m.conf().StateDir, session), id)
+		if err != nil {
+			m.conf().Logger.Warn("history", "session", session, "error", err)
+		}
+		if found == nil {
+			continue
+		}
+		entry := entryOf(found, session)
+		return session, &entry, nil
+	}
+	return "", nil, fault.New(fault.RunNotFound, "Use the run_id of an earlier result; a run is forgotten with its session.",
+		"There is no run %q.", text.Safe(id, 80))
+}
+
+// takeUp opens the session of a run without a known end, to find that end out.
+func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
+	s, err := m.open(session, toUse)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.reach(entry.Language); err != nil {
+		return nil, err
+	}
+	if run := s.uses.find(entry.RunID); run != nil {
+		return run, nil
+	}
+	// It may have ended in a server that released the session then.
+	if found, _ := history.Find(s.folder(), entry.RunID); found != nil {
+		if now := entryOf(found, session); now.over() {
+			return now.run(context.Background(), m.conf(), session), nil
+		}
+	}
+	// It ended this moment, and its end is about to be recorded.
+	run := entry.run(context.Background(), m.conf(), session)
+	run.finish(lostResult(run, true), nil, nil)
+	return run, nil
+}
+
+// reach takes over an earlier server's kernel of a language, so that its run is known here. The error is a fault that says why the
+// run's state is unknown.
+func (s *session) reach(language Language) error {
+	i := s.interpreters[language]
+	if i == nil {
+		return fault.New(fault.InvalidArgument, "Start the server with that language on.", "There is no %s here.", language)
+	}
+	return i.reach()
+}
+
+// FindRun returns a run, going on or over, of a session that is open here or waits for a server. run_not_found otherwise.
+func (m *Manager) FindRun(id string) (*Run, error) {
+	for _, s := range m.all() {
+		run := s.uses.find(id)
+		if run == nil {
+			continue
+		}
+		if run.earlier && !run.over() && !run.isFollowed() {
+			if err := s.reach(run.Language); err != nil {
+				return nil, err
+			}
+		}
+		return run, nil
+	}
+	if run := m.findRefused(id); run != nil {
+		return run, nil
+	}
+	return m.findEarlier(id)
 }

@@ -77,8 +77,8 @@ type SessionInfo struct {
 // info describes the session; kept are the languages of kernels that wait to be taken over.
 func (s *session) info(kept []Language) SessionInfo {
 	info := SessionInfo{ID: s.id, Named: s.named, Owner: OwnerThis, State: StateOpen}
-	s.uses.describe(&info)
-	s.limits.describe(&info)
+	info.Created, info.LastUsed = s.uses.times()
+	info.Limits, info.Limited, info.Times = s.limits.now()
 	if s.named {
 		s.config.describeStay(&info, max(s.config.Keep, info.Times.IdleTimeout))
 	}
@@ -91,7 +91,7 @@ func (s *session) info(kept []Language) SessionInfo {
 		}
 	}
 	for _, l := range s.interpreters {
-		kernel := l.info(slices.Contains(kept, l.language))
+		kernel := kernelInfo(l, slices.Contains(kept, l.language))
 		if run := l.holder(); run != nil && kernel.State != "ended" {
 			kernel.Run = run.info()
 			if kernel.State == "idle" { // with an earlier server's run
@@ -114,7 +114,8 @@ func (c *Config) placeOf(container string) engine.Place {
 	return engine.Place{}
 }
 
-func (i *interpreter) info(kept bool) KernelInfo {
+// kernelInfo describes an interpreter; kept: it has a kernel that waits to be taken over.
+func kernelInfo(i *interpreter, kept bool) KernelInfo {
 	info := KernelInfo{Language: i.language, State: "not started"}
 	k := i.current()
 	switch {
@@ -126,7 +127,7 @@ func (i *interpreter) info(kept bool) KernelInfo {
 		if i.inUse() {
 			info.State = "running"
 		}
-		i.tellTwins(k, &info)
+		info.Before, info.Copies, info.NoTwin = i.twins(k)
 	case i.had.Load():
 		info.State = "ended"
 	case kept:
@@ -217,13 +218,12 @@ func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
-	var info SessionInfo
-	s.uses.describe(&info)
-	ends := info.Created.Add(s.limits.ends().Lifetime)
+	created, _ := s.uses.times()
+	ends := created.Add(s.limits.ends().Lifetime)
 	if s.named && m.conf().Keep > 0 {
 		ends = time.Now().Add(max(m.conf().Keep, s.limits.ends().IdleTimeout)) // its files stay when its kernels end
 	}
-	return Lease{s.id, info.Created.Truncate(time.Millisecond), ends}, nil
+	return Lease{s.id, created.Truncate(time.Millisecond), ends}, nil
 }
 
 // unopened describes a session that is not open in this server.
@@ -236,7 +236,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	case state.IsKept(m.conf().StateDir, id):
 		left = &leftover{named: true}
 	case err != nil:
-		return SessionInfo{}, m.conf().notDone(err, "look for session %q", id)
+		return SessionInfo{}, notDone(m.conf().Engine, err, "look for session %q", id)
 	default:
 		return SessionInfo{}, notFound(id)
 	}
@@ -245,7 +245,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 		return SessionInfo{}, notFound(id)
 	}
 	if info.Owner == OwnerNone {
-		as := newSession(id, true, nil, m.conf())
+		as := m.newSession(id, true, nil, m.conf())
 		as.engine.resumed.Store(true)
 		as.engine.record = state.LoadRecord(m.conf().StateDir, id)
 		as.limits.restore(as.engine.record)
@@ -289,7 +289,7 @@ func (m *Manager) Known() []SessionInfo {
 func (c *Config) unborn(id string) SessionInfo {
 	now := time.Now()
 	info := SessionInfo{Default: true, DefaultOf: id, Owner: OwnerThis, State: StateOpen, Created: now, LastUsed: now}
-	(&limits{config: c}).describe(&info)
+	info.Limits, info.Limited, info.Times = (&limits{config: c}).now()
 	for language := range c.Kernels {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "not started"})
 	}
@@ -301,9 +301,6 @@ func (c *Config) unborn(id string) SessionInfo {
 func sortKernels(kernels []KernelInfo) {
 	slices.SortFunc(kernels, func(a, b KernelInfo) int { return cmp.Compare(a.Language.Place(), b.Language.Place()) })
 }
-
-// listTimeout bounds an engine's list of other servers' sessions.
-const listTimeout = 10 * time.Second
 
 // Sessions describes the sessions of this server and those in its state directory: sessions of other live servers, and named ones
 // that no server holds open. Newest use first. It does not ask the engine, so a kernel that ended by itself after its server is
@@ -394,7 +391,7 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 			info.SizeBytes = &r.SizeBytes
 		}
 	}
-	own.describe(&info)
+	info.Limits, info.Limited, info.Times = own.now()
 	busy := busyWith(config, id)
 	lock, err := take(config.StateDir, id)
 	if err != nil {
@@ -435,4 +432,24 @@ func notAfter(now, used time.Time) time.Time {
 		return now
 	}
 	return used
+}
+
+// MemoryLimit returns the memory limit of a session's containers in bytes: the server's, if the session is not open here or sets
+// no limit of its own.
+func (m *Manager) MemoryLimit(id string) int64 {
+	m.mu.Lock()
+	s := m.sessions[m.resolve(id)]
+	m.mu.Unlock()
+	if s == nil {
+		memory, _ := m.conf().largest()
+		return memory
+	}
+	return s.limits.container().MemoryBytes
+}
+
+// describeStay fills in the end of a session that outlives its server.
+func (c *Config) describeStay(info *SessionInfo, keep time.Duration) {
+	if info.Pinned = state.IsPinned(c.StateDir, info.ID); !info.Pinned {
+		info.KeptUntil = info.LastUsed.Add(keep)
+	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -56,7 +57,7 @@ func Installed(res *Result) (i Installation) {
 		return i
 	}
 	for _, name := range slices.Sorted(maps.Keys(said.Installed)) {
-		i.Installed = append(i.Installed, Package{clip(name, maxName), clip(said.Installed[name], maxName)})
+		i.Installed = append(i.Installed, Package{text.Safe(name, maxName), text.Safe(said.Installed[name], maxName)})
 	}
 	i.Already, i.Needless, i.Broken = said.Already, said.Needless, said.Broken
 	return i
@@ -99,7 +100,7 @@ func pipPackage(entry string) (p Package, ok bool) {
 	if !ok || !strings.HasPrefix(dir, ".local/lib/python") || !strings.HasSuffix(dir, "/site-packages/") {
 		return Package{}, false
 	}
-	p.Name, p.Version, ok = strings.Cut(clip(base, maxName), "-")
+	p.Name, p.Version, ok = strings.Cut(text.Safe(base, maxName), "-")
 	return p, ok
 }
 
@@ -118,7 +119,7 @@ func (m *Manager) npmPackages(ctx context.Context, sessionID string) (list []Pac
 	}
 	for place, p := range lock.Packages {
 		if name, ok := strings.CutPrefix(place, "node_modules/"); ok && !strings.Contains(name, "/node_modules/") && len(list) < mostListed {
-			list = append(list, Package{clip(name, maxName), clip(p.Version, maxName)})
+			list = append(list, Package{text.Safe(name, maxName), text.Safe(p.Version, maxName)})
 		}
 	}
 	return list

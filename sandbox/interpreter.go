@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
@@ -101,7 +102,7 @@ func (i *interpreter) waitAdopted(ctx context.Context, most time.Duration) error
 	if before == nil {
 		return nil
 	}
-	return turn{before: before.done}.wait(ctx, most)
+	return turn{before: before.Done()}.wait(ctx, most)
 }
 
 // reachable returns a live container with this interpreter, for work that needs no kernel.
@@ -109,4 +110,41 @@ func (i *interpreter) reachable(ctx context.Context) (*kernel.Container, error) 
 	i.starting.Lock()
 	defer i.starting.Unlock()
 	return i.connect(ctx, i.language, i.noteLater, true)
+}
+
+// holder returns the run that occupies the kernel, as far as is known: the adopted run of an earlier server, or the first in the
+// queue.
+func (i *interpreter) holder() *Run {
+	if adopted := i.adopted.Load(); adopted != nil && !adopted.over() {
+		return adopted
+	}
+	return firstOpen(i.uses.all(), i.language)
+}
+
+// beside returns the runs that go on and do not wait for the kernel's turn.
+func (i *interpreter) beside() (list []*RunInfo) {
+	for _, run := range i.uses.all() {
+		if run.Language == i.language && run.options.apart() && !run.earlier && !run.over() {
+			list = append(list, run.info())
+		}
+	}
+	return list
+}
+
+// errBusy reports that the run before kept a caller waiting for so long; nil: it ended this moment.
+func (i *interpreter) errBusy(before *RunInfo, waited time.Duration) *fault.Error {
+	if before == nil {
+		return fault.New(fault.SessionBusy, "Try again, or use another session_id.",
+			"Session %q still ran other %s code after %s.", i.engine.id, i.language, waited)
+	}
+	return fault.New(fault.SessionBusy, before.wayOut()+"; or use another session_id.",
+		"Session %q still runs other code after %s: %s", i.engine.id, waited, before).With("run_id", before.RunID)
+}
+
+// ahead returns the run that this one waits for; nil: none.
+func (i *interpreter) ahead(run *Run) *RunInfo {
+	if before := i.holder(); before != nil && before != run {
+		return before.info()
+	}
+	return nil
 }

@@ -19,13 +19,6 @@ func (c *Config) stay(r *state.Record) state.Stay {
 	return r.Stay(state.Stay{Idle: c.IdleTimeout, Keep: c.Keep, Freeze: c.freezeTime()})
 }
 
-// describeStay fills in the end of a session that outlives its server.
-func (c *Config) describeStay(info *SessionInfo, keep time.Duration) {
-	if info.Pinned = state.IsPinned(c.StateDir, info.ID); !info.Pinned {
-		info.KeptUntil = info.LastUsed.Add(keep)
-	}
-}
-
 // due reports which parts of a named session, last used then, are due to go: its kernels, which write a snapshot and end by
 // themselves before, and all of it.
 func (c *Config) due(id string, used time.Time) (kernels, all bool) {
@@ -41,30 +34,6 @@ func (c *Config) isAsleep(id string, used time.Time) bool {
 // sleeps is isAsleep by the session's record, which may be nil.
 func (c *Config) sleeps(r *state.Record, used time.Time) bool {
 	return r != nil && !r.HasKernels() || time.Since(used) >= c.stay(r).Idle
-}
-
-// freezes reports whether kernels of named sessions write snapshots at their end.
-func (c *Config) freezes() bool { return c.FreezeBytes > 0 }
-
-// retireMargin is a kernel's time to end, beyond the time for its snapshot.
-const retireMargin = 10 * time.Second
-
-// freezeTime bounds the snapshots of named sessions' kernels; 0: they write none.
-func (c *Config) freezeTime() time.Duration {
-	if !c.freezes() {
-		return 0
-	}
-	return c.FreezeTime
-}
-
-// retireTime bounds the end of a kernel that writes a snapshot.
-func (c *Config) retireTime() time.Duration { return retireTime(c.freezeTime()) }
-
-func retireTime(freeze time.Duration) time.Duration {
-	if freeze == 0 {
-		return 0
-	}
-	return freeze + retireMargin
 }
 
 // isForged reports that no run explains a last use so far in the future: the clock went back since.
@@ -128,4 +97,15 @@ func lasting(d time.Duration) string {
 		return fmt.Sprintf("%d days", days)
 	}
 	return d.String()
+}
+
+// nameBytes estimates a session's bytes on the host beside its files and its history: a lock, a record, folders.
+const nameBytes = 16 << 10
+
+// taken returns a session's size by its record, which may be nil.
+func taken(r *state.Record) int64 {
+	if r == nil {
+		return nameBytes
+	}
+	return nameBytes + r.SizeBytes + r.HistoryBytes
 }

@@ -153,24 +153,11 @@ func (l *limits) container() engine.Limits {
 	return all
 }
 
-// describe fills in the limits in force.
-func (l *limits) describe(i *SessionInfo) {
+// now returns the limits and times in force, and whether the limits are the session's own.
+func (l *limits) now() (limits SessionLimits, own bool, times Times) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	i.Limits, i.Limited, i.Times = inForce(l.own, l.config), l.own != SessionLimits{}, timesInForce(l.times, l.config)
-}
-
-// MemoryLimit returns the memory limit of a session's containers in bytes: the server's, if the session is not open here or sets
-// no limit of its own.
-func (m *Manager) MemoryLimit(id string) int64 {
-	m.mu.Lock()
-	s := m.sessions[m.resolve(id)]
-	m.mu.Unlock()
-	if s == nil {
-		memory, _ := m.conf().largest()
-		return memory
-	}
-	return s.limits.container().MemoryBytes
+	return inForce(l.own, l.config), l.own != SessionLimits{}, timesInForce(l.times, l.config)
 }
 
 // inForce returns the effective limits: the session's own, or the server's.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
@@ -25,6 +26,7 @@ type link struct {
 	config       *Config
 	engine       *engineSide
 	uses         *usage
+	admit        Admission
 
 	// starting is held while the container starts or is removed.
 	starting sync.Mutex
@@ -36,8 +38,11 @@ type link struct {
 	had       atomic.Bool // there was a container
 }
 
-func newLink(languages []Language, on *engineSide, uses *usage) *link {
-	l := &link{languages: languages, interpreters: make(map[Language]*interpreter), config: on.config, engine: on, uses: uses}
+// Admission waits until a link may start a container. leave is called once that started or failed.
+type Admission func(ctx context.Context, l *link) (leave func(), err error)
+
+func newLink(languages []Language, on *engineSide, uses *usage, admit Admission) *link {
+	l := &link{languages: languages, interpreters: make(map[Language]*interpreter), config: on.config, engine: on, uses: uses, admit: admit}
 	for _, language := range languages {
 		l.interpreters[language] = &interpreter{link: l, language: language, queue: newQueue()}
 	}
@@ -77,7 +82,7 @@ func (l *link) connect(ctx context.Context, first Language, note func(string), w
 		}
 	}
 	l.engine.noteEnded(l.languages)
-	admitted, err := l.config.quotas.admit(ctx, l)
+	admitted, err := l.admit(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -179,4 +184,40 @@ func (l *link) loseUnfinished(alive bool) {
 			l.uses.settle(run, lostResult(run, alive), nil)
 		}
 	}
+}
+
+// adoptSpare moves a session that nobody used yet to a spare and returns its container; nil: no spare fits. The caller holds
+// l.starting.
+func (l *link) adoptSpare(first Language, image engine.ImageInfo, warm bool) *kernel.Container {
+	e := l.engine
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	key := e.spareKey(l.languages, image)
+	if e.ctx.Err() != nil {
+		return nil
+	}
+	moved := false
+	if !e.used() && !e.stale && !isSpare(e.id) { // its own files may be there
+		spares := e.supply.spares
+		if sp := spares.take(l.name(), key); sp != nil {
+			if moved = e.moveTo(sp, func() { e.takeSettings(first, e.settingsKey(l.languages, image), l.uses.wake()) }); !moved {
+				spares.mu.Lock()
+				spares.discard(sp)
+				spares.mu.Unlock()
+			}
+		}
+	}
+	c := e.ready[l.name()]
+	if delete(e.ready, l.name()); c == nil || !c.Alive() || e.readyAs[string(l.name())] != key {
+		return nil
+	}
+	awake := l.uses.wake()
+	bind := e.init(l.languages, first, warm)
+	bind.Type = "bind"
+	c.Bind(bind, e.outlet())
+	l.madeWith = e.settingsKey(l.languages, image)
+	if !moved {
+		e.noteSettings(first, l.madeWith, awake)
+	}
+	return c
 }

@@ -21,7 +21,9 @@ import (
 // Manager owns this server's sessions. Its methods may be called from any goroutine.
 type Manager struct {
 	config  atomic.Pointer[Config]
+	pool    *Pool
 	ownPool bool // made for this manager alone, and closed with it
+	quotas  *quotas
 
 	*index
 
@@ -36,16 +38,18 @@ type Manager struct {
 // NewManager makes a manager that does nothing yet: the first Run, or Prewarm, uses the engine. Close it in the end, and the
 // engine after it.
 func NewManager(config Config) *Manager {
-	ownPool := config.Pool == nil
-	if ownPool {
-		if config.Tenant != "" {
-			panic("sandbox: a tenant's manager needs the pool of its server")
-		}
-		config.Pool = NewPool(config)
+	if config.Tenant != "" {
+		panic("sandbox: a tenant's manager needs the pool of its server")
 	}
-	m := newManager(config)
-	m.ownPool = ownPool
-	config.Pool.enter(m)
+	m := NewPool(config).NewManager(config)
+	m.ownPool = true
+	return m
+}
+
+// NewManager is NewManager for one of several managers of a server.
+func (p *Pool) NewManager(config Config) *Manager {
+	m := newManager(config, p)
+	p.enter(m)
 	m.working.Go(m.expire)
 	m.working.Go(m.keepAlive)
 	if config.Shared != "" {
@@ -54,13 +58,14 @@ func NewManager(config Config) *Manager {
 	return m
 }
 
-// newManager makes a manager outside of any pool and without background work.
-func newManager(config Config) *Manager {
-	config.Host = config.Pool.config.Host
+// newManager makes a manager that its pool does not know, without background work.
+func newManager(config Config, pool *Pool) *Manager {
+	config.Host = pool.config.Host
 	config.boundFiles()
 	ctx, stop := context.WithCancel(context.Background())
-	m := &Manager{index: newIndex(), ctx: ctx, stop: stop}
-	config.quotas = newQuotas(m, config.Quota)
+	m := &Manager{pool: pool, index: newIndex(), ctx: ctx, stop: stop}
+	m.quotas = newQuotas(m, config.Quota)
+	config.inForce = &m.quotas.now
 	m.config.Store(&config)
 	return m
 }
@@ -72,7 +77,7 @@ func (m *Manager) conf() *Config { return m.config.Load() }
 // the rest of their configuration until they fall asleep or end. The engine and the place of sessions do not change.
 func (m *Manager) Reconfigure(config Config) {
 	now := m.conf()
-	config.Engine, config.StateDir, config.Host, config.Tenant, config.Pool, config.quotas = now.Engine, now.StateDir, now.Host, now.Tenant, now.Pool, now.quotas
+	config.Engine, config.StateDir, config.Host, config.Tenant, config.inForce = now.Engine, now.StateDir, now.Host, now.Tenant, now.inForce
 	config.boundFiles()
 	m.SetQuota(config.Quota)
 	m.config.Store(&config)
@@ -98,7 +103,7 @@ func (m *Manager) Config() Config {
 }
 
 // Prewarm is Pool.Prewarm of the manager's Pool.
-func (m *Manager) Prewarm() { m.conf().Pool.Prewarm() }
+func (m *Manager) Prewarm() { m.pool.Prewarm() }
 
 // Run queues code in its session and returns at once. It makes a missing session. Runs of a session keep the order of their calls;
 // a run waits if another server holds the session or its predecessor is just closing. The error is a fault: bad options, too many
@@ -117,7 +122,7 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 			continue // it just did: the next session of the name takes the run
 		}
 		if err == nil {
-			m.conf().Pool.sweeper.once(run.Done())
+			m.pool.sweeper.once(run.Done())
 		}
 		return run, err
 	}
@@ -138,26 +143,6 @@ func notFound(id string) *fault.Error {
 			"This call names no session, and its client has none yet, or none any more.")
 	}
 	return fault.New(fault.SessionNotFound, "Run code with this session_id first: that opens or makes the session.", "There is no session %q.", id)
-}
-
-// FindRun returns a run, going on or over, of a session that is open here or waits for a server. run_not_found otherwise.
-func (m *Manager) FindRun(id string) (*Run, error) {
-	for _, s := range m.all() {
-		run := s.uses.find(id)
-		if run == nil {
-			continue
-		}
-		if run.earlier && !run.over() && !run.isFollowed() {
-			if err := s.reach(run.Language); err != nil {
-				return nil, err
-			}
-		}
-		return run, nil
-	}
-	if run := m.findRefused(id); run != nil {
-		return run, nil
-	}
-	return m.findEarlier(id)
 }
 
 // CloseSession ends a session, the default one for an empty id, and removes its files unless keepFiles. It returns when that is
@@ -185,7 +170,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
 	left, err := leftoverOf(ctx, m.conf(), id)
 	if err != nil {
-		return m.conf().notDone(err, "look for session %q", id)
+		return notDone(m.conf().Engine, err, "look for session %q", id)
 	}
 	if left == nil && !state.IsKept(m.conf().StateDir, id) {
 		return notFound(id)
@@ -214,7 +199,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		}
 		if err := m.conf().Engine.Remove(ctx, left.containers, volumes); err != nil {
 			lock.Release()
-			return m.conf().notDone(err, "remove all of session %q", id)
+			return notDone(m.conf().Engine, err, "remove all of session %q", id)
 		}
 	}
 	if keepFiles {
@@ -250,7 +235,7 @@ func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool)
 	m.forget(s)
 	if err != nil {
 		return fault.New(fault.EngineError, "Nothing else is needed: what is left over is removed later by itself.",
-			"Session %q is closed, but %s did not remove all of it.", s.id, m.conf().engineName()).Because(err)
+			"Session %q is closed, but %s did not remove all of it.", s.id, m.conf().Engine.Abilities().Name).Because(err)
 	}
 	return nil
 }
@@ -287,7 +272,7 @@ func (m *Manager) Close(ctx context.Context) bool {
 		}
 	}
 	m.mu.Unlock()
-	m.conf().Pool.leave(m)
+	m.pool.leave(m)
 	m.stop()
 	gone := make(chan bool, 1)
 	go func() {
@@ -303,7 +288,7 @@ func (m *Manager) Close(ctx context.Context) bool {
 		}
 		if m.ownPool {
 			closing.Go(func() {
-				if !m.conf().Pool.Close(ctx) {
+				if !m.pool.Close(ctx) {
 					failed.Store(true)
 				}
 			})

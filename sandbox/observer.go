@@ -66,9 +66,6 @@ func (c *Config) observeRun(run *Run) {
 	run.observed = c.Observer.RunBegan(caller, run)
 }
 
-// FileMoved reports a transfer that a program made to the observer.
-func (m *Manager) FileMoved(caller context.Context, t Transfer) { m.conf().fileMoved(caller, t) }
-
 func (c *Config) fileMoved(caller context.Context, t Transfer) {
 	if c.Observer != nil {
 		c.Observer.FileMoved(caller, t)

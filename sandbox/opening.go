@@ -18,16 +18,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// CheckSessionID refuses texts that cannot name a session.
-func CheckSessionID(id string) error {
-	if state.ValidID(id) {
-		return nil
-	}
-	return fault.New(fault.InvalidSessionID,
-		"Use 1 to 64 letters, digits, _ or -, beginning with a letter or digit; or leave session_id out for the default session.",
-		"%q is not a session id.", clip(id, 80))
-}
-
 // need says why a session is wanted, and so whether it must exist.
 type need int
 
@@ -128,7 +118,7 @@ func (m *Manager) add(id string, from io.Reader) (*session, error) {
 		name = state.NewID("sbx-")
 		m.fallback[id] = name
 	}
-	s := newSession(name, !isDefault(id), before, m.conf())
+	s := m.newSession(name, !isDefault(id), before, m.conf())
 	if !s.named {
 		s.fallback = id
 	}
@@ -164,7 +154,7 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 		return errSessionExists(s.id)
 	}
 	if s.named && !resumed {
-		if err := m.conf().quotas.checkDisk(m.ctx, s.id); err != nil {
+		if err := m.quotas.checkDisk(m.ctx, s.id); err != nil {
 			lock.Unlock()
 			return err
 		}
@@ -196,7 +186,7 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 		// removes those that makeRoom does not.
 		if r := state.LoadRecord(s.config.StateDir, s.id); r != nil && r.Place != "" {
 			s.engine.left = r.Place
-			if err := dropPlace(s.config.Pool.config.StateDir, r.Place); err != nil {
+			if err := dropPlace(s.manager.pool.config.StateDir, r.Place); err != nil {
 				return err
 			}
 		}

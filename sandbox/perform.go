@@ -10,33 +10,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
-// perform takes a run from its place in the kernel's queue to its result.
-func (s *session) perform(run *Run, i *interpreter, turn turn) (res *Result, err error) {
-	defer func() {
-		if err != nil { // an error carries no notes: the next result gets them
-			run.passNotes(i.noteLater)
-		}
-		turn.leave()
-	}()
-	if err := s.awaitOpen(run.ctx); run.ctx.Err() != nil {
-		return run.stopped()
-	} else if err != nil {
-		return nil, err
-	}
-	if err := turn.wait(run.ctx, run.options.Timeout); err != nil {
-		return i.notInTurn(run, err)
-	}
-	if err := s.config.quotas.checkDisk(run.ctx, s.id); err != nil {
-		return nil, err
-	}
-	longest, notes := s.limits.ask(&run.options)
-	run.most = longest
-	for _, note := range notes {
-		run.note(note)
-	}
-	return i.execute(run)
-}
-
 // execute runs the code of a run at its turn.
 func (i *interpreter) execute(run *Run) (*Result, error) {
 	k, err := i.kernel(run.ctx, run.note)

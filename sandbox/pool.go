@@ -9,17 +9,13 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 )
 
 // Pool is shared by the managers of one server: known images, turns to start containers, spares, and sweeps. Its methods may be
 // called from any goroutine.
 type Pool struct {
-	config  Config
-	images  imageCache
-	starts  *fair.Places // of containers that come up, shared by tenants
-	spares  *spares
+	config Config
+	*supply
 	sweeper *sweeper
 
 	ctx     context.Context // of the background work
@@ -36,13 +32,15 @@ func NewPool(config Config) *Pool {
 	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
 	config.boundFiles()
 	ctx, stop := context.WithCancel(context.Background())
-	p := &Pool{config: config, starts: fair.NewOpen(mostStarts), ctx: ctx, stop: stop, managers: make(map[string]*Manager)}
-	p.config.Pool = p
-	p.spares = &spares{config: &p.config, ctx: ctx, working: &p.working}
+	p := &Pool{config: config, ctx: ctx, stop: stop, managers: make(map[string]*Manager)}
+	p.supply = newSupply(ctx, &p.config, &p.working)
 	p.sweeper = &sweeper{p: p}
 	p.working.Go(p.look)
 	return p
 }
+
+// Config returns the configuration of the server's own sessions.
+func (p *Pool) Config() Config { return p.config }
 
 // Prewarm makes spares for the languages of Config.Prewarm. It returns at once.
 func (p *Pool) Prewarm() { p.spares.prewarm(p.config.Prewarm) }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
@@ -90,7 +91,7 @@ func (m *Manager) Program(ctx context.Context, spec ProgramSpec) (*Program, erro
 		return nil, err
 	}
 	if !spec.NoGrowth {
-		err = s.config.quotas.checkDisk(ctx, s.id)
+		err = s.manager.quotas.checkDisk(ctx, s.id)
 	}
 	if err != nil {
 		return nil, err
@@ -172,7 +173,7 @@ func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 		if first.Full {
 			code, hint = fault.QuotaExceeded, "Close the session; the setting is --volume-limit."
 		}
-		err = fault.New(code, hint, "%s.", strings.TrimSuffix(s.config.Mask.Mask(clip(first.Error, maxName)), "."))
+		err = fault.New(code, hint, "%s.", strings.TrimSuffix(s.config.Mask.Mask(text.Safe(first.Error, maxName)), "."))
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)

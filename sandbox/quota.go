@@ -17,41 +17,9 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// Quota bounds all sessions of a manager together. Zero: no bound.
-type Quota struct {
-	MaxSessions int     // zero: Config.MaxSessions
-	KeepLimit   int64   // of all sleeping sessions, in bytes; zero: Config.KeepLimit, or that of the sessions' own servers
-	MaxKernels  int     // at a time
-	MemoryBytes int64   // the sum of the containers' limits; no single container gets more
-	CPUs        float64 // likewise
-	DiskBytes   int64   // the files and histories of all sessions, including sleeping ones
-}
-
 // SetQuota replaces the quota. Existing kernels go on, and nothing is removed. A limit of the files below Config.VolumeBytes
 // bounds a single session only if it comes by Reconfigure, and then only sessions opened later.
-func (m *Manager) SetQuota(q Quota) { m.conf().quotas.now.Store(&q) }
-
-// quota returns the quota in force, with the configuration's value for each zero.
-func (c *Config) quota() Quota {
-	q := c.Quota
-	if c.quotas != nil {
-		q = *c.quotas.now.Load()
-	}
-	q.MaxSessions = cmp.Or(q.MaxSessions, c.MaxSessions)
-	return q
-}
-
-// largest returns the maximum of one container.
-func (c *Config) largest() (memory int64, cpus float64) {
-	q := c.quota()
-	return below(q.MemoryBytes, c.Limits.MemoryBytes), below(q.CPUs, c.Limits.CPUs)
-}
-
-// boundFiles lowers the limit of one session's files to that of all, at the start.
-func (c *Config) boundFiles() {
-	c.VolumeBytes = below(c.Quota.DiskBytes, c.VolumeBytes)
-	c.Limits.FileBytes = below(c.Quota.DiskBytes, c.Limits.FileBytes)
-}
+func (m *Manager) SetQuota(q Quota) { m.quotas.now.Store(&q) }
 
 // quotas enforce the quota of a manager's sessions. A container counts while it runs a kernel that a session uses. The unused one
 // that came with a place does not count.
@@ -331,21 +299,6 @@ func (d *disk) refresh(asked time.Time) {
 		defer d.measuring.Unlock()
 		d.measure(d.quotas.m.ctx)
 	}()
-}
-
-const (
-	// nameBytes estimates a session's bytes on the host beside its files and its history: a lock, a record, folders.
-	nameBytes = 16 << 10
-	// historyShare is the part of Quota.DiskBytes for one session's history.
-	historyShare = 4
-)
-
-// taken returns a session's size by its record, which may be nil.
-func taken(r *state.Record) int64 {
-	if r == nil {
-		return nameBytes
-	}
-	return nameBytes + r.SizeBytes + r.HistoryBytes
 }
 
 func total(sizes map[string]int64) (sum int64) {

@@ -183,9 +183,9 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustRun(t, m, RunOptions{Code: writes, SessionID: "mine"})
-	m.conf().quotas.disk.measuring.Lock() // what was known before the run is too old
-	m.conf().quotas.disk.measure(t.Context())
-	m.conf().quotas.disk.measuring.Unlock()
+	m.quotas.disk.measuring.Lock() // what was known before the run is too old
+	m.quotas.disk.measure(t.Context())
+	m.quotas.disk.measuring.Unlock()
 	refused := func() {
 		t.Helper()
 		_, err := finish(m, RunOptions{Code: "1", SessionID: "mine"})
@@ -245,9 +245,9 @@ func TestHistoriesCountAsFiles(t *testing.T) {
 		}
 		lock.Release()
 	}
-	m.conf().quotas.disk.measuring.Lock()
-	m.conf().quotas.disk.measure(t.Context())
-	m.conf().quotas.disk.measuring.Unlock()
+	m.quotas.disk.measuring.Lock()
+	m.quotas.disk.measure(t.Context())
+	m.quotas.disk.measuring.Unlock()
 	for _, id := range []string{"full", "new"} {
 		_, err := finish(m, RunOptions{Code: code, SessionID: id})
 		wantCode(t, err, fault.QuotaExceeded)

@@ -4,14 +4,11 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -38,15 +35,6 @@ type Restoration struct {
 	Before []*RunInfo
 	Copies []*RunInfo
 }
-
-// NotRestored is a variable that could not be brought back, and why.
-type NotRestored struct {
-	Name string `json:"name"`
-	Why  string `json:"why"`
-}
-
-// restoreTime bounds the wait for the kernel's turn, and then that for its answer.
-const restoreTime = 10 * time.Second
 
 // Restore restores a session's variables and files to the state before a run, or its variables to a run's copy. What cannot go back
 // after a run of that kind stays. An empty session is the run's. It waits for the kernel's turn, and calls queued once it is in the
@@ -87,10 +75,6 @@ func (m *Manager) Restore(ctx context.Context, sessionID, runID string, asked Pa
 	return r, err
 }
 
-func errNoWayBack(format string, args ...any) *fault.Error {
-	return fault.New(fault.InvalidArgument, "Try things with fresh: true, which leaves the variables alone.", format, args...)
-}
-
 // sessionOf finds the session of a run, and the run. A given session must be that one.
 func (m *Manager) sessionOf(sessionID, runID string) (*session, *HistoryEntry, error) {
 	if sessionID != "" {
@@ -119,102 +103,6 @@ func (m *Manager) sessionOf(sessionID, runID string) (*session, *HistoryEntry, e
 	}
 	s, err := m.open(owner, toResume)
 	return s, entry, err
-}
-
-// entry is the run in the form of a history.
-func (r *Run) entry() *HistoryEntry {
-	res, _ := r.Result()
-	return &HistoryEntry{
-		RunID: r.ID, Language: r.Language, Code: r.code, Started: r.created, Result: res,
-		Fresh: r.options.Fresh, Copy: r.options.Copy, Undone: r.options.Copy,
-	}
-}
-
-func (e *HistoryEntry) info() *RunInfo { return infoOf(e.RunID, e.Language, e.Code, e.Started) }
-
-// goBack asks the kernel to restore, at its turn.
-func (i *interpreter) goBack(ctx context.Context, turn turn, runID string, parts Parts) (protocol.Restored, error) {
-	var none protocol.Restored
-	err := turn.wait(ctx, restoreTime)
-	var k *kernel.Kernel
-	if err == nil {
-		if k, err = i.reachExisting(ctx, parts); err != nil {
-			return none, err
-		}
-		err = i.waitAdopted(ctx, restoreTime)
-	}
-	switch {
-	case errors.Is(err, errTurnTimeout):
-		var before *RunInfo
-		if run := i.holder(); run != nil {
-			before = run.info()
-		}
-		return none, i.errBusy(before, restoreTime)
-	case err != nil:
-		return none, err
-	case k == nil:
-		hint := "Run code again to make the variables; frozen ones come back with the next run."
-		if parts.Files {
-			hint += " Versions of files stay with the session: once code has run, variables: false brings the files back."
-		}
-		return none, fault.New(fault.InvalidArgument, hint,
-			"There is nothing to go back to: no %s kernel of session %q is running.", i.language, i.engine.id)
-	}
-	patience := restoreTime
-	if parts.Files {
-		patience = filesTime
-	}
-	answer, err := k.Restore(protocol.Request{ID: newRestoreID(), Run: runID, Variables: parts.Variables, Files: parts.Files}, patience)
-	if err != nil {
-		return none, fault.New(fault.ExecutionFailed, "Look at the variables and files with code, and try again.",
-			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.engine.id).Because(err)
-	}
-	answer.Error, answer.Stay = i.config.Mask.Mask(answer.Error), i.config.Mask.Mask(clip(answer.Stay, maxName))
-	return answer, nil
-}
-
-// notRestored bounds and masks a kernel's list.
-func (i *interpreter) notRestored(lost []protocol.Lost) (list []NotRestored) {
-	for _, l := range boundLost(lost) {
-		list = append(list, NotRestored{i.config.Mask.Mask(l.Name), i.config.Mask.Mask(l.Why)})
-	}
-	return list
-}
-
-// reachExisting returns the kernel with the variables, or one in the container of the files, taking over an earlier server's if
-// needed; nil: there is none.
-func (i *interpreter) reachExisting(ctx context.Context, parts Parts) (*kernel.Kernel, error) {
-	i.starting.Lock()
-	defer i.starting.Unlock()
-	if _, err := i.existing(ctx); err != nil && !isFinal(err) {
-		return nil, err
-	}
-	if c := i.live(); c != nil && (!parts.Variables || parts.Files && i.language != Python) {
-		return c.Kernel(i.language), nil
-	}
-	return i.current(), nil
-}
-
-// tellTwins describes the restorable runs, as far as the last runs are known here.
-func (i *interpreter) tellTwins(k *kernel.Kernel, info *KernelInfo) {
-	twins := k.Twins()
-	if twins == nil {
-		return
-	}
-	known := make(map[string]*HistoryEntry)
-	for _, run := range i.uses.all() {
-		known[run.ID] = run.entry()
-	}
-	info.Before, info.Copies, info.NoTwin = infosOf(twins.Runs, known), infosOf(twins.Copies, known), i.config.Mask.Mask(twins.Why)
-}
-
-func infosOf(ids []string, known map[string]*HistoryEntry) (list []*RunInfo) {
-	for _, id := range ids {
-		if e := known[id]; e != nil {
-			list = append(list, e.info())
-		}
-	}
-	return list
 }
 
 // restored describes which runs were undone, or why nothing changed.

@@ -4,22 +4,11 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
-
-// errAsleep ends the kernels of a session that keeps its files and variables.
-var errAsleep = errors.New("session is put to sleep")
-
-func errSlept(id string) *fault.Error {
-	return fault.New(fault.SessionBusy, "Try again: the next call wakes it, with its variables.", "Session %q was put to sleep meanwhile.", id)
-}
 
 // retire ends the kernels of a closing session, including those of earlier servers. It waits for them, and returns the size of the
 // files; nil: unknown.
@@ -51,7 +40,7 @@ func (c *Config) asHeir(id string) *Config {
 
 // addLeft makes the already closing session of an earlier server's kernels. The caller holds m.mu.
 func (m *Manager) addLeft(id string) *session {
-	s := newSession(id, true, nil, m.conf().asHeir(id))
+	s := m.newSession(id, true, nil, m.conf().asHeir(id))
 	s.uses.beginClosing(nil)
 	m.sessions[id] = s
 	return s
@@ -94,68 +83,6 @@ func (s *session) reachAll(ctx context.Context) {
 			s.config.Logger.Debug("reach container", "session", s.id, "container", l.name(), "error", err)
 		}
 	}
-}
-
-// reachAny is reachEarlier for a container that is to end.
-func (l *link) reachAny(ctx context.Context) error {
-	l.starting.Lock()
-	defer l.starting.Unlock()
-	if l.reached || l.had.Load() {
-		return nil
-	}
-	l.endEarlier(ctx, l.earlierNames())
-	c, err := l.attach(ctx, l.name())
-	switch {
-	case err != nil:
-		return err
-	case c.Earlier(): // it takes no messages of this version, and writes its variables at its end
-		c.Retire(ctx, l.config.retireTime())
-		c.Close()
-	default:
-		l.set(c)
-	}
-	l.reached = true
-	return nil
-}
-
-// replaceEarlier ends an earlier server's kernels with other settings, so that the next ones restore their variables. The caller
-// holds l.starting.
-func (l *link) replaceEarlier(ctx context.Context) {
-	if l.config.freezes() {
-		l.endEarlier(ctx, append(l.earlierNames(), l.name()))
-	}
-}
-
-// earlierNames names the further containers that an earlier server may have left with these languages: one for each language, or one
-// that bears the name of a language that is switched off now.
-func (l *link) earlierNames() (names []Language) {
-	others := l.config.containers()
-	l.engine.mu.Lock()
-	defer l.engine.mu.Unlock()
-	for _, i := range kernel.Languages {
-		isOther := slices.ContainsFunc(others, func(languages []Language) bool { return languages[0] == i.Language })
-		if l.engine.record != nil && l.engine.record.Settings[string(i.Language)] != "" && !isOther {
-			names = append(names, i.Language)
-		}
-	}
-	return names
-}
-
-// endEarlier ends an earlier server's containers in order, as far as they are there.
-func (l *link) endEarlier(ctx context.Context, names []Language) {
-	var ending sync.WaitGroup
-	for _, name := range names {
-		ending.Go(func() {
-			c, err := l.attach(ctx, name)
-			if err != nil {
-				l.config.Logger.Debug("end container", "session", l.engine.id, "container", name, "error", err)
-				return
-			}
-			c.Retire(ctx, l.config.retireTime())
-			c.Close()
-		})
-	}
-	ending.Wait()
 }
 
 // Supervisors' answers for kernels that write no snapshot.

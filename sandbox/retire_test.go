@@ -198,7 +198,7 @@ func TestACallWaitsForASweepThatPutsItsSessionToSleep(t *testing.T) {
 			}
 		}
 		m := newTestManager(t, asLeft(t, e, f, config, config.IdleTimeout+config.retireTime()))
-		go m.conf().Pool.sweeper.sweep()
+		go m.pool.sweeper.sweep()
 		eventually(t, "it is asked to write its variables", func() bool { return len(f.wasAsked()) > 0 })
 		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
 	})
@@ -374,7 +374,7 @@ func TestLimitsHoldHoweverASessionBegan(t *testing.T) {
 					config.Prewarm = []Language{Python}
 				}
 				m := newTestManager(t, config)
-				m.conf().Pool.Prewarm()
+				m.pool.Prewarm()
 				time.Sleep(time.Minute + time.Millisecond) // what is kept ready comes up
 				use(t, m, test.session)
 				if took := placeOf(config, m.Known()[0].ID) != ""; took != (test.spares > 0) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -41,7 +42,7 @@ func (o *RunOptions) apart() bool { return o.Fresh || o.Copy }
 // check fills in defaults and refuses impossible options.
 func (o *RunOptions) check(c *Config) error {
 	if _, ok := c.Kernels[o.Language]; !ok {
-		return fault.New(fault.InvalidArgument, "Use a language that session_info lists.", "There is no language %q here.", clip(string(o.Language), 40))
+		return fault.New(fault.InvalidArgument, "Use a language that session_info lists.", "There is no language %q here.", text.Safe(string(o.Language), 40))
 	}
 	switch {
 	case o.Copy && o.Language != Python:
@@ -257,7 +258,7 @@ func (r *Run) passNotes(take func(string)) {
 
 func (r *Run) advance(m protocol.Progress) {
 	r.mu.Lock()
-	r.progress = Progress{StdoutBytes: m.StdoutBytes, StderrBytes: m.StderrBytes, LastLine: r.config.Mask.MaskPart(clip(m.LastLine, maxName))}
+	r.progress = Progress{StdoutBytes: m.StdoutBytes, StderrBytes: m.StderrBytes, LastLine: r.config.Mask.MaskPart(text.Safe(m.LastLine, maxName))}
 	r.mu.Unlock()
 	select {
 	case r.moved <- struct{}{}:
@@ -381,3 +382,28 @@ func errSessionClosed(id string) *fault.Error {
 	return fault.New(fault.SessionNotFound, "Run the code again: a new session starts without its variables.",
 		"Session %q was closed before the code was run.", id)
 }
+
+// errClosing ends everything in a session that is being closed.
+var errClosing = errors.New("session is closing")
+
+// errLeaving ends this server's use of a session that goes on without it.
+var errLeaving = errors.New("the server is shutting down")
+
+// errAsleep ends the kernels of a session that keeps its files and variables.
+var errAsleep = errors.New("session is put to sleep")
+
+func errSlept(id string) *fault.Error {
+	return fault.New(fault.SessionBusy, "Try again: the next call wakes it, with its variables.", "Session %q was put to sleep meanwhile.", id)
+}
+
+func errNoWayBack(format string, args ...any) *fault.Error {
+	return fault.New(fault.InvalidArgument, "Try things with fresh: true, which leaves the variables alone.", format, args...)
+}
+
+// preparingNote is for a run that waits while the engine makes an image ready, and reports no progress.
+const preparingNote = "The image is made ready for its first container, which can take minutes."
+
+const (
+	runPrefix     = "run-"     // of the id of a run
+	restorePrefix = "restore-" // of the id of a restore
+)

@@ -2,26 +2,19 @@ package sandbox
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
-// errClosing ends everything in a session that is being closed.
-var errClosing = errors.New("session is closing")
-
-// errLeaving ends this server's use of a session that goes on without it.
-var errLeaving = errors.New("the server is shutting down")
-
 // session is one volume, and a container for each image with at most one kernel per language. It exists before it is open: its users queue, and wait for opened.
 type session struct {
-	id    string
-	named bool // it outlives this server
+	id      string
+	named   bool // it outlives this server
+	manager *Manager
 	// fallback is the client of an unnamed default session, by DefaultOf; under the manager's lock.
 	fallback string
 	config   *Config
@@ -43,18 +36,18 @@ type session struct {
 	interpreters map[Language]*interpreter // of all links
 }
 
-func newSession(id string, named bool, before *session, config *Config) *session {
+func (m *Manager) newSession(id string, named bool, before *session, config *Config) *session {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	s := &session{
-		id: id, named: named, before: before, config: config, ctx: ctx, cancel: cancel,
+		id: id, named: named, manager: m, before: before, config: config, ctx: ctx, cancel: cancel,
 		opened: make(chan struct{}), gone: make(chan struct{}),
 		programs: make(chan struct{}, maxPrograms), limits: limits{config: config}, interpreters: make(map[Language]*interpreter),
 	}
-	s.uses = newUsage(id, config, &s.limits, s.isOpen)
-	s.engine = &engineSide{id: id, named: named, config: config, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.noteFilesLost, out: kernel.NewConns()}
+	s.uses = newUsage(id, config, &s.limits, s.isOpen, func() bool { return m.quotas.isFull(id) })
+	s.engine = &engineSide{id: id, named: named, config: config, supply: m.pool.supply, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.noteFilesLost, out: kernel.NewConns()}
 	s.files = newSessionFiles(s)
 	for _, languages := range config.containers() {
-		l := newLink(languages, s.engine, s.uses)
+		l := newLink(languages, s.engine, s.uses, m.quotas.admit)
 		s.links = append(s.links, l)
 		maps.Copy(s.interpreters, l.interpreters)
 	}
@@ -129,11 +122,6 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	return run, nil
 }
 
-func errBeingClosed(id string) *fault.Error {
-	return fault.New(fault.SessionBusy, "Wait a second and try again, or use another session_id.",
-		"Session %q is being closed.", id).Because(errClosing)
-}
-
 // ping keeps the supervisors from ending as idle.
 func (s *session) ping(n int) {
 	for _, c := range s.containers() {
@@ -172,4 +160,31 @@ func (s *session) containers() []*kernel.Container {
 		}
 	}
 	return live
+}
+
+// perform takes a run from its place in the kernel's queue to its result.
+func (s *session) perform(run *Run, i *interpreter, turn turn) (res *Result, err error) {
+	defer func() {
+		if err != nil { // an error carries no notes: the next result gets them
+			run.passNotes(i.noteLater)
+		}
+		turn.leave()
+	}()
+	if err := s.awaitOpen(run.ctx); run.ctx.Err() != nil {
+		return run.stopped()
+	} else if err != nil {
+		return nil, err
+	}
+	if err := turn.wait(run.ctx, run.options.Timeout); err != nil {
+		return i.notInTurn(run, err)
+	}
+	if err := s.manager.quotas.checkDisk(run.ctx, s.id); err != nil {
+		return nil, err
+	}
+	longest, notes := s.limits.ask(&run.options)
+	run.most = longest
+	for _, note := range notes {
+		run.note(note)
+	}
+	return i.execute(run)
 }

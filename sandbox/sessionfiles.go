@@ -251,12 +251,12 @@ func (s *sessionFiles) fault(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, files.ErrSilent) && s.engineHangs():
-		return s.config.engineFault(fmt.Errorf("%w: %w", context.DeadlineExceeded, err), "files", KernelConfig{})
+		return engineFault(s.config.Engine, fmt.Errorf("%w: %w", context.DeadlineExceeded, err), "files", KernelConfig{})
 	case isAny(err, files.ErrSilent, files.ErrFrame, engine.ErrContainerGone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.EPIPE, syscall.ECONNRESET):
 		return fault.New(fault.EngineError, "Try again; if it stays so, code of this session may be using up its processes or memory: close the session.",
 			"The sandbox of session %q did not answer.", s.id).Because(err)
 	}
-	return s.config.engineFault(err, "files", KernelConfig{})
+	return engineFault(s.config.Engine, err, "files", KernelConfig{})
 }
 
 // hangTimeout is an engine's time to show that it lives.

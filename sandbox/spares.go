@@ -19,6 +19,7 @@ import (
 // state folder; they end by themselves if none takes them in the idle time.
 type spares struct {
 	config  *Config
+	supply  *supply
 	ctx     context.Context // of the background work
 	working *sync.WaitGroup
 
@@ -135,7 +136,7 @@ func (p *spares) onQuiet() {
 	defer p.mu.Unlock()
 	switch {
 	case p.closed:
-	case p.config.Pool.starts.Taken() > 0:
+	case p.supply.starts.Taken() > 0:
 		p.quiet.Reset(burstPause)
 	default:
 		p.working.Go(p.fill)
@@ -156,7 +157,7 @@ func (p *spares) fill() {
 	p.filling.Lock()
 	defer p.filling.Unlock()
 	p.dropOutdated()
-	for p.config.Pool.starts.Taken() == 0 { // a session that waits comes first, and then asks again
+	for p.supply.starts.Taken() == 0 { // a session that waits comes first, and then asks again
 		sp, language, err := p.missing()
 		if err == nil && sp != nil {
 			err = p.grow(sp, language)
@@ -227,7 +228,7 @@ func (p *spares) open() (*spare, error) {
 
 func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 	return &spare{
-		engineSide: &engineSide{id: id, config: p.config, limits: &limits{config: p.config}, ctx: p.ctx},
+		engineSide: &engineSide{id: id, config: p.config, supply: p.supply, limits: &limits{config: p.config}, ctx: p.ctx},
 		lock:       lock, containers: make(map[Language]*kernel.Container), skills: make(map[Language]string),
 	}
 }
@@ -272,7 +273,7 @@ func (sp *spare) start(languages []Language, first Language, setting KernelConfi
 	if err != nil {
 		return nil, "", err
 	}
-	leave, err := sp.config.Pool.starts.Take(sp.ctx, sparePrefix)
+	leave, err := sp.supply.starts.Take(sp.ctx, sparePrefix)
 	if err != nil {
 		return nil, "", err
 	}
@@ -490,3 +491,6 @@ func (sp *spare) leave() error {
 	sp.lock.Release()
 	return nil
 }
+
+// sweepTimeout bounds the engine calls that remove something.
+const sweepTimeout = 60 * time.Second

@@ -37,7 +37,7 @@ func withSpare(t *testing.T, session string) (*testEngine, Config, *Manager, str
 func readySpare(t *testing.T, m *Manager) (id string) {
 	t.Helper()
 	eventually(t, "a container is kept ready", func() bool {
-		p := m.conf().Pool.spares
+		p := m.pool.spares
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.ready) == 0 || p.ready[0].growing {
@@ -206,7 +206,7 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	config.Spares = 0
-	later.conf().Pool.config.Spares = 0 // it leaves none
+	later.pool.config.Spares = 0 // it leaves none
 	later.Close(t.Context())
 	nothingLeft(t, e, config)
 }
@@ -265,9 +265,9 @@ func TestSparesThatWaitCanBeDropped(t *testing.T) {
 func TestASweepRemovesSpares(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, m *Manager, config Config, id string){
 		"of a server that was killed": func(_ *testing.T, m *Manager, _ Config, _ string) {
-			m.conf().Pool.spares.mu.Lock()
-			defer m.conf().Pool.spares.mu.Unlock()
-			for _, sp := range m.conf().Pool.spares.ready {
+			m.pool.spares.mu.Lock()
+			defer m.pool.spares.mu.Unlock()
+			for _, sp := range m.pool.spares.ready {
 				sp.lock.Release()
 			}
 		},
@@ -427,7 +427,7 @@ func TestSparesFollowTheLastBurst(t *testing.T) {
 		config.SparesBytes = 4 * spareBytes
 		m := newQuietManager(t, config)
 		ready := func() int {
-			p := m.conf().Pool.spares
+			p := m.pool.spares
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return len(p.ready)

@@ -6,20 +6,17 @@ import (
 	"fmt"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
-
-// mostStarts bounds a server's containers that come up at once: many starts slow each other down. The others wait outside of their
-// start-timeout. A free slot goes to the tenant with the fewest.
-const mostStarts = 8
 
 // awaitStart waits for a slot. leave releases it.
 func (l *link) awaitStart(ctx context.Context) (leave func(), err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.engine.ctx, func() { cancel(context.Cause(l.engine.ctx)) })()
-	return l.config.Pool.starts.Take(ctx, l.config.Tenant)
+	return l.engine.supply.starts.Take(ctx, l.config.Tenant)
 }
 
 // start takes a spare, or makes a container and sends it its settings. It does not wait until the supervisor is up: that reads
@@ -34,11 +31,11 @@ func (l *link) start(waiting context.Context, first Language, note func(string),
 		return err
 	})
 	if err != nil {
-		return nil, l.config.engineFault(err, first, setting)
+		return nil, engineFault(l.config.Engine, err, first, setting)
 	}
 	defer func() {
 		if err == nil {
-			l.config.Pool.spares.use(first)
+			l.engine.supply.spares.use(first)
 		}
 	}()
 	if c := l.adoptSpare(first, image, warm); c != nil {
@@ -69,9 +66,6 @@ func (l *link) start(waiting context.Context, first Language, note func(string),
 	return c, nil
 }
 
-// preparingNote is for a run that waits while the engine makes an image ready, and reports no progress.
-const preparingNote = "The image is made ready for its first container, which can take minutes."
-
 // whilePreparing repeats try while the engine makes an image ready, until waiting ends.
 func whilePreparing(waiting context.Context, note func(string), try func() error) error {
 	for {
@@ -98,8 +92,8 @@ func (l *link) tryStart(first Language, setting KernelConfig, image engine.Image
 	defer cancel()
 	l.engine.tried.Store(true)
 	if err := l.engine.makeRoom(ctx, l.name(), l.tried || l.had.Load()); err != nil {
-		l.config.Pool.images.forget(setting.Image) // looking for it starts a stopped machine of the engine
-		return nil, l.config.engineFault(err, first, setting)
+		l.engine.supply.images.forget(setting.Image) // looking for it starts a stopped machine of the engine
+		return nil, engineFault(l.config.Engine, err, first, setting)
 	}
 	tried := l.tried
 	l.tried = true
@@ -108,9 +102,9 @@ func (l *link) tryStart(first Language, setting KernelConfig, image engine.Image
 		if errors.Is(err, engine.ErrPreparing) {
 			l.tried = tried // nothing bears its name at the next try
 		} else {
-			l.config.Pool.images.forget(setting.Image)
+			l.engine.supply.images.forget(setting.Image)
 		}
-		return nil, l.config.engineFault(err, first, setting)
+		return nil, engineFault(l.config.Engine, err, first, setting)
 	}
 	l.engine.limits.settle(l.engine.record)
 	c := kernel.NewContainer(proc, l.languages, l.engine.conversation(l.name()))
@@ -126,12 +120,12 @@ func (l *link) tryStart(first Language, setting KernelConfig, image engine.Image
 func (i *interpreter) neverReady(k *kernel.Kernel) *fault.Error {
 	setting := i.config.Kernels[i.language]
 	if k.Missing() {
-		return i.config.engineFault(engine.ErrNoInterpreter, i.language, setting)
+		return engineFault(i.config.Engine, engine.ErrNoInterpreter, i.language, setting)
 	}
 	f := fault.New(fault.ExecutionFailed,
 		fmt.Sprintf("Use an image with a working %s, or leave the image setting out to use the standard one.", setting.Interpreter),
 		"The %s kernel did not start in image %q.", i.language, setting.Image)
-	if said := i.config.Mask.MaskPart(clip(k.Stderr(), 2000)); said != "" {
+	if said := i.config.Mask.MaskPart(text.Safe(k.Stderr(), 2000)); said != "" {
 		f.Message += " It said: " + said
 	}
 	return f

@@ -114,7 +114,7 @@ func (p *Pool) sweep(ctx context.Context) ([]Swept, error) {
 func (p *Pool) sweepTenant(ctx context.Context, tenant string, inventory engine.Inventory) ([]Swept, error) {
 	m := p.managerOf(tenant)
 	if m == nil {
-		m = newManager(p.config.Of(tenant))
+		m = newManager(p.config.Of(tenant), p)
 		defer m.Close(ctx)
 		defer context.AfterFunc(ctx, m.stop)()
 	}

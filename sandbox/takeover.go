@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -24,11 +26,7 @@ func errNotTakenOver(id string) *fault.Error {
 		"The container that session %q left running did not answer in time.", id)
 }
 
-var (
-	errNeverStarted  = errors.New("no kernel was started before")
-	errOtherSettings = errors.New("the container was made with other settings")
-	errNoTakeOver    = errors.New("the supervisor does not take this server")
-)
+var errNoTakeOver = errors.New("the supervisor does not take this server")
 
 // takeOver connects to the supervisor in a running container without a connection to this server, through a program that joins its
 // stdio to the supervisor's socket. The kernels still hold their variables, and their runs go on. The caller holds l.starting.
@@ -63,7 +61,7 @@ func (l *link) attach(ctx context.Context, name Language) (*kernel.Container, er
 	c.Begin(protocol.Attach{Type: "attach", Protocol: protocol.Version, Token: l.engine.token})
 	if err := c.AwaitAttached(ctx); err != nil {
 		c.Close()
-		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, clip(c.Stderr(), 500))
+		return nil, fmt.Errorf("%w: %w: %s", errNoTakeOver, err, text.Safe(c.Stderr(), 500))
 	}
 	for _, k := range c.Used() {
 		k.AwaitUp(ctx) // its first message names the run that it is busy with
@@ -189,7 +187,7 @@ func (l *link) retake(ctx context.Context) (*kernel.Container, error) {
 	}
 	l.config.Logger.Debug("take over again", "session", l.engine.id, "container", l.name(), "error", err)
 	if ctx.Err() != nil || isAny(err, engine.ErrEngineUnavailable, context.DeadlineExceeded) {
-		return nil, l.config.engineFault(err, l.name(), l.config.Kernels[l.name()])
+		return nil, engineFault(l.config.Engine, err, l.name(), l.config.Kernels[l.name()])
 	}
 	return nil, nil
 }
@@ -237,4 +235,66 @@ func (l *link) reach() error {
 		return errNotTakenOver(l.engine.id).Because(err)
 	}
 	return nil
+}
+
+// reachAny is reachEarlier for a container that is to end.
+func (l *link) reachAny(ctx context.Context) error {
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	if l.reached || l.had.Load() {
+		return nil
+	}
+	l.endEarlier(ctx, l.earlierNames())
+	c, err := l.attach(ctx, l.name())
+	switch {
+	case err != nil:
+		return err
+	case c.Earlier(): // it takes no messages of this version, and writes its variables at its end
+		c.Retire(ctx, l.config.retireTime())
+		c.Close()
+	default:
+		l.set(c)
+	}
+	l.reached = true
+	return nil
+}
+
+// replaceEarlier ends an earlier server's kernels with other settings, so that the next ones restore their variables. The caller
+// holds l.starting.
+func (l *link) replaceEarlier(ctx context.Context) {
+	if l.config.freezes() {
+		l.endEarlier(ctx, append(l.earlierNames(), l.name()))
+	}
+}
+
+// earlierNames names the further containers that an earlier server may have left with these languages: one for each language, or one
+// that bears the name of a language that is switched off now.
+func (l *link) earlierNames() (names []Language) {
+	others := l.config.containers()
+	l.engine.mu.Lock()
+	defer l.engine.mu.Unlock()
+	for _, i := range kernel.Languages {
+		isOther := slices.ContainsFunc(others, func(languages []Language) bool { return languages[0] == i.Language })
+		if l.engine.record != nil && l.engine.record.Settings[string(i.Language)] != "" && !isOther {
+			names = append(names, i.Language)
+		}
+	}
+	return names
+}
+
+// endEarlier ends an earlier server's containers in order, as far as they are there.
+func (l *link) endEarlier(ctx context.Context, names []Language) {
+	var ending sync.WaitGroup
+	for _, name := range names {
+		ending.Go(func() {
+			c, err := l.attach(ctx, name)
+			if err != nil {
+				l.config.Logger.Debug("end container", "session", l.engine.id, "container", name, "error", err)
+				return
+			}
+			c.Retire(ctx, l.config.retireTime())
+			c.Close()
+		})
+	}
+	ending.Wait()
 }

@@ -24,12 +24,6 @@ const (
 	tenantB = "bbbbbbbbbbbbbbbbbbbbbbbbbb"
 )
 
-// tenantConfig returns the configuration of a tenant of a server; the server's own for an empty key.
-func tenantConfig(config Config, pool *Pool, key string) Config {
-	config.Pool = pool
-	return config.Of(key)
-}
-
 // houseOf returns the pool of a server and a manager for each key. They make no sweep after their first answers.
 func houseOf(t *testing.T, config Config, keys ...string) (*Pool, map[string]*Manager) {
 	t.Helper()
@@ -37,7 +31,7 @@ func houseOf(t *testing.T, config Config, keys ...string) (*Pool, map[string]*Ma
 	t.Cleanup(func() { pool.Close(context.Background()) })
 	managers := make(map[string]*Manager)
 	for _, key := range keys {
-		managers[key] = newQuietManager(t, tenantConfig(config, pool, key))
+		managers[key] = quiet(newTestManagerOf(t, pool, config.Of(key)))
 	}
 	return pool, managers
 }
@@ -166,9 +160,9 @@ func TestATenantTakesASpare(t *testing.T) {
 	e := newEngine(t)
 	config := folderConfig(t, e)
 	pool, managers := houseOf(t, config, "", tenantA)
-	other := tenantConfig(config, pool, tenantB)
+	other := config.Of(tenantB)
 	other.Limits.CPUs = 1
-	managers[tenantB] = newQuietManager(t, other)
+	managers[tenantB] = quiet(newTestManagerOf(t, pool, other))
 	m := managers[tenantA]
 	mustRun(t, m, RunOptions{SessionID: "first", Code: "1"})
 	id := readySpare(t, m)
@@ -200,7 +194,7 @@ func TestATenantTakesASpare(t *testing.T) {
 	if place := placeOf(config, "mine"); place != next {
 		t.Errorf("the session is at %q, and %q was ready", place, next)
 	}
-	later := newQuietManager(t, tenantConfig(config, pool, tenantA))
+	later := quiet(newTestManagerOf(t, pool, config.Of(tenantA)))
 	wantValue(t, mustRun(t, later, RunOptions{SessionID: "mine", Code: "x + 1"}), "42")
 	if _, err := later.CloseSession(t.Context(), "mine", false); err != nil {
 		t.Fatal(err)
@@ -284,7 +278,7 @@ func TestAServerSweepsForTenantsThatAreNotThere(t *testing.T) {
 		}
 		pool := NewPool(config)
 		defer pool.Close(t.Context())
-		m := newTestManager(t, tenantConfig(config, pool, tenantB))
+		m := newTestManagerOf(t, pool, config.Of(tenantB))
 		mustRun(t, m, RunOptions{Code: "1"})
 		eventually(t, "what was left is gone", func() bool { return len(e.holds(t)) == 2 })
 		time.Sleep(time.Hour) // and its own ends like any other, though nobody sweeps for it then

@@ -9,31 +9,8 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
-
-// Parts are what a restore brings back.
-type Parts struct{ Variables, Files bool }
-
-// RestoredFiles is what became of the files in a restore.
-type RestoredFiles struct {
-	// RestoreID is the restore itself, which can be undone as a run.
-	RestoreID string `json:"restore_id"`
-	Restored  int    `json:"restored"` // files and links that are as they were
-	Removed   int    `json:"removed"`
-	// NotRestored are the paths that are not as they were, and why, of NotRestoredTotal.
-	NotRestored      []NotKept `json:"not_restored"`
-	NotRestoredTotal int       `json:"not_restored_total"`
-}
-
-// NotKept is a file that has no copy, relative to the work directory, and why.
-type NotKept struct {
-	Path string `json:"path"`
-	Why  string `json:"why"`
-}
 
 // FileVersions are the kept versions of a session's files.
 type FileVersions struct {
@@ -43,13 +20,6 @@ type FileVersions struct {
 	NotKept      []NotKept `json:"not_kept"`
 	NotKeptTotal int       `json:"not_kept_total"`
 }
-
-const (
-	runPrefix     = "run-"     // of the id of a run
-	restorePrefix = "restore-" // of the id of a restore
-	// filesTime bounds the wait for files: a second for each gigabyte and room for a busy machine.
-	filesTime = 2 * time.Minute
-)
 
 // partsOf returns what a restore can bring back, or why it can bring back nothing.
 func (m *Manager) partsOf(entry *HistoryEntry, asked Parts) (Parts, error) {
@@ -89,46 +59,9 @@ func (m *Manager) restoreOf(id string) (owner string, entry *HistoryEntry) {
 	return "", nil
 }
 
-// recordDid writes to the history what runs did to files.
-func (u *usage) recordDid(v *protocol.Versions) {
-	did := make(map[string]history.Files)
-	for _, d := range v.Did {
-		f := history.Files{Added: max(d.Added, 0), Changed: max(d.Changed, 0), Removed: max(d.Removed, 0)}
-		for _, t := range d.Paths {
-			f.Paths = append(f.Paths, history.Touched{Path: u.config.Mask.Mask(clip(t.Path, maxName)), How: clip(t.How, maxName)})
-		}
-		for _, id := range d.Runs {
-			one := f
-			one.With = slices.DeleteFunc(slices.Clone(d.Runs), func(other string) bool { return other == id })
-			did[id] = one
-		}
-	}
-	u.history.Did(did)
-}
-
-// notKept bounds and masks a supervisor's list.
-func (i *interpreter) notKept(list []protocol.NotKept) []NotKept {
-	kept := []NotKept{}
-	for _, n := range list[:min(len(list), kernel.MaxNotKept)] {
-		kept = append(kept, NotKept{i.config.Mask.Mask(clip(n.Path, maxName)), i.config.Mask.Mask(clip(n.Why, maxName))})
-	}
-	return kept
-}
-
-// restoredFiles describes the outcome for files.
-func (i *interpreter) restoredFiles(m protocol.Restored) *RestoredFiles {
-	if m.Files == nil || m.Files.Error != "" {
-		return nil
-	}
-	return &RestoredFiles{
-		RestoreID: m.ID, Restored: m.Files.Restored, Removed: m.Files.Removed, NotRestored: i.notKept(m.Files.NotKept),
-		NotRestoredTotal: max(m.Files.NotKeptTotal, len(m.Files.NotKept)),
-	}
-}
-
 // errFilesStay says why nothing went back, because the files cannot.
 func (s *session) errFilesStay(i *interpreter, target *HistoryEntry, files *protocol.RestoredFiles) *fault.Error {
-	why := text.Shorten(i.config.Mask.Mask(strings.TrimRight(clip(files.Error, maxName), ".")), maxName)
+	why := text.Shorten(i.config.Mask.Mask(strings.TrimRight(text.Safe(files.Error, maxName), ".")), maxName)
 	alone := "files: false brings back the variables alone."
 	switch files.Code {
 	case "busy":
@@ -181,5 +114,3 @@ func (s *session) versions() *FileVersions {
 	}
 	return nil
 }
-
-func newRestoreID() string { return state.NewID(restorePrefix) }

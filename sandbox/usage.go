@@ -6,9 +6,15 @@ import (
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
+
+// historyShare is the part of Quota.DiskBytes for one session's history.
+const historyShare = 4
 
 // keptRuns bounds a session's finished runs in memory.
 const keptRuns = 16
@@ -21,6 +27,7 @@ type usage struct {
 	limits  *limits
 	history *history.Writer
 	isOpen  func() bool
+	isFull  func() bool // the disk has no room for a history
 
 	mu       sync.Mutex
 	lock     *state.Lock // nil before the session is open
@@ -33,9 +40,9 @@ type usage struct {
 	closing  bool
 }
 
-func newUsage(id string, config *Config, limits *limits, isOpen func() bool) *usage {
+func newUsage(id string, config *Config, limits *limits, isOpen, isFull func() bool) *usage {
 	now := time.Now()
-	return &usage{id: id, config: config, limits: limits, history: history.NewWriter(config.quota().DiskBytes / historyShare), isOpen: isOpen, created: now, awake: now, lastUsed: now}
+	return &usage{id: id, config: config, limits: limits, history: history.NewWriter(config.quota().DiskBytes / historyShare), isOpen: isOpen, isFull: isFull, created: now, awake: now, lastUsed: now}
 }
 
 // open begins to record uses, in a lock and a history, from which it loads earlier servers' unfinished runs.
@@ -69,7 +76,7 @@ func (u *usage) begin(run *Run, queue func()) error {
 	u.remember(run)
 	u.active++
 	u.touch()
-	if !run.options.Unlisted && !u.config.quotas.isFull(u.id) {
+	if !run.options.Unlisted && !u.isFull() {
 		recordBegin(u.history, run)
 	}
 	return nil
@@ -361,12 +368,34 @@ func (u *usage) closeHistory() {
 	}
 }
 
-// describe fills in the use of the session.
-func (u *usage) describe(i *SessionInfo) {
+// times returns the session's beginning and its last use.
+func (u *usage) times() (created, lastUsed time.Time) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	i.Created, i.LastUsed = u.created, u.lastUsed
 	if u.active > 0 {
-		i.LastUsed = time.Now()
+		return u.created, time.Now()
 	}
+	return u.created, u.lastUsed
+}
+
+func errBeingClosed(id string) *fault.Error {
+	return fault.New(fault.SessionBusy, "Wait a second and try again, or use another session_id.",
+		"Session %q is being closed.", id).Because(errClosing)
+}
+
+// recordDid writes to the history what runs did to files.
+func (u *usage) recordDid(v *protocol.Versions) {
+	did := make(map[string]history.Files)
+	for _, d := range v.Did {
+		f := history.Files{Added: max(d.Added, 0), Changed: max(d.Changed, 0), Removed: max(d.Removed, 0)}
+		for _, t := range d.Paths {
+			f.Paths = append(f.Paths, history.Touched{Path: u.config.Mask.Mask(text.Safe(t.Path, maxName)), How: text.Safe(t.How, maxName)})
+		}
+		for _, id := range d.Runs {
+			one := f
+			one.With = slices.DeleteFunc(slices.Clone(d.Runs), func(other string) bool { return other == id })
+			did[id] = one
+		}
+	}
+	u.history.Did(did)
 }

@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"context"
 	"maps"
 	"net"
 	"strconv"
@@ -12,21 +11,6 @@ import (
 
 // WayOutPort is the loopback port, in every container, that leads to Config.WayOut.
 const WayOutPort = 9797
-
-// WayOut serves the egress of code: its connections to a port of its container, which is without any other network. Several
-// goroutines may call its methods at once. Package broker implements it.
-type WayOut interface {
-	// Environment returns the variables that lead programs to that port. They are in the containers' configuration, so they must
-	// not contain secrets.
-	Environment(port int) map[string]string
-	// Trust returns the PEM certificates that a session's code trusts beside those of the image, and a state to keep for the
-	// session and pass to the next call, which a later server may make. Empty: none.
-	Trust(session string, kept []byte) (certificates string, keep []byte, err error)
-	// Serve serves one connection, and closes it. run is the run going on in the container, or empty. ctx ends with the session.
-	Serve(ctx context.Context, session, run string, conn net.Conn)
-	// Forget drops the state of a session that ended, or that this server leaves.
-	Forget(session string)
-}
 
 // trust asks for the certificates of an opening session.
 func (e *engineSide) trust() {

@@ -33,25 +33,25 @@ func withManager(ctx context.Context, s *server.Program, whose *owner, work func
 	if _, err := whose.dir(s); err != nil {
 		return Report(err)
 	}
-	return withPool(ctx, s, func(ctx context.Context, own sandbox.Config) error { return withTenant(ctx, own, whose.key(), work) })
+	return withPool(ctx, s, func(ctx context.Context, pool *sandbox.Pool) error { return withTenant(ctx, pool, whose.key(), work) })
 }
 
-// withPool runs a shell command's work with the configuration of its managers.
-func withPool(ctx context.Context, s *server.Program, work func(context.Context, sandbox.Config) error) error {
+// withPool runs a shell command's work with the pool of its managers.
+func withPool(ctx context.Context, s *server.Program, work func(context.Context, *sandbox.Pool) error) error {
 	return WithEngine(ctx, s, func(ctx context.Context, on engine.Engine, log *slog.Logger) error {
 		if err := s.Reach(ctx, on, false); err != nil {
 			return Report(engineFault(err))
 		}
-		config := s.VisitConfig(on, log)
-		config.Pool = sandbox.NewPool(config)
-		defer config.Pool.Close(context.WithoutCancel(ctx))
-		return Report(work(ctx, config))
+		pool := sandbox.NewPool(s.VisitConfig(on, log))
+		defer pool.Close(context.WithoutCancel(ctx))
+		return Report(work(ctx, pool))
 	})
 }
 
-// withTenant is withManager for a tenant of a server with this configuration.
-func withTenant(ctx context.Context, own sandbox.Config, tenant string, work func(context.Context, *sandbox.Manager) error) error {
-	manager := sandbox.NewManager(own.Of(tenant))
+// withTenant is withManager for a tenant of a server.
+func withTenant(ctx context.Context, pool *sandbox.Pool, tenant string, work func(context.Context, *sandbox.Manager) error) error {
+	own := pool.Config()
+	manager := pool.NewManager(own.Of(tenant))
 	err := work(ctx, manager)
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveManagerTime)
 	defer cancel()

@@ -57,9 +57,9 @@ func listCommand(settings *server.Program, whose *owner) *cobra.Command {
 				keys = append(keys, others...)
 			}
 			var sessions []listedSession
-			err := withPool(cmd.Context(), settings, func(ctx context.Context, own sandbox.Config) error {
+			err := withPool(cmd.Context(), settings, func(ctx context.Context, pool *sandbox.Pool) error {
 				for _, key := range keys {
-					err := withTenant(ctx, own, key, func(ctx context.Context, manager *sandbox.Manager) error {
+					err := withTenant(ctx, pool, key, func(ctx context.Context, manager *sandbox.Manager) error {
 						for _, info := range manager.Sessions(ctx) {
 							sessions = append(sessions, listedSession{info, nameOf(dir, key)})
 						}

@@ -61,8 +61,7 @@ func (p *Program) newSandbox(with *shared, network *netlog.Log, asks *ask.Desk, 
 	if with.pool == nil {
 		with.pool = sandbox.NewPool(config)
 	}
-	config.Pool = with.pool
-	box.Manager = sandbox.NewManager(config)
+	box.Manager = with.pool.NewManager(config)
 	return box, nil
 }
 
