@@ -241,8 +241,8 @@ func (c *Config) freezes() bool { return c.FreezeBytes > 0 }
 // retireMargin is a kernel's time to end, beyond the time for its snapshot.
 const retireMargin = 10 * time.Second
 
-// freezeTime bounds the snapshots of named sessions' kernels; 0: they write none.
-func (c *Config) freezeTime() time.Duration {
+// freezeLimit bounds the snapshots of named sessions' kernels; 0: they write none.
+func (c *Config) freezeLimit() time.Duration {
 	if !c.freezes() {
 		return 0
 	}
@@ -250,7 +250,7 @@ func (c *Config) freezeTime() time.Duration {
 }
 
 // retireTime bounds the end of a kernel that writes a snapshot.
-func (c *Config) retireTime() time.Duration { return retireTime(c.freezeTime()) }
+func (c *Config) retireTime() time.Duration { return retireTime(c.freezeLimit()) }
 
 func retireTime(freeze time.Duration) time.Duration {
 	if freeze == 0 {

@@ -37,8 +37,8 @@ func boundArtifacts(list []Artifact) []Artifact {
 	return kept
 }
 
-// display decodes a display frame's MIME bundle. Entries that do not decode are left out.
-func display(m protocol.Display) Display {
+// decodeDisplay decodes a display frame's MIME bundle. Entries that do not decode are left out.
+func decodeDisplay(m protocol.Display) Display {
 	d := Display{
 		Data:      make(map[string][]byte, len(m.Data)),
 		Path:      files.SafePath(m.Path),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -128,7 +129,7 @@ func (e *engineSide) loadRecord(resumed bool) *state.Record {
 		own.restore(r)
 		r.IdleSeconds = own.ends().IdleTimeout.Seconds()
 		r.KeepSeconds = max(e.config.Keep.Seconds(), r.IdleSeconds)
-		r.FreezeSeconds, r.KeepLimit = e.config.freezeTime().Seconds(), cmp.Or(e.config.quota().KeepLimit, e.config.KeepLimit)
+		r.FreezeSeconds, r.KeepLimit = e.config.freezeLimit().Seconds(), cmp.Or(e.config.quota().KeepLimit, e.config.KeepLimit)
 	}
 	return r
 }
@@ -463,3 +464,34 @@ const listTimeout = 10 * time.Second
 
 // leaveTime bounds how long a server at its own end waits for code that it interrupted.
 const leaveTime = 400 * time.Millisecond
+
+// isSpare reports whether a session's id is a spare's.
+func isSpare(id string) bool { return strings.HasPrefix(id, sparePrefix) }
+
+// spareMark makes a spare's label an impossible session name: a program that does not know spares leaves it alone.
+const spareMark = "_"
+
+// tenantMark separates a tenant from an id, in names and in a label, and makes that no session's name either.
+const tenantMark = "."
+
+// labelOf returns the LabelSession for a tenant's id.
+func labelOf(tenant, id string) string {
+	switch {
+	case tenant != "":
+		return tenant + tenantMark + id
+	case isSpare(id):
+		return spareMark + id
+	}
+	return id
+}
+
+// idOf returns the id in a tenant's label.
+func idOf(tenant, label string) string {
+	if tenant != "" {
+		return strings.TrimPrefix(label, tenant+tenantMark)
+	}
+	if id := strings.TrimPrefix(label, spareMark); isSpare(id) {
+		return id
+	}
+	return label
+}

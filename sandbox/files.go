@@ -4,11 +4,14 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"io"
+	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 // The files of a session are described as package files does.
@@ -63,7 +66,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	s.limits.ask(&RunOptions{Times: u.Times})
 	var file File
 	err = s.files.use(ctx, func(ctx context.Context, c files.Client) (err error) {
-		file, err = c.Put(ctx, files.Upload{Path: u.Path, Overwrite: u.Overwrite, Content: u.Content, Limits: s.config.fileLimits()})
+		file, err = c.Put(ctx, files.Upload{Path: u.Path, Overwrite: u.Overwrite, Content: u.Content, Limits: fileLimits(s.config)})
 		return err
 	})
 	m.pool.sweeper.once(nil)
@@ -73,7 +76,7 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	return file, s.id, err
 }
 
-func (c *Config) fileLimits() files.Limits {
+func fileLimits(c *Config) files.Limits {
 	return files.Limits{Bytes: c.VolumeBytes, Files: c.VolumeFiles}
 }
 
@@ -156,7 +159,7 @@ func (m *Manager) ImportFiles(ctx context.Context, sessionID string, next func()
 	moved := func() { m.entryMoved(ctx, In, sessionID, last, sent) }
 	defer func() { moved() }()
 	return m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) error {
-		return c.Import(ctx, m.conf().fileLimits(), func() (Entry, io.Reader, error) {
+		return c.Import(ctx, fileLimits(m.conf()), func() (Entry, io.Reader, error) {
 			moved()
 			e, content, err := next()
 			last, sent = e, nil
@@ -188,3 +191,73 @@ func (m *Manager) Resume(ctx context.Context, id string) (SessionInfo, error) {
 
 // FileMoved reports a transfer that a program made to the observer.
 func (m *Manager) FileMoved(caller context.Context, t Transfer) { m.conf().fileMoved(caller, t) }
+
+// Added is Version.How of a run that made the file: before it there was none.
+const Added = "added"
+
+// splitVersion takes NAME@RUN apart; no run: it is no such path.
+func splitVersion(path string) (name, run string) {
+	at := strings.LastIndexByte(path, '@')
+	if at <= 0 {
+		return path, ""
+	}
+	name, run = path[:at], path[at+1:]
+	if !strings.HasPrefix(run, runPrefix) && !strings.HasPrefix(run, restorePrefix) || !state.ValidID(run) {
+		return path, ""
+	}
+	return name, run
+}
+
+// openBefore opens a file as it was before the run of o.
+func (m *Manager) openBefore(ctx context.Context, sessionID, path string, o ReadOptions) (*FileReader, error) {
+	s, entry, err := m.sessionOf(sessionID, o.Before)
+	if err != nil {
+		return nil, err
+	}
+	if o.As != "" {
+		return nil, fault.New(fault.InvalidArgument, "Leave as out, or bring the file back with restore_session.", "A file from before a run can be had only as it is.")
+	}
+	r, err := s.files.open(ctx, path, o)
+	if err != nil && fault.From(err).Code == fault.NotFound {
+		return nil, fault.New(fault.NotFound, "list_artifacts with before lists those that there were.", "There was no file %q before %s.", path, entry.info())
+	}
+	return r, s.errBefore(entry, err)
+}
+
+// WalkBefore visits the files of an existing session as WalkFiles does, as they were before a run. An empty session is the run's. It
+// returns the session. An error of visit ends it and comes back; the others are faults, among them run_not_found, and invalid_argument if
+// that state is not kept.
+func (m *Manager) WalkBefore(ctx context.Context, sessionID, runID string, visit func(Entry) error) (string, WalkEnd, error) {
+	s, entry, err := m.sessionOf(sessionID, runID)
+	if err != nil {
+		return sessionID, WalkEnd{}, err
+	}
+	var end WalkEnd
+	err = s.files.use(ctx, func(ctx context.Context, c files.Client) (err error) {
+		end, err = c.ListBefore(ctx, entry.RunID, visit)
+		return err
+	})
+	return s.id, end, s.errBefore(entry, err)
+}
+
+// Versions returns the versions of a file of an existing session, the newest first: as it was before each of the last runs that changed
+// it.
+func (m *Manager) Versions(ctx context.Context, sessionID, path string) (list []Version, err error) {
+	err = m.useFiles(ctx, sessionID, func(ctx context.Context, c files.Client) (err error) {
+		list, err = c.Versions(ctx, path)
+		return err
+	})
+	return list, err
+}
+
+// errBefore says which states are kept if that from before a run is not.
+func (s *session) errBefore(entry *HistoryEntry, err error) error {
+	if !errors.Is(err, files.ErrUnknownRun) {
+		return err
+	}
+	hint := s.waysBack("Those can be seen that were")
+	if s.config.UndoBytes <= 0 {
+		hint = "This server keeps no versions of files: --undo-limit is 0."
+	}
+	return fault.New(fault.InvalidArgument, hint, "The files from before %s are not kept.", entry.info())
+}

@@ -216,7 +216,7 @@ func recordOf(res *Result, images bool) *resultRecord {
 	return r
 }
 
-// displayOf is the opposite of display.
+// displayOf is the opposite of decodeDisplay.
 func displayOf(d Display, images bool) protocol.Display {
 	m := protocol.Display{Data: make(protocol.Data, len(d.Data)), Path: d.Path, SizeBytes: d.SizeBytes, Alt: d.Alt}
 	for mime, data := range d.Data {
@@ -240,7 +240,7 @@ func (r *resultRecord) result(session, run string) *Result {
 	res := resultOf(r.Done, maxText)
 	res.SessionID, res.RunID, res.Language, res.Fresh, res.Copy = session, run, Language(text.Safe(string(r.Language), maxName)), r.Fresh, r.Copy
 	for _, d := range r.Displays[:min(len(r.Displays), maxDisplays)] {
-		res.Displays = append(res.Displays, display(d))
+		res.Displays = append(res.Displays, decodeDisplay(d))
 	}
 	for _, note := range r.Notes[:min(len(r.Notes), maxNotes)] {
 		res.Notes = append(res.Notes, text.Safe(note, maxText))

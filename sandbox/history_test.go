@@ -93,7 +93,7 @@ func TestAHistoryTellsWhatRan(t *testing.T) {
 	if !reflect.DeepEqual(e.Result, fullResult("run-1")) || e.Ended.IsZero() || !e.Started.Equal(first.created) || e.Timeout != time.Minute || e.Language != Python {
 		t.Errorf("the first is %+v\nwith %+v", e, e.Result)
 	}
-	if d := display(displayOf(fullResult("run-1").Displays[0], false)); d.Path == "" || len(d.Data) != 0 {
+	if d := decodeDisplay(displayOf(fullResult("run-1").Displays[0], false)); d.Path == "" || len(d.Data) != 0 {
 		t.Errorf("where there is no room for images: %+v", d)
 	}
 	if e := entries[1]; e.Result != nil || e.Error == nil || e.Error.Code != fault.SessionBusy || e.Error.Message != "Still 5." || e.Error.Hint != "Wait." {

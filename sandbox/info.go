@@ -80,14 +80,14 @@ func (s *session) info(kept []Language) SessionInfo {
 	info.Created, info.LastUsed = s.uses.times()
 	info.Limits, info.Limited, info.Times = s.limits.now()
 	if s.named {
-		s.config.describeStay(&info, max(s.config.Keep, info.Times.IdleTimeout))
+		info.describeStay(s.config, max(s.config.Keep, info.Times.IdleTimeout))
 	}
 	for _, l := range s.links {
 		if l.live() != nil {
 			info.Containers++
 		}
 		if info.Place == (engine.Place{}) && l.container.Load() != nil { // a live container keeps its name
-			info.Place = s.config.placeOf(s.engine.name(l.name()))
+			info.Place = placeOfContainer(s.config.Engine, s.engine.name(l.name()))
 		}
 	}
 	for _, l := range s.interpreters {
@@ -104,14 +104,6 @@ func (s *session) info(kept []Language) SessionInfo {
 	sortKernels(info.Kernels)
 	info.Versions = s.versions()
 	return info
-}
-
-// placeOf returns the place of a container.
-func (c *Config) placeOf(container string) engine.Place {
-	if where := c.Engine.Abilities().Where; where != nil {
-		return where(container)
-	}
-	return engine.Place{}
 }
 
 // kernelInfo describes an interpreter; kept: it has a kernel that waits to be taken over.
@@ -193,7 +185,7 @@ func (m *Manager) Session(ctx context.Context, id string) (SessionInfo, error) {
 	case ctx.Err() != nil:
 		return SessionInfo{}, ctx.Err()
 	case isDefault(id):
-		return m.conf().unborn(id), nil
+		return unborn(m.conf(), id), nil
 	case err == nil, fault.From(err).Code == fault.SessionNotFound:
 		return m.unopened(ctx, id)
 	}
@@ -240,7 +232,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	default:
 		return SessionInfo{}, notFound(id)
 	}
-	info, wanted := left.info(m.conf(), id, state.Take)
+	info, wanted := leftoverInfo(m.conf(), left, id, state.Take)
 	if !wanted {
 		return SessionInfo{}, notFound(id)
 	}
@@ -286,7 +278,7 @@ func (m *Manager) Known() []SessionInfo {
 }
 
 // unborn describes the default session before its first run.
-func (c *Config) unborn(id string) SessionInfo {
+func unborn(c *Config, id string) SessionInfo {
 	now := time.Now()
 	info := SessionInfo{Default: true, DefaultOf: id, Owner: OwnerThis, State: StateOpen, Created: now, LastUsed: now}
 	info.Limits, info.Limited, info.Times = (&limits{config: c}).now()
@@ -310,7 +302,7 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 	others := make(map[string]*leftover)
 	for id, used := range state.Uses(config.StateDir) {
 		if !isSpare(id) || state.IsKept(config.StateDir, id) { // its files are there, without a record of their owner
-			others[id] = config.recorded(id, used)
+			others[id] = recorded(config, id, used)
 		}
 	}
 	var list []SessionInfo
@@ -330,30 +322,13 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 		})
 	}
 	own.Wait()
-	list = append(list, config.infos(others)...)
+	list = append(list, infos(config, others)...)
 	slices.SortFunc(list, func(a, b SessionInfo) int { return b.LastUsed.Compare(a.LastUsed) })
 	return list
 }
 
-// recorded returns a session's containers and volume by its record alone.
-func (c *Config) recorded(id string, used time.Time) *leftover {
-	r := state.LoadRecord(c.StateDir, id)
-	l := &leftover{named: r != nil && !r.Unnamed || state.IsKept(c.StateDir, id), newest: used}
-	if r == nil || c.sleeps(r, used) {
-		return l
-	}
-	at := &engineSide{id: id, place: r.Place, config: c}
-	for language, key := range r.Settings {
-		if name := c.containerOf(Language(language))[0]; key != "" && !slices.Contains(l.running, name) {
-			l.running = append(l.running, name)
-			l.place = cmp.Or(l.place, c.placeOf(at.name(name)))
-		}
-	}
-	return l
-}
-
 // infos describes sessions that are not open in this server, one per processor at once: each costs a few files.
-func (c *Config) infos(of map[string]*leftover) []SessionInfo {
+func infos(c *Config, of map[string]*leftover) []SessionInfo {
 	take := state.Take
 	if state.IsOwn(c.StateDir) {
 		take = state.Look
@@ -365,7 +340,7 @@ func (c *Config) infos(of map[string]*leftover) []SessionInfo {
 	for part := range slices.Chunk(ids, len(ids)/runtime.NumCPU()+1) {
 		working.Go(func() {
 			for _, id := range part {
-				if info, wanted := of[id].info(c, id, take); wanted {
+				if info, wanted := leftoverInfo(c, of[id], id, take); wanted {
 					listing.Lock()
 					list = append(list, info)
 					listing.Unlock()
@@ -377,8 +352,8 @@ func (c *Config) infos(of map[string]*leftover) []SessionInfo {
 	return list
 }
 
-// info describes a session that is not open in this server. false: the next sweep removes it. take takes its lock.
-func (l *leftover) info(config *Config, id string, take func(dir, id string) (*state.Lock, error)) (SessionInfo, bool) {
+// leftoverInfo describes a session that is not open in this server. false: the next sweep removes it. take takes its lock.
+func leftoverInfo(config *Config, l *leftover, id string, take func(dir, id string) (*state.Lock, error)) (SessionInfo, bool) {
 	if _, err := state.LastUsed(config.StateDir, id); l.spare && err == nil && !state.IsKept(config.StateDir, id) {
 		return SessionInfo{}, false // it waits for a session
 	}
@@ -399,7 +374,7 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 			info.LastUsed = notAfter(time.Now(), used) // its server keeps the time current
 		}
 		if info.Named {
-			config.describeStay(&info, config.stay(r).Keep)
+			info.describeStay(config, stayBy(config, r).Keep)
 		}
 		for language, run := range busy {
 			info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "running", Run: run})
@@ -421,7 +396,7 @@ func (l *leftover) info(config *Config, id string, take func(dir, id string) (*s
 	sortKernels(info.Kernels)
 	if lock.Kept() {
 		info.LastUsed = notAfter(time.Now(), lock.LastUsed())
-		config.describeStay(&info, config.stay(r).Keep)
+		info.describeStay(config, stayBy(config, r).Keep)
 	}
 	return info, l.wanted(lock)
 }
@@ -448,7 +423,7 @@ func (m *Manager) MemoryLimit(id string) int64 {
 }
 
 // describeStay fills in the end of a session that outlives its server.
-func (c *Config) describeStay(info *SessionInfo, keep time.Duration) {
+func (info *SessionInfo) describeStay(c *Config, keep time.Duration) {
 	if info.Pinned = state.IsPinned(c.StateDir, info.ID); !info.Pinned {
 		info.KeptUntil = info.LastUsed.Add(keep)
 	}

@@ -12,28 +12,28 @@ import (
 )
 
 // stayOf returns how long a named session stays.
-func (c *Config) stayOf(id string) state.Stay { return c.stay(state.LoadRecord(c.StateDir, id)) }
+func stayOf(c *Config, id string) state.Stay { return stayBy(c, state.LoadRecord(c.StateDir, id)) }
 
 // stay is stayOf by the session's record, which may be nil.
-func (c *Config) stay(r *state.Record) state.Stay {
-	return r.Stay(state.Stay{Idle: c.IdleTimeout, Keep: c.Keep, Freeze: c.freezeTime()})
+func stayBy(c *Config, r *state.Record) state.Stay {
+	return r.Stay(state.Stay{Idle: c.IdleTimeout, Keep: c.Keep, Freeze: c.freezeLimit()})
 }
 
 // due reports which parts of a named session, last used then, are due to go: its kernels, which write a snapshot and end by
 // themselves before, and all of it.
-func (c *Config) due(id string, used time.Time) (kernels, all bool) {
-	stay, unused := c.stayOf(id), time.Since(used)
+func due(c *Config, id string, used time.Time) (kernels, all bool) {
+	stay, unused := stayOf(c, id), time.Since(used)
 	return unused >= stay.Idle+retireTime(stay.Freeze), unused >= stay.Keep && !state.IsPinned(c.StateDir, id)
 }
 
 // isAsleep reports whether a named session that no server holds open is without kernels.
-func (c *Config) isAsleep(id string, used time.Time) bool {
-	return c.sleeps(state.LoadRecord(c.StateDir, id), used)
+func isAsleep(c *Config, id string, used time.Time) bool {
+	return sleeps(c, state.LoadRecord(c.StateDir, id), used)
 }
 
 // sleeps is isAsleep by the session's record, which may be nil.
-func (c *Config) sleeps(r *state.Record, used time.Time) bool {
-	return r != nil && !r.HasKernels() || time.Since(used) >= c.stay(r).Idle
+func sleeps(c *Config, r *state.Record, used time.Time) bool {
+	return r != nil && !r.HasKernels() || time.Since(used) >= stayBy(c, r).Idle
 }
 
 // isForged reports that no run explains a last use so far in the future: the clock went back since.
@@ -66,7 +66,7 @@ func crowding(c *Config) (gone []string, why string) {
 	total, limit := int64(0), c.KeepLimit
 	for id, used := range state.Kept(c.StateDir) {
 		r := state.LoadRecord(c.StateDir, id)
-		if !c.sleeps(r, used) || state.IsPinned(c.StateDir, id) {
+		if !sleeps(c, r, used) || state.IsPinned(c.StateDir, id) {
 			continue
 		}
 		if r != nil {

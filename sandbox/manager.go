@@ -182,7 +182,7 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		}
 		return m.drop(ctx, s, true)
 	}
-	lock, err := m.conf().lockSession(m.ctx, id)
+	lock, err := m.lockSession(id)
 	if err != nil {
 		return err
 	}

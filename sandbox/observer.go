@@ -72,8 +72,8 @@ func (c *Config) fileMoved(caller context.Context, t Transfer) {
 	}
 }
 
-// admit asks whether a run may be queued.
-func (c *Config) admit(run *Run) error {
+// mayBegin asks whether a run may be queued.
+func (c *Config) mayBegin(run *Run) error {
 	if c.Admit == nil {
 		return nil
 	}

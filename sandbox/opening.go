@@ -139,7 +139,7 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 			return err
 		}
 	}
-	lock, err := m.conf().lockSession(m.ctx, s.id)
+	lock, err := m.lockSession(s.id)
 	if errors.Is(err, state.ErrLocked) && m.drains() {
 		return errMoved(s.id)
 	}
@@ -247,7 +247,8 @@ const (
 
 // lockSession waits for the session's lock and takes it: up to the time of a run in another server, if that offers the session.
 // The error is a fault.
-func (c *Config) lockSession(ctx context.Context, id string) (*state.Lock, error) {
+func (m *Manager) lockSession(id string) (*state.Lock, error) {
+	c := m.conf()
 	began := time.Now()
 	for held := began; ; { // the last sign that the lock comes, or the beginning
 		lock, err := state.Take(c.StateDir, id)
@@ -262,18 +263,18 @@ func (c *Config) lockSession(ctx context.Context, id string) (*state.Lock, error
 			held = time.Now()
 		}
 		if time.Since(held) >= lockPatience || time.Since(began) >= c.RunTimeout+lockPatience {
-			return nil, c.errOpenElsewhere(id)
+			return nil, errOpenElsewhere(c, id)
 		}
 		select {
 		case <-time.After(retryEvery):
-		case <-ctx.Done():
+		case <-m.ctx.Done():
 			return nil, errShuttingDown()
 		}
 	}
 }
 
 // errOpenElsewhere reports that another server holds the session, and its runs there.
-func (c *Config) errOpenElsewhere(id string) *fault.Error {
+func errOpenElsewhere(c *Config, id string) *fault.Error {
 	running := ""
 	for _, run := range busyWith(c, id) {
 		running += " It runs " + run.String() + "."
@@ -352,7 +353,7 @@ func (m *Manager) waiting(now time.Time) map[string]time.Duration {
 	waiting, asleep := make(map[string]time.Duration), make(map[string]time.Time)
 	for id, used := range state.Uses(m.conf().StateDir) {
 		switch then, known := m.asleep[id]; {
-		case known && then.Equal(used), !state.IsKept(m.conf().StateDir, id), m.conf().isAsleep(id, used):
+		case known && then.Equal(used), !state.IsKept(m.conf().StateDir, id), isAsleep(m.conf(), id, used):
 			asleep[id] = used
 		default:
 			waiting[id] = max(0, now.Sub(used))

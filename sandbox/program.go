@@ -129,7 +129,7 @@ const (
 
 // beginProgram begins a run, and starts the program that it is.
 func (s *session) beginProgram(ctx context.Context, run *Run, spec *ProgramSpec) (*Program, chan ProgramOutput, error) {
-	if err := s.config.admit(run); err != nil {
+	if err := s.config.mayBegin(run); err != nil {
 		run.cancel(err)
 		return nil, nil, err
 	}

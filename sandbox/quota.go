@@ -54,8 +54,8 @@ func shareOf(kernels int, each SessionLimits) share {
 	return share{kernels, int64(kernels) * each.MemoryBytes, float64(kernels) * each.CPUs}
 }
 
-// over returns the name of the first exceeded bound and the reason, if one more kernel would exceed it; empty: none.
-func (q Quota) over(have, more share) (name, why string, limit any) {
+// exceeds returns the name of the first exceeded bound and the reason, if one more kernel would exceed it; empty: none.
+func exceeds(q *Quota, have, more share) (name, why string, limit any) {
 	all := have.plus(more)
 	switch {
 	case q.MaxKernels > 0 && all.kernels > q.MaxKernels:
@@ -107,10 +107,10 @@ func (q *quotas) admit(ctx context.Context, l *link) (leave func(), err error) {
 		}
 		container := l.engine.limits.container()
 		wants := shareOf(1, SessionLimits{MemoryBytes: container.MemoryBytes, CPUs: container.CPUs})
-		if name, _, _ := most.over(all, wants); name == "" {
+		if name, _, _ := exceeds(&most, all, wants); name == "" {
 			break
 		}
-		if name, why, limit := most.over(staying, wants); name != "" {
+		if name, why, limit := exceeds(&most, staying, wants); name != "" {
 			if !q.makeRoom(holders, l.engine.id) {
 				return nil, errTooMuch(name, why, limit, holders)
 			}

@@ -280,7 +280,7 @@ func (f followed) Stop() <-chan struct{}              { return f.run.ctx.Done() 
 func (f followed) Over() <-chan struct{}              { return f.run.done }
 func (f followed) Follow(k *kernel.Kernel)            { f.run.kernel.Store(k) }
 func (f followed) Advance(m protocol.Progress)        { f.run.advance(m) }
-func (f followed) Show(d protocol.Display, limit int) { f.run.show(display(d), limit) }
+func (f followed) Show(d protocol.Display, limit int) { f.run.show(decodeDisplay(d), limit) }
 func (f followed) Clear()                             { f.run.dropShown() }
 
 // heldDisplayBytes bounds the displays that a run keeps; the files contain the rest.

@@ -45,12 +45,12 @@ func (m *Manager) newSession(id string, named bool, before *session, config *Con
 	}
 	s.uses = newUsage(id, config, &s.limits, s.isOpen, func() bool { return m.quotas.isFull(id) })
 	s.engine = &engineSide{id: id, named: named, config: config, supply: m.pool.supply, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.noteFilesLost, out: kernel.NewConns()}
-	s.files = newSessionFiles(s)
 	for _, languages := range config.containers() {
 		l := newLink(languages, s.engine, s.uses, m.quotas.admit)
 		s.links = append(s.links, l)
 		maps.Copy(s.interpreters, l.interpreters)
 	}
+	s.files = newSessionFiles(s.links, s.engine, s.uses)
 	return s
 }
 
@@ -102,7 +102,7 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	i := s.interpreters[options.Language]
 	run := newRun(s.ctx, s.config, id, s.id, options)
 	run.ahead = func() *RunInfo { return i.ahead(run) }
-	if err := s.config.admit(run); err != nil {
+	if err := s.config.mayBegin(run); err != nil {
 		run.cancel(err)
 		return nil, err
 	}

@@ -23,12 +23,20 @@ const mostFiles = 8
 
 // sessionFiles reaches the files of a session: it finds a supervisor, and bounds the number of streams.
 type sessionFiles struct {
-	*session
+	id     string
+	config *Config
+	ctx    context.Context // the session's
+	engine *engineSide
+	uses   *usage
+	links  []*link
+
 	semaphore chan struct{} // holds a token for each use
 }
 
-func newSessionFiles(s *session) *sessionFiles {
-	return &sessionFiles{session: s, semaphore: make(chan struct{}, mostFiles)}
+func newSessionFiles(links []*link, on *engineSide, uses *usage) *sessionFiles {
+	return &sessionFiles{
+		id: on.id, config: on.config, ctx: on.ctx, engine: on, uses: uses, links: links, semaphore: make(chan struct{}, mostFiles),
+	}
 }
 
 // use calls use with a client for the session's files. The error is a fault, or use's own error.
@@ -44,7 +52,7 @@ func (s *sessionFiles) use(ctx context.Context, use func(context.Context, files.
 // FileReader reads a part of a session's file. It must be closed. It is for one goroutine.
 type FileReader struct {
 	*files.Reader
-	session *session
+	of      *sessionFiles
 	caller  context.Context
 	explain func(error) error
 	done    func()
@@ -52,7 +60,7 @@ type FileReader struct {
 }
 
 // SessionID is the id of the file's session.
-func (r *FileReader) SessionID() string { return r.session.id }
+func (r *FileReader) SessionID() string { return r.of.id }
 
 // Read reads the requested part of the file.
 func (r *FileReader) Read(b []byte) (int, error) {
@@ -69,13 +77,13 @@ func (r *FileReader) Close() error {
 	err := r.Reader.Close()
 	if r.done != nil {
 		r.done()
-		r.session.config.fileMoved(r.caller, Transfer{Out, r.session.id, r.File().Name(), r.File().SizeBytes, r.read})
+		r.of.config.fileMoved(r.caller, Transfer{Out, r.of.id, r.File().Name(), r.File().SizeBytes, r.read})
 		r.done = nil
 	}
 	return err
 }
 
-func (s *sessionFiles) open(ctx context.Context, path string, o ReadOptions) (*FileReader, error) {
+func (s *sessionFiles) open(ctx context.Context, path string, o files.ReadOptions) (*FileReader, error) {
 	caller := ctx
 	c, ctx, done, err := s.borrow(ctx)
 	if err != nil {
@@ -87,7 +95,7 @@ func (s *sessionFiles) open(ctx context.Context, path string, o ReadOptions) (*F
 		done()
 		return nil, err
 	}
-	return &FileReader{Reader: r, session: s.session, caller: caller, explain: func(err error) error { return s.fault(ctx, err) }, done: done}, nil
+	return &FileReader{Reader: r, of: s, caller: caller, explain: func(err error) error { return s.fault(ctx, err) }, done: done}, nil
 }
 
 // borrow returns a client for the session's files, under a context that ends with the session too. The caller must call done.
@@ -268,4 +276,10 @@ func (s *sessionFiles) engineHangs() bool {
 	defer cancel()
 	_, err := s.config.Engine.List(ctx, LabelSession, s.id)
 	return err != nil
+}
+
+// hasVersions reports whether the container keeps versions of files.
+func hasVersions(c *kernel.Container) bool {
+	v := c.Versions()
+	return v != nil && len(v.Runs) > 0
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -51,37 +50,6 @@ const (
 	// sweepLook is how long a sweep may look at a waiting spare.
 	sweepLook = time.Second
 )
-
-// isSpare reports whether a session's id is a spare's.
-func isSpare(id string) bool { return strings.HasPrefix(id, sparePrefix) }
-
-// spareMark makes a spare's label an impossible session name: a program that does not know spares leaves it alone.
-const spareMark = "_"
-
-// tenantMark separates a tenant from an id, in names and in a label, and makes that no session's name either.
-const tenantMark = "."
-
-// labelOf returns the LabelSession for a tenant's id.
-func labelOf(tenant, id string) string {
-	switch {
-	case tenant != "":
-		return tenant + tenantMark + id
-	case isSpare(id):
-		return spareMark + id
-	}
-	return id
-}
-
-// idOf returns the id in a tenant's label.
-func idOf(tenant, label string) string {
-	if tenant != "" {
-		return strings.TrimPrefix(label, tenant+tenantMark)
-	}
-	if id := strings.TrimPrefix(label, spareMark); isSpare(id) {
-		return id
-	}
-	return label
-}
 
 // most is the number of spares for a language. The caller holds p.mu.
 func (p *spares) most(language Language) int {

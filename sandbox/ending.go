@@ -1,14 +1,72 @@
-// The orderly end of kernels with a snapshot: each writes its variables into the session's files before it ends.
+// Sessions that expire by idle time or lifetime, and signs of life for supervisors.
 
 package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
+
+const (
+	// checkInterval is the time between looks for idle sessions and pings of kernels.
+	checkInterval = 15 * time.Second
+	// sweepEvery is the number of intervals between sweeps.
+	sweepEvery = 20
+)
+
+// expire closes sessions when their time is over, until the manager closes.
+func (m *Manager) expire() {
+	eachInterval(m.ctx, func(_ int, now time.Time) { m.closeExpired(now) })
+}
+
+// keepAlive pings the supervisors, even while expire waits for something.
+func (m *Manager) keepAlive() {
+	eachInterval(m.ctx, func(n int, _ time.Time) {
+		for _, s := range m.all() {
+			s.ping(n)
+		}
+	})
+}
+
+// eachInterval calls work after every checkInterval, counted from 1, until ctx ends.
+func eachInterval(ctx context.Context, work func(n int, now time.Time)) {
+	tick := time.NewTicker(checkInterval)
+	defer tick.Stop()
+	for n := 1; ; n++ {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			work(n, now)
+		}
+	}
+}
+
+func (m *Manager) closeExpired(now time.Time) {
+	for _, s := range m.all() {
+		if !s.uses.beginClosing(func() bool { return s.uses.hasExpired(now) }) {
+			continue
+		}
+		sleeps := s.named && s.engine.hasFiles() && (m.conf().Keep > s.limits.ends().IdleTimeout || state.IsPinned(m.conf().StateDir, s.id))
+		m.conf().Logger.Info("session expired", "session", s.id, "files_kept", sleeps)
+		m.noteExpired(s, now, sleeps)
+		m.working.Go(func() { m.endSession(s, sleeps) })
+	}
+}
+
+// endSession follows beginClosing if nobody waits for the answer.
+func (m *Manager) endSession(s *session, keepFiles bool) {
+	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout+s.config.retireTime())
+	defer cancel()
+	if err := m.finishClosing(ctx, s, keepFiles); err != nil {
+		m.conf().Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
+	}
+}
 
 // retire ends the kernels of a closing session, including those of earlier servers. It waits for them, and returns the size of the
 // files; nil: unknown.
@@ -25,22 +83,22 @@ func (s *session) retire(ctx context.Context) *int64 {
 }
 
 // asVisit returns the settings for work on another server's session: its record stays unchanged.
-func (c *Config) asVisit() *Config {
+func asVisit(c *Config) *Config {
 	visit := *c
 	visit.Visit = true
 	return &visit
 }
 
 // asHeir is asVisit for ending kernels of other servers, which write their snapshots by their own settings.
-func (c *Config) asHeir(id string) *Config {
-	heir := c.asVisit()
-	heir.FreezeBytes, heir.FreezeTime = max(1, heir.FreezeBytes), c.stayOf(id).Freeze
+func asHeir(c *Config, id string) *Config {
+	heir := asVisit(c)
+	heir.FreezeBytes, heir.FreezeTime = max(1, heir.FreezeBytes), stayOf(c, id).Freeze
 	return heir
 }
 
 // addLeft makes the already closing session of an earlier server's kernels. The caller holds m.mu.
 func (m *Manager) addLeft(id string) *session {
-	s := m.newSession(id, true, nil, m.conf().asHeir(id))
+	s := m.newSession(id, true, nil, asHeir(m.conf(), id))
 	s.uses.beginClosing(nil)
 	m.sessions[id] = s
 	return s
