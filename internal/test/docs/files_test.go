@@ -55,8 +55,9 @@ func TestPackagesAreListed(t *testing.T) {
 		if _, err := os.Stat(filepath.Join(root, name)); err != nil || unlisted.MatchString(name) {
 			continue
 		}
-		if dir := path.Dir(name); folders[dir] == "" || strings.HasPrefix(path.Base(name), "main.") || path.Base(name) == "Containerfile" {
-			folders[dir] = describe(t, name)
+		dir, line, main := path.Dir(name), describe(t, name), strings.HasPrefix(path.Base(name), "main.") || path.Base(name) == "Containerfile"
+		if isGo := path.Ext(name) == ".go"; folders[dir] == "" || main || isGo && line != "" {
+			folders[dir] = line
 		}
 	}
 	page := bytes.NewBufferString(head)
