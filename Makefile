@@ -124,7 +124,7 @@ $(UV)/bin/uv:
 	python3 -m venv $(UV) && $(UV)/bin/pip install --quiet uv==$(UV_VERSION)
 
 # The programs of examples/python with a scripted model, each in an environment of its own; CLIENTS names some. It needs the images, and
-# prints the table of docs/clients.md.
+# prints the list of docs/clients.md.
 .PHONY: test-clients
 test-clients: deps-test build $(UV)/bin/uv
 	$(BIN) setup

@@ -44,7 +44,7 @@ def install(name):
 
 
 def version(name):
-    """The first package of a program is the one that the table names."""
+    """The first package of a program is the one that the list names."""
     package = re.search(r'dependencies = \["([\w-]+)', program(name).read_text())[1]
     return package, re.search(rf"(?m)^{package}==(\S+)", (HERE / f"locks/{name}.txt").read_text())[1]
 
@@ -119,14 +119,14 @@ def attempt(name, binary, anew):
             sandbox.close()
 
 
-def table(rows):
-    lines = ["| program | version | a figure, and characters | a run of 20 s | its limit, and the setting for it |", "|---|---|---|---|---|"]
+def listing(rows):
+    lines = []
     for name in dict.fromkeys(row["program"] for row in rows):
         package, number = version(name)
-        own = [row for row in rows if row["program"] == name]
-        cells = [both(own, step) for step in ("figure", "long")]
+        figure, long = (both([row for row in rows if row["program"] == name], step) for step in ("figure", "long"))
         limit = re.search(r"(?m)^Its limit: (.*)", program(name).read_text())[1]
-        lines.append(" | ".join([f"| [{package}](../examples/python/{name}_agent.py)", number, *cells, limit]) + " |")
+        late = "" if long == "at once" else f"; a run of 20 s: {long}"
+        lines.append(f"- [{package}](../examples/python/{name}_agent.py) {number} ({figure}): {limit}{late}")
     return "\n".join(lines)
 
 
@@ -156,7 +156,7 @@ def main():
     chosen = arguments.parse_intermixed_args()
     with concurrent.futures.ThreadPoolExecutor(JOBS) as several:
         rows = [row for rows in several.map(lambda name: attempt(name, chosen.server.resolve(), chosen.lock), chosen.programs) for row in rows]
-    print(table(rows))
+    print(listing(rows))
     sys.exit(not all(row["passed"] for row in rows))
 
 
