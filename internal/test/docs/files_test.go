@@ -25,8 +25,7 @@ const (
 	head = `# Packages
 
 A line for each package and folder of scripts, from the comment at its head, by ` + "`go test ./internal/test/docs -update`" + `.
-[architecture.md](architecture.md) says how the parts work together. Bounds live where they are kept: those of settings in
-` + "`internal/server/table.go`" + `, others as constants beside the code that keeps them.
+[architecture.md](architecture.md) says how the parts work together, and where bounds are.
 
 A container goes through six phases, each in a file of ` + "`sandbox/`" + `: it is reached (` + "`link.go`" + `), taken over from a server before (` + "`takeover.go`" + `) or
 started (` + "`start.go`" + `), runs code (` + "`perform.go`" + `), serves what that sends out (` + "`wayout.go`" + `), and is retired, which writes its variables (` + "`retire.go`" + `).
