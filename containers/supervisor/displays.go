@@ -24,7 +24,7 @@ type record struct {
 	run      string
 	settings *settings
 	server   *server
-	draw     func(*page) bool // begins a page's picture, and reports whether its display waits for that
+	drawing  drawing
 	displays []shown
 	total    int    // displays, also those that are not reported
 	over     []byte // the message done
@@ -103,7 +103,7 @@ func encodeDisplay(d protocol.Display) []byte {
 
 // clear takes back the run's displays.
 func (r *record) clear() {
-	*r = record{run: r.run, settings: r.settings, server: r.server, draw: r.draw, redrawn: true, cleared: true}
+	*r = record{run: r.run, settings: r.settings, server: r.server, drawing: r.drawing, redrawn: true, cleared: true}
 }
 
 // send sends the changed displays. A run may redraw many times a second: redrawn displays go out once a second

@@ -149,6 +149,23 @@ func (r *run) ranOutOfHeap() bool {
 	return strings.Contains(text, "heap out of memory") || strings.Contains(text, "Allocation failed")
 }
 
+// awaitsPages reports whether the answer waits for pictures, with which finish is called again. A second call ends the wait.
+func (r *run) awaitsPages(d *protocol.Done) bool {
+	if r.answer == nil && r.reason == "" && d.Status != "killed" {
+		r.record.drawWritten(r.started)
+		if r.record.drawing.left > 0 {
+			r.dropTimers()
+			r.answer, d.DurationMS = d, float64(r.elapsed())
+			r.set("pages", drawTime, func() { r.finish(d) })
+			return true
+		}
+	}
+	for _, note := range r.record.endDrawing() {
+		r.streams[1].Write([]byte(note))
+	}
+	return false
+}
+
 // finish answers a run.
 func (r *run) finish(d *protocol.Done) {
 	l, s := r.l, r.l.s
@@ -173,7 +190,7 @@ func (r *run) finish(d *protocol.Done) {
 	r.record.send()
 	r.addArtifacts(d)
 	delete(s.runs.all, r.ID)
-	r.record.draw = nil // which holds the run
+	r.record.drawing.over = nil // which holds the run
 	if l.kept == r {
 		l.kept = nil
 	}

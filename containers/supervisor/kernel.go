@@ -245,8 +245,8 @@ func (k *kernel) concludeEnd() {
 		return
 	}
 	r := s.runs.of(k)
-	if r != nil && r.drawing.answer != nil { // it died behind the run
-		r.finish(r.drawing.answer)
+	if r != nil && r.answer != nil { // it died behind the run
+		r.finish(r.answer)
 		if r.Fresh {
 			return
 		}

@@ -93,7 +93,7 @@ func (g *memoryGuard) read() procs.Memory {
 	for _, l := range g.s.languages {
 		l.addConsumers(table, counted)
 	}
-	for pid := range g.s.browsers(table) {
+	for pid := range g.s.browser.Processes(table) {
 		counted[pid] = true
 	}
 	g.last = procs.Memory{Anonymous: sum(table, counted)}

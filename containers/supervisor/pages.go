@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -23,10 +22,12 @@ const (
 
 // drawing are the pages of a run that the browser draws. Their displays are held back until it has.
 type drawing struct {
-	left   int // that are not drawn yet
-	begun  int // so far
-	notes  []string
-	answer *protocol.Done // which waits for them; nil: the code goes on
+	loop
+	browser *browser.Browser
+	over    func() // called when none is left; nil: the run is over
+	left    int    // that are not drawn yet
+	begun   int    // so far
+	notes   []string
 }
 
 // page is a display held back.
@@ -37,7 +38,7 @@ type page struct {
 }
 
 // draw begins the picture of a page, and reports whether its display waits for that.
-func (r *run) draw(p *page) bool {
+func (r *record) draw(p *page) bool {
 	if r.drawing.begun == mostDrawn {
 		return false
 	}
@@ -50,18 +51,19 @@ func (r *run) draw(p *page) bool {
 	r.drawing.begun++
 	r.drawing.left++
 	p.dropped = make(chan struct{})
-	asked := browser.Page{File: r.l.s.settings.WorkDir + "/" + p.Path, MostBytes: r.l.s.settings.ImageBytes, Dropped: p.dropped}
+	asked := browser.Page{File: r.settings.WorkDir + "/" + p.Path, MostBytes: r.settings.ImageBytes, Dropped: p.dropped}
+	draw, post := r.drawing.browser.Draw, r.drawing.post
 	go func() {
-		drawn, err := r.l.s.browser.Draw(asked)
-		r.l.s.post(func() { r.drawn(p, drawn, err) })
+		drawn, err := draw(asked)
+		post(func() { r.drawn(p, drawn, err) })
 	}()
 	return true
 }
 
 // drawn takes a page's picture. Its display may be gone, and the run over.
-func (r *run) drawn(p *page, got browser.Drawn, err error) {
+func (r *record) drawn(p *page, got browser.Drawn, err error) {
 	r.drawing.left--
-	if at := slices.IndexFunc(r.record.displays, func(d shown) bool { return d.page == p }); at >= 0 {
+	if at := slices.IndexFunc(r.displays, func(d shown) bool { return d.page == p }); at >= 0 {
 		if err == nil {
 			p.Data["image/png"] = displayText("image/png", got.Data)
 		} else {
@@ -70,10 +72,10 @@ func (r *run) drawn(p *page, got browser.Drawn, err error) {
 		if len(got.Missing) > 0 {
 			r.drawing.note("in the picture of "+p.Path+" what comes from "+strings.Join(got.Missing, " and ")+" is missing", "nothing of that is in reach")
 		}
-		r.record.release(&r.record.displays[at])
+		r.release(&r.displays[at])
 	}
-	if r.drawing.left == 0 && r.drawing.answer != nil && r.l.s.runs.all[r.ID] == r {
-		r.finish(r.drawing.answer)
+	if r.drawing.left == 0 && r.drawing.over != nil {
+		r.drawing.over()
 	}
 }
 
@@ -91,36 +93,24 @@ func (r *record) release(d *shown) {
 	d.page = nil
 }
 
-// awaitsPages reports whether the answer waits for pictures, with which finish is called again. A second call ends the wait.
-func (r *run) awaitsPages(d *protocol.Done) bool {
-	if r.drawing.answer == nil && r.reason == "" && d.Status != "killed" {
-		r.drawWritten()
-		if r.drawing.left > 0 {
-			r.dropTimers()
-			r.drawing.answer, d.DurationMS = d, float64(r.elapsed())
-			r.set("pages", drawTime, func() { r.finish(d) })
-			return true
-		}
-	}
-	for i := range r.record.displays {
-		if shown := &r.record.displays[i]; shown.page != nil {
+// endDrawing releases the displays that are still held back, and returns the notes.
+func (r *record) endDrawing() []string {
+	for i := range r.displays {
+		if shown := &r.displays[i]; shown.page != nil {
 			close(shown.page.dropped)
 			r.drawing.note("no picture of "+shown.path, "it was not done in time")
-			r.record.release(shown)
+			r.release(shown)
 		}
 	}
-	for _, note := range r.drawing.notes {
-		r.streams[1].Write([]byte(note))
-	}
-	return false
+	return r.drawing.notes
 }
 
-// drawWritten draws the pages that the run wrote to output/ and did not show.
-func (r *run) drawWritten() {
+// drawWritten draws the pages that the run wrote to output/ since it began, and did not show.
+func (r *record) drawWritten(began time.Time) {
 	if !browser.Exists() {
 		return
 	}
-	entries, err := os.ReadDir(r.l.s.settings.WorkDir + "/output")
+	entries, err := os.ReadDir(r.settings.WorkDir + "/output")
 	if err != nil {
 		return
 	}
@@ -130,20 +120,20 @@ func (r *run) drawWritten() {
 			continue
 		}
 		info, err := e.Info()
-		if err != nil || !info.Mode().IsRegular() || info.ModTime().Before(r.started.Add(-mtimeSlack)) {
+		if err != nil || !info.Mode().IsRegular() || info.ModTime().Before(began.Add(-mtimeSlack)) {
 			continue
 		}
 		path := relativePath("output/" + e.Name())
-		if path == "" || slices.ContainsFunc(r.record.displays, func(d shown) bool { return d.path == path }) {
+		if path == "" || slices.ContainsFunc(r.displays, func(d shown) bool { return d.path == path }) {
 			continue
 		}
 		p := &page{written: true, Display: protocol.Display{
-			Type: "display", ID: r.ID, Data: protocol.Data{}, Path: path, SizeBytes: info.Size(),
+			Type: "display", ID: r.run, Data: protocol.Data{}, Path: path, SizeBytes: info.Size(),
 		}}
-		if left > 0 && len(r.record.displays) < r.l.s.settings.MaxDisplays && r.draw(p) {
+		if left > 0 && len(r.displays) < r.settings.MaxDisplays && r.draw(p) {
 			left--
-			r.record.total++
-			r.record.displays = append(r.record.displays, shown{page: p, path: p.Path})
+			r.total++
+			r.displays = append(r.displays, shown{page: p, path: p.Path})
 		}
 	}
 }
@@ -151,15 +141,4 @@ func (r *run) drawWritten() {
 func isPage(name string) bool {
 	name = strings.ToLower(name)
 	return !strings.HasPrefix(name, ".") && (strings.HasSuffix(name, ".html") || strings.HasSuffix(name, ".htm"))
-}
-
-// browsers are the processes of the browser.
-func (s *Supervisor) browsers(table procs.Table) map[int]bool {
-	pid := s.browser.PID()
-	if pid == 0 {
-		return nil
-	}
-	family := table.Family(pid)
-	family[pid] = true
-	return family
 }

@@ -59,18 +59,6 @@ func (p *past) add(r *trail, laterServer bool) {
 	}
 }
 
-// over returns a run of the last ones that are over; nil: it is none.
-func (s *Supervisor) over(id string) *trail {
-	for _, l := range s.languages {
-		for _, t := range l.past.last {
-			if t.id == id {
-				return t
-			}
-		}
-	}
-	return nil
-}
-
 func (p *past) replay() {
 	for _, t := range p.last {
 		t.record.replay()

@@ -35,8 +35,8 @@ type run struct {
 	oomSeen        int64        // programs that the memory limit had killed before
 	condemned      bool         // killed because it ignored that
 	timers         map[string]*timer
-	drawing        drawing
-	reported       [2]int64 // counts of the last progress message
+	answer         *protocol.Done // which waits for pictures; nil: the code goes on
+	reported       [2]int64       // counts of the last progress message
 	reportedAt     time.Time
 }
 
@@ -53,7 +53,11 @@ func newRun(l *language, r protocol.Request) *run {
 	}
 	n.reportedAt = n.started
 	n.trail = &trail{id: r.ID, record: record{run: r.ID, settings: s.settings, server: s.server}}
-	n.record.draw = n.draw
+	n.record.drawing = drawing{loop: s.loop, browser: s.browser, over: func() {
+		if n.answer != nil {
+			n.finish(n.answer)
+		}
+	}}
 	for i, name := range []string{"stdout", "stderr"} {
 		n.streams[i] = output.NewStream(s.settings.OutputBytes, output.NewSpool(s.workDir.fd(), r.ID, name, s.settings.SpoolBytes))
 	}
@@ -175,7 +179,7 @@ var exitCodes = map[string]int{"completed": 0, "failed": 1, "quota": 1, "memory"
 
 // interrupt stops a run, once. The kernel is killed if that takes longer than the grace.
 func (r *run) interrupt(reason string) {
-	if d := r.drawing.answer; d != nil { // its code is over
+	if d := r.answer; d != nil { // its code is over
 		r.finish(d)
 		return
 	}

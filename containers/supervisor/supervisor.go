@@ -129,6 +129,18 @@ func (s *Supervisor) log(level, message string) {
 	}
 }
 
+// over returns a run of the last ones that are over; nil: it is none.
+func (s *Supervisor) over(id string) *trail {
+	for _, l := range s.languages {
+		for _, t := range l.past.last {
+			if t.id == id {
+				return t
+			}
+		}
+	}
+	return nil
+}
+
 // attach begins to listen to a server.
 func (s *Supervisor) attach(raw io.ReadWriteCloser) *link {
 	l := newLink(channel.New(raw, channel.Options{Supervisor: true, MaxControl: protocol.MaxToSupervisor}))
@@ -467,7 +479,7 @@ func (s *Supervisor) programs(table procs.Table) map[int]bool {
 	for _, l := range s.languages {
 		removeAll(programs, l.reserve.zygoteFamily(table))
 	}
-	removeAll(programs, s.browsers(table))
+	removeAll(programs, s.browser.Processes(table))
 	for _, k := range s.kernels() {
 		delete(programs, k.pid)
 		if r := s.runs.of(k); r != nil && r.Fresh {

@@ -187,8 +187,19 @@ func (b *Browser) Stop() bool {
 	return true
 }
 
-// PID is the number of its process, or 0.
-func (b *Browser) PID() int {
+// Processes returns its processes.
+func (b *Browser) Processes(table procs.Table) map[int]bool {
+	pid := b.pid()
+	if pid == 0 {
+		return nil
+	}
+	family := table.Family(pid)
+	family[pid] = true
+	return family
+}
+
+// pid is the number of its process, or 0.
+func (b *Browser) pid() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.process == nil || b.process.isOver() {

@@ -130,8 +130,8 @@ func TestAPageThatIsNeverDoneEndsTheBrowserAndTheNextStartsAnother(t *testing.T)
 	patience = 50 * time.Millisecond
 	_, err := b.Draw(aPage)
 	patience = real
-	if !errors.Is(err, ErrSlow) || b.PID() != 0 {
-		t.Errorf("%v, and the browser is process %d", err, b.PID())
+	if !errors.Is(err, ErrSlow) || b.pid() != 0 {
+		t.Errorf("%v, and the browser is process %d", err, b.pid())
 	}
 	t.Setenv("FAKE", "good")
 	if _, err := b.Draw(aPage); err != nil {
@@ -142,13 +142,13 @@ func TestAPageThatIsNeverDoneEndsTheBrowserAndTheNextStartsAnother(t *testing.T)
 func TestOneBrowserDrawsAllPagesUntilItIsStopped(t *testing.T) {
 	b := fake(t, "good")
 	b.Warm()
-	first := b.PID()
+	first := b.pid()
 	for range 2 {
-		if _, err := b.Draw(aPage); err != nil || b.PID() != first {
-			t.Errorf("%v; process %d, at first %d", err, b.PID(), first)
+		if _, err := b.Draw(aPage); err != nil || b.pid() != first {
+			t.Errorf("%v; process %d, at first %d", err, b.pid(), first)
 		}
 	}
-	if !b.Stop() || b.Stop() || b.PID() != 0 {
+	if !b.Stop() || b.Stop() || b.pid() != 0 {
 		t.Error("it was not stopped once")
 	}
 	if _, err := os.Stat(b.folder); !errors.Is(err, os.ErrNotExist) {
