@@ -17,7 +17,6 @@ import (
 const (
 	progressEvery = time.Second
 	progressQuiet = 5 * time.Second // between two messages without a change
-	maxNamed      = 200
 	maxTraceback  = 32_000
 	mostGoesOn    = 8
 )
@@ -210,7 +209,7 @@ func (r *run) finish(d *protocol.Done) {
 	}
 	s.server.sendBody(frame, false)
 	// The rest does not delay the answer.
-	s.undo.end(r.ID)
+	s.undo.end(r.ID, s.guard.lastRoom(s.undo.files()))
 	if k := r.kernel; k != nil && r.pipes == nil && !r.Fresh && !k.ended && k.hasNewPrograms() {
 		k.leavePipes(r)
 	}

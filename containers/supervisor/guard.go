@@ -3,6 +3,7 @@
 package main
 
 import (
+	"math"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
@@ -82,8 +83,16 @@ func (g *guard) refuses() string {
 
 // room is how many bytes may be added, in so many files, between runs.
 func (g *guard) room(files int64) int64 {
-	if g.watch.IsStale() {
+	if g != nil && g.watch.IsStale() {
 		g.watch.CountNow(answerWait)
+	}
+	return g.lastRoom(files)
+}
+
+// lastRoom is room by the last count.
+func (g *guard) lastRoom(files int64) int64 {
+	if g == nil {
+		return math.MaxInt64 / 2
 	}
 	return g.watch.Room(files)
 }
@@ -205,7 +214,7 @@ func (g *guard) judge() {
 		g.endAll(far)
 		return
 	}
-	if g.s.undo.going {
+	if g.s.runs.restoring {
 		return // it has what it replaces twice for a moment
 	}
 	if len(g.s.runs.all) == 0 {

@@ -77,7 +77,7 @@ func (l *language) onRequest(m protocol.Request) {
 	case "freeze":
 		l.frozen.answer(clean(m.ID, 64))
 	case "restore":
-		l.s.undo.restore(l, m)
+		l.restore(m)
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
+const maxNamed = 200
+
 // clean makes a hostile text one of at most limit bytes of valid UTF-8.
 func clean(said string, limit int) string {
 	said = strings.ToValidUTF8(said, "\uFFFD")

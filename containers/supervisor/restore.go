@@ -185,3 +185,86 @@ func (l *language) sendRestorable(again bool) {
 		l.s.server.sendBody(body, false)
 	}
 }
+
+// restore answers the message of that name. No run begins before it is over.
+func (l *language) restore(m protocol.Request) {
+	s, u := l.s, l.s.undo
+	answer := protocol.Restored{Type: "restored", Language: l.Name, ID: clean(m.ID, maxNamed), Run: clean(m.Run, maxNamed)}
+	tell := func() {
+		answer.Runs, answer.Copies = l.restorable()
+		s.server.send(answer, false)
+		l.sendRestorable(false)
+	}
+	over := func() {
+		tell()
+		s.runs.goOn()
+	}
+	refused := func(code, why string) *protocol.RestoredFiles {
+		return &protocol.RestoredFiles{NotKept: []protocol.NotKept{}, Code: code, Error: why}
+	}
+	// goBack goes on when the variables are those from before the run.
+	goBack := func(then, failed func()) {
+		l.goBack(m.Run, func(report *kernelproc.Report, why string) {
+			if answer.Error = why; why != "" {
+				failed()
+				return
+			}
+			if report != nil {
+				answer.Lost, answer.LostTotal = lostOf(report)
+			}
+			then()
+		})
+	}
+	why := ""
+	if m.Variables {
+		why = l.cannotGoBack(m.Run)
+	}
+	if why != "" && m.Files && !l.HasZygote {
+		m.Variables, answer.Stay, why = false, why, ""
+	}
+	switch {
+	case why != "":
+		answer.Error = why
+		tell()
+	case !m.Files && s.runs.restoring:
+		answer.Error = "another restore goes on in this session"
+		tell()
+	case !m.Files:
+		s.runs.restoring = true
+		goBack(over, over)
+	case u.store == nil:
+		answer.Files = refused("unknown", "no versions of files are kept here")
+		tell()
+	case len(s.runs.all) > 0 || s.retiring || s.runs.restoring:
+		answer.Files = refused("busy", "a run or another restore goes on in this session")
+		tell()
+	default:
+		s.runs.restoring = true
+		free := s.guard.room(u.files())
+		go func() {
+			u.placing.Lock()
+			plan, err := u.store.Prepare(answer.ID, m.Run, free)
+			placed := func() {
+				u.placing.Unlock()
+				over()
+			}
+			apply := func() {
+				u.apply(plan, func(files *protocol.RestoredFiles) {
+					answer.Files = files
+					placed()
+				})
+			}
+			s.post(func() {
+				switch {
+				case err != nil:
+					answer.Files = refused(codeOf(err), err.Error())
+					placed()
+				case m.Variables:
+					goBack(apply, func() { plan.Drop(); placed() })
+				default:
+					apply()
+				}
+			})
+		}()
+	}
+}

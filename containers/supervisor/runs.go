@@ -5,6 +5,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/kernelproc"
@@ -17,8 +18,10 @@ const mostFresh = 16
 
 // runs keeps the runs that go on.
 type runs struct {
-	s   *Supervisor
-	all map[string]*run
+	s         *Supervisor
+	all       map[string]*run
+	restoring bool               // no run begins before that is over
+	held      []protocol.Request // runs that came meanwhile
 }
 
 // begin answers a request that no run can begin for; else it makes one, and finds it a kernel.
@@ -33,7 +36,8 @@ func (rs *runs) begin(m protocol.Request) {
 		t.record.replay()
 		return
 	}
-	if s.undo.holds(m) {
+	if rs.restoring {
+		rs.held = append(rs.held, m)
 		return
 	}
 	l := s.language(m.Language)
@@ -67,6 +71,26 @@ func (rs *runs) begin(m protocol.Request) {
 	r.startTimeout()
 	r.set("progress", time.Second, r.onProgress)
 	rs.provide(r)
+}
+
+// cancelHeld answers a run that waits for the end of a restore, if there is one of this id.
+func (rs *runs) cancelHeld(id string) {
+	i := slices.IndexFunc(rs.held, func(m protocol.Request) bool { return m.ID == id })
+	if i < 0 {
+		return
+	}
+	m := rs.held[i]
+	rs.held = slices.Delete(rs.held, i, i+1)
+	rs.answerUnbegun(rs.s.language(m.Language), protocol.Done{ID: id, Status: "cancelled", ExitCode: 130})
+}
+
+// goOn lets the held runs begin.
+func (rs *runs) goOn() {
+	held := rs.held
+	rs.restoring, rs.held = false, nil
+	for _, m := range held {
+		rs.begin(m)
+	}
 }
 
 // refuses returns the error that a request is answered with at once, or an empty name.

@@ -57,7 +57,7 @@ func newSupervisor(programs []program, stdio io.ReadWriteCloser) *Supervisor {
 	}
 	s.runs = &runs{s: s, all: map[string]*run{}}
 	s.memory = &memoryGuard{s: s, oomSeen: procs.OOMKills()}
-	s.undo = &undo{s: s}
+	s.undo = &undo{loop: s.loop, server: s.server}
 	s.browser = browser.New(browserFolder)
 	s.workDir.undo, s.workDir.pages = s.undo, s.browser
 	s.out.open = s.openStream
@@ -261,7 +261,7 @@ func (s *Supervisor) greet() {
 	for id := range s.runs.all {
 		m.Runs = append(m.Runs, id)
 	}
-	for _, held := range s.undo.waiting {
+	for _, held := range s.runs.held {
 		m.Runs = append(m.Runs, held.ID)
 	}
 	for _, l := range s.languages {
@@ -298,7 +298,7 @@ func (s *Supervisor) onFrame(body []byte) {
 			}
 			r.interrupt(reason)
 		} else {
-			s.undo.cancel(m.ID)
+			s.runs.cancelHeld(m.ID)
 		}
 	case "peek":
 		if r := s.runs.all[m.ID]; r != nil {
@@ -328,7 +328,7 @@ func (s *Supervisor) onInit(body []byte) {
 	if s.workDir.dir != nil && s.settings.hasVolumeLimit() {
 		s.guard = newGuard(s)
 	}
-	s.undo.open()
+	s.undo.open(s.workDir.fd(), s.settings)
 	for _, l := range s.languages {
 		l.snapshots.clear()
 	}
@@ -345,8 +345,8 @@ func (s *Supervisor) onBind(body []byte) {
 	if s.settings == nil || !s.settings.Spare {
 		return
 	}
-	before := s.settings
-	s.settings = s.mustRead(body)
+	before := *s.settings
+	*s.settings = *s.mustRead(body) // which others hold
 	s.settings.WorkDir, s.settings.VolumeBytes, s.settings.VolumeFiles = before.WorkDir, before.VolumeBytes, before.VolumeFiles
 	s.settings.Spare = false
 	s.apply()
