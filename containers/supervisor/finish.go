@@ -63,14 +63,14 @@ func (r *run) onDone(m *kernelproc.Report) {
 	case "quota":
 		overQuota(d, r.over)
 	case "memory":
-		s.memory.outOfMemory(d, r)
+		s.memory.outOfMemory(d, r.memory.Memory)
 	default:
 		d.Status, d.ExitCode = r.reason, exitCodes[r.reason]
 	}
 	if r.reason == "memory" {
-		d.Memory = s.memory.report(r, r.memory, m.Largest)
+		d.Memory = s.memory.report(l.Name, r.memory, m.Largest)
 	} else if len(m.Largest) > 0 || d.Error != nil && d.Error.Name == memoryError {
-		d.Memory = s.memory.report(r, s.memory.usage(), m.Largest)
+		d.Memory = s.memory.report(l.Name, s.memory.usage(), m.Largest)
 	}
 	for _, name := range m.GoesOn[:min(len(m.GoesOn), mostGoesOn)] {
 		if !r.Fresh || r.Copy { // a fresh one takes its programs with it
@@ -111,7 +111,7 @@ func (r *run) finishKilled(cause string) {
 		}
 	}
 	if d.Cause == "memory" {
-		d.Memory = r.l.s.memory.report(r, r.used(cause), nil)
+		d.Memory = r.l.s.memory.report(r.l.Name, r.used(cause), nil)
 	}
 	if r.Copy && r.kernel == nil && r.reason == "timed_out" {
 		d.Error = copyError("the kernel was not idle in time")

@@ -101,6 +101,9 @@ func (l *language) endAhead() bool {
 	return true
 }
 
+// letGo ends kernels that are only kept ready, one step at a time, and reports whether there were any.
+func (l *language) letGo() bool { return l.endAhead() || l.twins.release() || l.reserve.letGo() }
+
 // use is called when the language is asked for.
 func (l *language) use() {
 	l.ahead.stop()

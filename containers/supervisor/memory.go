@@ -4,9 +4,11 @@ package main
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/procs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -24,7 +26,13 @@ const (
 // memoryGuard stops the run that takes the most before the container's limit kills it, so that the variables stay. It looks
 // only while a run goes on.
 type memoryGuard struct {
-	s       *Supervisor
+	loop
+	settings    *settings // nil before init
+	browser     *browser.Browser
+	consumers   []consumer
+	going       func() int // how many runs go on
+	stopLargest func()     // interrupts the run that takes the most
+
 	account *procs.Account
 	found   bool         // whether there is an account is known
 	timer   *timer       // for the next look; nil: none is due
@@ -34,36 +42,43 @@ type memoryGuard struct {
 	mark    int64        // that the runs that go on may take; 0: not known yet
 }
 
+// consumer is a language, whose runs take memory.
+type consumer struct {
+	name  string
+	add   func(table procs.Table, all map[int]bool) // the processes that it is in
+	letGo func() bool                               // ends what is only kept ready, and reports whether there was something
+}
+
 // beginRun is called when a run gets its kernel. The first look comes a little later: most runs are over by then.
 func (g *memoryGuard) beginRun() {
-	if len(g.s.runs.all) == 1 {
+	if g.going() == 1 {
 		g.mark = 0
 	}
-	if g.s.settings.MemoryBytes > 0 && g.timer == nil {
+	if g.settings.MemoryBytes > 0 && g.timer == nil {
 		g.lookLater()
 	}
 }
 
 func (g *memoryGuard) lookLater() {
 	left := time.Duration((g.limit() - g.last.Bytes()) / fastest)
-	g.timer = g.s.after(min(max(left*time.Millisecond, memoryHaste), memoryTick), g.look)
+	g.timer = g.after(min(max(left*time.Millisecond, memoryHaste), memoryTick), g.look)
 }
 
 // limit is nine tenths of the container's.
-func (g *memoryGuard) limit() int64 { return g.s.settings.MemoryBytes / 10 * 9 }
+func (g *memoryGuard) limit() int64 { return g.settings.MemoryBytes / 10 * 9 }
 
 func (g *memoryGuard) look() {
 	g.timer = nil
-	if len(g.s.runs.all) == 0 {
+	if g.going() == 0 {
 		return
 	}
 	used := g.read().Bytes()
 	if g.mark == 0 {
-		left := g.s.settings.MemoryBytes - used
-		g.mark = max(g.limit(), used+max(left/2, g.s.settings.MemoryBytes/50)) // so that it can let variables go
+		left := g.settings.MemoryBytes - used
+		g.mark = max(g.limit(), used+max(left/2, g.settings.MemoryBytes/50)) // so that it can let variables go
 	}
 	// Spare kernels go first, and early: it takes a moment until their memory is free.
-	letGo := used > g.s.settings.MemoryBytes/10*8 && g.letGo() || used > g.mark && g.s.browser.Stop()
+	letGo := used > g.settings.MemoryBytes/10*8 && g.letGo() || used > g.mark && g.browser.Stop()
 	if used > g.mark && !letGo && time.Now().After(g.patient) {
 		g.stopLargest()
 	}
@@ -71,18 +86,13 @@ func (g *memoryGuard) look() {
 }
 
 func (g *memoryGuard) letGo() bool {
-	for _, l := range g.s.languages {
-		if l.endAhead() || l.twins.release() || l.reserve.letGo() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(g.consumers, func(c consumer) bool { return c.letGo() })
 }
 
 // read returns the container's memory: by its account, or else by its processes.
 func (g *memoryGuard) read() procs.Memory {
 	if !g.found {
-		g.account, g.found = procs.FindAccount(g.s.settings.MemoryBytes), true
+		g.account, g.found = procs.FindAccount(g.settings.MemoryBytes), true
 	}
 	if g.account != nil {
 		g.last = g.account.Read()
@@ -90,10 +100,10 @@ func (g *memoryGuard) read() procs.Memory {
 	}
 	table := procs.Read()
 	counted := map[int]bool{}
-	for _, l := range g.s.languages {
-		l.addConsumers(table, counted)
+	for _, c := range g.consumers {
+		c.add(table, counted)
 	}
-	for pid := range g.s.browser.Processes(table) {
+	for pid := range g.browser.Processes(table) {
 		counted[pid] = true
 	}
 	g.last = procs.Memory{Anonymous: sum(table, counted)}
@@ -114,7 +124,7 @@ func sum(table procs.Table, counted map[int]bool) (all int64) {
 
 // noteKills counts those that are of no run that goes on, so that none is taken for the cause of a later death.
 func (g *memoryGuard) noteKills() {
-	if len(g.s.runs.all) == 0 {
+	if g.going() == 0 {
 		g.oomSeen = procs.OOMKills()
 	}
 }
@@ -133,11 +143,11 @@ func (g *memoryGuard) usage() usage {
 // lastUsage is usage by the last look.
 func (g *memoryGuard) lastUsage(table procs.Table) usage {
 	u, most := usage{Memory: g.last}, int64(-1)
-	for _, l := range g.s.languages {
+	for _, c := range g.consumers {
 		counted := map[int]bool{}
-		l.addConsumers(table, counted)
+		c.add(table, counted)
 		if takes := sum(table, counted); takes > most {
-			u.interpreter, most = l.Name, takes
+			u.interpreter, most = c.name, takes
 		}
 	}
 	return u
@@ -145,7 +155,7 @@ func (g *memoryGuard) lastUsage(table procs.Table) usage {
 
 // hasRoom reports whether kernels may be started that nobody has asked for.
 func (g *memoryGuard) hasRoom() bool {
-	limit := g.s.settings.MemoryBytes
+	limit := g.settings.MemoryBytes
 	return limit == 0 || limit >= roomy && g.read().Bytes() < limit/2
 }
 
@@ -158,49 +168,15 @@ func (g *memoryGuard) beside(pid int) int64 {
 	return used.Anonymous - procs.Anonymous(pid)
 }
 
-// stopLargest interrupts the run whose kernel takes the most, with its programs; one at a time, as that may be enough.
-func (g *memoryGuard) stopLargest() {
-	var largest *run
-	most := int64(-1)
-	table := procs.Read()
-	for _, r := range g.s.runs.all {
-		if r.reason != "" {
-			g.patient = time.Now().Add(leaveWait) // its memory is free a little later than its end
-			return
-		}
-		if r.kernel == nil {
-			continue
-		}
-		takes := procs.Anonymous(r.kernel.pid)
-		for pid := range ownedBy(table, r.kernel.pid) {
-			takes += procs.Anonymous(pid)
-		}
-		if takes > most {
-			largest, most = r, takes
-		}
-	}
-	if largest == nil {
-		return
-	}
-	g.patient = time.Now().Add(leaveWait) // also where it ends before the next look: its pages are given back a little later
-	// Not by a new look: the code goes on to take memory meanwhile.
-	largest.memory = g.lastUsage(table)
-	if largest.kernel == largest.l.frozen.waking {
-		largest.kernel.kill("memory") // it did not begin: another kernel gets it, without the snapshot
-		return
-	}
-	largest.interrupt("memory")
-}
-
-// report returns the memory of a run, and the largest variables by its kernel, unless another one took more.
-func (g *memoryGuard) report(r *run, used usage, largest []protocol.Variable) *protocol.Memory {
-	if g.s.settings.MemoryBytes <= 0 {
+// report returns the memory of a language's run, and the largest variables by its kernel, unless another one took more.
+func (g *memoryGuard) report(language string, used usage, largest []protocol.Variable) *protocol.Memory {
+	if g.settings.MemoryBytes <= 0 {
 		return nil
 	}
-	if used.interpreter != r.l.Name {
+	if used.interpreter != language {
 		largest = nil
 	}
-	m := &protocol.Memory{UsedBytes: used.Bytes(), LimitBytes: g.s.settings.MemoryBytes, Interpreter: used.interpreter, Largest: []protocol.Variable{}}
+	m := &protocol.Memory{UsedBytes: used.Bytes(), LimitBytes: g.settings.MemoryBytes, Interpreter: used.interpreter, Largest: []protocol.Variable{}}
 	for _, v := range largest[:min(len(largest), mostLargest)] {
 		m.Largest = append(m.Largest, protocol.Variable{Name: clean(v.Name, maxNamed), SizeBytes: max(v.SizeBytes, 0)})
 	}
@@ -208,12 +184,12 @@ func (g *memoryGuard) report(r *run, used usage, largest []protocol.Variable) *p
 }
 
 // outOfMemory marks an answer as stopped for memory; the kernel's own error stays.
-func (g *memoryGuard) outOfMemory(d *protocol.Done, r *run) {
+func (g *memoryGuard) outOfMemory(d *protocol.Done, used procs.Memory) {
 	d.Status, d.ExitCode, d.Result, d.Cause = "failed", 1, nil, "memory"
 	if d.Error != nil && d.Error.Name == memoryError {
 		return
 	}
-	stopped := &protocol.Error{Name: memoryError, Message: g.describe(r.memory.Memory)}
+	stopped := &protocol.Error{Name: memoryError, Message: g.describe(used)}
 	if d.Error != nil {
 		stopped.Traceback = d.Error.Traceback
 	}
@@ -222,7 +198,7 @@ func (g *memoryGuard) outOfMemory(d *protocol.Done, r *run) {
 
 func (g *memoryGuard) describe(used procs.Memory) string {
 	mebibytes := func(n int64) string { return strconv.FormatInt(n>>20, 10) + " MiB" }
-	text := "the session took " + mebibytes(used.Bytes()) + " of its " + mebibytes(g.s.settings.MemoryBytes) + " of memory"
+	text := "the session took " + mebibytes(used.Bytes()) + " of its " + mebibytes(g.settings.MemoryBytes) + " of memory"
 	if used.Shared > used.Bytes()/10 {
 		text += ", " + mebibytes(used.Shared) + " of it files in /tmp"
 	}

@@ -231,6 +231,40 @@ func (rs *runs) adopt(r *run, k *kernel) {
 	r.l.reserve.prepare()
 }
 
+// stopLargest interrupts the run whose kernel takes the most, with its programs; one at a time, as that may be enough.
+func (rs *runs) stopLargest() {
+	var largest *run
+	most := int64(-1)
+	table, memory := procs.Read(), rs.s.memory
+	for _, r := range rs.all {
+		if r.reason != "" {
+			memory.patient = time.Now().Add(leaveWait) // its memory is free a little later than its end
+			return
+		}
+		if r.kernel == nil {
+			continue
+		}
+		takes := procs.Anonymous(r.kernel.pid)
+		for pid := range ownedBy(table, r.kernel.pid) {
+			takes += procs.Anonymous(pid)
+		}
+		if takes > most {
+			largest, most = r, takes
+		}
+	}
+	if largest == nil {
+		return
+	}
+	memory.patient = time.Now().Add(leaveWait) // also where it ends before the next look: its pages are given back a little later
+	// Not by a new look: the code goes on to take memory meanwhile.
+	largest.memory = memory.lastUsage(table)
+	if largest.kernel == largest.l.frozen.waking {
+		largest.kernel.kill("memory") // it did not begin: another kernel gets it, without the snapshot
+		return
+	}
+	largest.interrupt("memory")
+}
+
 func (rs *runs) of(k *kernel) *run {
 	for _, r := range rs.all {
 		if r.kernel == k {

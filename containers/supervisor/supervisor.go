@@ -52,13 +52,18 @@ type Supervisor struct {
 func newSupervisor(programs []program, stdio io.ReadWriteCloser) *Supervisor {
 	s := &Supervisor{loop: make(loop), server: &server{}, lastFrame: time.Now()}
 	s.workDir.known = make(chan struct{})
-	for _, p := range programs {
-		s.languages = append(s.languages, newLanguage(s, p.language, p.path))
-	}
 	s.runs = &runs{s: s, all: map[string]*run{}}
-	s.memory = &memoryGuard{s: s, oomSeen: procs.OOMKills()}
-	s.undo = &undo{loop: s.loop, server: s.server}
 	s.browser = browser.New(browserFolder)
+	s.memory = &memoryGuard{
+		loop: s.loop, browser: s.browser, oomSeen: procs.OOMKills(),
+		going: func() int { return len(s.runs.all) }, stopLargest: s.runs.stopLargest,
+	}
+	for _, p := range programs {
+		l := newLanguage(s, p.language, p.path)
+		s.languages = append(s.languages, l)
+		s.memory.consumers = append(s.memory.consumers, consumer{l.Name, l.addConsumers, l.letGo})
+	}
+	s.undo = &undo{loop: s.loop, server: s.server}
 	s.workDir.undo, s.workDir.pages = s.undo, s.browser
 	s.out.open = s.openStream
 	s.server.link = s.attach(stdio)
@@ -322,6 +327,7 @@ func (s *Supervisor) onInit(body []byte) {
 		return
 	}
 	s.settings = s.mustRead(body)
+	s.memory.settings = s.settings
 	s.greet()
 	s.workDir.path = s.settings.WorkDir
 	s.workDir.open(func(problem string) { s.log("error", problem) })
