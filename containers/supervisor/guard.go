@@ -89,7 +89,7 @@ func (g *guard) room(files int64) int64 {
 	return g.lastRoom(files)
 }
 
-// lastRoom is room by the last count.
+// lastRoom is room by the last count. An unlimited work directory always has some.
 func (g *guard) lastRoom(files int64) int64 {
 	if g == nil {
 		return math.MaxInt64 / 2
@@ -151,7 +151,9 @@ func (g *guard) exceededAtEnd(bytes int64, files int) string {
 // exceeded returns how the current runs passed the limit, or nothing.
 func (g *guard) exceeded() string {
 	level, why := g.watch.Level(), g.watch.Over()
-	if why != "" && (g.dropHolders() || g.s.undo.giveWay() || g.dropSnapshots()) {
+	holders := func(l *language) bool { return l.twins.dropHolders() }
+	snapshots := func(l *language) bool { return l.snapshots.giveWay() }
+	if why != "" && (g.ofAll(holders) || g.s.undo.giveWay() || g.ofAll(snapshots)) {
 		g.watch.Forget() // the next count shows the freed space
 		return ""
 	}
@@ -167,18 +169,10 @@ func (g *guard) exceeded() string {
 	return why
 }
 
-// dropHolders ends the twins that hold deleted files, and reports whether there were any.
-func (g *guard) dropHolders() (held bool) {
+// ofAll drops something of each language, and reports whether that freed files.
+func (g *guard) ofAll(drop func(*language) bool) (freed bool) {
 	for _, l := range g.s.languages {
-		held = l.twins.dropHolders() || held
-	}
-	return held
-}
-
-// dropSnapshots drops the variables that can be gone back to, and reports whether there were files with them.
-func (g *guard) dropSnapshots() (freed bool) {
-	for _, l := range g.s.languages {
-		freed = l.snapshots.giveWay() || freed
+		freed = drop(l) || freed
 	}
 	return freed
 }

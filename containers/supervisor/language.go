@@ -4,6 +4,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -158,10 +159,8 @@ func (l *language) kernels() []*kernel {
 			all = append(all, k)
 		}
 	}
-	for _, twins := range [][]*twin{l.twins.kept, l.twins.coming} {
-		for _, n := range twins {
-			all = append(all, n.kernel)
-		}
+	for _, n := range slices.Concat(l.twins.kept, l.twins.coming) {
+		all = append(all, n.kernel)
 	}
 	if c := l.snapshots.reading; c != nil {
 		all = append(all, c.kernel)
@@ -304,15 +303,11 @@ func (l *language) strays(table procs.Table) map[int]bool {
 
 // addConsumers adds the processes that the memory of this language's runs is in.
 func (l *language) addConsumers(table procs.Table, all map[int]bool) {
-	for pid := range l.programs(table) {
-		all[pid] = true
-	}
+	maps.Copy(all, l.programs(table))
 	for _, k := range l.kernels() {
 		if k == l.main || l.s.runs.of(k) != nil {
 			all[k.pid] = true
-			for pid := range ownedBy(table, k.pid) {
-				all[pid] = true
-			}
+			maps.Copy(all, ownedBy(table, k.pid))
 		}
 	}
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -103,9 +104,7 @@ func (g *memoryGuard) read() procs.Memory {
 	for _, c := range g.consumers {
 		c.add(table, counted)
 	}
-	for pid := range g.browser.Processes(table) {
-		counted[pid] = true
-	}
+	maps.Copy(counted, g.browser.Processes(table))
 	g.last = procs.Memory{Anonymous: sum(table, counted)}
 	return g.last
 }

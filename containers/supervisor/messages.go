@@ -6,8 +6,8 @@ package main
 
 import (
 	"encoding/json"
+	"io/fs"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -26,13 +26,8 @@ func clean(said string, limit int) string {
 
 // relativePath returns a path that a kernel named, when it is one that may be passed on.
 func relativePath(path string) string {
-	if path == "" || len(path) > 1024 || !utf8.ValidString(path) || strings.IndexByte(path, 0) >= 0 {
+	if len(path) > 1024 || path == "." || !fs.ValidPath(path) || strings.IndexByte(path, 0) >= 0 {
 		return ""
-	}
-	for _, part := range strings.Split(path, "/") {
-		if part == "" || part == "." || part == ".." {
-			return ""
-		}
 	}
 	return path
 }

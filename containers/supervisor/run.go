@@ -3,6 +3,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"syscall"
 	"time"
@@ -24,16 +25,16 @@ type run struct {
 	startedTicks   int64
 	mark           artifacts.Mark // when it began, by the clock that stamps files
 	kernel         *kernel
-	born           time.Time    // when the copy was forked that it runs in
-	losses         int          // kernels that died before they began it
-	before         map[int]bool // the processes that were there when a fresh run began
-	overlaps       bool         // with a run of the kernel that stays: for a fresh run
-	asked          int          // how many times it was interrupted
-	reason         string       // why it was interrupted: timed_out, cancelled, quota or memory
-	over           string       // how the files were over their limit then
-	memory         usage        // or the container's memory then
-	oomSeen        int64        // programs that the memory limit had killed before
-	condemned      bool         // killed because it ignored that
+	born           time.Time   // when the copy was forked that it runs in
+	losses         int         // kernels that died before they began it
+	before         procs.Table // the processes that were there when a fresh run began
+	overlaps       bool        // with a run of the kernel that stays: for a fresh run
+	asked          int         // how many times it was interrupted
+	reason         string      // why it was interrupted: timed_out, cancelled, quota or memory
+	over           string      // how the files were over their limit then
+	memory         usage       // or the container's memory then
+	oomSeen        int64       // programs that the memory limit had killed before
+	condemned      bool        // killed because it ignored that
 	timers         map[string]*timer
 	answer         *protocol.Done // which waits for pictures; nil: the code goes on
 	reported       [2]int64       // counts of the last progress message
@@ -307,9 +308,7 @@ func (r *run) endPrograms() {
 			for p := range started {
 				if now, ok := t[p.pid]; ok && now.Start == p.start {
 					left[p.pid] = true
-					for below := range t.Family(p.pid) {
-						left[below] = true
-					}
+					maps.Copy(left, t.Family(p.pid))
 				}
 			}
 			return left
@@ -327,9 +326,7 @@ func (r *run) endFresh(stays bool) {
 	}
 	killAll(func(t procs.Table) map[int]bool {
 		left := map[int]bool{}
-		for pid := range ownedBy(t, k.pid) {
-			left[pid] = true
-		}
+		maps.Copy(left, ownedBy(t, k.pid))
 		for pid := range owned {
 			if _, ok := t[pid]; ok {
 				left[pid] = true
@@ -337,7 +334,7 @@ func (r *run) endFresh(stays bool) {
 		}
 		if !r.overlaps {
 			for pid := range r.l.strays(t) {
-				if !r.before[pid] {
+				if _, before := r.before[pid]; !before {
 					left[pid] = true
 				}
 			}

@@ -219,10 +219,7 @@ func (rs *runs) adoptNew(r *run) {
 
 func (rs *runs) adopt(r *run, k *kernel) {
 	if r.Fresh {
-		r.before = map[int]bool{}
-		for pid := range procs.Read() {
-			r.before[pid] = true
-		}
+		r.before = procs.Read()
 		delete(r.before, k.pid)
 	} else {
 		r.l.main = k

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -396,7 +397,7 @@ func (s *Supervisor) mustRead(body []byte) *settings {
 // apply applies the settings, interpreters apart.
 func (s *Supervisor) apply() {
 	settings := s.settings
-	if home := homeOf(settings); home != "" {
+	if home := cmp.Or(settings.Env["HOME"], os.Getenv("HOME")); home != "" {
 		_ = os.MkdirAll(home, 0o700) // the root is read-only, and a tmpfs starts empty
 	}
 	err := s.door.serve(settings.Token, func(c net.Conn, filesOnly bool) {
@@ -423,13 +424,6 @@ func (s *Supervisor) apply() {
 	if settings.IdleSeconds > 0 {
 		s.idle = s.after(settings.idle(), s.onIdle)
 	}
-}
-
-func homeOf(s *settings) string {
-	if home := s.Env["HOME"]; home != "" {
-		return home
-	}
-	return os.Getenv("HOME")
 }
 
 // Processes --------------------------------------------------------------------------
