@@ -10,10 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -60,7 +61,7 @@ func clusterChecks(info kubernetes.Info, err error) []doctor.Check {
 
 // explain takes the words for a person from an engine's error, and keeps the rest in Why.
 func explain(check *doctor.Check, err error) {
-	reason, fix, ok := sandbox.Explain(err)
+	reason, fix, ok := place.Explain(err)
 	if !ok {
 		return
 	}

@@ -9,17 +9,19 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 )
 
 func TestARunIsNamedByItsFirstLineAndItsAge(t *testing.T) {
 	const secret = "correct-horse-battery"
-	run := newRun(t.Context(), &Config{Mask: secrets.New(map[string]string{"KEY": secret})}, "run-1", "s", RunOptions{
-		Language: Python, Code: "\n  hang(" + strings.Repeat("x", firstLineLength-20) + secret + ")\nsecond line",
+	run := runs.NewRun(t.Context(), &Config{Mask: secrets.New(map[string]string{"KEY": secret})}, "run-1", "s", RunOptions{
+		Language: Python, Code: "\n  hang(" + strings.Repeat("x", runs.FirstLineLength-20) + secret + ")\nsecond line",
 	})
-	run.created = time.Now().Add(-time.Minute)
-	got := run.info()
+	run.Created = time.Now().Add(-time.Minute)
+	got := run.Info()
 	if got.RunID != "run-1" || got.AgeSeconds != 60 || !strings.HasPrefix(got.FirstLine, "hang(xxx") ||
 		strings.Contains(got.FirstLine, secret[:5]) || strings.Contains(got.FirstLine, "second") {
 		t.Errorf("it is %+v", got)
@@ -50,7 +52,7 @@ func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
 		var told []string
 		eventually(t, "the run that waits says what for, or is over", func() bool {
 			told = waits.SoFar(t.Context()).Notes
-			return waits.over() || slices.ContainsFunc(told, func(note string) bool { return strings.Contains(note, id) })
+			return waits.Over() || slices.ContainsFunc(told, func(note string) bool { return strings.Contains(note, id) })
 		})
 		if notes := strings.Join(told, " "); !strings.Contains(notes, id) || !strings.Contains(notes, "cancel: true") {
 			t.Errorf("the run that waits says %q", notes)

@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
@@ -38,7 +40,7 @@ func TestEachClientHasASessionOfItsOwn(t *testing.T) {
 	if known := m.Known(); len(known) != len(clients)-1 {
 		t.Errorf("%+v are left", known)
 	}
-	wantCode(t, CheckSessionID(DefaultOf("a")), fault.InvalidSessionID)
+	wantCode(t, runs.CheckSessionID(DefaultOf("a")), fault.InvalidSessionID)
 }
 
 func TestAClientThatIsGoneMakesRoom(t *testing.T) {

@@ -6,6 +6,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -15,43 +18,43 @@ import (
 // error; the session is over all the same.
 func (s *session) close(ctx context.Context, keepFiles bool) error {
 	var size *int64
-	if keepFiles && s.named && s.config.freezes() {
+	if keepFiles && s.named && s.config.Freezes() {
 		size = s.retire(ctx)
 	} else if keepFiles {
 		size = s.size(ctx)
 	}
-	s.cancel(errClosing)
-	s.engine.mu.Lock()
-	defer s.engine.mu.Unlock()
+	s.cancel(runs.ErrClosing)
+	s.engine.Mu.Lock()
+	defer s.engine.Mu.Unlock()
 	var volumes []string
 	if !keepFiles {
-		volumes = []string{s.engine.volumeName()}
+		volumes = []string{s.engine.VolumeName()}
 		// If the removal fails, a later sweep knows that the files are not kept.
-		if err := s.uses.lock.Drop(); err != nil {
+		if err := s.uses.Lock.Drop(); err != nil {
 			s.config.Logger.Warn("session lock", "session", s.id, "error", err)
 		}
 	}
 	var err error
-	if s.engine.used() {
-		err = s.config.Engine.Remove(ctx, s.engine.names(), volumes)
+	if s.engine.Used() {
+		err = s.config.Engine.Remove(ctx, s.engine.Names(), volumes)
 	}
 	if keepFiles && err == nil {
-		s.engine.rest(size, s.uses.history.Bytes())
+		s.engine.Rest(size, s.uses.History.Bytes())
 	}
 	if keepFiles {
-		ending, cancel := context.WithTimeout(ctx, leaveTime)
-		s.uses.await(ending)
+		ending, cancel := context.WithTimeout(ctx, place.LeaveTime)
+		s.uses.Await(ending)
 		cancel()
 	}
-	s.uses.closeHistory()
+	s.uses.CloseHistory()
 	switch {
 	case keepFiles:
-		s.uses.touchLast()
-		s.uses.lock.Release()
+		s.uses.TouchLast()
+		s.uses.Lock.Release()
 	case err != nil:
-		s.uses.lock.Release() // a sweep, which can take the lock, removes the rest
+		s.uses.Lock.Release() // a sweep, which can take the lock, removes the rest
 	default:
-		s.uses.lock.Remove()
+		s.uses.Lock.Remove()
 	}
 	return err
 }
@@ -59,51 +62,51 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 // leaveBehind detaches from a named session. Its containers go on with their variables, and end by themselves if no server takes
 // them over within the idle time. It interrupts running code, unless the manager only visits.
 func (s *session) leaveBehind(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	ctx, cancel := context.WithTimeout(ctx, place.LeaveTime)
 	defer cancel()
 	if !s.config.Visit {
-		s.cancel(errLeaving)
-		s.uses.await(ctx)
+		s.cancel(runs.ErrLeaving)
+		s.uses.Await(ctx)
 	}
 	size := s.size(ctx)
 	// A container that just starts should come up; otherwise the next server finds half of one.
-	if s.engine.lock(ctx) {
-		defer s.engine.mu.Unlock()
-		if size != nil && s.engine.record != nil {
-			s.engine.record.SizeBytes, s.engine.record.HistoryBytes = *size, s.uses.history.Bytes()
-			s.engine.saveRecord()
+	if s.engine.Lock(ctx) {
+		defer s.engine.Mu.Unlock()
+		if size != nil && s.engine.Record != nil {
+			s.engine.Record.SizeBytes, s.engine.Record.HistoryBytes = *size, s.uses.History.Bytes()
+			s.engine.SaveRecord()
 		}
-		for _, c := range s.engine.ready {
+		for _, c := range s.engine.Ready {
 			c.Close()
 		}
 	}
-	for _, run := range s.uses.all() {
-		if !run.over() {
-			run.unrecorded.Store(true) // the next server may hear its end
+	for _, run := range s.uses.All() {
+		if !run.Over() {
+			run.Unrecorded.Store(true) // the next server may hear its end
 		}
 	}
 	for _, l := range s.links {
-		if c := l.container.Load(); c != nil {
+		if c := l.Container.Load(); c != nil {
 			c.Close()
 		}
 	}
-	s.cancel(errLeaving)
-	s.uses.closeHistory()
-	s.uses.mu.Lock()
-	s.uses.touch()
-	s.uses.mu.Unlock()
+	s.cancel(runs.ErrLeaving)
+	s.uses.CloseHistory()
+	s.uses.Mu.Lock()
+	s.uses.Touch()
+	s.uses.Mu.Unlock()
 	state.TakeBack(s.config.StateDir, s.id)
-	s.uses.lock.Release()
+	s.uses.Lock.Release()
 }
 
 // abandon releases a session that nobody used yet.
 func (s *session) abandon() {
-	s.cancel(errClosing)
-	s.uses.closeHistory()
+	s.cancel(runs.ErrClosing)
+	s.uses.CloseHistory()
 	if s.named {
-		s.uses.lock.Release()
+		s.uses.Lock.Release()
 	} else {
-		s.uses.lock.Remove()
+		s.uses.Lock.Remove()
 	}
 }
 
@@ -159,13 +162,13 @@ func (m *Manager) offer(ctx context.Context, every time.Duration, which func(*se
 	for ctx.Err() == nil {
 		for _, s := range m.all() {
 			switch {
-			case !which(s) || !s.isOpen() || s.uses.isClosing():
+			case !which(s) || !s.isOpen() || s.uses.IsClosing():
 			case !offered[s]:
-				if err := s.uses.locked(func() error { return state.Offer(m.conf().StateDir, s.id) }); err != nil {
+				if err := s.uses.Locked(func() error { return state.Offer(m.conf().StateDir, s.id) }); err != nil {
 					m.conf().Logger.Warn("offer session", "session", s.id, "error", err)
 				}
 				offered[s] = true
-			case state.IsWanted(m.conf().StateDir, s.id) && s.uses.beginClosing(func() bool { return s.uses.active == 0 }):
+			case state.IsWanted(m.conf().StateDir, s.id) && s.uses.BeginClosing(func() bool { return s.uses.Active == 0 }):
 				m.conf().Logger.Info("another server has the session from now on", "session", s.id)
 				m.working.Go(func() { m.handOver(s) })
 			}
@@ -176,13 +179,13 @@ func (m *Manager) offer(ctx context.Context, every time.Duration, which func(*se
 		}
 	}
 	for s := range offered {
-		_ = s.uses.locked(func() error { state.TakeBack(m.conf().StateDir, s.id); return nil })
+		_ = s.uses.Locked(func() error { state.TakeBack(m.conf().StateDir, s.id); return nil })
 	}
 }
 
 // handOver follows beginClosing for a session that goes on in another server.
 func (m *Manager) handOver(s *session) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), leaveTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), place.LeaveTime)
 	defer cancel()
 	s.leaveBehind(ctx)
 	m.forget(s)
@@ -199,11 +202,11 @@ type Load struct {
 func (m *Manager) Load() Load {
 	var load Load
 	for _, s := range m.all() {
-		if !s.isOpen() && isClosed(s.opened) {
+		if !s.isOpen() && runs.IsClosed(s.opened) {
 			continue
 		}
 		load.Sessions++
-		if s.uses.isBusy() {
+		if s.uses.IsBusy() {
 			load.Busy++
 		}
 		if !s.named && (m.conf().Gone == nil || !m.conf().Gone(s.fallback)) {

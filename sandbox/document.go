@@ -38,26 +38,26 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 		return Document{}, fault.New(fault.EngineUnavailable, "Read it with code, or switch Python on with --python-image.",
 			"Python is switched off, which reads %q as text.", text.Safe(f.Path, 120))
 	}
-	if err := s.uses.enter(); err != nil {
+	if err := s.uses.Enter(); err != nil {
 		return Document{}, err
 	}
-	defer s.uses.leave()
-	if _, err := i.reachable(ctx); err != nil {
+	defer s.uses.Leave()
+	if _, err := i.Reachable(ctx); err != nil {
 		return Document{}, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, documentPatience)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
-	proc, err := s.engine.exec(ctx, i.name(), s.config.Kernels[Python].Document)
+	proc, err := s.engine.Exec(ctx, i.Name(), s.config.Kernels[Python].Document)
 	if err != nil {
-		return Document{}, s.files.fault(ctx, err)
+		return Document{}, s.files.Fault(ctx, err)
 	}
 	defer context.AfterFunc(ctx, func() { _ = proc.Close() })()
 	defer func() { _ = proc.Close() }()
 	a, err := askDocument(proc, f.Path, mime, most)
 	switch {
 	case ctx.Err() != nil && s.ctx.Err() != nil:
-		return Document{}, s.files.fault(ctx, err)
+		return Document{}, s.files.Fault(ctx, err)
 	case err != nil || a.Error != "":
 		s.config.Logger.Debug("document program", "session", s.id, "error", err, "stderr", text.Safe(proc.Stderr(), 2000))
 		return Document{}, a.fault(f, mime)

@@ -9,6 +9,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -49,10 +53,10 @@ func eachInterval(ctx context.Context, work func(n int, now time.Time)) {
 
 func (m *Manager) closeExpired(now time.Time) {
 	for _, s := range m.all() {
-		if !s.uses.beginClosing(func() bool { return s.uses.hasExpired(now) }) {
+		if !s.uses.BeginClosing(func() bool { return s.uses.HasExpired(now) }) {
 			continue
 		}
-		sleeps := s.named && s.engine.hasFiles() && (m.conf().Keep > s.limits.ends().IdleTimeout || state.IsPinned(m.conf().StateDir, s.id))
+		sleeps := s.named && s.engine.HasFiles() && (m.conf().Keep > s.limits.Ends().IdleTimeout || state.IsPinned(m.conf().StateDir, s.id))
 		m.conf().Logger.Info("session expired", "session", s.id, "files_kept", sleeps)
 		m.noteExpired(s, now, sleeps)
 		m.working.Go(func() { m.endSession(s, sleeps) })
@@ -61,7 +65,7 @@ func (m *Manager) closeExpired(now time.Time) {
 
 // endSession follows beginClosing if nobody waits for the answer.
 func (m *Manager) endSession(s *session, keepFiles bool) {
-	ctx, cancel := context.WithTimeout(m.ctx, sweepTimeout+s.config.retireTime())
+	ctx, cancel := context.WithTimeout(m.ctx, place.SweepTimeout+s.config.RetireTime())
 	defer cancel()
 	if err := m.finishClosing(ctx, s, keepFiles); err != nil {
 		m.conf().Logger.Warn("close session", "session", s.id, "error", err, "cause", errors.Unwrap(err))
@@ -72,11 +76,11 @@ func (m *Manager) endSession(s *session, keepFiles bool) {
 // files; nil: unknown.
 func (s *session) retire(ctx context.Context) *int64 {
 	s.reachAll(ctx)
-	s.cancel(errAsleep)
+	s.cancel(runs.ErrAsleep)
 	size := s.size(ctx)
 	var ending sync.WaitGroup
 	for _, c := range s.containers() {
-		ending.Go(func() { c.Retire(ctx, s.config.retireTime()) })
+		ending.Go(func() { c.Retire(ctx, s.config.RetireTime()) })
 	}
 	ending.Wait()
 	return size
@@ -92,14 +96,14 @@ func asVisit(c *Config) *Config {
 // asHeir is asVisit for ending kernels of other servers, which write their snapshots by their own settings.
 func asHeir(c *Config, id string) *Config {
 	heir := asVisit(c)
-	heir.FreezeBytes, heir.FreezeTime = max(1, heir.FreezeBytes), stayOf(c, id).Freeze
+	heir.FreezeBytes, heir.FreezeTime = max(1, heir.FreezeBytes), stay.Of(c, id).Freeze
 	return heir
 }
 
 // addLeft makes the already closing session of an earlier server's kernels. The caller holds m.mu.
 func (m *Manager) addLeft(id string) *session {
 	s := m.newSession(id, true, nil, asHeir(m.conf(), id))
-	s.uses.beginClosing(nil)
+	s.uses.BeginClosing(nil)
 	m.sessions[id] = s
 	return s
 }
@@ -108,7 +112,7 @@ func (m *Manager) addLeft(id string) *session {
 func (m *Manager) endLeft(s *session, lock *state.Lock) {
 	used := lock.LastUsed()
 	s.begin(lock, true)
-	s.uses.usedAt(used)
+	s.uses.UsedAt(used)
 	m.mu.Lock()
 	m.admit(s, nil)
 	m.mu.Unlock()
@@ -133,12 +137,12 @@ func (m *Manager) sleepLeft(id string, lock *state.Lock) bool {
 
 // reachAll connects to earlier servers' kernels, whatever their settings.
 func (s *session) reachAll(ctx context.Context) {
-	if !s.engine.resumed.Load() || !s.config.freezes() {
+	if !s.engine.Resumed.Load() || !s.config.Freezes() {
 		return
 	}
-	for _, l := range s.files.startedEarlier() {
-		if err := l.reachAny(ctx); err != nil {
-			s.config.Logger.Debug("reach container", "session", s.id, "container", l.name(), "error", err)
+	for _, l := range s.files.StartedEarlier() {
+		if err := l.ReachAny(ctx); err != nil {
+			s.config.Logger.Debug("reach container", "session", s.id, "container", l.Name(), "error", err)
 		}
 	}
 }
@@ -153,20 +157,20 @@ const (
 // With ends, a running run is no reason, because it ends too and the snapshot follows then.
 func (m *Manager) Freeze(ctx context.Context, id string, ends bool) (problems []string, err error) {
 	s, err := m.open(id, toResume)
-	if err != nil || !s.named || !s.config.freezes() {
+	if err != nil || !s.named || !s.config.Freezes() {
 		return nil, err
 	}
-	if err := s.uses.enter(); err != nil {
+	if err := s.uses.Enter(); err != nil {
 		return nil, err
 	}
-	defer s.uses.leave()
+	defer s.uses.Leave()
 	s.reachAll(ctx)
 	for language, i := range s.interpreters {
-		k := i.current()
+		k := i.Current()
 		if k == nil || k.Info() == nil {
 			continue
 		}
-		if problem := k.Freeze(ctx, s.config.retireTime()); problem != "" && problem != frozenNone && (!ends || problem != frozenBusy) {
+		if problem := k.Freeze(ctx, s.config.RetireTime()); problem != "" && problem != frozenNone && (!ends || problem != frozenBusy) {
 			problems = append(problems, fmt.Sprintf("the variables of the %s kernel are as they were written before: %s", language, problem))
 		}
 	}

@@ -267,7 +267,7 @@ func testConfig(t *testing.T, e *testEngine) Config {
 	}
 }
 
-// newTestManager must be called inside the bubble that the test runs in.
+// NewTestManager must be called inside the bubble that the test runs in.
 func newTestManager(t *testing.T, config Config) *Manager {
 	m := NewManager(config)
 	t.Cleanup(func() { m.Close(context.Background()) })

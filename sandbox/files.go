@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
@@ -63,15 +65,15 @@ func (m *Manager) Upload(ctx context.Context, u Upload) (File, string, error) {
 	if err := s.manager.quotas.checkDisk(ctx, s.id); err != nil {
 		return File{}, "", err
 	}
-	s.limits.ask(&RunOptions{Times: u.Times})
+	s.limits.Ask(&RunOptions{Times: u.Times})
 	var file File
-	err = s.files.use(ctx, func(ctx context.Context, c files.Client) (err error) {
+	err = s.files.Use(ctx, func(ctx context.Context, c files.Client) (err error) {
 		file, err = c.Put(ctx, files.Upload{Path: u.Path, Overwrite: u.Overwrite, Content: u.Content, Limits: fileLimits(s.config)})
 		return err
 	})
 	m.pool.sweeper.once(nil)
 	if err == nil {
-		m.conf().fileMoved(ctx, Transfer{In, s.id, file.Path, file.SizeBytes, file.SizeBytes})
+		m.conf().FileMoved(ctx, Transfer{Direction: In, Session: s.id, Path: file.Path, Size: file.SizeBytes, Bytes: file.SizeBytes})
 	}
 	return file, s.id, err
 }
@@ -87,7 +89,7 @@ func (m *Manager) OpenFile(ctx context.Context, sessionID, path string, o ReadOp
 	var r *FileReader
 	s, err := m.open(sessionID, toResume)
 	if err == nil {
-		r, err = s.files.open(ctx, path, o)
+		r, err = s.files.Open(ctx, path, o)
 	}
 	if err == nil {
 		return r, nil
@@ -144,7 +146,7 @@ func (c *counting) Read(b []byte) (int, error) {
 // entryMoved reports an entry, if any of it was read, to the observer.
 func (m *Manager) entryMoved(caller context.Context, to Direction, sessionID string, e Entry, content *counting) {
 	if content != nil && content.begun {
-		m.conf().fileMoved(caller, Transfer{to, sessionID, e.Path, e.SizeBytes, content.bytes})
+		m.conf().FileMoved(caller, Transfer{Direction: to, Session: sessionID, Path: e.Path, Size: e.SizeBytes, Bytes: content.bytes})
 	}
 }
 
@@ -177,7 +179,7 @@ func (m *Manager) useFiles(ctx context.Context, sessionID string, use func(conte
 	if err != nil {
 		return err
 	}
-	return s.files.use(ctx, use)
+	return s.files.Use(ctx, use)
 }
 
 // Resume opens a named session of an earlier server, or one already open here. It never makes one: session_not_found then.
@@ -190,7 +192,7 @@ func (m *Manager) Resume(ctx context.Context, id string) (SessionInfo, error) {
 }
 
 // FileMoved reports a transfer that a program made to the observer.
-func (m *Manager) FileMoved(caller context.Context, t Transfer) { m.conf().fileMoved(caller, t) }
+func (m *Manager) FileMoved(caller context.Context, t Transfer) { m.conf().FileMoved(caller, t) }
 
 // Added is Version.How of a run that made the file: before it there was none.
 const Added = "added"
@@ -202,7 +204,7 @@ func splitVersion(path string) (name, run string) {
 		return path, ""
 	}
 	name, run = path[:at], path[at+1:]
-	if !strings.HasPrefix(run, runPrefix) && !strings.HasPrefix(run, restorePrefix) || !state.ValidID(run) {
+	if !strings.HasPrefix(run, runs.RunPrefix) && !strings.HasPrefix(run, runs.RestorePrefix) || !state.ValidID(run) {
 		return path, ""
 	}
 	return name, run
@@ -217,9 +219,9 @@ func (m *Manager) openBefore(ctx context.Context, sessionID, path string, o Read
 	if o.As != "" {
 		return nil, fault.New(fault.InvalidArgument, "Leave as out, or bring the file back with restore_session.", "A file from before a run can be had only as it is.")
 	}
-	r, err := s.files.open(ctx, path, o)
+	r, err := s.files.Open(ctx, path, o)
 	if err != nil && fault.From(err).Code == fault.NotFound {
-		return nil, fault.New(fault.NotFound, "list_artifacts with before lists those that there were.", "There was no file %q before %s.", path, entry.info())
+		return nil, fault.New(fault.NotFound, "list_artifacts with before lists those that there were.", "There was no file %q before %s.", path, entry.Info())
 	}
 	return r, s.errBefore(entry, err)
 }
@@ -233,7 +235,7 @@ func (m *Manager) WalkBefore(ctx context.Context, sessionID, runID string, visit
 		return sessionID, WalkEnd{}, err
 	}
 	var end WalkEnd
-	err = s.files.use(ctx, func(ctx context.Context, c files.Client) (err error) {
+	err = s.files.Use(ctx, func(ctx context.Context, c files.Client) (err error) {
 		end, err = c.ListBefore(ctx, entry.RunID, visit)
 		return err
 	})
@@ -259,5 +261,5 @@ func (s *session) errBefore(entry *HistoryEntry, err error) error {
 	if s.config.UndoBytes <= 0 {
 		hint = "This server keeps no versions of files: --undo-limit is 0."
 	}
-	return fault.New(fault.InvalidArgument, hint, "The files from before %s are not kept.", entry.info())
+	return fault.New(fault.InvalidArgument, hint, "The files from before %s are not kept.", entry.Info())
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -49,7 +51,7 @@ func TestAStreamThatNobodyAskedForIsClosed(t *testing.T) {
 
 // What cannot be written as JSON would take the whole answer with it.
 func TestForgedTimesAndNumbersAreBoundedInResults(t *testing.T) {
-	for sign, want := range map[int64]Result{-1: {}, 1: {ExitCode: maxExitCode, Duration: maxTookMS * time.Millisecond}} {
+	for sign, want := range map[int64]Result{-1: {}, 1: {ExitCode: runs.MaxExitCode, Duration: runs.MaxTookMS * time.Millisecond}} {
 		e := newEngine(t)
 		e.play(hostileTo(func(p peer, run heard) {
 			p.done(run.ID, map[string]any{
@@ -79,22 +81,22 @@ func TestControlCharactersAreShownAndNotSent(t *testing.T) {
 }
 
 func TestDisplaysAreReplacedAndTakenBack(t *testing.T) {
-	run := newRun(t.Context(), &Config{}, "r", "s", RunOptions{})
+	run := runs.NewRun(t.Context(), &Config{}, "r", "s", RunOptions{})
 	for _, test := range []struct{ key, text, want string }{
 		{"a", "1", "1"}, {"", "2", "1 2"}, {"a", "33", "33 2"}, {"b", "4", "33 2"}, {"a", "5", "5 2"}, {"clear", "", ""}, {"a", "6", "6"}, {"", "7", "6 7"},
 	} {
 		if test.key == "clear" {
-			followed{run}.Clear()
+			run.Followed().Clear()
 		} else {
-			followed{run}.Show(protocol.Display{Key: test.key, Data: map[string]string{"text/plain": test.text}}, 2)
+			run.Followed().Show(protocol.Display{Key: test.key, Data: map[string]string{"text/plain": test.text}}, 2)
 		}
 		var shown []string
 		held := 0
-		for _, d := range run.displays {
+		for _, d := range run.Displays {
 			shown, held = append(shown, string(d.Data["text/plain"])), held+len(d.Data["text/plain"])
 		}
-		if got := strings.Join(shown, " "); got != test.want || run.held != held {
-			t.Errorf("after %v: %q, %d bytes are held", test, got, run.held)
+		if got := strings.Join(shown, " "); got != test.want || run.Held != held {
+			t.Errorf("after %v: %q, %d bytes are held", test, got, run.Held)
 		}
 	}
 }
@@ -108,25 +110,25 @@ func FuzzResult(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		run := newRun(t.Context(), &Config{OutputBytes: 100}, "r", "s", RunOptions{})
+		run := runs.NewRun(t.Context(), &Config{OutputBytes: 100}, "r", "s", RunOptions{})
 		var progress protocol.Progress
 		if json.Unmarshal(body, &progress) == nil {
-			followed{run}.Advance(progress)
+			run.Followed().Advance(progress)
 		}
 		var shown protocol.Display
 		if json.Unmarshal(body, &shown) == nil {
 			for range 3 {
-				followed{run}.Show(shown, 2)
+				run.Followed().Show(shown, 2)
 			}
 		}
-		if len(run.displays) > 2 {
-			t.Errorf("%d displays", len(run.displays))
+		if len(run.Displays) > 2 {
+			t.Errorf("%d displays", len(run.Displays))
 		}
 		var done protocol.Done
 		if json.Unmarshal(body, &done) != nil {
 			return
 		}
-		res := resultOf(done, 100)
+		res := runs.ResultOf(done, 100)
 		if len(res.Stdout.Head) > 103 || len(res.Artifacts) > MaxArtifacts {
 			t.Errorf("not bounded: %+v", res)
 		}

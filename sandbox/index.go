@@ -8,6 +8,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
@@ -53,7 +56,7 @@ func (x *index) all() []*session {
 
 // usedEngine reports whether the engine may hold anything of the sessions.
 func (x *index) usedEngine() bool {
-	return slices.ContainsFunc(x.all(), func(s *session) bool { return s.engine.used() })
+	return slices.ContainsFunc(x.all(), func(s *session) bool { return s.engine.Used() })
 }
 
 // setDefault fills in the client of a default session.
@@ -69,7 +72,7 @@ func (x *index) setDefault(info *SessionInfo) {
 func (x *index) findRefused(id string) *Run {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return findRun(x.refused, id)
+	return runs.FindRun(x.refused, id)
 }
 
 // maxExpired bounds the remembered ids of expired sessions.
@@ -83,9 +86,9 @@ type ended struct {
 
 // noteExpired keeps a note for the next session of that id, because its user may expect this one.
 func (x *index) noteExpired(s *session, now time.Time, keepFiles bool) {
-	most := s.limits.ends()
+	most := s.limits.Ends()
 	why := fmt.Sprintf("it was %v old, and may not become older", most.Lifetime)
-	if s.uses.age(now) < most.Lifetime {
+	if s.uses.Age(now) < most.Lifetime {
 		why = fmt.Sprintf("nobody had used it for %v", most.IdleTimeout)
 	}
 	x.mu.Lock()
@@ -102,7 +105,7 @@ func (x *index) noteEnded(s *session, why string, keepFiles bool) {
 	note := ended{note: fmt.Sprintf("The session before this one has ended, as %s: %s", why, lost)}
 	if keepFiles {
 		for language, i := range s.interpreters {
-			if i.had.Load() {
+			if i.Had.Load() {
 				note.of = append(note.of, language)
 			}
 		}
@@ -131,7 +134,7 @@ func (x *index) noteExpiry(s *session) {
 	}
 	delete(x.expired, id)
 	for _, language := range note.of {
-		s.interpreters[language].lose(note.note, filesKept)
+		s.interpreters[language].Lose(note.note, link.FilesKept)
 	}
 	if len(note.of) == 0 {
 		s.noteLater(note.note + ".")
@@ -144,8 +147,8 @@ func (m *Manager) findEarlier(id string) (*Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	if entry.over() {
-		return entry.run(context.Background(), m.conf(), session), nil
+	if entry.Over() {
+		return entry.Run(context.Background(), m.conf(), session), nil
 	}
 	return m.takeUp(session, entry)
 }
@@ -167,7 +170,7 @@ func (m *Manager) findEntry(id string) (session string, entry *HistoryEntry, err
 		if found == nil {
 			continue
 		}
-		entry := entryOf(found, session)
+		entry := runs.EntryOf(found, session)
 		return session, &entry, nil
 	}
 	return "", nil, fault.New(fault.RunNotFound, "Use the run_id of an earlier result; a run is forgotten with its session.",
@@ -183,18 +186,18 @@ func (m *Manager) takeUp(session string, entry *HistoryEntry) (*Run, error) {
 	if err := s.reach(entry.Language); err != nil {
 		return nil, err
 	}
-	if run := s.uses.find(entry.RunID); run != nil {
+	if run := s.uses.Find(entry.RunID); run != nil {
 		return run, nil
 	}
 	// It may have ended in a server that released the session then.
 	if found, _ := history.Find(s.folder(), entry.RunID); found != nil {
-		if now := entryOf(found, session); now.over() {
-			return now.run(context.Background(), m.conf(), session), nil
+		if now := runs.EntryOf(found, session); now.Over() {
+			return now.Run(context.Background(), m.conf(), session), nil
 		}
 	}
 	// It ended this moment, and its end is about to be recorded.
-	run := entry.run(context.Background(), m.conf(), session)
-	run.finish(lostResult(run, true), nil, nil)
+	run := entry.Run(context.Background(), m.conf(), session)
+	run.Finish(runs.LostResult(run, true), nil, nil)
 	return run, nil
 }
 
@@ -205,17 +208,17 @@ func (s *session) reach(language Language) error {
 	if i == nil {
 		return fault.New(fault.InvalidArgument, "Start the server with that language on.", "There is no %s here.", language)
 	}
-	return i.reach()
+	return i.Reach()
 }
 
 // FindRun returns a run, going on or over, of a session that is open here or waits for a server. run_not_found otherwise.
 func (m *Manager) FindRun(id string) (*Run, error) {
 	for _, s := range m.all() {
-		run := s.uses.find(id)
+		run := s.uses.Find(id)
 		if run == nil {
 			continue
 		}
-		if run.earlier && !run.over() && !run.isFollowed() {
+		if run.Earlier && !run.Over() && !run.IsFollowed() {
 			if err := s.reach(run.Language); err != nil {
 				return nil, err
 			}

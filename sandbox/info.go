@@ -9,6 +9,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
@@ -77,28 +82,28 @@ type SessionInfo struct {
 // info describes the session; kept are the languages of kernels that wait to be taken over.
 func (s *session) info(kept []Language) SessionInfo {
 	info := SessionInfo{ID: s.id, Named: s.named, Owner: OwnerThis, State: StateOpen}
-	info.Created, info.LastUsed = s.uses.times()
-	info.Limits, info.Limited, info.Times = s.limits.now()
+	info.Created, info.LastUsed = s.uses.Times()
+	info.Limits, info.Limited, info.Times = s.limits.Now()
 	if s.named {
 		info.describeStay(s.config, max(s.config.Keep, info.Times.IdleTimeout))
 	}
 	for _, l := range s.links {
-		if l.live() != nil {
+		if l.Live() != nil {
 			info.Containers++
 		}
-		if info.Place == (engine.Place{}) && l.container.Load() != nil { // a live container keeps its name
-			info.Place = placeOfContainer(s.config.Engine, s.engine.name(l.name()))
+		if info.Place == (engine.Place{}) && l.Container.Load() != nil { // a live container keeps its name
+			info.Place = stay.PlaceOfContainer(s.config.Engine, s.engine.Name(l.Name()))
 		}
 	}
 	for _, l := range s.interpreters {
-		kernel := kernelInfo(l, slices.Contains(kept, l.language))
-		if run := l.holder(); run != nil && kernel.State != "ended" {
-			kernel.Run = run.info()
+		kernel := kernelInfo(l, slices.Contains(kept, l.Language))
+		if run := l.Holder(); run != nil && kernel.State != "ended" {
+			kernel.Run = run.Info()
 			if kernel.State == "idle" { // with an earlier server's run
 				kernel.State = "running"
 			}
 		}
-		kernel.Beside = l.beside()
+		kernel.Beside = l.Beside()
 		info.Kernels = append(info.Kernels, kernel)
 	}
 	sortKernels(info.Kernels)
@@ -107,20 +112,20 @@ func (s *session) info(kept []Language) SessionInfo {
 }
 
 // kernelInfo describes an interpreter; kept: it has a kernel that waits to be taken over.
-func kernelInfo(i *interpreter, kept bool) KernelInfo {
-	info := KernelInfo{Language: i.language, State: "not started"}
-	k := i.current()
+func kernelInfo(i *link.Interpreter, kept bool) KernelInfo {
+	info := KernelInfo{Language: i.Language, State: "not started"}
+	k := i.Current()
 	switch {
 	case k != nil:
 		if ready := k.Info(); ready != nil {
 			info.Version = ready.Version
 		}
 		info.State = "idle"
-		if i.inUse() {
+		if i.InUse() {
 			info.State = "running"
 		}
-		info.Before, info.Copies, info.NoTwin = i.twins(k)
-	case i.had.Load():
+		info.Before, info.Copies, info.NoTwin = i.Twins(k)
+	case i.Had.Load():
 		info.State = "ended"
 	case kept:
 		info.State = "kept"
@@ -130,27 +135,27 @@ func kernelInfo(i *interpreter, kept bool) KernelInfo {
 
 // kept returns the languages with variables in an earlier server's running container that this server did not contact yet. left is
 // what is known of the session; nil: it asks the engine if that could make a difference.
-func (s *session) kept(ctx context.Context, left *leftover) []Language {
+func (s *session) kept(ctx context.Context, left *stay.Leftover) []Language {
 	unreached := s.unreached()
 	if len(unreached) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, place.ListTimeout)
 	defer cancel()
 	if left == nil {
 		var err error
-		if left, err = leftoverOf(ctx, s.config, s.id); err != nil || left == nil {
+		if left, err = stay.LeftoverOf(ctx, s.config, s.id); err != nil || left == nil {
 			s.config.Logger.Debug("list kept kernels", "session", s.id, "error", err)
 			return nil
 		}
 	}
 	var kept []Language
 	for _, l := range s.links {
-		if !slices.Contains(left.running, l.name()) || isAny(s.engine.fits(ctx, l.languages, l.keyOf(unreached)), errNeverStarted, errOtherSettings) {
+		if !slices.Contains(left.Running, l.Name()) || place.IsAny(s.engine.Fits(ctx, l.Languages, l.KeyOf(unreached)), place.ErrNeverStarted, place.ErrOtherSettings) {
 			continue
 		}
 		for language, key := range unreached {
-			if key != "" && slices.Contains(l.languages, Language(language)) {
+			if key != "" && slices.Contains(l.Languages, Language(language)) {
 				kept = append(kept, Language(language))
 			}
 		}
@@ -161,7 +166,7 @@ func (s *session) kept(ctx context.Context, left *leftover) []Language {
 // unreached returns by language the settings of earlier servers' containers, for languages without a kernel in this server. It
 // reads the record's file: the record itself is locked while a container starts.
 func (s *session) unreached() map[string]string {
-	if !s.engine.resumed.Load() {
+	if !s.engine.Resumed.Load() {
 		return nil
 	}
 	r := state.LoadRecord(s.config.StateDir, s.id)
@@ -170,7 +175,7 @@ func (s *session) unreached() map[string]string {
 	}
 	maps.DeleteFunc(r.Settings, func(language, _ string) bool {
 		i := s.interpreters[Language(language)]
-		return i == nil || i.link.had.Load()
+		return i == nil || i.Link.Had.Load()
 	})
 	return r.Settings
 }
@@ -210,25 +215,25 @@ func (m *Manager) Lease(id string, begin bool) (Lease, error) {
 	if err != nil {
 		return Lease{}, err
 	}
-	created, _ := s.uses.times()
-	ends := created.Add(s.limits.ends().Lifetime)
+	created, _ := s.uses.Times()
+	ends := created.Add(s.limits.Ends().Lifetime)
 	if s.named && m.conf().Keep > 0 {
-		ends = time.Now().Add(max(m.conf().Keep, s.limits.ends().IdleTimeout)) // its files stay when its kernels end
+		ends = time.Now().Add(max(m.conf().Keep, s.limits.Ends().IdleTimeout)) // its files stay when its kernels end
 	}
 	return Lease{s.id, created.Truncate(time.Millisecond), ends}, nil
 }
 
 // unopened describes a session that is not open in this server.
 func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	ctx, cancel := context.WithTimeout(ctx, place.ListTimeout)
 	defer cancel()
-	left, err := leftoverOf(ctx, m.conf(), id)
+	left, err := stay.LeftoverOf(ctx, m.conf(), id)
 	switch {
 	case left != nil:
 	case state.IsKept(m.conf().StateDir, id):
-		left = &leftover{named: true}
+		left = &stay.Leftover{Named: true}
 	case err != nil:
-		return SessionInfo{}, notDone(m.conf().Engine, err, "look for session %q", id)
+		return SessionInfo{}, place.NotDone(m.conf().Engine, err, "look for session %q", id)
 	default:
 		return SessionInfo{}, notFound(id)
 	}
@@ -238,9 +243,9 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 	}
 	if info.Owner == OwnerNone {
 		as := m.newSession(id, true, nil, m.conf())
-		as.engine.resumed.Store(true)
-		as.engine.record = state.LoadRecord(m.conf().StateDir, id)
-		as.limits.restore(as.engine.record)
+		as.engine.Resumed.Store(true)
+		as.engine.Record = state.LoadRecord(m.conf().StateDir, id)
+		as.limits.Restore(as.engine.Record)
 		kept := as.kept(ctx, left)
 		info.Kernels = slices.DeleteFunc(info.Kernels, func(k KernelInfo) bool { return !slices.Contains(kept, k.Language) })
 	}
@@ -249,7 +254,7 @@ func (m *Manager) unopened(ctx context.Context, id string) (SessionInfo, error) 
 
 // describe describes a session of this server; for left see session.kept. With left it does not ask the engine for an image
 // either.
-func (m *Manager) describe(ctx context.Context, s *session, left *leftover) SessionInfo {
+func (m *Manager) describe(ctx context.Context, s *session, left *stay.Leftover) SessionInfo {
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if left != nil {
@@ -281,7 +286,7 @@ func (m *Manager) Known() []SessionInfo {
 func unborn(c *Config, id string) SessionInfo {
 	now := time.Now()
 	info := SessionInfo{Default: true, DefaultOf: id, Owner: OwnerThis, State: StateOpen, Created: now, LastUsed: now}
-	info.Limits, info.Limited, info.Times = (&limits{config: c}).now()
+	info.Limits, info.Limited, info.Times = (&runs.Limits{Config: c}).Now()
 	for language := range c.Kernels {
 		info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "not started"})
 	}
@@ -299,10 +304,10 @@ func sortKernels(kernels []KernelInfo) {
 // listed as waiting.
 func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 	config := m.conf()
-	others := make(map[string]*leftover)
+	others := make(map[string]*stay.Leftover)
 	for id, used := range state.Uses(config.StateDir) {
-		if !isSpare(id) || state.IsKept(config.StateDir, id) { // its files are there, without a record of their owner
-			others[id] = recorded(config, id, used)
+		if !place.IsSpare(id) || state.IsKept(config.StateDir, id) { // its files are there, without a record of their owner
+			others[id] = stay.Recorded(config, id, used)
 		}
 	}
 	var list []SessionInfo
@@ -312,7 +317,7 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 		if !s.isOpen() {
 			continue
 		}
-		left := cmp.Or(others[s.id], &leftover{})
+		left := cmp.Or(others[s.id], &stay.Leftover{})
 		delete(others, s.id)
 		own.Go(func() { // each asks a kernel
 			info := m.describe(ctx, s, left)
@@ -328,7 +333,7 @@ func (m *Manager) Sessions(ctx context.Context) []SessionInfo {
 }
 
 // infos describes sessions that are not open in this server, one per processor at once: each costs a few files.
-func infos(c *Config, of map[string]*leftover) []SessionInfo {
+func infos(c *Config, of map[string]*stay.Leftover) []SessionInfo {
 	take := state.Take
 	if state.IsOwn(c.StateDir) {
 		take = state.Look
@@ -353,28 +358,28 @@ func infos(c *Config, of map[string]*leftover) []SessionInfo {
 }
 
 // leftoverInfo describes a session that is not open in this server. false: the next sweep removes it. take takes its lock.
-func leftoverInfo(config *Config, l *leftover, id string, take func(dir, id string) (*state.Lock, error)) (SessionInfo, bool) {
-	if _, err := state.LastUsed(config.StateDir, id); l.spare && err == nil && !state.IsKept(config.StateDir, id) {
+func leftoverInfo(config *Config, l *stay.Leftover, id string, take func(dir, id string) (*state.Lock, error)) (SessionInfo, bool) {
+	if _, err := state.LastUsed(config.StateDir, id); l.Spare && err == nil && !state.IsKept(config.StateDir, id) {
 		return SessionInfo{}, false // it waits for a session
 	}
-	info := SessionInfo{ID: id, Named: l.named || l.spare, Owner: OwnerOther, State: StateOpen, Created: l.newest, LastUsed: l.newest, Place: l.place}
-	own, r := limits{config: config}, state.LoadRecord(config.StateDir, id)
+	info := SessionInfo{ID: id, Named: l.Named || l.Spare, Owner: OwnerOther, State: StateOpen, Created: l.Newest, LastUsed: l.Newest, Place: l.Place}
+	own, r := runs.Limits{Config: config}, state.LoadRecord(config.StateDir, id)
 	if r != nil {
 		info.Created = r.Created
-		own.restore(r)
+		own.Restore(r)
 		if r.SizeBytes > 0 {
 			info.SizeBytes = &r.SizeBytes
 		}
 	}
-	info.Limits, info.Limited, info.Times = own.now()
-	busy := busyWith(config, id)
+	info.Limits, info.Limited, info.Times = own.Now()
+	busy := runs.BusyWith(config, id)
 	lock, err := take(config.StateDir, id)
 	if err != nil {
 		if used, err := state.LastUsed(config.StateDir, id); err == nil {
 			info.LastUsed = notAfter(time.Now(), used) // its server keeps the time current
 		}
 		if info.Named {
-			info.describeStay(config, stayBy(config, r).Keep)
+			info.describeStay(config, stay.ByRecord(config, r).Keep)
 		}
 		for language, run := range busy {
 			info.Kernels = append(info.Kernels, KernelInfo{Language: language, State: "running", Run: run})
@@ -384,21 +389,21 @@ func leftoverInfo(config *Config, l *leftover, id string, take func(dir, id stri
 	}
 	defer lock.Unlock()
 	info.Owner, info.State = OwnerNone, StateAsleep
-	if len(l.running) > 0 {
+	if len(l.Running) > 0 {
 		info.State = StateWaiting
 	}
 	for _, i := range kernel.Languages {
-		name := config.containerOf(i.Language)[0]
-		if slices.Contains(l.running, name) && (r != nil && r.Settings[string(i.Language)] != "" || r == nil && name == i.Language) {
+		name := config.ContainerOf(i.Language)[0]
+		if slices.Contains(l.Running, name) && (r != nil && r.Settings[string(i.Language)] != "" || r == nil && name == i.Language) {
 			info.Kernels = append(info.Kernels, KernelInfo{Language: i.Language, State: "kept", Run: busy[i.Language]})
 		}
 	}
 	sortKernels(info.Kernels)
 	if lock.Kept() {
 		info.LastUsed = notAfter(time.Now(), lock.LastUsed())
-		info.describeStay(config, stayBy(config, r).Keep)
+		info.describeStay(config, stay.ByRecord(config, r).Keep)
 	}
-	return info, l.wanted(lock)
+	return info, l.Wanted(lock)
 }
 
 // notAfter returns the last use by a lock file's time, which lies in the future while code may still run.
@@ -416,10 +421,10 @@ func (m *Manager) MemoryLimit(id string) int64 {
 	s := m.sessions[m.resolve(id)]
 	m.mu.Unlock()
 	if s == nil {
-		memory, _ := m.conf().largest()
+		memory, _ := m.conf().Largest()
 		return memory
 	}
-	return s.limits.container().MemoryBytes
+	return s.limits.Container().MemoryBytes
 }
 
 // describeStay fills in the end of a session that outlives its server.

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -57,7 +59,7 @@ func Installed(res *Result) (i Installation) {
 		return i
 	}
 	for _, name := range slices.Sorted(maps.Keys(said.Installed)) {
-		i.Installed = append(i.Installed, Package{text.Safe(name, maxName), text.Safe(said.Installed[name], maxName)})
+		i.Installed = append(i.Installed, Package{text.Safe(name, runs.MaxName), text.Safe(said.Installed[name], runs.MaxName)})
 	}
 	i.Already, i.Needless, i.Broken = said.Already, said.Needless, said.Broken
 	return i
@@ -100,7 +102,7 @@ func pipPackage(entry string) (p Package, ok bool) {
 	if !ok || !strings.HasPrefix(dir, ".local/lib/python") || !strings.HasSuffix(dir, "/site-packages/") {
 		return Package{}, false
 	}
-	p.Name, p.Version, ok = strings.Cut(text.Safe(base, maxName), "-")
+	p.Name, p.Version, ok = strings.Cut(text.Safe(base, runs.MaxName), "-")
 	return p, ok
 }
 
@@ -119,7 +121,7 @@ func (m *Manager) npmPackages(ctx context.Context, sessionID string) (list []Pac
 	}
 	for place, p := range lock.Packages {
 		if name, ok := strings.CutPrefix(place, "node_modules/"); ok && !strings.Contains(name, "/node_modules/") && len(list) < mostListed {
-			list = append(list, Package{text.Safe(name, maxName), text.Safe(p.Version, maxName)})
+			list = append(list, Package{text.Safe(name, runs.MaxName), text.Safe(p.Version, runs.MaxName)})
 		}
 	}
 	return list

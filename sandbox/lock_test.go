@@ -118,15 +118,15 @@ func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
 				if test.closing > 0 {
 					mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 					s, err := m.get("mine", toFind)
-					if err != nil || !s.uses.beginClosing(nil) {
+					if err != nil || !s.uses.BeginClosing(nil) {
 						t.Fatal("not to be closed", err)
 					}
 					time.AfterFunc(test.closing, func() {
-						lock := s.uses.lock
+						lock := s.uses.Lock
 						if test.locked > 0 {
 							// Its own goes on as another server's that has just taken it.
 							var err error
-							if s.uses.lock, err = state.Take(t.TempDir(), "mine"); err != nil {
+							if s.uses.Lock, err = state.Take(t.TempDir(), "mine"); err != nil {
 								t.Error(err)
 							}
 							time.AfterFunc(test.locked, lock.Release)

@@ -9,10 +9,16 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -61,11 +67,11 @@ func (p *Pool) NewManager(config Config) *Manager {
 // newManager makes a manager that its pool does not know, without background work.
 func newManager(config Config, pool *Pool) *Manager {
 	config.Host = pool.config.Host
-	config.boundFiles()
+	config.BoundFiles()
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Manager{pool: pool, index: newIndex(), ctx: ctx, stop: stop}
 	m.quotas = newQuotas(m, config.Quota)
-	config.inForce = &m.quotas.now
+	config.InForce = &m.quotas.now
 	m.config.Store(&config)
 	return m
 }
@@ -77,8 +83,8 @@ func (m *Manager) conf() *Config { return m.config.Load() }
 // the rest of their configuration until they fall asleep or end. The engine and the place of sessions do not change.
 func (m *Manager) Reconfigure(config Config) {
 	now := m.conf()
-	config.Engine, config.StateDir, config.Host, config.Tenant, config.inForce = now.Engine, now.StateDir, now.Host, now.Tenant, now.inForce
-	config.boundFiles()
+	config.Engine, config.StateDir, config.Host, config.Tenant, config.InForce = now.Engine, now.StateDir, now.Host, now.Tenant, now.InForce
+	config.BoundFiles()
 	m.SetQuota(config.Quota)
 	m.config.Store(&config)
 }
@@ -96,9 +102,9 @@ func (m *Manager) notifyChanged() {
 // Config returns the settings in force, within the quota.
 func (m *Manager) Config() Config {
 	c := *m.conf()
-	c.Quota = c.quota()
+	c.Quota = c.QuotaNow()
 	c.MaxSessions = c.Quota.MaxSessions
-	c.Limits.MemoryBytes, c.Limits.CPUs = c.largest()
+	c.Limits.MemoryBytes, c.Limits.CPUs = c.Largest()
 	return c
 }
 
@@ -109,7 +115,7 @@ func (m *Manager) Prewarm() { m.pool.Prewarm() }
 // a run waits if another server holds the session or its predecessor is just closing. The error is a fault: bad options, too many
 // sessions, or a server that ends.
 func (m *Manager) Run(options RunOptions) (*Run, error) {
-	if err := options.check(m.conf()); err != nil {
+	if err := options.Check(m.conf()); err != nil {
 		return nil, err
 	}
 	for {
@@ -117,8 +123,8 @@ func (m *Manager) Run(options RunOptions) (*Run, error) {
 		if err != nil {
 			return nil, err
 		}
-		run, err := s.launch(state.NewID(runPrefix), options)
-		if errors.Is(err, errClosing) {
+		run, err := s.launch(state.NewID(runs.RunPrefix), options)
+		if errors.Is(err, runs.ErrClosing) {
 			continue // it just did: the next session of the name takes the run
 		}
 		if err == nil {
@@ -149,7 +155,7 @@ func notFound(id string) *fault.Error {
 // done, with the session's id.
 func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (string, error) {
 	// Half a removal is useless, so it goes on when the caller leaves.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sweepTimeout+m.conf().retireTime())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), place.SweepTimeout+m.conf().RetireTime())
 	defer cancel()
 	s, err := m.open(id, toFind)
 	if !isDefault(id) && err != nil && fault.From(err).Code == fault.SessionNotFound {
@@ -158,7 +164,7 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 	if err != nil {
 		return "", err
 	}
-	if !isDefault(id) && m.conf().Gone != nil && s.engine.used() { // another client may use it
+	if !isDefault(id) && m.conf().Gone != nil && s.engine.Used() { // another client may use it
 		m.mu.Lock()
 		m.noteEnded(s, "it was closed", keepFiles)
 		m.mu.Unlock()
@@ -168,14 +174,14 @@ func (m *Manager) CloseSession(ctx context.Context, id string, keepFiles bool) (
 
 // closeLeftover removes a session that no server holds open.
 func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) error {
-	left, err := leftoverOf(ctx, m.conf(), id)
+	left, err := stay.LeftoverOf(ctx, m.conf(), id)
 	if err != nil {
-		return notDone(m.conf().Engine, err, "look for session %q", id)
+		return place.NotDone(m.conf().Engine, err, "look for session %q", id)
 	}
 	if left == nil && !state.IsKept(m.conf().StateDir, id) {
 		return notFound(id)
 	}
-	if keepFiles && m.conf().freezes() && left != nil && len(left.running) > 0 && state.IsKept(m.conf().StateDir, id) {
+	if keepFiles && m.conf().Freezes() && left != nil && len(left.Running) > 0 && state.IsKept(m.conf().StateDir, id) {
 		s, err := m.open(id, toResume) // so that its kernels write their snapshots
 		if err != nil {
 			return err
@@ -193,13 +199,13 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 		}
 	}
 	if left != nil {
-		volumes := left.volumes
+		volumes := left.Volumes
 		if keepFiles {
 			volumes = nil
 		}
-		if err := m.conf().Engine.Remove(ctx, left.containers, volumes); err != nil {
+		if err := m.conf().Engine.Remove(ctx, left.Containers, volumes); err != nil {
 			lock.Release()
-			return notDone(m.conf().Engine, err, "remove all of session %q", id)
+			return place.NotDone(m.conf().Engine, err, "remove all of session %q", id)
 		}
 	}
 	if keepFiles {
@@ -213,10 +219,10 @@ func (m *Manager) closeLeftover(ctx context.Context, id string, keepFiles bool) 
 // drop closes the session and forgets it, unless keepFiles is set and the session cannot be marked so.
 func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	var unmarked error
-	closing := s.uses.beginClosing(func() bool {
+	closing := s.uses.BeginClosing(func() bool {
 		if keepFiles {
-			unmarked = s.uses.lock.Keep()
-			s.uses.touch()
+			unmarked = s.uses.Lock.Keep()
+			s.uses.Touch()
 		}
 		return unmarked == nil
 	})
@@ -224,7 +230,7 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	case unmarked != nil:
 		return errNoState(unmarked)
 	case !closing:
-		return errBeingClosed(s.id)
+		return runs.ErrBeingClosed(s.id)
 	}
 	return m.finishClosing(ctx, s, keepFiles)
 }
@@ -312,16 +318,28 @@ func (m *Manager) leave(ctx context.Context, s *session) error {
 		return nil
 	}
 	switch {
-	case !s.uses.beginClosing(nil): // a call is just closing it
+	case !s.uses.BeginClosing(nil): // a call is just closing it
 		select {
 		case <-s.gone:
 			return nil
 		case <-ctx.Done():
-			return errBeingClosed(s.id)
+			return runs.ErrBeingClosed(s.id)
 		}
-	case s.named && s.engine.hasFiles():
+	case s.named && s.engine.HasFiles():
 		s.leaveBehind(ctx)
 		return nil
 	}
 	return m.finishClosing(ctx, s, false)
+}
+
+// DefaultConfig returns the defaults of the command line, with a Logger that writes nothing.
+func DefaultConfig() Config {
+	return Config{
+		Limits:    engine.Limits{MemoryBytes: 1 << 30, CPUs: 2, PIDs: 256, TmpBytes: 256 << 20, FileBytes: 2 << 30, OpenFiles: 1024},
+		CodeBytes: 100_000, OutputBytes: 16_000, SpoolBytes: 64 << 20, VolumeBytes: 2 << 30, VolumeFiles: 200_000, UndoBytes: 256 << 20,
+		RunTimeout: time.Minute, MaxRunTimeout: time.Hour, Linger: 2 * time.Second,
+		IdleTimeout: 30 * time.Minute, Lifetime: 24 * time.Hour, Keep: 30 * 24 * time.Hour, KeepLimit: 10 << 30,
+		FreezeBytes: 512 << 20, FreezeTime: 20 * time.Second, Spares: 1, SparesBytes: 512 << 20, StartTimeout: time.Minute, MaxSessions: 10,
+		Logger: slog.New(slog.DiscardHandler),
+	}
 }

@@ -19,6 +19,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -110,13 +112,13 @@ func TestFreshRunsGoOnBesideTheRunThatHasTheKernel(t *testing.T) {
 	mustRun(t, m, RunOptions{Code: "x = 41"})
 	long := mustHang(t, m, RunOptions{})
 	res := mustRun(t, m, RunOptions{Code: "'x' in globals()", Fresh: true})
-	if wantValue(t, res, "False"); !res.Fresh || res.VariablesLost || long.over() {
-		t.Errorf("it came to %+v; the run beside it is over: %v", res, long.over())
+	if wantValue(t, res, "False"); !res.Fresh || res.VariablesLost || long.Over() {
+		t.Errorf("it came to %+v; the run beside it is over: %v", res, long.Over())
 	}
 	fresh := mustHang(t, m, RunOptions{Fresh: true})
 	mustCancel(t, long)
 	wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1"}), "42")
-	if fresh.over() {
+	if fresh.Over() {
 		t.Error("the fresh run ended with another")
 	}
 	mustCancel(t, fresh)
@@ -342,13 +344,13 @@ func TestForgedAnswersAreBoundedAndChecked(t *testing.T) {
 	if len(res.Artifacts) != 1 || res.Artifacts[0].Path != "ok/f.txt" || res.ArtifactsTotal != 0 || res.Duration != 0 {
 		t.Errorf("artifacts: %+v", res.Artifacts)
 	}
-	if len(res.Displays) != maxDisplays || res.Displays[0].Path != "" || len(res.Displays[0].Data) != 1 || len(res.Displays[0].Data["text/plain"]) > maxText+3 {
+	if len(res.Displays) != runs.MaxDisplays || res.Displays[0].Path != "" || len(res.Displays[0].Data) != 1 || len(res.Displays[0].Data["text/plain"]) > runs.MaxText+3 {
 		t.Errorf("displays: %d, first path %q", len(res.Displays), res.Displays[0].Path)
 	}
-	if b := res.Background; len(b) != maxReported || b[0].Path != "" || len(b[0].Text) > maxBackground+3 || b[0].OmittedBytes != 0 {
+	if b := res.Background; len(b) != runs.MaxReported || b[0].Path != "" || len(b[0].Text) > runs.MaxBackground+3 || b[0].OmittedBytes != 0 {
 		t.Errorf("background: %d", len(b))
 	}
-	if len(res.GoesOn) != maxReported || len(res.GoesOn[0]) > maxName+3 || strings.Contains(res.GoesOn[0], "\x1b") {
+	if len(res.GoesOn) != runs.MaxReported || len(res.GoesOn[0]) > runs.MaxName+3 || strings.Contains(res.GoesOn[0], "\x1b") {
 		t.Errorf("what goes on: %d", len(res.GoesOn))
 	}
 }
@@ -633,7 +635,7 @@ func TestAnotherServersSessionIsIdleSinceItsLastUse(t *testing.T) {
 		}
 	}
 	mustCancel(t, run)
-	if got := lastUsed(); got.Before(run.created) || got.After(time.Now()) {
+	if got := lastUsed(); got.Before(run.Created) || got.After(time.Now()) {
 		t.Errorf("last used %v, when the run was over", got)
 	}
 }
@@ -655,7 +657,7 @@ func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
 	dead.stop()
 	dead.working.Wait()
 	for _, s := range dead.all() {
-		s.uses.lock.Release() // as the operating system does when a process ends
+		s.uses.Lock.Release() // as the operating system does when a process ends
 	}
 	live := newTestManager(t, config)
 	mustRun(t, live, RunOptions{Code: "1", SessionID: "live"})

@@ -13,6 +13,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -31,7 +34,7 @@ const (
 // the session is open.
 func (m *Manager) get(id string, need need) (*session, error) {
 	if !isDefault(id) {
-		if err := CheckSessionID(id); err != nil {
+		if err := runs.CheckSessionID(id); err != nil {
 			return nil, err
 		}
 	}
@@ -46,7 +49,7 @@ func (m *Manager) get(id string, need need) (*session, error) {
 			return nil, notFound(m.resolve(id))
 		}
 	}
-	if s == nil || s.uses.isClosing() || m.closed {
+	if s == nil || s.uses.IsClosing() || m.closed {
 		return m.add(id, nil)
 	}
 	return s, nil
@@ -59,7 +62,7 @@ func (m *Manager) open(id string, need need) (*session, error) {
 		if err == nil {
 			err = s.awaitOpen(context.Background())
 		}
-		if err != nil || !s.uses.isClosing() {
+		if err != nil || !s.uses.IsClosing() {
 			return s, err
 		}
 		if err := m.awaitGone(s); err != nil {
@@ -73,8 +76,8 @@ func (m *Manager) awaitGone(s *session) error {
 	select {
 	case <-s.gone:
 		return nil
-	case <-time.After(closePatience + m.conf().retireTime()):
-		return errBeingClosed(s.id)
+	case <-time.After(closePatience + m.conf().RetireTime()):
+		return runs.ErrBeingClosed(s.id)
 	case <-m.ctx.Done():
 		return errShuttingDown()
 	}
@@ -84,7 +87,7 @@ func (m *Manager) awaitGone(s *session) error {
 // Until CloseSession with keepFiles the session is not kept: the next sweep removes the leavings of a killed import.
 // history.ErrBad says that the history makes no sense; other errors are faults: file_exists, and those of opening a session.
 func (m *Manager) BeginImport(id string, from io.Reader) error {
-	if err := CheckSessionID(id); err != nil {
+	if err := runs.CheckSessionID(id); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -159,7 +162,7 @@ func (m *Manager) begin(s *session, from io.Reader) error {
 			return err
 		}
 	}
-	s.engine.stale = s.named && lock.Dropped()
+	s.engine.Stale = s.named && lock.Dropped()
 	if err := s.mark(lock, resumed, from != nil); err != nil {
 		lock.Unlock()
 		m.conf().Logger.Warn("session lock", "session", s.id, "error", err)
@@ -185,7 +188,7 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 		// An incomplete close, or a killed server, may have left a folder. The session's containers at another place go too: a sweep
 		// removes those that makeRoom does not.
 		if r := state.LoadRecord(s.config.StateDir, s.id); r != nil && r.Place != "" {
-			s.engine.left = r.Place
+			s.engine.Left = r.Place
 			if err := dropPlace(s.manager.pool.config.StateDir, r.Place); err != nil {
 				return err
 			}
@@ -220,11 +223,11 @@ func (m *Manager) admit(s *session, err error) {
 		m.noteExpiry(s)
 		m.notifyChanged()
 	} else {
-		m.refused = append(m.refused, s.uses.all()...)
-		m.refused = m.refused[max(0, len(m.refused)-keptRuns):]
+		m.refused = append(m.refused, s.uses.All()...)
+		m.refused = m.refused[max(0, len(m.refused)-runs.KeptRuns):]
 		delete(m.sessions, s.id)
 		m.forgetDefault(s)
-		if b := s.before; b != nil && !isClosed(b.gone) {
+		if b := s.before; b != nil && !runs.IsClosed(b.gone) {
 			m.sessions[b.id] = b // it goes on closing
 		}
 	}
@@ -276,7 +279,7 @@ func (m *Manager) lockSession(id string) (*state.Lock, error) {
 // errOpenElsewhere reports that another server holds the session, and its runs there.
 func errOpenElsewhere(c *Config, id string) *fault.Error {
 	running := ""
-	for _, run := range busyWith(c, id) {
+	for _, run := range runs.BusyWith(c, id) {
 		running += " It runs " + run.String() + "."
 	}
 	return fault.New(fault.SessionBusy, "Use another session_id, or close the session there first.",
@@ -309,20 +312,20 @@ func (m *Manager) room(id string, before *session) error {
 	for _, s := range m.sessions {
 		switch {
 		case s == before:
-		case s.uses.isClosing():
+		case s.uses.IsClosing():
 			ending++
 		default:
-			idle[s.id] = s.uses.idleFor(now)
+			idle[s.id] = s.uses.IdleFor(now)
 		}
 	}
 	waiting := m.waiting(now)
-	if len(m.asleep) >= maxNames && before == nil && m.isNew(id) {
+	if len(m.asleep) >= stay.MaxNames && before == nil && m.isNew(id) {
 		return fault.New(fault.MaxSessions, "Close those that are not needed with close_session; list_sessions names them.",
-			"%d sessions sleep, and there may be %d.", len(m.asleep), maxNames).With("limit", maxNames)
+			"%d sessions sleep, and there may be %d.", len(m.asleep), stay.MaxNames).With("limit", stay.MaxNames)
 	}
 	_, waits := waiting[id] // opening it adds no session
 	maps.DeleteFunc(waiting, func(kept string, _ time.Duration) bool { return m.sessions[kept] != nil || kept == id })
-	allowed := m.conf().quota().MaxSessions
+	allowed := m.conf().QuotaNow().MaxSessions
 	most := allowed - max(0, ending-allowed)
 	if len(idle)+len(waiting) < most || waits && len(idle) < most {
 		return nil
@@ -353,7 +356,7 @@ func (m *Manager) waiting(now time.Time) map[string]time.Duration {
 	waiting, asleep := make(map[string]time.Duration), make(map[string]time.Time)
 	for id, used := range state.Uses(m.conf().StateDir) {
 		switch then, known := m.asleep[id]; {
-		case known && then.Equal(used), !state.IsKept(m.conf().StateDir, id), isAsleep(m.conf(), id, used):
+		case known && then.Equal(used), !state.IsKept(m.conf().StateDir, id), stay.IsAsleep(m.conf(), id, used):
 			asleep[id] = used
 		default:
 			waiting[id] = max(0, now.Sub(used))
@@ -366,7 +369,7 @@ func (m *Manager) waiting(now time.Time) map[string]time.Duration {
 // freezeOne ends the kernels of the first of these sessions that is named and idle, with snapshots. It does not wait for that, and
 // reports whether there was one. The caller holds m.mu.
 func (m *Manager) freezeOne(ids []string, idle map[string]time.Duration) bool {
-	if !m.conf().freezes() {
+	if !m.conf().Freezes() {
 		return false
 	}
 	for _, id := range ids {
@@ -378,7 +381,7 @@ func (m *Manager) freezeOne(ids []string, idle map[string]time.Duration) bool {
 			if !m.freezeLeft(id) {
 				continue
 			}
-		case !s.named || !s.uses.beginClosing(func() bool { return s.uses.idle(time.Now()) > 0 }):
+		case !s.named || !s.uses.BeginClosing(func() bool { return s.uses.Idle(time.Now()) > 0 }):
 			continue
 		default:
 			m.noteEnded(s, "another session needed its place", true)
@@ -417,9 +420,9 @@ func (m *Manager) makeRoom(now time.Time) bool {
 	left := slices.DeleteFunc(slices.Collect(maps.Values(m.sessions)), func(s *session) bool {
 		return s.named || s.fallback == "" || !m.conf().Gone(s.fallback)
 	})
-	slices.SortFunc(left, func(a, b *session) int { return cmp.Compare(b.uses.idleFor(now), a.uses.idleFor(now)) })
+	slices.SortFunc(left, func(a, b *session) int { return cmp.Compare(b.uses.IdleFor(now), a.uses.IdleFor(now)) })
 	for _, s := range left {
-		if s.uses.beginClosing(func() bool { return s.uses.idle(now) > 0 }) {
+		if s.uses.BeginClosing(func() bool { return s.uses.Idle(now) > 0 }) {
 			m.noteEnded(s, "nothing had been heard of its client, and another one needed its place", false)
 			m.conf().Logger.Info("session makes room for another client's", "session", s.id)
 			m.working.Go(func() { m.endSession(s, false) })

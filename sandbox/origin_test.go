@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 func TestWhereVariablesCameFromIsTold(t *testing.T) {
@@ -60,7 +62,7 @@ func TestWhereVariablesCameFromIsTold(t *testing.T) {
 // A twin may be older than the run before: an answer must not say then that nothing but this run is undone.
 func TestBetween(t *testing.T) {
 	twin, run := &Run{ID: "run-a", Language: Python}, &Run{ID: "run-d", Language: Python}
-	beside := &Run{ID: "run-b", Language: Python, options: RunOptions{Fresh: true}}
+	beside := &Run{ID: "run-b", Language: Python, Options: RunOptions{Fresh: true}}
 	for name, test := range map[string]struct {
 		runs []*Run
 		want int
@@ -69,7 +71,7 @@ func TestBetween(t *testing.T) {
 		"one that is older":  {[]*Run{twin, {ID: "run-c", Language: Python}, run}, 1},
 		"one that is forgot": {[]*Run{beside, run}, 1},
 	} {
-		if got := (&usage{runs: test.runs}).between("run-a", run); got != test.want {
+		if got := (&runs.Usage{Runs: test.runs}).Between("run-a", run); got != test.want {
 			t.Errorf("%s: %d runs between, want %d", name, got, test.want)
 		}
 	}

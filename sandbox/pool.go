@@ -11,6 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -19,7 +22,7 @@ import (
 // called from any goroutine.
 type Pool struct {
 	config Config
-	*supply
+	*place.Supply
 	sweeper *sweeper
 
 	ctx     context.Context // of the background work
@@ -34,10 +37,10 @@ type Pool struct {
 // sessions of any manager with an equal configuration. Close it after its managers.
 func NewPool(config Config) *Pool {
 	config.Host = cmp.Or(config.Host, fmt.Sprintf("%x", sha256.Sum256([]byte(config.StateDir)))[:16])
-	config.boundFiles()
+	config.BoundFiles()
 	ctx, stop := context.WithCancel(context.Background())
 	p := &Pool{config: config, ctx: ctx, stop: stop, managers: make(map[string]*Manager)}
-	p.supply = newSupply(ctx, &p.config, &p.working)
+	p.Supply = place.NewSupply(ctx, &p.config, &p.working)
 	p.sweeper = &sweeper{p: p}
 	p.working.Go(p.look)
 	return p
@@ -47,10 +50,10 @@ func NewPool(config Config) *Pool {
 func (p *Pool) Config() Config { return p.config }
 
 // Prewarm makes spares for the languages of Config.Prewarm. It returns at once.
-func (p *Pool) Prewarm() { p.spares.prewarm(p.config.Prewarm) }
+func (p *Pool) Prewarm() { p.Spares.Prewarm(p.config.Prewarm) }
 
 // StartWait is the longest wait of a container for its turn to start; zero: none waits.
-func (p *Pool) StartWait() time.Duration { return p.starts.Waited() }
+func (p *Pool) StartWait() time.Duration { return p.Starts.Waited() }
 
 // Close leaves spares to later servers, or removes them. It reports whether it finished before ctx ended; a sweep after this
 // process does the rest.
@@ -60,7 +63,7 @@ func (p *Pool) Close(ctx context.Context) bool {
 	p.mu.Unlock()
 	gone := make(chan bool, 1)
 	go func() {
-		done := p.spares.close(ctx)
+		done := p.Spares.Close(ctx)
 		p.working.Wait()
 		gone <- done
 	}()
@@ -115,8 +118,8 @@ func (p *Pool) usedEngine() bool {
 func (p *Pool) look() {
 	p.working.Go(func() {
 		eachInterval(p.ctx, func(n int, _ time.Time) {
-			p.spares.shrink()
-			p.spares.ping(n)
+			p.Spares.Shrink()
+			p.Spares.Ping(n)
 		})
 	})
 	eachInterval(p.ctx, func(n int, _ time.Time) {
@@ -156,7 +159,7 @@ func (w *sweeper) once(after <-chan struct{}) {
 func (w *sweeper) sweep() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ctx, cancel := context.WithTimeout(w.p.ctx, sweepTimeout)
+	ctx, cancel := context.WithTimeout(w.p.ctx, place.SweepTimeout)
 	defer cancel()
 	swept, err := w.p.sweep(ctx)
 	if err != nil && w.p.ctx.Err() == nil {
@@ -222,10 +225,10 @@ func (p *Pool) sweepTenant(ctx context.Context, tenant string, inventory engine.
 
 func (m *Manager) sweep(ctx context.Context, inventory engine.Inventory) ([]Swept, error) {
 	config := m.conf()
-	left := group(inventory, config)
+	left := stay.Group(inventory, config)
 	var swept []Swept
 	var failed []error
-	sweep := func(id string, seen *leftover, crowded string) {
+	sweep := func(id string, seen *stay.Leftover, crowded string) {
 		why, err := m.sweepSession(ctx, id, seen, crowded)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("session %s: %w", id, err))
@@ -242,7 +245,7 @@ func (m *Manager) sweep(ctx context.Context, inventory engine.Inventory) ([]Swep
 			sweep(id, nil, "")
 		}
 	}
-	crowded, why := crowding(config)
+	crowded, why := stay.Crowding(config)
 	for _, id := range crowded {
 		sweep(id, nil, why)
 	}
@@ -255,9 +258,9 @@ const lateStart = time.Minute
 
 // sweepSession removes the outdated parts of one session, or all of a sleeping one if others need the room, for the reason in
 // crowded. It returns the reason; empty: nothing was on the engine. seen is the engine's state a moment ago.
-func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, crowded string) (why string, err error) {
+func (m *Manager) sweepSession(ctx context.Context, id string, seen *stay.Leftover, crowded string) (why string, err error) {
 	config := m.conf()
-	if crowded == "" && isQuiet(config, id, seen) {
+	if crowded == "" && stay.IsQuiet(config, id, seen) {
 		return "", nil
 	}
 	lock, err := state.Take(config.StateDir, id)
@@ -268,8 +271,8 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, c
 		return "", err
 	}
 	// Between the list and the lock a server may have used the session: the present state counts.
-	l, err := leftoverOf(ctx, config, id)
-	if err == nil && l != nil && l.wanted(lock) {
+	l, err := stay.LeftoverOf(ctx, config, id)
+	if err == nil && l != nil && l.Wanted(lock) {
 		err = lock.Keep() // if the mark was lost, its time counts from now
 	}
 	if err != nil {
@@ -277,32 +280,32 @@ func (m *Manager) sweepSession(ctx context.Context, id string, seen *leftover, c
 		return "", err
 	}
 	if l == nil {
-		l = &leftover{}
+		l = &stay.Leftover{}
 	}
-	if lock.Waits() && len(l.running) > 0 && len(l.ended) == 0 && time.Since(lastUse(config, lock)) < config.IdleTimeout {
+	if lock.Waits() && len(l.Running) > 0 && len(l.Ended) == 0 && time.Since(stay.LastUse(config, lock)) < config.IdleTimeout {
 		lock.Release()
 		return "", nil
 	}
-	v := l.judge(config, id, lock, crowded)
-	if v.sleeps {
+	v := l.Judge(config, id, lock, crowded)
+	if v.Sleeps {
 		// Nobody here could speak to kernels of disabled languages.
-		err := config.Engine.Remove(ctx, l.switchedOff(config), nil)
+		err := config.Engine.Remove(ctx, l.SwitchedOff(config), nil)
 		if !m.sleepLeft(id, lock) {
-			v.why = ""
+			v.Why = ""
 		}
-		return v.why, err
+		return v.Why, err
 	}
-	if len(v.containers)+len(v.volumes) > 0 {
-		err = config.Engine.Remove(ctx, v.containers, v.volumes)
-	} else if v.stays || !lock.Kept() {
-		v.why = ""
+	if len(v.Containers)+len(v.Volumes) > 0 {
+		err = config.Engine.Remove(ctx, v.Containers, v.Volumes)
+	} else if v.Stays || !lock.Kept() {
+		v.Why = ""
 	}
 	// An engine may yet finish starting a spare; this file marks it as one.
-	late := isSpare(id) && len(v.containers)+len(v.volumes) == 0 && time.Since(lock.LastUsed()) < lateStart
-	if err != nil || v.stays || late {
+	late := place.IsSpare(id) && len(v.Containers)+len(v.Volumes) == 0 && time.Since(lock.LastUsed()) < lateStart
+	if err != nil || v.Stays || late {
 		lock.Release()
 	} else {
 		lock.Remove()
 	}
-	return v.why, err
+	return v.Why, err
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -83,7 +85,7 @@ func (m *Manager) Program(ctx context.Context, spec ProgramSpec) (*Program, erro
 	if spec.Timeout <= 0 {
 		options.Timeout = m.conf().MaxRunTimeout
 	}
-	if err := options.check(m.conf()); err != nil {
+	if err := options.Check(m.conf()); err != nil {
 		return nil, err
 	}
 	s, err := m.open(spec.SessionID, toResume)
@@ -101,16 +103,16 @@ func (m *Manager) Program(ctx context.Context, spec ProgramSpec) (*Program, erro
 	default:
 		return nil, fault.New(fault.SessionBusy, "Try again when some have ended.", "%d programs run in session %q, which is the most.", maxPrograms, s.id)
 	}
-	longest, _ := s.limits.ask(&options)
-	run := newRun(s.ctx, s.config, state.NewID(runPrefix), s.id, options)
-	run.most = longest
+	longest, _ := s.limits.Ask(&options)
+	run := runs.NewRun(s.ctx, s.config, state.NewID(runs.RunPrefix), s.id, options)
+	run.Most = longest
 	p, masked, err := s.beginProgram(ctx, run, &spec)
 	if err != nil {
 		time.AfterFunc(streamEnd, func() { <-s.programs })
 		return nil, err
 	}
 	go p.follow(masked, func(res *Result, err error) {
-		s.uses.conclude(run, res, err)
+		s.uses.Conclude(run, res, err)
 		if res.Status == Completed || res.Status == Failed {
 			<-s.programs
 			return
@@ -129,17 +131,17 @@ const (
 
 // beginProgram begins a run, and starts the program that it is.
 func (s *session) beginProgram(ctx context.Context, run *Run, spec *ProgramSpec) (*Program, chan ProgramOutput, error) {
-	if err := s.config.mayBegin(run); err != nil {
-		run.cancel(err)
+	if err := s.config.MayBegin(run); err != nil {
+		run.Cancel(err)
 		return nil, nil, err
 	}
-	if err := s.uses.begin(run, func() {}); err != nil {
+	if err := s.uses.Begin(run, func() {}); err != nil {
 		return nil, nil, err
 	}
 	p, masked, err := s.startProgram(ctx, run, spec)
 	if err != nil {
-		err = s.files.fault(ctx, err)
-		s.uses.conclude(run, nil, err)
+		err = s.files.Fault(ctx, err)
+		s.uses.Conclude(run, nil, err)
 	}
 	return p, masked, err
 }
@@ -148,11 +150,11 @@ func (s *session) beginProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec) (*Program, chan ProgramOutput, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.config.StartTimeout)
 	defer cancel()
-	defer context.AfterFunc(run.ctx, cancel)()
-	if err := s.files.takeOver(); err != nil {
+	defer context.AfterFunc(run.Ctx, cancel)()
+	if err := s.files.TakeOver(); err != nil {
 		return nil, nil, err
 	}
-	c, err := s.files.someContainer(ctx)
+	c, err := s.files.SomeContainer(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -173,7 +175,7 @@ func (s *session) startProgram(ctx context.Context, run *Run, spec *ProgramSpec)
 		if first.Full {
 			code, hint = fault.QuotaExceeded, "Close the session; the setting is --volume-limit."
 		}
-		err = fault.New(code, hint, "%s.", strings.TrimSuffix(s.config.Mask.Mask(text.Safe(first.Error, maxName)), "."))
+		err = fault.New(code, hint, "%s.", strings.TrimSuffix(s.config.Mask.Mask(text.Safe(first.Error, runs.MaxName)), "."))
 	}
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
@@ -197,9 +199,9 @@ func (p *Program) read() (out programwire.Output, err error) {
 // follow passes the output on, until the program ends or its run is interrupted or over.
 func (p *Program) follow(out chan<- ProgramOutput, conclude func(*Result, error)) {
 	defer close(out)
-	timer := time.AfterFunc(p.run.timeout(), p.run.Interrupt)
+	timer := time.AfterFunc(p.run.Timeout(), p.run.Interrupt)
 	defer timer.Stop()
-	defer context.AfterFunc(p.run.ctx, func() { _ = p.conn.Close() })() // which kills it
+	defer context.AfterFunc(p.run.Ctx, func() { _ = p.conn.Close() })() // which kills it
 	streams := make(map[string]*secrets.Stream)
 	var last programwire.Output
 	var err error
@@ -216,17 +218,17 @@ func (p *Program) follow(out chan<- ProgramOutput, conclude func(*Result, error)
 		switch last.Stream {
 		case programwire.Stdout, programwire.Stderr, programwire.PTY:
 			if streams[last.Stream] == nil {
-				streams[last.Stream] = p.run.config.Mask.StreamBytes(outputWriter{p, last.Stream, out})
+				streams[last.Stream] = p.run.Config.Mask.StreamBytes(outputWriter{p, last.Stream, out})
 			}
 			_, _ = streams[last.Stream].Write(last.Data)
 		}
 	}
 	close(p.ended)
 	_ = p.conn.Close()
-	res := p.run.unanswered(Killed, 137)
+	res := p.run.Unanswered(Killed, 137)
 	exit := &ProgramExit{Code: 137, Signal: syscall.SIGKILL}
-	res.Duration = time.Since(p.run.created)
-	cause := context.Cause(p.run.ctx)
+	res.Duration = time.Since(p.run.Created)
+	cause := context.Cause(p.run.Ctx)
 	switch {
 	case last.Exit != nil:
 		exit = &ProgramExit{Code: last.Exit.Code & 0xff, Signal: syscall.Signal(last.Exit.Signal)}
@@ -234,10 +236,10 @@ func (p *Program) follow(out chan<- ProgramOutput, conclude func(*Result, error)
 		if exit.Code != 0 {
 			res.Status = Failed
 		}
-	case errors.Is(cause, errInterrupted):
+	case errors.Is(cause, runs.ErrInterrupted):
 		res.Status, res.ExitCode = Cancelled, 130
 	case cause != nil:
-		exit.Lost, res.Cause = cause, causeClosed
+		exit.Lost, res.Cause = cause, runs.CauseClosed
 	default:
 		exit.Lost = errors.Join(io.ErrUnexpectedEOF, err)
 	}
@@ -258,7 +260,7 @@ type outputWriter struct {
 func (w outputWriter) Write(data []byte) (int, error) {
 	select {
 	case w.to <- ProgramOutput{Stream: w.stream, Data: append([]byte(nil), data...)}:
-	case <-w.program.run.ctx.Done(): // nobody reads it any more
+	case <-w.program.run.Ctx.Done(): // nobody reads it any more
 	}
 	return len(data), nil
 }

@@ -13,6 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -26,12 +30,12 @@ func (m *Manager) SetQuota(q Quota) { m.quotas.now.Store(&q) }
 type quotas struct {
 	m        *Manager
 	now      atomic.Pointer[Quota]
-	starting map[*link]bool // under the manager's lock
+	starting map[*link.Link]bool // under the manager's lock
 	disk     disk
 }
 
 func newQuotas(m *Manager, q Quota) *quotas {
-	all := &quotas{m: m, starting: make(map[*link]bool)}
+	all := &quotas{m: m, starting: make(map[*link.Link]bool)}
 	all.now.Store(&q)
 	all.disk.quotas = all
 	return all
@@ -62,7 +66,7 @@ func exceeds(q *Quota, have, more share) (name, why string, limit any) {
 		return "kernels", fmt.Sprintf("There are %d kernels, and there may be %d.", have.kernels, q.MaxKernels), q.MaxKernels
 	case q.MemoryBytes > 0 && all.memory > q.MemoryBytes:
 		return "memory", fmt.Sprintf("The kernels that there are may take %s of memory, one more would take %s, and all together may take %s.",
-			size(have.memory), size(more.memory), size(q.MemoryBytes)), q.MemoryBytes
+			runs.Size(have.memory), runs.Size(more.memory), runs.Size(q.MemoryBytes)), q.MemoryBytes
 	case q.CPUs > 0 && all.cpus > q.CPUs+1e-9:
 		return "cpus", fmt.Sprintf("The kernels that there are may take %v processors, one more would take %v, and all together may take %v.",
 			round(have.cpus), round(more.cpus), q.CPUs), q.CPUs
@@ -83,7 +87,7 @@ type holder struct {
 // admit waits until the quota allows the link a kernel, and makes room for it: the longest idle named session goes first, as with
 // too many sessions. leave is called once the kernel started or failed. The error is a fault, or says why ctx ended. A nil
 // receiver admits all.
-func (q *quotas) admit(ctx context.Context, l *link) (leave func(), err error) {
+func (q *quotas) admit(ctx context.Context, l *link.Link) (leave func(), err error) {
 	if q == nil {
 		return func() {}, nil
 	}
@@ -105,13 +109,13 @@ func (q *quotas) admit(ctx context.Context, l *link) (leave func(), err error) {
 				ending = h.ending
 			}
 		}
-		container := l.engine.limits.container()
+		container := l.Engine.Limits.Container()
 		wants := shareOf(1, SessionLimits{MemoryBytes: container.MemoryBytes, CPUs: container.CPUs})
 		if name, _, _ := exceeds(&most, all, wants); name == "" {
 			break
 		}
 		if name, why, limit := exceeds(&most, staying, wants); name != "" {
-			if !q.makeRoom(holders, l.engine.id) {
+			if !q.makeRoom(holders, l.Engine.Id) {
 				return nil, errTooMuch(name, why, limit, holders)
 			}
 			continue
@@ -121,8 +125,8 @@ func (q *quotas) admit(ctx context.Context, l *link) (leave func(), err error) {
 		case <-ending.gone:
 		case <-ctx.Done():
 			err = context.Cause(ctx)
-		case <-l.engine.ctx.Done():
-			err = context.Cause(l.engine.ctx)
+		case <-l.Engine.Ctx.Done():
+			err = context.Cause(l.Engine.Ctx)
 		}
 		q.m.mu.Lock()
 		if err != nil {
@@ -150,10 +154,10 @@ func (q *quotas) holders(now time.Time) []holder {
 	for _, s := range q.m.sessions {
 		for of := s; of != nil; of = of.before {
 			h := holder{id: of.id, share: q.shareOf(of)}
-			if of.uses.isClosing() {
+			if of.uses.IsClosing() {
 				h.ending = of
 			} else {
-				h.idle = of.uses.idleFor(now)
+				h.idle = of.uses.IdleFor(now)
 			}
 			add(h)
 		}
@@ -163,9 +167,9 @@ func (q *quotas) holders(now time.Time) []holder {
 			continue
 		}
 		if r := state.LoadRecord(config.StateDir, id); r != nil {
-			own := limits{config: config}
-			own.restore(r)
-			add(holder{id: id, share: shareOf(awake(r, config, nil), inForce(own.own, config)), idle: unused})
+			own := runs.Limits{Config: config}
+			own.Restore(r)
+			add(holder{id: id, share: shareOf(awake(r, config, nil), runs.InForce(own.Own, config)), idle: unused})
 		}
 	}
 	return list
@@ -175,26 +179,26 @@ func (q *quotas) holders(now time.Time) []holder {
 func (q *quotas) shareOf(s *session) share {
 	kernels := 0
 	for _, l := range s.links {
-		if l.live() != nil || q.starting[l] {
+		if l.Live() != nil || q.starting[l] {
 			kernels++
 		}
 	}
 	if s.named {
 		kernels += awake(state.LoadRecord(s.config.StateDir, s.id), s.config, s.interpreters)
 	}
-	container := s.limits.container()
+	container := s.limits.Container()
 	return shareOf(kernels, SessionLimits{MemoryBytes: container.MemoryBytes, CPUs: container.CPUs})
 }
 
 // awake counts the containers that earlier servers left, except those of links that once had one. The record may be nil.
-func awake(r *state.Record, config *Config, known map[Language]*interpreter) int {
+func awake(r *state.Record, config *Config, known map[Language]*link.Interpreter) int {
 	if r == nil {
 		return 0
 	}
 	names := make(map[Language]bool)
 	for language, key := range r.Settings {
-		if i := known[Language(language)]; key != "" && (i == nil || !i.link.had.Load()) {
-			names[config.containerOf(Language(language))[0]] = true
+		if i := known[Language(language)]; key != "" && (i == nil || !i.Link.Had.Load()) {
+			names[config.ContainerOf(Language(language))[0]] = true
 		}
 	}
 	return len(names)
@@ -273,10 +277,10 @@ func (q *quotas) checkDisk(ctx context.Context, id string) error {
 	})
 	var names []string
 	for _, id := range largest[:min(len(largest), hintedSessions)] {
-		names = append(names, fmt.Sprintf("%s (%s)", id, size(sizes[id])))
+		names = append(names, fmt.Sprintf("%s (%s)", id, runs.Size(sizes[id])))
 	}
 	return fault.New(fault.QuotaExceeded, "Close one of these with close_session, which removes its files; read_artifact still reads what is needed: "+strings.Join(names, ", ")+".",
-		"The files and histories of all sessions take %s, and may take %s.", size(total(sizes)), size(most)).
+		"The files and histories of all sessions take %s, and may take %s.", runs.Size(total(sizes)), runs.Size(most)).
 		With("quota", "disk").With("limit", most).With("used", total(sizes))
 }
 
@@ -325,7 +329,7 @@ func (d *disk) measure(ctx context.Context) map[string]int64 {
 	m := d.quotas.m
 	now := make(map[string]int64)
 	for id := range state.Uses(m.conf().StateDir) {
-		now[id] = taken(state.LoadRecord(m.conf().StateDir, id))
+		now[id] = stay.Taken(state.LoadRecord(m.conf().StateDir, id))
 	}
 	var mu sync.Mutex
 	var asking sync.WaitGroup
@@ -338,7 +342,7 @@ func (d *disk) measure(ctx context.Context) map[string]int64 {
 			mu.Lock()
 			defer mu.Unlock()
 			if files != nil {
-				now[s.id] = nameBytes + *files + s.uses.history.Bytes()
+				now[s.id] = stay.NameBytes + *files + s.uses.History.Bytes()
 			} else if was := before[s.id]; was > 0 {
 				now[s.id] = was
 			}

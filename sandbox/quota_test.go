@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -226,8 +229,8 @@ func TestHistoriesCountAsFiles(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.uses.closeHistory()
-		entries, err := ReadHistory(config.StateDir, id)
+		s.uses.CloseHistory()
+		entries, err := runs.ReadHistory(config.StateDir, id)
 		if err != nil || len(entries) != want {
 			t.Errorf("the history of %s has %d runs, not %d: %v", id, len(entries), want, err)
 		}
@@ -279,11 +282,11 @@ func TestAQuotaForWhatSleeps(t *testing.T) {
 		}
 		lock.Release()
 	}
-	if gone, _ := crowding(&config); len(gone) != 0 { // their own server's counts
+	if gone, _ := stay.Crowding(&config); len(gone) != 0 { // their own server's counts
 		t.Errorf("%q have to go", gone)
 	}
 	config.Quota.KeepLimit = 150 << 10
-	if gone, _ := crowding(&config); !slices.Equal(gone, []string{"old"}) {
+	if gone, _ := stay.Crowding(&config); !slices.Equal(gone, []string{"old"}) {
 		t.Errorf("%q have to go", gone)
 	}
 }

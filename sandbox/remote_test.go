@@ -13,6 +13,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -45,15 +49,15 @@ func (portOnly) Serve(_ context.Context, _, _ string, conn net.Conn) { _ = conn.
 func (portOnly) Forget(string)                                       {}
 
 func TestWhatContainersAreMadeWith(t *testing.T) {
-	const idle, life, freeze = 30 * time.Minute, 24 * time.Hour, 10*time.Second + retireMargin
+	const idle, life, freeze = 30 * time.Minute, 24 * time.Hour, 10*time.Second + runs.RetireMargin
 	for name, test := range map[string]struct {
 		id    string // of the session; that of a spare otherwise
 		lasts bool
 		ends  time.Duration
 		grace time.Duration
 	}{
-		"of a named session":    {id: "mine", lasts: true, ends: life + idle + endsMargin, grace: freeze},
-		"of one without a name": {id: DefaultOf("a"), ends: life + idle + endsMargin},
+		"of a named session":    {id: "mine", lasts: true, ends: life + idle + place.EndsMargin, grace: freeze},
+		"of one without a name": {id: DefaultOf("a"), ends: life + idle + place.EndsMargin},
 		"kept ready":            {lasts: true, grace: freeze},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +199,7 @@ func awaitCut(t *testing.T, m *Manager, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is known to be lost", func() bool { return s.links[0].live() == nil })
+	eventually(t, "it is known to be lost", func() bool { return s.links[0].Live() == nil })
 }
 
 func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
@@ -222,7 +226,7 @@ func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
 					joined := e.joined()
 					e.CutAll()
 					eventually(t, "it goes on", func() bool {
-						return run.over() || e.joined() >= joined+3 && run.SoFar(t.Context()).Stdout.Head == "so far\n"
+						return run.Over() || e.joined() >= joined+3 && run.SoFar(t.Context()).Stdout.Head == "so far\n"
 					})
 				}
 				mustCancel(t, run)
@@ -243,7 +247,7 @@ func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
 			cut(t, e, m, "mine")
 			began := time.Now()
 			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
-			if wantCode(t, err, fault.EngineUnavailable); time.Since(began) < againFor-againMost || time.Since(began) > againFor {
+			if wantCode(t, err, fault.EngineUnavailable); time.Since(began) < link.AgainFor-link.AgainMost || time.Since(began) > link.AgainFor {
 				t.Errorf("it took %v", time.Since(began))
 			}
 			if len(e.specs()) != 1 {
@@ -285,6 +289,6 @@ func TestASpareIsClaimed(t *testing.T) {
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	eventually(t, "it has the session's name", func() bool {
 		inventory, err := e.Processes.List(t.Context(), LabelOwner, "mine")
-		return err == nil && len(inventory.Containers) == 1 && inventory.Containers[0].Labels[LabelSession] == labelOf("", id)
+		return err == nil && len(inventory.Containers) == 1 && inventory.Containers[0].Labels[LabelSession] == place.LabelOf("", id)
 	})
 }

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -52,16 +55,16 @@ func (m *Manager) Restore(ctx context.Context, sessionID, runID string, asked Pa
 	}
 	i := s.interpreters[entry.Language]
 	if i == nil {
-		return nil, errNoWayBack("There is no %s here.", entry.Language)
+		return nil, runs.ErrNoWayBack("There is no %s here.", entry.Language)
 	}
-	if err := s.uses.enter(); err != nil {
+	if err := s.uses.Enter(); err != nil {
 		return nil, err
 	}
-	defer s.uses.leave()
-	turn := i.enqueue()
-	defer turn.leave()
+	defer s.uses.Leave()
+	turn := i.Enqueue()
+	defer turn.Leave()
 	queued()
-	answer, err := i.goBack(ctx, turn, entry.RunID, parts)
+	answer, err := i.GoBack(ctx, turn, entry.RunID, parts)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +74,8 @@ func (m *Manager) Restore(ctx context.Context, sessionID, runID string, asked Pa
 	parts.Variables = parts.Variables && answer.Stay == ""
 	r, err := s.restored(entry, answer, parts)
 	if err == nil {
-		r.Parts, r.Asked, r.Files = parts, asked, i.restoredFiles(answer)
-		r.Stay, r.Lost, r.LostTotal = answer.Stay, i.notRestored(answer.Lost), max(answer.LostTotal, len(answer.Lost))
+		r.Parts, r.Asked, r.Files = parts, asked, i.RestoredFiles(answer)
+		r.Stay, r.Lost, r.LostTotal = answer.Stay, i.NotRestored(answer.Lost), max(answer.LostTotal, len(answer.Lost))
 	}
 	return r, err
 }
@@ -86,8 +89,8 @@ func (m *Manager) sessionOf(sessionID, runID string) (*session, *HistoryEntry, e
 	}
 	owner, entry := "", (*HistoryEntry)(nil)
 	for _, s := range m.all() {
-		if run := s.uses.find(runID); run != nil {
-			owner, entry = s.id, run.entry()
+		if run := s.uses.Find(runID); run != nil {
+			owner, entry = s.id, run.Entry()
 		}
 	}
 	if entry == nil {
@@ -113,14 +116,14 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 	if err != nil {
 		return nil, err
 	}
-	before, copies := infosOf(answer.Runs, known), infosOf(answer.Copies, known)
+	before, copies := runs.InfosOf(answer.Runs, known), runs.InfosOf(answer.Copies, known)
 	if answer.Error != "" {
 		return nil, errNotRestored(target, answer.Error, before, copies, parts.Files)
 	}
 	if e := known[target.RunID]; e != nil {
 		target = e // it carries the mark
 	}
-	r := &Restoration{SessionID: s.id, Run: target.info(), Copy: target.Copy && target.Undone, Before: before, Copies: copies}
+	r := &Restoration{SessionID: s.id, Run: target.Info(), Copy: target.Copy && target.Undone, Before: before, Copies: copies}
 	marks := make(map[string]bool)
 	if r.Copy {
 		marks[target.RunID] = false
@@ -133,7 +136,7 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 		if hasVariables {
 			marks[e.RunID] = true
 		}
-		r.Undone = append(r.Undone, e.info())
+		r.Undone = append(r.Undone, e.Info())
 		if e.Result == nil || parts.Files {
 			continue
 		}
@@ -143,7 +146,7 @@ func (s *session) restored(target *HistoryEntry, answer protocol.Restored, parts
 			}
 		}
 	}
-	s.uses.mark(marks)
+	s.uses.Mark(marks)
 	return r, nil
 }
 
@@ -152,19 +155,19 @@ func (s *session) runsSince(runID string, wanted []string) (since []*HistoryEntr
 	here := make(map[string]*HistoryEntry) // newer than the written ones
 	var last, order []string
 	passed := false
-	marks := UndoneMarks(s.config.StateDir, s.id)
-	for _, run := range s.uses.all() {
-		if run.options.Unlisted {
+	marks := runs.UndoneMarks(s.config.StateDir, s.id)
+	for _, run := range s.uses.All() {
+		if run.Options.Unlisted {
 			continue
 		}
-		here[run.ID] = run.entry()
+		here[run.ID] = run.Entry()
 		if undone, marked := marks[run.ID]; marked {
 			here[run.ID].Undone = undone
 		}
 		last = append(last, run.ID)
 	}
 	known = maps.Clone(here)
-	err = EachInHistory(s.config.StateDir, s.id, func(id string, _ bool, _ int64) bool {
+	err = runs.EachInHistory(s.config.StateDir, s.id, func(id string, _ bool, _ int64) bool {
 		order = append(order, id)
 		passed = passed || id == runID
 		return passed || slices.Contains(wanted, id)
@@ -206,7 +209,7 @@ func errNotRestored(target *HistoryEntry, why string, before, copies []*RunInfo,
 	if files {
 		hint += " variables: false brings back the files alone."
 	}
-	return fault.New(fault.InvalidArgument, hint, "The variables cannot go back before %s: %s.", target.info(), strings.TrimRight(why, ".")).
+	return fault.New(fault.InvalidArgument, hint, "The variables cannot go back before %s: %s.", target.Info(), strings.TrimRight(why, ".")).
 		With("before", idsOf(before)).With("copies", idsOf(copies))
 }
 
@@ -231,7 +234,7 @@ type FileVersions struct {
 func (m *Manager) partsOf(entry *HistoryEntry, asked Parts) (Parts, error) {
 	parts, isCopy := asked, entry.Copy && entry.Undone
 	parts.Files = parts.Files && m.conf().UndoBytes > 0 && !isCopy
-	parts.Variables = parts.Variables && !strings.HasPrefix(entry.RunID, restorePrefix) &&
+	parts.Variables = parts.Variables && !strings.HasPrefix(entry.RunID, runs.RestorePrefix) &&
 		(!entry.Fresh || !parts.Files || isCopy)
 	switch {
 	case parts != Parts{}:
@@ -241,24 +244,24 @@ func (m *Manager) partsOf(entry *HistoryEntry, asked Parts) (Parts, error) {
 	case asked.Files && isCopy:
 		return parts, fault.New(fault.InvalidArgument, "Let variables be true.", "Run %s worked in a copy of the variables, and its files are the session's.", entry.RunID)
 	case asked.Files:
-		return parts, errNoWayBack("Run %s is a restore of files, and this server keeps no versions of them (--undo-limit).", entry.RunID)
+		return parts, runs.ErrNoWayBack("Run %s is a restore of files, and this server keeps no versions of them (--undo-limit).", entry.RunID)
 	}
-	return parts, errNoWayBack("Run %s is a restore of files, and left the variables alone.", entry.RunID)
+	return parts, runs.ErrNoWayBack("Run %s is a restore of files, and left the variables alone.", entry.RunID)
 }
 
 // restoreOf finds the session with a restore that can be undone.
 func (m *Manager) restoreOf(id string) (owner string, entry *HistoryEntry) {
-	if !strings.HasPrefix(id, restorePrefix) {
+	if !strings.HasPrefix(id, runs.RestorePrefix) {
 		return "", nil
 	}
 	for _, s := range m.all() {
 		for _, l := range s.links {
-			c := l.live()
+			c := l.Live()
 			if c == nil {
 				continue
 			}
 			if v := c.Versions(); v != nil && slices.Contains(v.Runs, id) {
-				return s.id, &HistoryEntry{RunID: id, Language: l.languages[0], Code: "going back", Started: time.Now()}
+				return s.id, &HistoryEntry{RunID: id, Language: l.Languages[0], Code: "going back", Started: time.Now()}
 			}
 		}
 	}
@@ -266,23 +269,23 @@ func (m *Manager) restoreOf(id string) (owner string, entry *HistoryEntry) {
 }
 
 // errFilesStay says why nothing went back, because the files cannot.
-func (s *session) errFilesStay(i *interpreter, target *HistoryEntry, files *protocol.RestoredFiles) *fault.Error {
-	why := text.Shorten(i.config.Mask.Mask(strings.TrimRight(text.Safe(files.Error, maxName), ".")), maxName)
+func (s *session) errFilesStay(i *link.Interpreter, target *HistoryEntry, files *protocol.RestoredFiles) *fault.Error {
+	why := text.Shorten(i.Config.Mask.Mask(strings.TrimRight(text.Safe(files.Error, runs.MaxName), ".")), runs.MaxName)
 	alone := "files: false brings back the variables alone."
 	switch files.Code {
 	case "busy":
 		for _, other := range s.interpreters {
-			if run := other.holder(); run != nil {
-				return other.errBusy(run.info(), 0)
+			if run := other.Holder(); run != nil {
+				return other.ErrBusy(run.Info(), 0)
 			}
 		}
 		return fault.New(fault.SessionBusy, "Wait for what runs in the session, and try again; or "+alone, "The files cannot go back: %s.", why)
 	case "full":
 		return fault.New(fault.QuotaExceeded, "Delete files that are no longer needed, and try again; or "+alone, "Nothing has gone back, because %s.", why)
 	case "unknown":
-		return fault.New(fault.InvalidArgument, s.waysBack("The files can go back")+" "+alone, "Nothing has gone back before %s: %s.", target.info(), why)
+		return fault.New(fault.InvalidArgument, s.waysBack("The files can go back")+" "+alone, "Nothing has gone back before %s: %s.", target.Info(), why)
 	}
-	return fault.New(fault.ExecutionFailed, "Look at the files with list_artifacts; "+alone, "Nothing has gone back before %s: %s.", target.info(), why)
+	return fault.New(fault.ExecutionFailed, "Look at the files with list_artifacts; "+alone, "Nothing has gone back before %s: %s.", target.Info(), why)
 }
 
 // waysBack is a hint that lists the runs whose beginning is kept, after what can be done with it.
@@ -302,21 +305,21 @@ func (s *session) waysBack(what string) string {
 // versions describes the versions of files that a container of this server has; nil: none is running, or they are not kept.
 func (s *session) versions() *FileVersions {
 	for _, l := range s.links {
-		c := l.live()
+		c := l.Live()
 		if c == nil || c.Versions() == nil {
 			continue
 		}
 		v, known := c.Versions(), make(map[string]*HistoryEntry)
-		for _, run := range l.uses.all() {
-			known[run.ID] = run.entry()
+		for _, run := range l.Uses.All() {
+			known[run.ID] = run.Entry()
 		}
 		for _, id := range v.Runs {
-			if strings.HasPrefix(id, restorePrefix) {
-				known[id] = &HistoryEntry{RunID: id, Language: l.languages[0], Code: "going back", Started: time.Now()}
+			if strings.HasPrefix(id, runs.RestorePrefix) {
+				known[id] = &HistoryEntry{RunID: id, Language: l.Languages[0], Code: "going back", Started: time.Now()}
 			}
 		}
-		i := s.interpreters[l.languages[0]]
-		return &FileVersions{infosOf(v.Runs, known), i.notKept(v.NotKept), max(v.NotKeptTotal, len(v.NotKept))}
+		i := s.interpreters[l.Languages[0]]
+		return &FileVersions{runs.InfosOf(v.Runs, known), i.NotKept(v.NotKept), max(v.NotKeptTotal, len(v.NotKept))}
 	}
 	return nil
 }

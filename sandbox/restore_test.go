@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 )
 
@@ -105,7 +107,7 @@ func TestRestoreUndoesARunAndThoseAfterIt(t *testing.T) {
 		t.Errorf("restored %+v", r)
 	}
 	m.Close(t.Context())
-	entries, err := ReadHistory(config.StateDir, "mine")
+	entries, err := runs.ReadHistory(config.StateDir, "mine")
 	var undone []string
 	for _, e := range entries {
 		if e.Undone {
@@ -255,7 +257,7 @@ func TestWhatCanBeGoneBackToIsTold(t *testing.T) {
 	wantNote(t, mustRun(t, m, RunOptions{Code: "die", SessionID: "mine"}), why)
 	back := mustRun(t, m, RunOptions{Code: "fall back", SessionID: "mine"})
 	wantNote(t, back, "No newer copy of them was kept: "+why)
-	if marks := UndoneMarks(config.StateDir, "mine"); !marks[back.RunID] {
+	if marks := runs.UndoneMarks(config.StateDir, "mine"); !marks[back.RunID] {
 		t.Errorf("the marks are %v", marks)
 	}
 }

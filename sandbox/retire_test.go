@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
@@ -143,7 +145,7 @@ func TestASessionThatNobodyUsesSleeps(t *testing.T) {
 				if got := e.holds(t); !slices.Equal(got, []string{"volume csm-host-mine"}) {
 					t.Errorf("engine holds %q", got)
 				}
-				if asked := f.wasAsked(); config.freezes() != slices.Equal(asked, []string{mine}) {
+				if asked := f.wasAsked(); config.Freezes() != slices.Equal(asked, []string{mine}) {
 					t.Errorf("%q were asked to write their variables", asked)
 				}
 				for _, want := range []string{test.note, ""} {
@@ -197,7 +199,7 @@ func TestACallWaitsForASweepThatPutsItsSessionToSleep(t *testing.T) {
 				}
 			}
 		}
-		m := newTestManager(t, asLeft(t, e, f, config, config.IdleTimeout+config.retireTime()))
+		m := newTestManager(t, asLeft(t, e, f, config, config.IdleTimeout+config.RetireTime()))
 		go m.pool.sweeper.sweep()
 		eventually(t, "it is asked to write its variables", func() bool { return len(f.wasAsked()) > 0 })
 		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
@@ -447,7 +449,7 @@ func TestWhatSleepsIsKept(t *testing.T) {
 			map[string]string{"b": "nobody had used it for 30 days"}},
 		"as long as its kernels": {func(c *Config) { c.Keep = 0 }, map[string]slept{"a": {unused: time.Minute}, "b": {unused: time.Hour}},
 			map[string]string{"b": "nobody had used it for 30m0s"}},
-		"within the limit": {func(c *Config) { c.KeepLimit = 3*nameBytes + 60 },
+		"within the limit": {func(c *Config) { c.KeepLimit = 3*stay.NameBytes + 60 },
 			map[string]slept{"a": {9 * day, 60, true}, "b": {8 * day, 30, false}, "c": {7 * day, 0, false}, "d": {6 * day, 30, false}, "e": {time.Hour, 10, false}},
 			map[string]string{"b": "sleeping sessions took more than 48 KiB"}},
 		"the last one alone":         {func(c *Config) { c.KeepLimit = 5 }, map[string]slept{"a": {day, 10, false}}, nil},

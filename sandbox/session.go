@@ -5,6 +5,10 @@ import (
 	"maps"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -26,14 +30,14 @@ type session struct {
 	openErr error
 	gone    chan struct{} // closed after the session closed
 
-	engine *engineSide
-	uses   *usage
-	limits limits
-	links  []*link
-	files  *sessionFiles
+	engine *place.Place
+	uses   *runs.Usage
+	limits runs.Limits
+	links  []*link.Link
+	files  *link.Files
 
-	programs     chan struct{}             // holds a token for each
-	interpreters map[Language]*interpreter // of all links
+	programs     chan struct{}                  // holds a token for each
+	interpreters map[Language]*link.Interpreter // of all links
 }
 
 func (m *Manager) newSession(id string, named bool, before *session, config *Config) *session {
@@ -41,45 +45,45 @@ func (m *Manager) newSession(id string, named bool, before *session, config *Con
 	s := &session{
 		id: id, named: named, manager: m, before: before, config: config, ctx: ctx, cancel: cancel,
 		opened: make(chan struct{}), gone: make(chan struct{}),
-		programs: make(chan struct{}, maxPrograms), limits: limits{config: config}, interpreters: make(map[Language]*interpreter),
+		programs: make(chan struct{}, maxPrograms), limits: runs.Limits{Config: config}, interpreters: make(map[Language]*link.Interpreter),
 	}
-	s.uses = newUsage(id, config, &s.limits, s.isOpen, func() bool { return m.quotas.isFull(id) })
-	s.engine = &engineSide{id: id, named: named, config: config, supply: m.pool.supply, limits: &s.limits, ctx: ctx, note: s.noteLater, lost: s.noteFilesLost, out: kernel.NewConns()}
-	for _, languages := range config.containers() {
-		l := newLink(languages, s.engine, s.uses, m.quotas.admit)
+	s.uses = runs.NewUsage(id, config, &s.limits, s.isOpen, func() bool { return m.quotas.isFull(id) })
+	s.engine = &place.Place{Id: id, Named: named, Config: config, Supply: m.pool.Supply, Limits: &s.limits, Ctx: ctx, Note: s.noteLater, Lost: s.noteFilesLost, Out: kernel.NewConns()}
+	for _, languages := range config.Containers() {
+		l := link.New(languages, s.engine, s.uses, m.quotas.admit)
 		s.links = append(s.links, l)
-		maps.Copy(s.interpreters, l.interpreters)
+		maps.Copy(s.interpreters, l.Interpreters)
 	}
-	s.files = newSessionFiles(s.links, s.engine, s.uses)
+	s.files = link.NewFiles(s.links, s.engine, s.uses)
 	return s
 }
 
 // noteLater keeps a note for the next run of each language.
 func (s *session) noteLater(text string) {
 	for _, i := range s.interpreters {
-		i.noteLater(text)
+		i.NoteLater(text)
 	}
 }
 
 // noteFilesLost makes the next run of each language report that the files are gone.
 func (s *session) noteFilesLost() {
 	for _, i := range s.interpreters {
-		i.noteFilesLost()
+		i.NoteFilesLost()
 	}
 }
 
 // begin reads an earlier server's record of the session and takes over its lock, and begins to record its runs. resumed reports
 // that the earlier server left it on purpose.
 func (s *session) begin(lock *state.Lock, resumed bool) {
-	record, created, awake := s.engine.begin(resumed), s.uses.created, s.uses.awake
+	record, created, awake := s.engine.Begin(resumed), s.uses.Created, s.uses.Awake
 	if record != nil {
 		created = record.Created
 	}
 	if record != nil && !record.Awake.IsZero() {
 		awake = record.Awake
 	}
-	s.limits.restore(record)
-	s.uses.open(s.ctx, lock, created, awake)
+	s.limits.Restore(record)
+	s.uses.Open(s.ctx, lock, created, awake)
 }
 
 // awaitOpen waits until the session can be used. The error is a fault, or says why ctx ended.
@@ -93,23 +97,23 @@ func (s *session) awaitOpen(ctx context.Context) error {
 }
 
 // isOpen reports whether the session can be used.
-func (s *session) isOpen() bool { return isClosed(s.opened) && s.openErr == nil }
+func (s *session) isOpen() bool { return runs.IsClosed(s.opened) && s.openErr == nil }
 
 func (s *session) folder() string { return state.Folder(s.config.StateDir, s.id) }
 
 // launch queues a run and returns it at once: it waits for the session to open, and then for its turn.
 func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	i := s.interpreters[options.Language]
-	run := newRun(s.ctx, s.config, id, s.id, options)
-	run.ahead = func() *RunInfo { return i.ahead(run) }
-	if err := s.config.mayBegin(run); err != nil {
-		run.cancel(err)
+	run := runs.NewRun(s.ctx, s.config, id, s.id, options)
+	run.Ahead = func() *RunInfo { return i.Ahead(run) }
+	if err := s.config.MayBegin(run); err != nil {
+		run.Cancel(err)
 		return nil, err
 	}
-	turn := openTurn() // a run in an interpreter of its own waits for no other run
-	err := s.uses.begin(run, func() {
-		if !options.apart() {
-			turn = i.enqueue()
+	turn := link.OpenTurn() // a run in an interpreter of its own waits for no other run
+	err := s.uses.Begin(run, func() {
+		if !options.Apart() {
+			turn = i.Enqueue()
 		}
 	})
 	if err != nil {
@@ -117,7 +121,7 @@ func (s *session) launch(id string, options RunOptions) (*Run, error) {
 	}
 	go func() {
 		res, err := s.perform(run, i, turn)
-		s.uses.conclude(run, res, err)
+		s.uses.Conclude(run, res, err)
 	}()
 	return run, nil
 }
@@ -137,7 +141,7 @@ func (s *session) size(ctx context.Context) *int64 {
 	ctx, cancel := context.WithTimeout(ctx, sizeTimeout)
 	defer cancel()
 	for _, l := range s.links {
-		c := l.live()
+		c := l.Live()
 		if c == nil {
 			continue
 		}
@@ -155,7 +159,7 @@ func (s *session) size(ctx context.Context) *int64 {
 func (s *session) containers() []*kernel.Container {
 	var live []*kernel.Container
 	for _, l := range s.links {
-		if c := l.live(); c != nil && c.CameUp() {
+		if c := l.Live(); c != nil && c.CameUp() {
 			live = append(live, c)
 		}
 	}
@@ -163,28 +167,28 @@ func (s *session) containers() []*kernel.Container {
 }
 
 // perform takes a run from its place in the kernel's queue to its result.
-func (s *session) perform(run *Run, i *interpreter, turn turn) (res *Result, err error) {
+func (s *session) perform(run *Run, i *link.Interpreter, turn link.Turn) (res *Result, err error) {
 	defer func() {
 		if err != nil { // an error carries no notes: the next result gets them
-			run.passNotes(i.noteLater)
+			run.PassNotes(i.NoteLater)
 		}
-		turn.leave()
+		turn.Leave()
 	}()
-	if err := s.awaitOpen(run.ctx); run.ctx.Err() != nil {
-		return run.stopped()
+	if err := s.awaitOpen(run.Ctx); run.Ctx.Err() != nil {
+		return run.Stopped()
 	} else if err != nil {
 		return nil, err
 	}
-	if err := turn.wait(run.ctx, run.options.Timeout); err != nil {
-		return i.notInTurn(run, err)
+	if err := turn.Wait(run.Ctx, run.Options.Timeout); err != nil {
+		return i.NotInTurn(run, err)
 	}
-	if err := s.manager.quotas.checkDisk(run.ctx, s.id); err != nil {
+	if err := s.manager.quotas.checkDisk(run.Ctx, s.id); err != nil {
 		return nil, err
 	}
-	longest, notes := s.limits.ask(&run.options)
-	run.most = longest
+	longest, notes := s.limits.Ask(&run.Options)
+	run.Most = longest
 	for _, note := range notes {
-		run.note(note)
+		run.Note(note)
 	}
-	return i.execute(run)
+	return i.Execute(run)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
@@ -37,13 +39,13 @@ func withSpare(t *testing.T, session string) (*testEngine, Config, *Manager, str
 func readySpare(t *testing.T, m *Manager) (id string) {
 	t.Helper()
 	eventually(t, "a container is kept ready", func() bool {
-		p := m.pool.spares
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if len(p.ready) == 0 || p.ready[0].growing {
+		p := m.pool.Spares
+		p.Mu.Lock()
+		defer p.Mu.Unlock()
+		if len(p.Ready) == 0 || p.Ready[0].Growing {
 			return false
 		}
-		id = p.ready[0].id
+		id = p.Ready[0].Id
 		return true
 	})
 	return id
@@ -100,7 +102,7 @@ func TestANewSessionTakesASpare(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if held := e.holds(t); len(held) != 2 || !strings.Contains(held[0], sparePrefix) {
+			if held := e.holds(t); len(held) != 2 || !strings.Contains(held[0], place.SparePrefix) {
 				t.Errorf("the engine holds %q", held)
 			}
 		})
@@ -197,7 +199,7 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(sweepLook/10, look.Release)
+	time.AfterFunc(place.SweepLook/10, look.Release)
 	wantValue(t, mustRun(t, later, RunOptions{Code: "1", SessionID: "mine"}), "1")
 	if place := placeOf(config, "mine"); place != id || len(e.specs()) != made {
 		t.Errorf("the session is at %q, and %q waited", place, id)
@@ -220,7 +222,7 @@ func TestASpareThatDoesNotAnswerIsTheOnlyOneWaitedFor(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1"})
 		eventually(t, "two are kept ready", func() bool { return len(e.specs()) == 3 })
 		m.Close(t.Context())
-		if waiting := waitingSpares(config.StateDir); len(waiting) != 2 {
+		if waiting := place.WaitingSpares(config.StateDir); len(waiting) != 2 {
 			t.Fatalf("%q wait", waiting)
 		}
 		e.fails(faults{exec: func(string) (engine.Process, error) { return enginetest.Play(played(peer.stay)), nil }})
@@ -250,12 +252,12 @@ func TestASpareOfOtherSettingsIsLeftAlone(t *testing.T) {
 
 func TestSparesThatWaitCanBeDropped(t *testing.T) {
 	e, config, m, _ := withSpare(t, "")
-	DropSpares(config.StateDir) // which that of a live server does not
+	place.DropSpares(config.StateDir) // which that of a live server does not
 	if !slices.Contains(state.IDs(config.StateDir), readySpare(t, m)) {
 		t.Error("a live server's is gone")
 	}
 	m.Close(t.Context())
-	DropSpares(config.StateDir)
+	place.DropSpares(config.StateDir)
 	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 1 {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
@@ -265,10 +267,10 @@ func TestSparesThatWaitCanBeDropped(t *testing.T) {
 func TestASweepRemovesSpares(t *testing.T) {
 	for name, end := range map[string]func(t *testing.T, m *Manager, config Config, id string){
 		"of a server that was killed": func(_ *testing.T, m *Manager, _ Config, _ string) {
-			m.pool.spares.mu.Lock()
-			defer m.pool.spares.mu.Unlock()
-			for _, sp := range m.pool.spares.ready {
-				sp.lock.Release()
+			m.pool.Spares.Mu.Lock()
+			defer m.pool.Spares.Mu.Unlock()
+			for _, sp := range m.pool.Spares.Ready {
+				sp.Lock.Release()
 			}
 		},
 		"that nobody took": func(t *testing.T, m *Manager, config Config, id string) {
@@ -302,8 +304,8 @@ func TestASweepFindsThePlaceOfASession(t *testing.T) {
 	}
 	place := placeOf(config, res.SessionID)
 	s := m.sessions[res.SessionID]
-	s.uses.closeHistory()
-	s.uses.lock.Release()
+	s.uses.CloseHistory()
+	s.uses.Lock.Release()
 	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 1 || swept[0].ID != res.SessionID {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
@@ -360,7 +362,7 @@ func TestASpareThatCannotBeMadeIsMadeLater(t *testing.T) {
 		config := spareConfig(t, e)
 		m := newTestManager(t, config)
 		e.fails(faults{start: func(spec engine.Spec) (engine.Started, error) {
-			if isSpare(idOf("", spec.Labels[LabelSession])) {
+			if place.IsSpare(place.IdOf("", spec.Labels[LabelSession])) {
 				return engine.Started{}, engine.ErrEngineUnavailable
 			}
 			return engine.Started{}, nil
@@ -424,13 +426,13 @@ func TestSparesFollowTheLastBurst(t *testing.T) {
 		e := newEngine(t)
 		e.play(completing)
 		config := spareConfig(t, e)
-		config.SparesBytes = 4 * spareBytes
+		config.SparesBytes = 4 * place.SpareBytes
 		m := newQuietManager(t, config)
 		ready := func() int {
-			p := m.pool.spares
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return len(p.ready)
+			p := m.pool.Spares
+			p.Mu.Lock()
+			defer p.Mu.Unlock()
+			return len(p.Ready)
 		}
 		begin := func(sessions int) {
 			for range sessions {
@@ -442,9 +444,9 @@ func TestSparesFollowTheLastBurst(t *testing.T) {
 			}
 		}
 		for _, burst := range []struct{ sessions, want int }{{1, 1}, {3, 3}, {7, 4}} {
-			time.Sleep(demandTime + burstTime)
+			time.Sleep(place.DemandTime + place.BurstTime)
 			begin(burst.sessions)
-			if time.Sleep(quietTime + time.Second); ready() != burst.want {
+			if time.Sleep(place.QuietTime + time.Second); ready() != burst.want {
 				t.Errorf("after %d sessions %d are ready, want %d", burst.sessions, ready(), burst.want)
 			}
 		}
@@ -452,7 +454,7 @@ func TestSparesFollowTheLastBurst(t *testing.T) {
 		if begin(4); len(e.specs()) > made+4 {
 			t.Errorf("another burst started %d containers", len(e.specs())-made)
 		}
-		if time.Sleep(demandTime + time.Minute); ready() != 1 {
+		if time.Sleep(place.DemandTime + time.Minute); ready() != 1 {
 			t.Errorf("%d are ready long after it", ready())
 		}
 	})

@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -29,15 +32,15 @@ func TestStartsTakeTurns(t *testing.T) {
 			completing(p)
 		})
 		config := testConfig(t, e)
-		config.StartTimeout, config.MaxSessions = takes+5*time.Second, 3*mostStarts+1
+		config.StartTimeout, config.MaxSessions = takes+5*time.Second, 3*place.MostStarts+1
 		m := newTestManager(t, config)
-		var runs []*Run
-		for i := range 3 * mostStarts {
+		var begun []*Run
+		for i := range 3 * place.MostStarts {
 			run, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: fmt.Sprint("s", i)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			runs = append(runs, run)
+			begun = append(begun, run)
 		}
 		synctest.Wait()
 		began := time.Now()
@@ -49,13 +52,13 @@ func TestStartsTakeTurns(t *testing.T) {
 		if mustCancel(t, waiting); time.Since(began) > 0 {
 			t.Errorf("one that waited was cancelled after %v", time.Since(began))
 		}
-		for _, run := range runs {
+		for _, run := range begun {
 			<-run.Done()
 			if res, err := run.Result(); err != nil || res.Status != Completed {
 				t.Errorf("%+v, %v", res, err)
 			}
 		}
-		if most.Load() != mostStarts {
+		if most.Load() != place.MostStarts {
 			t.Errorf("%d came up at once", most.Load())
 		}
 	})
@@ -98,29 +101,29 @@ func TestAnImageThatIsMadeReadyFirst(t *testing.T) {
 		ready := time.Now().Add(10 * time.Minute)
 		config.Engine = slowEngine{e, time.Now().Add(5 * time.Minute), ready}
 		m := newTestManager(t, config)
-		var runs []*Run
+		var both []*Run
 		for _, id := range []string{"waits", "leaves"} {
 			run, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: id})
 			if err != nil {
 				t.Fatal(err)
 			}
-			runs = append(runs, run)
+			both = append(both, run)
 		}
-		if waits := runs[0].Progress().WaitsFor; waits != "" {
+		if waits := both[0].Progress().WaitsFor; waits != "" {
 			t.Errorf("it waits for %q before anybody knows", waits)
 		}
 		for range 2 { // for the image, and for its container
 			time.Sleep(4 * time.Minute)
-			sofar := runs[0].SoFar(t.Context())
-			if sofar.Status != Running || !slices.Contains(sofar.Notes, preparingNote) || !strings.Contains(runs[0].Progress().WaitsFor, preparingNote) {
-				t.Errorf("it says %q, and waits for %q", sofar.Notes, runs[0].Progress().WaitsFor)
+			sofar := both[0].SoFar(t.Context())
+			if sofar.Status != Running || !slices.Contains(sofar.Notes, runs.PreparingNote) || !strings.Contains(both[0].Progress().WaitsFor, runs.PreparingNote) {
+				t.Errorf("it says %q, and waits for %q", sofar.Notes, both[0].Progress().WaitsFor)
 			}
 		}
-		if mustCancel(t, runs[1]); !time.Now().Before(ready) {
+		if mustCancel(t, both[1]); !time.Now().Before(ready) {
 			t.Error("one that was cancelled waited all the same")
 		}
-		<-runs[0].Done()
-		if res, err := runs[0].Result(); err != nil || res.Status != Completed || !slices.Contains(res.Notes, preparingNote) {
+		<-both[0].Done()
+		if res, err := both[0].Result(); err != nil || res.Status != Completed || !slices.Contains(res.Notes, runs.PreparingNote) {
 			t.Errorf("it came to %+v, %v", res, err)
 		}
 	})

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -300,7 +302,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is on its way", run.isFollowed)
+		eventually(t, "it is on its way", run.IsFollowed)
 		e.fails(faults{})
 		return config, run.ID
 	}
@@ -316,8 +318,8 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		config, id := begin(t, newEngine(t), true)
 		later := newTestManager(t, config)
 		run := find(t, later, id)
-		if res := run.SoFar(t.Context()); run.over() || res.Stdout.Head != "so far\n" {
-			t.Errorf("it is over: %v, and has printed %q", run.over(), res.Stdout.Head)
+		if res := run.SoFar(t.Context()); run.Over() || res.Stdout.Head != "so far\n" {
+			t.Errorf("it is over: %v, and has printed %q", run.Over(), res.Stdout.Head)
 		}
 		// A fresh run does not wait for it, and others do.
 		wantValue(t, mustRun(t, later, RunOptions{Code: "1", SessionID: "mine", Fresh: true}), "1")
@@ -337,7 +339,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		first.Close(t.Context())
 		later := newTestManager(t, config)
 		mustCancel(t, find(t, later, fresh.ID))
-		if run := find(t, later, main.ID); run.over() {
+		if run := find(t, later, main.ID); run.Over() {
 			t.Error("the one that has the kernel ended with it")
 		} else {
 			mustCancel(t, run)
@@ -382,7 +384,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		ended.Close(t.Context())
 		_, err := ended.FindRun(id)
 		wantCode(t, err, fault.EngineError)
-		if run := find(t, newTestManager(t, config), id); run.over() {
+		if run := find(t, newTestManager(t, config), id); run.Over() {
 			t.Error("the next server says that it is over")
 		}
 	})
@@ -394,7 +396,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		_, err := visitor.FindRun(id)
 		wantCode(t, err, fault.SessionBusy)
 		visitor.Close(t.Context())
-		if run := find(t, newTestManager(t, config), id); run.over() {
+		if run := find(t, newTestManager(t, config), id); run.Over() {
 			t.Error("the server that could hear of it says that it is over")
 		}
 	})
@@ -427,7 +429,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "the next one waits for it", func() bool {
-			return next.over() || strings.Contains(strings.Join(next.SoFar(t.Context()).Notes, ""), id)
+			return next.Over() || strings.Contains(strings.Join(next.SoFar(t.Context()).Notes, ""), id)
 		})
 		mustCancel(t, find(t, later, id))
 		<-next.Done()
@@ -470,12 +472,12 @@ func TestRunsThatAHostileSupervisorNames(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, run := range s.uses.all() {
+			for _, run := range s.uses.All() {
 				if run.ID == "" || !state.ValidID(run.ID) {
 					t.Errorf("there is a run %q", run.ID)
 				}
 			}
-			if n := len(s.uses.all()); n > 3 {
+			if n := len(s.uses.All()); n > 3 {
 				t.Errorf("there are %d runs", n)
 			}
 		})
@@ -495,7 +497,9 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 		ids = append(ids, fmt.Sprint("run-", i))
 		w.Begin(history.Begin{RunID: ids[i], Language: "python", Code: "1", TimeoutMS: 60_000, Started: time.Now()})
 	}
-	mustClose(t, w)
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
 	e.fails(faults{exec: func(string) (engine.Process, error) {
 		return enginetest.Play(played(func(p peer) {
 			p.ready(map[string]any{"run": "", "runs": ids, "over": ids})
@@ -508,7 +512,7 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 	later := newTestManager(t, config)
 	wantValue(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"}), "2")
 	later.Close(t.Context()) // which writes what waits to be written
-	entries, err := ReadHistory(config.StateDir, "mine")
+	entries, err := runs.ReadHistory(config.StateDir, "mine")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -518,7 +522,7 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 			told++
 		}
 	}
-	if told == 0 || told > kernel.MaxRuns+maxReported {
+	if told == 0 || told > kernel.MaxRuns+runs.MaxReported {
 		t.Errorf("the ends of %d runs are believed", told)
 	}
 }
@@ -562,7 +566,7 @@ func TestWhatACloseCouldNotRemoveIsNotTakenForTheNextSession(t *testing.T) {
 	if _, err := os.Stat(left); err == nil {
 		t.Error("its files are there")
 	}
-	if entries, err := ReadHistory(config.StateDir, "mine"); err != nil || len(entries) > 1 {
+	if entries, err := runs.ReadHistory(config.StateDir, "mine"); err != nil || len(entries) > 1 {
 		t.Errorf("the history is %+v, %v", entries, err)
 	}
 }
@@ -595,7 +599,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "it is known to be lost", func() bool { return !s.links[0].container.Load().Alive() })
+			eventually(t, "it is known to be lost", func() bool { return !s.links[0].Container.Load().Alive() })
 			res := mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: test.id})
 			if kept := len(e.specs()) == 1 && len(res.Notes) == 0 && *res.Value == "True"; kept != test.kept {
 				t.Errorf("%d containers were started, notes are %q", len(e.specs()), res.Notes)
@@ -619,11 +623,11 @@ func TestAConnectionThatIsLost(t *testing.T) {
 				if run, err = m.Run(RunOptions{Code: hang, SessionID: "mine", Language: Python}); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "it is on its way", run.isFollowed)
+				eventually(t, "it is on its way", run.IsFollowed)
 			}
 			e.Cut(container)
 			eventually(t, "it goes on", func() bool {
-				return run.over() || e.joined() > 0 && run.SoFar(t.Context()).Stdout.Head == "so far\n"
+				return run.Over() || e.joined() > 0 && run.SoFar(t.Context()).Stdout.Head == "so far\n"
 			})
 			mustCancel(t, run)
 			wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
@@ -642,7 +646,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		}
 		e.fails(faults{exec: func(string) (engine.Process, error) { return nil, engine.ErrEngineUnavailable }})
 		e.Cut(container)
-		eventually(t, "it is known to be lost", func() bool { return !s.links[0].container.Load().Alive() })
+		eventually(t, "it is known to be lost", func() bool { return !s.links[0].Container.Load().Alive() })
 		_, err = finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
 		wantCode(t, err, fault.EngineUnavailable)
 		e.fails(faults{})
@@ -667,7 +671,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "it is known", func() bool { return !s.links[0].container.Load().Alive() })
+		eventually(t, "it is known", func() bool { return !s.links[0].Container.Load().Alive() })
 		if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.specs()) != 2 || len(res.Notes) != 1 || e.joined() != 0 {
 			t.Errorf("%d containers were started, %d joined, notes are %q", len(e.specs()), e.joined(), res.Notes)
 		}

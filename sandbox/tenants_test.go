@@ -14,6 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -46,8 +49,8 @@ func folderConfig(t *testing.T, e *testEngine) Config {
 // kill releases all that a manager has locked, as the end of its process does. Its containers go on.
 func kill(m *Manager) {
 	for _, s := range m.all() {
-		s.uses.closeHistory()
-		s.uses.lock.Release()
+		s.uses.CloseHistory()
+		s.uses.Lock.Release()
 	}
 }
 
@@ -57,11 +60,11 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 	config.Spares = 0
 	keys := []string{"", tenantA, tenantB}
 	_, managers := houseOf(t, config, keys...)
-	runs := make(map[string]string)
+	begun := make(map[string]string)
 	for _, key := range keys {
 		m := managers[key]
 		res := mustRun(t, m, RunOptions{SessionID: "mine", Code: "x = '" + key + "'"})
-		runs[key] = res.RunID
+		begun[key] = res.RunID
 		if _, _, err := m.Upload(t.Context(), Upload{SessionID: "mine", Path: "of-" + key, Content: strings.NewReader(key)}); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +79,7 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 			t.Errorf("%q knows %+v", key, known)
 		}
 		for _, other := range keys {
-			_, err := m.FindRun(runs[other])
+			_, err := m.FindRun(begun[other])
 			if other == key && err != nil {
 				t.Errorf("%q does not find its run: %v", key, err)
 			}
@@ -92,8 +95,8 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 				wantCode(t, errFile, fault.NotFound)
 			}
 		}
-		entries, err := ReadHistory(m.Config().StateDir, "mine")
-		if err != nil || len(entries) != 2 || entries[0].RunID != runs[key] {
+		entries, err := runs.ReadHistory(m.Config().StateDir, "mine")
+		if err != nil || len(entries) != 2 || entries[0].RunID != begun[key] {
 			t.Errorf("%q has the history %+v, %v", key, entries, err)
 		}
 	}
@@ -337,7 +340,7 @@ func TestStartsAreSharedByTenants(t *testing.T) {
 		synctest.Wait()
 		mustRun(t, managers[tenantB], RunOptions{Code: "1", SessionID: "mine"})
 		at := slices.IndexFunc(e.specs(), func(spec engine.Spec) bool { return spec.Labels[LabelTenant] == tenantB })
-		if at != mostStarts {
+		if at != place.MostStarts {
 			t.Errorf("%d came up before", at)
 		}
 	})

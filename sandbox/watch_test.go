@@ -1,6 +1,8 @@
 package sandbox
 
-import "testing"
+import (
+	"testing"
+)
 
 func TestWatchTellsOfSessions(t *testing.T) {
 	config := testConfig(t, newEngine(t))

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -30,7 +32,7 @@ func artifactLink(session, path string) string {
 // parseArtifactURI takes a link apart again.
 func parseArtifactURI(uri string) (session, path string, err error) {
 	session, escaped, _ := strings.Cut(strings.TrimPrefix(uri, artifactURI), "/")
-	if err := sandbox.CheckSessionID(session); err != nil {
+	if err := runs.CheckSessionID(session); err != nil {
 		return "", "", err
 	}
 	path, err = url.PathUnescape(escaped)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
@@ -132,7 +134,7 @@ func (p *params) text(name string) string {
 	if long, ok := value.(content.LongText); ok {
 		if len(long) > maxText {
 			if name == "code" && p.first == nil { // the server's own limit is lower
-				p.first = sandbox.TooMuchCode(len(long), maxText)
+				p.first = runs.TooMuchCode(len(long), maxText)
 			}
 			p.fail("%s has %d bytes and may have %d.", name, len(long), maxText)
 			return ""
@@ -158,7 +160,7 @@ func (p *params) session() string {
 	case p.own.namedBy != "" && id != p.own.id:
 		p.other = fmt.Sprintf("Note: the session is %s, as session_id says, and not %s, as %s says.", id, p.own.id, p.own.namedBy)
 	}
-	if err := sandbox.CheckSessionID(id); err != nil && p.first == nil {
+	if err := runs.CheckSessionID(id); err != nil && p.first == nil {
 		p.first = err
 	}
 	return id

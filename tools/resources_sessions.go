@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
@@ -20,7 +22,7 @@ func (r *resources) sessions(ctx context.Context, _ string) (string, error) {
 
 func (r *resources) session(ctx context.Context, uri string) (string, error) {
 	id := strings.TrimPrefix(uri, sessionURI)
-	if err := sandbox.CheckSessionID(id); err != nil { // an empty one would be the default session
+	if err := runs.CheckSessionID(id); err != nil { // an empty one would be the default session
 		return "", err
 	}
 	info, err := r.deps.Manager.Session(ctx, id)
@@ -40,7 +42,7 @@ type networkFields struct {
 
 func (r *resources) network(ctx context.Context, uri string) (string, error) {
 	id := strings.TrimSuffix(strings.TrimPrefix(uri, sessionURI), networkPart)
-	if err := sandbox.CheckSessionID(id); err != nil {
+	if err := runs.CheckSessionID(id); err != nil {
 		return "", err
 	}
 	if _, err := r.deps.Manager.Session(ctx, id); err != nil {

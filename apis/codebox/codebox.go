@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/docker/go-units"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
@@ -199,7 +201,7 @@ func execute(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 		err = fault.New(fault.InvalidArgument, "POST /sessions makes one.", "session_id is missing.")
 	}
 	if err == nil {
-		err = sandbox.CheckSessionID(wanted.SessionID)
+		err = runs.CheckSessionID(wanted.SessionID)
 	}
 	if err == nil {
 		_, err = h.Sessions().Session(r.Context(), wanted.SessionID)

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -284,7 +286,7 @@ func (c *call) find(id string) (*box, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	missing := errMissing(id)
-	if sandbox.CheckSessionID(id) != nil {
+	if runs.CheckSessionID(id) != nil {
 		return nil, missing
 	}
 	content, err := os.ReadFile(c.file(id))

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
@@ -302,7 +304,7 @@ var errFound = errors.New("found")
 
 // find returns the path of a file.
 func find(ctx context.Context, h rest.Host, session, id string) (path string, err error) {
-	if err := sandbox.CheckSessionID(session); err != nil { // an empty text would be another session
+	if err := runs.CheckSessionID(session); err != nil { // an empty text would be another session
 		return "", apis.ErrNoFile(id)
 	}
 	_, err = h.Sessions().WalkFiles(ctx, session, true, func(e sandbox.Entry) error {

@@ -15,13 +15,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
 
 // WithEngine runs a shell command's work with an engine, under a context that ends with a signal.
@@ -150,7 +152,7 @@ func Report(err error) error {
 
 // engineFault gives an error about an unreachable engine the code that tools return for it.
 func engineFault(err error) error {
-	reason, fix, ok := sandbox.Explain(err)
+	reason, fix, ok := place.Explain(err)
 	if !ok {
 		return err
 	}
@@ -162,7 +164,7 @@ const leaveManagerTime = 30 * time.Second
 
 // explain splits an engine's error into a reason and its remedy, one line each.
 func explain(err error) error {
-	if reason, fix, ok := sandbox.Explain(err); ok {
+	if reason, fix, ok := place.Explain(err); ok {
 		return fmt.Errorf("%s\n  fix: %s", reason, fix)
 	}
 	return err

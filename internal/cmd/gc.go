@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
@@ -45,7 +47,7 @@ killed too and no server will be started again.`,
 				})
 			}
 			if !afterParent {
-				sandbox.DropSpares(settings.SessionDir())
+				place.DropSpares(settings.SessionDir())
 			}
 			err := once()
 			if !afterParent {

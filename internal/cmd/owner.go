@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
@@ -74,7 +76,7 @@ func nameOf(dir, tenant string) string {
 
 // findSession describes a session without opening it.
 func findSession(ctx context.Context, manager *sandbox.Manager, id string) (sandbox.SessionInfo, error) {
-	if err := sandbox.CheckSessionID(id); err != nil {
+	if err := runs.CheckSessionID(id); err != nil {
 		return sandbox.SessionInfo{}, err
 	}
 	for _, info := range manager.Sessions(ctx) {

@@ -10,13 +10,14 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/runcmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -77,7 +78,7 @@ func run(cmd *cobra.Command, s *server.Program, request runcmd.Request, session 
 	request.CodeBytes, request.InputBytes, request.Kernels = int64(s.Sandbox.CodeBytes), s.Tools.DownloadBytes, s.Kernels()
 	job, err := runcmd.Read(request)
 	if err == nil && session != "" {
-		err = sandbox.CheckSessionID(session)
+		err = runs.CheckSessionID(session)
 	}
 	if err != nil {
 		return notRun(err)

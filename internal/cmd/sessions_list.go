@@ -15,6 +15,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/docker/go-units"
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -173,7 +175,7 @@ func showCommand(settings *server.Program, whose *owner) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				runs, err := sandbox.ReadHistory(manager.Config().StateDir, info.ID)
+				runs, err := runs.ReadHistory(manager.Config().StateDir, info.ID)
 				if err != nil {
 					return err
 				}

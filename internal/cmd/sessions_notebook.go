@@ -5,11 +5,12 @@ import (
 	"io"
 	"os"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/notebook"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
 // notebookCommand returns the command `sessions notebook`.
@@ -34,7 +35,7 @@ func writeNotebook(s *server.Program, whose *owner, id, path string, force bool)
 	if err != nil {
 		return err
 	}
-	runs, err := sandbox.ReadHistory(dir, id)
+	runs, err := runs.ReadHistory(dir, id)
 	if err != nil {
 		return err
 	}

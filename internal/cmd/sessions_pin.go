@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -26,7 +27,7 @@ sessions close end it all the same.`,
 	}
 	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		id := args[0]
-		if err := sandbox.CheckSessionID(id); err != nil {
+		if err := runs.CheckSessionID(id); err != nil {
 			return Report(err)
 		}
 		dir, err := whose.dir(settings)

@@ -11,8 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
@@ -274,7 +275,7 @@ func try(ctx context.Context, on Engine, spec engine.Spec) error {
 }
 
 func probeFix(err error) string {
-	_, fix, explained := sandbox.Explain(err)
+	_, fix, explained := place.Explain(err)
 	switch {
 	case explained:
 		return fix

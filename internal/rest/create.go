@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
@@ -104,7 +106,7 @@ func (s *Server) createSession(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusCreated
 	asked, err := decode(r, &wanted)
 	if err == nil && wanted.SessionID != "" {
-		err = sandbox.CheckSessionID(wanted.SessionID)
+		err = runs.CheckSessionID(wanted.SessionID)
 	}
 	if err == nil && wanted.SessionID != "" {
 		if _, missing := s.manager.Session(r.Context(), wanted.SessionID); missing == nil {

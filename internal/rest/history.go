@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
@@ -129,7 +131,7 @@ func (l *runList) read(ctx context.Context, s *Server, session, before string, l
 	dir := s.manager.Config().StateDir
 	var names []string // in the order of the calls
 	over := make(map[string]bool)
-	if err := sandbox.EachInHistory(dir, session, func(id string, isOver bool, _ int64) bool {
+	if err := runs.EachInHistory(dir, session, func(id string, isOver bool, _ int64) bool {
 		names = append(names, id)
 		over[id] = isOver
 		return false
@@ -152,7 +154,7 @@ func (l *runList) read(ctx context.Context, s *Server, session, before string, l
 		}
 	}
 	release, full := func() {}, error(nil)
-	err = sandbox.EachInHistory(dir, session, func(id string, _ bool, bytes int64) bool {
+	err = runs.EachInHistory(dir, session, func(id string, _ bool, bytes int64) bool {
 		if _, has := known[id]; has || full != nil || !slices.Contains(names, id) {
 			return false
 		}
@@ -165,7 +167,7 @@ func (l *runList) read(ctx context.Context, s *Server, session, before string, l
 	}
 	release()
 	*l = known
-	marks, did := sandbox.UndoneMarks(dir, session), sandbox.FilesOfRuns(dir, session)
+	marks, did := runs.UndoneMarks(dir, session), runs.FilesOfRuns(dir, session)
 	for _, id := range slices.Backward(names) {
 		if run, has := known[id]; has {
 			if undone, marked := marks[id]; marked {
@@ -186,7 +188,7 @@ func errNoRun(id string) error {
 
 // CheckOpen returns the fault of a session that is not open in this server. It opens none.
 func (s *Server) CheckOpen(ctx context.Context, session string) error {
-	err := sandbox.CheckSessionID(session)
+	err := runs.CheckSessionID(session)
 	var info sandbox.SessionInfo
 	if err == nil {
 		info, err = s.manager.Session(ctx, session)
@@ -225,7 +227,7 @@ func (s *Server) listRuns(w http.ResponseWriter, r *http.Request) {
 func (s *Server) entry(w http.ResponseWriter, r *http.Request) *sandbox.HistoryEntry {
 	session, id := r.PathValue("session_id"), r.PathValue("run_id")
 	var full error
-	entries, err := sandbox.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool, bytes int64) bool {
+	entries, err := runs.SelectHistory(s.manager.Config().StateDir, session, func(run string, _ bool, bytes int64) bool {
 		if run == id && full == nil {
 			_, full = room.Take(r.Context(), historyRoom*bytes)
 		}

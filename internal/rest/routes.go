@@ -11,11 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -148,7 +149,7 @@ func (s *Server) serve(w http.ResponseWriter, request *http.Request, r Route) {
 		return
 	}
 	if id := request.PathValue("session_id"); id != "" {
-		if err := sandbox.CheckSessionID(id); err != nil { // an empty text would be another session
+		if err := runs.CheckSessionID(id); err != nil { // an empty text would be another session
 			s.refuse(w, request, err)
 			return
 		}

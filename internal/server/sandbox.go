@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"math"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
@@ -176,7 +178,7 @@ func (p *Program) Spec(on engine.Engine, log *slog.Logger) (engine.Spec, error) 
 	}
 	defer func() { _ = way.Close() }()
 	config.WayOut = way
-	return sandbox.Spec(&config)
+	return place.Spec(&config)
 }
 
 // secretValues returns the values that every output masks, by the variables' names: those that code gets, and those that it never sees.

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -74,7 +76,7 @@ func (s *Settings) Validate(remote bool, lookup func(string) (string, bool)) err
 	var found Problems
 	if name := s.Sandbox.Shared; name != "" {
 		found.Wrong(s.HTTP.Address != "", "--session has no effect with --http; a client names its session in its URL, as /mcp?session=%s", name)
-		if err := sandbox.CheckSessionID(name); err != nil {
+		if err := runs.CheckSessionID(name); err != nil {
 			found = append(found, fmt.Errorf("--session: %w", err))
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
@@ -220,7 +222,7 @@ func TestThePageUndoesARun(t *testing.T) {
 	p.Await(undo)
 	p.See(undo + ".click()")
 	p.Await(item + ".matches('.undone') && " + item + ".querySelector('summary').innerText.includes('undone')")
-	if !sandbox.UndoneMarks(s.config.StateDir, "mine")[run] {
+	if !runs.UndoneMarks(s.config.StateDir, "mine")[run] {
 		t.Error("the run is not undone")
 	}
 	if wrong := p.See("document.querySelector('#wrong').textContent"); wrong != "" {

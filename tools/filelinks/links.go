@@ -21,6 +21,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -204,7 +206,7 @@ type request struct {
 func parse(u *url.URL) (session, path string, ok bool) {
 	rest, below := strings.CutPrefix(u.EscapedPath(), Prefix)
 	session, escaped, _ := strings.Cut(rest, "/")
-	if !below || sandbox.CheckSessionID(session) != nil {
+	if !below || runs.CheckSessionID(session) != nil {
 		return "", "", false
 	}
 	names := strings.Split(escaped, "/")

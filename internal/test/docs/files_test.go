@@ -27,8 +27,8 @@ const (
 A line for each package and folder of scripts, from the comment at its head, by ` + "`go test ./internal/test/docs -update`" + `.
 [architecture.md](architecture.md) says how the parts work together, and where bounds are.
 
-A container goes through six phases, each in a file of ` + "`sandbox/`" + `: it is reached (` + "`link.go`" + `), taken over from a server before (` + "`takeover.go`" + `) or
-started (` + "`start.go`" + `), runs code (` + "`perform.go`" + `), serves what that sends out (` + "`wayout.go`" + `), and is retired, which writes its variables (` + "`retire.go`" + `).
+A container goes through six phases, most in a file of ` + "`sandbox/link`" + `: it is reached (` + "`link.go`" + `), taken over from a server before (` + "`takeover.go`" + `) or
+started (` + "`start.go`" + `), runs code (` + "`perform.go`" + `), serves what that sends out (` + "`place/wayout.go`" + `), and is retired, which writes its variables (` + "`sandbox/ending.go`" + `).
 
 `
 )

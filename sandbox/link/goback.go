@@ -1,0 +1,147 @@
+// Variables and files that go back, by the messages to a container.
+
+package link
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+)
+
+// restoreTime bounds the wait for the kernel's turn, and then that for its answer.
+const restoreTime = 10 * time.Second
+
+// GoBack asks the kernel to restore, at its turn.
+func (i *Interpreter) GoBack(ctx context.Context, turn Turn, runID string, parts Parts) (protocol.Restored, error) {
+	var none protocol.Restored
+	err := turn.Wait(ctx, restoreTime)
+	var k *kernel.Kernel
+	if err == nil {
+		if k, err = i.reachExisting(ctx, parts); err != nil {
+			return none, err
+		}
+		err = i.waitAdopted(ctx, restoreTime)
+	}
+	switch {
+	case errors.Is(err, errTurnTimeout):
+		var before *runs.RunInfo
+		if run := i.Holder(); run != nil {
+			before = run.Info()
+		}
+		return none, i.ErrBusy(before, restoreTime)
+	case err != nil:
+		return none, err
+	case k == nil:
+		hint := "Run code again to make the variables; frozen ones come back with the next run."
+		if parts.Files {
+			hint += " Versions of files stay with the session: once code has run, variables: false brings the files back."
+		}
+		return none, fault.New(fault.InvalidArgument, hint,
+			"There is nothing to go back to: no %s kernel of session %q is running.", i.Language, i.Engine.Id)
+	}
+	patience := restoreTime
+	if parts.Files {
+		patience = filesTime
+	}
+	answer, err := k.Restore(protocol.Request{ID: newRestoreID(), Run: runID, Variables: parts.Variables, Files: parts.Files}, patience)
+	if err != nil {
+		return none, fault.New(fault.ExecutionFailed, "Look at the variables and files with code, and try again.",
+			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.Engine.Id).Because(err)
+	}
+	answer.Error, answer.Stay = i.Config.Mask.Mask(answer.Error), i.Config.Mask.Mask(text.Safe(answer.Stay, runs.MaxName))
+	return answer, nil
+}
+
+// NotRestored bounds and masks a kernel's list.
+func (i *Interpreter) NotRestored(lost []protocol.Lost) (list []NotRestored) {
+	for _, l := range runs.BoundLost(lost) {
+		list = append(list, NotRestored{i.Config.Mask.Mask(l.Name), i.Config.Mask.Mask(l.Why)})
+	}
+	return list
+}
+
+// reachExisting returns the kernel with the variables, or one in the container of the files, taking over an earlier server's if
+// needed; nil: there is none.
+func (i *Interpreter) reachExisting(ctx context.Context, parts Parts) (*kernel.Kernel, error) {
+	i.starting.Lock()
+	defer i.starting.Unlock()
+	if _, err := i.existing(ctx); err != nil && !isFinal(err) {
+		return nil, err
+	}
+	if c := i.Live(); c != nil && (!parts.Variables || parts.Files && i.Language != runs.Python) {
+		return c.Kernel(i.Language), nil
+	}
+	return i.Current(), nil
+}
+
+// Twins describes the restorable runs, as far as the last runs are known here.
+func (i *Interpreter) Twins(k *kernel.Kernel) (before, copies []*runs.RunInfo, noTwin string) {
+	twins := k.Twins()
+	if twins == nil {
+		return nil, nil, ""
+	}
+	known := make(map[string]*runs.HistoryEntry)
+	for _, run := range i.Uses.All() {
+		known[run.ID] = run.Entry()
+	}
+	return runs.InfosOf(twins.Runs, known), runs.InfosOf(twins.Copies, known), i.Config.Mask.Mask(twins.Why)
+}
+
+// NotRestored is a variable that could not be brought back, and why.
+type NotRestored struct {
+	Name string `json:"name"`
+	Why  string `json:"why"`
+}
+
+// Parts are what a restore brings back.
+type Parts struct{ Variables, Files bool }
+
+// RestoredFiles is what became of the files in a restore.
+type RestoredFiles struct {
+	// RestoreID is the restore itself, which can be undone as a run.
+	RestoreID string `json:"restore_id"`
+	Restored  int    `json:"restored"` // files and links that are as they were
+	Removed   int    `json:"removed"`
+	// NotRestored are the paths that are not as they were, and why, of NotRestoredTotal.
+	NotRestored      []NotKept `json:"not_restored"`
+	NotRestoredTotal int       `json:"not_restored_total"`
+}
+
+// NotKept is a file that has no copy, relative to the work directory, and why.
+type NotKept struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// NotKept bounds and masks a supervisor's list.
+func (i *Interpreter) NotKept(list []protocol.NotKept) []NotKept {
+	kept := []NotKept{}
+	for _, n := range list[:min(len(list), kernel.MaxNotKept)] {
+		kept = append(kept, NotKept{i.Config.Mask.Mask(text.Safe(n.Path, runs.MaxName)), i.Config.Mask.Mask(text.Safe(n.Why, runs.MaxName))})
+	}
+	return kept
+}
+
+// RestoredFiles describes the outcome for files.
+func (i *Interpreter) RestoredFiles(m protocol.Restored) *RestoredFiles {
+	if m.Files == nil || m.Files.Error != "" {
+		return nil
+	}
+	return &RestoredFiles{
+		RestoreID: m.ID, Restored: m.Files.Restored, Removed: m.Files.Removed, NotRestored: i.NotKept(m.Files.NotKept),
+		NotRestoredTotal: max(m.Files.NotKeptTotal, len(m.Files.NotKept)),
+	}
+}
+
+func newRestoreID() string { return state.NewID(runs.RestorePrefix) }
+
+// filesTime bounds the wait for files: a second for each gigabyte and room for a busy machine.
+const filesTime = 2 * time.Minute
