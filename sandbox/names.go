@@ -7,7 +7,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
-// What callers of this package use of the packages below it.
+// Config and the types behind it are those of the packages below that callers of this package use.
 type (
 	Config        = runs.Config
 	KernelConfig  = runs.KernelConfig
@@ -42,6 +42,7 @@ type (
 	RestoredFiles = link.RestoredFiles
 )
 
+// The constants of those.
 const (
 	Python     = kernel.Python
 	JavaScript = kernel.JavaScript

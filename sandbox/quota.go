@@ -115,7 +115,7 @@ func (q *quotas) admit(ctx context.Context, l *link.Link) (leave func(), err err
 			break
 		}
 		if name, why, limit := exceeds(&most, staying, wants); name != "" {
-			if !q.makeRoom(holders, l.Engine.Id) {
+			if !q.makeRoom(holders, l.Engine.ID) {
 				return nil, errTooMuch(name, why, limit, holders)
 			}
 			continue

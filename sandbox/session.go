@@ -48,7 +48,7 @@ func (m *Manager) newSession(id string, named bool, before *session, config *Con
 		programs: make(chan struct{}, maxPrograms), limits: runs.Limits{Config: config}, interpreters: make(map[Language]*link.Interpreter),
 	}
 	s.uses = runs.NewUsage(id, config, &s.limits, s.isOpen, func() bool { return m.quotas.isFull(id) })
-	s.engine = &place.Place{Id: id, Named: named, Config: config, Supply: m.pool.Supply, Limits: &s.limits, Ctx: ctx, Note: s.noteLater, Lost: s.noteFilesLost, Out: kernel.NewConns()}
+	s.engine = &place.Place{ID: id, Named: named, Config: config, Supply: m.pool.Supply, Limits: &s.limits, Ctx: ctx, Note: s.noteLater, Lost: s.noteFilesLost, Out: kernel.NewConns()}
 	for _, languages := range config.Containers() {
 		l := link.New(languages, s.engine, s.uses, m.quotas.admit)
 		s.links = append(s.links, l)

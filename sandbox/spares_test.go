@@ -45,7 +45,7 @@ func readySpare(t *testing.T, m *Manager) (id string) {
 		if len(p.Ready) == 0 || p.Ready[0].Growing {
 			return false
 		}
-		id = p.Ready[0].Id
+		id = p.Ready[0].ID
 		return true
 	})
 	return id
@@ -362,7 +362,7 @@ func TestASpareThatCannotBeMadeIsMadeLater(t *testing.T) {
 		config := spareConfig(t, e)
 		m := newTestManager(t, config)
 		e.fails(faults{start: func(spec engine.Spec) (engine.Started, error) {
-			if place.IsSpare(place.IdOf("", spec.Labels[LabelSession])) {
+			if place.IsSpare(place.IDOf("", spec.Labels[LabelSession])) {
 				return engine.Started{}, engine.ErrEngineUnavailable
 			}
 			return engine.Started{}, nil

@@ -36,9 +36,10 @@ type Files struct {
 	semaphore chan struct{} // holds a token for each use
 }
 
+// NewFiles makes the files of a session with these links.
 func NewFiles(links []*Link, on *place.Place, uses *runs.Usage) *Files {
 	return &Files{
-		id: on.Id, config: on.Config, ctx: on.Ctx, engine: on, uses: uses, links: links, semaphore: make(chan struct{}, mostFiles),
+		id: on.ID, config: on.Config, ctx: on.Ctx, engine: on, uses: uses, links: links, semaphore: make(chan struct{}, mostFiles),
 	}
 }
 
@@ -88,6 +89,7 @@ func (r *FileReader) Close() error {
 	return err
 }
 
+// Open opens a file for reading. The error is a fault.
 func (s *Files) Open(ctx context.Context, path string, o files.ReadOptions) (*FileReader, error) {
 	caller := ctx
 	c, ctx, done, err := s.borrow(ctx)

@@ -45,7 +45,7 @@ func (i *Interpreter) GoBack(ctx context.Context, turn Turn, runID string, parts
 			hint += " Versions of files stay with the session: once code has run, variables: false brings the files back."
 		}
 		return none, fault.New(fault.InvalidArgument, hint,
-			"There is nothing to go back to: no %s kernel of session %q is running.", i.Language, i.Engine.Id)
+			"There is nothing to go back to: no %s kernel of session %q is running.", i.Language, i.Engine.ID)
 	}
 	patience := restoreTime
 	if parts.Files {
@@ -54,7 +54,7 @@ func (i *Interpreter) GoBack(ctx context.Context, turn Turn, runID string, parts
 	answer, err := k.Restore(protocol.Request{ID: newRestoreID(), Run: runID, Variables: parts.Variables, Files: parts.Files}, patience)
 	if err != nil {
 		return none, fault.New(fault.ExecutionFailed, "Look at the variables and files with code, and try again.",
-			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.Engine.Id).Because(err)
+			"The kernel of session %q did not answer: whether anything has gone back is not known.", i.Engine.ID).Because(err)
 	}
 	answer.Error, answer.Stay = i.Config.Mask.Mask(answer.Error), i.Config.Mask.Mask(text.Safe(answer.Stay, runs.MaxName))
 	return answer, nil

@@ -137,10 +137,10 @@ func (i *Interpreter) Beside() (list []*runs.RunInfo) {
 func (i *Interpreter) ErrBusy(before *runs.RunInfo, waited time.Duration) *fault.Error {
 	if before == nil {
 		return fault.New(fault.SessionBusy, "Try again, or use another session_id.",
-			"Session %q still ran other %s code after %s.", i.Engine.Id, i.Language, waited)
+			"Session %q still ran other %s code after %s.", i.Engine.ID, i.Language, waited)
 	}
 	return fault.New(fault.SessionBusy, before.WayOut()+"; or use another session_id.",
-		"Session %q still runs other code after %s: %s", i.Engine.Id, waited, before).With("run_id", before.RunID)
+		"Session %q still runs other code after %s: %s", i.Engine.ID, waited, before).With("run_id", before.RunID)
 }
 
 // Ahead returns the run that this one waits for; nil: none.

@@ -46,6 +46,7 @@ type Link struct {
 // Admission waits until a link may start a container. leave is called once that started or failed.
 type Admission func(ctx context.Context, l *Link) (leave func(), err error)
 
+// New makes a link without a container, for the languages of one image.
 func New(languages []runs.Language, on *place.Place, uses *runs.Usage, admit Admission) *Link {
 	l := &Link{Languages: languages, Interpreters: make(map[runs.Language]*Interpreter), Config: on.Config, Engine: on, Uses: uses, admit: admit}
 	for _, language := range languages {
@@ -113,7 +114,7 @@ func (l *Link) existing(ctx context.Context) (*kernel.Container, error) {
 	}
 	c, err := l.reachEarlier()
 	if err != nil && !isFinal(err) {
-		err = errNotTakenOver(l.Engine.Id).Because(err)
+		err = errNotTakenOver(l.Engine.ID).Because(err)
 	}
 	return c, err
 }
@@ -138,7 +139,7 @@ func (l *Link) discard(c *kernel.Container) {
 	ctx, cancel := context.WithTimeout(context.Background(), l.Config.StartTimeout)
 	defer cancel()
 	if err := l.Engine.Remove(ctx, l.Name()); err != nil {
-		l.Config.Logger.Warn("remove container", "session", l.Engine.Id, "error", err)
+		l.Config.Logger.Warn("remove container", "session", l.Engine.ID, "error", err)
 	}
 }
 
@@ -202,7 +203,7 @@ func (l *Link) adoptSpare(first runs.Language, image engine.ImageInfo, warm bool
 		return nil
 	}
 	moved := false
-	if !e.Used() && !e.Stale && !place.IsSpare(e.Id) { // its own files may be there
+	if !e.Used() && !e.Stale && !place.IsSpare(e.ID) { // its own files may be there
 		spares := e.Supply.Spares
 		if sp := spares.Take(l.Name(), key); sp != nil {
 			if moved = e.MoveTo(sp, func() { e.TakeSettings(first, e.SettingsKey(l.Languages, image), l.Uses.Wake()) }); !moved {

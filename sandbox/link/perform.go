@@ -78,7 +78,7 @@ func (i *Interpreter) outcome(run *runs.Run, k *kernel.Kernel, done protocol.Don
 	if m := done.Memory; m != nil && m.UsedBytes >= m.LimitBytes/2 { // else one allocation was larger than all memory
 		run.Note(memoryNote(m))
 	}
-	res.SessionID, res.RunID, res.Language = i.Engine.Id, run.ID, run.Language
+	res.SessionID, res.RunID, res.Language = i.Engine.ID, run.ID, run.Language
 	res.Fresh, res.Copy = run.Options.Fresh, run.Options.Copy
 	if res.Copy {
 		res.VariablesLost = false // they were never at stake

@@ -92,7 +92,7 @@ func (l *Link) adoptKept(k *kernel.Kernel, m protocol.Ready) {
 	run := l.Uses.Find(m.Run)
 	if run == nil || run.Over() {
 		run = (&runs.HistoryEntry{RunID: m.Run, Language: k.Language(), Started: time.Now(), Timeout: l.Config.MaxRunTimeout}).
-			Run(l.Engine.Ctx, l.Config, l.Engine.Id)
+			Run(l.Engine.Ctx, l.Config, l.Engine.ID)
 		l.Uses.Add(run)
 	}
 	l.Interpreters[k.Language()].adopt(k, run)
@@ -104,7 +104,7 @@ func (i *Interpreter) adopt(k *kernel.Kernel, run *runs.Run) {
 	case run.Language != i.Language || k.AnswerTo(run.ID) != nil: // the last: it is named twice
 		return
 	case !run.Earlier && run.IsFollowed():
-		run.DropShown()              // it comes again
+		run.DropShown()          // it comes again
 		k.Follow(run.Followed()) // for rejoin
 		return
 	}
@@ -145,7 +145,7 @@ func (l *Link) reachEarlier() (*kernel.Container, error) {
 			i.Lose(fmt.Sprintf("This session was used before: the variables of its %s kernel are gone", i.Language), files)
 		}
 	}
-	l.Config.Logger.Debug("take over", "session", l.Engine.Id, "container", l.Name(), "error", err)
+	l.Config.Logger.Debug("take over", "session", l.Engine.ID, "container", l.Name(), "error", err)
 	return nil, err
 }
 
@@ -188,7 +188,7 @@ func (l *Link) retake(ctx context.Context) (*kernel.Container, error) {
 		l.set(c)
 		return c, nil
 	}
-	l.Config.Logger.Debug("take over again", "session", l.Engine.Id, "container", l.Name(), "error", err)
+	l.Config.Logger.Debug("take over again", "session", l.Engine.ID, "container", l.Name(), "error", err)
 	if ctx.Err() != nil || place.IsAny(err, engine.ErrEngineUnavailable, context.DeadlineExceeded) {
 		return nil, place.Fault(l.Config.Engine, err, l.Name(), l.Config.Kernels[l.Name()])
 	}
@@ -235,7 +235,7 @@ func (l *Link) Reach() error {
 			"Start the server with its earlier settings to hear of the run; to run code in this session ends it.",
 			"The run goes on in a container that was made with other settings or secrets than this server's.")
 	case err != nil && !isFinal(err):
-		return errNotTakenOver(l.Engine.Id).Because(err)
+		return errNotTakenOver(l.Engine.ID).Because(err)
 	}
 	return nil
 }
@@ -292,7 +292,7 @@ func (l *Link) endEarlier(ctx context.Context, names []runs.Language) {
 		ending.Go(func() {
 			c, err := l.attach(ctx, name)
 			if err != nil {
-				l.Config.Logger.Debug("end container", "session", l.Engine.Id, "container", name, "error", err)
+				l.Config.Logger.Debug("end container", "session", l.Engine.ID, "container", name, "error", err)
 				return
 			}
 			c.Retire(ctx, l.Config.RetireTime())

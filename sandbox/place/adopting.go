@@ -22,13 +22,13 @@ func (e *Place) MoveTo(sp *spare, takeSettings func()) bool {
 	} else {
 		takeSettings()
 	}
-	r.Place = sp.Id
-	if err := r.Save(e.Config.StateDir, e.Id); err != nil {
+	r.Place = sp.ID
+	if err := r.Save(e.Config.StateDir, e.ID); err != nil {
 		r.Place = ""
-		e.Config.Logger.Warn("session record", "session", e.Id, "error", err)
+		e.Config.Logger.Warn("session record", "session", e.ID, "error", err)
 		return false
 	}
-	e.SpareID, e.Ready, e.ReadyAs = sp.Id, sp.containers, sp.Record.Settings
+	e.SpareID, e.Ready, e.ReadyAs = sp.ID, sp.containers, sp.Record.Settings
 	e.Tried.Store(true)
 	e.filled = true
 	sp.forget()
@@ -49,8 +49,8 @@ func (e *Place) claim() {
 		go func() {
 			ctx, cancel := context.WithTimeout(e.Ctx, ListTimeout)
 			defer cancel()
-			if err := claim(ctx, name, map[string]string{runs.LabelOwner: LabelOf(e.Config.Tenant, e.Id)}); err != nil {
-				e.Config.Logger.Debug("claim container", "session", e.Id, "container", name, "error", err)
+			if err := claim(ctx, name, map[string]string{runs.LabelOwner: LabelOf(e.Config.Tenant, e.ID)}); err != nil {
+				e.Config.Logger.Debug("claim container", "session", e.ID, "container", name, "error", err)
 			}
 		}()
 	}

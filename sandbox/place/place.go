@@ -25,7 +25,7 @@ import (
 // Place manages one session's volume and containers, one an image, on the engine, and the settings that they were made with,
 // which a named session records for later servers.
 type Place struct {
-	Id      string
+	ID      string
 	SpareID string // the id on the engine, if the session took a spare; empty: id. Under mu, or before the session is open
 	Named   bool
 	Config  *runs.Config
@@ -60,7 +60,7 @@ func (e *Place) at() (tenant, id string) {
 	if e.SpareID != "" {
 		return "", e.SpareID
 	}
-	return e.Config.Tenant, e.Id
+	return e.Config.Tenant, e.ID
 }
 
 // VolumeName returns a name with a part of the host's label, so that servers with separate locks cannot reach each other's
@@ -122,7 +122,7 @@ func (e *Place) Begin(resumed bool) *state.Record {
 func (e *Place) loadRecord(resumed bool) *state.Record {
 	var r *state.Record
 	if resumed {
-		r = state.LoadRecord(e.Config.StateDir, e.Id)
+		r = state.LoadRecord(e.Config.StateDir, e.ID)
 	}
 	if r == nil {
 		r = state.NewRecord()
@@ -140,8 +140,8 @@ func (e *Place) loadRecord(resumed bool) *state.Record {
 
 // SaveRecord writes the record, and warns the session's user if it cannot.
 func (e *Place) SaveRecord() {
-	if err := e.Record.Save(e.Config.StateDir, e.Id); err != nil {
-		e.Config.Logger.Warn("session record", "session", e.Id, "error", err)
+	if err := e.Record.Save(e.Config.StateDir, e.ID); err != nil {
+		e.Config.Logger.Warn("session record", "session", e.ID, "error", err)
 		e.Note("The server cannot write its state directory, whose disk may be full: its successor may not find this session's variables. The files stay.")
 	}
 }
@@ -227,7 +227,9 @@ func (e *Place) shape(languages []runs.Language, image engine.ImageInfo) []strin
 }
 
 var (
-	ErrNeverStarted  = errors.New("no kernel was started before")
+	// ErrNeverStarted leaves no container to take over.
+	ErrNeverStarted = errors.New("no kernel was started before")
+	// ErrOtherSettings forbids to take a container over.
 	ErrOtherSettings = errors.New("the container was made with other settings")
 )
 
@@ -272,7 +274,7 @@ func (e *Place) Image(setting runs.KernelConfig) (engine.ImageInfo, error) {
 
 // Spec returns the engine's request for an unnamed session, by a configuration.
 func Spec(config *runs.Config) (engine.Spec, error) {
-	e := &Place{Id: "template", Config: config, Limits: &runs.Limits{Config: config}}
+	e := &Place{ID: "template", Config: config, Limits: &runs.Limits{Config: config}}
 	e.trust()
 	for _, languages := range config.Containers() {
 		return e.Spec(languages, languages[0], engine.ImageInfo{}), nil
@@ -365,7 +367,7 @@ func (e *Place) Init(languages []runs.Language, first runs.Language, warm bool) 
 func (e *Place) MakeRoom(ctx context.Context, language runs.Language, mayBeThere bool) error {
 	if e.Stale {
 		for _, place := range slices.Compact([]string{e.SpareID, cmp.Or(e.Left, e.SpareID)}) {
-			was := &Place{Id: e.Id, SpareID: place, Config: e.Config}
+			was := &Place{ID: e.ID, SpareID: place, Config: e.Config}
 			if err := e.Config.Engine.Remove(ctx, was.Names(), []string{was.VolumeName()}); err != nil {
 				return err
 			}
@@ -416,7 +418,7 @@ func (e *Place) FilesThere() string {
 	defer cancel()
 	inventory, err := e.Config.Engine.List(ctx, runs.LabelSession, LabelOf(e.at()))
 	if err != nil {
-		e.Config.Logger.Debug("look for the volume", "session", e.Id, "error", err)
+		e.Config.Logger.Debug("look for the volume", "session", e.ID, "error", err)
 		return ""
 	}
 	e.looked = true
@@ -489,8 +491,8 @@ func LabelOf(tenant, id string) string {
 	return id
 }
 
-// IdOf returns the id in a tenant's label.
-func IdOf(tenant, label string) string {
+// IDOf returns the id in a tenant's label.
+func IDOf(tenant, label string) string {
 	if tenant != "" {
 		return strings.TrimPrefix(label, tenant+tenantMark)
 	}

@@ -44,6 +44,7 @@ type spare struct {
 }
 
 const (
+	// SparePrefix begins the id of a spare.
 	SparePrefix = "spare-"
 	// QuietTime is the pause after the beginning of a session before a spare is made.
 	QuietTime = time.Second
@@ -198,7 +199,7 @@ func (p *spares) open() (*spare, error) {
 
 func (p *spares) newSpare(id string, lock *state.Lock) *spare {
 	return &spare{
-		Place: &Place{Id: id, Config: p.config, Supply: p.supply, Limits: &runs.Limits{Config: p.config}, Ctx: p.ctx},
+		Place: &Place{ID: id, Config: p.config, Supply: p.supply, Limits: &runs.Limits{Config: p.config}, Ctx: p.ctx},
 		Lock:  lock, containers: make(map[runs.Language]*kernel.Container), skills: make(map[runs.Language]string),
 	}
 }
@@ -229,7 +230,7 @@ func (p *spares) grow(sp *spare, language runs.Language) error {
 	if err != nil {
 		return err
 	}
-	p.config.Logger.Debug("container kept ready", "place", sp.Id, "container", languages[0])
+	p.config.Logger.Debug("container kept ready", "place", sp.ID, "container", languages[0])
 	go func() {
 		<-c.Dead()
 		p.lose(sp)
@@ -262,7 +263,7 @@ func (sp *spare) start(languages []runs.Language, first runs.Language, setting r
 // speak begins the exchange with the supervisor of a spare. Nobody takes its streams before it is bound.
 func (sp *spare) speak(proc engine.Process, languages []runs.Language, first any) *kernel.Container {
 	c := kernel.NewContainer(proc, languages, kernel.Options{
-		Limits: sp.Config.WireLimits(), Logger: sp.Config.Logger.With("place", sp.Id, "container", languages[0]), Spare: true,
+		Limits: sp.Config.WireLimits(), Logger: sp.Config.Logger.With("place", sp.ID, "container", languages[0]), Spare: true,
 	})
 	c.Begin(first)
 	return c
@@ -371,7 +372,7 @@ func (p *spares) drop(ctx context.Context, sp *spare) bool {
 	err := p.config.Engine.Remove(ctx, sp.Names(), []string{sp.VolumeName()})
 	sp.forget()
 	if err != nil {
-		p.config.Logger.Warn("container kept ready", "place", sp.Id, "error", err)
+		p.config.Logger.Warn("container kept ready", "place", sp.ID, "error", err)
 		sp.Lock.Release()
 		return false
 	}
@@ -382,7 +383,7 @@ func (p *spares) drop(ctx context.Context, sp *spare) bool {
 // forget drops the egress state of a spare.
 func (sp *spare) forget() {
 	if sp.Config.WayOut != nil {
-		sp.Config.WayOut.Forget(sp.Id)
+		sp.Config.WayOut.Forget(sp.ID)
 	}
 }
 
@@ -448,7 +449,7 @@ func (sp *spare) lives() bool {
 
 // leave marks a spare as waiting for a later server.
 func (sp *spare) leave() error {
-	if err := sp.Record.Save(sp.Config.StateDir, sp.Id); err != nil {
+	if err := sp.Record.Save(sp.Config.StateDir, sp.ID); err != nil {
 		return err
 	}
 	if err := sp.Lock.Wait(); err != nil {

@@ -21,6 +21,7 @@ type Supply struct {
 // start-timeout. A free slot goes to the tenant with the fewest.
 const MostStarts = 8
 
+// NewSupply makes the supply of a server. Background work counts in working, and ends with ctx.
 func NewSupply(ctx context.Context, config *runs.Config, working *sync.WaitGroup) *Supply {
 	s := &Supply{Starts: fair.NewOpen(MostStarts)}
 	s.Spares = &spares{config: config, supply: s, ctx: ctx, working: working}

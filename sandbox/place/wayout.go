@@ -23,9 +23,9 @@ func (e *Place) trust() {
 	if e.Record != nil {
 		kept = e.Record.Authority
 	}
-	certificates, keep, err := e.Config.WayOut.Trust(e.Id, kept)
+	certificates, keep, err := e.Config.WayOut.Trust(e.ID, kept)
 	if err != nil {
-		e.Config.Logger.Warn("certificate authority", "session", e.Id, "error", err)
+		e.Config.Logger.Warn("certificate authority", "session", e.ID, "error", err)
 		return
 	}
 	e.certificates = certificates
@@ -62,13 +62,13 @@ func (e *Place) Outlet() kernel.Out {
 	if e.Config.WayOut == nil {
 		return kernel.Out{}
 	}
-	return kernel.Out{Conns: e.Out, Serve: func(run string, conn net.Conn) { e.Config.WayOut.Serve(e.Ctx, e.Id, run, conn) }}
+	return kernel.Out{Conns: e.Out, Serve: func(run string, conn net.Conn) { e.Config.WayOut.Serve(e.Ctx, e.ID, run, conn) }}
 }
 
 // Conversation returns how the server speaks with the container of that name.
 func (e *Place) Conversation(container runs.Language) kernel.Options {
 	return kernel.Options{
-		Limits: e.Config.WireLimits(), Logger: e.Config.Logger.With("session", e.Id, "container", container), Out: e.Outlet(),
+		Limits: e.Config.WireLimits(), Logger: e.Config.Logger.With("session", e.ID, "container", container), Out: e.Outlet(),
 	}
 }
 

@@ -23,6 +23,7 @@ type RunInfo struct {
 // FirstLineLength is how many characters of a line of code name a run.
 const FirstLineLength = 100
 
+// Info names the run, for calls that wait for it.
 func (r *Run) Info() *RunInfo { return infoOf(r.ID, r.Language, r.code, r.Created) }
 
 func infoOf(id string, language Language, code string, begun time.Time) *RunInfo {

@@ -193,6 +193,7 @@ func (c *Config) Preload(languages []Language) map[string][]string {
 	return modules
 }
 
+// WireLimits returns the limits that a supervisor keeps.
 func (c *Config) WireLimits() kernel.Limits {
 	return kernel.Limits{
 		OutputBytes: c.OutputBytes, SpoolBytes: c.SpoolBytes,
@@ -240,6 +241,7 @@ func (c *Config) SnapshotTime() time.Duration {
 // RetireTime bounds the end of a kernel that writes a snapshot.
 func (c *Config) RetireTime() time.Duration { return RetireTime(c.SnapshotTime()) }
 
+// RetireTime is Config.RetireTime for a kernel whose snapshot may take that long.
 func RetireTime(freeze time.Duration) time.Duration {
 	if freeze == 0 {
 		return 0

@@ -70,6 +70,7 @@ func boundOrigin(o *protocol.Origin) {
 	o.LostTotal, o.Doubtful = max(o.LostTotal, len(o.Lost)), BoundLost(o.Doubtful)
 }
 
+// BoundLost bounds a supervisor's list of lost variables.
 func BoundLost(lost []protocol.Lost) []protocol.Lost {
 	lost = lost[:min(len(lost), maxLost)]
 	for i, l := range lost {

@@ -37,6 +37,7 @@ type HistoryEntry struct {
 // FilesDid is what a run did to files.
 type FilesDid = history.Files
 
+// Over reports whether the run's end is known.
 func (e *HistoryEntry) Over() bool { return e.Result != nil || e.Error != nil }
 
 // Status is the run's last known status: running even if its server was killed, or the code of its Error.
@@ -267,6 +268,7 @@ func (r *Run) Entry() *HistoryEntry {
 	}
 }
 
+// Info names the run.
 func (e *HistoryEntry) Info() *RunInfo { return infoOf(e.RunID, e.Language, e.Code, e.Started) }
 
 // Run makes a run of a history a run of this server. A run without an end remains to be settled.
@@ -307,6 +309,7 @@ func LostResult(run *Run, alive bool) *Result {
 	return res
 }
 
+// InfosOf names the known ones of these runs, in their order.
 func InfosOf(ids []string, known map[string]*HistoryEntry) (list []*RunInfo) {
 	for _, id := range ids {
 		if e := known[id]; e != nil {

@@ -59,6 +59,7 @@ func between[T int64 | float64 | time.Duration](asked, least, most T) T {
 	return asked
 }
 
+// Size formats a number of bytes.
 func Size(bytes int64) string { return humanize.IBytes(uint64(bytes)) }
 
 // Limits are the own limits of one session. The first container settles its limits, because a container with variables is not made

@@ -66,6 +66,7 @@ func (c *Config) observeRun(run *Run) {
 	run.observed = c.Observer.RunBegan(caller, run)
 }
 
+// FileMoved reports a transfer to the observer, if there is one.
 func (c *Config) FileMoved(caller context.Context, t Transfer) {
 	if c.Observer != nil {
 		c.Observer.FileMoved(caller, t)

@@ -122,6 +122,7 @@ type Run struct {
 	err      error
 }
 
+// NewRun makes a run that ends with parent at the latest.
 func NewRun(parent context.Context, config *Config, id, session string, options RunOptions) *Run {
 	ctx, cancel := context.WithCancelCause(parent)
 	return &Run{
@@ -137,6 +138,7 @@ func (r *Run) Code() string { return r.Options.Code }
 // Over reports whether the run is over.
 func (r *Run) Over() bool { return IsClosed(r.done) }
 
+// IsClosed reports whether a channel without values is closed.
 func IsClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:
@@ -233,6 +235,7 @@ func (r *Run) before() *RunInfo {
 	return r.Ahead()
 }
 
+// Note adds a note to the result, once.
 func (r *Run) Note(text string) {
 	r.mu.Lock()
 	if !slices.Contains(r.notes, text) {
@@ -268,25 +271,24 @@ func (r *Run) advance(m protocol.Progress) {
 	}
 }
 
-// Followed is a run as its kernel sees it.
-type Followed struct{ run *Run }
-
 // Followed returns the run as its kernel sees it.
-func (r *Run) Followed() Followed { return Followed{r} }
+func (r *Run) Followed() kernel.Run { return followed{r} }
+
+type followed struct{ run *Run }
 
 // Request is the message that begins the run.
-func (f Followed) Request() protocol.Request {
+func (f followed) Request() protocol.Request {
 	o := &f.run.Options
 	return protocol.Request{Type: "run", ID: f.run.ID, Code: o.Code, Before: o.Before, Fresh: o.Fresh, Copy: o.Copy}
 }
 
-func (f Followed) Timeout() time.Duration             { return f.run.Timeout() }
-func (f Followed) Stop() <-chan struct{}              { return f.run.Ctx.Done() }
-func (f Followed) Over() <-chan struct{}              { return f.run.done }
-func (f Followed) Follow(k *kernel.Kernel)            { f.run.kernel.Store(k) }
-func (f Followed) Advance(m protocol.Progress)        { f.run.advance(m) }
-func (f Followed) Show(d protocol.Display, limit int) { f.run.show(decodeDisplay(d), limit) }
-func (f Followed) Clear()                             { f.run.DropShown() }
+func (f followed) Timeout() time.Duration             { return f.run.Timeout() }
+func (f followed) Stop() <-chan struct{}              { return f.run.Ctx.Done() }
+func (f followed) Over() <-chan struct{}              { return f.run.done }
+func (f followed) Follow(k *kernel.Kernel)            { f.run.kernel.Store(k) }
+func (f followed) Advance(m protocol.Progress)        { f.run.advance(m) }
+func (f followed) Show(d protocol.Display, limit int) { f.run.show(decodeDisplay(d), limit) }
+func (f followed) Clear()                             { f.run.DropShown() }
 
 // heldDisplayBytes bounds the displays that a run keeps; the files contain the rest.
 const heldDisplayBytes = 8 << 20
@@ -397,10 +399,12 @@ var ErrLeaving = errors.New("the server is shutting down")
 // ErrAsleep ends the kernels of a session that keeps its files and variables.
 var ErrAsleep = errors.New("session is put to sleep")
 
+// ErrSlept reports that a session was put to sleep under a call.
 func ErrSlept(id string) *fault.Error {
 	return fault.New(fault.SessionBusy, "Try again: the next call wakes it, with its variables.", "Session %q was put to sleep meanwhile.", id)
 }
 
+// ErrNoWayBack reports that a run cannot be undone.
 func ErrNoWayBack(format string, args ...any) *fault.Error {
 	return fault.New(fault.InvalidArgument, "Try things with fresh: true, which leaves the variables alone.", format, args...)
 }
@@ -408,7 +412,8 @@ func ErrNoWayBack(format string, args ...any) *fault.Error {
 // PreparingNote is for a run that waits while the engine makes an image ready, and reports no progress.
 const PreparingNote = "The image is made ready for its first container, which can take minutes."
 
+// The beginnings of ids, of a run and of a restore.
 const (
-	RunPrefix     = "run-"     // of the id of a run
-	RestorePrefix = "restore-" // of the id of a restore
+	RunPrefix     = "run-"
+	RestorePrefix = "restore-"
 )

@@ -40,6 +40,7 @@ type Usage struct {
 	closing  bool
 }
 
+// NewUsage makes the uses of a session, which nothing records before Open. isFull reports that the disk has no room for a history.
 func NewUsage(id string, config *Config, limits *Limits, isOpen, isFull func() bool) *Usage {
 	now := time.Now()
 	return &Usage{id: id, config: config, limits: limits, History: history.NewWriter(config.QuotaNow().DiskBytes / historyShare), isOpen: isOpen, isFull: isFull, Created: now, Awake: now, lastUsed: now}
@@ -110,6 +111,7 @@ func (u *Usage) Enter() error {
 	return nil
 }
 
+// Leave ends what Enter began.
 func (u *Usage) Leave() {
 	u.Mu.Lock()
 	defer u.Mu.Unlock()
@@ -166,6 +168,7 @@ func (u *Usage) Find(id string) *Run {
 	return FindRun(u.Runs, id)
 }
 
+// FindRun returns the run of an id; nil: there is none.
 func FindRun(runs []*Run, id string) *Run {
 	for _, run := range runs {
 		if run.ID == id {
@@ -290,6 +293,7 @@ func (u *Usage) Wake() time.Time {
 	return u.Awake
 }
 
+// GoOn lets the kernels count from their recorded start, for one of them was reached.
 func (u *Usage) GoOn() {
 	u.Mu.Lock()
 	defer u.Mu.Unlock()
@@ -355,6 +359,7 @@ func (u *Usage) IsBusy() bool {
 	return u.Active > 0
 }
 
+// IsClosing reports whether BeginClosing was called.
 func (u *Usage) IsClosing() bool {
 	u.Mu.Lock()
 	defer u.Mu.Unlock()
@@ -378,6 +383,7 @@ func (u *Usage) Times() (created, lastUsed time.Time) {
 	return u.Created, u.lastUsed
 }
 
+// ErrBeingClosed refuses a use of a session that is being closed.
 func ErrBeingClosed(id string) *fault.Error {
 	return fault.New(fault.SessionBusy, "Wait a second and try again, or use another session_id.",
 		"Session %q is being closed.", id).Because(ErrClosing)

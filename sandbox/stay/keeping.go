@@ -15,7 +15,7 @@ import (
 // Of returns how long a named session stays.
 func Of(c *runs.Config, id string) state.Stay { return ByRecord(c, state.LoadRecord(c.StateDir, id)) }
 
-// stay is stayOf by the session's record, which may be nil.
+// ByRecord is Of by the session's record, which may be nil.
 func ByRecord(c *runs.Config, r *state.Record) state.Stay {
 	return r.Stay(state.Stay{Idle: c.IdleTimeout, Keep: c.Keep, Freeze: c.SnapshotTime()})
 }

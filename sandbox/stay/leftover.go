@@ -34,7 +34,7 @@ func Group(inventory engine.Inventory, config *runs.Config) map[string]*Leftover
 	places := sync.OnceValue(func() map[string]state.Owner { return state.Places(config.StateDir) })
 	of := func(labels map[string]string, created time.Time) *Leftover {
 		tenant := labels[runs.LabelTenant]
-		id := place.IdOf(tenant, labels[runs.LabelSession])
+		id := place.IDOf(tenant, labels[runs.LabelSession])
 		named := labels[runs.LabelNamed] == "true"
 		spare := tenant == "" && place.IsSpare(id) && !named
 		if spare {
@@ -99,8 +99,8 @@ func (l *Leftover) SwitchedOff(config *runs.Config) []string {
 	})
 }
 
-// verdict is a sweep's decision on a session that no server holds open: the parts to remove, and why.
-type verdict struct {
+// Verdict is a sweep's decision on a session that no server holds open: the parts to remove, and why.
+type Verdict struct {
 	Containers, Volumes []string
 	Stays               bool // the rest of it stays
 	Sleeps              bool // its kernels end in order first
@@ -108,20 +108,20 @@ type verdict struct {
 }
 
 // Judge decides that from the engine's state of a session and its lock.
-func (l *Leftover) Judge(config *runs.Config, id string, lock *state.Lock, crowded string) verdict {
+func (l *Leftover) Judge(config *runs.Config, id string, lock *state.Lock, crowded string) Verdict {
 	if !lock.Kept() {
-		return verdict{l.Containers, l.Volumes, false, false, "no server has it any more"}
+		return Verdict{l.Containers, l.Volumes, false, false, "no server has it any more"}
 	}
 	used := LastUse(config, lock)
 	switch kernels, all := due(config, id, used); {
 	case all:
-		return verdict{l.Containers, l.Volumes, false, false, "nobody had used it for " + lasting(Of(config, id).Keep)}
+		return Verdict{l.Containers, l.Volumes, false, false, "nobody had used it for " + lasting(Of(config, id).Keep)}
 	case crowded != "" && IsAsleep(config, id, used):
-		return verdict{l.Containers, l.Volumes, false, false, crowded}
+		return Verdict{l.Containers, l.Volumes, false, false, crowded}
 	case kernels: // kernels that still run slept with their machine
-		return verdict{l.Containers, nil, true, len(l.Running) > 0, "nobody had used its kernels"}
+		return Verdict{l.Containers, nil, true, len(l.Running) > 0, "nobody had used its kernels"}
 	}
-	return verdict{l.Ended, nil, true, false, "its containers had ended"}
+	return Verdict{l.Ended, nil, true, false, "its containers had ended"}
 }
 
 // IsQuiet reports, without a lock, that nothing of a session is to go, as for most sessions.
@@ -141,7 +141,7 @@ func Recorded(c *runs.Config, id string, used time.Time) *Leftover {
 	if r == nil || sleeps(c, r, used) {
 		return l
 	}
-	at := &place.Place{Id: id, SpareID: r.Place, Config: c}
+	at := &place.Place{ID: id, SpareID: r.Place, Config: c}
 	for language, key := range r.Settings {
 		if name := c.ContainerOf(runs.Language(language))[0]; key != "" && !slices.Contains(l.Running, name) {
 			l.Running = append(l.Running, name)
