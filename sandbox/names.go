@@ -7,7 +7,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
-// Config and the types behind it are those of the packages below that callers of this package use.
+// Names of the packages below, where they are described, for callers of this package.
 type (
 	Config        = runs.Config
 	KernelConfig  = runs.KernelConfig
