@@ -183,7 +183,7 @@ func (m *Manager) offer(ctx context.Context, every time.Duration, which func(*se
 	}
 }
 
-// handOver follows beginClosing for a session that goes on in another server.
+// handOver follows BeginClosing for a session that goes on in another server.
 func (m *Manager) handOver(s *session) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(m.ctx), place.LeaveTime)
 	defer cancel()

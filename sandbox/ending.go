@@ -63,7 +63,7 @@ func (m *Manager) closeExpired(now time.Time) {
 	}
 }
 
-// endSession follows beginClosing if nobody waits for the answer.
+// endSession follows BeginClosing if nobody waits for the answer.
 func (m *Manager) endSession(s *session, keepFiles bool) {
 	ctx, cancel := context.WithTimeout(m.ctx, place.SweepTimeout+s.config.RetireTime())
 	defer cancel()

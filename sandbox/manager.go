@@ -235,7 +235,7 @@ func (m *Manager) drop(ctx context.Context, s *session, keepFiles bool) error {
 	return m.finishClosing(ctx, s, keepFiles)
 }
 
-// finishClosing follows beginClosing. When it is done, another session of the name opens.
+// finishClosing follows BeginClosing. When it is done, another session of the name opens.
 func (m *Manager) finishClosing(ctx context.Context, s *session, keepFiles bool) error {
 	err := s.close(ctx, keepFiles)
 	m.forget(s)

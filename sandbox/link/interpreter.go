@@ -98,7 +98,7 @@ func (i *Interpreter) takeNotes() []string {
 	return notes
 }
 
-// waitAdopted waits, as turn.wait does, until the kernel finishes its adopted run.
+// waitAdopted waits, as turn.Wait does, until the kernel finishes its adopted run.
 func (i *Interpreter) waitAdopted(ctx context.Context, most time.Duration) error {
 	before := i.adopted.Load()
 	if before == nil {

@@ -12,7 +12,7 @@ import (
 
 // MoveTo makes a spare the place of the session. It writes the session's record while the spare is still marked as one, because
 // sweeps go by the record, and reports whether it could. takeSettings notes in the record the settings of the container. The
-// caller holds e.mu.
+// caller holds e.Mu.
 func (e *Place) MoveTo(sp *spare, takeSettings func()) bool {
 	e.Limits.Settle(e.Record)
 	r := e.Record

@@ -44,8 +44,8 @@ type Place struct {
 	Record *state.Record // of a named session
 	Stale  bool          // the volume and containers of this id are an ended session's
 	Left   string        // its place, if it took a spare
-	looked bool          // for an earlier server's volume, see filesThere
-	files  string        // the result of filesThere
+	looked bool          // for an earlier server's volume, see FilesThere
+	files  string        // the result of FilesThere
 	Token  string        // with which a server reconnects to supervisors after a lost connection; empty: they end with it
 	filled bool          // the session once had a volume, and may expect its files
 
@@ -147,7 +147,7 @@ func (e *Place) SaveRecord() {
 }
 
 // Rest records that the session has no kernels of the enabled languages, and the size of its history and files; nil: unknown. The
-// caller holds e.mu.
+// caller holds e.Mu.
 func (e *Place) Rest(size *int64, history int64) {
 	if e.Record == nil { // an unnamed session gets one now
 		e.Record = e.loadRecord(true)
@@ -191,7 +191,7 @@ func (e *Place) NoteEnded(languages []runs.Language) {
 	}
 }
 
-// NoteUse is noteSettings for a further language of a container.
+// NoteUse is NoteSettings for a further language of a container.
 func (e *Place) NoteUse(language runs.Language, key string) {
 	e.Mu.Lock()
 	defer e.Mu.Unlock()
@@ -200,7 +200,7 @@ func (e *Place) NoteUse(language runs.Language, key string) {
 	}
 }
 
-// TakeSettings is noteSettings without writing.
+// TakeSettings is NoteSettings without writing.
 func (e *Place) TakeSettings(language runs.Language, key string, awake time.Time) {
 	e.Record.Settings[string(language)], e.Record.Awake = key, awake
 }
@@ -215,7 +215,7 @@ func (e *Place) SettingsKey(languages []runs.Language, image engine.ImageInfo) s
 	return engine.Key(e.Record.Token, e.shape(languages, image), e.certificates, c.Env, c.VolumeFiles, c.UndoBytes, c.WireLimits(), e.Limits.Ends().IdleTimeout)
 }
 
-// SpareKey is settingsKey without the parts that a spare gets when it is bound to a session, and with those that matter before
+// SpareKey is SettingsKey without the parts that a spare gets when it is bound to a session, and with those that matter before
 // there are variables.
 func (e *Place) SpareKey(languages []runs.Language, image engine.ImageInfo) string {
 	return engine.Key(e.shape(languages, image), e.Config.VolumeFiles, e.Config.UndoBytes, e.Config.WireLimits(), e.Config.Preload(languages))
@@ -234,7 +234,7 @@ var (
 )
 
 // Fits reports whether a container for these languages, by the key of its settings, is one that this server would make itself:
-// errNeverStarted or errOtherSettings if not.
+// ErrNeverStarted or ErrOtherSettings if not.
 func (e *Place) Fits(ctx context.Context, languages []runs.Language, key string) error {
 	image, err := e.Supply.Images.get(ctx, e.Config.Engine, e.Config.Kernels[languages[0]].Image)
 	if err != nil {
@@ -363,7 +363,7 @@ func (e *Place) Init(languages []runs.Language, first runs.Language, warm bool) 
 }
 
 // MakeRoom removes anything with the name of a container: an ended one, a dead server's, or one that an engine did not finish
-// starting; or all of a session that was to be removed. The caller holds e.mu.
+// starting; or all of a session that was to be removed. The caller holds e.Mu.
 func (e *Place) MakeRoom(ctx context.Context, language runs.Language, mayBeThere bool) error {
 	if e.Stale {
 		for _, place := range slices.Compact([]string{e.SpareID, cmp.Or(e.Left, e.SpareID)}) {

@@ -54,7 +54,7 @@ const (
 	SweepLook = time.Second
 )
 
-// most is the number of spares for a language. The caller holds p.mu.
+// most is the number of spares for a language. The caller holds p.Mu.
 func (p *spares) most(language runs.Language) int {
 	most := p.config.Spares
 	if slices.Contains(p.config.Prewarm, language) {
@@ -67,7 +67,7 @@ func (p *spares) most(language runs.Language) int {
 }
 
 // pause is the time without a beginning session after which spares for a language are made. In a burst it is short once half of
-// them are taken: before that, making one only slows the sessions that begin. The caller holds p.mu.
+// them are taken: before that, making one only slows the sessions that begin. The caller holds p.Mu.
 func (p *spares) pause(language runs.Language) time.Duration {
 	if p.demand.burst(time.Now()) > 1 && 2*len(p.Ready) <= p.most(language) {
 		return burstPause
@@ -177,7 +177,7 @@ func (p *spares) missing() (*spare, runs.Language, error) {
 	return nil, "", nil
 }
 
-// open makes a spare without anything on the engine. The caller holds p.mu.
+// open makes a spare without anything on the engine. The caller holds p.Mu.
 func (p *spares) open() (*spare, error) {
 	id := state.NewID(SparePrefix)
 	lock, err := state.Take(p.config.StateDir, id)
@@ -354,7 +354,7 @@ func (p *spares) lose(sp *spare) {
 	}
 }
 
-// Discard removes a spare that is no longer in p.ready, unless the server ends: then a sweep does that. The caller holds p.mu.
+// Discard removes a spare that is no longer in p.Ready, unless the server ends: then a sweep does that. The caller holds p.Mu.
 func (p *spares) Discard(sp *spare) {
 	if p.closed {
 		sp.Lock.Release()

@@ -208,7 +208,7 @@ const MaxArtifacts = 100
 const (
 	maxImageBytes = 5 << 20
 	MaxDisplays   = 16
-	// MostTwins bounds the restorable copies of a kernel, within 1/twinShare of its container's memory.
+	// MostTwins bounds the restorable copies of a kernel, within 1/TwinShare of its container's memory.
 	MostTwins = 5
 	TwinShare = 3
 )

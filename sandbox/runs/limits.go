@@ -167,7 +167,7 @@ func InForce(own SessionLimits, c *Config) SessionLimits {
 	return SessionLimits{MemoryBytes: below(own.MemoryBytes, memory), CPUs: below(own.CPUs, cpus), RunTimeout: below(own.RunTimeout, c.MaxRunTimeout)}
 }
 
-// timesInForce is inForce for times.
+// timesInForce is InForce for times.
 func timesInForce(own Times, c *Config) Times {
 	if c.Visit { // it ends no session in use
 		own.Lifetime = 0

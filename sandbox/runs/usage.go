@@ -120,7 +120,7 @@ func (u *Usage) Leave() {
 }
 
 // Touch records the use, also for later servers: while code runs, the latest end of the run, so that the session does not look
-// idle if this server dies. The caller holds u.mu.
+// idle if this server dies. The caller holds u.Mu.
 func (u *Usage) Touch() {
 	u.lastUsed = time.Now()
 	until := u.lastUsed
@@ -264,7 +264,7 @@ func (u *Usage) IdleFor(now time.Time) time.Duration {
 	return u.Idle(now)
 }
 
-// Idle is idleFor. The caller holds u.mu.
+// Idle is IdleFor. The caller holds u.Mu.
 func (u *Usage) Idle(now time.Time) time.Duration {
 	if u.Active > 0 || !u.isOpen() || u.awaits(now) {
 		return 0
@@ -272,18 +272,18 @@ func (u *Usage) Idle(now time.Time) time.Duration {
 	return now.Sub(u.lastUsed)
 }
 
-// awaits reports whether an earlier server's run may still go on. The caller holds u.mu.
+// awaits reports whether an earlier server's run may still go on. The caller holds u.Mu.
 func (u *Usage) awaits(now time.Time) bool {
 	return slices.ContainsFunc(u.Runs, func(r *Run) bool { return r.Earlier && !r.Over() && r.lastEnd().After(now) })
 }
 
-// HasExpired reports whether the session's time is over. The caller holds u.mu.
+// HasExpired reports whether the session's time is over. The caller holds u.Mu.
 func (u *Usage) HasExpired(now time.Time) bool {
 	most := u.limits.Ends()
 	return u.isOpen() && (u.Idle(now) >= most.IdleTimeout || u.awakeFor(now) >= most.Lifetime)
 }
 
-// Wake starts the clock of the kernels with the first one, unless goOn let an earlier time count, and returns its start.
+// Wake starts the clock of the kernels with the first one, unless GoOn let an earlier time count, and returns its start.
 func (u *Usage) Wake() time.Time {
 	u.Mu.Lock()
 	defer u.Mu.Unlock()
@@ -308,7 +308,7 @@ func (u *Usage) Age(now time.Time) time.Duration {
 }
 
 // awakeFor is age: an earlier server's time counts only once a kernel of it is reached, for they may all have ended. The caller
-// holds u.mu.
+// holds u.Mu.
 func (u *Usage) awakeFor(now time.Time) time.Duration {
 	if !u.awoke {
 		return 0

@@ -32,7 +32,7 @@ func IsAsleep(c *runs.Config, id string, used time.Time) bool {
 	return sleeps(c, state.LoadRecord(c.StateDir, id), used)
 }
 
-// sleeps is isAsleep by the session's record, which may be nil.
+// sleeps is IsAsleep by the session's record, which may be nil.
 func sleeps(c *runs.Config, r *state.Record, used time.Time) bool {
 	return r != nil && !r.HasKernels() || time.Since(used) >= ByRecord(c, r).Idle
 }
@@ -55,7 +55,7 @@ func LastUse(config *runs.Config, lock *state.Lock) time.Time {
 const MaxNames = 10_000
 
 // Crowding returns the sleeping sessions that must go, so that the others stay below the largest KeepLimit of their servers and
-// this one, and below maxNames: the longest unused first, and never the last of them. Pinned sessions do not count. why is the
+// this one, and below MaxNames: the longest unused first, and never the last of them. Pinned sessions do not count. why is the
 // reason.
 func Crowding(c *runs.Config) (gone []string, why string) {
 	type sleeper struct {
