@@ -85,12 +85,8 @@ type holder struct {
 }
 
 // admit waits until the quota allows the link a kernel, and makes room for it: the longest idle named session goes first, as with
-// too many sessions. leave is called once the kernel started or failed. The error is a fault, or says why ctx ended. A nil
-// receiver admits all.
+// too many sessions. leave is called once the kernel started or failed. The error is a fault, or says why ctx ended.
 func (q *quotas) admit(ctx context.Context, l *link.Link) (leave func(), err error) {
-	if q == nil {
-		return func() {}, nil
-	}
 	q.m.mu.Lock()
 	defer q.m.mu.Unlock()
 	for {
@@ -248,11 +244,8 @@ type disk struct {
 }
 
 // checkDisk refuses a possible write of a session while the files of all sessions exceed the bound. The only session with files is
-// bounded by its own limit. A nil receiver refuses nothing.
+// bounded by its own limit.
 func (q *quotas) checkDisk(ctx context.Context, id string) error {
-	if q == nil {
-		return nil
-	}
 	most := q.now.Load().DiskBytes
 	if most == 0 {
 		return nil
@@ -286,7 +279,7 @@ func (q *quotas) checkDisk(ctx context.Context, id string) error {
 
 // isFull is checkDisk by the last sizes, for callers that cannot wait.
 func (q *quotas) isFull(id string) bool {
-	if q == nil || q.now.Load().DiskBytes == 0 {
+	if q.now.Load().DiskBytes == 0 {
 		return false
 	}
 	sizes, asked := q.disk.known()
