@@ -76,7 +76,7 @@ type SessionInfo struct {
 	KeptUntil time.Time
 	Pinned    bool
 	// Place is the place of its containers, on an engine of several machines.
-	Place engine.Place
+	Place engine.Location
 }
 
 // info describes the session; kept are the languages of kernels that wait to be taken over.
@@ -91,8 +91,8 @@ func (s *session) info(kept []Language) SessionInfo {
 		if l.Live() != nil {
 			info.Containers++
 		}
-		if info.Place == (engine.Place{}) && l.Container.Load() != nil { // a live container keeps its name
-			info.Place = stay.PlaceOfContainer(s.config.Engine, s.engine.Name(l.Name()))
+		if info.Place == (engine.Location{}) && l.Container.Load() != nil { // a live container keeps its name
+			info.Place = stay.LocationOf(s.config.Engine, s.engine.Name(l.Name()))
 		}
 	}
 	for _, l := range s.interpreters {

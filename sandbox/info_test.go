@@ -127,7 +127,7 @@ type located struct{ *testEngine }
 
 func (l located) Abilities() engine.Abilities {
 	a := l.testEngine.Abilities()
-	a.Where = func(container string) engine.Place { return engine.Place{Pod: "pod-of-" + container, Node: "n1"} }
+	a.Where = func(container string) engine.Location { return engine.Location{Pod: "pod-of-" + container, Node: "n1"} }
 	return a
 }
 

@@ -220,9 +220,9 @@ func (e *Engine) connect(ctx context.Context) (*cluster, error) {
 }
 
 // where returns the place of a container that this engine knows.
-func (e *Engine) where(container string) engine.Place {
+func (e *Engine) where(container string) engine.Location {
 	at := e.at(container)
-	return engine.Place{Pod: at.pod, Node: at.node}
+	return engine.Location{Pod: at.pod, Node: at.node}
 }
 
 // at returns the place of a container; the zero value: unknown.

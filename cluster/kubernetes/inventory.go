@@ -52,7 +52,7 @@ func (e *Engine) List(ctx context.Context, key, value string) (engine.Inventory,
 			labels[sandbox.LabelLanguage] = cmp.Or(labels[sandbox.LabelLanguage], containersOf(pod)[name])
 			inventory.Containers = append(inventory.Containers, engine.Container{
 				Name: name, Labels: labels, Running: runs(pod), Created: pod.CreationTimestamp.Time,
-				Place: engine.Place{Pod: pod.Name, Node: pod.Spec.NodeName},
+				Place: engine.Location{Pod: pod.Name, Node: pod.Spec.NodeName},
 			})
 		}
 		if !hasClaim(pod) && !isOver(pod) {

@@ -94,7 +94,7 @@ type Abilities struct {
 	// Claim adds labels to a container, for people: those of a spare's owner. Nil: its labels never change.
 	Claim func(ctx context.Context, container string, labels map[string]string) error
 	// Where returns the place of a container without a request; the zero value: unknown. Nil: the engine is one machine.
-	Where func(container string) Place
+	Where func(container string) Location
 }
 
 // Mount is a folder of this machine that a container sees as Name below MountsDir. An engine on another machine refuses to start a
@@ -135,13 +135,13 @@ type Container struct {
 	Labels  map[string]string
 	Running bool
 	Created time.Time
-	Place   Place
+	Place   Location
 }
 
-// Place is the place of a container, on an engine of several machines; the zero value: unknown, or this machine.
-type Place struct{ Pod, Node string }
+// Location is the machine of a container, on an engine of several machines; the zero value: unknown, or this machine.
+type Location struct{ Pod, Node string }
 
-func (p Place) String() string {
+func (p Location) String() string {
 	switch {
 	case p.Pod == "":
 		return ""

@@ -25,7 +25,7 @@ type Leftover struct {
 	Named      bool
 	Spare      bool // it is a spare without an owner in any record
 	Newest     time.Time
-	Place      engine.Place // the place of a running container
+	Place      engine.Location // the place of a running container
 }
 
 // Group returns by session one tenant's containers and volumes of a host. A taken spare belongs to its session.
@@ -145,16 +145,16 @@ func Recorded(c *runs.Config, id string, used time.Time) *Leftover {
 	for language, key := range r.Settings {
 		if name := c.ContainerOf(runs.Language(language))[0]; key != "" && !slices.Contains(l.Running, name) {
 			l.Running = append(l.Running, name)
-			l.Place = cmp.Or(l.Place, PlaceOfContainer(c.Engine, at.Name(name)))
+			l.Place = cmp.Or(l.Place, LocationOf(c.Engine, at.Name(name)))
 		}
 	}
 	return l
 }
 
-// PlaceOfContainer returns the place of a container.
-func PlaceOfContainer(on engine.Engine, container string) engine.Place {
+// LocationOf returns the place of a container.
+func LocationOf(on engine.Engine, container string) engine.Location {
 	if where := on.Abilities().Where; where != nil {
 		return where(container)
 	}
-	return engine.Place{}
+	return engine.Location{}
 }
