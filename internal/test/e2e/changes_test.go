@@ -97,5 +97,8 @@ func TestLibrariesRefuseWhatHintsAreFor(t *testing.T) {
 func (e *raised) shorten() {
 	const most = 250
 	e.Message = e.Message[:min(len(e.Message), most)]
-	e.Traceback = "\n" + strings.Join(slices.Compact(telling.FindAllString(e.Traceback, -1)), "\n") + "\n"
+	lines := slices.Compact(telling.FindAllString(e.Traceback, -1))
+	// A kernel that is an IPython shell by then has an open of its own.
+	lines = slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "/IPython/core/interactiveshell.py") })
+	e.Traceback = "\n" + strings.Join(lines, "\n") + "\n"
 }
