@@ -56,8 +56,8 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 
 // execError recognises a missing or stopped container.
 func execError(err error) error {
-	code, answered := responseCode(err)
-	if answered && (code == 404 || code == 409) || says(err, "no such container", "container state improper") {
+	code, answered := libpod.Status(err)
+	if answered && (code == 404 || code == 409) || libpod.Says(err, "no such container", "container state improper") {
 		return fmt.Errorf("%w: %w", engine.ErrContainerGone, err)
 	}
 	return startError(err)

@@ -32,7 +32,7 @@ func (e *Engine) call(ctx context.Context, do func(context.Context) error) error
 			return err
 		}
 		err = e.callOn(ctx, l, do)
-		if !isLost(err) {
+		if !libpod.Lost(err) {
 			return err
 		}
 		e.check(ctx, l)
@@ -65,7 +65,7 @@ func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error
 			return err
 		})
 	})
-	if code, answered := responseCode(err); err != nil && answered && code == http.StatusNotFound {
+	if code, answered := libpod.Status(err); err != nil && answered && code == http.StatusNotFound {
 		return info, fmt.Errorf("%w: %s: %w", engine.ErrImageMissing, ref, err)
 	}
 	return info, err
@@ -95,7 +95,7 @@ const listTries = 10
 // steadily asks again if Podman fails over something that was removed while it listed it, as 4.3 does.
 func steadily[T any](list func() ([]T, error)) (found []T, err error) {
 	for range listTries {
-		if found, err = list(); err == nil || !says(err, "no such container", "no such volume", "no container with", "no volume with") {
+		if found, err = list(); err == nil || !libpod.Says(err, "no such container", "no such volume", "no container with", "no volume with") {
 			break
 		}
 	}
@@ -157,7 +157,7 @@ func (e *Engine) removeAll(ctx context.Context, names []string, remove func(cont
 func removeContainer(conn context.Context, name string) error {
 	for pause := firstPause; ; pause *= 2 {
 		err := libpod.RemoveContainer(conn, name, false)
-		if err == nil || pause > lastPause || !says(err, "container state improper", "could not be stopped") {
+		if err == nil || pause > lastPause || !libpod.Says(err, "container state improper", "could not be stopped") {
 			return absent(err, "container", name)
 		}
 		select {
@@ -175,7 +175,7 @@ func removeVolume(conn context.Context, name string) error {
 // absent ignores the error that says that the named thing does not exist. It keeps errors about other things: a volume may be
 // refused for a container of it that goes just now.
 func absent(err error, kind, name string) error {
-	if code, answered := responseCode(err); err == nil || answered && code == http.StatusNotFound || says(err, "no such "+kind) {
+	if code, answered := libpod.Status(err); err == nil || answered && code == http.StatusNotFound || libpod.Says(err, "no such "+kind) {
 		return nil
 	}
 	return fmt.Errorf("remove %s %s: %w", kind, name, err)

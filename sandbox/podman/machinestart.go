@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 const (
@@ -78,7 +79,7 @@ func (e *Engine) Machine(ctx context.Context) (program string, m *Machine, neede
 // is an *UnavailableError, or the reason why ctx ended.
 func InitMachine(ctx context.Context, program string, output io.Writer) error {
 	said, err := runMachine(ctx, program, output, "init")
-	if err == nil || says(errors.New(said), "already exists") && !says(errors.New(said), "connection") {
+	if err == nil || libpod.Says(errors.New(said), "already exists") && !libpod.Says(errors.New(said), "connection") {
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -94,7 +95,7 @@ func StartMachine(ctx context.Context, program, name string, output io.Writer) e
 	if err == nil {
 		return nil
 	}
-	if says(errors.New(said), "already running", "already starting") && !says(errors.New(said), "only one vm") {
+	if libpod.Says(errors.New(said), "already running", "already starting") && !libpod.Says(errors.New(said), "only one vm") {
 		err = awaitMachine(ctx, program)
 	}
 	if err == nil || ctx.Err() != nil {
@@ -191,7 +192,7 @@ var machineFaults = []struct {
 func machineFault(command, said string, err error) *UnavailableError {
 	err = fmt.Errorf("podman machine %s: %w: %s", command, err, said)
 	for _, known := range machineFaults {
-		if says(err, known.words...) {
+		if libpod.Says(err, known.words...) {
 			return &UnavailableError{Reason: known.reason, Fix: known.fix, Err: err}
 		}
 	}

@@ -157,7 +157,7 @@ func fill(ctx context.Context, onHost bool, image, name string, files []containe
 	at, filled, err = tryFill(ctx, onHost, image, name, files)
 	// A volume that is made while Podman removes it can lose its folder, and stays like that. A volume in use is not removed.
 	// Podman's copier says why it failed, or only that it ended: whichever Podman reads first.
-	if err != nil && says(err, "no such file or directory", "copier subprocess: eof") && removeVolume(ctx, name) == nil {
+	if err != nil && libpod.Says(err, "no such file or directory", "copier subprocess: eof") && removeVolume(ctx, name) == nil {
 		return tryFill(ctx, onHost, image, name, files)
 	}
 	return at, filled, err
@@ -217,7 +217,7 @@ func (e *Engine) removeFilled(ctx context.Context, old func(name string) bool) (
 		switch err := e.Remove(ctx, nil, []string{v.Name}); {
 		case err == nil:
 			removed = append(removed, v.Name)
-		case !says(err, "being used"):
+		case !libpod.Says(err, "being used"):
 			failed = append(failed, err)
 		}
 	}

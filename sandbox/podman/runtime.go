@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 // ociRuntimes are the fallback runtimes, best first.
@@ -89,7 +91,7 @@ func (e *Engine) asksForGVisor() bool { return e.asksForRuntime() && isGVisor(e.
 
 // runtimeMissing is for a service that ended because Podman does not find the user's runtime; nil for any other end.
 func (e *Engine) runtimeMissing(err error) error {
-	if !e.asksForRuntime() || !says(err, "oci runtime") {
+	if !e.asksForRuntime() || !libpod.Says(err, "oci runtime") {
 		return nil
 	}
 	return &UnavailableError{
@@ -135,7 +137,7 @@ func runtimeFix(ociRuntime string) string {
 
 // runtimeFailed reports whether the OCI runtime itself gave up, as opposed to a command that is not in the image.
 func runtimeFailed(err error) bool {
-	return says(err, "oci runtime error", "default oci runtime", "cgroups in hybrid mode")
+	return libpod.Says(err, "oci runtime error", "default oci runtime", "cgroups in hybrid mode")
 }
 
 // nextRuntime switches to a runtime that did not fail yet and reports whether there was one. It only changes services of our own

@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
 const (
@@ -77,7 +78,7 @@ func serviceFailed(ctx context.Context, limit time.Duration, err error) error {
 		return ended(ctx, limit)
 	}
 	for _, r := range refusals {
-		if says(err, r.words) {
+		if libpod.Says(err, r.words) {
 			return &UnavailableError{Reason: r.reason, Fix: r.fix, Err: err}
 		}
 	}

@@ -35,7 +35,7 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, e
 	switch {
 	case err == nil:
 		return engine.Started{Process: p}, nil
-	case l != nil && isLost(err):
+	case l != nil && libpod.Lost(err):
 		// The service went away, as it does when it was idle or overloaded.
 		e.check(ctx, l)
 		// Its half-made container bears the name, and may or may not go without help.
@@ -46,7 +46,7 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, e
 	case l != nil && mayBeMounts(spec, err) && e.startsOnAnotherVolume(ctx, spec):
 		return engine.Started{}, fmt.Errorf("%w: %w", engine.ErrNoPlaceForMounts, err)
 	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
-	case l != nil && e.asksForRuntime() && (runtimeFailed(err) || says(err, "container create failed")):
+	case l != nil && e.asksForRuntime() && (runtimeFailed(err) || libpod.Says(err, "container create failed")):
 		return engine.Started{}, e.runtimeUnfit(err)
 	default:
 		return engine.Started{}, err
@@ -176,7 +176,7 @@ func (e *Engine) create(ctx context.Context, l *link, spec engine.Spec, host hos
 		if err == nil {
 			return id, e.keepSkills(ctx, l, spec)
 		}
-		if again || !says(err, "seccomp profile") {
+		if again || !libpod.Says(err, "seccomp profile") {
 			return "", createError(err)
 		}
 		// Someone removed the file since.
@@ -184,11 +184,11 @@ func (e *Engine) create(ctx context.Context, l *link, spec engine.Spec, host hos
 }
 
 func createError(err error) error {
-	code, _ := responseCode(err)
+	code, _ := libpod.Status(err)
 	switch {
-	case says(err, "no such image", "image not known"):
+	case libpod.Says(err, "no such image", "image not known"):
 		return fmt.Errorf("%w: %w", engine.ErrImageMissing, err)
-	case code == http.StatusConflict || says(err, "is already in use"):
+	case code == http.StatusConflict || libpod.Says(err, "is already in use"):
 		return fmt.Errorf("%w: %w", errNameInUse, err)
 	}
 	return err
@@ -201,13 +201,13 @@ var errProgramsGone = errors.New("the volume of our programs is not as it should
 // command of an image's own. If a volume cannot be mounted, runtimes report a missing command too.
 func startError(err error) error {
 	switch {
-	case says(err, "error mounting") && !says(err, "no such file or directory"):
+	case libpod.Says(err, "error mounting") && !libpod.Says(err, "no such file or directory"):
 		return err
-	case says(err, "exec format error"):
+	case libpod.Says(err, "exec format error"):
 		return fmt.Errorf("%w: %w", engine.ErrArchitecture, err)
-	case says(err, containers.ProgramsDir):
+	case libpod.Says(err, containers.ProgramsDir):
 		return fmt.Errorf("%w: %w", errProgramsGone, err)
-	case says(err, "executable file", "command that was not found", `exec: "`, "open executable", "is not executable", "is not a regular file"):
+	case libpod.Says(err, "executable file", "command that was not found", `exec: "`, "open executable", "is not executable", "is not a regular file"):
 		return fmt.Errorf("%w: %w", engine.ErrNoInterpreter, err)
 	}
 	return err

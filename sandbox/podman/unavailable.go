@@ -1,17 +1,8 @@
 package podman
 
 import (
-	"context"
 	"errors"
-	"io"
-	"net"
-	"net/url"
-	"strings"
-	"syscall"
 	"time"
-
-	"github.com/containers/podman/v5/pkg/bindings"
-	"github.com/containers/podman/v5/pkg/errorhandling"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -68,39 +59,3 @@ func silent(limit time.Duration, err error) *UnavailableError {
 }
 
 const restartFix = "restart Podman's service (systemctl --user restart podman.service; on a Mac or Windows podman machine stop, then podman machine start), then run code-sandbox-mcp doctor"
-
-// isLost reports whether err means that the connection failed, as opposed to an engine's refusal, or an ended context.
-func isLost(err error) bool {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return false
-	}
-	if _, answered := responseCode(err); answered {
-		return false
-	}
-	var dial *net.OpError
-	var request *url.Error
-	return errors.As(err, &dial) || errors.As(err, &request) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
-		errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-// responseCode is the HTTP status of a refusal.
-func responseCode(err error) (int, bool) {
-	var model *errorhandling.ErrorModel
-	if errors.As(err, &model) {
-		return model.Code(), true
-	}
-	code, unknown := bindings.CheckResponseCode(err)
-	return code, unknown == nil
-}
-
-// says reports whether the engine's answer contains one of the phrases. Podman's API distinguishes most failures only in words.
-func says(err error, phrases ...string) bool {
-	text := strings.ToLower(err.Error())
-	for _, phrase := range phrases {
-		if strings.Contains(text, phrase) {
-			return true
-		}
-	}
-	return false
-}

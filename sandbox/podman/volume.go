@@ -51,7 +51,7 @@ func (v volumeFiles) withHelper(ctx context.Context, suffix string, use func(con
 		if err == nil {
 			break
 		}
-		if !says(err, "already in use", "is in use") {
+		if !libpod.Says(err, "already in use", "is in use") {
 			return err
 		}
 		if err.Error() != holder { // it names the other one
@@ -88,7 +88,7 @@ func upload(ctx context.Context, container string, files []containers.File) erro
 func makeVolume(ctx context.Context, options libpod.VolumeOptions) (libpod.Volume, error) {
 	options.IgnoreIfExists = true
 	volume, err := libpod.CreateVolume(ctx, options)
-	if err != nil && says(err, "already exists") {
+	if err != nil && libpod.Says(err, "already exists") {
 		volume, err = libpod.InspectVolume(ctx, options.Name)
 	}
 	if err != nil {

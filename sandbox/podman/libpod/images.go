@@ -7,7 +7,6 @@ import (
 	"net/url"
 
 	"github.com/containers/podman/v5/pkg/auth"
-	"github.com/containers/podman/v5/pkg/bindings"
 )
 
 // Image is an engine's description of an image.
@@ -27,7 +26,7 @@ func InspectImage(ctx context.Context, ref string) (Image, error) {
 // ImageExists reports whether the engine holds an image.
 func ImageExists(ctx context.Context, ref string) (bool, error) {
 	err := to(ref).do(ctx, http.MethodGet, "/images/%s/exists")
-	if status, unknown := bindings.CheckResponseCode(err); unknown == nil && status == http.StatusNotFound {
+	if status, answered := Status(err); answered && status == http.StatusNotFound {
 		return false, nil
 	}
 	return err == nil, err
