@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // A program runs Python, whose variables last from run to run, and reads a file that the code has made.
@@ -19,7 +20,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer os.RemoveAll(stateDir)
-	engine := podman.Open(podman.Options{})
+	engine := podman.Open(service.Options{})
 	defer engine.Close()
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir = engine, stateDir

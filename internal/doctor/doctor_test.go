@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // standIn plays an engine in which one thing is wrong.
@@ -92,7 +93,7 @@ func (p *process) Close() error {
 // healthy is what Podman tells on a machine where nothing is amiss.
 func healthy() podman.Info {
 	return podman.Info{
-		Address: "unix:///run/user/1000/podman/podman.sock", Version: "5.4.2", OCIRuntime: "crun", Isolation: podman.HostKernel, Rootless: true, IDs: 65537,
+		Address: "unix:///run/user/1000/podman/podman.sock", Version: "5.4.2", OCIRuntime: "crun", Isolation: service.HostKernel, Rootless: true, IDs: 65537,
 		CgroupVersion: "v2", CgroupManager: "systemd", CgroupControllers: []string{"cpu", "memory", "pids"},
 		StorageDriver: "overlay", Seccomp: true, OnHost: true,
 	}
@@ -140,8 +141,8 @@ func TestWhatIsWrong(t *testing.T) {
 		{"no delegation", func(e *standIn) { e.info.CgroupControllers = []string{"memory", "pids"} }, "cpu limit", Warn, "Delegate="},
 		{"no pids", func(e *standIn) { e.info.CgroupControllers = nil }, "pids limit", Warn, "Delegate="},
 		{"vfs", func(e *standIn) { e.info.StorageDriver = "vfs" }, "storage", Warn, "storage.conf"},
-		{"gVisor as an ordinary user", func(e *standIn) { e.info.Isolation = podman.GVisor }, "memory limit", Warn, "as root"},
-		{"an unknown runtime", func(e *standIn) { e.info.Isolation = podman.Unknown }, "OCI runtime", Info, ""},
+		{"gVisor as an ordinary user", func(e *standIn) { e.info.Isolation = service.GVisor }, "memory limit", Warn, "as root"},
+		{"an unknown runtime", func(e *standIn) { e.info.Isolation = service.Unknown }, "OCI runtime", Info, ""},
 		{"no seccomp", func(e *standIn) { e.info.Seccomp = false }, "seccomp", Fail, "kernel"},
 		{"no image", func(e *standIn) { e.imageErr = fmt.Errorf("%w: x", engine.ErrImageMissing) }, "python image", Fail, "setup"},
 		{"an image without packages", func(e *standIn) { e.versions = `{"missing":["polars"],"why":"no index"}` }, "python image", Warn, "--rebuild"},
@@ -152,8 +153,8 @@ func TestWhatIsWrong(t *testing.T) {
 		{"no removal", func(e *standIn) { e.gone = errors.New("busy") }, "python container", Fail, "podman run"},
 		{"an image that is made ready first", func(e *standIn) { e.preparing = 2 }, "python container", OK, ""},
 		{"no answer", func(e *standIn) { e.hangs = true }, "python container", Fail, "podman run"},
-		{"engine lost", func(e *standIn) { e.startErr = &podman.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "python container", Fail, "bring it back"},
-		{"no engine", func(e *standIn) { e.infoErr = &podman.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "Podman", Fail, "bring it back"},
+		{"engine lost", func(e *standIn) { e.startErr = &service.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "python container", Fail, "bring it back"},
+		{"no engine", func(e *standIn) { e.infoErr = &service.UnavailableError{Reason: "gone", Fix: "bring it back"} }, "Podman", Fail, "bring it back"},
 		{"odd engine", func(e *standIn) { e.infoErr = errors.New("odd") }, "Podman", Fail, "podman info"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -209,8 +210,8 @@ func TestHostChecks(t *testing.T) {
 
 func TestRuntimeIsNamedWithWhatItIsolatesBy(t *testing.T) {
 	e := &standIn{info: healthy()}
-	e.info.Isolation, e.info.RuntimeVersion, e.info.RuntimeReason = podman.GVisor, "runsc version 1", "asked for"
-	if c := check(t, Run(t.Context(), Options{Engine: e, Look: Podman(e)}), "OCI runtime"); c.Found != "runsc version 1 (asked for); isolates by "+string(podman.GVisor) {
+	e.info.Isolation, e.info.RuntimeVersion, e.info.RuntimeReason = service.GVisor, "runsc version 1", "asked for"
+	if c := check(t, Run(t.Context(), Options{Engine: e, Look: Podman(e)}), "OCI runtime"); c.Found != "runsc version 1 (asked for); isolates by "+string(service.GVisor) {
 		t.Errorf("%+v", c)
 	}
 }
@@ -278,7 +279,7 @@ func TestRealMachine(t *testing.T) {
 		}
 	}
 	t.Setenv("PATH", "/usr/bin:/bin")
-	e := podman.Open(podman.Options{})
+	e := podman.Open(service.Options{})
 	defer e.Close()
 	r := Run(t.Context(), Options{Engine: e, Look: Podman(e), Images: []Image{
 		{Language: sandbox.Python, Ref: image}, {Language: sandbox.JavaScript, Ref: image},
@@ -301,7 +302,7 @@ func TestRealMachine(t *testing.T) {
 }
 
 func TestNoPodman(t *testing.T) {
-	e := podman.Open(podman.Options{Sockets: []string{}, Program: "/no/such/podman"})
+	e := podman.Open(service.Options{Sockets: []string{}, Program: "/no/such/podman"})
 	defer e.Close()
 	r := Run(t.Context(), Options{Engine: e, Look: Podman(e), Images: []Image{{Language: sandbox.Python, Ref: "x"}}})
 	if c := check(t, r, "Podman"); r.OK() || c.Status != Fail || !strings.Contains(c.Fix, "install") {

@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 const (
@@ -48,7 +49,7 @@ func unreachable(err error) Check {
 		Name: "Podman", Status: Fail, Found: "not reachable",
 		Why: err.Error(), Fix: "run `podman info` and mend what it says",
 	}
-	var unavailable *podman.UnavailableError
+	var unavailable *service.UnavailableError
 	if errors.As(err, &unavailable) {
 		check.Found, check.Fix, check.Why, check.FixRuns = unavailable.Reason, unavailable.Fix, "", unavailable.Runs
 		if unavailable.Err != nil {
@@ -88,7 +89,7 @@ func runtimeCheck(info podman.Info) Check {
 	if info.RuntimeReason != "" {
 		check.Found += " (" + info.RuntimeReason + ")"
 	}
-	if info.Isolation == podman.Unknown {
+	if info.Isolation == service.Unknown {
 		check.Status = Info
 		check.Found += "; what it isolates by is not known"
 		return check
@@ -157,7 +158,7 @@ func Limit(info podman.Info, limit podman.Limit) Check {
 	check.Status, check.Found, check.Why = Warn, "not enforced", limitMeans[limit]
 	check.Fix = delegateFix
 	switch {
-	case info.Isolation == podman.GVisor && info.Rootless:
+	case info.Isolation == service.GVisor && info.Rootless:
 		check.Fix = "gVisor's runsc makes no cgroups as an ordinary user: run this program as root, or leave --oci-runtime out"
 	case info.CgroupVersion != "v2":
 		check.Fix = "cgroup version 2, see above"

@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // Host is the data on the containers' host that a self-test needs.
@@ -40,7 +41,7 @@ type Host struct {
 
 // Podman returns the Host of a Podman engine.
 func Podman(info podman.Info) Host {
-	host := Host{OnHost: info.OnHost, Rootless: info.Rootless, GVisor: info.Isolation == podman.GVisor, Checks: []doctor.Check{
+	host := Host{OnHost: info.OnHost, Rootless: info.Rootless, GVisor: info.Isolation == service.GVisor, Checks: []doctor.Check{
 		doctor.Rootless(info), doctor.SessionUsers(info), doctor.Seccomp(info),
 		doctor.Limit(info, podman.LimitMemory), doctor.Limit(info, podman.LimitCPU), doctor.Limit(info, podman.LimitPIDs),
 	}}

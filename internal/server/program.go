@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -58,7 +59,7 @@ func (p *Program) Engine(log *slog.Logger) engine.Engine {
 	if kind := p.engineKind(); kind != nil {
 		return kind.Open(log)
 	}
-	return podman.Open(podman.Options{
+	return podman.Open(service.Options{
 		URL: p.EngineURL, DockerHost: p.DockerHost, OCIRuntime: p.OCIRuntime,
 		ConnectTimeout: p.Sandbox.StartTimeout, Logger: log,
 	})

@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // testEngine is real Podman, shared by the tests.
@@ -31,7 +32,7 @@ var testEngine *podman.Engine
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
-	testEngine = podman.Open(podman.Options{})
+	testEngine = podman.Open(service.Options{})
 	defer testEngine.Close()
 	return m.Run()
 }

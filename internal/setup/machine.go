@@ -11,12 +11,12 @@ import (
 
 	"github.com/docker/go-units"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // Engine is the part of a podman.Engine that Machine needs.
 type Engine interface {
-	Machine(ctx context.Context) (program string, m *podman.Machine, needed bool, err error)
+	Machine(ctx context.Context) (program string, m *service.Machine, needed bool, err error)
 }
 
 // Machine starts the virtual machine that runs containers on a Mac and on Windows: it makes one if there is none,
@@ -41,7 +41,7 @@ func Machine(ctx context.Context, engine Engine, consent func(what string) error
 	log := newLog(task.Line)
 	fail := func(err error) error {
 		task.Fail()
-		var u *podman.UnavailableError
+		var u *service.UnavailableError
 		if !errors.As(err, &u) {
 			return log.failure("ready Podman's virtual machine", err, "Run the same command again.")
 		}
@@ -50,10 +50,10 @@ func Machine(ctx context.Context, engine Engine, consent func(what string) error
 	if m == nil {
 		task.Step(0, 2, "downloading and making it")
 		watched := watchDownload(machineFolder(), task)
-		err := podman.InitMachine(ctx, program, log)
+		err := service.InitMachine(ctx, program, log)
 		watched()
 		if err == nil {
-			m, err = podman.FindMachine(ctx, program)
+			m, err = service.FindMachine(ctx, program)
 		}
 		if err == nil && m == nil { // WSL may want a restart first
 			err = errors.New("podman made none; it may want a restart of the computer first")
@@ -63,7 +63,7 @@ func Machine(ctx context.Context, engine Engine, consent func(what string) error
 		}
 	}
 	task.Step(1, 2, "starting "+m.Name)
-	if err := podman.StartMachine(ctx, program, m.Name, log); err != nil {
+	if err := service.StartMachine(ctx, program, m.Name, log); err != nil {
 		return fail(err)
 	}
 	task.End("running: " + m.Name)

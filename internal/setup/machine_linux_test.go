@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // machineEngine is an engine whose containers run in a virtual machine, which a script plays: the file state in its
@@ -49,12 +49,12 @@ func (e *machineEngine) write(t *testing.T, name, content string) {
 	}
 }
 
-func (e *machineEngine) Machine(ctx context.Context) (string, *podman.Machine, bool, error) {
+func (e *machineEngine) Machine(ctx context.Context) (string, *service.Machine, bool, error) {
 	if e.notHere != nil || e.unasked {
 		return "", nil, !e.unasked, e.notHere
 	}
 	program := filepath.Join(e.dir, "podman")
-	m, err := podman.FindMachine(ctx, program)
+	m, err := service.FindMachine(ctx, program)
 	return program, m, true, err
 }
 

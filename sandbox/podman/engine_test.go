@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // echo copies its stdin to its stdout byte for byte.
@@ -19,7 +20,7 @@ const echo = "import sys, shutil; shutil.copyfileobj(sys.stdin.buffer, sys.stdou
 func TestConformance(t *testing.T) {
 	enginetest.Run(t, enginetest.Target{
 		Engine: testEngine, Spec: testSpec, Label: testLabel,
-		Open: func(testing.TB) engine.Engine { return own(t, Options{}) },
+		Open: func(testing.TB) engine.Engine { return own(t, service.Options{}) },
 	})
 }
 
@@ -111,11 +112,11 @@ func TestTheShapeOfAContainer(t *testing.T) {
 	other.Name, other.Volume, other.Labels, other.Lasts, other.Ends = "b", "b", map[string]string{"session": "b"}, true, time.Hour
 	more := spec
 	more.Limits.CPUs = 1
-	e := Open(Options{})
+	e := Open(service.Options{})
 	if e.Shape(spec) != e.Shape(other) {
 		t.Error("what is one session's counts")
 	}
-	for name, key := range map[string]string{"limits": e.Shape(more), "the OCI runtime": Open(Options{OCIRuntime: "runsc"}).Shape(spec)} {
+	for name, key := range map[string]string{"limits": e.Shape(more), "the OCI runtime": Open(service.Options{OCIRuntime: "runsc"}).Shape(spec)} {
 		if key == e.Shape(spec) {
 			t.Errorf("%s do not count", name)
 		}

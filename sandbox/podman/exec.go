@@ -85,6 +85,6 @@ func (e *Engine) forgetExec(id string) {
 		return libpod.RemoveExec(conn, id)
 	})
 	if err != nil {
-		e.log.Debug("remove the record of a program", "error", err)
+		e.Log.Debug("remove the record of a program", "error", err)
 	}
 }

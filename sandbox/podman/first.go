@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 const (
@@ -66,7 +67,7 @@ func (f *firsts) busy() bool {
 
 // preparing is the answer while an image's first container is in the making.
 func preparing() error {
-	return &UnavailableError{
+	return &service.UnavailableError{
 		Reason: "Podman goes through all files of the image before its first container, once on this machine, which can take minutes",
 		Fix:    "try again in a minute, and leave this program running until then",
 		Err:    engine.ErrPreparing,
@@ -76,9 +77,9 @@ func preparing() error {
 // createContainer makes a container and returns its id. For a mapping of ids, even one to the same, Podman goes through all files
 // of an image, once. If that takes long, the answer is ErrPreparing, and the work goes on: ending the request would not end it.
 // Nobody waits for that container, so it is removed once it exists. The delay is logged once, at this level.
-func (e *Engine) createContainer(ctx context.Context, l *link, spec *specgen.SpecGenerator, level slog.Level) (string, error) {
+func (e *Engine) createContainer(ctx context.Context, l *service.Link, spec *specgen.SpecGenerator, level slog.Level) (string, error) {
 	if spec.IDMappings == nil {
-		return libpod.CreateContainer(l.context(ctx), spec)
+		return libpod.CreateContainer(l.Context(ctx), spec)
 	}
 	soon, cancel := context.WithTimeout(ctx, e.firsts.patience)
 	defer cancel()
@@ -92,7 +93,7 @@ func (e *Engine) createContainer(ctx context.Context, l *link, spec *specgen.Spe
 		}
 	}
 	if over == nil {
-		return libpod.CreateContainer(l.context(ctx), spec)
+		return libpod.CreateContainer(l.Context(ctx), spec)
 	}
 	type answer struct {
 		id  string
@@ -100,10 +101,10 @@ func (e *Engine) createContainer(ctx context.Context, l *link, spec *specgen.Spe
 	}
 	answered := make(chan answer, 1)
 	lasting, stop := context.WithTimeout(context.WithoutCancel(ctx), firstLimit)
-	closing := context.AfterFunc(e.closing, stop)
+	closing := context.AfterFunc(e.Closing(), stop)
 	release := func() { closing(); stop() }
 	go func() {
-		id, err := libpod.CreateContainer(l.context(lasting), spec)
+		id, err := libpod.CreateContainer(l.Context(lasting), spec)
 		answered <- answer{id, err}
 	}()
 	select {
@@ -113,15 +114,15 @@ func (e *Engine) createContainer(ctx context.Context, l *link, spec *specgen.Spe
 		return a.id, a.err
 	case <-soon.Done():
 	}
-	e.log.Log(ctx, level, "Podman goes through all files of an image before its first container, once, which can take minutes", "image", spec.Image)
+	e.Log.Log(ctx, level, "Podman goes through all files of an image before its first container, once, which can take minutes", "image", spec.Image)
 	go func() {
 		defer release()
 		a := <-answered
 		if a.err == nil {
-			a.err = removeContainer(l.context(lasting), a.id)
+			a.err = removeContainer(l.Context(lasting), a.id)
 		}
 		if a.err != nil {
-			e.log.Warn("the first container of an image", "image", spec.Image, "error", a.err)
+			e.Log.Warn("the first container of an image", "image", spec.Image, "error", a.err)
 		}
 		e.firsts.end(spec.Image, a.err)
 	}()
@@ -131,11 +132,11 @@ func (e *Engine) createContainer(ctx context.Context, l *link, spec *specgen.Spe
 // Prepare makes the engine do the work that the first container of an image would wait for. The image must exist. If that takes
 // long, it calls slow, once.
 func (e *Engine) Prepare(ctx context.Context, image string, slow func()) error {
-	l, err := e.connect(ctx)
+	l, err := e.Connect(ctx)
 	if err != nil {
 		return err
 	}
-	space, err := l.idSpace(ctx)
+	space, err := e.idSpace(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -156,5 +157,5 @@ func (e *Engine) Prepare(ctx context.Context, image string, slow func()) error {
 	if err != nil {
 		return fmt.Errorf("prepare image %s: %w", image, createError(err))
 	}
-	return removeContainer(l.context(ctx), spec.Name)
+	return removeContainer(l.Context(ctx), spec.Name)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // slowEngine is a rootless service whose answer to the request for the first container waits for ready, and fails where
@@ -29,7 +30,7 @@ type slowEngine struct {
 func newSlowEngine(t *testing.T) *slowEngine {
 	t.Helper()
 	s := &slowEngine{ready: make(chan struct{}, 1), asked: make(chan struct{}, 9)}
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Libpod-API-Version", "5.4.2")
 		switch {
 		case path.Base(r.URL.Path) == "info":
@@ -53,8 +54,8 @@ func newSlowEngine(t *testing.T) *slowEngine {
 			<-r.Context().Done()
 		}
 	}))
-	t.Cleanup(service.Close)
-	s.e = own(t, Options{URL: "tcp://" + service.Listener.Addr().String()})
+	t.Cleanup(server.Close)
+	s.e = own(t, service.Options{URL: "tcp://" + server.Listener.Addr().String()})
 	s.e.firsts.patience = time.Millisecond
 	return s
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // testFacts tell attacks of the limits that testSpec sets, and of this host.
@@ -54,22 +55,16 @@ func TestEnvironmentHoldsOnlyWhatIsGiven(t *testing.T) {
 		t.Setenv(name, "http://user:secret@proxy.invalid:1")
 	}
 	// A service of its own, started under this environment.
-	e := Open(Options{Sockets: []string{}})
-	t.Cleanup(func() { e.Close() })
+	e := own(t, service.Options{})
 	spec := python(t, "import os, json; print(json.dumps(dict(os.environ)))")
-	p, err := e.Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
 	var got map[string]string
-	if err := json.NewDecoder(p).Decode(&got); err != nil {
+	if err := json.NewDecoder(startOn(t, e, spec)).Decode(&got); err != nil {
 		t.Fatal(err)
 	}
 	// Podman's own, and what Python adds.
-	own := []string{"PATH", "TERM", "HOME", "HOSTNAME", "container", "LC_CTYPE", "PWD"}
+	podmans := []string{"PATH", "TERM", "HOME", "HOSTNAME", "container", "LC_CTYPE", "PWD"}
 	for name, value := range got {
-		if name != "GIVEN" && !slices.Contains(own, name) || strings.Contains(value, "secret") {
+		if name != "GIVEN" && !slices.Contains(podmans, name) || strings.Contains(value, "secret") {
 			t.Errorf("%s=%s is in the container", name, value)
 		}
 	}

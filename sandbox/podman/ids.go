@@ -19,6 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // The kernel counts much by user: processes, watches, pipes, keys. And code that got out of a container could read and signal
@@ -74,25 +75,26 @@ func passwdEntry(user int64) string {
 	return fmt.Sprintf("sandbox:*:%d:%d:sandbox:/tmp:/bin/sh", user, user)
 }
 
-// ids asks once for each link. The engine takes a third of a second to describe itself, so for a service of this machine it reads
-// the machine's files instead.
+// ids remembers the users of an engine by link. The engine takes a third of a second to describe itself, so for a service of this
+// machine it reads the machine's files instead.
 type ids struct {
 	mu    sync.Mutex
-	known *idSpace
+	at    *service.Link
+	known idSpace
 }
 
-func (l *link) idSpace(ctx context.Context) (idSpace, error) {
-	l.ids.mu.Lock()
-	defer l.ids.mu.Unlock()
-	if l.ids.known != nil {
-		return *l.ids.known, nil
+func (e *Engine) idSpace(ctx context.Context, l *service.Link) (idSpace, error) {
+	e.ids.mu.Lock()
+	defer e.ids.mu.Unlock()
+	if e.ids.at == l {
+		return e.ids.known, nil
 	}
 	space, ok := idSpace{}, false
-	if l.onHost {
-		space, ok = localIDs(strings.TrimPrefix(l.address, "unix://"))
+	if l.OnHost {
+		space, ok = localIDs(strings.TrimPrefix(l.Address, "unix://"))
 	}
 	if !ok {
-		report, err := libpod.Info(l.context(ctx))
+		report, err := libpod.Info(l.Context(ctx))
 		if err != nil {
 			return idSpace{}, fmt.Errorf("ask the engine which users it has: %w", err)
 		}
@@ -101,7 +103,7 @@ func (l *link) idSpace(ctx context.Context) (idSpace, error) {
 		}
 		space = reportedIDs(report.Host)
 	}
-	l.ids.known = &space
+	e.ids.at, e.ids.known = l, space
 	return space, nil
 }
 

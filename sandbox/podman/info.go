@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // Info is the engine's report about itself and its machine.
@@ -18,7 +19,7 @@ type Info struct {
 	Version           string
 	OCIRuntime        string
 	RuntimeVersion    string // the first line of the runtime's own version text
-	Isolation         Isolation
+	Isolation         service.Isolation
 	RuntimeReason     string // why the runtime is not the service's default; empty if it is
 	Rootless          bool
 	IDs               int64  // the number of users available to containers, if it is rootless
@@ -44,7 +45,7 @@ const (
 // Enforces reports whether the engine can hold containers to a limit. Rootless Podman needs cgroup version 2 with the controller
 // delegated to the user; otherwise it ignores the limit with no more than a warning. gVisor's runsc makes cgroups as root alone.
 func (i Info) Enforces(limit Limit) bool {
-	if i.Rootless && (i.CgroupVersion != "v2" || i.Isolation == GVisor) {
+	if i.Rootless && (i.CgroupVersion != "v2" || i.Isolation == service.GVisor) {
 		return false
 	}
 	return slices.Contains(i.CgroupControllers, string(limit))
@@ -83,25 +84,12 @@ func (e *Engine) Info(ctx context.Context) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return info, e.addLink(ctx, &info)
-}
-
-func (e *Engine) addLink(ctx context.Context, info *Info) error {
-	l, err := e.connect(ctx)
+	l, err := e.Connect(ctx)
 	if err != nil {
-		return err
+		return info, err
 	}
-	info.Address, info.OwnService, info.OnHost = l.address, l.service != nil, l.onHost
-	info.OCIRuntime, info.RuntimeReason = cmp.Or(info.OCIRuntime, l.runtime.name), l.runtime.reason
-	info.Isolation = isolation(info.OCIRuntime)
-	return nil
-}
-
-// defaultRuntime is the name of the service's runtime; empty: it does not say.
-func defaultRuntime(conn context.Context) string {
-	report, err := libpod.Info(conn)
-	if err != nil || report.Host == nil || report.Host.OCIRuntime == nil {
-		return ""
-	}
-	return report.Host.OCIRuntime.Name
+	info.Address, info.OwnService, info.OnHost = l.Address, l.IsOwn(), l.OnHost
+	info.OCIRuntime, info.RuntimeReason = cmp.Or(info.OCIRuntime, l.Runtime.Name), l.Runtime.Reason
+	info.Isolation = service.IsolationOf(info.OCIRuntime)
+	return info, nil
 }

@@ -1,4 +1,4 @@
-// Lookups of images; lists and removal of containers and volumes.
+// Calls of the service: lookups of images; lists and removal of containers and volumes.
 
 package podman
 
@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // removeAtOnce bounds concurrent removals of containers. Podman takes locks of its own, so more would only wait for each other.
@@ -27,7 +28,7 @@ const (
 // call makes requests that may be repeated, with a deadline, and once more if the connection turns out to be gone.
 func (e *Engine) call(ctx context.Context, do func(context.Context) error) error {
 	for again := false; ; again = true {
-		l, err := e.connect(ctx)
+		l, err := e.Connect(ctx)
 		if err != nil {
 			return err
 		}
@@ -37,15 +38,15 @@ func (e *Engine) call(ctx context.Context, do func(context.Context) error) error
 		}
 		e.check(ctx, l)
 		if again {
-			return &UnavailableError{Reason: "the connection to Podman was lost", Fix: restartFix, Err: err}
+			return &service.UnavailableError{Reason: "the connection to Podman was lost", Fix: service.RestartFix, Err: err}
 		}
 	}
 }
 
-func (e *Engine) callOn(ctx context.Context, l *link, do func(context.Context) error) error {
+func (e *Engine) callOn(ctx context.Context, l *service.Link, do func(context.Context) error) error {
 	limited, cancel := e.limit(ctx)
 	defer cancel()
-	err := do(l.context(limited))
+	err := do(l.Context(limited))
 	if err != nil && limited.Err() != nil {
 		go e.check(context.WithoutCancel(ctx), l)
 		return e.ended(ctx, limited)
@@ -53,10 +54,37 @@ func (e *Engine) callOn(ctx context.Context, l *link, do func(context.Context) e
 	return err
 }
 
+// limit adds the engine's own deadline to a call without one.
+func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if _, set := ctx.Deadline(); set {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, e.patience.call)
+}
+
+// ended is the error of a call after the end of its context, limited from its caller's. While Podman goes through an image's files
+// it holds locks that other requests wait for.
+func (e *Engine) ended(caller, limited context.Context) error {
+	if errors.Is(limited.Err(), context.DeadlineExceeded) && e.firsts.busy() {
+		return preparing()
+	}
+	if _, set := caller.Deadline(); set {
+		return service.Ended(limited, 0)
+	}
+	return service.Ended(limited, e.patience.call)
+}
+
+// check gives the service of a failed call a while to show that it lives.
+func (e *Engine) check(ctx context.Context, l *service.Link) {
+	ctx, cancel := context.WithTimeout(ctx, e.patience.ping)
+	defer cancel()
+	e.Check(ctx, l)
+}
+
 // Image implements engine.Engine. Every session's first container asks for its image, so this starts a stopped virtual machine.
 func (e *Engine) Image(ctx context.Context, ref string) (engine.ImageInfo, error) {
 	var info engine.ImageInfo
-	err := e.withMachine(ctx, machinePatience, func() error {
+	err := e.WithMachine(ctx, machinePatience, func() error {
 		return e.call(ctx, func(conn context.Context) error {
 			report, err := libpod.InspectImage(conn, ref)
 			if err == nil {

@@ -14,6 +14,7 @@ import (
 
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // testLabel is on everything that these tests make, with a value of this process's own.
@@ -30,7 +31,7 @@ func TestMain(m *testing.M) {
 
 // run shares one engine among the tests, as a server does, and counts what they left.
 func run(m *testing.M) int {
-	testEngine = Open(Options{})
+	testEngine = Open(service.Options{})
 	defer testEngine.Close()
 	code := m.Run()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -71,7 +72,12 @@ func testSpec(tb testing.TB, command ...string) engine.Spec {
 
 func start(tb testing.TB, spec engine.Spec) engine.Process {
 	tb.Helper()
-	p, err := testEngine.Start(tb.Context(), spec)
+	return startOn(tb, testEngine, spec)
+}
+
+func startOn(tb testing.TB, e *Engine, spec engine.Spec) engine.Process {
+	tb.Helper()
+	p, err := e.Start(tb.Context(), spec)
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -5,10 +5,12 @@ package podman
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // hostFolder is a folder that everybody may read, as all of what is above it.
@@ -77,7 +79,7 @@ func TestFoldersOfTheHost(t *testing.T) {
 // Code that replaces the folder that the host's are mounted in ends its own session alone.
 func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 	for _, runtime := range []string{"", "runsc"} {
-		if runtime != "" && lookProgram(runtime) == "" {
+		if _, err := exec.LookPath(runtime); runtime != "" && err != nil {
 			continue
 		}
 		for name, code := range map[string]string{
@@ -95,23 +97,19 @@ func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 					t.Fatal(err)
 				}
 				spec.Mounts = []engine.Mount{{Folder: hostFolder(t, 0o755), Name: "m"}}
-				e := own(t, Options{OCIRuntime: runtime}) // whose first container it is
-				before := e.runtime
+				e := own(t, service.Options{OCIRuntime: runtime}) // whose first container it is
+				before := linkOf(t, e).Runtime
 				for range 2 {
 					if _, err := e.Start(t.Context(), spec); !errors.Is(err, engine.ErrNoPlaceForMounts) {
 						t.Errorf("it came to %v", err)
 					}
 				}
-				if e.runtime != before {
-					t.Errorf("the runtime is %+v", e.runtime)
+				if now := linkOf(t, e).Runtime; now != before {
+					t.Errorf("the runtime is %+v", now)
 				}
 				other := python(t, "print(1)")
 				other.Mounts = spec.Mounts
-				p, err := e.Start(t.Context(), other)
-				if err != nil {
-					t.Fatal("another session: ", err)
-				}
-				p.Close()
+				startOn(t, e, other)
 			})
 		}
 	}
@@ -119,7 +117,7 @@ func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 
 // Where this user may not look into a volume, a container on an empty one decides.
 func TestWhetherItIsTheVolume(t *testing.T) {
-	e := own(t, Options{})
+	e := own(t, service.Options{})
 	spec := python(t, "print(1)")
 	if !e.startsOnAnotherVolume(t.Context(), spec) || !e.runtimeWorks.Load() {
 		t.Error("a container does not start on an empty volume")
@@ -142,12 +140,7 @@ func TestWhetherItIsTheVolume(t *testing.T) {
 func TestAnEngineElsewhereHasNoFoldersOfTheHost(t *testing.T) {
 	spec := python(t, "print('started')")
 	spec.Mounts = []engine.Mount{{Folder: hostFolder(t, 0o755), Name: "m"}}
-	l, err := testEngine.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	elsewhere := &link{conn: l.conn, address: "tcp://elsewhere"}
-	if _, err := testEngine.tryStart(t.Context(), elsewhere, spec); !errors.Is(err, engine.ErrNotOnHost) {
+	if _, err := testEngine.tryStart(t.Context(), &service.Link{Address: "tcp://elsewhere"}, spec); !errors.Is(err, engine.ErrNotOnHost) {
 		t.Errorf("got %v", err)
 	}
 }

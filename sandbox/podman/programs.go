@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // The supervisor and the kernels reach a container by a volume of their own, which an engine keeps once for each version: so any
@@ -34,7 +35,7 @@ const (
 type filledVolumes struct {
 	prefix string // of their names: programsVolume, but in tests
 	mu     sync.Mutex
-	at     *link
+	at     *service.Link
 	ready  map[string]libpod.Volume // by name
 }
 
@@ -69,8 +70,8 @@ func profileOf(gVisor bool) []byte {
 
 // programs makes sure that the engine holds the whole volume for a kind of processor. With again it looks once more. filled
 // reports that something was missing.
-func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again bool) (at libpod.Volume, filled bool, err error) {
-	arch, gVisor := cmp.Or(spec.Arch, runtime.GOARCH), e.asksForGVisor()
+func (e *Engine) programs(ctx context.Context, l *service.Link, spec engine.Spec, again bool) (at libpod.Volume, filled bool, err error) {
+	arch, gVisor := cmp.Or(spec.Arch, runtime.GOARCH), e.AsksForGVisor()
 	hash, err := programsHash(arch, gVisor)
 	if err != nil {
 		return at, false, fmt.Errorf("%w: %w", engine.ErrArchitecture, err)
@@ -85,7 +86,7 @@ func (e *Engine) programs(ctx context.Context, l *link, spec engine.Spec, again 
 }
 
 // skills does the same for the volume of a container's skills, and returns its name; empty: no skills.
-func (e *Engine) skills(ctx context.Context, l *link, spec engine.Spec, again bool) (string, error) {
+func (e *Engine) skills(ctx context.Context, l *service.Link, spec engine.Spec, again bool) (string, error) {
 	if spec.Skills == nil {
 		return "", nil
 	}
@@ -97,7 +98,7 @@ func (e *Engine) skills(ctx context.Context, l *link, spec engine.Spec, again bo
 	}
 	if filled {
 		if _, err := e.removeFilled(ctx, func(name string) bool { return strings.HasPrefix(name, skillsVolume) && name != at.Name }); err != nil {
-			e.log.Debug("earlier skills", "error", err)
+			e.Log.Debug("earlier skills", "error", err)
 		}
 	}
 	return at.Name, nil
@@ -105,11 +106,11 @@ func (e *Engine) skills(ctx context.Context, l *link, spec engine.Spec, again bo
 
 // keepSkills fills the volume with the skills of a new container again, if somebody removed it meanwhile: Podman made it anew
 // then, empty. From now on nobody can remove it.
-func (e *Engine) keepSkills(ctx context.Context, l *link, spec engine.Spec) error {
+func (e *Engine) keepSkills(ctx context.Context, l *service.Link, spec engine.Spec) error {
 	if spec.Skills == nil {
 		return nil
 	}
-	now, err := libpod.InspectVolume(l.context(ctx), skillsVolume+spec.Skills.Hash)
+	now, err := libpod.InspectVolume(l.Context(ctx), skillsVolume+spec.Skills.Hash)
 	if err != nil {
 		return err
 	}
@@ -124,7 +125,7 @@ func (e *Engine) keepSkills(ctx context.Context, l *link, spec engine.Spec) erro
 }
 
 // filled makes sure of a volume, once for each link unless again is set. The caller holds e.volumes.mu.
-func (e *Engine) filled(ctx context.Context, l *link, image, name string, again bool, read func() ([]containers.File, error)) (at libpod.Volume, filled bool, err error) {
+func (e *Engine) filled(ctx context.Context, l *service.Link, image, name string, again bool, read func() ([]containers.File, error)) (at libpod.Volume, filled bool, err error) {
 	if e.volumes.at != l {
 		e.volumes.at, e.volumes.ready = l, make(map[string]libpod.Volume)
 	}
@@ -135,7 +136,7 @@ func (e *Engine) filled(ctx context.Context, l *link, image, name string, again 
 	if err != nil {
 		return at, false, err
 	}
-	at, filled, err = fill(l.context(ctx), l.onHost, image, name, files)
+	at, filled, err = fill(l.Context(ctx), l.OnHost, image, name, files)
 	if err != nil {
 		return at, false, err
 	}
@@ -145,7 +146,7 @@ func (e *Engine) filled(ctx context.Context, l *link, image, name string, again 
 
 // mend fills the volume of a container's process 1, and reports whether something was missing there: Podman makes a removed volume
 // anew, empty.
-func (e *Engine) mend(ctx context.Context, l *link, spec engine.Spec) bool {
+func (e *Engine) mend(ctx context.Context, l *service.Link, spec engine.Spec) bool {
 	limited, cancel := e.limit(ctx)
 	defer cancel()
 	_, filled, err := e.programs(limited, l, spec, true)

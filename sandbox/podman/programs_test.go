@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // testVolume is the name of a volume that is the test's own.
@@ -31,16 +32,6 @@ func testVolume(t *testing.T, prefix string) string {
 		}
 	})
 	return name
-}
-
-// connection returns a context for requests to the engine.
-func connection(t *testing.T) context.Context {
-	t.Helper()
-	conn, err := testEngine.Connection(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn
 }
 
 func mountpoint(t *testing.T, volume string) string {
@@ -79,7 +70,7 @@ print([line.split()[3] for line in open("/proc/mounts") if " /opt/code-sandbox-m
 func TestAVolumeOfProgramsIsMended(t *testing.T) {
 	files := []containers.File{{Path: "supervisor", Mode: 0o711, Content: []byte("program")}, {Path: "python/main.py", Mode: 0o644, Content: []byte("text")}}
 	name := testVolume(t, "csm-test-")
-	conn := connection(t)
+	conn := linkOf(t, testEngine).Context(t.Context())
 	filled := func(onHost bool) bool {
 		t.Helper()
 		_, filled, err := fill(conn, onHost, testimage.BarePython(t), name, files)
@@ -127,7 +118,7 @@ func TestAVolumeIsFilledByManyAtOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image, conn := testimage.BarePython(t), connection(t)
+	image, conn := testimage.BarePython(t), linkOf(t, testEngine).Context(t.Context())
 	for range 2 {
 		name := testVolume(t, "csm-test-")
 		var fillers atomic.Int32
@@ -159,7 +150,7 @@ func TestAVolumeIsFilledByManyAtOnce(t *testing.T) {
 func TestAVolumeWhoseFillerWasKilled(t *testing.T) {
 	t.Parallel()
 	files := []containers.File{{Path: "supervisor", Mode: 0o711, Content: []byte("program")}}
-	image, name, conn := testimage.BarePython(t), testVolume(t, "csm-test-"), connection(t)
+	image, name, conn := testimage.BarePython(t), testVolume(t, "csm-test-"), linkOf(t, testEngine).Context(t.Context())
 	left := exec.CommandContext(t.Context(), "podman", "create", "--name", name+"-"+fillSuffix, "--volume", name+":"+volumeMount, image, "true")
 	if out, err := left.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -175,7 +166,7 @@ func TestAVolumeWhoseFillerWasKilled(t *testing.T) {
 }
 
 func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
-	name, conn := testVolume(t, "csm-test-"), connection(t)
+	name, conn := testVolume(t, "csm-test-"), linkOf(t, testEngine).Context(t.Context())
 	files := []containers.File{{Path: "large", Mode: 0o644, Content: make([]byte, maxVolume)}}
 	if _, _, err := fill(conn, false, testimage.BarePython(t), name, files); err != nil {
 		t.Fatal(err)
@@ -191,7 +182,7 @@ func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 
 // Volumes are pruned, or spoilt, under a server that knows that they were whole.
 func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
-	e := own(t, Options{})
+	e := own(t, service.Options{})
 	hash, err := programsHash(runtime.GOARCH, false)
 	if err != nil {
 		t.Fatal(err)
@@ -207,10 +198,7 @@ func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 		func() error { return os.Chmod(filepath.Join(mountpoint(t, name), "supervisor"), 0o600) },
 		func() error { return nil },
 	} {
-		p, err := e.Start(t.Context(), spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := startOn(t, e, spec)
 		if _, err := io.ReadAll(p); err != nil || !strings.HasPrefix(p.Stderr(), "supervisor: ") {
 			t.Errorf("it said %q, %v", p.Stderr(), err)
 		}

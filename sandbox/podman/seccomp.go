@@ -314,19 +314,15 @@ func refuse(call string, ret uint, why string, args ...seccompArg) seccompRule {
 }
 
 // exactly and above compare all 64 bits. To allow by above would be a hole: see low32.
-func exactly(index uint, value uint64) seccompArg {
-	return seccompArg{Index: index, Value: value, Op: opEqual}
-}
+func exactly(index uint, value uint64) seccompArg { return seccompArg{index, value, 0, opEqual} }
 
-func above(index uint, value uint64) seccompArg {
-	return seccompArg{Index: index, Value: value, Op: opGreater}
-}
+func above(index uint, value uint64) seccompArg { return seccompArg{index, value, 0, opGreater} }
 
 // equals compares the low 32 bits of an argument.
 func equals(index uint, value uint64) seccompArg { return masked(index, low32, value) }
 
 func masked(index uint, mask, value uint64) seccompArg {
-	return seccompArg{Index: index, Value: mask, ValueTwo: value, Op: opMaskedEqual}
+	return seccompArg{index, mask, value, opMaskedEqual}
 }
 
 // cloneRules let no thread own descriptors apart from its process: /proc, where process 1 looks for nameless files, lists only one

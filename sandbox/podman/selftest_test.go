@@ -33,6 +33,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // sharedVolume is what the sessions of one case use in common.
@@ -176,7 +177,7 @@ func (e *edit) give(t *testing.T, engine *podman.Engine) {
 	if err := engine.FillVolume(t.Context(), testimage.BarePython(t), volume, files); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = podman.Open(podman.Options{}).Remove(context.Background(), nil, []string{volume}) })
+	t.Cleanup(func() { _ = podman.Open(service.Options{}).Remove(context.Background(), nil, []string{volume}) })
 	engine.Weaken(func(s *specgen.SpecGenerator) { s.Volumes[1].Name = volume })
 }
 
@@ -232,9 +233,9 @@ func tunnel(w http.ResponseWriter, r *http.Request) {
 
 func (w weakness) attack(t *testing.T) selftest.Report {
 	t.Helper()
-	weak := podman.Open(podman.Options{})
+	weak := podman.Open(service.Options{})
 	defer weak.Close()
-	t.Cleanup(func() { _ = podman.Open(podman.Options{}).Remove(context.Background(), nil, []string{sharedVolume}) })
+	t.Cleanup(func() { _ = podman.Open(service.Options{}).Remove(context.Background(), nil, []string{sharedVolume}) })
 	if w.spec != nil {
 		weak.Weaken(w.spec)
 	}

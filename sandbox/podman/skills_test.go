@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // skillsOfTest are the test's own, whose volume goes with it.
@@ -90,11 +91,7 @@ func TestAVolumeOfSkillsIsWholeInEachContainer(t *testing.T) {
 	if err := testEngine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
 		t.Fatal(err)
 	}
-	p, err := own(t, Options{}).Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
+	startOn(t, own(t, service.Options{}), spec)
 	if _, err := os.Stat(filepath.Join(mountpoint(t, name), "a", "SKILL.md")); err != nil {
 		t.Errorf("another server does not mend it: %v", err)
 	}

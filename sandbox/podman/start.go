@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // cleanupTimeout bounds the removal of a failed Start's leavings, after its own time.
@@ -46,8 +47,8 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, e
 	case l != nil && mayBeMounts(spec, err) && e.startsOnAnotherVolume(ctx, spec):
 		return engine.Started{}, fmt.Errorf("%w: %w", engine.ErrNoPlaceForMounts, err)
 	case l != nil && runtimeFailed(err) && e.nextRuntime(ctx, l):
-	case l != nil && e.asksForRuntime() && (runtimeFailed(err) || libpod.Says(err, "container create failed")):
-		return engine.Started{}, e.runtimeUnfit(err)
+	case l != nil && e.AsksForRuntime() && (runtimeFailed(err) || libpod.Says(err, "container create failed")):
+		return engine.Started{}, e.RuntimeUnfit(err)
 	default:
 		return engine.Started{}, err
 	}
@@ -58,8 +59,8 @@ func (e *Engine) Start(ctx context.Context, spec engine.Spec) (engine.Started, e
 }
 
 // startOn makes one attempt, and leaves nothing when it fails. The link is the one of the attempt, nil: none.
-func (e *Engine) startOn(ctx context.Context, spec engine.Spec) (*process, *link, error) {
-	l, err := e.connect(ctx)
+func (e *Engine) startOn(ctx context.Context, spec engine.Spec) (*process, *service.Link, error) {
+	l, err := e.Connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -121,17 +122,17 @@ func (e *Engine) startsOnAnotherVolume(ctx context.Context, spec engine.Spec) bo
 		_ = p.Close()
 	}
 	if err := e.Remove(context.WithoutCancel(ctx), []string{spec.Name}, []string{spec.Volume}); err != nil {
-		e.log.Warn("a container on an empty volume could not be removed", "container", spec.Name, "error", err)
+		e.Log.Warn("a container on an empty volume could not be removed", "container", spec.Name, "error", err)
 	}
 	return err == nil
 }
 
-func (e *Engine) tryStart(ctx context.Context, l *link, spec engine.Spec) (*process, error) {
-	if len(spec.Mounts) > 0 && !l.onHost {
+func (e *Engine) tryStart(ctx context.Context, l *service.Link, spec engine.Spec) (*process, error) {
+	if len(spec.Mounts) > 0 && !l.OnHost {
 		return nil, engine.ErrNotOnHost
 	}
-	conn := l.context(ctx)
-	space, err := l.idSpace(ctx)
+	conn := l.Context(ctx)
+	space, err := e.idSpace(ctx, l)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +140,7 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec engine.Spec) (*proc
 	if err != nil {
 		return nil, err
 	}
-	if err := checkPlaces(place, spec.Mounts, e.asksForGVisor()); err != nil {
+	if err := checkPlaces(place, spec.Mounts, e.AsksForGVisor()); err != nil {
 		return nil, err
 	}
 	id, err := e.create(ctx, l, spec, hostFacts{ids: space, user: user})
@@ -159,17 +160,17 @@ func (e *Engine) tryStart(ctx context.Context, l *link, spec engine.Spec) (*proc
 }
 
 // create makes the container and returns its id.
-func (e *Engine) create(ctx context.Context, l *link, spec engine.Spec, host hostFacts) (string, error) {
+func (e *Engine) create(ctx context.Context, l *service.Link, spec engine.Spec, host hostFacts) (string, error) {
 	for again := false; ; again = true {
 		at, _, err := e.programs(ctx, l, spec, again)
 		if err != nil {
 			return "", createError(err)
 		}
-		host.programs, host.seccompPath, host.gVisor = at.Name, path.Join(at.Mountpoint, profileName), e.asksForGVisor()
+		host.programs, host.seccompPath, host.gVisor = at.Name, path.Join(at.Mountpoint, profileName), e.AsksForGVisor()
 		if host.skills, err = e.skills(ctx, l, spec, again); err != nil {
 			return "", createError(err)
 		}
-		if l.onHost {
+		if l.OnHost {
 			host.maxOpenFiles, host.maxProcesses = hardLimits()
 		}
 		id, err := e.createContainer(ctx, l, e.shape(spec, host), slog.LevelInfo)
@@ -181,6 +182,16 @@ func (e *Engine) create(ctx context.Context, l *link, spec engine.Spec, host hos
 		}
 		// Someone removed the file since.
 	}
+}
+
+// runtimeFailed reports whether the OCI runtime itself gave up, as opposed to a command that is not in the image.
+func runtimeFailed(err error) bool {
+	return libpod.Says(err, "oci runtime error", "default oci runtime", "cgroups in hybrid mode")
+}
+
+// nextRuntime changes no runtime that once started a container: sessions depend on its service.
+func (e *Engine) nextRuntime(ctx context.Context, failed *service.Link) bool {
+	return !e.runtimeWorks.Load() && e.NextRuntime(ctx, failed)
 }
 
 func createError(err error) error {
@@ -214,10 +225,10 @@ func startError(err error) error {
 }
 
 // clean removes the leavings of a failed attempt, even after the end of its context.
-func (e *Engine) clean(ctx context.Context, l *link, spec engine.Spec) {
+func (e *Engine) clean(ctx context.Context, l *service.Link, spec engine.Spec) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if err := removeContainer(l.context(ctx), spec.Name); err != nil {
-		e.log.Warn("a container that failed to start could not be removed", "session", spec.Labels[sandbox.LabelSession], "container", spec.Name, "error", err)
+	if err := removeContainer(l.Context(ctx), spec.Name); err != nil {
+		e.Log.Warn("a container that failed to start could not be removed", "session", spec.Labels[sandbox.LabelSession], "container", spec.Name, "error", err)
 	}
 }

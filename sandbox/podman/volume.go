@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -107,7 +106,7 @@ type volumeFiles struct {
 func (v volumeFiles) ensure(ctx context.Context, missing bool) (filled bool, err error) {
 	isWhole := func(container string) bool {
 		have, err := download(ctx, container)
-		return err == nil && holds(have.find, v.files)
+		return err == nil && holds(func(path string) (containers.File, error) { return have[path], nil }, v.files)
 	}
 	if !missing {
 		err := v.withHelper(ctx, rand.Text()[:hashLen], func(container string) error {
@@ -152,27 +151,16 @@ func onDisk(folder string) func(path string) (containers.File, error) {
 	}
 }
 
-// archived is the content of a tar archive.
-type archived map[string]containers.File
-
-func (a archived) find(path string) (containers.File, error) {
-	f, ok := a[path]
-	if !ok {
-		return f, fs.ErrNotExist
-	}
-	return f, nil
-}
-
 // maxVolume bounds the download of a volume: programs, or skills with the headers of their archive.
 const maxVolume = 64 << 20
 
-// download reads the content of a volume.
-func download(ctx context.Context, container string) (archived, error) {
+// download reads the content of a volume, by path.
+func download(ctx context.Context, container string) (map[string]containers.File, error) {
 	var buffer limitedBuffer
 	if err := libpod.DownloadArchive(ctx, container, volumeMount, &buffer); err != nil {
 		return nil, err
 	}
-	have := make(archived)
+	have := make(map[string]containers.File)
 	for r := tar.NewReader(&buffer.have); ; {
 		header, err := r.Next()
 		if errors.Is(err, io.EOF) {

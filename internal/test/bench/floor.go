@@ -13,6 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
 // floors is what the engine alone takes, with the least program in the same image.
@@ -36,7 +37,7 @@ for line in sys.stdin:
         sys.stdout.flush()`
 
 func (b *bench) measureFloor(ctx context.Context) {
-	on := podman.Open(podman.Options{})
+	on := podman.Open(service.Options{})
 	defer func() { _ = on.Close() }()
 	must(on.Connection(ctx))
 	for i := range b.rounds {
@@ -46,7 +47,7 @@ func (b *bench) measureFloor(ctx context.Context) {
 
 // ownTogether is how long the engine takes for so many containers at once.
 func ownTogether(ctx context.Context, n int) time.Duration {
-	on := podman.Open(podman.Options{})
+	on := podman.Open(service.Options{})
 	defer func() { _ = on.Close() }()
 	must(on.Connection(ctx))
 	var names []string

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -44,10 +45,5 @@ func Status(err error) (int, bool) {
 // failures only in words.
 func Says(err error, phrases ...string) bool {
 	text := strings.ToLower(err.Error())
-	for _, phrase := range phrases {
-		if strings.Contains(text, phrase) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(phrases, func(phrase string) bool { return strings.Contains(text, phrase) })
 }

@@ -1,6 +1,6 @@
 //go:build unix && !linux
 
-package podman
+package service
 
 import (
 	"context"

@@ -1,6 +1,6 @@
 //go:build linux
 
-package podman
+package service
 
 import (
 	"bytes"
@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // The form of `podman machine list --format json`, which versions 5 and 6 share.
@@ -71,43 +69,36 @@ func (f *fakeMachine) count(t *testing.T, call string) int {
 	return strings.Count("\n"+string(calls), "\n"+call+"\n")
 }
 
-// serve answers as Podman's service does, at the machine's socket, and knows no image.
+// serve answers as Podman's service does, at the machine's socket.
 func (f *fakeMachine) serve(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("unix", filepath.Join(f.dir, "s"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/_ping") {
-			w.Header().Set("Libpod-API-Version", "5.8.5")
-			return
-		}
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write([]byte(`{"cause":"no such image","message":"no such image","response":404}`))
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Libpod-API-Version", "5.8.5")
 	})}
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(func() { _ = server.Close() })
 }
 
-func (f *fakeMachine) engine(t *testing.T) *Engine {
+func (f *fakeMachine) service(t *testing.T) *Service {
 	t.Helper()
-	e := own(t, Options{Program: f.program})
-	e.inMachine = true
-	return e
+	return own(t, Options{Program: f.program, InMachine: true})
 }
 
 func TestTheFirstCallStartsAStoppedMachineOnce(t *testing.T) {
 	f := newFakeMachine(t, "stopped")
 	f.serve(t)
-	e := f.engine(t)
-	if _, err := e.List(t.Context(), "a", ""); unavailable(t, err).Fix != "podman machine start podman-machine-default" || f.count(t, "machine start podman-machine-default") != 0 {
+	s := f.service(t)
+	if _, err := s.Connection(t.Context()); unavailable(t, err).Fix != "podman machine start podman-machine-default" || f.count(t, "machine start podman-machine-default") != 0 {
 		t.Errorf("what only looks gave %v", err)
 	}
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
-			if _, err := e.Image(t.Context(), "x"); !errors.Is(err, engine.ErrImageMissing) {
+			if err := s.Awaken(t.Context()); err != nil {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -116,10 +107,6 @@ func TestTheFirstCallStartsAStoppedMachineOnce(t *testing.T) {
 	if n := f.count(t, "machine start podman-machine-default"); n != 1 {
 		t.Errorf("it was started %d times", n)
 	}
-	f.write(t, "state", "stopped")
-	if err := f.engine(t).Awaken(t.Context()); err != nil {
-		t.Errorf("a command: %v", err)
-	}
 }
 
 func TestACallDoesNotWaitLongForAMachine(t *testing.T) {
@@ -127,16 +114,16 @@ func TestACallDoesNotWaitLongForAMachine(t *testing.T) {
 	f.serve(t)
 	// A pipe would end the start when this program ends; a file does not.
 	f.write(t, "start", "while [ ! -e go ]; do sleep 0.05; done; echo x; [ -f /dev/stdout ] && [ -f /dev/stderr ] && echo running > next && mv next state")
-	e := f.engine(t)
-	u := unavailable(t, e.withMachine(t.Context(), time.Millisecond, func() error {
-		_, err := e.List(t.Context(), "a", "")
+	s := f.service(t)
+	u := unavailable(t, s.WithMachine(t.Context(), time.Millisecond, func() error {
+		_, err := s.Connection(t.Context())
 		return err
 	}))
 	if !strings.HasPrefix(u.Reason, "Podman's virtual machine is being started, 0s so far") || !strings.HasPrefix(u.Fix, "call again") {
 		t.Errorf("%+v", u)
 	}
 	f.write(t, "go", "")
-	if _, err := e.Image(t.Context(), "x"); !errors.Is(err, engine.ErrImageMissing) {
+	if err := s.Awaken(t.Context()); err != nil {
 		t.Errorf("got %v", err)
 	}
 	if n := f.count(t, "machine start podman-machine-default"); n != 1 {
@@ -146,7 +133,7 @@ func TestACallDoesNotWaitLongForAMachine(t *testing.T) {
 
 func TestAMachineThatIsMissingIsNotMade(t *testing.T) {
 	f := newFakeMachine(t, "missing")
-	_, err := f.engine(t).Image(t.Context(), "x")
+	err := f.service(t).Awaken(t.Context())
 	if u := unavailable(t, err); u.Fix != "code-sandbox-mcp setup --yes" || !u.Runs || f.count(t, "machine init") != 0 {
 		t.Errorf("%+v", u)
 	}
@@ -156,7 +143,7 @@ func TestAMachineThatSomebodyElseStartsIsWaitedFor(t *testing.T) {
 	f := newFakeMachine(t, "starting")
 	f.serve(t)
 	f.write(t, "start", `(sleep 0.2; echo running > next; mv next state) > /dev/null 2>&1 & echo 'Error: unable to start "podman-machine-default": already running' >&2; exit 125`)
-	if _, err := f.engine(t).Image(t.Context(), "x"); !errors.Is(err, engine.ErrImageMissing) {
+	if err := f.service(t).Awaken(t.Context()); err != nil {
 		t.Errorf("got %v", err)
 	}
 }
@@ -190,9 +177,9 @@ func TestWhyAMachineDoesNotRun(t *testing.T) {
 	}
 	f.write(t, "state", "stopped")
 	f.write(t, "start", "echo 'Error: Virtualization is not available on this hardware' >&2; exit 125")
-	e := f.engine(t)
+	s := f.service(t)
 	for range 2 { // the second call tries again
-		_, err := e.Image(t.Context(), "x")
+		err := s.Awaken(t.Context())
 		if u := unavailable(t, err); !strings.Contains(u.Reason, "virtualization") {
 			t.Errorf("%+v", u)
 		}

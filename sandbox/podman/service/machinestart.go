@@ -1,6 +1,6 @@
 // Podman's virtual machines, on a Mac and on Windows: found, made and started.
 
-package podman
+package service
 
 import (
 	"context"
@@ -21,8 +21,6 @@ import (
 const (
 	setupFix = "code-sandbox-mcp setup"
 
-	// machinePatience is how long a call waits for the start of a virtual machine, before it answers that it starts.
-	machinePatience = 10 * time.Second
 	// machineUpTime bounds the start of a machine by somebody else.
 	machineUpTime = 3 * time.Minute
 	machinePoll   = time.Second
@@ -56,16 +54,16 @@ func FindMachine(ctx context.Context, program string) (*Machine, error) {
 	return nil, nil
 }
 
-// Machine returns the podman command, and the virtual machine that this engine needs to run. needed is false if something listens
+// Machine returns the podman command, and the virtual machine that the service needs to run. needed is false if something listens
 // or containers run on this machine itself; the machine is nil if it must be made first.
-func (e *Engine) Machine(ctx context.Context) (program string, m *Machine, needed bool, err error) {
-	if !e.inMachine || e.opts.URL != "" {
+func (s *Service) Machine(ctx context.Context) (program string, m *Machine, needed bool, err error) {
+	if !s.opts.InMachine || s.opts.URL != "" {
 		return "", nil, false, nil
 	}
-	if slices.ContainsFunc(e.candidates(), func(address string) bool { return listens(ctx, address) }) {
+	if slices.ContainsFunc(s.candidates(), func(address string) bool { return listens(ctx, address) }) {
 		return "", nil, false, nil
 	}
-	if program = e.podmanProgram(); program == "" {
+	if program = s.podmanProgram(); program == "" {
 		return "", nil, true, notInstalled()
 	}
 	m, err = FindMachine(ctx, program)
@@ -153,8 +151,6 @@ func runMachine(ctx context.Context, program string, output io.Writer, args ...s
 	return kept.String(), err
 }
 
-const providerVariable = "CONTAINERS_MACHINE_PROVIDER"
-
 // machineProvider is the provider for a new machine, if not Podman's own choice. On a Mac Podman 6 makes one for krunkit, which
 // Homebrew's Podman may lack; it brings the provider of the other kind along.
 func machineProvider(goos string, getenv, look func(string) string) (environ []string) {
@@ -206,17 +202,15 @@ type machineStart struct {
 	err   error // once done
 }
 
-// withMachine calls do, which needs the engine. It starts a stopped virtual machine first; after patience the answer says that the
+// WithMachine calls do, which needs the service. It starts a stopped virtual machine first; after patience the answer says that the
 // start goes on. One call begins it, and all wait for the same.
-func (e *Engine) withMachine(ctx context.Context, patience time.Duration, do func() error) error {
+func (s *Service) WithMachine(ctx context.Context, patience time.Duration, do func() error) error {
 	err := do()
 	var u *UnavailableError
-	if !errors.As(err, &u) || u.stopped == nil {
+	if !errors.As(err, &u) || u.stopped == "" {
 		return err
 	}
-	start := e.startMachine(u.stopped.Name)
-	soft := time.NewTimer(patience)
-	defer soft.Stop()
+	start := s.startMachine(u.stopped)
 	select {
 	case <-start.done:
 		if start.err != nil {
@@ -224,8 +218,8 @@ func (e *Engine) withMachine(ctx context.Context, patience time.Duration, do fun
 		}
 		return do()
 	case <-ctx.Done():
-		return ended(ctx, 0)
-	case <-soft.C:
+		return Ended(ctx, 0)
+	case <-time.After(patience):
 		return &UnavailableError{
 			Reason: fmt.Sprintf("Podman's virtual machine is being started, %s so far", time.Since(start.began).Round(time.Second)),
 			Fix:    "call again: the next call waits for it", Err: err,
@@ -233,32 +227,32 @@ func (e *Engine) withMachine(ctx context.Context, patience time.Duration, do fun
 	}
 }
 
-// Awaken connects, and first starts the engine's virtual machine if it is stopped. Errors are those of Connection.
-func (e *Engine) Awaken(ctx context.Context) error {
-	return e.withMachine(ctx, machineUpTime, func() error {
-		_, err := e.connect(ctx)
+// Awaken connects, and first starts the service's virtual machine if it is stopped. Errors are those of Connection.
+func (s *Service) Awaken(ctx context.Context) error {
+	return s.WithMachine(ctx, machineUpTime, func() error {
+		_, err := s.Connect(ctx)
 		return err
 	})
 }
 
-func (e *Engine) startMachine(name string) *machineStart {
-	e.startMu.Lock()
-	defer e.startMu.Unlock()
-	if e.starting != nil {
-		return e.starting
+func (s *Service) startMachine(name string) *machineStart {
+	s.startMu.Lock()
+	defer s.startMu.Unlock()
+	if s.machineStart != nil {
+		return s.machineStart
 	}
 	start := &machineStart{began: time.Now(), done: make(chan struct{})}
-	e.starting = start
-	e.log.Info("Podman's virtual machine is not running, so it is started now", "machine", name)
+	s.machineStart = start
+	s.Log.Info("Podman's virtual machine is not running, so it is started now", "machine", name)
 	go func() {
 		// It may go on when this server ends: half a start is worth nothing.
-		start.err = StartMachine(context.Background(), e.podmanProgram(), name, nil)
+		start.err = StartMachine(context.Background(), s.podmanProgram(), name, nil)
 		if start.err != nil {
-			e.log.Error("start Podman's virtual machine", "error", start.err)
+			s.Log.Error("start Podman's virtual machine", "error", start.err)
 		}
-		e.startMu.Lock()
-		e.starting = nil
-		e.startMu.Unlock()
+		s.startMu.Lock()
+		s.machineStart = nil
+		s.startMu.Unlock()
 		close(start.done)
 	}()
 	return start

@@ -1,6 +1,6 @@
 //go:build unix
 
-package podman
+package service
 
 import (
 	"context"
@@ -20,7 +20,6 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 	"golang.org/x/sys/unix"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
@@ -40,8 +39,8 @@ const (
 	serviceDirPattern = "code-sandbox-mcp-podman-"
 )
 
-// service is a `podman system service` that this process started for itself.
-type service struct {
+// ownService is a `podman system service` that this process started for itself.
+type ownService struct {
 	address string
 	dir     *serviceDir
 	stderr  *engine.Tail
@@ -51,31 +50,32 @@ type service struct {
 }
 
 // dialOwn starts a service and connects to it.
-func (e *Engine) dialOwn(ctx context.Context) (*link, error) {
-	program := e.podmanProgram()
+func (s *Service) dialOwn(ctx context.Context) (*Link, error) {
+	program := s.podmanProgram()
 	if program == "" {
 		return nil, notInstalled()
 	}
-	s, err := startService(ctx, program, e.runtime.name)
+	go s.starting()
+	own, err := startService(ctx, program, s.runtime.Name)
 	if err != nil {
-		if missing := e.runtimeMissing(err); missing != nil {
+		if missing := s.runtimeMissing(err); missing != nil {
 			return nil, missing
 		}
-		return nil, serviceFailed(ctx, e.opts.ConnectTimeout, err)
+		return nil, serviceFailed(ctx, s.opts.ConnectTimeout, err)
 	}
-	l, err := ping(ctx, bindings.Options{URI: s.address})
+	l, err := ping(ctx, bindings.Options{URI: own.address})
 	if err != nil {
-		s.stop()
-		return nil, serviceFailed(ctx, e.opts.ConnectTimeout, err)
+		own.stop()
+		return nil, serviceFailed(ctx, s.opts.ConnectTimeout, err)
 	}
-	l.service, l.runtime = s, e.runtime
-	go s.stayAwake(context.WithoutCancel(ctx))
+	l.own, l.Runtime = own, s.runtime
+	go own.stayAwake(context.WithoutCancel(ctx))
 	return l, nil
 }
 
 func serviceFailed(ctx context.Context, limit time.Duration, err error) error {
 	if ctx.Err() != nil {
-		return ended(ctx, limit)
+		return Ended(ctx, limit)
 	}
 	for _, r := range refusals {
 		if libpod.Says(err, r.words) {
@@ -102,13 +102,13 @@ var refusals = []struct{ words, reason, fix string }{
 }
 
 // startService starts the service and waits until its socket accepts.
-func startService(ctx context.Context, program, ociRuntime string) (*service, error) {
+func startService(ctx context.Context, program, ociRuntime string) (*ownService, error) {
 	dir, err := makeServiceDir()
 	if err != nil {
 		return nil, err
 	}
 	socket := filepath.Join(dir.path, "s")
-	s := &service{
+	s := &ownService{
 		address: (&url.URL{Scheme: "unix", Path: socket}).String(),
 		dir:     dir,
 		stderr:  &engine.Tail{Limit: serviceLogBytes},
@@ -118,7 +118,6 @@ func startService(ctx context.Context, program, ociRuntime string) (*service, er
 	}
 	s.cmd.Stderr = s.stderr
 	go s.run()
-	go func() { _, _ = containers.ProgramsHash(runtime.GOARCH) }() // the first container wants it as soon as the service is up
 	if err := s.accepts(ctx); err != nil {
 		s.stop()
 		return nil, err
@@ -145,7 +144,7 @@ func serviceCommand(program, ociRuntime, socket string) *exec.Cmd {
 
 // run owns the process from start to wait, on one thread of its own: the service receives the signal of our death when the thread
 // that started it ends.
-func (s *service) run() {
+func (s *ownService) run() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(s.done)
@@ -162,15 +161,14 @@ func (s *service) run() {
 }
 
 // accepts waits for the socket, for the service's end or for ctx, whichever is first.
-func (s *service) accepts(ctx context.Context) error {
+func (s *ownService) accepts(ctx context.Context) error {
 	if err := <-s.started; err != nil {
 		return fmt.Errorf("start %s: %w", s.cmd.Path, err)
 	}
-	poll := time.NewTicker(socketPoll)
-	defer poll.Stop()
+	poll := time.Tick(socketPoll)
 	for !listens(ctx, s.address) {
 		select {
-		case <-poll.C:
+		case <-poll:
 		case <-s.done:
 			return fmt.Errorf("podman system service ended: %s", strings.TrimSpace(s.stderr.String()))
 		case <-ctx.Done():
@@ -181,12 +179,11 @@ func (s *service) accepts(ctx context.Context) error {
 }
 
 // stayAwake keeps the service from going to sleep while this process lives: a request that meets it on its way down can hang.
-func (s *service) stayAwake(ctx context.Context) {
-	nudge := time.NewTicker(serviceIdle / 3)
-	defer nudge.Stop()
+func (s *ownService) stayAwake(ctx context.Context) {
+	nudge := time.Tick(serviceIdle / 3)
 	for {
 		select {
-		case <-nudge.C:
+		case <-nudge:
 			listens(ctx, s.address)
 		case <-s.done:
 			return
@@ -194,7 +191,7 @@ func (s *service) stayAwake(ctx context.Context) {
 	}
 }
 
-func (s *service) ended() bool {
+func (s *ownService) ended() bool {
 	select {
 	case <-s.done:
 		return true
@@ -205,28 +202,19 @@ func (s *service) ended() bool {
 
 // stop ends the service and waits for it, a moment politely and then not. Rootless Podman is two processes, so the whole group
 // gets the signal.
-func (s *service) stop() {
-	if s.signal(syscall.SIGTERM); s.endsWithin(serviceStopGrace) {
-		return
-	}
-	s.signal(syscall.SIGKILL)
-	<-s.done
-}
-
-func (s *service) signal(sig syscall.Signal) {
-	if s.cmd.Process != nil && !s.ended() {
-		_ = syscall.Kill(-s.cmd.Process.Pid, sig)
-	}
-}
-
-func (s *service) endsWithin(grace time.Duration) bool {
-	timer := time.NewTimer(grace)
-	defer timer.Stop()
+func (s *ownService) stop() {
+	s.signal(syscall.SIGTERM)
 	select {
 	case <-s.done:
-		return true
-	case <-timer.C:
-		return false
+	case <-time.After(serviceStopGrace):
+		s.signal(syscall.SIGKILL)
+		<-s.done
+	}
+}
+
+func (s *ownService) signal(sig syscall.Signal) {
+	if s.cmd.Process != nil && !s.ended() {
+		_ = syscall.Kill(-s.cmd.Process.Pid, sig)
 	}
 }
 

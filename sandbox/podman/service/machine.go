@@ -1,4 +1,4 @@
-package podman
+package service
 
 import (
 	"context"
@@ -21,9 +21,9 @@ type machine struct {
 }
 
 // podmanProgram is the path of the podman command; empty: none.
-func (e *Engine) podmanProgram() string {
-	if e.opts.Program != "" {
-		return lookProgram(e.opts.Program)
+func (s *Service) podmanProgram() string {
+	if s.opts.Program != "" {
+		return lookProgram(s.opts.Program)
 	}
 	return lookProgram("podman")
 }
@@ -36,22 +36,18 @@ func notInstalled() error {
 }
 
 // dialMachine connects to Podman's virtual machine for containers on a Mac or on Windows.
-func (e *Engine) dialMachine(ctx context.Context) (*link, error) {
+func (s *Service) dialMachine(ctx context.Context) (*Link, error) {
 	find := machineSocket
 	if runtime.GOOS == "windows" {
 		find = machineOverSSH
 	}
-	return e.dialMachineAt(ctx, find)
-}
-
-func (e *Engine) dialMachineAt(ctx context.Context, find func(ctx context.Context, program string) (bindings.Options, error)) (*link, error) {
-	program := e.podmanProgram()
+	program := s.podmanProgram()
 	if program == "" {
 		return nil, notInstalled()
 	}
 	to, err := find(ctx, program)
 	if ctx.Err() != nil {
-		return nil, ended(ctx, e.opts.ConnectTimeout)
+		return nil, Ended(ctx, s.opts.ConnectTimeout)
 	}
 	if err != nil {
 		return nil, notRunning(ctx, program, err)
@@ -78,7 +74,7 @@ func notRunning(ctx context.Context, program string, because error) error {
 	case m == nil:
 		return &UnavailableError{Reason: "Podman has no virtual machine yet, in which containers run here", Fix: setupFix + " --yes", Runs: true, Err: because}
 	}
-	return &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: "podman machine start " + m.Name, Runs: true, Err: because, stopped: m}
+	return &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: "podman machine start " + m.Name, Runs: true, Err: because, stopped: m.Name}
 }
 
 // machineSocket is the socket of a running virtual machine: of Podman's default one, or else of the first.

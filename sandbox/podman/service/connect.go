@@ -1,4 +1,4 @@
-package podman
+package service
 
 import (
 	"context"
@@ -16,15 +16,15 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 )
 
-// link is one connection to one service. All calls share it until it fails.
-type link struct {
+// Link is one connection to one service. All calls share it until it fails.
+type Link struct {
+	Address string  // without a password
+	OnHost  bool    // the service sees this machine's files under the same paths
+	Runtime Runtime // requested of the service
+
 	conn    context.Context // carries the bindings' connection, and no deadline
-	address string
 	release context.CancelFunc
-	service *service      // not nil when this process started it
-	runtime runtimeChoice // requested of the service
-	onHost  bool          // the service sees this machine's files under the same paths
-	ids     ids           // the users that its containers can use
+	own     *ownService // not nil when this process started it
 }
 
 // linkContext is a caller's context with a connection, which the bindings look up by keys of their own.
@@ -40,16 +40,18 @@ func (c linkContext) Value(key any) any {
 	return c.conn.Value(key)
 }
 
-func (l *link) context(ctx context.Context) context.Context {
+// IsOwn reports whether this process started the service.
+func (l *Link) IsOwn() bool { return l.own != nil }
+
+// Context returns ctx with the connection in it, for the functions of package libpod and of Podman's bindings.
+func (l *Link) Context(ctx context.Context) context.Context {
 	return linkContext{Context: ctx, conn: l.conn}
 }
 
-func (l *link) alive() bool {
-	return l.service == nil || !l.service.ended()
-}
+func (l *Link) alive() bool { return l.own == nil || !l.own.ended() }
 
 // answers asks the service for a sign of life.
-func (l *link) answers(ctx context.Context) bool {
+func (l *Link) answers(ctx context.Context) bool {
 	client, err := bindings.GetClient(l.conn)
 	if err != nil {
 		return false
@@ -61,54 +63,53 @@ func (l *link) answers(ctx context.Context) bool {
 	return answer.Body.Close() == nil
 }
 
-func (l *link) close() {
+func (l *Link) close() {
 	if client, err := bindings.GetClient(l.conn); err == nil {
 		client.Client.CloseIdleConnections()
 	}
 	l.release()
-	if l.service != nil {
-		l.service.stop()
+	if l.own != nil {
+		l.own.stop()
 	}
 }
 
-// Connection returns ctx with a live connection in it, for the functions of Podman's bindings. The first call connects, and starts
-// a service if none listens. Errors are of type *UnavailableError, or ctx's own.
-func (e *Engine) Connection(ctx context.Context) (context.Context, error) {
-	l, err := e.connect(ctx)
+// Connection returns ctx with a live connection in it, as Link.Context does. Errors are those of Connect.
+func (s *Service) Connection(ctx context.Context) (context.Context, error) {
+	l, err := s.Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return l.context(ctx), nil
+	return l.Context(ctx), nil
 }
 
-// connect returns the shared link, or makes it. Callers wait while another one connects, each no longer than its own context
-// allows.
-func (e *Engine) connect(ctx context.Context) (*link, error) {
+// Connect returns the shared link, or makes it: the first call starts a service if none listens. Callers wait while another one
+// connects, each no longer than its own context allows. Errors are of type *UnavailableError, or ctx's own.
+func (s *Service) Connect(ctx context.Context) (*Link, error) {
 	select {
-	case e.connecting <- struct{}{}:
-		defer func() { <-e.connecting }()
+	case s.connecting <- struct{}{}:
+		defer func() { <-s.connecting }()
 	case <-ctx.Done():
-		return nil, ended(ctx, 0)
+		return nil, Ended(ctx, 0)
 	}
-	if e.closing.Err() != nil {
+	if s.closing.Err() != nil {
 		return nil, shuttingDown()
 	}
-	if e.link != nil && e.link.alive() {
-		return e.link, nil
+	if s.link != nil && s.link.alive() {
+		return s.link, nil
 	}
-	e.dropLocked(e.link)
-	ctx, cancel := context.WithTimeout(ctx, e.opts.ConnectTimeout)
+	s.dropLocked(s.link)
+	ctx, cancel := context.WithTimeout(ctx, s.opts.ConnectTimeout)
 	defer cancel()
-	defer context.AfterFunc(e.closing, cancel)()
-	l, err := e.dial(ctx)
-	if err != nil && e.closing.Err() != nil {
+	defer context.AfterFunc(s.closing, cancel)()
+	l, err := s.dial(ctx)
+	if err != nil && s.closing.Err() != nil {
 		return nil, shuttingDown()
 	}
 	if err != nil {
 		return nil, err
 	}
-	e.link = l
-	e.log.Debug("connected to podman", "address", l.address, "own_service", l.service != nil, "runtime", l.runtime.name)
+	s.link = l
+	s.Log.Debug("connected to podman", "address", l.Address, "own_service", l.own != nil, "runtime", l.Runtime.Name)
 	return l, nil
 }
 
@@ -116,68 +117,43 @@ func shuttingDown() error {
 	return &UnavailableError{Reason: "the server is shutting down", Fix: "start it again"}
 }
 
-// limit adds the engine's own deadline to a call without one.
-func (e *Engine) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	if _, set := ctx.Deadline(); set {
-		return context.WithCancel(ctx)
-	}
-	return context.WithTimeout(ctx, e.opts.CallTimeout)
-}
-
-// ended is the error of a call after the end of its context, limited from its caller's. While Podman goes through an image's files
-// it holds locks that other requests wait for.
-func (e *Engine) ended(caller, limited context.Context) error {
-	if errors.Is(limited.Err(), context.DeadlineExceeded) && e.firsts.busy() {
-		return preparing()
-	}
-	if _, set := caller.Deadline(); set {
-		return ended(limited, 0)
-	}
-	return ended(limited, e.opts.CallTimeout)
-}
-
-// check forgets a link to a service that does not answer any more. One failed or slow call is not enough: with a service of our
-// own, the stdio of every container would be lost.
-func (e *Engine) check(ctx context.Context, l *link) {
-	ctx, cancel := context.WithTimeout(ctx, e.patience)
-	defer cancel()
-	if !l.alive() || !l.answers(ctx) {
-		e.drop(l)
-	}
-}
-
-// drop forgets a failed link, unless another call replaced it already.
-func (e *Engine) drop(l *link) {
-	e.connecting <- struct{}{}
-	defer func() { <-e.connecting }()
-	e.dropLocked(l)
-}
-
-func (e *Engine) dropLocked(l *link) {
-	if l == nil || e.link != l {
+// Check forgets a link to a service that does not answer any more, before ctx ends. One failed or slow call is not enough: with a
+// service of our own, the stdio of every container would be lost.
+func (s *Service) Check(ctx context.Context, l *Link) {
+	if l.alive() && l.answers(ctx) {
 		return
 	}
-	e.link = nil
+	s.connecting <- struct{}{}
+	defer func() { <-s.connecting }()
+	s.dropLocked(l)
+}
+
+// dropLocked forgets a failed link, unless another call replaced it already.
+func (s *Service) dropLocked(l *Link) {
+	if l == nil || s.link != l {
+		return
+	}
+	s.link = nil
 	l.close()
 }
 
 // dial finds an engine: at the user's address, at listening sockets, or by starting a service of our own.
-func (e *Engine) dial(ctx context.Context) (*link, error) {
-	if e.opts.URL != "" {
-		return e.dialURL(ctx, e.opts.URL)
+func (s *Service) dial(ctx context.Context) (*Link, error) {
+	if s.opts.URL != "" {
+		return s.dialURL(ctx, s.opts.URL)
 	}
-	if e.runtime.name == "" {
-		if l, err := e.dialListening(ctx); l != nil || err != nil {
+	if s.runtime.Name == "" {
+		if l, err := s.dialListening(ctx); l != nil || err != nil {
 			return l, err
 		}
 	}
-	if e.inMachine {
-		return e.dialMachine(ctx)
+	if s.opts.InMachine {
+		return s.dialMachine(ctx)
 	}
-	return e.dialOwn(ctx)
+	return s.dialOwn(ctx)
 }
 
-func (e *Engine) dialURL(ctx context.Context, address string) (*link, error) {
+func (s *Service) dialURL(ctx context.Context, address string) (*Link, error) {
 	const fix = "check --engine-url and CONTAINER_HOST, or unset them to use this machine's own Podman"
 	if _, err := url.Parse(address); err != nil {
 		// The error repeats the address, and with it a password.
@@ -185,7 +161,7 @@ func (e *Engine) dialURL(ctx context.Context, address string) (*link, error) {
 	}
 	l, err := ping(ctx, bindings.Options{URI: address})
 	if err != nil && ctx.Err() != nil {
-		return nil, ended(ctx, e.opts.ConnectTimeout)
+		return nil, Ended(ctx, s.opts.ConnectTimeout)
 	}
 	if err != nil {
 		return nil, orUnavailable(fmt.Errorf("%s: %w", redactURL(address), err), UnavailableError{
@@ -198,8 +174,8 @@ func (e *Engine) dialURL(ctx context.Context, address string) (*link, error) {
 
 // dialListening tries addresses that may be Podman's, in order. Without any, both results are nil. An address that accepts and
 // says nothing is an error: a service of our own would hang on the same locks.
-func (e *Engine) dialListening(ctx context.Context) (*link, error) {
-	for _, address := range e.candidates() {
+func (s *Service) dialListening(ctx context.Context) (*Link, error) {
+	for _, address := range s.candidates() {
 		if !listens(ctx, address) {
 			continue
 		}
@@ -208,19 +184,19 @@ func (e *Engine) dialListening(ctx context.Context) (*link, error) {
 			return l, nil
 		}
 		if ctx.Err() != nil {
-			return nil, ended(ctx, e.opts.ConnectTimeout)
+			return nil, Ended(ctx, s.opts.ConnectTimeout)
 		}
-		e.log.Debug("no podman there", "address", redactURL(address), "error", err)
+		s.Log.Debug("no podman there", "address", redactURL(address), "error", err)
 	}
 	return nil, nil
 }
 
-func (e *Engine) candidates() []string {
+func (s *Service) candidates() []string {
 	var addresses []string
-	if e.opts.DockerHost != "" {
-		addresses = append(addresses, e.opts.DockerHost)
+	if s.opts.DockerHost != "" {
+		addresses = append(addresses, s.opts.DockerHost)
 	}
-	for _, socket := range e.opts.Sockets {
+	for _, socket := range s.opts.Sockets {
 		addresses = append(addresses, "unix://"+socket)
 	}
 	return addresses
@@ -256,10 +232,10 @@ func listens(ctx context.Context, address string) bool {
 
 // ping connects and waits for the service's first answer. The bindings' ssh and tcp dialers ignore contexts, hence the goroutine,
 // which ends when they do.
-func ping(ctx context.Context, to bindings.Options) (*link, error) {
+func ping(ctx context.Context, to bindings.Options) (*Link, error) {
 	// Not a child of ctx: the connection outlives the call that made it.
 	lasting, release := context.WithCancel(context.Background())
-	l := &link{address: redactURL(to.URI), release: release, onHost: isLocal(to.URI)}
+	l := &Link{Address: redactURL(to.URI), OnHost: isLocal(to.URI), release: release}
 	failed := make(chan error, 1)
 	go func() {
 		conn, err := bindings.NewConnectionWithOptions(lasting, to)
@@ -297,9 +273,9 @@ func redactURL(address string) string {
 	return u.Redacted()
 }
 
-// ended turns an ended context into an error: the caller's own cancellation unchanged, a deadline into an unavailable engine. Zero
+// Ended turns an ended context into an error: the caller's own cancellation unchanged, a deadline into an unavailable engine. Zero
 // limit: unknown.
-func ended(ctx context.Context, limit time.Duration) error {
+func Ended(ctx context.Context, limit time.Duration) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return fmt.Errorf("podman: %w", context.Cause(ctx))
 	}

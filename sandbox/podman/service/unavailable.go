@@ -1,4 +1,4 @@
-package podman
+package service
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ type UnavailableError struct {
 	Runs   bool   // Fix is a command for a shell, and nothing else
 	Err    error  // for the log; may be nil
 
-	stopped *Machine // needs a start, and can be started
+	stopped string // the virtual machine that needs a start, and can be started
 }
 
 // Error returns the reason and, for the log, the cause.
@@ -55,7 +55,8 @@ func silent(limit time.Duration, err error) *UnavailableError {
 	if limit > 0 {
 		reason = "Podman did not answer within " + limit.String()
 	}
-	return &UnavailableError{Reason: reason, Fix: restartFix, Err: err}
+	return &UnavailableError{Reason: reason, Fix: RestartFix, Err: err}
 }
 
-const restartFix = "restart Podman's service (systemctl --user restart podman.service; on a Mac or Windows podman machine stop, then podman machine start), then run code-sandbox-mcp doctor"
+// RestartFix is the Fix for a service that does not answer.
+const RestartFix = "restart Podman's service (systemctl --user restart podman.service; on a Mac or Windows podman machine stop, then podman machine start), then run code-sandbox-mcp doctor"

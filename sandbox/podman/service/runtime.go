@@ -1,6 +1,6 @@
 // The OCI runtime: its choice, its fallbacks, and its isolation.
 
-package podman
+package service
 
 import (
 	"context"
@@ -17,24 +17,24 @@ import (
 // ociRuntimes are the fallback runtimes, best first.
 var ociRuntimes = []string{"crun", "runc"}
 
-// runtimeChoice is the runtime requested of services of our own.
-type runtimeChoice struct {
-	name   string // empty: the service's default
-	reason string // why it is not the default; for doctor
+// Runtime is the OCI runtime requested of services of our own.
+type Runtime struct {
+	Name   string // empty: the service's default
+	Reason string // why it is not the default; for doctor
 }
 
 // chooseRuntime decides without asking Podman, which takes a quarter of a second to describe the host. crun refuses a host with
 // cgroup version 1 beside version 2, and there runc works. An address of Docker's may be anything, so it is tried first.
-func chooseRuntime(opts Options) runtimeChoice {
+func chooseRuntime(opts Options) Runtime {
 	switch {
 	case opts.URL != "":
-		return runtimeChoice{}
+		return Runtime{}
 	case opts.OCIRuntime != "":
-		return runtimeChoice{opts.OCIRuntime, "asked for by --oci-runtime"}
+		return Runtime{opts.OCIRuntime, "asked for by --oci-runtime"}
 	case opts.DockerHost != "" || runtime.GOOS != "linux" || unifiedCgroups() || lookProgram("runc") == "":
-		return runtimeChoice{}
+		return Runtime{}
 	}
-	return runtimeChoice{"runc", "crun does not work with this host's cgroup version 1"}
+	return Runtime{"runc", "crun does not work with this host's cgroup version 1"}
 }
 
 func unifiedCgroups() bool {
@@ -52,8 +52,8 @@ const (
 	Unknown    Isolation = "unknown"
 )
 
-// isolation judges a runtime by its name, or by the last part of its path.
-func isolation(ociRuntime string) Isolation {
+// IsolationOf judges a runtime by its name, or by the last part of its path.
+func IsolationOf(ociRuntime string) Isolation {
 	name := filepath.Base(ociRuntime)
 	switch {
 	case strings.HasPrefix(name, "runsc"):
@@ -64,11 +64,9 @@ func isolation(ociRuntime string) Isolation {
 	return Unknown
 }
 
-func isGVisor(ociRuntime string) bool { return isolation(ociRuntime) == GVisor }
-
 // runtimeFlags are podman's flags for a runtime, so that it can start our containers, as an ordinary user or as root.
 func runtimeFlags(ociRuntime string, rootless bool) []string {
-	if !isGVisor(ociRuntime) {
+	if IsolationOf(ociRuntime) != GVisor {
 		return nil
 	}
 	flags := []string{
@@ -84,35 +82,38 @@ func runtimeFlags(ociRuntime string, rootless bool) []string {
 	return flags
 }
 
-// asksForRuntime reports whether services of our own run with the user's runtime.
-func (e *Engine) asksForRuntime() bool { return e.opts.URL == "" && e.opts.OCIRuntime != "" }
+// AsksForRuntime reports whether services of our own run with the user's runtime.
+func (s *Service) AsksForRuntime() bool { return s.opts.URL == "" && s.opts.OCIRuntime != "" }
 
-func (e *Engine) asksForGVisor() bool { return e.asksForRuntime() && isGVisor(e.opts.OCIRuntime) }
+// AsksForGVisor reports whether that runtime is gVisor's.
+func (s *Service) AsksForGVisor() bool {
+	return s.AsksForRuntime() && IsolationOf(s.opts.OCIRuntime) == GVisor
+}
 
 // runtimeMissing is for a service that ended because Podman does not find the user's runtime; nil for any other end.
-func (e *Engine) runtimeMissing(err error) error {
-	if !e.asksForRuntime() || !libpod.Says(err, "oci runtime") {
+func (s *Service) runtimeMissing(err error) error {
+	if !s.AsksForRuntime() || !libpod.Says(err, "oci runtime") {
 		return nil
 	}
 	return &UnavailableError{
-		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names is not installed", filepath.Base(e.opts.OCIRuntime)),
-		Fix:    runtimeFix(e.opts.OCIRuntime),
+		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names is not installed", filepath.Base(s.opts.OCIRuntime)),
+		Fix:    runtimeFix(s.opts.OCIRuntime),
 		Err:    err,
 	}
 }
 
-// runtimeUnfit is for a container that the user's runtime did not start.
-func (e *Engine) runtimeUnfit(err error) error {
+// RuntimeUnfit returns the error for a container that the user's runtime did not start.
+func (s *Service) RuntimeUnfit(err error) error {
 	return &UnavailableError{
-		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names cannot start a container", filepath.Base(e.opts.OCIRuntime)),
-		Fix:    unfitFix(e.opts.OCIRuntime) + ", or leave --oci-runtime out; code-sandbox-mcp doctor shows what it says",
+		Reason: fmt.Sprintf("the OCI runtime %q that --oci-runtime names cannot start a container", filepath.Base(s.opts.OCIRuntime)),
+		Fix:    unfitFix(s.opts.OCIRuntime) + ", or leave --oci-runtime out; code-sandbox-mcp doctor shows what it says",
 		Err:    err,
 	}
 }
 
 // unfitFix tells the needs of a runtime that is installed and does not work.
 func unfitFix(ociRuntime string) string {
-	switch isolation(ociRuntime) {
+	switch IsolationOf(ociRuntime) {
 	case GVisor:
 		return "use a newer runsc, or run this program as root"
 	case HostKernel:
@@ -127,7 +128,7 @@ func runtimeFix(ociRuntime string) string {
 	switch name := filepath.Base(ociRuntime); {
 	case strings.Contains(ociRuntime, "/"):
 		return "give the path of an OCI runtime that may be executed" + without
-	case isolation(name) == GVisor:
+	case IsolationOf(name) == GVisor:
 		return "sudo apt-get install -y runsc (Debian; elsewhere https://gvisor.dev/docs/user_guide/install)" + without
 	case name == "crun" || name == "runc":
 		return "install the package " + name + without
@@ -135,50 +136,54 @@ func runtimeFix(ociRuntime string) string {
 	return "name an OCI runtime that is in PATH or in Podman's containers.conf, or give its path" + without
 }
 
-// runtimeFailed reports whether the OCI runtime itself gave up, as opposed to a command that is not in the image.
-func runtimeFailed(err error) bool {
-	return libpod.Says(err, "oci runtime error", "default oci runtime", "cgroups in hybrid mode")
-}
-
-// nextRuntime switches to a runtime that did not fail yet and reports whether there was one. It only changes services of our own
-// on this machine, and neither the user's choice nor a runtime that once started a container: sessions depend on its service.
-func (e *Engine) nextRuntime(ctx context.Context, failed *link) bool {
-	if e.runtimeWorks.Load() || e.opts.URL != "" || e.opts.OCIRuntime != "" || runtime.GOOS != "linux" {
+// NextRuntime switches to a runtime that did not fail yet and reports whether there was one. It only changes services of our own
+// on this machine, and not the user's choice.
+func (s *Service) NextRuntime(ctx context.Context, failed *Link) bool {
+	if s.opts.URL != "" || s.opts.OCIRuntime != "" || runtime.GOOS != "linux" {
 		return false
 	}
 	select {
-	case e.connecting <- struct{}{}:
-		defer func() { <-e.connecting }()
+	case s.connecting <- struct{}{}:
+		defer func() { <-s.connecting }()
 	case <-ctx.Done():
 		return false
 	}
-	if e.link != failed {
-		return e.link != nil && e.link.runtime.name != failed.runtime.name
+	if s.link != failed {
+		return s.link != nil && s.link.Runtime.Name != failed.Runtime.Name
 	}
-	e.failedRuntimes = append(e.failedRuntimes, failed.runtime.name)
-	name := e.untriedRuntime(ctx, failed)
+	s.failedRuntimes = append(s.failedRuntimes, failed.Runtime.Name)
+	name := s.untriedRuntime(ctx, failed)
 	if name == "" {
 		return false
 	}
-	e.log.Info("the OCI runtime cannot start containers, trying another", "failed", failed.runtime.name, "next", name)
-	e.runtime = runtimeChoice{name, "the default runtime could not start a container"}
-	e.dropLocked(failed)
+	s.Log.Info("the OCI runtime cannot start containers, trying another", "failed", failed.Runtime.Name, "next", name)
+	s.runtime = Runtime{name, "the default runtime could not start a container"}
+	s.dropLocked(failed)
 	return true
 }
 
 // untriedRuntime returns no runtime that isolates less than the failed one.
-func (e *Engine) untriedRuntime(ctx context.Context, failed *link) string {
-	current := failed.runtime.name
+func (s *Service) untriedRuntime(ctx context.Context, failed *Link) string {
+	current := failed.Runtime.Name
 	if current == "" {
-		current = defaultRuntime(failed.context(ctx))
+		current = defaultRuntime(failed.Context(ctx))
 	}
-	if isolation(current) != HostKernel {
+	if IsolationOf(current) != HostKernel {
 		return ""
 	}
 	for _, name := range ociRuntimes {
-		if name != current && !slices.Contains(e.failedRuntimes, name) && lookProgram(name) != "" {
+		if name != current && !slices.Contains(s.failedRuntimes, name) && lookProgram(name) != "" {
 			return name
 		}
 	}
 	return ""
+}
+
+// defaultRuntime is the name of the service's runtime; empty: it does not say.
+func defaultRuntime(conn context.Context) string {
+	report, err := libpod.Info(conn)
+	if err != nil || report.Host == nil || report.Host.OCIRuntime == nil {
+		return ""
+	}
+	return report.Host.OCIRuntime.Name
 }

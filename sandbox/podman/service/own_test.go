@@ -1,6 +1,6 @@
 //go:build linux
 
-package podman
+package service
 
 import (
 	"bufio"
@@ -23,11 +23,7 @@ const asServer = "CODE_SANDBOX_MCP_TEST_SERVER"
 
 func TestServiceEndsWhenItsServerIsKilled(t *testing.T) {
 	if os.Getenv(asServer) != "" {
-		e := Open(Options{Sockets: []string{}})
-		if _, err := e.Connection(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		os.Stdout.WriteString(e.link.service.dir.path + "\n")
+		os.Stdout.WriteString(started(t).link.own.dir.path + "\n")
 		select {}
 	}
 	server := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
@@ -60,30 +56,21 @@ func TestServiceEndsWhenItsServerIsKilled(t *testing.T) {
 
 // Where the system does not end it with its server, or only a part of it, the next sweep does.
 func TestSweepEndsTheServiceOfAKilledServer(t *testing.T) {
-	left, mine := own(t, Options{}), own(t, Options{})
-	for _, e := range []*Engine{left, mine} {
-		if _, err := e.Connection(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	service := left.link.service
+	left, mine := started(t), started(t)
+	service := left.link.own
 	if err := service.dir.lock.Close(); err != nil { // as the death of its server does
 		t.Fatal(err)
 	}
 	sweepServiceDirs(filepath.Dir(service.dir.path))
 	<-service.done
-	if exists(service.dir.path) || mine.link.service.ended() {
-		t.Errorf("the folder of the one is there: %v; the other has ended: %v", exists(service.dir.path), mine.link.service.ended())
+	if exists(service.dir.path) || mine.link.own.ended() {
+		t.Errorf("the folder of the one is there: %v; the other has ended: %v", exists(service.dir.path), mine.link.own.ended())
 	}
 }
 
 // One that hears no signal any more, and does not listen either, goes too: it may have a lock that all others wait for.
 func TestSweepEndsAServiceThatHangs(t *testing.T) {
-	left := own(t, Options{})
-	if _, err := left.Connection(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	service := left.link.service
+	service := started(t).link.own
 	service.signal(syscall.SIGSTOP)
 	if err := errors.Join(service.dir.lock.Close(), os.Remove(filepath.Join(service.dir.path, "s"))); err != nil {
 		t.Fatal(err)
@@ -93,37 +80,25 @@ func TestSweepEndsAServiceThatHangs(t *testing.T) {
 }
 
 func TestTwoServicesDoNotDisturbEachOther(t *testing.T) {
-	first, second := own(t, Options{}), own(t, Options{})
-	for _, e := range []*Engine{first, second} {
-		if _, err := e.Connection(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	first, second := started(t), started(t)
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if !second.link.alive() {
+	if !second.link.alive() || !second.link.answers(t.Context()) {
 		t.Error("the second service ended with the first")
-	}
-	if _, err := second.List(t.Context(), "x", ""); err != nil {
-		t.Error(err)
 	}
 }
 
 func TestServiceHasAPrivateShortPathAndAGroupOfItsOwn(t *testing.T) {
-	e := own(t, Options{})
-	if _, err := e.Connection(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s := e.link.service
-	info, err := os.Stat(s.dir.path)
+	service := started(t).link.own
+	info, err := os.Stat(service.dir.path)
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder is %v, %v", info, err)
 	}
-	if n := len(filepath.Join(s.dir.path, "s")); n > maxSocketPath {
+	if n := len(filepath.Join(service.dir.path, "s")); n > maxSocketPath {
 		t.Errorf("the socket's path has %d bytes", n)
 	}
-	if group, err := syscall.Getpgid(s.cmd.Process.Pid); err != nil || group != s.cmd.Process.Pid {
+	if group, err := syscall.Getpgid(service.cmd.Process.Pid); err != nil || group != service.cmd.Process.Pid {
 		t.Errorf("it is in group %d, %v", group, err)
 	}
 }
@@ -261,16 +236,11 @@ func TestTailKeepsTheEnd(t *testing.T) {
 }
 
 func TestMachineSocket(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "podman")
-	say := func(answer string) {
-		t.Helper()
-		if err := os.WriteFile(program, []byte("#!/bin/sh\ncat <<'END'\n"+answer+"\nEND\n"), 0o700); err != nil {
-			t.Fatal(err)
-		}
-	}
+	f := newFakeMachine(t, "missing")
+	say := func(answer string) { f.write(t, "podman", "#!/bin/sh\ncat <<'END'\n"+answer+"\nEND\n") }
 	say(`[{"Name":"a","State":"stopped","ConnectionInfo":{"PodmanSocket":{"Path":"/a"}}},
 {"Name":"b","State":"running","ConnectionInfo":{"PodmanSocket":{"Path":"/b"},"PodmanPipe":null}}]`)
-	if got, err := machineSocket(t.Context(), program); got.URI != "unix:///b" || err != nil {
+	if got, err := machineSocket(t.Context(), f.program); got.URI != "unix:///b" || err != nil {
 		t.Errorf("got %v, %v", got, err)
 	}
 	// All that Podman 6 says of one that krunkit runs.
@@ -280,32 +250,28 @@ func TestMachineSocket(t *testing.T) {
 "Resources":{"CPUs":5,"DiskSize":100,"Memory":2048,"USBs":[],"Swap":0},
 "SSHConfig":{"IdentityPath":"/Users/me/.local/share/containers/podman/machine/machine","Port":50000,"RemoteUsername":"core"},
 "State":"running","UserModeNetworking":true,"Rootful":false,"Rosetta":false}]`)
-	if got, err := machineSocket(t.Context(), program); got.URI != "unix:///var/folders/x/T/podman/podman-machine-default-api.sock" || err != nil {
+	if got, err := machineSocket(t.Context(), f.program); got.URI != "unix:///var/folders/x/T/podman/podman-machine-default-api.sock" || err != nil {
 		t.Errorf("got %v, %v", got, err)
 	}
 	for _, answer := range []string{"[]", "", "not JSON", `[{"State":"running","ConnectionInfo":{}}]`} {
 		say(answer)
-		if got, err := machineSocket(t.Context(), program); err == nil {
+		if got, err := machineSocket(t.Context(), f.program); err == nil {
 			t.Errorf("%q gave %v", answer, got)
 		}
 	}
 	// Podman inspects its default machine, where no name is given.
-	script := `#!/bin/sh
+	f.write(t, "podman", `#!/bin/sh
 case "$*" in
 "machine list --format json") echo '[{"Name":"podman-machine-default","Running":false},{"Name":"other","Running":true}]' ;;
 "machine inspect") echo '[{"State":"stopped"}]' ;;
 "machine inspect other") echo '[{"State":"running","ConnectionInfo":{"PodmanSocket":{"Path":"/other"}}}]' ;;
 esac
-`
-	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := machineSocket(t.Context(), program); got.URI != "unix:///other" || err != nil {
+`)
+	if got, err := machineSocket(t.Context(), f.program); got.URI != "unix:///other" || err != nil {
 		t.Errorf("got %v, %v", got, err)
 	}
-	e := own(t, Options{Program: program})
 	say("[]")
-	_, err := e.dialMachineAt(t.Context(), machineSocket)
+	_, err := own(t, Options{Program: f.program}).dialMachine(t.Context())
 	if u := unavailable(t, err); u.Fix != "code-sandbox-mcp setup --yes" {
 		t.Errorf("%+v", u)
 	}
@@ -313,7 +279,7 @@ esac
 
 // Windows has no socket of a machine, but Podman's own connections to it.
 func TestMachineOverSSH(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "podman")
+	f := newFakeMachine(t, "missing")
 	for name, test := range map[string]struct {
 		machines, connections string
 		want                  bindings.Options
@@ -336,12 +302,9 @@ func TestMachineOverSSH(t *testing.T) {
 		"no answer":            {``, ``, bindings.Options{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			script := "#!/bin/sh\ncase \"$*\" in\n\"machine list --format json\") echo '" + test.machines + "' ;;\n" +
-				"\"system connection list --format json\") echo '" + test.connections + "' ;;\nesac\n"
-			if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			got, err := machineOverSSH(t.Context(), program)
+			f.write(t, "podman", "#!/bin/sh\ncase \"$*\" in\n\"machine list --format json\") echo '"+test.machines+"' ;;\n"+
+				"\"system connection list --format json\") echo '"+test.connections+"' ;;\nesac\n")
+			got, err := machineOverSSH(t.Context(), f.program)
 			if got != test.want || (err == nil) != (test.want.URI != "") {
 				t.Errorf("got %+v, %v", got, err)
 			}

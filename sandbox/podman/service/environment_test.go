@@ -1,6 +1,6 @@
 //go:build unix
 
-package podman
+package service
 
 import (
 	"os"

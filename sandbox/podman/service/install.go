@@ -1,6 +1,6 @@
 // The command that installs Podman on this machine.
 
-package podman
+package service
 
 import (
 	"bufio"
@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 )
+
+const providerVariable = "CONTAINERS_MACHINE_PROVIDER"
 
 // installCommands are keyed by the ID or ID_LIKE of os-release.
 var installCommands = map[string]string{

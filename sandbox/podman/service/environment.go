@@ -1,4 +1,4 @@
-package podman
+package service
 
 import (
 	"os"
@@ -67,10 +67,8 @@ func serviceEnv(environ []string) []string {
 }
 
 func withDefault(env []string, name, value string) []string {
-	for _, entry := range env {
-		if strings.HasPrefix(entry, name+"=") {
-			return env
-		}
+	if slices.ContainsFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") }) {
+		return env
 	}
 	return append(env, name+"="+value)
 }
@@ -89,10 +87,8 @@ func repairedPath(path string) string {
 // lookProgram finds a program in PATH or the usual directories; empty: in none of them.
 func lookProgram(name string) string {
 	if filepath.Base(name) != name {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
-		}
-		return ""
+		path, _ := exec.LookPath(name)
+		return path
 	}
 	for _, dir := range filepath.SplitList(repairedPath(os.Getenv("PATH"))) {
 		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(path) {

@@ -1,4 +1,4 @@
-package podman
+package service
 
 import (
 	"errors"
