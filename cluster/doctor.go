@@ -10,12 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 )
 
 // look makes the checks of the engine. They start one pod of the first image.

@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 func TestARunIsNamedByItsFirstLineAndItsAge(t *testing.T) {

@@ -6,10 +6,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 

@@ -11,9 +11,8 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
 )
 
 const (

@@ -9,11 +9,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // A frame within the bound of its length could cost a hundred times that to decode.

@@ -9,15 +9,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
 )
 
 // KernelInfo describes one language of a session.

@@ -15,13 +15,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
 )
 
 // Manager owns this server's sessions. Its methods may be called from any goroutine.

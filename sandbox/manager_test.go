@@ -19,12 +19,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 

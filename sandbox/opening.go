@@ -13,12 +13,11 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
 )
 
 // need says why a session is wanted, and so whether it must exist.

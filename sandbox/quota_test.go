@@ -12,11 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
 )
 
 // endingIn is completing that ends when it is asked to, as a supervisor does that writes variables.

@@ -8,9 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // keeping is a script of a supervisor that can go back before each run and to each copy. Runs change the file that their

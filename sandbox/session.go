@@ -5,12 +5,11 @@ import (
 	"maps"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 

@@ -11,11 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 

@@ -10,10 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // However many sessions begin at once, an engine has a few containers to start at a time, and the others wait longer than

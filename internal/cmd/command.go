@@ -15,8 +15,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -24,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 )
 
 // WithEngine runs a shell command's work with an engine, under a context that ends with a signal.

@@ -9,13 +9,12 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
-
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 )
 
 // lateRequest is how long an engine may go on with a request after its client is gone.

@@ -8,10 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // Interpreter is a session's side of one language: the runs that wait for its kernel, and notes for their results.

@@ -10,11 +10,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // Link connects a session with one container, for the runs of the languages in it. A run goes through these phases:

@@ -7,9 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // shownLostChars and shownLargest bound an answer's text on lost variables and the number of large ones that it names.

@@ -6,10 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
 // Execute runs the code of a run at its turn.

@@ -6,7 +6,6 @@ import (
 	"context"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 

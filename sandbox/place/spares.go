@@ -7,11 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 

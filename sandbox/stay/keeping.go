@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 

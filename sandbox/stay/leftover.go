@@ -9,10 +9,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
