@@ -39,12 +39,13 @@ const (
 )
 
 const (
-	mostAsking    = 16
-	askWithinTime = 5 * time.Second
-	clearWithin   = 30 * time.Second // else the container ends
-	clearTick     = 2 * time.Millisecond
-	lastWords     = 2 * time.Second // for the attached process to pass on the command's output when the container ends
-	endedByTerm   = 128 + int(syscall.SIGTERM)
+	mostAsking      = 16
+	firstListenTime = 2 * time.Second
+	askWithinTime   = 5 * time.Second
+	clearWithin     = 30 * time.Second // else the container ends
+	clearTick       = 2 * time.Millisecond
+	lastWords       = 2 * time.Second // for the attached process to pass on the command's output when the container ends
+	endedByTerm     = 128 + int(syscall.SIGTERM)
 )
 
 // keeper is process 1 of a container in a pod: attaching to a pod's own stdio would log it. It starts a command, hands its
@@ -436,6 +437,10 @@ func become(args []string) error {
 // ask asks the keeper, and tells its answer on stdout. Descriptors that come with the answer are the caller's.
 func ask(question byte) (answer byte, conn *net.UnixConn, fds []int, err error) {
 	raw, err := dial(keeperAddress)
+	for until := time.Now().Add(firstListenTime); question == askEnter && errors.Is(err, unix.ECONNREFUSED) && time.Now().Before(until); {
+		time.Sleep(clearTick) // the container may have started just now
+		raw, err = dial(keeperAddress)
+	}
 	if err != nil {
 		return 0, nil, nil, errors.New("no keeper listens: " + err.Error())
 	}

@@ -35,8 +35,15 @@ type pod struct {
 // keep starts a keeper of a shell command, and waits until it listens.
 func keep(t *testing.T, command string, options ...string) *pod {
 	t.Helper()
+	return keepAt(t, newDoor(), command, options...)
+}
+
+func newDoor() string { return fmt.Sprintf("@conformance-pod-%d-%d", os.Getpid(), pods.Add(1)) }
+
+func keepAt(t *testing.T, door, command string, options ...string) *pod {
+	t.Helper()
 	watchSources()
-	p := &pod{t: t, door: fmt.Sprintf("@conformance-pod-%d-%d", os.Getpid(), pods.Add(1))}
+	p := &pod{t: t, door: door}
 	p.keeper = p.command(append(append([]string{"pod"}, options...), "--", "sh", "-c", command)...)
 	var stderr locked.Buffer
 	p.keeper.Stderr = &stderr
@@ -151,6 +158,19 @@ func TestWhatEnteringGives(t *testing.T) {
 			t.Errorf("%s without a keeper: %s", args, said)
 		}
 	}
+}
+
+func TestEnteringWaitsForAKeeperThatStarts(t *testing.T) {
+	t.Parallel()
+	door := newDoor()
+	early := (&pod{door: door}).command("enter")
+	answer := make(chan string)
+	go func() {
+		said, _ := early.CombinedOutput()
+		answer <- string(said)
+	}()
+	keepAt(t, door, "echo over")
+	check(t, "answer", <-answer, "Kover\n")
 }
 
 func TestWhatAKeeperAnswers(t *testing.T) {

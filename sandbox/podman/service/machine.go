@@ -46,13 +46,19 @@ func (s *Service) dialMachine(ctx context.Context) (*Link, error) {
 		return nil, notInstalled()
 	}
 	to, err := find(ctx, program)
+	if err != nil {
+		var isRunning bool
+		if isRunning, err = notRunning(ctx, program, err); isRunning { // it started between the questions
+			to, err = find(ctx, program)
+		}
+	}
 	if ctx.Err() != nil {
 		return nil, Ended(ctx, s.opts.ConnectTimeout)
 	}
-	if err != nil {
-		return nil, notRunning(ctx, program, err)
+	var l *Link
+	if err == nil {
+		l, err = ping(ctx, to)
 	}
-	l, err := ping(ctx, to)
 	if err != nil {
 		return nil, orUnavailable(err, notAnswering)
 	}
@@ -63,18 +69,18 @@ var notAnswering = UnavailableError{
 	Reason: "Podman's virtual machine does not answer", Fix: "podman machine stop && podman machine start", Runs: true,
 }
 
-// notRunning is the error without a running virtual machine; it says whether one exists.
-func notRunning(ctx context.Context, program string, because error) error {
+// notRunning is the error without a running virtual machine; it says whether one exists. isRunning: one runs by now.
+func notRunning(ctx context.Context, program string, because error) (isRunning bool, err error) {
 	m, err := FindMachine(ctx, program)
 	switch {
 	case err != nil:
-		return &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: setupFix + " --yes", Runs: true, Err: errors.Join(because, err)}
+		return false, &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: setupFix + " --yes", Runs: true, Err: errors.Join(because, err)}
 	case m != nil && m.Running:
-		return orUnavailable(because, notAnswering)
+		return true, because
 	case m == nil:
-		return &UnavailableError{Reason: "Podman has no virtual machine yet, in which containers run here", Fix: setupFix + " --yes", Runs: true, Err: because}
+		return false, &UnavailableError{Reason: "Podman has no virtual machine yet, in which containers run here", Fix: setupFix + " --yes", Runs: true, Err: because}
 	}
-	return &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: "podman machine start " + m.Name, Runs: true, Err: because, stopped: m.Name}
+	return false, &UnavailableError{Reason: "Podman's virtual machine is not running", Fix: "podman machine start " + m.Name, Runs: true, Err: because, stopped: m.Name}
 }
 
 // machineSocket is the socket of a running virtual machine: of Podman's default one, or else of the first.

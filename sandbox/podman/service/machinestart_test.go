@@ -20,7 +20,7 @@ import (
 const listed = `[{"Name":"NAME","Default":true,"Created":"2026-11-26T10:00:00Z","Running":RUNNING,"Starting":STARTING,"LastUp":"2026-11-26T10:00:00Z","Stream":"default","VMType":"applehv","CPUs":5,"Memory":"2147483648","Swap":"0","DiskSize":"107374182400","Port":50000,"RemoteUsername":"core","IdentityPath":"/i","UserModeNetworking":true}]`
 
 // fakeMachine plays the podman command of a machine: the file state in its folder has what it is (missing, stopped,
-// starting, running), the file init and the file start say what those commands do, and calls has what was asked.
+// starting, running), the files init, start and list say what those commands do, and calls has what was asked.
 type fakeMachine struct{ dir, program string }
 
 func newFakeMachine(t *testing.T, state string) *fakeMachine {
@@ -33,6 +33,7 @@ cd "`+f.dir+`"
 echo "$*" >> calls
 case "$*" in
 "machine list --format json")
+	if [ -e list ]; then . ./list; fi
 	case $(cat state) in
 	missing) echo '[]' ;;
 	stopped) echo '`+strings.NewReplacer("RUNNING", "false", "STARTING", "false").Replace(list)+`' ;;
@@ -106,6 +107,15 @@ func TestTheFirstCallStartsAStoppedMachineOnce(t *testing.T) {
 	all.Wait()
 	if n := f.count(t, "machine start podman-machine-default"); n != 1 {
 		t.Errorf("it was started %d times", n)
+	}
+}
+
+func TestAMachineThatStartsBetweenTheQuestionsIsUsed(t *testing.T) {
+	f := newFakeMachine(t, "stopped")
+	f.serve(t)
+	f.write(t, "list", `if [ "$(grep -c "machine list" calls)" = 2 ]; then echo running > state; fi`)
+	if _, err := f.service(t).Connection(t.Context()); err != nil {
+		t.Error(err)
 	}
 }
 
