@@ -35,7 +35,7 @@ type Supervisor struct {
 	started   process.Programs // by servers
 
 	workDir workDir
-	guard   *guard // nil: the work directory is unlimited
+	guard   *diskGuard // nil: the work directory is unlimited
 	door    door
 	out     wayOut
 	runs    *runs
@@ -333,7 +333,7 @@ func (s *Supervisor) onInit(body []byte) {
 	s.workDir.path = s.settings.WorkDir
 	s.workDir.open(func(problem string) { s.log("error", problem) })
 	if s.workDir.dir != nil && s.settings.hasVolumeLimit() {
-		s.guard = newGuard(s)
+		s.guard = newDiskGuard(s)
 	}
 	s.undo.open(s.workDir.fd(), s.settings)
 	for _, l := range s.languages {

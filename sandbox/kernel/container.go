@@ -75,14 +75,6 @@ type Container struct {
 }
 
 const (
-	// Grace is how long code may ignore an interrupt before its kernel is killed.
-	Grace = 5 * time.Second
-	// backstop is how much longer than the supervisor the server waits before it enforces a limit by removing the container.
-	// JavaScript may need four times Grace, see docs/kernel-protocol.md.
-	backstop = 20 * time.Second
-	// AnswerPatience is how long a supervisor may take to answer a sign-of-life request.
-	AnswerPatience = 10 * time.Second
-
 	maxName     = 1 << 10 // a name, a message's first line
 	maxWaysBack = 16      // the restorable runs in a supervisor's message
 	maxTouched  = 10      // paths of what a run did

@@ -12,6 +12,16 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
+const (
+	// Grace is how long code may ignore an interrupt before its kernel is killed.
+	Grace = 5 * time.Second
+	// backstop is how much longer than the supervisor the server waits before it enforces a limit by removing the container.
+	// JavaScript may need four times Grace, see docs/kernel-protocol.md.
+	backstop = 20 * time.Second
+	// AnswerPatience is how long a supervisor may take to answer a sign-of-life request.
+	AnswerPatience = 10 * time.Second
+)
+
 // Run is a run as its kernel sees it. What is told about it comes from one goroutine, in order.
 type Run interface {
 	// Request is the message run, without what its kernel knows itself.

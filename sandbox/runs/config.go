@@ -1,4 +1,4 @@
-// The configuration of a Manager, and the bounds that no setting changes: kept output, displays, the grace before a kill.
+// The configuration of a Manager, and bounds of runs that no setting changes: displays, artifacts, twins.
 
 package runs
 

@@ -46,6 +46,13 @@ const Scope = "sandbox"
 // scopeOffline asks for a refresh token.
 const scopeOffline = "offline_access"
 
+// The lifetimes of codes and tokens.
+const (
+	codeTime    = time.Minute
+	accessTime  = time.Hour
+	refreshTime = 30 * 24 * time.Hour
+)
+
 const (
 	grantCode    = "authorization_code"
 	grantRefresh = "refresh_token"

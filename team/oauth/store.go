@@ -23,13 +23,6 @@ import (
 // FileName is the file's name in the state directory.
 const FileName = "oauth.json"
 
-// The lifetimes of codes and tokens.
-const (
-	codeTime    = time.Minute
-	accessTime  = time.Hour
-	refreshTime = 30 * 24 * time.Hour
-)
-
 // Bounds of the file's content.
 const (
 	maxClients = 500

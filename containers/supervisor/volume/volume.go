@@ -62,11 +62,12 @@ type Watch struct {
 	counted   func(Result)
 	epoch     int // results of counts that began in an earlier one are worth nothing any more
 	forgotten time.Time
-	level     Level // by the last count
-	sure      Level // by the last count that saw everything
-	sureSpace space // when that began
-	unsure    int   // counts since then
-	space     space // when the last count began
+	level     Level     // by the last count
+	sure      Level     // by the last count that saw everything
+	sureSpace space     // when that began
+	unsure    int       // counts since then
+	began     time.Time // the last count
+	space     space     // then
 	due       time.Time
 	rested    time.Time // from when on the next count takes no more than its share of the time
 	pause     time.Duration
@@ -77,6 +78,7 @@ type Watch struct {
 type Result struct {
 	level Level
 	space space
+	began time.Time
 	took  time.Duration
 	epoch int
 }
@@ -101,7 +103,7 @@ func (w *Watch) Look() {
 	go func() {
 		began := time.Now()
 		level := Count(w.dir, pids, true, nil)
-		w.counted(Result{level, now, time.Since(began), epoch})
+		w.counted(Result{level, now, began, time.Since(began), epoch})
 	}()
 }
 
@@ -129,7 +131,7 @@ func (w *Watch) take(r Result) {
 		w.pause = firstRecount
 	}
 	pause := w.pause
-	w.level, w.space = r.level, r.space
+	w.level, w.space, w.began = r.level, r.space, r.began
 	if r.level.isSure() || !w.known {
 		w.sure, w.sureSpace, w.unsure = r.level, r.space, 0
 	} else {
@@ -152,7 +154,7 @@ func (w *Watch) CountNow(patience time.Duration) bool {
 	})
 	if !stopped {
 		w.epoch++
-		w.take(Result{level, now, time.Since(began), w.epoch})
+		w.take(Result{level, now, began, time.Since(began), w.epoch})
 	}
 	return !stopped
 }
@@ -179,6 +181,9 @@ func (w *Watch) IsStale() bool { return !w.known || w.hasMoved(w.readSpace()) }
 
 // Level is the result of the last count.
 func (w *Watch) Level() Level { return w.level }
+
+// Began is when the last count began.
+func (w *Watch) Began() time.Time { return w.began }
 
 // IsKnown reports whether there was a count.
 func (w *Watch) IsKnown() bool { return w.known }

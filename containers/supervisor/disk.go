@@ -21,23 +21,24 @@ const (
 	answerWait = 250 * time.Millisecond
 )
 
-// guard stops the writers that take the work directory over its limit: current runs, or programs of earlier ones. It does
+// diskGuard stops the writers that take the work directory over its limit: current runs, or programs of earlier ones. It does
 // not prove whose fault it was.
-type guard struct {
+type diskGuard struct {
 	s     *Supervisor
 	watch *volume.Watch
 	timer *timer
 	// base is where the runs that go on began, if that was over the limit; nil: it was not, or is not known yet, and
 	// then the first count shows it.
-	base    *volume.Level
-	baseDue bool
+	base *volume.Level
+	// baseDue is when such runs began, until a count from then on shows their base; zero: none is due.
+	baseDue time.Time
 	between *volume.Level // by the last count since the last run ended; nil: there was none
 	// programs of servers that run. What they add counts as it does between runs.
 	programs int
 }
 
-func newGuard(s *Supervisor) *guard {
-	g := &guard{s: s}
+func newDiskGuard(s *Supervisor) *diskGuard {
+	g := &diskGuard{s: s}
 	limits := volume.Limits{Bytes: s.settings.VolumeBytes, Files: s.settings.VolumeFiles}
 	g.watch = volume.New(s.workDir.fd(), limits, g.holders, func(r volume.Result) {
 		s.post(func() {
@@ -51,7 +52,7 @@ func newGuard(s *Supervisor) *guard {
 }
 
 // holders are the processes that code of the session runs in.
-func (g *guard) holders() []int {
+func (g *diskGuard) holders() []int {
 	table := procs.Read()
 	holders := g.s.programs(table)
 	for _, k := range g.s.kernels() {
@@ -69,7 +70,7 @@ func (g *guard) holders() []int {
 }
 
 // refuses returns why no run may begin, or nothing.
-func (g *guard) refuses() string {
+func (g *diskGuard) refuses() string {
 	patience := countWait
 	if !g.watch.IsKnown() {
 		patience = answerWait // in a new container, by far most often with little in it
@@ -82,7 +83,7 @@ func (g *guard) refuses() string {
 }
 
 // room is how many bytes may be added, in so many files, between runs.
-func (g *guard) room(files int64) int64 {
+func (g *diskGuard) room(files int64) int64 {
 	if g != nil && g.watch.IsStale() {
 		g.watch.CountNow(answerWait)
 	}
@@ -90,7 +91,7 @@ func (g *guard) room(files int64) int64 {
 }
 
 // lastRoom is room by the last count. An unlimited work directory always has some.
-func (g *guard) lastRoom(files int64) int64 {
+func (g *diskGuard) lastRoom(files int64) int64 {
 	if g == nil {
 		return math.MaxInt64 / 2
 	}
@@ -98,32 +99,34 @@ func (g *guard) lastRoom(files int64) int64 {
 }
 
 // expectRun is called before a run without another beside it: from now on growth counts against it.
-func (g *guard) expectRun() {
-	g.base, g.baseDue = nil, false
-	if g.watch.Over() != "" || g.watch.IsStale() { // else the run's first files would pass for earlier ones
-		g.baseDue = !g.watch.CountNow(answerWait)
+func (g *diskGuard) expectRun() {
+	g.base, g.baseDue = nil, time.Time{}
+	if began := time.Now(); g.watch.Over() != "" || g.watch.IsStale() { // else the run's first files would pass for earlier ones
+		if !g.watch.CountNow(answerWait) {
+			g.baseDue = began
+		}
 	}
-	if level := g.watch.Level(); !g.baseDue && level.Hider == 0 && g.watch.Over() != "" {
+	if level := g.watch.Level(); g.baseDue.IsZero() && level.Hider == 0 && g.watch.Over() != "" {
 		g.base = &level
 	}
 }
 
 // beginRun is called after the run got its kernel, so that it does not wait.
-func (g *guard) beginRun() {
+func (g *diskGuard) beginRun() {
 	g.between = nil
 	g.watch.Expect()
 	g.look()
 }
 
 // endRun requests one count of the run's leftovers after its end.
-func (g *guard) endRun() {
+func (g *diskGuard) endRun() {
 	g.between = nil
 	g.watch.Expect()
 	g.lookIn(volume.Tick)
 }
 
 // beginProgram returns why no program of a server may begin; else, with nothing, it has.
-func (g *guard) beginProgram() (why string) {
+func (g *diskGuard) beginProgram() (why string) {
 	if why = g.refuses(); why != "" {
 		return why
 	}
@@ -133,14 +136,14 @@ func (g *guard) beginProgram() (why string) {
 	return ""
 }
 
-func (g *guard) endProgram() {
+func (g *diskGuard) endProgram() {
 	if g.programs--; g.programs == 0 {
 		g.endRun()
 	}
 }
 
 // exceededAtEnd returns how a run that just ended passed the limit, or nothing.
-func (g *guard) exceededAtEnd(bytes int64, files int) string {
+func (g *diskGuard) exceededAtEnd(bytes int64, files int) string {
 	if !g.watch.MayBeOver(bytes, int64(files)) {
 		return ""
 	}
@@ -149,7 +152,7 @@ func (g *guard) exceededAtEnd(bytes int64, files int) string {
 }
 
 // exceeded returns how the current runs passed the limit, or nothing.
-func (g *guard) exceeded() string {
+func (g *diskGuard) exceeded() string {
 	level, why := g.watch.Level(), g.watch.Over()
 	holders := func(l *language) bool { return l.twins.dropHolders() }
 	snapshots := func(l *language) bool { return l.snapshots.giveWay() }
@@ -157,8 +160,11 @@ func (g *guard) exceeded() string {
 		g.watch.Forget() // the next count shows the freed space
 		return ""
 	}
-	if g.baseDue {
-		g.baseDue = false
+	if !g.baseDue.IsZero() {
+		if g.watch.Began().Before(g.baseDue) {
+			return "" // it may have missed what the run before made meanwhile
+		}
+		g.baseDue = time.Time{}
 		if why != "" && level.Hider == 0 {
 			g.base = &level
 		}
@@ -170,19 +176,19 @@ func (g *guard) exceeded() string {
 }
 
 // ofAll drops something of each language, and reports whether that freed files.
-func (g *guard) ofAll(drop func(*language) bool) (freed bool) {
+func (g *diskGuard) ofAll(drop func(*language) bool) (freed bool) {
 	for _, l := range g.s.languages {
 		freed = drop(l) || freed
 	}
 	return freed
 }
 
-func (g *guard) lookIn(d time.Duration) {
+func (g *diskGuard) lookIn(d time.Duration) {
 	g.timer.stop()
 	g.timer = g.s.after(d, g.look)
 }
 
-func (g *guard) look() {
+func (g *diskGuard) look() {
 	g.watch.Look()
 	pause := volume.Tick
 	if len(g.s.runs.all) == 0 && g.programs == 0 && len(g.s.programs(procs.Read())) == 0 {
@@ -203,7 +209,7 @@ func (g *guard) look() {
 }
 
 // judge acts on a count.
-func (g *guard) judge() {
+func (g *diskGuard) judge() {
 	if far := g.watch.FarOver(); far != "" {
 		g.endAll(far)
 		return
@@ -226,7 +232,7 @@ func (g *guard) judge() {
 }
 
 // endAll ends every process of the session's code, and frees the files that they hold.
-func (g *guard) endAll(why string) {
+func (g *diskGuard) endAll(why string) {
 	s := g.s
 	s.log("warn", "all programs and kernels are ended: "+why)
 	killAll(s.programs)
@@ -250,7 +256,7 @@ func (g *guard) endAll(why string) {
 
 // judgeQuiet ends the writers between runs: programs left by runs, or else kernels whose own threads write. Another container may be
 // the writer too, and every kernel writes a little.
-func (g *guard) judgeQuiet() {
+func (g *diskGuard) judgeQuiet() {
 	s, level, before, mains := g.s, g.watch.Level(), g.between, g.s.mains()
 	g.between = &level
 	for _, k := range mains {
