@@ -15,7 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/spf13/pflag"
-	"gopkg.in/yaml.v3"
+	"go.yaml.in/yaml/v3"
 )
 
 // New returns a program with these features, whose settings are to be bound and loaded.

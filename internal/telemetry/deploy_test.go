@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v3"
 	"github.com/prometheus/common/expfmt"
 )
 
