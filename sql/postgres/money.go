@@ -5,6 +5,8 @@ import (
 	"math/big"
 	"regexp"
 	"strings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // moneyOID is the type that the driver does not name.
@@ -60,11 +62,11 @@ func (m moneyFormat) local(text string) string {
 	return amount
 }
 
-var numberWords = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?([eE][+-]?[0-9]{1,3})?$`)
+var numberWords = text.Pattern(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?([eE][+-]?[0-9]{1,3})?$`)
 
 // exactNumber reads a number from JSON; nil if it is none, or one without end.
 func exactNumber(text string) *big.Rat {
-	if !numberWords.MatchString(text) {
+	if !numberWords().MatchString(text) {
 		return nil
 	}
 	number, _ := new(big.Rat).SetString(text)

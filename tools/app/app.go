@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -40,11 +41,15 @@ var style string
 //go:embed page/app.js
 var script string
 
-// leftOut matches the parts that a browser does not need: indentation, empty lines and comments on lines of their own.
-var leftOut = regexp.MustCompile(`(?m)^(\t+|//.*\n|\n)`)
-
-// Page is the whole page, which loads nothing.
-var Page = strings.NewReplacer("/*app.css*/\n", leftOut.ReplaceAllString(style, ""), "/*app.js*/\n", leftOut.ReplaceAllString(leftOut.ReplaceAllString(script, ""), "")).Replace(frame)
+// Page returns the whole page, which loads nothing.
+var Page = sync.OnceValue(func() string {
+	// The parts that a browser does not need: indentation, empty lines and comments on lines of their own.
+	leftOut := regexp.MustCompile(`(?m)^(\t+|//.*\n|\n)`)
+	return strings.NewReplacer(
+		"/*app.css*/\n", leftOut.ReplaceAllString(style, ""),
+		"/*app.js*/\n", leftOut.ReplaceAllString(leftOut.ReplaceAllString(script, ""), ""),
+	).Replace(frame)
+})
 
 // declares reports whether the client of a request declares that it shows such pages. A request of the stateless protocol declares it
 // itself; earlier requests of its connection do not count.
@@ -84,7 +89,7 @@ func Register(s *server.MCPServer, tools ...string) {
 		if !declares(ctx) {
 			return nil, unknown(ctx, request.Params.URI)
 		}
-		return []mcp.ResourceContents{mcp.TextResourceContents{URI: URI, MIMEType: MIMEType, Text: Page, Meta: map[string]any{uiKey: look}}}, nil
+		return []mcp.ResourceContents{mcp.TextResourceContents{URI: URI, MIMEType: MIMEType, Text: Page(), Meta: map[string]any{uiKey: look}}}, nil
 	})
 	hooks := rpc.Hooks(s)
 	serve := func(can *mcp.ServerCapabilities) {

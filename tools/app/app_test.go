@@ -15,15 +15,15 @@ import (
 )
 
 func TestThePageIsSmallAndWhole(t *testing.T) {
-	if n := len(app.Page); n > 15<<10 {
+	if n := len(app.Page()); n > 15<<10 {
 		t.Errorf("the page has %d bytes", n)
 	}
 	for part, times := range map[string]int{"<script": 1, "</script": 1, "<style": 1, "</style": 1, "<!--": 0, "/*app": 0, "innerHTML": 0, "http://": 0, "https://": 0, "ui/initialize": 1} {
-		if n := strings.Count(app.Page, part); n != times {
+		if n := strings.Count(app.Page(), part); n != times {
 			t.Errorf("%s is there %d times", part, n)
 		}
 	}
-	for line := range strings.Lines(app.Page) {
+	for line := range strings.Lines(app.Page()) {
 		if strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "//") {
 			t.Errorf("a browser does not need %q", line)
 		}
@@ -146,7 +146,7 @@ func TestClientsThatDeclareItHaveIt(t *testing.T) {
 			if greeted := ask("server/discover", ""); !strings.Contains(greeted, `"extensions":{"io.modelcontextprotocol/ui":{}}`) {
 				t.Errorf("the server says of itself %s", greeted)
 			}
-			if len(tools.Result.Tools) != 2 || len(list.Result.Resources) != 2 || len(read.Result.Contents) != 1 || read.Result.Contents[0].Text != app.Page {
+			if len(tools.Result.Tools) != 2 || len(list.Result.Resources) != 2 || len(read.Result.Contents) != 1 || read.Result.Contents[0].Text != app.Page() {
 				t.Fatalf("got %d tools, %d resources, %v", len(tools.Result.Tools), len(list.Result.Resources), read)
 			}
 			for _, page := range append(read.Result.Contents, list.Result.Resources...) {

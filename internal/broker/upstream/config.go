@@ -14,6 +14,8 @@ import (
 
 	"github.com/tailscale/hujson"
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // maxConfigBytes bounds the file that names the servers.
@@ -54,7 +56,7 @@ type definitionFields struct {
 	Disabled bool              `json:"disabled"`
 }
 
-var serverName = regexp.MustCompile(`^[A-Za-z0-9](?:[A-Za-z0-9 _.-]{0,62}[A-Za-z0-9_-])?$`)
+var serverName = text.Pattern(`^[A-Za-z0-9](?:[A-Za-z0-9 _.-]{0,62}[A-Za-z0-9_-])?$`)
 
 // Read reads a file of servers: JSON with comments, with the key mcpServers, or servers as in VS Code. Variables are looked up for ${NAME},
 // ${env:NAME} and ${NAME:-default}. An error names the line or the key, and no value.
@@ -140,7 +142,7 @@ type resolver struct {
 }
 
 func (r *resolver) definition(name string, text json.RawMessage) (d Definition, on bool, err error) {
-	if !serverName.MatchString(name) {
+	if !serverName().MatchString(name) {
 		return d, false, errors.New("a server's name has at most 64 letters, digits, blanks, dots, - and _")
 	}
 	var f definitionFields
@@ -268,7 +270,7 @@ func (r *resolver) fill(key, value string) string {
 }
 
 var (
-	secretNames = regexp.MustCompile(`(?i)passw|secret|credential|passphrase|token(?:$|[^a-z])|session(?:[_-]?id)?$|` +
+	secretNames = text.Pattern(`(?i)passw|secret|credential|passphrase|token(?:$|[^a-z])|session(?:[_-]?id)?$|` +
 		`(?:^|[^a-z]|api|access|private|o)(?:key|pwd|auth|authorization|cookie|dsn|pat|jwt)(?:$|[^a-z])`)
 	camelCase = regexp.MustCompile(`([a-z])([A-Z])`)
 )
@@ -276,5 +278,5 @@ var (
 // isSecretName reports whether the name of a variable, a header or a parameter indicates a secret: it contains a whole word for that, and
 // not only its letters, as AUTHOR contains auth.
 func isSecretName(name string) bool {
-	return secretNames.MatchString(camelCase.ReplaceAllString(name, "${1}_$2"))
+	return secretNames().MatchString(camelCase.ReplaceAllString(name, "${1}_$2"))
 }

@@ -372,7 +372,7 @@ func (s *server) readList(ctx context.Context, conn *connection) (*toolList, err
 		}
 		for _, raw := range page.Tools {
 			var l listedTool
-			if json.Unmarshal(raw, &l) != nil || !toolName.MatchString(l.Name) || seen[l.Name] || len(list.tools) == maxTools {
+			if json.Unmarshal(raw, &l) != nil || !toolName().MatchString(l.Name) || seen[l.Name] || len(list.tools) == maxTools {
 				list.leftOut++
 				continue
 			}

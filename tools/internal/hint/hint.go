@@ -86,7 +86,7 @@ func (c Capabilities) For(res *sandbox.Result, find func(path string) string) st
 			s.text = raised
 		}
 		for _, r := range rules {
-			found := r.match.FindStringSubmatch(s.text)
+			found := r.match().FindStringSubmatch(s.text)
 			if found == nil || r.raised && !s.quotes {
 				continue
 			}

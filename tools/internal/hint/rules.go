@@ -9,13 +9,14 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // rule is one way to stumble. The groups of match may be quoted, so they match only letters, digits and the other characters of names.
 type rule struct {
-	match  *regexp.Regexp
+	match  func() *regexp.Regexp
 	raised bool                                   // only the error that the code raised counts, not printed text
 	say    func(s stumble, found []string) string // empty: another rule may know more
 }
@@ -131,7 +132,7 @@ var rules = append(changes, []rule{
 	}},
 }...)
 
-func re(pattern string) *regexp.Regexp { return regexp.MustCompile(pattern) }
+func re(pattern string) func() *regexp.Regexp { return text.Pattern(pattern) }
 
 // tunnel matches how programs tell that the proxy answers so.
 func tunnel(status string) string {
@@ -348,7 +349,7 @@ func (s stumble) bringing(what, then string) string {
 }
 
 // hostNames match the requested host in an error and its traceback, the surest first.
-var hostNames = []*regexp.Regexp{
+var hostNames = []func() *regexp.Regexp{
 	re(`host='([\w.-]{1,63})', port=|Failed to resolve '([\w.-]{1,63})'|(?:EAI_AGAIN|ENOTFOUND) ([\w.-]{1,63})|Could not resolve host: ([\w.-]{1,63})`),
 	re(`https?://(?:[^\s/@'"]{1,100}@)?([\w.-]{1,63})`),
 }
@@ -359,7 +360,7 @@ var hostName = re(`^(?:[A-Za-z0-9-]+\.)+[A-Za-z]{2,}$`)
 // host returns the host that code requested; empty if that is unknown, or may not be quoted.
 func (s stumble) host() string {
 	for _, names := range hostNames {
-		if found := names.FindStringSubmatch(s.text); found != nil && s.quotes && hostName.MatchString(cmp.Or(found[1:]...)) {
+		if found := names().FindStringSubmatch(s.text); found != nil && s.quotes && hostName().MatchString(cmp.Or(found[1:]...)) {
 			return strings.ToLower(cmp.Or(found[1:]...))
 		}
 	}
@@ -464,10 +465,10 @@ func (s stumble) readOnly(found []string) string {
 var named = regexp.MustCompile(`'([^'\n]+)'|"([^"\n]+)"|([^\s:,'"]+\.\w+)`)
 
 // sessionFile is a path that a hint can quote: its last part was asked for, and so is in the answer already.
-var sessionFile = regexp.MustCompile(`^(?:[\pL\pM\pN._-]+/)*[\pL\pM\pN ._()+,@&-]{1,100}$`)
+var sessionFile = text.Pattern(`^(?:[\pL\pM\pN._-]+/)*[\pL\pM\pN ._()+,@&-]{1,100}$`)
 
 // writes matches calls that write files, as tracebacks show them: the missing part may be the folder.
-var writes = regexp.MustCompile(`\b(?:(?:save|write|copy|move|rename|mkdir)\w*|to_[a-z]\w*|imwrite|dump|toFile|createWriteStream)\s*\(|` +
+var writes = text.Pattern(`\b(?:(?:save|write|copy|move|rename|mkdir)\w*|to_[a-z]\w*|imwrite|dump|toFile|createWriteStream)\s*\(|` +
 	`\bopen\((?:[^\n]*,)?\s*(?:mode\s*=\s*)?['"][wax][bt+]{0,2}['"]`)
 
 // elsewhere is for a path that leads nowhere while a file of the session carries its name.
@@ -479,11 +480,11 @@ func (s stumble) elsewhere(found []string) string {
 	for _, name := range named.FindAllStringSubmatch(found[0], most) {
 		asked := cmp.Or(name[1:]...)
 		file := s.find(asked)
-		if file == "" || !sessionFile.MatchString(file) || strings.TrimPrefix(path.Clean(asked), engine.WorkDir+"/") == file {
+		if file == "" || !sessionFile().MatchString(file) || strings.TrimPrefix(path.Clean(asked), engine.WorkDir+"/") == file {
 			continue
 		}
 		hint := "The session has a file of this name: "
-		if strings.Contains(asked, "/") && writes.MatchString(s.text) {
+		if strings.Contains(asked, "/") && writes().MatchString(s.text) {
 			hint = "To write a file there, make its folder first: " + s.makeFolder() + ". To read one of this name: "
 		}
 		hint += engine.WorkDir + "/" + file
