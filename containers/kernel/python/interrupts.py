@@ -56,13 +56,15 @@ def ignore_signal(*_):
 
 
 def ignore_interrupts():
-    """Ignores SIGINT from now on. One that is pending is raised by the attempt, however many come."""
-    while True:
+    """Ignores SIGINT from now on. One that is pending is raised by the attempt, and another may come behind it. Code may have spoilt
+    the interpreter so that no attempt works: then the last one's error is raised."""
+    for _ in range(100):
         try:
             signal.signal(signal.SIGINT, ignore_signal)
             return
         except BaseException:  # it came before
             pass
+    signal.signal(signal.SIGINT, ignore_signal)
 
 
 def note_signal(*_):
