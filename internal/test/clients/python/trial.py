@@ -57,6 +57,7 @@ class Sandbox:
         command = folder / "code-sandbox-mcp"
         # Clients pass little of the environment on.
         kept = "".join(f"export {name}='{value}'\n" for name, value in os.environ.items() if name in ("CONTAINERS_CONF", "CONTAINER_HOST", "XDG_RUNTIME_DIR"))
+        kept += "export SANDBOX_SPARES=0\n"  # nobody would take what waits for the next server of these folders
         command.write_text(f"#!/bin/sh\n{kept}export SANDBOX_STATE_DIR='{folder}/stdio'\nexec '{binary}' \"$@\"\n")
         command.chmod(0o755)
         with socket.socket() as free:
