@@ -23,6 +23,9 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 	s.cancel(runs.ErrClosing)
 	s.engine.Mu.Lock()
 	defer s.engine.Mu.Unlock()
+	if s.engine.Stale {
+		keepFiles = false // it has none: what is there is a closed session's
+	}
 	var volumes []string
 	if !keepFiles {
 		volumes = []string{s.engine.VolumeName()}
@@ -32,7 +35,7 @@ func (s *session) close(ctx context.Context, keepFiles bool) error {
 		}
 	}
 	var err error
-	if s.engine.Used() {
+	if s.engine.Used() || s.engine.Stale {
 		err = s.config.Engine.Remove(ctx, s.engine.Names(), volumes)
 	}
 	if keepFiles && err == nil {

@@ -42,6 +42,10 @@ func (m *Manager) ReadDocument(ctx context.Context, sessionID string, f File, mi
 		return Document{}, err
 	}
 	defer s.uses.Leave()
+	if err := s.files.TakeOver(); err != nil { // to read a file ends no kernel
+		return Document{}, fault.New(fault.SessionBusy, "Run code first, which begins the kernel anew with the present settings, or read it with code.",
+			"The session's Python goes on in a container that was made with other settings or secrets than this server's, and is not ended to read a file.").Because(err)
+	}
 	if _, err := i.Reachable(ctx); err != nil {
 		return Document{}, err
 	}

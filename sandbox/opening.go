@@ -196,8 +196,11 @@ func (s *session) mark(lock *state.Lock, resumed, isImport bool) error {
 			return err
 		}
 	}
-	if isImport {
+	switch {
+	case isImport:
 		return lock.Drop()
+	case s.engine.Stale: // until the files of the closed session of its name are gone
+		return nil
 	}
 	return lock.Keep()
 }

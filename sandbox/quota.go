@@ -98,6 +98,9 @@ func (q *quotas) admit(ctx context.Context, l *link.Link) (leave func(), err err
 		var ending *session
 		for _, h := range holders {
 			all = all.plus(h.share)
+			if h.ending != nil && h.id == l.Engine.ID {
+				return nil, runs.ErrBeingClosed(h.id)
+			}
 			if h.ending == nil {
 				staying = staying.plus(h.share)
 			} else {

@@ -327,6 +327,21 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		mustCancel(t, run)
 		wantValue(t, mustRun(t, later, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 	})
+	t.Run("is taken over, and followed over lost connections", func(t *testing.T) {
+		e := newRemote(t)
+		config, id := begin(t, e, true)
+		later := newTestManager(t, config)
+		run := find(t, later, id)
+		for range 2 {
+			joined := e.joined()
+			e.CutAll()
+			eventually(t, "it goes on", func() bool {
+				return run.Over() || e.joined() > joined && run.SoFar(t.Context()).Stdout.Head == "so far\n"
+			})
+		}
+		mustCancel(t, run)
+		wantValue(t, mustRun(t, later, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
+	})
 	t.Run("is taken over with the fresh ones beside it", func(t *testing.T) {
 		e := newEngine(t)
 		config := testConfig(t, e)
@@ -567,6 +582,41 @@ func TestWhatACloseCouldNotRemoveIsNotTakenForTheNextSession(t *testing.T) {
 	}
 	if entries, err := runs.ReadHistory(config.StateDir, "mine"); err != nil || len(entries) > 1 {
 		t.Errorf("the history is %+v, %v", entries, err)
+	}
+}
+
+// Nor is it where no container came up for that one.
+func TestWhatACloseCouldNotRemoveDoesNotOutliveAnUnusedSession(t *testing.T) {
+	for name, end := range map[string]func(*testing.T, *Manager){
+		"that ends with its server": func(t *testing.T, m *Manager) { m.Close(t.Context()) },
+		"that dies with its server": func(_ *testing.T, m *Manager) { kill(m) },
+		"that is closed": func(t *testing.T, m *Manager) {
+			if _, err := m.CloseSession(t.Context(), "mine", false); err != nil {
+				t.Error(err)
+			}
+		},
+		"that is closed with its files": func(t *testing.T, m *Manager) {
+			if _, err := m.CloseSession(t.Context(), "mine", true); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, config, m := unremoved(t)
+			left := filepath.Join(e.Folder("csm-host-mine"), "left")
+			writeFile(t, left)
+			m.Close(t.Context())
+			m = newQuietManager(t, config) // which does not know the image yet
+			e.fails(faults{image: engine.ErrImageMissing})
+			_, err := finish(m, RunOptions{Code: "1", SessionID: "mine"})
+			wantCode(t, err, fault.ImageMissing)
+			e.fails(faults{})
+			end(t, m)
+			wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "'x' in globals()", SessionID: "mine"}), "False")
+			if _, err := os.Stat(left); err == nil {
+				t.Error("its files are there")
+			}
+		})
 	}
 }
 

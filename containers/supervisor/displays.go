@@ -73,7 +73,7 @@ func (r *record) show(m *kernelproc.Report) {
 		r.release(&r.displays[at])
 	}
 	if !r.redrawn || r.bytes > recordBytes {
-		r.send()
+		r.send(false)
 	}
 }
 
@@ -103,12 +103,20 @@ func encodeDisplay(d protocol.Display) []byte {
 
 // clear takes back the run's displays.
 func (r *record) clear() {
+	for _, d := range r.displays {
+		if d.page != nil {
+			close(d.page.dropped)
+		}
+	}
 	*r = record{run: r.run, settings: r.settings, server: r.server, drawing: r.drawing, redrawn: true, cleared: true}
 }
 
 // send sends the changed displays. A run may redraw many times a second: redrawn displays go out once a second
-// and at its end.
-func (r *record) send() {
+// and at its end, and no more while the server does not read.
+func (r *record) send(isLast bool) {
+	if r.redrawn && !isLast && r.server.isFull() {
+		return
+	}
 	if r.cleared {
 		r.server.send(protocol.Head{Type: "clear", ID: r.run}, false)
 		r.cleared = false

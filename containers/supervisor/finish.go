@@ -23,7 +23,7 @@ const (
 
 func (r *run) onProgress() {
 	r.set("progress", progressEvery, r.onProgress)
-	r.record.send()
+	r.record.send(false)
 	now := [2]int64{r.streams[0].Bytes(), r.streams[1].Bytes()}
 	if now == r.reported && time.Since(r.reportedAt) < progressQuiet {
 		return
@@ -152,7 +152,7 @@ func (r *run) ranOutOfHeap() bool {
 func (r *run) awaitsPages(d *protocol.Done) bool {
 	if r.answer == nil && r.reason == "" && d.Status != "killed" {
 		r.record.drawWritten(r.started)
-		if r.record.drawing.left > 0 {
+		if r.record.awaitsPage() {
 			r.dropTimers()
 			r.answer, d.DurationMS = d, float64(r.elapsed())
 			r.set("pages", drawTime, func() { r.finish(d) })
@@ -186,7 +186,7 @@ func (r *run) finish(d *protocol.Done) {
 	if r.Fresh && r.kernel != nil {
 		r.endFresh(isCopy)
 	}
-	r.record.send()
+	r.record.send(true)
 	r.addArtifacts(d)
 	delete(s.runs.all, r.ID)
 	r.record.drawing.over = nil // which holds the run

@@ -40,6 +40,13 @@ func (l *link) send(message any, droppable bool) {
 	}
 }
 
+// isFull reports whether droppable messages are left out.
+func (l *link) isFull() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes > maxQueued
+}
+
 func (l *link) sendBody(body []byte, droppable bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -25,7 +25,6 @@ type drawing struct {
 	loop
 	browser *browser.Browser
 	over    func() // called when none is left; nil: the run is over
-	left    int    // that are not drawn yet
 	begun   int    // so far
 	notes   []string
 }
@@ -49,7 +48,6 @@ func (r *record) draw(p *page) bool {
 		return false
 	}
 	r.drawing.begun++
-	r.drawing.left++
 	p.dropped = make(chan struct{})
 	asked := browser.Page{File: r.settings.WorkDir + "/" + p.Path, MostBytes: r.settings.ImageBytes, Dropped: p.dropped}
 	draw, post := r.drawing.browser.Draw, r.drawing.post
@@ -62,7 +60,6 @@ func (r *record) draw(p *page) bool {
 
 // drawn takes a page's picture. Its display may be gone, and the run over.
 func (r *record) drawn(p *page, got browser.Drawn, err error) {
-	r.drawing.left--
 	if at := slices.IndexFunc(r.displays, func(d shown) bool { return d.page == p }); at >= 0 {
 		if err == nil {
 			p.Data["image/png"] = displayText("image/png", got.Data)
@@ -74,9 +71,14 @@ func (r *record) drawn(p *page, got browser.Drawn, err error) {
 		}
 		r.release(&r.displays[at])
 	}
-	if r.drawing.left == 0 && r.drawing.over != nil {
+	if r.drawing.over != nil && !r.awaitsPage() {
 		r.drawing.over()
 	}
+}
+
+// awaitsPage reports whether a display waits for its picture.
+func (r *record) awaitsPage() bool {
+	return slices.ContainsFunc(r.displays, func(d shown) bool { return d.page != nil })
 }
 
 // note tells what a picture lacks, of the first few.

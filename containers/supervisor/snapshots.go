@@ -173,9 +173,6 @@ func (t *snapshots) refuse(why string) {
 // onFileFrozen is called when the frozen file was written: a new kernel no longer has the variables from before the first run.
 func (t *snapshots) onFileFrozen() {
 	t.kept = slices.DeleteFunc(t.kept, func(n *snapshot) bool { return n.name == "" })
-	if t.l.s.retiring { // nothing goes back any more
-		t.giveWay()
-	}
 	t.l.sendRestorable(false)
 }
 

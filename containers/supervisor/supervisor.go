@@ -513,7 +513,7 @@ func (s *Supervisor) retire() {
 		shutDown()
 	default:
 		s.retiring = true
-		s.endWhenKept((*frozen).retire, shutDown)
+		s.endWhenKept((*frozen).retire, s.end)
 	}
 }
 
@@ -538,9 +538,17 @@ func (s *Supervisor) onIdle() {
 	}
 	s.endWhenKept((*frozen).freeze, func() {
 		if !s.stays() {
-			shutDown()
+			s.end()
 		}
 	})
+}
+
+// end ends the container, without the snapshots that nothing goes back to any more.
+func (s *Supervisor) end() {
+	for _, l := range s.languages {
+		l.snapshots.giveWay()
+	}
+	shutDown()
 }
 
 // stays reports whether the container is in use, or was so of late, and looks again when it may no longer be.

@@ -253,7 +253,7 @@ func (t *twins) drop(n *twin) {
 	t.kept = slices.DeleteFunc(t.kept, func(o *twin) bool { return o == n })
 	n.discard()
 	if t.abandon(n.kernel) {
-		t.l.s.post(t.l.s.runs.provideWaiting)
+		go t.l.s.post(t.l.s.runs.provideWaiting) // this is the loop, which would wait for itself
 	}
 }
 

@@ -29,12 +29,7 @@ func (i *Interpreter) Execute(run *runs.Run) (*runs.Result, error) {
 	}
 	noTwin, twins := k.NoTwin(), k.Twins()
 	done, err := k.Run(run.Followed())
-	for cuts := 0; errors.Is(err, kernel.ErrContainerEnded) && cuts < mostCuts; cuts++ {
-		lost := k
-		if k, done, err = i.rejoin(run, lost); k == lost {
-			break
-		}
-	}
+	k, done, err = i.throughCuts(run, k, done, err)
 	if err == nil && refusedAtEnd(done) && k.Ends(run.Ctx, i.endTime()) {
 		return i.Execute(run) // in another container
 	}
@@ -54,6 +49,17 @@ func (i *Interpreter) Execute(run *runs.Run) (*runs.Result, error) {
 
 // mostCuts bounds the lost connections under one run.
 const mostCuts = 8
+
+// throughCuts follows a run over lost connections until its end is known.
+func (i *Interpreter) throughCuts(run *runs.Run, k *kernel.Kernel, done protocol.Done, err error) (*kernel.Kernel, protocol.Done, error) {
+	for cuts := 0; errors.Is(err, kernel.ErrContainerEnded) && cuts < mostCuts; cuts++ {
+		lost := k
+		if k, done, err = i.rejoin(run, lost); k == lost {
+			break
+		}
+	}
+	return k, done, err
+}
 
 // refusedAtEnd reports whether a supervisor refused to begin a run because its container is about to end.
 func refusedAtEnd(done protocol.Done) bool {

@@ -93,14 +93,22 @@ func (l *Link) tryStart(first runs.Language, setting runs.KernelConfig, image en
 	ctx, cancel := context.WithTimeout(context.Background(), l.Config.StartTimeout)
 	defer cancel()
 	l.Engine.Tried.Store(true)
+	stale := l.Engine.Stale
 	if err := l.Engine.MakeRoom(ctx, l.Name(), l.tried || l.Had.Load()); err != nil {
 		l.Engine.Supply.Images.Forget(setting.Image) // looking for it starts a stopped machine of the engine
 		return nil, place.Fault(l.Config.Engine, err, first, setting)
 	}
+	if stale { // from now on the files are this session's own
+		if err := l.Uses.Locked(l.Uses.Lock.Keep); err != nil {
+			l.Config.Logger.Warn("session lock", "session", l.Engine.ID, "error", err)
+		}
+	}
 	tried := l.tried
 	l.tried = true
+	unsettle := l.Engine.Limits.Settle(l.Engine.Record)
 	proc, err := l.Config.Engine.Start(ctx, l.Engine.Spec(l.Languages, first, image))
 	if err != nil {
+		unsettle()
 		if errors.Is(err, engine.ErrPreparing) {
 			l.tried = tried // nothing bears its name at the next try
 		} else {
@@ -108,7 +116,6 @@ func (l *Link) tryStart(first runs.Language, setting runs.KernelConfig, image en
 		}
 		return nil, place.Fault(l.Config.Engine, err, first, setting)
 	}
-	l.Engine.Limits.Settle(l.Engine.Record)
 	c := kernel.NewContainer(proc, l.Languages, l.Engine.Conversation(l.Name()))
 	c.Begin(l.Engine.Init(l.Languages, first, warm))
 	l.Engine.NoteVolume(proc)

@@ -102,7 +102,7 @@ func (i *Interpreter) adopt(k *kernel.Kernel, run *runs.Run) {
 	switch {
 	case run.Language != i.Language || k.AnswerTo(run.ID) != nil: // the last: it is named twice
 		return
-	case !run.Earlier && run.IsFollowed():
+	case run.IsFollowed():
 		run.DropShown()          // it comes again
 		k.Follow(run.Followed()) // for rejoin
 		return
@@ -117,6 +117,7 @@ func (i *Interpreter) adopt(k *kernel.Kernel, run *runs.Run) {
 	go func() {
 		// Its beginning is unknown; the supervisor enforces its limit.
 		done, err := k.Await(run.Followed(), answer, run.Options.Timeout)
+		k, done, err := i.throughCuts(run, k, done, err)
 		res, err := i.outcome(run, k, done, err)
 		i.Uses.Conclude(run, res, err)
 	}()
@@ -218,6 +219,9 @@ func (i *Interpreter) rejoin(run *runs.Run, lost *kernel.Kernel) (*kernel.Kernel
 	if answer := k.AnswerTo(run.ID); answer != nil {
 		done, err := k.Await(run.Followed(), answer, run.Timeout())
 		return k, done, err
+	}
+	if run.Earlier { // it began, and nobody knows how it ended
+		return lost, protocol.Done{}, kernel.ErrContainerEnded
 	}
 	done, err := k.Run(run.Followed()) // the supervisor never received it
 	return k, done, err

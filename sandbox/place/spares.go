@@ -3,6 +3,7 @@ package place
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -221,9 +222,9 @@ func (p *spares) grow(sp *spare, language runs.Language) error {
 	} else {
 		p.wanted = slices.DeleteFunc(p.wanted, func(l runs.Language) bool { return l == language })
 	}
-	empty := len(sp.containers) == 0
+	lost := len(sp.containers) == 0 || slices.ContainsFunc(slices.Collect(maps.Values(sp.containers)), func(c *kernel.Container) bool { return !c.Alive() })
 	p.Mu.Unlock()
-	if empty {
+	if lost {
 		p.lose(sp)
 	}
 	if err != nil {
@@ -343,11 +344,12 @@ func (p *spares) takeOver(id string, name runs.Language, key string) (*spare, er
 	return nil, ctx.Err()
 }
 
-// lose removes a spare after the end of its container, unless it was taken. When the server ends, close does that.
+// lose removes a spare after the end of its container, unless it was taken, or another container comes up in it: grow calls it again
+// then. When the server ends, close does that.
 func (p *spares) lose(sp *spare) {
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
-	if i := slices.Index(p.Ready, sp); i >= 0 && !p.closed {
+	if i := slices.Index(p.Ready, sp); i >= 0 && !p.closed && !sp.Growing {
 		p.Ready = slices.Delete(p.Ready, i, i+1)
 		p.Discard(sp)
 	}

@@ -124,10 +124,12 @@ func (l *Limits) Ask(o *RunOptions) (longest time.Duration, notes []string) {
 	return longest, notes
 }
 
-// Settle fixes the limits of a container, and writes them to the record of a named session; nil: it keeps none.
-func (l *Limits) Settle(r *state.Record) {
+// Settle fixes the limits of a container before it starts, and writes them to the record of a named session; nil: it keeps none. undo is
+// for one that did not start.
+func (l *Limits) Settle(r *state.Record) (undo func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	was := l.settled
 	l.settled = true
 	if own := l.Own; r != nil && own != (SessionLimits{}) {
 		r.Limits = &own
@@ -135,6 +137,11 @@ func (l *Limits) Settle(r *state.Record) {
 	if times := l.times; r != nil && times != (Times{}) {
 		r.Times, r.IdleSeconds = &times, timesInForce(times, l.Config).IdleTimeout.Seconds()
 		r.KeepSeconds = max(l.Config.Keep.Seconds(), r.IdleSeconds)
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.settled = was
 	}
 }
 

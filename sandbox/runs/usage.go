@@ -31,6 +31,7 @@ type Usage struct {
 
 	Mu       sync.Mutex
 	Lock     *state.Lock // nil before the session is open
+	marking  sync.Mutex
 	Created  time.Time
 	Awake    time.Time // since when there are kernels
 	awoke    bool      // this server started or reached some
@@ -250,6 +251,8 @@ func (u *Usage) Await(ctx context.Context) {
 // Mark notes in the history which runs' changes the variables lost, true, or regained. If that fails, a later answer names too
 // many runs as undone.
 func (u *Usage) Mark(undone map[string]bool) {
+	u.marking.Lock()
+	defer u.marking.Unlock()
 	if err := history.Mark(state.Folder(u.config.StateDir, u.id), undone); err != nil {
 		u.config.Logger.Warn("history", "session", u.id, "error", err)
 	}

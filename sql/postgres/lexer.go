@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/regex"
 )
 
 // kind is a token's kind.
@@ -74,10 +74,10 @@ func lines(text string) int {
 }
 
 var (
-	numberForm    = text.Pattern(`^(?:0[xX][\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?)`)
-	stringForm    = text.Pattern(`^(?:[bBxXnN]|[uU]&)?'`)
-	dollarForm    = text.Pattern(`^\$(?:[A-Za-z_\x{80}-\x{10FFFF}][\w\x{80}-\x{10FFFF}]*)?\$`)
-	parameterForm = text.Pattern(`^\$\d+`)
+	numberForm    = regex.Late(`^(?:0[xX][\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?)`)
+	stringForm    = regex.Late(`^(?:[bBxXnN]|[uU]&)?'`)
+	dollarForm    = regex.Late(`^\$(?:[A-Za-z_\x{80}-\x{10FFFF}][\w\x{80}-\x{10FFFF}]*)?\$`)
+	parameterForm = regex.Late(`^\$\d+`)
 )
 
 // scan reads the token at the beginning of a text, and how long it is.

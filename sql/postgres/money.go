@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/regex"
 )
 
 // moneyOID is the type that the driver does not name.
@@ -62,7 +62,7 @@ func (m moneyFormat) local(text string) string {
 	return amount
 }
 
-var numberWords = text.Pattern(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?([eE][+-]?[0-9]{1,3})?$`)
+var numberWords = regex.Late(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?([eE][+-]?[0-9]{1,3})?$`)
 
 // exactNumber reads a number from JSON; nil if it is none, or one without end.
 func exactNumber(text string) *big.Rat {

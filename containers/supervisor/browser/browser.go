@@ -63,10 +63,11 @@ type Browser struct {
 
 	mu      sync.Mutex
 	process *process // nil: none runs
+	starts  int      // of processes so far, each with a folder of its own
 	idle    *time.Timer
 }
 
-// New returns a browser with its profile in a folder that it makes and removes.
+// New returns a browser with its profiles in folders of this name and a number, which it makes and removes.
 func New(folder string) *Browser { return &Browser{folder: folder, turn: make(chan struct{}, 1)} }
 
 // Exists reports whether the image has a browser.
@@ -147,11 +148,11 @@ func (b *Browser) running() (*process, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.process == nil || b.process.isOver() {
-		_ = os.RemoveAll(b.folder)
-		if err := os.MkdirAll(b.folder, 0o700); err != nil {
-			return nil, err
+		if b.process != nil { // it ended by itself
+			b.removeProfile()
 		}
-		p, err := start(b.folder)
+		b.starts++
+		p, err := start(b.profile())
 		if err != nil {
 			return nil, err
 		}
@@ -183,8 +184,17 @@ func (b *Browser) Stop() bool {
 	}
 	b.process.kill()
 	b.process = nil
-	_ = os.RemoveAll(b.folder)
+	b.removeProfile()
 	return true
+}
+
+// profile is the folder of the last process. The caller holds b.mu.
+func (b *Browser) profile() string { return b.folder + strconv.Itoa(b.starts) }
+
+// removeProfile does not wait for the removal, which hostile code can hold up by more files. The caller holds b.mu.
+func (b *Browser) removeProfile() {
+	profile := b.profile()
+	go func() { _ = os.RemoveAll(profile) }()
 }
 
 // Processes returns its processes.
@@ -213,6 +223,9 @@ func start(folder string) (*process, error) {
 	path := find()
 	if path == "" {
 		return nil, ErrNone
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {

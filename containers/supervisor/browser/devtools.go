@@ -166,6 +166,7 @@ func (p *process) next() (m message, err error) {
 
 const (
 	mostAsked   = 1000
+	mostID      = 100 // bytes
 	mostMissing = 3
 )
 
@@ -175,7 +176,7 @@ func (p *process) noteMissing(m message) {
 		RequestID, Type string
 		Request         struct{ URL string }
 	}
-	if json.Unmarshal(m.Params, &said) != nil || said.Type != "Image" && said.Type != "Fetch" && said.Type != "XHR" {
+	if json.Unmarshal(m.Params, &said) != nil || len(said.RequestID) > mostID || said.Type != "Image" && said.Type != "Fetch" && said.Type != "XHR" {
 		return
 	}
 	if address, isWeb := strings.CutPrefix(said.Request.URL, "http"); isWeb && len(p.asked) < mostAsked {

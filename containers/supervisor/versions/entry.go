@@ -72,7 +72,7 @@ func (s *Store) changes() (before []change, complete bool) {
 	}}
 	complete, err := walk.Run(s.dir)
 	l.lockAgain()
-	s.unseen = err != nil || !complete
+	s.unseen = err != nil || !complete || l.bytes > mostPathBytes
 	if s.unseen {
 		return nil, false
 	}
@@ -108,6 +108,7 @@ type look struct {
 	path   []byte
 	found  []*entry // what is new
 	locked []*entry // folders that were unlocked to be seen
+	bytes  int      // of all paths
 }
 
 func (l *look) visit(dir *tree.Dir, name []byte, kind byte) bool {
@@ -116,7 +117,10 @@ func (l *look) visit(dir *tree.Dir, name []byte, kind byte) bool {
 		l.path = append(l.path, '/')
 	}
 	l.path = append(l.path, name...)
-	if dir.Depth == 0 && isOurs(string(l.path)) {
+	if dir.Depth == 0 && isOurs(string(l.path)) || len(l.path) >= unix.PathMax { // longer ones are in no list of files
+		return false
+	}
+	if l.bytes += len(l.path); l.bytes > mostPathBytes {
 		return false
 	}
 	var s unix.Stat_t

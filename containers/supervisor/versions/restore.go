@@ -71,7 +71,11 @@ const (
 	opSet    = "set"    // set rights and time
 )
 
-const journalName = "journal"
+// The plan, before and since it is carried out: a process that finds the second one goes on with it.
+const (
+	plannedName = "planned"
+	journalName = "journal"
+)
 
 // Prepare makes ready to go back to the files from before a run. Free is how many bytes the work directory may take besides. No
 // run may begin until the plan has ended. The restore gets an id, and can be undone as a run. The errors are ErrBusy, ErrUnknown,
@@ -302,11 +306,12 @@ func (c *copies) writeJournal(j journal) error {
 	if err != nil {
 		return err
 	}
-	return c.writeFile(journalName, append(text, '\n'), unix.O_TRUNC)
+	return c.writeFile(plannedName, append(text, '\n'), unix.O_TRUNC)
 }
 
 // clean removes what a restore leaves in the folder of the versions.
 func (c *copies) clean() {
+	_ = unix.Unlinkat(c.folder, plannedName, 0)
 	_ = unix.Unlinkat(c.folder, journalName, 0)
 	walk := tree.Walk{Visit: func(d *tree.Dir, raw []byte, _ byte) bool {
 		if name := string(raw); numberOf(name, "r") > 0 {
@@ -328,7 +333,7 @@ func (p *Plan) Apply() (outcome Outcome) {
 
 func (p *Plan) apply() Outcome {
 	s := p.s
-	if !s.perform(p.ops) {
+	if unix.Renameat(s.copies.folder, plannedName, s.copies.folder, journalName) != nil || !s.perform(p.ops) {
 		return Outcome{}
 	}
 	number := s.number()

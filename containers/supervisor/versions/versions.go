@@ -28,13 +28,14 @@ const (
 	stateFolder = filewire.StateFolder
 	folder      = "versions" // the one in it with the versions
 
-	mostRuns    = 5      // that can be undone
-	mostPast    = 12     // of these and of restores
-	mostID      = 64     // bytes of a run's id
-	mostEntries = 50_000 // of a work directory whose states are kept
-	mostFiles   = 10_000 // that are copied behind one run
-	mostNamed   = 20     // paths in a report
-	walkWait    = 3 * time.Millisecond
+	mostRuns      = 5        // that can be undone
+	mostPast      = 12       // of these and of restores
+	mostID        = 64       // bytes of a run's id
+	mostEntries   = 50_000   // of a work directory whose states are kept
+	mostPathBytes = 16 << 20 // of all their paths
+	mostFiles     = 10_000   // that are copied behind one run
+	mostNamed     = 20       // paths in a report
+	walkWait      = 3 * time.Millisecond
 )
 
 // Named is a path, and why its content is not kept or was not restored.
@@ -93,7 +94,7 @@ type Store struct {
 // beginning is where a run began.
 type beginning struct {
 	next  int  // the number of the first version with its changes
-	exact bool // that version has no changes from before
+	exact bool // that version has no changes from before: no look was missed, and no other run went on
 }
 
 // past is a run that is over.
@@ -208,7 +209,7 @@ func (s *Store) Begin(run string) {
 		s.mu.Lock()
 	}
 	s.stop = s.walks > 0
-	s.begun[run] = beginning{s.next, s.walks == 0 && !s.blind}
+	s.begun[run] = beginning{s.next, s.walks == 0 && !s.blind && s.running == 0}
 	s.running++
 	if s.mark == 0 {
 		s.mark = int64(mark)

@@ -3,6 +3,9 @@
 package volume
 
 import (
+	"bufio"
+	"errors"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -70,14 +73,14 @@ func Count(dir int, pids []int, unlock bool, pause func() bool) Level {
 	}
 	complete, err := walk.Run(dir)
 	c.level.Complete = complete && err == nil && !missed
-	c.addUnnamed(dir, pids)
+	c.addUnnamed(dir, pids, pause)
 	return c.level
 }
 
 const maxDepth = 1000
 
-// addUnnamed adds deleted files that only a process keeps, open or mapped.
-func (c *counter) addUnnamed(dir int, pids []int) {
+// addUnnamed adds deleted files that only a process keeps, open or mapped. Pause may be nil.
+func (c *counter) addUnnamed(dir int, pids []int, pause func() bool) {
 	below, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(dir))
 	if err != nil {
 		c.level.Complete = false
@@ -85,6 +88,10 @@ func (c *counter) addUnnamed(dir int, pids []int) {
 	}
 	u := unnamed{counter: c, below: below + "/", seen: map[uint64]bool{}, mapped: map[uint64]int64{}}
 	for _, pid := range pids {
+		if pause != nil && !pause() {
+			c.level.Complete = false
+			break
+		}
 		u.look(pid)
 	}
 	for inode, length := range u.mapped {
@@ -102,7 +109,7 @@ func Holds(dir, pid int) bool {
 		return false
 	}
 	c := &counter{device: root.Dev, linked: map[uint64]bool{}}
-	c.addUnnamed(dir, []int{pid})
+	c.addUnnamed(dir, []int{pid}, nil)
 	return c.level.Bytes > 0 || c.level.Hider != 0
 }
 
@@ -215,7 +222,9 @@ func inFlight(fdinfo string) bool {
 
 // addMapped notes how far files without a name are mapped.
 func (u *unnamed) addMapped(folder string) {
-	for inode, length := range mappedBy(folder, u.below) {
+	mapped, complete := mappedBy(folder, u.below)
+	u.level.Complete = u.level.Complete && complete
+	for inode, length := range mapped {
 		u.mapped[inode] = max(u.mapped[inode], length)
 	}
 }
@@ -235,23 +244,26 @@ type rested struct {
 const mostResting = 64
 
 // mappedBy returns the mapped ends of deleted files of a process below a folder, by inode.
-func mappedBy(folder, below string) map[uint64]int64 {
+func mappedBy(folder, below string) (mapped map[uint64]int64, complete bool) {
 	key, ran := folder+" "+below, hasRun(folder)
 	resting.Lock()
 	defer resting.Unlock()
 	if known, ok := resting.processes[key]; ok && ran != "" && known.ran == ran {
-		return known.mapped
+		return known.mapped, true
 	}
-	text, err := os.ReadFile(folder + "/maps")
+	maps, err := os.Open(folder + "/maps")
 	if err != nil {
-		return nil
+		return nil, true
 	}
-	mapped := deletedIn(string(text), below)
+	defer func() { _ = maps.Close() }()
+	if mapped, complete = deletedIn(maps, below); !complete {
+		return mapped, false
+	}
 	if len(resting.processes) >= mostResting {
 		clear(resting.processes)
 	}
 	resting.processes[key] = rested{ran, mapped}
-	return mapped
+	return mapped, true
 }
 
 // hasRun returns the run time of a process of one thread in nanoseconds; nothing if the system does not say.
@@ -264,24 +276,45 @@ func hasRun(folder string) string {
 	return string(text)
 }
 
-func deletedIn(maps, below string) map[uint64]int64 {
-	mapped := map[uint64]int64{}
-	for line := range strings.Lines(maps) {
-		if !strings.HasSuffix(line, " (deleted)\n") {
-			continue
-		}
-		fields := strings.Fields(line)
-		if len(fields) < 6 || !strings.HasPrefix(fields[5], below) {
-			continue
-		}
-		from, to, _ := strings.Cut(fields[0], "-")
-		start, err1 := strconv.ParseInt(from, 16, 64)
-		end, err2 := strconv.ParseInt(to, 16, 64)
-		offset, err3 := strconv.ParseInt(fields[2], 16, 64)
-		inode, err4 := strconv.ParseUint(fields[4], 10, 64)
-		if err1 == nil && err2 == nil && err3 == nil && err4 == nil {
-			mapped[inode] = max(mapped[inode], offset+end-start)
+// Bounds of the list of a process's mappings. Each line has a file's whole path.
+const (
+	mapsLine  = 8 << 10
+	mapsBytes = 16 << 20
+)
+
+// deletedIn reads such a list. Complete is false where that was too long.
+func deletedIn(maps io.Reader, below string) (mapped map[uint64]int64, complete bool) {
+	mapped, complete = map[uint64]int64{}, true
+	lines := bufio.NewReaderSize(maps, mapsLine)
+	for size := 0; size < mapsBytes; {
+		line, err := lines.ReadSlice('\n')
+		size += len(line)
+		switch {
+		case err == nil:
+			addMapping(mapped, string(line), below)
+		case errors.Is(err, bufio.ErrBufferFull):
+			complete = false
+		default:
+			return mapped, complete
 		}
 	}
-	return mapped
+	return mapped, false
+}
+
+func addMapping(mapped map[uint64]int64, line, below string) {
+	if !strings.HasSuffix(line, " (deleted)\n") {
+		return
+	}
+	fields := strings.Fields(line)
+	if len(fields) < 6 || !strings.HasPrefix(fields[5], below) {
+		return
+	}
+	from, to, _ := strings.Cut(fields[0], "-")
+	start, err1 := strconv.ParseInt(from, 16, 64)
+	end, err2 := strconv.ParseInt(to, 16, 64)
+	offset, err3 := strconv.ParseInt(fields[2], 16, 64)
+	inode, err4 := strconv.ParseUint(fields[4], 10, 64)
+	if err1 == nil && err2 == nil && err3 == nil && err4 == nil {
+		mapped[inode] = max(mapped[inode], offset+end-start)
+	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/tailscale/hujson"
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/regex"
 )
 
 // maxConfigBytes bounds the file that names the servers.
@@ -56,7 +56,7 @@ type definitionFields struct {
 	Disabled bool              `json:"disabled"`
 }
 
-var serverName = text.Pattern(`^[A-Za-z0-9](?:[A-Za-z0-9 _.-]{0,62}[A-Za-z0-9_-])?$`)
+var serverName = regex.Late(`^[A-Za-z0-9](?:[A-Za-z0-9 _.-]{0,62}[A-Za-z0-9_-])?$`)
 
 // Read reads a file of servers: JSON with comments, with the key mcpServers, or servers as in VS Code. Variables are looked up for ${NAME},
 // ${env:NAME} and ${NAME:-default}. An error names the line or the key, and no value.
@@ -270,7 +270,7 @@ func (r *resolver) fill(key, value string) string {
 }
 
 var (
-	secretNames = text.Pattern(`(?i)passw|secret|credential|passphrase|token(?:$|[^a-z])|session(?:[_-]?id)?$|` +
+	secretNames = regex.Late(`(?i)passw|secret|credential|passphrase|token(?:$|[^a-z])|session(?:[_-]?id)?$|` +
 		`(?:^|[^a-z]|api|access|private|o)(?:key|pwd|auth|authorization|cookie|dsn|pat|jwt)(?:$|[^a-z])`)
 	camelCase = regexp.MustCompile(`([a-z])([A-Z])`)
 )

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/regex"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
@@ -13,7 +14,7 @@ import (
 func shown(name string) string { return text.Shorten(text.Safe(name, 400), 80) }
 
 // toolName matches the names that the protocol allows, and the slash that some servers use.
-var toolName = text.Pattern(`^[A-Za-z0-9_./-]{1,128}$`)
+var toolName = regex.Late(`^[A-Za-z0-9_./-]{1,128}$`)
 
 var identifier = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]*$`)
 

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/regex"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -132,7 +132,7 @@ var rules = append(changes, []rule{
 	}},
 }...)
 
-func re(pattern string) func() *regexp.Regexp { return text.Pattern(pattern) }
+func re(pattern string) func() *regexp.Regexp { return regex.Late(pattern) }
 
 // tunnel matches how programs tell that the proxy answers so.
 func tunnel(status string) string {
@@ -465,10 +465,10 @@ func (s stumble) readOnly(found []string) string {
 var named = regexp.MustCompile(`'([^'\n]+)'|"([^"\n]+)"|([^\s:,'"]+\.\w+)`)
 
 // sessionFile is a path that a hint can quote: its last part was asked for, and so is in the answer already.
-var sessionFile = text.Pattern(`^(?:[\pL\pM\pN._-]+/)*[\pL\pM\pN ._()+,@&-]{1,100}$`)
+var sessionFile = regex.Late(`^(?:[\pL\pM\pN._-]+/)*[\pL\pM\pN ._()+,@&-]{1,100}$`)
 
 // writes matches calls that write files, as tracebacks show them: the missing part may be the folder.
-var writes = text.Pattern(`\b(?:(?:save|write|copy|move|rename|mkdir)\w*|to_[a-z]\w*|imwrite|dump|toFile|createWriteStream)\s*\(|` +
+var writes = regex.Late(`\b(?:(?:save|write|copy|move|rename|mkdir)\w*|to_[a-z]\w*|imwrite|dump|toFile|createWriteStream)\s*\(|` +
 	`\bopen\((?:[^\n]*,)?\s*(?:mode\s*=\s*)?['"][wax][bt+]{0,2}['"]`)
 
 // elsewhere is for a path that leads nowhere while a file of the session carries its name.

@@ -86,11 +86,15 @@ describe('what an earlier run prints later is not taken for the output of the ne
   for (const [name, code] of Object.entries(late)) {
     const needs = byContext.includes(name);
     test(name, { skip: needs && !exact && 'before Node 24 only timers carry their run' }, async () => {
-      const { id } = await client.run(`${code}; 1`, { linger_ms: 0 });
-      const next = await client.run('await new Promise((r) => setTimeout(r, 150)); 2');
-      assert.deepEqual([next.status, next.result, next.stdout.bytes, next.stderr.bytes, next.displays_total], ['completed', '2', 0, 0, 0]);
-      const told = next.background.filter(({ path, text }) => path.startsWith(`.runs/${id}.`) && /late|text\/plain/.test(text));
-      assert.ok(told.length > 0 || name === 'an exit');
+      let first;
+      do { // on a busy machine the run itself may have it
+        first = await client.run(`${code}; 1`, { linger_ms: 0 });
+      } while (first.stdout.head.includes('late'));
+      for (let told = []; told.length === 0 && name !== 'an exit';) {
+        const next = await client.run('await new Promise((r) => setTimeout(r, 150)); 2');
+        assert.deepEqual([next.status, next.result, next.stdout.bytes, next.stderr.bytes, next.displays_total], ['completed', '2', 0, 0, 0]);
+        told = next.background.filter(({ path, text }) => path.startsWith(`.runs/${first.id}.`) && /late|text\/plain/.test(text));
+      }
     });
   }
 });
