@@ -317,6 +317,26 @@ func TestACopyBesideARun(t *testing.T) {
 	check(t, "x", c.value("x"), "[1, 3]")
 }
 
+// What a copy waits for is ended: its twin, before it could fork.
+func TestACopyWhoseTwinEnds(t *testing.T) {
+	c := startTwins(t)
+	c.twinned("x = [1]; import os; open('pid', 'w').write(str(os.getpid()))")
+	twins := c.twinPIDs(number(c.read("pid")))
+	id := c.begin("x.append(2)\n" + python.awaitFile.with("go on"))
+	for _, signal := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGKILL} {
+		for _, pid := range twins {
+			_ = syscall.Kill(pid, signal)
+		}
+		if signal == syscall.SIGSTOP {
+			c.begin("x", request{Copy: true})
+			c.run("1", request{Fresh: true}) // behind it
+		}
+	}
+	c.write("go on", "")
+	c.done(id)
+	check(t, "the original", c.value("x"), "[1, 2]")
+}
+
 // Without a twin from before the run there is nothing else to copy.
 func TestACopyWaitsForTheFirstRun(t *testing.T) {
 	c := startTwins(t)
