@@ -414,20 +414,40 @@ func TestARestoreIsAllOrNothing(t *testing.T) {
 	}
 }
 
-func TestAPlanThatIsDroppedChangesNothing(t *testing.T) {
+func TestAPlanThatIsNotCarriedOutChangesNothing(t *testing.T) {
+	for how, end := range map[string]func(*Plan){"dropped": (*Plan).Drop, "left by a process that ends": func(*Plan) {}} {
+		a := newArea(t, limit)
+		run := a.run(func() { a.write("f", "one") })
+		after := a.tree()
+		plan, err := a.store.Prepare("undo", run, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end(plan)
+		a.open(limit)
+		a.compare(after, how)
+		if rest, _ := filepath.Glob(a.path(".state/versions/[rjp]*")); len(rest) > 0 {
+			t.Errorf("%s: it leaves %q", how, rest)
+		}
+	}
+}
+
+// A run that begins beside another is not told to go back to what that had changed by then.
+func TestARunBesideAnotherHasNoExactBeginning(t *testing.T) {
 	a := newArea(t, limit)
-	run := a.run(func() { a.write("f", "one") })
-	after := a.tree()
-	plan, err := a.store.Prepare("undo", run, limit)
-	if err != nil {
-		t.Fatal(err)
+	a.run(func() { a.write("before", "one") })
+	before := a.tree()
+	first := a.begin()
+	a.write("f", "of the first")
+	second := a.begin()
+	a.write("g", "of the second")
+	a.end(second)
+	a.end(first)
+	if _, err := a.store.Prepare("undo", second, limit); !errors.Is(err, ErrUnknown) {
+		t.Errorf("got %v", err)
 	}
-	plan.Drop()
-	a.open(limit)
-	a.compare(after, "dropped")
-	if rest, _ := filepath.Glob(a.path(".state/versions/[rj]*")); len(rest) > 0 {
-		t.Errorf("it leaves %q", rest)
-	}
+	a.undo(first)
+	a.compare(before, "the first undone")
 }
 
 func TestWhatCannotGoBack(t *testing.T) {
