@@ -61,6 +61,14 @@ func (e *rpcError) Error() string { return e.Message }
 // status is the HTTP status of the code.
 func (e *rpcError) status() int { return cmp.Or(statuses[e.Code], http.StatusInternalServerError) }
 
+// statusOf returns the HTTP status of an error of ours. By 409 this API says that something exists.
+func statusOf(err error) int {
+	if fault.From(err).Code == fault.SessionBusy {
+		return http.StatusServiceUnavailable
+	}
+	return web.StatusOf(err)
+}
+
 // rpcOf returns an error as one of a call.
 func rpcOf(err error) *rpcError {
 	var rpc *rpcError
@@ -70,8 +78,7 @@ func rpcOf(err error) *rpcError {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &rpcError{Code: codeDeadline, Message: "the time of the request is over"}
 	}
-	status := web.StatusOf(err)
-	code := codeInternal
+	status, code := statusOf(err), codeInternal
 	for c, s := range statuses {
 		if s == status && c != codePrecondition {
 			code = c
@@ -218,6 +225,8 @@ func (s *stream) send(flag byte, message any) error {
 			err = s.control.Flush()
 		}
 	}
-	s.err = err
+	if s.err = err; err == nil && flag == flagEnd { // the handler returns
+		s.err = io.ErrClosedPipe
+	}
 	return err
 }

@@ -51,6 +51,10 @@ func New(seal *apis.Seal) *rest.API {
 			Method: method, Path: prefix + path, ID: "compatible.e2b_" + id, Summary: summary, Tool: tool, Answer: rest.Media("application/json", map[string]any{}),
 			Serve: func(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 				c := &call{server: s, Host: h, w: w, r: r}
+				s.known.Do(func() {
+					for range c.each() { // which schedules their ends
+					}
+				})
 				if err := serve(c); err != nil {
 					c.refuse(err)
 				}
@@ -69,6 +73,7 @@ type server struct {
 	seal      *apis.Seal
 	mu        sync.Mutex
 	sandboxes map[string]*box // that were used here
+	known     sync.Once       // sandboxes of earlier servers, which end at their time
 }
 
 // call is one request.
@@ -94,7 +99,7 @@ func refuse(status int, format string, args ...any) error {
 func (c *call) refuse(err error) {
 	var told *refused
 	if !errors.As(err, &told) {
-		told = &refused{web.StatusOf(err), apis.Sentence(fault.From(err).JSON())}
+		told = &refused{statusOf(err), apis.Sentence(fault.From(err).JSON())}
 	}
 	answer := map[string]any{"code": told.status, "message": told.message}
 	if told.status == gone {

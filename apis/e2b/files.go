@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
@@ -166,7 +167,7 @@ func (c *call) launch(ctx context.Context, b *box, operation string, request any
 	if operation == "watch" {
 		timeout = 0
 	}
-	p, err := c.program(ctx, sandbox.ProgramSpec{
+	p, err := c.program(ctx, b, sandbox.ProgramSpec{
 		SessionID: b.record.ID, Argv: []string{"python3", "-I", "-S", "-c", helper, operation, string(given)}, Title: operation + " " + string(given),
 		NoGrowth: !slices.Contains([]string{"write", "make", "move"}, operation), Unlisted: true, Timeout: timeout,
 	})
@@ -235,10 +236,17 @@ func (c *call) operate(b *box, operation string, request any, content io.Reader,
 	}
 	defer answer.close()
 	failed := make(chan error, 1)
+	var isOver atomic.Bool // then the request's body is nobody's any more
+	defer isOver.Store(true)
 	go func() {
 		var err error
 		if content != nil {
-			_, err = io.Copy(writer{ctx, p}, content)
+			_, err = io.Copy(writer{ctx, p}, readerFunc(func(into []byte) (int, error) {
+				if isOver.Load() {
+					return 0, io.ErrClosedPipe
+				}
+				return content.Read(into)
+			}))
 		}
 		if err == nil {
 			_ = p.CloseInput(ctx)
@@ -270,6 +278,10 @@ func (c *call) operate(b *box, operation string, request any, content io.Reader,
 		return err
 	}
 }
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(into []byte) (int, error) { return f(into) }
 
 // writer is a program's input.
 type writer struct {
@@ -680,6 +692,10 @@ func (c *call) watcherEvents(b *box, r pathRequest) (any, error) {
 	defer w.mu.Unlock()
 	events := append([]json.RawMessage{}, w.events...)
 	w.events, w.bytes = nil, 0
+	if len(events) == 0 && w.err != nil {
+		_, _ = b.watcher(r.Watcher, true)
+		return nil, &rpcError{Code: codeNotFound, Message: "the watcher has ended: make another one"}
+	}
 	return object{"events": events}, nil
 }
 

@@ -208,7 +208,7 @@ def measured(request):
 CREATE, WRITE, REMOVE, RENAME, CHMOD = ("EVENT_TYPE_" + name for name in ("CREATE", "WRITE", "REMOVE", "RENAME", "CHMOD"))
 # inotify's masks, in the order in which one event counts.
 MASKS = ((0x100, CREATE), (0x80, CREATE), (0x40, RENAME), (0x200, REMOVE), (0x2, WRITE), (0x4, CHMOD))
-IS_FOLDER, OVERFLOW, MOST_FOLDERS = 0x40000000, 0x4000, 1000
+IS_FOLDER, IGNORED, OVERFLOW, MOST_FOLDERS = 0x40000000, 0x8000, 0x4000, 1000
 
 
 def watched(request):
@@ -253,6 +253,8 @@ def watched(request):
         while data:
             number, mask, _, length = struct.unpack_from("iIII", data)
             name, data = data[16:16 + length].split(b"\0")[0], data[16 + length:]
+            if mask & IGNORED:  # the folder is gone
+                folders.pop(number, None)
             at = folders.get(number)
             if at is None or mask & OVERFLOW:
                 continue

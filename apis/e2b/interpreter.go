@@ -73,9 +73,9 @@ func (s *server) interpreterRoutes(add router) {
 	at("POST", "/execute", "execute", "Run code. The answer is lines of JSON.", (*call).execute)
 	at("GET", "/contexts", "list_contexts", "List contexts.", func(c *call, b *box) error {
 		b.mu.Lock()
-		defer b.mu.Unlock()
 		b.defaults(c)
 		list := slices.Collect(maps.Values(b.contexts))
+		b.mu.Unlock()
 		slices.SortFunc(list, func(x, y *codeContext) int { return x.order - y.order })
 		return c.answer(http.StatusOK, list)
 	})
@@ -89,8 +89,8 @@ func (s *server) interpreterRoutes(add router) {
 			return refuse(http.StatusNotImplemented, "contexts of %s cannot be restarted", one.Language)
 		}
 		b.mu.Lock()
-		defer b.mu.Unlock()
 		one.clear, one.runs = true, 0
+		b.mu.Unlock()
 		return c.answer(http.StatusOK, nil)
 	})
 	at("DELETE", "/contexts/{context}", "remove_context", "Remove a context.", func(c *call, b *box) error {
@@ -99,8 +99,8 @@ func (s *server) interpreterRoutes(add router) {
 			return err
 		}
 		b.mu.Lock()
-		defer b.mu.Unlock()
 		delete(b.contexts, one.ID)
+		b.mu.Unlock()
 		return c.answer(http.StatusOK, nil)
 	})
 }
@@ -159,19 +159,25 @@ func (c *call) newContext(b *box) error {
 	if l.Language != sandbox.Python {
 		return refuse(http.StatusNotImplemented, "a sandbox has one context of %s: leave the context out", l.Language)
 	}
+	if len(wanted.Dir) > maxText {
+		return refuse(http.StatusBadRequest, "cwd has over %d bytes", maxText)
+	}
 	one := &codeContext{ID: state.NewID("context-"), Language: string(l.Language), Dir: home}
 	if wanted.Dir != "" {
 		one.Dir = wanted.Dir
 	}
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.defaults(c)
-	if len(b.contexts) >= maxContexts {
+	isFull := len(b.contexts) >= maxContexts
+	if !isFull {
+		b.made++
+		one.order = len(kernel.Languages) + b.made
+		b.contexts[one.ID] = one
+	}
+	b.mu.Unlock()
+	if isFull {
 		return refuse(http.StatusTooManyRequests, "a sandbox may have %d contexts", maxContexts)
 	}
-	b.made++
-	one.order = len(kernel.Languages) + b.made
-	b.contexts[one.ID] = one
 	return c.answer(http.StatusOK, one)
 }
 
@@ -204,6 +210,10 @@ func (c *call) execute(b *box) error {
 	}
 	out := &lineWriter{w: c.w, control: http.NewResponseController(c.w)}
 	b.mu.Lock()
+	if b.ending || b.record.Paused { // since it was found
+		b.mu.Unlock()
+		return errMissing(b.record.ID)
+	}
 	one.runs++
 	count := one.runs
 	options := sandbox.RunOptions{

@@ -3,6 +3,7 @@ package e2b
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"path"
@@ -21,9 +22,10 @@ import (
 const (
 	home        = "/home/user" // the vendor's name of engine.WorkDir
 	user        = "user"
-	maxPrograms = 64 // that run in one sandbox at once
-	maxClients  = 16 // that follow one program
-	queued      = 16 // pieces of output for a client, before the program waits for it
+	maxPrograms = 64      // that run in one sandbox at once
+	maxText     = 4 << 10 // bytes of a tag or a folder that is kept
+	maxClients  = 16      // that follow one program
+	queued      = 16      // pieces of output for a client, before the program waits for it
 )
 
 // program is a running program with the clients that follow it.
@@ -147,6 +149,9 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 	if err := c.checkUser(c.r.Header.Get(headerUser)); err != nil {
 		return nil, nil, err
 	}
+	if r.Tag != nil && len(*r.Tag) > maxText {
+		return nil, nil, &rpcError{Code: codeInvalid, Message: fmt.Sprintf("the tag has over %d bytes", maxText)}
+	}
 	b.mu.Lock()
 	full := len(b.programs)+b.starting >= maxPrograms
 	if !full {
@@ -173,7 +178,7 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 	if r.PTY != nil {
 		spec.Terminal = &sandbox.TerminalSize{Rows: r.PTY.Size.Rows, Cols: r.PTY.Size.Cols}
 	}
-	started, err := c.program(ctx, spec)
+	started, err := c.program(ctx, b, spec)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"iter"
 	"net/http"
 	"net/url"
 	"os"
@@ -205,7 +206,7 @@ func newBox(of record) *box {
 
 // touchContainer starts the container, so that the first command does not wait for it.
 func (c *call) touchContainer(b *box) error {
-	p, err := c.program(c.r.Context(), sandbox.ProgramSpec{SessionID: b.record.ID, Argv: []string{"true"}, NoGrowth: true, Unlisted: true})
+	p, err := c.program(c.r.Context(), b, sandbox.ProgramSpec{SessionID: b.record.ID, Argv: []string{"true"}, NoGrowth: true, Unlisted: true})
 	if err != nil {
 		return err
 	}
@@ -215,7 +216,13 @@ func (c *call) touchContainer(b *box) error {
 }
 
 // program starts a program. The session may be falling asleep as another one needs its place: then it is woken.
-func (c *call) program(ctx context.Context, spec sandbox.ProgramSpec) (*sandbox.Program, error) {
+func (c *call) program(ctx context.Context, b *box, spec sandbox.ProgramSpec) (*sandbox.Program, error) {
+	b.mu.Lock()
+	gone := b.ending || b.record.Paused // since it was found
+	b.mu.Unlock()
+	if gone {
+		return nil, errMissing(b.record.ID)
+	}
 	spec.Caller = c.r.Context()
 	p, err := c.Sessions().Program(ctx, spec)
 	if err != nil && fault.From(err).Code == fault.SessionBusy {
@@ -336,7 +343,10 @@ func (c *call) forget(b *box) {
 }
 
 // schedule ends a sandbox at the end of its time.
-func (c *call) schedule(b *box) {
+func (c *call) schedule(b *box) { c.scheduleIn(b, 0) }
+
+// scheduleIn is schedule for one that lasts for some time yet.
+func (c *call) scheduleIn(b *box, least time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.timer != nil {
@@ -346,7 +356,7 @@ func (c *call) schedule(b *box) {
 		return
 	}
 	later := &call{server: c.server, Host: c.Host}
-	b.timer = time.AfterFunc(time.Until(b.record.Ends), func() {
+	b.timer = time.AfterFunc(max(least, time.Until(b.record.Ends)), func() {
 		ctx, cancel := context.WithTimeout(context.Background(), endTime)
 		defer cancel()
 		b.saving.Lock()
@@ -378,7 +388,14 @@ func (c *call) sleep(b *box, closing func() error) error {
 		return err
 	}
 	c.forget(b)
-	return closing()
+	err := closing()
+	if err != nil && c.update(b, func(of *record) { of.Paused = false }) == nil { // it goes on, and its end is tried again
+		c.mu.Lock()
+		c.sandboxes[b.record.ID] = b
+		c.mu.Unlock()
+		c.scheduleIn(b, endTime)
+	}
+	return err
 }
 
 // close ends a sandbox's session by the tool, so that the audit log has it.
@@ -460,6 +477,18 @@ func (c *call) detail(b *box) detail {
 
 func (c *call) get(b *box) error { return c.answer(http.StatusOK, c.detail(b)) }
 
+// each finds all sandboxes of this principal.
+func (c *call) each() iter.Seq[*box] {
+	return func(yield func(*box) bool) {
+		names, _ := filepath.Glob(c.file("*"))
+		for _, name := range names {
+			if b, err := c.find(filepath.Base(filepath.Dir(name))); err == nil && !yield(b) {
+				return
+			}
+		}
+	}
+}
+
 // list lists sandboxes, the newest first; the first version's running ones alone.
 func (c *call) list() error {
 	query := c.r.URL.Query()
@@ -475,18 +504,8 @@ func (c *call) list() error {
 	if c.r.URL.Path == prefix+"/sandboxes" {
 		states = []string{running}
 	}
-	names, _ := filepath.Glob(c.file("*"))
 	all := []detail{}
-	for _, name := range names {
-		var of record
-		content, err := os.ReadFile(name)
-		if err != nil || json.Unmarshal(content, &of) != nil {
-			continue
-		}
-		b, err := c.find(of.ID)
-		if err != nil {
-			continue
-		}
+	for b := range c.each() {
 		d := c.detail(b)
 		fits := (states[0] == "" || slices.Contains(states, d.State)) && !d.Started.Before(after)
 		for name, values := range wanted {

@@ -12,10 +12,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
 // New returns a program with these features, whose settings are to be bound and loaded.

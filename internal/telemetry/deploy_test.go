@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"go.yaml.in/yaml/v3"
 	"github.com/prometheus/common/expfmt"
+	"go.yaml.in/yaml/v3"
 )
 
 const monitoring = "../../docs/deploy/monitoring"

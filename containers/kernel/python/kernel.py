@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from _thread import get_ident
+from select import POLLIN, poll
 
 from descriptors import close_quietly, move_high
 from display import Displays, draw_figure, hook_to_image, same_renderer
@@ -307,8 +308,29 @@ class Kernel:
         seconds = PRELOAD_SECONDS if self.count and not self.warm else None
         # A thread may give the loop something to do at any time.
         if seconds is None and not (self.event_loop.is_waiting() or self.event_loop.exists() and self.threads.owners):
-            return True
-        return bool(self._attempt(self.event_loop.wait, [self.link.sock], seconds)[0])
+            return self._await_message()
+        ready, error = self._attempt(self.event_loop.wait, [self.link.sock], seconds)
+        return bool(ready) and not self._tell(error)
+
+    def _await_message(self):
+        """Waits for a message, as long as no signal handler of the code raises."""
+        link = poll()
+        link.register(self.link.sock, POLLIN)
+        try:
+            link.poll()
+        except BaseException as error:
+            return not self._tell(error)
+        return True
+
+    def _tell(self, error):
+        """Prints what a signal handler of the code raised between runs, and reports whether it did."""
+        # An error of the wait itself has no further frame.
+        if error is None or isinstance(error, Interrupt) or not error.__traceback__.tb_next:
+            return False
+        import traceback
+
+        traceback.print_exception(error)
+        return True
 
     def _preload(self):
         """Imports in the background until that is done. IPython's shell follows, on the main thread."""

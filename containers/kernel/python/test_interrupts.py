@@ -1,6 +1,7 @@
 """How code hears of interrupts (interrupts.py), and what new kernels have loaded (zygote.py, preload.py)."""
 
 import os
+import pathlib
 import signal
 import time
 import unittest
@@ -115,6 +116,16 @@ class Interrupts(StopTest):
         for _ in range(20):
             os.kill(pid, signal.SIGINT)
             self.assertEqual(self.completed("x").result, "1")
+
+    def test_a_handler_that_raises_between_runs_costs_nothing(self):
+        code = "import os, signal\nx = 1\ndef handle(*_): raise ChildProcessError('none is left')\nsignal.signal(signal.SIGUSR1, handle)\nos.getpid()"
+        pid = int(self.completed(code).result)
+        while "poll" not in (waits := pathlib.Path("/proc/%d/wchan" % pid).read_text()):  # for the next run
+            if waits == "0":
+                self.skipTest("the system does not tell what a process waits for")
+        os.kill(pid, signal.SIGUSR1)
+        answer = self.completed("x")
+        self.assertEqual((answer.result, answer.kernel), ("1", "alive"))
 
     def test_a_handler_that_code_sets_is_gone_in_the_next_run(self):
         self.completed("import signal; signal.signal(signal.SIGINT, signal.SIG_IGN);")

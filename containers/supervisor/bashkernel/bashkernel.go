@@ -48,7 +48,7 @@ const (
 // Arguments are those that bash is started with: the first learns where its script is, and the script is read as that of any program.
 var Arguments = []string{"--norc", "--noprofile", "-c", first, "bash"}
 
-const first = "exec 253>&1 254>&2 >/dev/null 2>&1; builtin read -r -u 251 __sandbox_line; " +
+const first = "exec 253>&1 254>&2 >/dev/null 2>&1; builtin read -t 1000000000 -r -u 251 __sandbox_line; " +
 	"builtin cd -- \"${__sandbox_line#again }\" && exec -a bash \"$BASH\" --norc --noprofile bash || exec -a bash \"$BASH\" --norc --noprofile /dev/fd/250"
 
 // behind follows all text in bash's script: it turns tracing off and restarts the count of lines. A function named builtin would break everything:

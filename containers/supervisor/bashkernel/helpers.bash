@@ -7,17 +7,17 @@ __sandbox_check() { builtin : >&254 >&253 >&252 <&251 <&250 <&249 || builtin kil
 
 __sandbox_hello() { __sandbox_check; builtin printf 'hello\n%s\0' "$BASH_VERSION" >&252; }
 
-# Does what it is told, until the script has more. Where bash finds no end of code's last command, there is none behind it but that of
-# the script: what comes behind code would belong to a here-document, or to a text in quotes.
+# Does what it is told, until the script has more. A time of its own keeps the code's TMOUT from ending the wait. Where bash finds no end of code's last command, there is none behind it but that of
+# the script (of two line ends a last backslash takes one): what comes behind code would belong to a here-document, or to a text in quotes.
 __sandbox_next() {
   builtin unset -f command
-  while builtin read -r -u 251 __sandbox_line || builtin kill -9 $$; do
+  while builtin read -t 1000000000 -r -u 251 __sandbox_line || builtin kill -9 $$; do
     case $__sandbox_line in
     run)
       \command exec </dev/null >&253 2>&254
       builtin local __sandbox_code=
       builtin mapfile -d '' -u 250 __sandbox_code
-      if [[ ! $(builtin shopt -s extglob; builtin eval "builtin set -n"$'\n'"${__sandbox_code-}" 2>&1) ]]; then builtin printf '\n%s\n' "$__sandbox_behind" >>/dev/fd/250; fi
+      if [[ ! $(builtin shopt -s extglob; builtin eval "builtin set -n"$'\n'"${__sandbox_code-}" 2>&1) ]]; then builtin printf '\n\n%s\n' "$__sandbox_behind" >>/dev/fd/250; fi
       __sandbox_leave
       builtin return 0
       ;;
@@ -63,7 +63,7 @@ __sandbox_exit() {
   builtin printf 'exit\0' >&252
   __sandbox_trapped "$1" || builtin :
   __sandbox_save "$__sandbox_status" || builtin :
-  until [[ $__sandbox_line == 'again '* ]]; do builtin read -r -u 251 __sandbox_line || builtin kill -9 $$; done
+  until [[ $__sandbox_line == 'again '* ]]; do builtin read -t 1000000000 -r -u 251 __sandbox_line || builtin kill -9 $$; done
   __sandbox_script=bash
   builtin cd -- "${__sandbox_line#again }" || __sandbox_script=/dev/fd/250
   builtin exec -c -a bash "$__sandbox_bash" --norc --noprofile "$__sandbox_script"
@@ -81,7 +81,7 @@ __sandbox_write() {
   builtin set +efuvx +o posix
   builtin printf 's\n'; builtin shopt -p; builtin printf '\0'
   builtin printf 'd\n'; builtin printf 'builtin cd -- %q' "$PWD"; builtin printf '\0'
-  builtin shopt -u expand_aliases
+  builtin shopt -u expand_aliases nocasematch
   for __sandbox_letter in _ {a..z} {A..Z}; do
     builtin eval "__sandbox_names=(\"\${!$__sandbox_letter@}\")"
     for __sandbox_name in "${__sandbox_names[@]}"; do __sandbox_variable; done
@@ -110,8 +110,9 @@ __sandbox_write() {
 # Writes a variable and then what is behind it, where a function was left by exit: behind its own is the shell's.
 __sandbox_variable() {
   case $__sandbox_name in
-  BASH_ENV) ;;
-  __sandbox_* | _ | BASH* | SHELLOPTS | EUID | UID | PPID | GROUPS | DIRSTACK | FUNCNAME | LINENO | *RANDOM | SECONDS | EPOCH* | PIPESTATUS | HISTCMD | PWD | SHLVL) builtin return ;;
+  __sandbox_* | _ | BASH | BASHOPTS | BASHPID | BASH_ALIASES | BASH_ARG[CV] | BASH_ARGV0 | BASH_CMDS | BASH_COMMAND | BASH_EXECUTION_STRING) builtin return ;;
+  BASH_LINENO | BASH_LOADABLES_PATH | BASH_MONOSECONDS | BASH_REMATCH | BASH_SOURCE | BASH_SUBSHELL | BASH_TRAPSIG | BASH_VERSINFO | BASH_VERSION) builtin return ;;
+  SHELLOPTS | EUID | UID | PPID | GROUPS | DIRSTACK | FUNCNAME | LINENO | RANDOM | SRANDOM | SECONDS | EPOCHSECONDS | EPOCHREALTIME | PIPESTATUS | HISTCMD | PWD | SHLVL) builtin return ;;
   esac
   while builtin declare -p "$__sandbox_name" >/dev/null; do
     builtin printf 'v%s\n' "$__sandbox_name"; builtin declare -p "$__sandbox_name"; builtin printf '\0'

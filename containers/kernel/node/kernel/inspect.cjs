@@ -3,6 +3,9 @@
 
 const { isText } = require('../common/text.cjs');
 
+// The steps of whole. A value whose text is another at each look would take endless ones.
+const MOST_STEPS = 20;
+
 // The marks of inspect for omitted parts. Other text can look the same: then the next step costs a moment.
 const LEFT_OUT = /\[[^\s\]]|\d more (?:item|character)/;
 
@@ -33,7 +36,7 @@ function whole(make, limit) {
       maxArrayLength: (maxArrayLength ?? Infinity) * times,
       maxStringLength: (maxStringLength ?? Infinity) * times,
     });
-    if (text.length > limit) return short;
+    if (text.length > limit || step === MOST_STEPS) return short;
   }
   return text;
 }

@@ -290,6 +290,9 @@ describe('imports', () => {
     ['import.meta.url.startsWith("file://") && typeof import.meta.dirname', "'string'"],
     ['import.meta.resolve("node:fs")', "'node:fs'"],
     ['export const shown = 5; export default shown + 1', '6'],
+    ['export default (1 + 2)', '3'],
+    ['let bare = 5\nexport default  ( { a: bare } );', '{ a: 5 }'],
+    ['export default (1 + 2) * 3', '9'],
     ['export default function exported() { return 1 }; exported()', '1'],
     ['export default class { a = 1 }', '[class (anonymous)]'],
     ['export { shown }; export * from "node:path"; shown', '5'],
@@ -547,4 +550,9 @@ test('a package is found in the run that installs it, and by all later ones', as
     assert.equal(await value(`import late from '${name}'; late`), "'1.0.0'");
     assert.equal(await value(load(name), { fresh: true }), "'1.0.0'");
   }
+});
+
+test('a value whose text is never the same twice', async () => {
+  const { result } = await client.run('let looks = 0; ({ f() {}, [require("util").inspect.custom]() { return `[look ${looks++}]`; } })');
+  assert.match(result, /look \d+/);
 });

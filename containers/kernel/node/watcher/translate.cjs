@@ -81,7 +81,14 @@ function translateExport(statement, edits) {
   if (statement.type === 'ExportNamedDeclaration' || (declaration.id && declaration.type.endsWith('Declaration'))) {
     return edits.blank(statement.start, declaration.start);
   }
-  // A value: the default export is the cell's value.
+  // A value: the default export is the cell's value. Parentheses around it are its own.
+  const keywords = /^export\s+default(?=\s*\()/.exec(edits.text.slice(statement.start, declaration.start));
+  if (keywords) {
+    const end = statement.start + keywords[0].length;
+    edits.blank(statement.start, end - 1);
+    edits.replace(end - 1, end, ';');
+    return edits.replace(statement.end, statement.end, ';');
+  }
   edits.blank(statement.start, declaration.start - 1);
   edits.replace(declaration.start - 1, declaration.start, '(');
   const semicolon = edits.text.slice(declaration.end, statement.end).includes(';');
