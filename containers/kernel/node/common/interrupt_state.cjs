@@ -16,11 +16,12 @@ const IN_RUN = 3; // state of the event loop: 0, in a run, or waiting for a run'
 const RUNNING = 1;
 const ENDING = 2;
 const MEMORY = 4; // 1: the run is terminated for want of memory
-const CELLS = 5;
+const RUNS = 5; // so many have begun
+const CELLS = 6;
 
 /** kindOf returns a state without the times. */
 function kindOf(state) {
   return state % TIMES;
 }
 
-module.exports = { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, RUNNING, STATE, TIMES, WAITING, kindOf };
+module.exports = { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, RUNNING, RUNS, STATE, TIMES, WAITING, kindOf };

@@ -19,7 +19,7 @@ const { cutError, describeError, describeSyntaxError, formatStack } = require('.
 const { Evaluator, newSession } = require('./evaluator.cjs');
 const { EventLoop } = require('./event_loop.cjs');
 const { FrameReader, encodeFrame } = require('../common/frames.cjs');
-const { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, RUNNING, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
+const { ACKED, ANSWERED, CELLS, ENDING, FIRED, FIRING, IDLE, IN_RUN, MEMORY, RUNNING, RUNS, STATE, TIMES, WAITING, kindOf } = require('../common/interrupt_state.cjs');
 const { Frozen } = require('./frozen.cjs');
 const { defineGlobal, features, installKill, installLibraries, installModule } = require('./globals.cjs');
 const { Importer } = require('./importer.cjs');
@@ -336,6 +336,7 @@ class Kernel {
     run.mark = this.#loop.mark();
     this.#hasBegun = true;
     Atomics.store(this.#interruptState, MEMORY, 0); // a late interrupt of the run before
+    Atomics.add(this.#interruptState, RUNS, 1);
     Atomics.store(this.#interruptState, IN_RUN, RUNNING);
     Atomics.notify(this.#interruptState, IN_RUN); // the watcher looks at the heap from now on
     if (/\b(?:const|import|export)\b/.test(code) || cell.code.startsWith('#!') || this.#constants?.test(code)) {

@@ -5,7 +5,7 @@
  * limit counts both.
  */
 
-const { IN_RUN } = require('../common/interrupt_state.cjs');
+const { IN_RUN, RUNS } = require('../common/interrupt_state.cjs');
 
 const FULL = 0.6; // of V8's limit that objects may take: a table that grows is copied to one of twice its size
 const MOST = 0.85; // the same for a run that begins with more than that
@@ -23,6 +23,7 @@ class HeapGuard {
   #session;
   #full;
   #most; // that the process may take before garbage is collected for that
+  #run; // its number
   #isFirst; // there was no look in this run yet
   #isFull;
   #restUntil = 0;
@@ -37,9 +38,6 @@ class HeapGuard {
 
   /** start waits for a run, which costs nothing. */
   start() {
-    this.#full = this.#limit * FULL;
-    this.#most = this.#limit * MUCH;
-    this.#isFirst = true;
     const waiting = Atomics.waitAsync?.(this.#state, IN_RUN, 0);
     if (waiting === undefined) return; // an older Node
     if (waiting.async) waiting.value.then(() => this.#later(FIRST_MS));
@@ -52,6 +50,13 @@ class HeapGuard {
 
   async #look() {
     if (Atomics.load(this.#state, IN_RUN) === 0) return this.start();
+    const run = Atomics.load(this.#state, RUNS);
+    if (run !== this.#run) { // perhaps it began between two looks
+      this.#run = run;
+      this.#full = this.#limit * FULL;
+      this.#most = this.#limit * MUCH;
+      this.#isFirst = true;
+    }
     let used = await this.#used();
     const isFull = used > this.#full && (performance.now() > this.#restUntil || used > this.#full + URGENT * this.#limit);
     if (isFull || takes() > this.#most) {
@@ -60,7 +65,7 @@ class HeapGuard {
       used = await this.#used();
       if (used > this.#full && this.#isFirst) {
         this.#full = used + Math.max((this.#limit * MOST - used) / 2, this.#limit / 50); // so that it can let variables go
-      } else if (used > this.#full && Atomics.load(this.#state, IN_RUN) !== 0) {
+      } else if (used > this.#full && Atomics.load(this.#state, IN_RUN) !== 0 && Atomics.load(this.#state, RUNS) === run) {
         this.#isFull();
         return this.#later(LATE_MS);
       }
