@@ -210,9 +210,9 @@ func (c *call) execute(b *box) error {
 	}
 	out := &lineWriter{w: c.w, control: http.NewResponseController(c.w)}
 	b.mu.Lock()
-	if b.ending || b.record.Paused { // since it was found
+	if err := b.mayRun(); err != nil {
 		b.mu.Unlock()
-		return errMissing(b.record.ID)
+		return err
 	}
 	one.runs++
 	count := one.runs

@@ -218,10 +218,10 @@ func (c *call) touchContainer(b *box) error {
 // program starts a program. The session may be falling asleep as another one needs its place: then it is woken.
 func (c *call) program(ctx context.Context, b *box, spec sandbox.ProgramSpec) (*sandbox.Program, error) {
 	b.mu.Lock()
-	gone := b.ending || b.record.Paused // since it was found
+	err := b.mayRun()
 	b.mu.Unlock()
-	if gone {
-		return nil, errMissing(b.record.ID)
+	if err != nil {
+		return nil, err
 	}
 	spec.Caller = c.r.Context()
 	p, err := c.Sessions().Program(ctx, spec)
@@ -325,6 +325,14 @@ func (b *box) isOver() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.ending || !b.record.AutoPause && !b.record.Paused && !time.Now().Before(b.record.Ends)
+}
+
+// mayRun refuses to run anything in a sandbox that was paused or killed since it was found. The caller holds b.mu.
+func (b *box) mayRun() error {
+	if b.ending || b.record.Paused {
+		return errMissing(b.record.ID)
+	}
+	return nil
 }
 
 // forget ends what goes on in a sandbox.

@@ -101,10 +101,10 @@ func (g *diskGuard) lastRoom(files int64) int64 {
 // expectRun is called before a run without another beside it: from now on growth counts against it.
 func (g *diskGuard) expectRun() {
 	g.base, g.baseDue = nil, time.Time{}
-	if began := time.Now(); g.watch.Over() != "" || g.watch.IsStale() { // else the run's first files would pass for earlier ones
-		if !g.watch.CountNow(answerWait) {
-			g.baseDue = began
-		}
+	began := time.Now()
+	// What is not counted here would let the run's first files pass for earlier ones.
+	if (g.watch.Over() != "" || g.watch.IsStale()) && !g.watch.CountNow(answerWait) {
+		g.baseDue = began
 	}
 	if level := g.watch.Level(); g.baseDue.IsZero() && level.Hider == 0 && g.watch.Over() != "" {
 		g.base = &level

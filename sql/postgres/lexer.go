@@ -1,11 +1,10 @@
 package postgres
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/regex"
 )
 
 // kind is a token's kind.
@@ -74,10 +73,10 @@ func lines(text string) int {
 }
 
 var (
-	numberForm    = regex.Late(`^(?:0[xX][\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?)`)
-	stringForm    = regex.Late(`^(?:[bBxXnN]|[uU]&)?'`)
-	dollarForm    = regex.Late(`^\$(?:[A-Za-z_\x{80}-\x{10FFFF}][\w\x{80}-\x{10FFFF}]*)?\$`)
-	parameterForm = regex.Late(`^\$\d+`)
+	numberForm    = regexp.MustCompile(`^(?:0[xX][\da-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|(?:\d[\d_]*\.?[\d_]*|\.\d[\d_]*)(?:[eE][+-]?\d[\d_]*)?)`)
+	stringForm    = regexp.MustCompile(`^(?:[bBxXnN]|[uU]&)?'`)
+	dollarForm    = regexp.MustCompile(`^\$(?:[A-Za-z_\x{80}-\x{10FFFF}][\w\x{80}-\x{10FFFF}]*)?\$`)
+	parameterForm = regexp.MustCompile(`^\$\d+`)
 )
 
 // scan reads the token at the beginning of a text, and how long it is.
@@ -91,19 +90,19 @@ func scan(text string) (t token, length int) {
 		return closed(comment, blockComment(text), "a comment without its end")
 	case strings.HasPrefix(text, "e'"), strings.HasPrefix(text, "E'"):
 		return unquoted(literal, text, 1, true, "a string without its closing quote")
-	case stringForm().MatchString(text):
+	case stringForm.MatchString(text):
 		return unquoted(literal, text, strings.IndexByte(text, '\''), false, "a string without its closing quote")
 	case c == '"':
 		return unquoted(quotedName, text, 0, false, "a quoted name without its closing quote")
 	case strings.HasPrefix(text, `u&"`), strings.HasPrefix(text, `U&"`):
 		return token{kind: broken, value: "a name with escapes, which is to be written as it is"}, 1
 	case c == '$':
-		if n := len(parameterForm().FindString(text)); n > 0 {
+		if n := len(parameterForm.FindString(text)); n > 0 {
 			return alone(parameter, text, n, "a parameter that runs into a word")
 		}
 		return dollarQuoted(text)
 	case isDigit(c), c == '.' && len(text) > 1 && isDigit(text[1]):
-		return alone(number, text, len(numberForm().FindString(text)), "a number that runs into a word")
+		return alone(number, text, len(numberForm.FindString(text)), "a number that runs into a word")
 	case startsName(c):
 		n := span(text, continuesName)
 		return token{kind: name, value: fold(text[:n])}, n
@@ -169,7 +168,7 @@ func unquoted(k kind, text string, open int, backslashes bool, otherwise string)
 
 // dollarQuoted reads $$text$$ and $tag$text$tag$.
 func dollarQuoted(text string) (token, int) {
-	tag := dollarForm().FindString(text)
+	tag := dollarForm.FindString(text)
 	if tag == "" {
 		return token{kind: broken, value: "a $ that opens neither a parameter nor a quoted text"}, 1
 	}

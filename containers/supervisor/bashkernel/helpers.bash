@@ -7,8 +7,9 @@ __sandbox_check() { builtin : >&254 >&253 >&252 <&251 <&250 <&249 || builtin kil
 
 __sandbox_hello() { __sandbox_check; builtin printf 'hello\n%s\0' "$BASH_VERSION" >&252; }
 
-# Does what it is told, until the script has more. A time of its own keeps the code's TMOUT from ending the wait. Where bash finds no end of code's last command, there is none behind it but that of
-# the script (of two line ends a last backslash takes one): what comes behind code would belong to a here-document, or to a text in quotes.
+# Does what it is told, until the script has more. A time of its own keeps the code's TMOUT from ending the wait. Where bash finds no end
+# of code's last command, there is none behind it but that of the script: what comes behind code would belong to a here-document, or to a
+# text in quotes. Of the two line ends behind other code a last backslash takes one.
 __sandbox_next() {
   builtin unset -f command
   while builtin read -t 1000000000 -r -u 251 __sandbox_line || builtin kill -9 $$; do

@@ -132,7 +132,7 @@ var rules = append(changes, []rule{
 	}},
 }...)
 
-func re(pattern string) func() *regexp.Regexp { return regex.Late(pattern) }
+var re = regex.Late
 
 // tunnel matches how programs tell that the proxy answers so.
 func tunnel(status string) string {
