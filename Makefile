@@ -38,11 +38,14 @@ test: deps-test build
 RACE := $(if $(shell command -v cc),-race)
 ALONE := TestImagesAreFitted
 # An emulated machine needs E2E_SLOWNESS=10 in the environment, and a longer TIMEOUT. Node's tests know it too.
-# gotestsum tells in the end which tests were left out, and why.
+# gotestsum tells in the end which tests were left out, and why. If no more than RERUNS tests fail, each is run once more by
+# itself: 0 is none. One that passes then is still printed as a failure, and counted as one.
 TIMEOUT ?= 40m
+RERUNS ?= 0
 test-go:
 	gotestsum=$$(scripts/go-tool gotest.tools/gotestsum v1.13.0) && \
-	$(if $(RACE),CGO_ENABLED=1) $$gotestsum --format standard-quiet -- -timeout $(TIMEOUT) $(RACE) -skip '^$(ALONE)$$' ./...
+	$(if $(RACE),CGO_ENABLED=1) $$gotestsum --format standard-quiet \
+	  $(if $(filter-out 0,$(RERUNS)),--rerun-fails=1 --rerun-fails-max-failures=$(RERUNS) --rerun-fails-run-root-test) --packages ./... -- -timeout $(TIMEOUT) $(RACE) -skip '^$(ALONE)$$'
 	go test -run '^$(ALONE)$$' ./tools/internal/content
 
 # What needs nothing but Go, also on other systems.

@@ -111,9 +111,10 @@ func TestAContainerThatGoesIsReplaced(t *testing.T) {
 // In a pipe nothing else shows that one of its programs was ended.
 func TestAProgramThatTheMemoryLimitEndedIsTold(t *testing.T) {
 	t.Parallel()
-	s := start(t, setup{args: []string{"--memory-limit", "256m"}}) // so that the program is larger than the interpreter
-	id := s.complete(python, object{"code": "import os"}).Meta.Run.SessionID
-	container := s.containerOf(id, python)
+	// The program is by far the largest, and nothing else takes memory that the system could end next.
+	s := start(t, setup{args: []string{"--memory-limit", "256m"}})
+	id := s.complete("run_bash", object{"code": ":"}).Meta.Run.SessionID
+	container := s.containerOf(id, "run_bash")
 	process1 := inspectPID(t, container, "Pid")
 	t.Cleanup(func() { _ = syscall.Kill(process1, syscall.SIGCONT) })
 	within := func(file string) {
@@ -127,7 +128,7 @@ func TestAProgramThatTheMemoryLimitEndedIsTold(t *testing.T) {
 		}
 	}
 	// The guard of process 1 would be there first.
-	running := s.beginCall(python, object{"code": `os.system("touch begun; until grep -q 'State:.T' /proc/1/status; do sleep 0.02; done; tail /dev/zero | wc -c; touch over")`})
+	running := s.beginCall("run_bash", object{"code": `touch begun; until grep -q 'State:.T' /proc/1/status; do sleep 0.02; done; tail /dev/zero | wc -c; touch over`})
 	within("begun")
 	_ = syscall.Kill(process1, syscall.SIGSTOP)
 	within("over")
