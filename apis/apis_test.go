@@ -30,6 +30,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -126,9 +127,7 @@ func TestDialogues(t *testing.T) {
 			t.Parallel()
 			file := filepath.Join("testdata", golden+".txt")
 			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			d := dialogue{start(t, nil, sandbox.Python, sandbox.Bash), make(map[string]string)}
 			var got strings.Builder
 			for n, part := range strings.Split(strings.TrimSpace(string(want)), "\n\n") {
@@ -147,9 +146,7 @@ func TestDialogues(t *testing.T) {
 			}
 			text := strings.TrimSpace(got.String()) + "\n"
 			if *update {
-				if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(file, []byte(text), 0o644))
 			} else if text != string(want) {
 				t.Errorf("it is not %s: look at what -update makes of it:\n%s", file, text)
 			}
@@ -532,14 +529,10 @@ func TestTheDocument(t *testing.T) {
 	f := start(t, nil, sandbox.Python, sandbox.Bash)
 	_, text := f.Do("GET", "/v1/openapi.json", "")
 	var indented bytes.Buffer
-	if err := json.Indent(&indented, []byte(text), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Indent(&indented, []byte(text), "", "  "))
 	const golden = "testdata/openapi.json"
 	if *update {
-		if err := os.WriteFile(golden, indented.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(golden, indented.Bytes(), 0o644))
 	}
 	if want, err := os.ReadFile(golden); err != nil || !bytes.Equal(want, indented.Bytes()) {
 		t.Errorf("%v; it is not %s: look at what -update makes of it", err, golden)
@@ -561,9 +554,7 @@ func TestTheDocument(t *testing.T) {
 		}
 		Components map[string]map[string]any
 	}
-	if err := json.Unmarshal([]byte(text), &document); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(text), &document))
 	if document.OpenAPI != "3.1.0" || document.Info.Title == "" || document.Info.Version != "1.2.3" {
 		t.Errorf("it is %s of %+v", document.OpenAPI, document.Info)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit/witness"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -60,9 +61,7 @@ func lines(t *testing.T, do func(f *resttest.Fixture, deps *tools.Deps)) (list [
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	log, err := audit.Open(audit.Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	of := witness.New(log).For(principal.Principal{Name: "ann"}, nil)
 	var own *tools.Deps
 	f := start(t, func(d *tools.Deps) { d.Called, own = of.Calls(d.SessionOf), d }, sandbox.Python, sandbox.Bash)
@@ -70,9 +69,7 @@ func lines(t *testing.T, do func(f *resttest.Fixture, deps *tools.Deps)) (list [
 	config.Observer, config.Admit = of, of.Admit
 	f.Deps.Manager.Reconfigure(config)
 	do(f, own)
-	if err := log.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, log.Close(context.Background()))
 	err = audit.Read(t.Context(), path, false, func(_ []byte, l *audit.Line) error {
 		words := []string{l.Kind(), l.Activity, l.StatusCode, l.Session()}
 		if l.API.Operation != "" {
@@ -91,9 +88,7 @@ func lines(t *testing.T, do func(f *resttest.Fixture, deps *tools.Deps)) (list [
 		list = append(list, strings.Join(append(words, string(rest)), "|"))
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return list
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 )
 
@@ -15,9 +16,7 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 	t.Parallel()
 	const clients = "../internal/test/e2e/clients"
 	modules, err := npmci.Install(clients)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(modules, ".bin", "node"), clients+"/openapi.mjs", "testdata/openapi.json").CombinedOutput()
 	if err != nil {
 		t.Errorf("%v: %s", err, out)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -77,9 +78,7 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 		// Podman's variables are of no engine that is named here.
 		k = new(settings)
 		s, err := load(k, append([]string{"--engine=kubernetes", "--state-dir=/state", "--kubeconfig", kubeconfig, "--js-image=off"}, args...), map[string]string{"CONTAINER_HOST": "unix:///p"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return s
 	}
 	at := loaded().SessionDir()
@@ -113,15 +112,11 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 // A pod that a shell command makes for a session's files is the server's that runs code in it later.
 func TestVisitsMakePodsAsServersDo(t *testing.T) {
 	s, err := load(new(settings), []string{"--engine=kubernetes", "--network=open", "--js-image=off", "--state-dir", t.TempDir()}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	on := s.Engine(slog.New(slog.DiscardHandler))
 	visit := s.VisitConfig(on, slog.New(slog.DiscardHandler))
 	spec, err := s.Spec(on, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if visit.WayOut == nil || visit.WayOut.Environment(sandbox.WayOutPort)["HTTPS_PROXY"] == "" || visit.WayOut.Environment(sandbox.WayOutPort)["HTTPS_PROXY"] != spec.Env["HTTPS_PROXY"] {
 		t.Errorf("the way out is %v", visit.WayOut)
 	}

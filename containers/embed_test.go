@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestEveryLanguageHasAnImageName(t *testing.T) {
@@ -66,9 +68,7 @@ func TestTheHashIsOfNamesAndContentsAlone(t *testing.T) {
 	}
 	hash := func(files fs.FS) string {
 		sum, err := hashFiles(files, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return sum
 	}
 	base := hash(files("a", "1", "b/c", "2"))
@@ -77,9 +77,7 @@ func TestTheHashIsOfNamesAndContentsAlone(t *testing.T) {
 	}
 	below := func(hash string) string {
 		sum, err := hashFiles(files("a", "1", "b/c", "2"), map[string]Recipe{"BASE": {Hash: hash}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return sum
 	}
 	if below("1") == base || below("1") == below("2") {
@@ -102,9 +100,7 @@ func TestRecipesAreWholeAndKnowNothingOfTheSupervisors(t *testing.T) {
 	for _, recipe := range Recipes() {
 		for _, part := range recipe.Parts {
 			containerfile, err := fs.ReadFile(recipe.Files, part)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, name := range copied(string(containerfile)) {
 				if _, err := fs.Stat(recipe.Files, name); err != nil {
 					t.Errorf("%s: COPY %s: not embedded", recipe.Name, name)
@@ -137,9 +133,7 @@ func copied(containerfile string) []string {
 func TestTheHostSettingsInTheTreeAreEmpty(t *testing.T) {
 	for _, recipe := range Recipes() {
 		env, err := fs.ReadFile(recipe.Files, HostEnvFile)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for line := range strings.Lines(string(env)) {
 			if !strings.HasPrefix(line, "#") {
 				t.Errorf("%s/%s sets something: %s", recipe.Name, HostEnvFile, line)
@@ -150,15 +144,11 @@ func TestTheHostSettingsInTheTreeAreEmpty(t *testing.T) {
 
 func TestTheLockFileNamesNoRegistry(t *testing.T) {
 	lock, err := fs.ReadFile(recipeFiles, "image/node/package-lock.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var parsed struct {
 		Packages map[string]struct{ Resolved, Integrity string }
 	}
-	if err := json.Unmarshal(lock, &parsed); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(lock, &parsed))
 	if len(parsed.Packages) < 30 {
 		t.Fatalf("only %d packages", len(parsed.Packages))
 	}
@@ -184,9 +174,7 @@ func TestEverySourceOfARecipeHasATestBesideIt(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, source := range sources {
 		if name := filepath.Base(source); !strings.Contains(testsBeside(t, filepath.Dir(source)), name) {
 			t.Errorf("no test beside %s names it", source)
@@ -200,14 +188,10 @@ func testsBeside(t *testing.T, folder string) string {
 	var text strings.Builder
 	for _, pattern := range []string{"test_*.py", "*.test.cjs"} {
 		paths, err := filepath.Glob(filepath.Join(folder, pattern))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, path := range paths {
 			content, err := os.ReadFile(path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			text.Write(content)
 		}
 	}

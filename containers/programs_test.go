@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // maxSupervisor is how large a build may be.
@@ -26,9 +28,7 @@ func TestEveryArchitectureHasItsPrograms(t *testing.T) {
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		files, err := Programs(arch)
 		hash, hashErr := ProgramsHash(arch)
-		if err := errors.Join(err, hashErr); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(err, hashErr))
 		hashes[hash] = true
 		modes := make(map[string]fs.FileMode)
 		for _, f := range files {
@@ -64,9 +64,7 @@ func TestEveryArchitectureHasItsPrograms(t *testing.T) {
 func checkSupervisor(t *testing.T, content []byte, machine elf.Machine) {
 	t.Helper()
 	file, err := elf.NewFile(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	libraries, err := file.ImportedLibraries()
 	interpreted := slices.ContainsFunc(file.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 	if file.Machine != machine || interpreted || err != nil || len(libraries) > 0 {
@@ -110,9 +108,7 @@ func TestAnotherArchitectureHasNone(t *testing.T) {
 func TestAnArchiveHasTheFilesAndTheirFolders(t *testing.T) {
 	files := []File{{"a", 0o711, []byte("one")}, {"b/c/d", 0o644, nil}, {"b/c/e", 0o600, []byte("two")}, {"b/f", 0o644, []byte("three")}}
 	archive, err := Archive(files)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	again, err := Archive(files)
 	if err != nil || !bytes.Equal(archive.Bytes(), again.Bytes()) {
 		t.Errorf("another archive of the same is another: %v", err)
@@ -123,9 +119,7 @@ func TestAnArchiveHasTheFilesAndTheirFolders(t *testing.T) {
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		content, err := io.ReadAll(r)
 		if err != nil || header.Uid != 0 || header.Gid != 0 {
 			t.Errorf("%s: of %d:%d, %v", header.Name, header.Uid, header.Gid, err)
@@ -148,9 +142,7 @@ func TestTheBuildsAreOfThisSource(t *testing.T) {
 	}
 	for _, arch := range Architectures() {
 		built, err := os.ReadFile(filepath.Join(folder, "linux-"+arch))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if files, err := Programs(arch); err != nil || !bytes.Equal(built, files[0].Content) {
 			t.Errorf("the build for %s is not of this source, or not by this Go; run make supervisor", arch)
 		}

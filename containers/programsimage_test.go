@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestTheProgramsImageHasANameOfItsContents(t *testing.T) {
@@ -24,9 +26,7 @@ func TestTheProgramsImageIsLoaded(t *testing.T) {
 	var archive, again bytes.Buffer
 	const ref = "localhost/code-sandbox-mcp-programs:test"
 	for _, w := range []*bytes.Buffer{&archive, &again} {
-		if err := ProgramsImage(w, ref); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, ProgramsImage(w, ref))
 	}
 	if !bytes.Equal(archive.Bytes(), again.Bytes()) {
 		t.Error("another archive of the same is another")
@@ -47,16 +47,12 @@ func TestTheProgramsImageIsLoaded(t *testing.T) {
 	exported := filepath.Join(folder, "export.tar")
 	podman(t, nil, "export", "--output", exported, id)
 	list, err := exec.CommandContext(t.Context(), "tar", "--numeric-owner", "-tvf", exported).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", exported, "-C", folder, "--exclude=export.tar").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	files, err := Programs(runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var want []string
 	for _, f := range files {
 		owner, mode := "0/0", f.Mode

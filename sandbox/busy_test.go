@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
@@ -33,9 +34,7 @@ func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
 	looks := func(t *testing.T, m *Manager, state, id string) {
 		t.Helper()
 		info, err := m.Session(t.Context(), "mine")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for where, kernels := range map[string][]KernelInfo{"Session": info.Kernels, "Sessions": listed(t, m)[0].Kernels} {
 			if len(kernels) != 1 || kernels[0].State != state || kernels[0].Run == nil || kernels[0].Run.RunID != id || kernels[0].Run.FirstLine != line {
 				t.Fatalf("%s: the kernels are %+v", where, kernels)
@@ -45,9 +44,7 @@ func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
 	busy := func(t *testing.T, m *Manager, id string) {
 		t.Helper()
 		waits, err := m.Run(RunOptions{Code: "1", SessionID: "mine", Language: Python, Timeout: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var told []string
 		eventually(t, "the run that waits says what for, or is over", func() bool {
 			told = waits.SoFar(t.Context()).Notes
@@ -81,9 +78,7 @@ func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
 	busy(t, next, run.ID)
 	looks(t, next, "running", run.ID)
 	found, err := next.FindRun(run.ID)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mustCancel(t, found)
 	if info, _ := next.Session(t.Context(), "mine"); info.Kernels[0].State != "idle" || info.Kernels[0].Run != nil {
 		t.Errorf("when it is over: %+v", info)

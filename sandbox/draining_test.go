@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestADrainingServerTakesNoNewSessions(t *testing.T) {
@@ -42,9 +43,7 @@ func TestADrainingServerHandsItsNamedSessionsOver(t *testing.T) {
 	old.Drain(true)
 	wantValue(t, mustRun(t, next, RunOptions{Code: "x + 1", SessionID: "idle"}), "42")
 	waits, err := next.Run(RunOptions{Code: "x + 2", SessionID: "busy", Language: Python})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	asked := make(chan error, 1)
 	go func() { // who asks for the run there is told how it ended, and not that it is lost
 		run, err := next.FindRun(busy.ID)
@@ -62,9 +61,7 @@ func TestADrainingServerHandsItsNamedSessionsOver(t *testing.T) {
 	mustCancel(t, busy)
 	<-waits.Done()
 	res, err := waits.Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wantValue(t, res, "2")
 	if err := <-asked; err != nil {
 		t.Error(err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
@@ -138,9 +139,7 @@ func (e *testEngine) specs() []engine.Spec {
 func (e *testEngine) holds(t *testing.T) []string {
 	t.Helper()
 	inventory, err := e.Processes.List(t.Context(), LabelSession, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var names []string
 	for _, c := range inventory.Containers {
 		names = append(names, c.Name)
@@ -325,9 +324,7 @@ func mustHang(t *testing.T, m *Manager, options RunOptions) *Run {
 	t.Helper()
 	options.Language, options.Code = Python, hang
 	run, err := m.Run(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	eventually(t, "the code runs", func() bool { return run.SoFar(t.Context()).Stdout.Head == "so far\n" })
 	return run
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -41,16 +42,12 @@ func importer(t *testing.T, stateDir string) *Manager {
 func TestTheHistoryOfASessionInUseIsNotReplaced(t *testing.T) {
 	dir := t.TempDir()
 	lock, err := state.Take(dir, "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	m := importer(t, dir)
 	if err := m.BeginImport("s", strings.NewReader("")); fault.From(err).Code != fault.SessionBusy {
 		t.Errorf("open elsewhere: %v", err)
 	}
-	if err := lock.Keep(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, lock.Keep())
 	lock.Release()
 	if err := m.BeginImport("s", strings.NewReader("")); fault.From(err).Code != fault.FileExists {
 		t.Errorf("a kept session: %v", err)
@@ -72,21 +69,15 @@ func TestAHistoryMovesToAnotherSession(t *testing.T) {
 		t.Fatalf("got %+v, %v", was, err)
 	}
 	from, _, err := history.Export(state.Folder(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer from.Close()
 	text, err := io.ReadAll(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// A session that is not ours may have lines that make no sense, or too much of it.
 	other := t.TempDir()
 	foreign := `{"begin":{"run_id":"../../x"}}` + "\n[]\n" + `{"end":{"run_id":"lost","result":{"status":"odd","displays":[{"path":"../x"}]}}}` + "\n" + string(text)
 	m := importer(t, other)
-	if err := m.BeginImport("s", strings.NewReader(foreign)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, m.BeginImport("s", strings.NewReader(foreign)))
 	if entries, err := runs.ReadHistory(other, "s"); err != nil || len(entries) != 1 || !reflect.DeepEqual(entries[0].Result, was[0].Result) {
 		t.Errorf("got %+v, %v", entries, err)
 	}

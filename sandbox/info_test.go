@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -40,9 +41,7 @@ func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
 	if info, err = looks.Session(t.Context(), "mine"); err != nil || info.Owner != OwnerOther || time.Since(info.LastUsed) > time.Minute || !info.KeptUntil.Equal(info.LastUsed.Add(max(config.Keep, config.IdleTimeout))) {
 		t.Errorf("another server has it: %+v, %v", info, err)
 	}
-	if err := state.Pin(config.StateDir, "mine", true); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, state.Pin(config.StateDir, "mine", true))
 	if info, err = looks.Session(t.Context(), "mine"); err != nil || !info.Pinned || !info.KeptUntil.IsZero() {
 		t.Errorf("another server has it, pinned: %+v, %v", info, err)
 	}
@@ -58,13 +57,9 @@ func TestALookWaitsForASessionThatIsBeingOpened(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		m := newTestManager(t, testConfig(t, completingEngine(t)))
 		lock, err := state.Take(m.conf().StateDir, "mine")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		run, err := m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		told := make(chan SessionInfo, 1)
 		go func() {
 			info, _ := m.Session(t.Context(), "mine")

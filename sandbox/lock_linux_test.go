@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -72,9 +73,7 @@ func smallDisk(t *testing.T) (dir string, fill, free func()) {
 		}
 	}
 	return dir, fill, func() {
-		if err := os.Remove(filler); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Remove(filler))
 	}
 }
 
@@ -88,9 +87,7 @@ func TestAStateDirectoryWhoseModeIsRootsIsUsed(t *testing.T) {
 		config.StateDir: os.ModeSticky | 0o777, filepath.Dir(config.StateDir): 0o755,
 		filepath.Dir(filepath.Dir(filepath.Dir(config.StateDir))): 0o755, // the test's own, around t.TempDir
 	} {
-		if err := os.Chmod(folder, mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(folder, mode))
 	}
 	m := newTestManager(t, config)
 	runtime.LockOSThread() // for good: the thread ends with the test

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -18,12 +19,8 @@ import (
 func stateDir(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "state", "sessions")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "planted.lock"), []byte("keep\n"), 0o666); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(dir, 0o700))
+	must.OK(t, os.WriteFile(filepath.Join(dir, "planted.lock"), []byte("keep\n"), 0o666))
 	return dir
 }
 
@@ -39,9 +36,7 @@ func giveAway(t *testing.T, path string) {
 
 func open(t *testing.T, path string) {
 	t.Helper()
-	if err := os.Chmod(path, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(path, 0o777))
 }
 
 func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
@@ -51,12 +46,8 @@ func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
 		"others can write to it":         open,
 		"others can write to the folder": func(t *testing.T, dir string) { open(t, filepath.Dir(dir)) },
 		"it is another user's link to us": func(t *testing.T, dir string) {
-			if err := os.Rename(dir, dir+"-real"); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(dir+"-real", dir); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Rename(dir, dir+"-real"))
+			must.OK(t, os.Symlink(dir+"-real", dir))
 			giveAway(t, dir)
 		},
 	} {
@@ -65,9 +56,7 @@ func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
 			config.StateDir = stateDir(t)
 			spoil(t, config.StateDir)
 			before, err := os.Stat(config.StateDir)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			m := newTestManager(t, config)
 			for _, id := range []string{"", "mine", "planted"} {
 				_, err := finish(m, RunOptions{Code: "1", SessionID: id})
@@ -90,9 +79,7 @@ func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
 func TestTheStateDirectoryIsNobodyElsesToEnter(t *testing.T) {
 	config := testConfig(t, newEngine(t))
 	config.StateDir = stateDir(t)
-	if err := os.Chmod(config.StateDir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(config.StateDir, 0o755))
 	mustRun(t, newTestManager(t, config), RunOptions{Code: "1"})
 	if info, err := os.Stat(config.StateDir); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("its mode is %v, %v", info.Mode(), err)
@@ -137,9 +124,7 @@ func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
 					})
 				} else if test.locked > 0 {
 					lock, err := state.Take(m.conf().StateDir, "mine")
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.OK(t, err)
 					time.AfterFunc(test.locked, lock.Release)
 				}
 				_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})

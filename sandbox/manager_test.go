@@ -21,6 +21,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -128,15 +129,11 @@ func TestRunsKeepTheOrderOfTheirCalls(t *testing.T) {
 	e := newEngine(t)
 	m := newTestManager(t, testConfig(t, e))
 	first, err := m.Run(RunOptions{Code: "import os, time; order = []\nwhile not os.path.exists('go'): time.sleep(.01)", Language: Python})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	runs, want := []*Run{first}, []string{}
 	for i := range 50 {
 		run, err := m.Run(RunOptions{Code: fmt.Sprintf("order.append(%d)", i), Language: Python})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		runs = append(runs, run)
 		if i%7 == 3 { // leaves the queue, and lets nobody overtake
 			run.Interrupt()
@@ -156,18 +153,14 @@ func TestRunsKeepTheOrderOfTheirCalls(t *testing.T) {
 
 func writeFile(t *testing.T, path string) {
 	t.Helper()
-	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, nil, 0o644))
 }
 
 func TestAQueuedRunCanBeCancelled(t *testing.T) {
 	m := newTestManager(t, testConfig(t, newEngine(t)))
 	first := mustHang(t, m, RunOptions{})
 	second, err := m.Run(RunOptions{Code: "2", Language: Python})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	mustCancel(t, second)
 	mustCancel(t, first)
 }
@@ -259,12 +252,8 @@ func TestAKernelThatDiesAsARunComes(t *testing.T) {
 func TestAKernelThatDiesBetweenRunsIsToldOf(t *testing.T) {
 	m := newTestManager(t, testConfig(t, newEngine(t)))
 	pid, err := strconv.Atoi(*mustRun(t, m, RunOptions{Code: "import os; x = 1; os.getpid()"}).Value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, syscall.Kill(pid, syscall.SIGKILL))
 	eventually(t, "it is dead", func() bool { return syscall.Kill(pid, 0) != nil })
 	res := mustRun(t, m, RunOptions{Code: "'x' in globals()"})
 	if wantNote(t, res, "(signal 9): its variables are gone"); *res.Value != "False" {
@@ -549,9 +538,7 @@ func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
 	var ended sync.WaitGroup
 	for i := range 20 {
 		run, err := b.Run(RunOptions{Code: fmt.Sprintf("open('order', 'a').write('%d ')", i), SessionID: "mine", Language: Python})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ended.Go(func() {
 			<-run.Done()
 			if _, err := run.Result(); err != nil {
@@ -587,9 +574,7 @@ func TestARunThatWaitsForASessionIsKnownAndCanBeCancelled(t *testing.T) {
 		options := RunOptions{Code: "2", SessionID: "mine", Language: Python}
 		run, err1 := b.Run(options)
 		cancelled, err2 := b.Run(options)
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(err1, err2))
 		if found, err := b.FindRun(run.ID); err != nil || found != run {
 			t.Errorf("found %v, %v", found, err)
 		}
@@ -642,9 +627,7 @@ func TestAnotherServersSessionIsIdleSinceItsLastUse(t *testing.T) {
 // lastUsedAt says when a session was last used, for servers that do not have it open.
 func lastUsedAt(t *testing.T, config Config, id string, then time.Time) {
 	t.Helper()
-	if err := os.Chtimes(filepath.Join(config.StateDir, id+".lock"), then, then); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes(filepath.Join(config.StateDir, id+".lock"), then, then))
 }
 
 func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
@@ -682,14 +665,10 @@ func TestTheFilesOfANamedSessionOutliveItsMark(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, swept %v", name, swept), func(t *testing.T) {
 				e := newEngine(t)
 				config := leaveSessions(t, e, "mine")
-				if err := e.Remove(t.Context(), []string{"csm-host-mine-python"}, nil); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, e.Remove(t.Context(), []string{"csm-host-mine-python"}, nil))
 				file := filepath.Join(e.Folder("csm-host-mine"), "file")
 				writeFile(t, file)
-				if err := lose(filepath.Join(config.StateDir, "mine.lock")); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, lose(filepath.Join(config.StateDir, "mine.lock")))
 				if swept {
 					if _, err := sweptBy(t, e, config, config.IdleTimeout); err != nil {
 						t.Error(err)
@@ -718,9 +697,7 @@ func TestASweepLeavesWhatOthersMadeAlone(t *testing.T) {
 		"strange": {LabelHost: "host", LabelSession: "../../x"},
 	} {
 		p, err := e.Start(t.Context(), engine.Spec{Name: name, Volume: name, Labels: labels, Image: testConfig(t, e).Kernels[Python].Image, Command: []string{"true"}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p.Close()
 	}
 	if swept, err := sweptBy(t, e, Config{StateDir: t.TempDir(), Host: "host"}, 0); err != nil || len(swept) != 0 {

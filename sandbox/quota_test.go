@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
@@ -131,9 +132,7 @@ func TestManyThatNeedRoomAtOnceStayWithinTheQuota(t *testing.T) {
 		var runs []*Run
 		for i := range config.MaxSessions {
 			run, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: fmt.Sprint("s", i)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			runs = append(runs, run)
 		}
 		for _, run := range runs {
@@ -225,9 +224,7 @@ func TestHistoriesCountAsFiles(t *testing.T) {
 	ran := func(id string, want int) {
 		t.Helper()
 		s, err := m.get(id, toFind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		s.uses.CloseHistory()
 		entries, err := runs.ReadHistory(config.StateDir, id)
 		if err != nil || len(entries) != want {
@@ -265,20 +262,12 @@ func TestAQuotaForWhatSleeps(t *testing.T) {
 	config := Config{StateDir: t.TempDir() + "/sessions", IdleTimeout: time.Minute, KeepLimit: 10, Keep: time.Hour}
 	for i, id := range []string{"old", "new"} {
 		lock, err := state.Take(config.StateDir, id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r := state.NewRecord()
 		r.SizeBytes, r.KeepLimit = 100<<10, 1000<<10
-		if err := r.Save(config.StateDir, id); err != nil {
-			t.Fatal(err)
-		}
-		if err := lock.Keep(); err != nil {
-			t.Fatal(err)
-		}
-		if err := lock.Touch(time.Now().Add(time.Duration(i-10) * time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.Save(config.StateDir, id))
+		must.OK(t, lock.Keep())
+		must.OK(t, lock.Touch(time.Now().Add(time.Duration(i-10)*time.Minute)))
 		lock.Release()
 	}
 	if gone, _ := stay.Crowding(&config); len(gone) != 0 { // their own server's counts

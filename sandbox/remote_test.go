@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
@@ -195,9 +196,7 @@ func cut(t *testing.T, e *testEngine, m *Manager, id string) {
 func awaitCut(t *testing.T, m *Manager, id string) {
 	t.Helper()
 	s, err := m.get(id, toFind)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	eventually(t, "it is known to be lost", func() bool { return s.links[0].Live() == nil })
 }
 
@@ -263,9 +262,7 @@ func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
 			e.unreachable(1 << 20)
 			cut(t, e, m, "mine")
 			run, err := m.Run(RunOptions{Code: "2", SessionID: "mine", Language: Python})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			time.Sleep(10 * time.Second)
 			run.Interrupt()
 			began := time.Now()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
@@ -83,9 +84,7 @@ func linesOf(runs []*RunInfo) string {
 
 func wantRestored(t *testing.T, r *Restoration, err error, undone, changed, before string) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if linesOf(r.Undone) != undone || strings.Join(r.Changed, " ") != changed || linesOf(r.Before) != before {
 		t.Errorf("undone %q, changed %q, before %q", linesOf(r.Undone), r.Changed, linesOf(r.Before))
 	}
@@ -190,9 +189,7 @@ func TestRestoreWaitsItsTurn(t *testing.T) {
 		m, _ := newKeeping(t)
 		a := mustRun(t, m, RunOptions{Code: "a"})
 		long, err := m.Run(RunOptions{Code: "go on", Language: Python, Timeout: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, err = restore(m, "", a.RunID)
 		if f := wantCode(t, err, fault.SessionBusy); !strings.Contains(f.Message, long.ID) {
 			t.Errorf("it says %s", f.Message)
@@ -206,9 +203,7 @@ func TestRestoreWaitsItsTurn(t *testing.T) {
 		}()
 		<-queued
 		later, err := m.Run(RunOptions{Code: "b", Language: Python})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		long.Interrupt()
 		if err := <-restored; err != nil {
 			t.Error(err)
@@ -243,9 +238,7 @@ func TestWhatCanBeGoneBackToIsTold(t *testing.T) {
 		t.Errorf("the kernel is %+v", k)
 	}
 	beside, err := m.Run(RunOptions{Code: "go on", SessionID: "mine", Language: Python, Copy: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if k := told(); len(k.Beside) != 1 || k.Beside[0].RunID != beside.ID {
 		t.Errorf("beside the kernel is %v", k.Beside)
 	}
@@ -265,8 +258,6 @@ func endOf(t *testing.T, run *Run) *Result {
 	t.Helper()
 	<-run.Done()
 	res, err := run.Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return res
 }

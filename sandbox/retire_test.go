@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -504,9 +505,7 @@ func TestAPinnedSessionSleepsThoughNoneIsKept(t *testing.T) {
 		config.Keep = 0
 		m := newQuietManager(t, config)
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-		if err := state.Pin(config.StateDir, "mine", true); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, state.Pin(config.StateDir, "mine", true))
 		time.Sleep(config.IdleTimeout + time.Minute)
 		if r := state.LoadRecord(config.StateDir, "mine"); r == nil || r.HasKernels() || !state.IsKept(config.StateDir, "mine") {
 			t.Errorf("its record is %+v", r)

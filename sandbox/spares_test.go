@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
@@ -169,9 +170,7 @@ func TestASessionIsTakenUpAtItsPlace(t *testing.T) {
 	later.Close(t.Context())
 	// Without its mark it is the record that says whose it is and that it stays.
 	lock, err := state.Take(config.StateDir, "mine")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	lock.Discard()
 	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
 		t.Errorf("swept %+v, %v", swept, err)
@@ -195,9 +194,7 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 	}
 	made := len(e.specs())
 	look, err := state.Take(config.StateDir, id) // as a sweep does for a moment
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	time.AfterFunc(place.SweepLook/10, look.Release)
 	wantValue(t, mustRun(t, later, RunOptions{Code: "1", SessionID: "mine"}), "1")
 	if place := placeOf(config, "mine"); place != id || len(e.specs()) != made {
@@ -320,9 +317,7 @@ func TestASpareThatEndsIsRemoved(t *testing.T) {
 		m := newTestManager(t, config)
 		mustRun(t, m, RunOptions{Code: "1"})
 		id := readySpare(t, m)
-		if err := e.Processes.Remove(t.Context(), []string{"csm-host-" + id + "-python"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.Processes.Remove(t.Context(), []string{"csm-host-" + id + "-python"}, nil))
 		eventually(t, "it is gone", func() bool { return !slices.Contains(state.IDs(config.StateDir), id) })
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		if place := placeOf(config, "mine"); place != "" {
@@ -382,9 +377,7 @@ func TestTheFilesAtAPlaceOutliveItsRecord(t *testing.T) {
 	_, config, m, id := withSpare(t, "first")
 	mustRun(t, m, RunOptions{Code: "open('file', 'w').close()", SessionID: "mine"})
 	m.Close(t.Context())
-	if err := os.RemoveAll(config.StateDir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(config.StateDir))
 	later := newQuietManager(t, config)
 	for range 2 {
 		if swept, err := Sweep(t.Context(), &config); err != nil || slices.ContainsFunc(swept, func(s Swept) bool { return s.ID == id && !state.IsKept(config.StateDir, id) }) {

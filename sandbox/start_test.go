@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -36,17 +37,13 @@ func TestStartsTakeTurns(t *testing.T) {
 		var begun []*Run
 		for i := range 3 * place.MostStarts {
 			run, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: fmt.Sprint("s", i)})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			begun = append(begun, run)
 		}
 		synctest.Wait()
 		began := time.Now()
 		waiting, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: "cancelled"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		synctest.Wait()
 		if mustCancel(t, waiting); time.Since(began) > 0 {
 			t.Errorf("one that waited was cancelled after %v", time.Since(began))
@@ -103,9 +100,7 @@ func TestAnImageThatIsMadeReadyFirst(t *testing.T) {
 		var both []*Run
 		for _, id := range []string{"waits", "leaves"} {
 			run, err := m.Run(RunOptions{Code: "1", Language: Python, SessionID: id})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			both = append(both, run)
 		}
 		if waits := both[0].Progress().WaitsFor; waits != "" {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
@@ -298,9 +299,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 			return config, mustHang(t, first, RunOptions{SessionID: "mine"}).ID
 		}
 		run, err := first.Run(RunOptions{Code: hang, SessionID: "mine", Language: Python})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		eventually(t, "it is on its way", run.IsFollowed)
 		e.fails(faults{})
 		return config, run.ID
@@ -308,9 +307,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 	find := func(t *testing.T, m *Manager, id string) *Run {
 		t.Helper()
 		run, err := m.FindRun(id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return run
 	}
 	t.Run("is taken over", func(t *testing.T) {
@@ -370,9 +367,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 			Code:      "import os, time; print('begun', flush=True)\nwhile not os.path.exists('go'): time.sleep(.01)\nx += 1; open('over', 'w'); x",
 			SessionID: "mine", Language: Python,
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		eventually(t, "the code runs", func() bool { return run.SoFar(t.Context()).Stdout.Bytes > 0 })
 		first.Close(t.Context())
 		folder := e.Folder("csm-host-mine")
@@ -424,9 +419,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 	t.Run("is lost with its container", func(t *testing.T) {
 		e := newEngine(t)
 		config, id := begin(t, e, true)
-		if err := e.Remove(t.Context(), []string{"csm-host-mine-python"}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, e.Remove(t.Context(), []string{"csm-host-mine-python"}, nil))
 		run := find(t, newTestManager(t, config), id)
 		if res, _ := run.Result(); res == nil || res.Status != Killed || !res.VariablesLost {
 			t.Errorf("it came to %+v", res)
@@ -434,23 +427,17 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 	})
 	t.Run("holds up the next one, whatever is recorded of it", func(t *testing.T) {
 		config, id := begin(t, newEngine(t), true)
-		if err := os.RemoveAll(filepath.Join(state.Folder(config.StateDir, "mine"), "history")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.RemoveAll(filepath.Join(state.Folder(config.StateDir, "mine"), "history")))
 		later := newTestManager(t, config)
 		next, err := later.Run(RunOptions{Code: "x + 1", SessionID: "mine", Language: Python})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		eventually(t, "the next one waits for it", func() bool {
 			return next.Over() || strings.Contains(strings.Join(next.SoFar(t.Context()).Notes, ""), id)
 		})
 		mustCancel(t, find(t, later, id))
 		<-next.Done()
 		res, err := next.Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		wantValue(t, res, "42")
 	})
 }
@@ -483,9 +470,7 @@ func TestRunsThatAHostileSupervisorNames(t *testing.T) {
 			later := newTestManager(t, config)
 			wantValue(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"}), "2")
 			s, err := later.get("mine", toFind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, run := range s.uses.All() {
 				if run.ID == "" || !state.ValidID(run.ID) {
 					t.Errorf("there is a run %q", run.ID)
@@ -511,9 +496,7 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 		ids = append(ids, fmt.Sprint("run-", i))
 		w.Begin(history.Begin{RunID: ids[i], Language: "python", Code: "1", TimeoutMS: 60_000, Started: time.Now()})
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	e.fails(faults{exec: func(string) (engine.Process, error) {
 		return enginetest.Play(played(func(p peer) {
 			p.ready(map[string]any{"run": "", "runs": ids, "over": ids})
@@ -527,9 +510,7 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 	wantValue(t, mustRun(t, later, RunOptions{Code: "2", SessionID: "mine"}), "2")
 	later.Close(t.Context()) // which writes what waits to be written
 	entries, err := runs.ReadHistory(config.StateDir, "mine")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	told := 0
 	for _, e := range entries {
 		if e.Result != nil && e.Result.Value != nil && *e.Result.Value == "forged" {
@@ -645,9 +626,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			e.Cut(e.specs()[0].Name)
 			test.change(e)
 			s, err := m.get(test.id, toFind)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			eventually(t, "it is known to be lost", func() bool { return !s.links[0].Container.Load().Alive() })
 			res := mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: test.id})
 			if kept := len(e.specs()) == 1 && len(res.Notes) == 0 && *res.Value == "True"; kept != test.kept {
@@ -690,9 +669,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		m := newTestManager(t, testConfig(t, e))
 		mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
 		s, err := m.get("mine", toFind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		e.fails(faults{exec: func(string) (engine.Process, error) { return nil, engine.ErrEngineUnavailable }})
 		e.Cut(container)
 		eventually(t, "it is known to be lost", func() bool { return !s.links[0].Container.Load().Alive() })
@@ -717,9 +694,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		e.Play = nil
 		s, err := m.get("mine", toFind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		eventually(t, "it is known", func() bool { return !s.links[0].Container.Load().Alive() })
 		if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.specs()) != 2 || len(res.Notes) != 1 || e.joined() != 0 {
 			t.Errorf("%d containers were started, %d joined, notes are %q", len(e.specs()), e.joined(), res.Notes)
@@ -835,9 +810,7 @@ func TestWhetherTheFilesAreThereIsTold(t *testing.T) {
 			if test.lost {
 				volumes = []string{"csm-host-mine"}
 			}
-			if err := e.Remove(t.Context(), []string{"csm-host-mine-python"}, volumes); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, e.Remove(t.Context(), []string{"csm-host-mine-python"}, volumes))
 			if test.settings != nil {
 				test.settings(&config)
 			}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -249,9 +250,7 @@ func TestASweepIsOfAllTenants(t *testing.T) {
 		// What one had is known by the engine alone, and only volumes are left.
 		of := "csm-host." + tenantB + "-"
 		err := e.Processes.Remove(t.Context(), []string{of + "mine-python", of + unnamed[tenantB] + "-python"}, nil)
-		if err := errors.Join(err, os.RemoveAll(state.TenantDir(config.StateDir, tenantB))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(err, os.RemoveAll(state.TenantDir(config.StateDir, tenantB))))
 		swept, err := Sweep(t.Context(), &config)
 		if err != nil || len(swept) != 3 {
 			t.Errorf("swept %+v, %v", swept, err)

@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // given is a result that is there already.
@@ -37,9 +39,7 @@ func text(values ...any) [][]byte {
 func export(t *testing.T, format Format, g *given, inline int, limits ExportLimits) (*Export, string, error) {
 	t.Helper()
 	head, err := ReadHead(g, inline, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	e := NewExport(format, head, g, limits)
 	content, err := io.ReadAll(e)
 	return e, string(content), err

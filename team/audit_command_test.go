@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // auditLog is one of three lines.
@@ -18,15 +19,11 @@ func auditLog(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	l, err := audit.Open(audit.Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.Record(audit.Event{Time: time.Now().Add(-48 * time.Hour), Kind: audit.KindServer, Outcome: audit.Success})
 	l.Record(audit.Event{Kind: audit.KindCall, Principal: "ann", Session: "one", Tool: "run_python_code", Outcome: audit.Success, Detail: map[string]any{"ms": 7}})
 	l.Record(audit.Event{Kind: audit.KindFile, Principal: "bob", Session: "two", Outcome: audit.Success, Detail: map[string]any{"file": "output/a\x1b[31m.txt"}})
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close(context.Background()))
 	return path
 }
 
@@ -72,12 +69,8 @@ func TestTheAuditLogsHeadIsKeptAndAskedFor(t *testing.T) {
 		t.Error(err)
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, text[:strings.LastIndex(strings.TrimSpace(string(text)), "\n")+1], 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(path, text[:strings.LastIndex(strings.TrimSpace(string(text)), "\n")+1], 0o600))
 	if _, err := command(t, "audit", "verify", path); err != nil {
 		t.Errorf("without the head: %v", err)
 	}
@@ -89,15 +82,11 @@ func TestTheAuditLogsHeadIsKeptAndAskedFor(t *testing.T) {
 func TestDetailsOfTheAuditLogAreShown(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.jsonl")
 	l, err := audit.Open(audit.Options{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.Record(audit.Event{Kind: audit.KindRun, Run: "run-1", Code: "1"})
 	l.Record(audit.Event{Kind: audit.KindNetwork, Detail: map[string]any{"http_status": 418, "sent": 5, "received": 7}})
 	l.Record(audit.Event{Kind: audit.KindFile, Detail: map[string]any{"file": "output/a", "size": 9}})
-	if err := l.Close(context.Background()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.Close(context.Background()))
 	out, err := command(t, "audit", "show", path)
 	for _, want := range []string{"SHA-256 " + audit.HashOf("1"), "status 418", "5 bytes out, 7 in", "output/a (9 bytes)"} {
 		if err != nil || !strings.Contains(out, want) {

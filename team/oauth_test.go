@@ -22,6 +22,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestWhereOAuthIsServed(t *testing.T) {
@@ -75,13 +76,9 @@ func TestOAuthIsServed(t *testing.T) {
 	}
 
 	everywhere, err := load(t, []string{"--http=0.0.0.0:0", "--oauth-url=https://sandbox.example.com", "--oauth", "--state-dir=" + dir}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	open, err := everywhere.Begin(t.Context(), nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer open.End(context.Background())
 	defer open.Web.Listener.Close()
 	if _, err := (&oauthSettings{On: true}).issuer(open.Web); err == nil || !strings.Contains(err.Error(), "--oauth needs --oauth-url") {
@@ -92,9 +89,7 @@ func TestOAuthIsServed(t *testing.T) {
 // People sign in at an issuer, whose token for this server's client says who they are, and then allow what a program asks for.
 func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var nonce string
 	mux := http.NewServeMux()
 	issuer := httptest.NewServer(mux)
@@ -133,14 +128,10 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 	do := func(method, address, body string) (*url.URL, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, base+address, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		response, err := browser.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer response.Body.Close()
 		text, _ := io.ReadAll(response.Body)
 		at, _ := url.Parse(response.Header.Get("Location"))
@@ -150,9 +141,7 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 	var client struct {
 		ID string `json:"client_id"`
 	}
-	if err := json.Unmarshal([]byte(text), &client); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(text), &client))
 	const verifier = "0123456789-0123456789-0123456789-0123456789"
 	sum := sha256.Sum256([]byte(verifier))
 	request := url.Values{"response_type": {"code"}, "client_id": {client.ID}, "redirect_uri": {"http://127.0.0.1/cb"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}
@@ -182,9 +171,7 @@ func TestOAuthHandsOverToAnIssuer(t *testing.T) {
 	var token struct {
 		Access string `json:"access_token"`
 	}
-	if err := json.Unmarshal([]byte(text), &token); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(text), &token))
 	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
 	r.Header.Set("Authorization", "Bearer "+token.Access)
 	if p, err := w.Options.Authenticate.Authenticate(r); err != nil || p.Name != "bob" || p.Source != "oauth" || len(p.Groups) != 1 {

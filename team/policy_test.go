@@ -14,15 +14,14 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // withPolicy loads settings with a policy file.
 func withPolicy(t *testing.T, text string, more ...string) (*policy, *server.Program, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	p := new(policy)
 	s, err := read([]server.Feature{quotas(), p.feature()}, append([]string{"--http", "127.0.0.1:0", "--state-dir", filepath.Join(t.TempDir(), "state"), "--policy", file}, more...), map[string]string{"API_KEY": "a-key-that-is-long"})
 	return p, s, err
@@ -39,9 +38,7 @@ groups:
 principals:
   alice: {memory-limit: 512m, network: none}
 `, "--memory-limit", "2g", "--cpu-limit", "1.5", "--allow-domain", "of.all")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, test := range map[string]struct {
 		who      principal.Principal
 		memory   int64
@@ -101,13 +98,9 @@ func TestWhatIsWrongWithAPolicy(t *testing.T) {
 		t.Errorf("a mistake for everybody is told as that of each: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "policy.yaml")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, nil, 0o600))
 	s, err := load(t, nil, map[string]string{"SANDBOX_POLICY": file}) // as a command does that serves nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := s.Begin(t.Context(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "without --http") {
 		t.Errorf("without --http: %v", err)
 	}
@@ -119,14 +112,10 @@ func TestWhatIsWrongWithAPolicy(t *testing.T) {
 // The log masks the secrets of all principals, whoever a line is about.
 func TestSecretsOfPoliciesAreKnown(t *testing.T) {
 	_, s, err := withPolicy(t, "{default: {allow-domain: [x.example]}, groups: {a: {network: allowlist, pass-through-env: [API_KEY]}}}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var said strings.Builder
 	log, err := s.Logger(&said)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	log.Info("a-key-that-is-long")
 	if strings.Contains(said.String(), "a-key-that-is-long") {
 		t.Errorf("the log says %s", said.String())
@@ -157,9 +146,7 @@ func TestSettingsOfPrincipalsExist(t *testing.T) {
 func begun(t *testing.T, args []string, env map[string]string) *server.Running {
 	t.Helper()
 	s, err := load(t, args, env)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return begin(t, s)
 }
 
@@ -167,9 +154,7 @@ func begin(t *testing.T, s *server.Program) *server.Running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := s.Begin(ctx, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		cancel()
 		_ = r.Web.Listener.Close()
@@ -182,16 +167,12 @@ func begin(t *testing.T, s *server.Program) *server.Running {
 func begunWith(t *testing.T, text string) (all *tenants, rewrite func(text string)) {
 	t.Helper()
 	p, s, err := withPolicy(t, text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	all = newTenants(begin(t, s), p)
 	t.Cleanup(func() { all.Close(context.Background()) })
 	return all, func(text string) {
 		t.Helper()
-		if err := os.WriteFile(p.file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(p.file, []byte(text), 0o600))
 		all.reload()
 	}
 }
@@ -201,9 +182,7 @@ func TestAPolicyThatChangesCounts(t *testing.T) {
 	all, rewrite := begunWith(t, "groups: {a: {secret: [API_KEY@api.example], memory-limit: 2g}, b: {memory-limit: 256m}}")
 	bob := principal.Principal{Name: "bob", Groups: []string{"b"}}
 	first, err := all.Get(bob)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	const key = "a-key-that-is-long"
 	if got := first.Manager().Config(); got.Mask.Mask(key) != key || got.Limits.MemoryBytes != 256<<20 {
 		t.Errorf("of b: %s, %d bytes", got.Mask.Mask(key), got.Limits.MemoryBytes)
@@ -233,9 +212,7 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 	all, rewrite := begunWith(t, "groups: {a: {memory-limit: 2g}, b: {memory-limit: 256m}}")
 	alice := principal.Principal{Name: "alice", Groups: []string{"a"}}
 	first, err := all.Get(alice)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	known, _ := all.known(alice)
 	known.turn.Lock() // as while its front is replaced
 	before := first.Program()

@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
 
@@ -68,9 +69,7 @@ func TestBadSettingsOfPrincipals(t *testing.T) {
 func TestAHeaderWithoutAGuardIsRefused(t *testing.T) {
 	for _, secret := range []map[string]string{nil, {server.HeaderSecretVariable: ""}} {
 		s, err := load(t, []string{"--http=127.0.0.1:0", "--state-dir", t.TempDir(), "--trusted-header=X-Forwarded-User"}, secret)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if _, err := s.Begin(t.Context(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--trusted-header X-Forwarded-User alone would let everybody be anybody") {
 			t.Errorf("%v: %v", secret, err)
 		}
@@ -82,20 +81,14 @@ func TestWhoseARequestIs(t *testing.T) {
 	s, err := read([]server.Feature{of.feature()}, []string{
 		"--state-dir", t.TempDir(), "--trusted-header=X-Forwarded-User", "--oidc-issuer=https://127.0.0.1:1", "--oidc-audience=sandbox",
 	}, map[string]string{server.HeaderSecretVariable: proxySecret})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	log := slog.New(slog.DiscardHandler)
 	own := tokenStore(s, log)
 	t.Cleanup(own.Close)
 	_, token, err := own.Add("program", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	chain, err := of.chain(&server.Running{Program: s, Log: log}, own)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bearer, user, secret := [2]string{"Authorization", "Bearer " + token}, [2]string{"X-Forwarded-User", "alice"}, [2]string{"X-Sandbox-Proxy-Secret", proxySecret}
 	for name, test := range map[string]struct {
 		headers [][2]string
@@ -134,9 +127,7 @@ func TestChecksOfPrincipals(t *testing.T) {
 	}))
 	defer issuer.Close()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_ = closed.Close()
 	type configured struct {
 		*identity
@@ -145,9 +136,7 @@ func TestChecksOfPrincipals(t *testing.T) {
 	with := func(args ...string) configured {
 		of := new(identity)
 		s, err := read([]server.Feature{of.feature()}, append([]string{"--state-dir", t.TempDir()}, args...), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return configured{of, s}
 	}
 	given := with()
@@ -159,9 +148,7 @@ func TestChecksOfPrincipals(t *testing.T) {
 	if _, _, err := tokenStore(open.Program, slog.New(slog.DiscardHandler)).Add("alice", nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(filepath.Join(server.StateFolder(open.StateDir), tokens.FileName), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(filepath.Join(server.StateFolder(open.StateDir), tokens.FileName), 0o644))
 	openIs := doctor.Warn
 	if runtime.GOOS == "windows" { // which has no such modes
 		openIs = doctor.OK

@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // program is a program with the features of this package.
@@ -39,17 +40,13 @@ func TestTokensAreGivenOutListedAndRevoked(t *testing.T) {
 		t.Errorf("%q, %v", out, err)
 	}
 	out, err := tokens("add", "alice", "--group", "staff,admins", "--group", "x", "--expires", "90d", "--json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var added struct {
 		ID, Name, Token, Header string
 		Groups                  []string
 		Expires                 *string
 	}
-	if err := json.Unmarshal([]byte(out), &added); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(out), &added))
 	if added.Name != "alice" || added.Header != "Authorization: Bearer "+added.Token || !slices.Equal(added.Groups, []string{"staff", "admins", "x"}) || added.Expires == nil {
 		t.Errorf("got %s", out)
 	}
@@ -96,9 +93,7 @@ func TestGrantsAreListedAndRevoked(t *testing.T) {
 		return command(t, append([]string{"tokens", "--state-dir", state}, args...)...)
 	}
 	for _, which := range []string{"g1", "alice"} {
-		if err := os.WriteFile(filepath.Join(state, "oauth.json"), []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(state, "oauth.json"), []byte(file), 0o600))
 		if out, err := tokens("list"); err != nil || !strings.Contains(out, "g1 ") || !strings.Contains(out, "claude.ai") || !strings.Contains(out, "Claude") {
 			t.Errorf("%q, %v", out, err)
 		}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // talker is a client of all tools and resources.
@@ -141,9 +142,7 @@ func TestFilesComeAndGo(t *testing.T) {
 		}
 	})
 	noise := string([]byte{0, 255, 254, '\n', '\r'})
-	if err := os.WriteFile(filepath.Join(dir, "host.bin"), []byte(noise), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "host.bin"), []byte(noise), 0o600))
 	named := func(more args) args {
 		more["session_id"] = "f"
 		return more

@@ -17,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
@@ -66,16 +67,12 @@ func TestARunOutlivesItsClientsPatience(t *testing.T) {
 	folder := t.TempDir()
 	count, began, goOn := filepath.Join(folder, "count"), filepath.Join(folder, "began"), filepath.Join(folder, "go-on")
 	for _, pipe := range []string{began, goOn} {
-		if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, syscall.Mkfifo(pipe, 0o600))
 	}
 	waits := map[string]any{"code": fmt.Sprintf("echo x >>%s; echo >%s; read x <%s; echo over", count, began, goOn)}
 	runBash := c.d.runCode(sandbox.Bash.Info())
 	open := func(pipe string) {
-		if err := os.WriteFile(pipe, []byte("\n"), 0); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(pipe, []byte("\n"), 0))
 	}
 
 	end, text := c.begin(runBash, waits)

@@ -12,6 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
@@ -39,9 +40,7 @@ func newSlowStore(t *testing.T) *slowStore {
 	}))
 	t.Cleanup(web.Close)
 	address, err := artifactstore.Parse("s3://bucket?region=here&endpoint=" + web.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	variables := map[string]string{"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "hunter22"}
 	log := slog.New(slog.NewTextHandler(&s.log, nil))
 	s.Store = NewStore(artifactstore.Open(address, artifactstore.Options{
@@ -130,9 +129,7 @@ func TestFilesThatARunDoesNotListAreNoted(t *testing.T) {
 		{"open('d', 'w').close()", 1, ""},
 	} {
 		run, err := manager.Run(sandbox.RunOptions{Language: sandbox.Python, Code: test.code})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		way := d.Store.deliverRun(t.Context(), d.Manager, run)
 		<-way.done
 		if test.note != "" {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 )
 
@@ -75,24 +76,16 @@ func TestHostFilesNeedAnAllowedFolder(t *testing.T) {
 func TestHostFilesAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	dirs, err := hostdir.New([]string{dir})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, err := dirs.Create("twelve.txt", "", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, _ = io.WriteString(out, "twelve bytes")
-	if err := out.Commit(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, out.Commit())
 	given := uploadContent{hostPath: "twelve.txt", given: []string{"host_path"}}
 	_, err = (&Deps{DownloadBytes: 11, HostDirs: dirs}).open(t.Context(), given)
 	wantCode(t, err, fault.UploadTooLarge, "more than 11 B")
 	from, err := (&Deps{DownloadBytes: 12, HostDirs: dirs}).open(t.Context(), given)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer from.Close()
 	if from.name != "twelve.txt" || from.size != 12 {
 		t.Errorf("got %+v", from)

@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -100,9 +101,7 @@ func TestATerminal(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = socket.Close() })
 		for _, message := range messages {
-			if err := socket.WriteMessage(websocket.TextMessage, []byte(message)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, socket.WriteMessage(websocket.TextMessage, []byte(message)))
 		}
 		return socket
 	}
@@ -112,9 +111,7 @@ func TestATerminal(t *testing.T) {
 		}
 	}
 	socket := dial(made.ID, `{"type": "auth", "token": "`+resttest.Token+`"}`, `{"type": "resize", "cols": 99, "rows": 33}`)
-	if err := socket.WriteMessage(websocket.BinaryMessage, []byte("until [ \"$(stty size)\" = '33 99' ]; do :; done; pwd; echo $((6 * 7)); exit\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, socket.WriteMessage(websocket.BinaryMessage, []byte("until [ \"$(stty size)\" = '33 99' ]; do :; done; pwd; echo $((6 * 7)); exit\n")))
 	var shown strings.Builder
 	for {
 		kind, message, err := socket.ReadMessage()

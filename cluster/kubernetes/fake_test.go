@@ -25,6 +25,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -166,9 +167,7 @@ func (a *apiServer) on(t *testing.T, o kubernetes.Options) *kubernetes.Engine {
 func signIn(t *testing.T, path, server, token string) {
 	t.Helper()
 	config := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q,"insecure-skip-tls-verify":true}}],"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"users":[{"name":"u","user":{"token":%q}}]}`, server, token)
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(config), 0o600))
 }
 
 // After an expired token was replaced in the kubeconfig, calls succeed without a restart.
@@ -185,9 +184,7 @@ func TestATokenThatIsRenewed(t *testing.T) {
 		_, err := e.List(t.Context(), sandbox.LabelHost, "host")
 		return err
 	}
-	if err := list(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, list())
 	a.mu.Lock()
 	a.token = "second"
 	a.mu.Unlock()
@@ -209,9 +206,7 @@ func (a *apiServer) podFor(t *testing.T, e *kubernetes.Engine, spec engine.Spec)
 	_, _ = e.Start(t.Context(), spec)
 	a.refuse = nil
 	pod := &core.Pod{}
-	if err := json.Unmarshal(a.asked, pod); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(a.asked, pod))
 	pod.UID = "0"
 	return pod
 }
@@ -248,14 +243,10 @@ func TestThePod(t *testing.T) {
 				t.Fatal("it started")
 			}
 			var got bytes.Buffer
-			if err := json.Indent(&got, a.asked, "", "  "); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Indent(&got, a.asked, "", "  "))
 			path := filepath.Join("testdata", name+".json")
 			if *update {
-				if err := os.WriteFile(path, got.Bytes(), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(path, got.Bytes(), 0o600))
 			}
 			want, err := os.ReadFile(path)
 			if err != nil || !bytes.Equal(bytes.TrimSpace(want), bytes.TrimSpace(got.Bytes())) {
@@ -606,9 +597,7 @@ func TestAContainerThatIsDownIsRemoved(t *testing.T) {
 	if err != nil || len(has.Containers) != 1 || !has.Containers[0].Running {
 		t.Fatalf("listed: %+v, %v", has, err)
 	}
-	if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, e.Remove(t.Context(), []string{spec.Name}, nil))
 	if has, err := e.List(t.Context(), sandbox.LabelHost, "host"); err != nil || len(has.Containers) > 0 || len(has.Volumes) != 1 || a.deleted {
 		t.Errorf("listed: %+v, %v", has, err)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -61,9 +62,7 @@ func (on *target) pods(t *testing.T) string {
 func up(t *testing.T, on *target, spec engine.Spec) engine.Process {
 	t.Helper()
 	p, err := on.Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { p.Close() })
 	if _, err := io.ReadFull(p, make([]byte, len("up\n"))); err != nil {
 		t.Fatal(err, p.Stderr())
@@ -102,9 +101,7 @@ func TestAPodThatReachesSomethingIsRefused(t *testing.T) {
 		t.Helper()
 		up(t, &shut, spec)
 		program, err := shut.Exec(t.Context(), spec.Name, []string{"python3", "-Ic", code})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		said, _ := io.ReadAll(program)
 		if err := shut.Remove(t.Context(), []string{spec.Name}, nil); err != nil || program.Stderr() != "" {
 			t.Fatal(err, program.Stderr())
@@ -169,9 +166,7 @@ spec: {policyName: `+name+`, validationActions: [Deny]}
 			break
 		}
 		p.Close()
-		if err := on.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, on.Remove(t.Context(), []string{spec.Name}, nil))
 	}
 	on.refused(t.Context(), t, spec, nil, "does not admit the pod", "a pod needs a team")
 }
@@ -197,9 +192,7 @@ func TestAClaimThatIsNotBoundIsSaid(t *testing.T) {
 func TestAnAccountIsSaid(t *testing.T) {
 	on := onCluster(t, nil)
 	config := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := on.cluster.Account("passing", config); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, on.cluster.Account("passing", config))
 	other := on.options
 	other.Cluster.Kubeconfig = config
 	passing := kubernetes.Open(other)
@@ -241,9 +234,7 @@ func TestAnAccountIsSaid(t *testing.T) {
 func TestNoClusterIsSaid(t *testing.T) {
 	on := onCluster(t, nil)
 	empty := filepath.Join(t.TempDir(), "empty")
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(empty, nil, 0o600))
 	for name, test := range map[string]struct {
 		at    kube.Options
 		words []string
@@ -274,9 +265,7 @@ func TestAnothersPodIsLeftAlone(t *testing.T) {
 	spec := on.spec(t, "python3", "-c", lasting)
 	up(t, on, spec)
 	name := on.pods(t)
-	if err := on.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, on.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}))
 	on.cluster.Kubectl(t, "wait", "--for=delete", "pod/"+name)
 	on.cluster.Apply(t, `
 apiVersion: v1
@@ -347,9 +336,7 @@ func TestAPodThatIsDeletedComesBackWithItsFiles(t *testing.T) {
 	ends(t, first)
 	up(t, &other, spec)
 	program, err := on.Exec(t.Context(), spec.Name, []string{"cat", "/mnt/data/kept"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if kept, _ := io.ReadAll(program); string(kept) != "xxx" {
 		t.Errorf("the file has %q", kept)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // Policies that come a moment after their pod are waited for, and others are not.
@@ -54,9 +55,7 @@ func TestLatePolicies(t *testing.T) {
 func TestNameServers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	text := "search a.svc.cluster.local\nnameserver 10.96.0.10\n# nameserver 10.0.0.1\nnameserver fd00::a\nnameserver\noptions ndots:5\n"
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	if got := kubernetes.NameServers(path); !slices.Equal(got, []string{"10.96.0.10", "fd00::a"}) {
 		t.Error(got)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -77,16 +78,12 @@ func (on *target) control(t *testing.T, pool string) {
 	var template struct {
 		Spec struct{ PodTemplate map[string]any }
 	}
-	if err := json.Unmarshal([]byte(on.cluster.Kubectl(t, "get", "sandboxtemplate", pool, "-o", "json")), &template); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(on.cluster.Kubectl(t, "get", "sandboxtemplate", pool, "-o", "json")), &template))
 	pod := template.Spec.PodTemplate
 	pod["apiVersion"], pod["kind"] = "v1", "Pod"
 	pod["metadata"].(map[string]any)["name"] = pool + "-1"
 	text, err := json.Marshal(pod)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	on.cluster.Apply(t, string(text))
 	go func() {
 		claim := ""
@@ -100,9 +97,7 @@ func (on *target) control(t *testing.T, pool string) {
 // pool makes the pool of the containers of spec.
 func (on *target) pool(t *testing.T, spec engine.Spec) {
 	objects, err := on.Template(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	on.cluster.Apply(t, string(objects))
 }
 
@@ -130,17 +125,13 @@ func TestWarmPool(t *testing.T) {
 		t.Errorf("the container is in pod %s: %s", pod, log)
 	}
 	x, err := on.Exec(t.Context(), spec.Name, []string{"true"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	x.Close()
 	has, err := on.List(t.Context(), testLabel, on.mark)
 	if err != nil || len(has.Containers) != 1 || len(has.Volumes) != 1 || has.Containers[0].Place.Pod != pod || !has.Containers[0].Running {
 		t.Errorf("listed: %+v, %v", has, err)
 	}
-	if err := on.Remove(context.Background(), []string{spec.Name}, []string{spec.Volume}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, on.Remove(context.Background(), []string{spec.Name}, []string{spec.Volume}))
 	if has, err := on.List(t.Context(), testLabel, on.mark); err != nil || len(has.Containers)+len(has.Volumes) > 0 {
 		t.Errorf("left: %+v, %v", has, err)
 	}
@@ -166,9 +157,7 @@ func TestWarmPoolThatGivesNone(t *testing.T) {
 			spec.Lasts = false
 			prepare(&spec)
 			p, err := on.Start(t.Context(), spec)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer p.Close()
 			if pod := on.Abilities().Where(spec.Name).Pod; strings.HasPrefix(pod, pool) || !strings.Contains(log.String(), want) {
 				t.Errorf("pod %s, log: %s", pod, log)

@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // The tour runs as it stands, against the server as it is in this tree, and leaves a figure.
@@ -16,13 +18,9 @@ func TestTour(t *testing.T) {
 		t.Fatalf("build the server: %v\n%s", err, out)
 	}
 	output := t.TempDir()
-	if err := tour(t.Context(), server, output); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, tour(t.Context(), server, output))
 	file, err := os.Open(filepath.Join(output, "wine.png"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer file.Close()
 	config, err := png.DecodeConfig(file)
 	if err != nil || config.Width < 400 || config.Height < 300 {

@@ -4,15 +4,15 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // The first program of this module has no feature's package in it, and none that only features need.
 func TestTheFirstProgramHasNoFeatures(t *testing.T) {
 	const module = "github.com/code-sandbox-mcp/code-sandbox-mcp"
 	out, err := exec.Command("go", "list", "-deps", module).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name := range strings.Lines(string(out)) {
 		for _, feature := range []string{module + "/team", module + "/cluster", module + "/apis", "k8s.io", "sigs.k8s.io", "github.com/coreos/go-oidc"} {
 			if strings.HasPrefix(name, feature) {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/stores"
 )
 
@@ -62,9 +63,7 @@ func (e environment) with(other environment) environment {
 func open(t *testing.T, address string, env environment, change func(*artifactstore.Options)) *artifactstore.Store {
 	t.Helper()
 	parsed, err := artifactstore.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	o := artifactstore.Options{LinkLifetime: time.Hour, FileBytes: 1 << 20, Lookup: env.lookup, Logger: slog.New(slog.DiscardHandler)}
 	if change != nil {
 		change(&o)
@@ -123,9 +122,7 @@ func profile(t *testing.T, secret string) environment {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "credentials")
 	text := fmt.Sprintf("[default]\naws_access_key_id = other\naws_secret_access_key = other\n[work]\naws_access_key_id = %s\naws_secret_access_key = %s\n", stores.Key, secret)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	return environment{"AWS_SHARED_CREDENTIALS_FILE": file, "AWS_PROFILE": "work"}
 }
 
@@ -181,9 +178,7 @@ func TestFilesAreReadByTheirAddresses(t *testing.T) {
 func refused(t *testing.T, link string) {
 	t.Helper()
 	u, err := url.Parse(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	bare, elsewhere := *u, *u
 	bare.RawQuery = ""
 	elsewhere.Path, elsewhere.RawPath = strings.Replace(u.Path, "/other/", "/my-session/", 1), ""
@@ -204,21 +199,15 @@ func refused(t *testing.T, link string) {
 func get(t *testing.T, method, address string) (status int, mime, body string) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if method == http.MethodPut {
 		request.Header.Set("x-ms-blob-type", "BlockBlob")
 	}
 	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer answer.Body.Close()
 	content, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return answer.StatusCode, answer.Header.Get("Content-Type"), string(content)
 }
 
@@ -354,9 +343,7 @@ func (broken) Read([]byte) (int, error) {
 
 func TestAStoreThatDoesNotAnswer(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer silent.Close()
 	files := session{"a": "a"}
 	var mu sync.Mutex
@@ -446,13 +433,9 @@ func TestCredentialsThatAreNone(t *testing.T) {
 func expiry(t *testing.T, link string) time.Time {
 	t.Helper()
 	u, err := url.Parse(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	end, err := time.Parse(time.RFC3339, u.Query().Get("se"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return end
 }
 

@@ -10,15 +10,14 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // Behind a route that leads nowhere everything can be sent and nothing answers, as where a policy drops it.
 func TestTheNetworkIsJudgedByWhatAnswers(t *testing.T) {
 	t.Parallel()
 	attack, err := attacks.Container("network")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, c := range map[string]struct {
 		noPolicy bool
 		before   string // what the attack's own process does
@@ -36,9 +35,7 @@ threading.Thread(target=lambda: dns.sendto(b"x", dns.recvfrom(512)[1]), daemon=T
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			program, err := attack.Program(attacks.Facts{Pod: &attacks.Pod{Policy: !c.noPolicy, Near: [][2]any{{"192.168.1.1", 6443}}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			run := exec.CommandContext(t.Context(), "sh", "-ec", "ip link set lo up; ip address add 192.168.1.1/32 dev lo; ip route add default dev lo; exec python3 -")
 			run.Stdin = strings.NewReader(c.before + "\n" + program)
 			root := []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}}

@@ -17,14 +17,13 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func open(t testing.TB, o Options) *Log {
 	t.Helper()
 	l, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { closed(t, l) })
 	return l
 }
@@ -51,18 +50,14 @@ func written(t testing.TB, n int) string {
 func verify(t testing.TB, path string) *Report {
 	t.Helper()
 	r, err := Verify([]string{path}, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return r
 }
 
 func linesOf(t testing.TB, path string) []string {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
@@ -73,9 +68,7 @@ func said(t testing.TB, path string) (list []Line) {
 		list = append(list, *l)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return list
 }
 
@@ -93,9 +86,7 @@ func TestALineHasTheNamesOfOCSF(t *testing.T) {
 	l.Record(Event{Time: when, Kind: KindServer, Action: "Stop", Code: "1", Detail: map[string]any{"odd": 1.5, "host": 1}})
 	closed(t, l)
 	golden, err := os.ReadFile("testdata/lines.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	got, _ := os.ReadFile(path)
 	if !bytes.Equal(got, golden) {
 		t.Errorf("it has\n%s", got)
@@ -111,9 +102,7 @@ func TestAChainInSeveralFilesIsVerified(t *testing.T) {
 	folder := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(folder, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
 	prev, _, _ := strings.Cut(lines[4][len(lines[4])-1-tailLength+len(prevMember):], `"`)
@@ -142,16 +131,12 @@ func TestATornTextThatIsRemovedIsFound(t *testing.T) {
 	path := written(t, 3)
 	lines := linesOf(t, path)
 	torn := lines[2][:40]
-	if err := os.WriteFile(path, []byte(lines[0]+lines[1]+torn), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(lines[0]+lines[1]+torn), 0o600))
 	l := open(t, Options{Path: path})
 	l.Record(Event{Kind: KindCall})
 	closed(t, l)
 	text, _ := os.ReadFile(path)
-	if err := os.WriteFile(path, bytes.Replace(text, []byte(torn+"\n"), nil, 1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, bytes.Replace(text, []byte(torn+"\n"), nil, 1), 0o600))
 	if r := verify(t, path); len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "torn text") {
 		t.Errorf("%+v", r)
 	}
@@ -213,9 +198,7 @@ func TestWhatIsTamperedWithIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := written(t, 10)
-			if err := os.WriteFile(path, []byte(strings.Join(test.tamper(linesOf(t, path)), "")), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(path, []byte(strings.Join(test.tamper(linesOf(t, path)), "")), 0o600))
 			r := verify(t, path)
 			if r.OK() || r.Problems[0].Line != test.line || !strings.Contains(r.Problems[0].What, strings.ReplaceAll(test.says, "are missing", "")) {
 				t.Fatalf("got %+v", r)
@@ -257,9 +240,7 @@ func TestACutEndIsFoundWithAKeptHeadOnly(t *testing.T) {
 	if r, err := Verify([]string{path}, head); err != nil || !r.OK() || r.KeptAt != 10 || r.Last != 11 {
 		t.Errorf("later: %+v, %v", r, err)
 	}
-	if err := os.WriteFile(path, []byte(strings.Join(linesOf(t, path)[:7], "")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(strings.Join(linesOf(t, path)[:7], "")), 0o600))
 	if r := verify(t, path); !r.OK() || r.Last != 7 {
 		t.Errorf("without a head: %+v", r)
 	}
@@ -278,9 +259,7 @@ func TestATornLineIsKeptAndChainedOver(t *testing.T) {
 		} {
 			path := filepath.Join(t.TempDir(), "audit.jsonl")
 			before := whole[0] + whole[1] + torn
-			if err := os.WriteFile(path, []byte(before), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(path, []byte(before), 0o600))
 			if r := verify(t, path); !r.OK() || !r.Unfinished || r.Last != 2 {
 				t.Errorf("%s, %d: before %+v", name, size, r)
 			}
@@ -298,9 +277,7 @@ func TestATornLineIsKeptAndChainedOver(t *testing.T) {
 func TestALineWithoutItsEndIsALine(t *testing.T) {
 	path := written(t, 3)
 	text, _ := os.ReadFile(path)
-	if err := os.WriteFile(path, bytes.TrimSpace(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, bytes.TrimSpace(text), 0o600))
 	l := open(t, Options{Path: path})
 	l.Record(Event{Kind: KindCall})
 	closed(t, l)
@@ -347,18 +324,12 @@ func TestLinesAreBounded(t *testing.T) {
 // What cannot be written waits, and what has no room is counted.
 func TestNothingIsLostInSilence(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "logs")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(folder, 0o700))
 	path := filepath.Join(folder, "audit.jsonl")
 	l := open(t, Options{Path: path, Required: true})
-	if err := l.RecordNow(t.Context(), Event{Kind: KindRun}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, l.RecordNow(t.Context(), Event{Kind: KindRun}))
 	away := folder + "-away"
-	if err := os.Rename(folder, away); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(folder, away))
 	err := l.RecordNow(t.Context(), Event{Kind: KindRun, Run: "refused"})
 	if err == nil || !strings.Contains(err.Error(), "audit_unavailable") || strings.Contains(err.Error(), folder) {
 		t.Errorf("got %v", err)
@@ -370,9 +341,7 @@ func TestNothingIsLostInSilence(t *testing.T) {
 	if l.Err() == nil {
 		t.Error("it says that it can be written")
 	}
-	if err := os.Rename(away, folder); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(away, folder))
 	closed(t, l)
 	r := verify(t, path)
 	if !r.OK() || r.Lost != over || r.Lines != 1+1+maxWaiting {
@@ -390,15 +359,11 @@ func TestARemovedFileIsMadeAnewAndSaid(t *testing.T) {
 	l := open(t, Options{Path: path, Required: true})
 	record := func() {
 		t.Helper()
-		if err := l.RecordNow(t.Context(), Event{Kind: KindRun}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, l.RecordNow(t.Context(), Event{Kind: KindRun}))
 	}
 	record()
 	record()
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(path))
 	record()
 	if r := verify(t, path); r.First != 3 || r.Last != 4 || len(r.Problems) != 1 || !strings.Contains(r.Problems[0].What, "removed while a server ran") {
 		t.Errorf("got %+v", r)
@@ -438,15 +403,11 @@ func TestAnEndSaysWhatIsLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := filepath.Join(t.TempDir(), "logs")
-			if err := os.Mkdir(folder, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Mkdir(folder, 0o700))
 			path := filepath.Join(folder, "audit.jsonl")
 			var out bytes.Buffer
 			l, err := Open(Options{Path: path, Logger: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelInfo}))})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			stop := test.hinder(t, path)
 			for range 3 {
 				l.Record(Event{Kind: KindCall})
@@ -466,13 +427,9 @@ func TestAnEndSaysWhatIsLost(t *testing.T) {
 // A run that was refused is withdrawn: nothing waits then that would show that the log can be written again.
 func TestAFailureIsOfWhatWaits(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "logs")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(folder, 0o700))
 	l := open(t, Options{Path: filepath.Join(folder, "audit.jsonl"), Required: true})
-	if err := os.Rename(folder, folder+"-away"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(folder, folder+"-away"))
 	if l.RecordNow(t.Context(), Event{Kind: KindRun}) == nil || l.Err() != nil {
 		t.Errorf("nothing waits, and it fails by %v", l.Err())
 	}
@@ -480,9 +437,7 @@ func TestAFailureIsOfWhatWaits(t *testing.T) {
 	if l.Err() == nil {
 		t.Error("an event waits, and it does not fail")
 	}
-	if err := os.Rename(folder+"-away", folder); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(folder+"-away", folder))
 }
 
 func TestWhatIsNoFileIsRefused(t *testing.T) {
@@ -534,15 +489,11 @@ func FuzzReader(f *testing.F) {
 	f.Add([]byte("{}\n\n" + strings.Repeat(" ", tailLength+1)))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		path := filepath.Join(t.TempDir(), "audit.jsonl")
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, text, 0o600))
 		before := verify(t, path)
 		c := chain{path: path}
 		defer c.close()
-		if err := c.append([]Event{{Kind: KindCall}}, func(*Event) cleaner { return nil }); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.append([]Event{{Kind: KindCall}}, func(*Event) cleaner { return nil }))
 		after := verify(t, path)
 		if now, _ := os.ReadFile(path); !bytes.HasPrefix(now, text) {
 			t.Errorf("%q became %q", text, now)
@@ -554,24 +505,4 @@ func FuzzReader(f *testing.F) {
 			t.Error(err)
 		}
 	})
-}
-
-func BenchmarkRecord(b *testing.B) {
-	for name, o := range map[string]Options{
-		"hash": {Mask: secrets.New(map[string]string{"TOKEN": "correct-horse-battery"})}, "required": {Required: true},
-	} {
-		b.Run(name, func(b *testing.B) {
-			o.Path = filepath.Join(b.TempDir(), "audit.jsonl")
-			l := open(b, o)
-			code := strings.Repeat("print('hello')\n", 60)
-			for b.Loop() {
-				e := Event{Kind: KindRun, Action: "Launch", Principal: "alice", Session: "s", Run: "run-1", Code: code, Detail: map[string]any{"language": "python", "ms": 3}}
-				if err := l.RecordNow(b.Context(), e); err != nil {
-					b.Fatal(err)
-				}
-			}
-			b.StopTimer()
-			closed(b, l)
-		})
-	}
 }

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 var bg = context.Background()
@@ -96,17 +98,13 @@ func child(t *testing.T, name, path string) (*exec.Cmd, *bufio.Scanner) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return cmd, bufio.NewScanner(out)
 }
 
 func kill(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 }
 
@@ -155,9 +153,7 @@ func TestAFullDiskRefusesRunsUntilThereIsSpace(t *testing.T) {
 	for told.Scan() {
 		said = append(said, told.Text())
 	}
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Wait())
 	if len(said) < 3 || !strings.HasPrefix(said[len(said)-1], "audit_unavailable: ") {
 		t.Fatalf("it said %q", said)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -104,9 +105,7 @@ func TestASessionComesBackAsItWas(t *testing.T) {
 		t.Fatalf("exported %+v, %v", report, err)
 	}
 	to, m, told, err := load(t, bytes.NewReader(archive), generous)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if m.SessionID != "s" || m.Program != "test" || !m.Created.Equal(time.Unix(1700000000, 0)) || m.Exported.IsZero() || len(m.PassThroughEnv) != 1 || told != history {
 		t.Errorf("the manifest is %+v, the history %q", m, told)
 	}
@@ -173,22 +172,16 @@ func packed(t *testing.T, members ...member) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z, err := zstd.NewWriter(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := tar.NewWriter(z)
 	for _, m := range members {
 		m.header.Size = int64(len(m.text))
-		if err := w.WriteHeader(&m.header); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, w.WriteHeader(&m.header))
 		if _, err := io.WriteString(w, m.text); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := errors.Join(w.Close(), z.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(w.Close(), z.Close()))
 	return b.Bytes()
 }
 
@@ -262,13 +255,9 @@ func zstdOf(t *testing.T, text string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	z, err := zstd.NewWriter(&b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, err = io.WriteString(z, text)
-	if err := errors.Join(err, z.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, z.Close()))
 	return b.Bytes()
 }
 
@@ -276,9 +265,7 @@ func TestACheckpointThatIsCutOffIsRefusedWhereverItEnds(t *testing.T) {
 	noise := make([]byte, 20_000)
 	_, _ = rand.Read(noise)
 	archive, _, err := export(t, []item{file("noise", string(noise))}, generous)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for n := 0; n < len(archive); n += 97 {
 		if _, _, _, err := load(t, bytes.NewReader(archive[:n]), generous); fault.From(err).Code != fault.InvalidContent {
 			t.Errorf("after %d of %d bytes: %v", n, len(archive), err)
@@ -324,9 +311,7 @@ func TestABombTakesNoMemory(t *testing.T) {
 func TestWhatFollowsACheckpointHasAnEnd(t *testing.T) {
 	limits := Limits{Bytes: 1 << 20, Entries: 10}
 	archive, _, err := export(t, []item{file("a", "x")}, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	reader, writer := io.Pipe()
 	go func() {
 		z, _ := zstd.NewWriter(writer)
@@ -374,9 +359,7 @@ func TestALargeSessionTakesNoMoreMemoryThanASmallOne(t *testing.T) {
 
 func TestAnImportThatIsCancelledEnds(t *testing.T) {
 	archive, _, err := export(t, sample(), generous)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err = Import(ctx, bytes.NewReader(archive), generous, func(_ Manifest, h io.Reader, next Next) error {
 		_, err := io.Copy(io.Discard, h)
@@ -396,9 +379,7 @@ func TestAnImportThatIsCancelledEnds(t *testing.T) {
 
 func TestAnErrorOfTheReceiverIsNotTheCheckpointsFault(t *testing.T) {
 	archive, _, err := export(t, sample(), generous)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	own := errors.New("no disk")
 	if _, err := Import(t.Context(), bytes.NewReader(archive), generous, func(Manifest, io.Reader, Next) error { return own }); !errors.Is(err, own) {
 		t.Errorf("got %v", err)

@@ -24,6 +24,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/allfeatures"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // repository is what the documentation describes, and is a part of.
@@ -62,9 +63,7 @@ func files(t *testing.T, folder string, visit func(name string)) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // readPages reads every Markdown file, by its path.
@@ -76,9 +75,7 @@ func readPages(t *testing.T) map[string]*page {
 			return
 		}
 		source, err := fs.ReadFile(repository, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p := &page{anchors: make(map[string]bool)}
 		document := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(source))
 		_ = ast.Walk(document, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
@@ -219,9 +216,7 @@ func commands(line string) [][]string {
 
 func TestCommandsOfTheDocumentationExist(t *testing.T) {
 	makefile, err := fs.ReadFile(repository, "Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, p := range readPages(t) {
 		for _, line := range p.code() {
 			for _, words := range commands(line) {
@@ -357,9 +352,7 @@ func TestMessagesOfTheTroubleshootingPageAreTheProgramsOwn(t *testing.T) {
 				return
 			}
 			source, err := fs.ReadFile(repository, name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			sources.Write(source)
 		})
 	}
@@ -372,9 +365,7 @@ func TestMessagesOfTheTroubleshootingPageAreTheProgramsOwn(t *testing.T) {
 		}
 	}
 	faults, err := fs.ReadFile(repository, "internal/fault/fault.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, code := range regexp.MustCompile(`Code = "(\w+)"`).FindAllSubmatch(faults, -1) {
 		if !slices.Contains(p.code(), string(code[1])) {
 			t.Errorf("the page does not have the error code %s", code[1])

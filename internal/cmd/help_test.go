@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func helpOf(t *testing.T, args ...string) string {
@@ -16,9 +18,7 @@ func helpOf(t *testing.T, args ...string) string {
 	root := core.Command()
 	root.SetOut(&out)
 	root.SetArgs(append(args, "--help"))
-	if err := root.Execute(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, root.Execute())
 	return out.String()
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
@@ -46,9 +47,7 @@ func TestPathsInTheEntryAreAbsolute(t *testing.T) {
 		"--python-image=localhost/a/b":                      "--python-image=localhost/a/b",
 	} {
 		fs := server.Flags(nil)
-		if err := fs.Parse([]string{given}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, fs.Parse([]string{given}))
 		if got := changedFlags(fs, masked); !slices.Equal(got, []string{strings.ReplaceAll(want, "DIR", dir)}) {
 			t.Errorf("%s: %q", given, got)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // core is the program without features.
@@ -17,12 +18,8 @@ var core = Program{Name: "code-sandbox-mcp"}
 func parsed(t *testing.T, args ...string) *cobra.Command {
 	t.Helper()
 	cmd, rest, err := core.Command().Find(args)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.ParseFlags(rest); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cmd.ParseFlags(rest))
 	if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil {
 		t.Errorf("%q: %v", args, err)
 	}
@@ -37,9 +34,7 @@ func TestPrewarmTakesTheNextWord(t *testing.T) {
 
 func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 	here, err := filepath.Abs(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, test := range map[string]struct {
 		args []string
 		want string

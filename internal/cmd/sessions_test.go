@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -58,9 +59,7 @@ func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
 func TestALinkIsReplacedAndNotFollowed(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
-	if err := errors.Join(os.WriteFile(target, []byte("safe"), 0o600), os.Symlink(target, link)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.WriteFile(target, []byte("safe"), 0o600), os.Symlink(target, link)))
 	if err := writeWhole(link, false, writes("x")); fault.From(err).Code != fault.FileExists {
 		t.Errorf("got %v", err)
 	}
@@ -143,9 +142,7 @@ func TestHowLongASessionIsKept(t *testing.T) {
 func TestWhoseSessionsACommandMeans(t *testing.T) {
 	s := &server.Program{Settings: server.Settings{StateDir: t.TempDir()}}
 	ann := owner{"ann"}
-	if err := state.SaveTenant(s.SessionDir(), ann.key(), ann.name); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, state.SaveTenant(s.SessionDir(), ann.key(), ann.name))
 	for name, want := range map[string]string{"": s.SessionDir(), "ann": filepath.Join(s.StateDir, "principals", ann.key(), "sessions")} {
 		if dir, err := (owner{name}).dir(s); err != nil || dir != want {
 			t.Errorf("of %q: %q, %v", name, dir, err)

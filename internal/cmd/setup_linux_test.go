@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pty"
 )
 
@@ -43,9 +44,7 @@ func TestConsentToAVirtualMachine(t *testing.T) {
 	}
 
 	reads, writes, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer reads.Close()
 	defer writes.Close()
 	err = consentTo(t.Context(), what, false, reads, screen)
@@ -65,18 +64,14 @@ func TestSetupEndsWithTheClients(t *testing.T) {
 	ready := func() string {
 		t.Helper()
 		var out bytes.Buffer
-		if err := printReady(&out, []string{"--memory-limit=2GiB"}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, printReady(&out, []string{"--memory-limit=2GiB"}))
 		return out.String()
 	}
 	if got := ready(); !strings.HasPrefix(got, "\nReady.\nNo client is found on this machine") {
 		t.Errorf("got %s", got)
 	}
 	for _, dir := range []string{".cursor", ".codeium/windsurf"} {
-		if err := os.MkdirAll(filepath.Join(home, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(home, dir), 0o755))
 	}
 	if got := ready(); !strings.Contains(got, "\n  code-sandbox-mcp install --client cursor,devin --memory-limit=2GiB\n") {
 		t.Errorf("got %s", got)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -223,9 +224,7 @@ func TestTable(t *testing.T) {
 		{Name: "python image", Status: Fail, Found: "not\nthere\t", Fix: "setup"},
 	}}
 	var text strings.Builder
-	if err := r.WriteTable(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.WriteTable(&text))
 	want := `ok    Podman        version 5
 warn  storage       vfs
         why         slow
@@ -259,9 +258,7 @@ func TestSummary(t *testing.T) {
 func TestJSON(t *testing.T) {
 	var out bytes.Buffer
 	r := Report{[]Check{{Name: "storage", Status: Warn, Found: "vfs", Why: "slow", Fix: "a > b && c"}}}
-	if err := r.WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.WriteJSON(&out))
 	want := `{"ok":true,"checks":[{"name":"storage","status":"warn","found":"vfs","why":"slow","fix":"a > b && c"}]}`
 	var compact bytes.Buffer
 	if err := json.Compact(&compact, out.Bytes()); err != nil || compact.String() != want {
@@ -286,9 +283,7 @@ func TestRealMachine(t *testing.T) {
 		{Language: sandbox.Python, Ref: "localhost/no-such-image:1", Setup: "make it so"},
 	}})
 	var text strings.Builder
-	if err := r.WriteTable(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.WriteTable(&text))
 	t.Log("\n" + text.String())
 	if c := check(t, r, "python container"); c.Status != OK {
 		t.Errorf("%+v", c)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // fetcher makes one for which files.example is the handler, and every other host what it is.
@@ -59,9 +60,7 @@ func gzipped(t *testing.T, content []byte) []byte {
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
 	_, _ = w.Write(content)
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 	return b.Bytes()
 }
 
@@ -92,9 +91,7 @@ func TestADownload(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, content, err := download(t, fetcher(t, Options{}, test.handler), test.url)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if string(content) != test.content || d.Size != test.size || d.Name != test.name {
 				t.Errorf("got %q, %d bytes, named %q", content, d.Size, d.Name)
 			}

@@ -5,14 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func open(t *testing.T, path string) *os.File {
 	t.Helper()
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|NoFollow, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { f.Close() })
 	return f
 }
@@ -20,9 +20,7 @@ func open(t *testing.T, path string) *os.File {
 func TestOneOpeningOfAFileHasItsLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, second := open(t, path), open(t, path)
-	if err := Try(first); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Try(first))
 	if err := Try(second); !errors.Is(err, ErrHeld) {
 		t.Errorf("the second got %v", err)
 	}

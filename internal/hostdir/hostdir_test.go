@@ -15,15 +15,14 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // house makes an allowed folder and one beside it that is not, and returns their parent.
 func house(t *testing.T) (string, *Dirs) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, path := range []string{"allowed/in.txt", "allowed/sub/deep.txt", "allowed2/second.txt", "allowed-not/x.txt", "secret/key.txt"} {
 		write(t, filepath.Join(dir, path), path)
 	}
@@ -38,36 +37,24 @@ func house(t *testing.T) (string, *Dirs) {
 		"allowed/dangling":     "nothing",
 		"way-in":               "allowed",
 	} {
-		if err := os.Symlink(target, filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(target, filepath.Join(dir, name)))
 	}
-	if err := syscall.Mkfifo(filepath.Join(dir, "allowed/fifo"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(filepath.Join(dir, "allowed/fifo"), 0o600))
 	d, err := New([]string{filepath.Join(dir, "allowed"), filepath.Join(dir, "allowed2")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return dir, d
 }
 
 func write(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.OK(t, os.WriteFile(path, []byte(content), 0o644))
 }
 
 func read(t *testing.T, path string) string {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(content)
 }
 
@@ -150,9 +137,7 @@ func shortName(path string) string {
 
 func TestNothingIsAllowedByDefault(t *testing.T) {
 	d, err := New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, _, err = d.Open("/etc/passwd")
 	wantCode(t, err, fault.InvalidPath)
 	_, err = (&Dirs{}).Create("/tmp/x", "x", false)
@@ -163,9 +148,7 @@ func TestAFolderIsNamedAsPeopleDo(t *testing.T) {
 	dir, _ := house(t)
 	t.Setenv("HOME", dir)
 	d, err := New([]string{"~/way-in"}) // a link to a folder stands for the folder
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, path := range []string{"~/way-in/in.txt", "in.txt", filepath.Join(dir, "allowed/in.txt")} {
 		file, _, err := d.Open(path)
 		if err != nil {
@@ -224,9 +207,7 @@ func TestWriting(t *testing.T) {
 			if err == nil {
 				err = finish(f, "new")
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if at := filepath.Join(dir, test.at); f.Path() != at || read(t, at) != "new" {
 				t.Errorf("said to be at %s, got %q", f.Path(), read(t, at))
 			}
@@ -283,9 +264,7 @@ func TestWhatIsNotWritten(t *testing.T) {
 func TestAFileThatIsGivenUpLeavesNothing(t *testing.T) {
 	dir, d := house(t)
 	f, err := d.Create("in.txt", "x", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, _ = io.WriteString(f, "half")
 	_ = f.Close()
 	_ = f.Close()
@@ -300,12 +279,8 @@ func TestPartsOfDeadServersAreRemoved(t *testing.T) {
 	old, young := filepath.Join(dir, "allowed", partPrefix+"old"+partSuffix), filepath.Join(dir, "allowed", partPrefix+"young"+partSuffix)
 	write(t, old, "half")
 	write(t, young, "half")
-	if err := os.Chtimes(old, time.Time{}, time.Now().Add(-2*time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if err := save(d, "new.txt", "new", false); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes(old, time.Time{}, time.Now().Add(-2*time.Hour)))
+	must.OK(t, save(d, "new.txt", "new", false))
 	_, errOld := os.Stat(old)
 	_, errYoung := os.Stat(young)
 	if errOld == nil || errYoung != nil {

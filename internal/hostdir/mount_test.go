@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestParseMount(t *testing.T) {
@@ -44,24 +45,16 @@ func TestParseMount(t *testing.T) {
 func TestWhatIsNeverMounted(t *testing.T) {
 	home, state, other := t.TempDir(), t.TempDir(), t.TempDir()
 	for _, folder := range []string{home + "/.ssh", home + "/data", other + "/sub", other + "/with-socket"} {
-		if err := os.MkdirAll(folder, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(folder, 0o700))
 	}
 	socket := filepath.Join(other, "with-socket", "s")
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = listener.Close() }()
-	if err := os.WriteFile(other+"/file", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(other+"/file", nil, 0o600))
 	link := func(to string) string {
 		path := filepath.Join(t.TempDir(), "link")
-		if err := os.Symlink(to, path); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(to, path))
 		return path
 	}
 	for name, test := range map[string]struct{ folder, want string }{
@@ -105,21 +98,15 @@ func TestWhatIsNeverMounted(t *testing.T) {
 func TestWhatIsMounted(t *testing.T) {
 	home := t.TempDir()
 	for _, folder := range []string{"data", "data/inner", "more"} {
-		if err := os.Mkdir(filepath.Join(home, folder), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(filepath.Join(home, folder), 0o700))
 	}
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(home+"/data", link); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(home+"/data", link))
 	folder := func(path, name string, writable bool) hostdir.Mount {
 		return hostdir.Mount{Folder: path, Name: name, Writable: writable}
 	}
 	real, err := filepath.EvalSymlinks(home)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, test := range map[string]struct {
 		mounts []hostdir.Mount
 		want   string // of the error

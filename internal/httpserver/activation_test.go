@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // activatedVariable has the test be the program that sockets are passed to.
@@ -45,9 +47,7 @@ func passTo(t *testing.T, pid, count string, files ...*os.File) (read func() str
 	cmd.ExtraFiles = files
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	return func() string {
 		_ = cmd.Wait()
 		return out.String()
@@ -61,19 +61,13 @@ func TestSocketsThatArePassed(t *testing.T) {
 	}
 	for network, address := range map[string]string{"tcp": "127.0.0.1:0", "unix": filepath.Join(t.TempDir(), "s")} {
 		l, err := net.Listen(network, address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer l.Close()
 		file, err := l.(interface{ File() (*os.File, error) }).File()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		printed := passTo(t, "$$", "1", file)
 		conn, err := net.Dial(network, l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		answer, err := io.ReadAll(conn)
 		if got := printed(); err != nil || string(answer) != "served" || strings.Contains(got, "error:") || !strings.Contains(got, "pid= fds=\n") {
 			t.Errorf("%s: %q, %v; it printed %s", network, answer, err, got)

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/mark3labs/mcp-go/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // A client of a session is asked on the stream of its call, and answers by another message of that session.
@@ -28,9 +30,7 @@ func TestAClientIsAsked(t *testing.T) {
 		"no sense": {`"result":[1]`, "cancel state"},
 	} {
 		response, err := f.client.Do(f.request(http.MethodPost, Path, call(1, "ask", ""), able))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		next := events(response.Body)
 		text, err := next()
 		var question struct {

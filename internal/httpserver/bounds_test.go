@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -99,9 +100,7 @@ func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
 func (f *fixture) conn(t *testing.T) net.Conn {
 	t.Helper()
 	conn, err := f.dial()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	return conn
 }
@@ -172,9 +171,7 @@ func TestKeepAlive(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
 				response, err := f.client.Do(request(f))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer response.Body.Close()
 				lines := bufio.NewReader(response.Body)
 				for range 3 {

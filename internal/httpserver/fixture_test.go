@@ -18,6 +18,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const token = "a-token-that-nobody-guesses"
@@ -103,9 +104,7 @@ func newFixture(t *testing.T, o Options) *fixture {
 func serve(t *testing.T, o Options) *fixture {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f := newFixture(t, o)
 	f.address = l.Addr().String()
 	f.dial = func() (net.Conn, error) { return net.Dial("tcp", f.address) }

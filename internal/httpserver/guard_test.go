@@ -14,6 +14,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
@@ -179,15 +180,11 @@ func TestOwnToken(t *testing.T) {
 		"one word":           func() error { return os.WriteFile(path, []byte("two words, which is one too many"), 0o600) },
 		"not a regular file": func() error { return os.Symlink("/etc/hostname", path) },
 	} {
-		if err := os.RemoveAll(path); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.RemoveAll(path))
 		if name == "mode 0640" {
 			_, _ = OwnToken(path)
 		}
-		if err := spoil(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, spoil())
 		if got, err := OwnToken(path); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}

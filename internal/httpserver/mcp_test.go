@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -224,9 +225,7 @@ func TestAnAnswerBeginsWithTheWork(t *testing.T) {
 	f := serve(t, Options{Token: token})
 	body, h := modernCall(1, "a", "work")
 	response, err := f.client.Do(f.request(http.MethodPost, Path, body, h))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer response.Body.Close()
 	if kind := response.Header.Get("Content-Type"); kind != web.TypeEvents {
 		t.Errorf("the answer is %q", kind)
@@ -347,9 +346,7 @@ func TestShutdown(t *testing.T) {
 	f := serve(t, Options{Token: token})
 	h := f.begin()
 	stream, err := f.client.Do(f.request(http.MethodGet, Path, "", h))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer stream.Body.Close()
 	got := make(chan answer)
 	go func() { got <- f.post(call(1, "wait", ""), h) }()

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -21,9 +22,7 @@ func testCertificate(t *testing.T) (*tls.Certificate, *x509.CertPool) {
 	certificate := s.TLS.Certificates[0]
 	if certificate.Leaf == nil {
 		leaf, err := x509.ParseCertificate(certificate.Certificate[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		certificate.Leaf = leaf
 	}
 	return &certificate, s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // withProgram puts a script on the PATH as a client's program. It finds the configuration in $FILE.
@@ -18,9 +20,9 @@ func withProgram(t *testing.T, o *Options, c *Client, script string) string {
 	bin := t.TempDir()
 	t.Setenv("PATH", bin+":/usr/bin:/bin")
 	files, err := o.Files(c)
-	must(t, err)
+	must.OK(t, err)
 	script = fmt.Sprintf("#!/bin/sh\nFILE='%s'\nmkdir -p \"$(dirname \"$FILE\")\"\n%s\n", files[0], script)
-	must(t, os.WriteFile(filepath.Join(bin, c.program), []byte(script), 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(bin, c.program), []byte(script), 0o755))
 	return files[0]
 }
 
@@ -29,8 +31,8 @@ const written = `{ "mcpServers": { "code-sandbox": { "command": "` + serverPath 
 func TestAClientsOwnCommandIsUsed(t *testing.T) {
 	o, c := machine(t), client(t, "gemini")
 	path := withProgram(t, &o, c, `echo "$@" > "$FILE.args"; echo '`+written+`' > "$FILE"`)
-	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	must(t, os.WriteFile(path, []byte("{\"a\": 1}"), 0o600))
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.OK(t, os.WriteFile(path, []byte("{\"a\": 1}"), 0o600))
 	outcome := mustInstall(t, o, c)
 	if got := string(read(t, path)); got != written+"\n" || outcome.Done != Added || outcome.Note != "" || filepath.Base(outcome.Command[0]) != "gemini" {
 		t.Errorf("%+v\n%s", outcome, got)
@@ -50,8 +52,8 @@ func TestAClientsOwnCommandIsUsed(t *testing.T) {
 func TestWhatARunningClientChangesMeanwhileStays(t *testing.T) {
 	o, c := machine(t), client(t, "gemini")
 	path := withProgram(t, &o, c, `echo '`+written+`' > "$FILE"`)
-	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-	must(t, os.WriteFile(path, []byte(`{"a": 7, "by": ["another"]}`), 0o600))
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.OK(t, os.WriteFile(path, []byte(`{"a": 7, "by": ["another"]}`), 0o600))
 	if outcome := mustInstall(t, o, c); string(read(t, path)) != written+"\n" || outcome.Note != "" {
 		t.Errorf("%+v\n%s", outcome, read(t, path))
 	}
@@ -99,9 +101,9 @@ func TestAFileThatACommandHasDamagedIsPutBack(t *testing.T) {
 			mustInstall(t, twin, c)
 			path := withProgram(t, &o, c, test.script)
 			real := filepath.Join(t.TempDir(), "settings.json")
-			must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-			must(t, os.WriteFile(real, []byte(before), 0o640))
-			must(t, os.Symlink(real, path))
+			must.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must.OK(t, os.WriteFile(real, []byte(before), 0o640))
+			must.OK(t, os.Symlink(real, path))
 			outcome := mustInstall(t, o, c)
 			if got, want := string(read(t, path)), string(read(t, edited)); got != want || !strings.Contains(outcome.Note, test.note) {
 				t.Errorf("%s\n%s", outcome.Note, got)

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -31,42 +33,30 @@ func give(t *testing.T, o Options, c *Client, text []byte) string {
 	t.Helper()
 	o.Force = true
 	files, err := o.Files(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.MkdirAll(filepath.Dir(files[0]), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(files[0], text, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, os.MkdirAll(filepath.Dir(files[0]), 0o755))
+	must.OK(t, os.WriteFile(files[0], text, 0o640))
 	return files[0]
 }
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return text
 }
 
 func client(t *testing.T, name string) *Client {
 	t.Helper()
 	c, err := Find(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return c
 }
 
 func golden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, got, 0o644))
 		return
 	}
 	if want := read(t, path); !bytes.Equal(got, want) {
@@ -123,9 +113,7 @@ func TestEveryClientsConfigurationKeepsEveryByte(t *testing.T) {
 			wantOnly(t, path)
 
 			mustInstall(t, o, c)
-			if err := os.Remove(added.Backup); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Remove(added.Backup))
 			mustUninstall(t, o, c)
 			if left := read(t, path); !bytes.Equal(unspaced(left), unspaced(before)) && !c.addsKeyTo(t, before) {
 				t.Errorf("uninstall without the backup leaves\n%s", left)
@@ -143,16 +131,14 @@ func unspaced(text []byte) []byte { return bytes.Join(bytes.Fields(text), nil) }
 // addsKeyTo reports whether a text has no servers at all, so that what is left without a backup has an empty key.
 func (c *Client) addsKeyTo(t *testing.T, text []byte) bool {
 	values, err := c.format.parse(text)
-	must(t, err)
+	must.OK(t, err)
 	return address{key: c.key, list: c.list}.entries(values) == nil
 }
 
 func wantOnly(t *testing.T, path string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range entries {
 		if e.Name() != filepath.Base(path) {
 			t.Errorf("%s is left", e.Name())
@@ -224,9 +210,7 @@ func TestUninstallAfterOthersHaveChangedTheFile(t *testing.T) {
 	path := give(t, o, c, []byte("extensions:\n  a:\n    type: builtin\n"))
 	mustInstall(t, o, c)
 	text := bytes.Replace(read(t, path), []byte("extensions:\n"), []byte("# new\nextensions:\n"), 1)
-	if err := os.WriteFile(path, append(text, "GOOSE_MODE: auto\n"...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, append(text, "GOOSE_MODE: auto\n"...), 0o600))
 	outcome := mustUninstall(t, o, c)
 	if got := string(read(t, path)); got != "# new\nextensions:\n  a:\n    type: builtin\nGOOSE_MODE: auto\n" || outcome.Backup == "" {
 		t.Errorf("%+v:\n%s", outcome, got)
@@ -360,12 +344,12 @@ func TestFilesThatAreRefused(t *testing.T) {
 		change func(t *testing.T, path string)
 		why    string
 	}{
-		"read-only":     {func(t *testing.T, path string) { must(t, os.Chmod(path, 0o444)) }, "read-only"},
-		"too large":     {func(t *testing.T, path string) { must(t, os.Truncate(path, largest+1)) }, "bytes"},
-		"UTF-16":        {func(t *testing.T, path string) { must(t, os.WriteFile(path, []byte("\xff\xfe{\x00}\x00"), 0o600)) }, "UTF-16"},
-		"Latin-1":       {func(t *testing.T, path string) { must(t, os.WriteFile(path, []byte("{\"a\":\"\xe9\"}"), 0o600)) }, "not in UTF-8"},
-		"a folder":      {func(t *testing.T, path string) { must(t, os.Remove(path)); must(t, os.Mkdir(path, 0o700)) }, "not a regular file"},
-		"a broken link": {func(t *testing.T, path string) { must(t, os.Remove(path)); must(t, os.Symlink("nowhere", path)) }, "link to a file that is not there"},
+		"read-only":     {func(t *testing.T, path string) { must.OK(t, os.Chmod(path, 0o444)) }, "read-only"},
+		"too large":     {func(t *testing.T, path string) { must.OK(t, os.Truncate(path, largest+1)) }, "bytes"},
+		"UTF-16":        {func(t *testing.T, path string) { must.OK(t, os.WriteFile(path, []byte("\xff\xfe{\x00}\x00"), 0o600)) }, "UTF-16"},
+		"Latin-1":       {func(t *testing.T, path string) { must.OK(t, os.WriteFile(path, []byte("{\"a\":\"\xe9\"}"), 0o600)) }, "not in UTF-8"},
+		"a folder":      {func(t *testing.T, path string) { must.OK(t, os.Remove(path)); must.OK(t, os.Mkdir(path, 0o700)) }, "not a regular file"},
+		"a broken link": {func(t *testing.T, path string) { must.OK(t, os.Remove(path)); must.OK(t, os.Symlink("nowhere", path)) }, "link to a file that is not there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, cursor := machine(t), client(t, "cursor")
@@ -383,20 +367,13 @@ func TestFilesThatAreRefused(t *testing.T) {
 	}
 }
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestALinkStaysALink(t *testing.T) {
 	o, c := machine(t), client(t, "cursor")
 	path := give(t, o, c, nil)
 	target := filepath.Join(t.TempDir(), "mcp.json")
-	must(t, os.Remove(path))
-	must(t, os.WriteFile(target, []byte("{}\n"), 0o644))
-	must(t, os.Symlink(target, path))
+	must.OK(t, os.Remove(path))
+	must.OK(t, os.WriteFile(target, []byte("{}\n"), 0o644))
+	must.OK(t, os.Symlink(target, path))
 	mustInstall(t, o, c)
 	if to, err := os.Readlink(path); err != nil || to != target || !bytes.Contains(read(t, target), []byte(serverPath)) {
 		t.Errorf("%s, %v", to, err)
@@ -409,10 +386,10 @@ func TestALinkStaysALink(t *testing.T) {
 
 func TestAChangeByAnotherProgramIsNotLost(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mcp.json")
-	must(t, os.WriteFile(path, []byte("{}"), 0o600))
+	must.OK(t, os.WriteFile(path, []byte("{}"), 0o600))
 	f, err := readFile(path)
-	must(t, err)
-	must(t, os.WriteFile(path, []byte(`{"a":1}`), 0o600))
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(path, []byte(`{"a":1}`), 0o600))
 	if err := f.write([]byte(`{"b":1}`), 0o600); !errors.Is(err, errChanged) {
 		t.Errorf("%v", err)
 	}
@@ -434,7 +411,7 @@ func TestAClientThatIsNotHere(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "not found on this machine: there is no "+o.System.Home) || !strings.Contains(err.Error(), "--force") {
 		t.Errorf("%v", err)
 	}
-	must(t, os.MkdirAll(filepath.Join(o.System.Home, ".config", "zed"), 0o700))
+	must.OK(t, os.MkdirAll(filepath.Join(o.System.Home, ".config", "zed"), 0o700))
 	if outcome := mustInstall(t, o, c); outcome.Done != Added {
 		t.Errorf("%+v", outcome)
 	}
@@ -443,7 +420,7 @@ func TestAClientThatIsNotHere(t *testing.T) {
 func TestAllPlacesOfAClientAreWritten(t *testing.T) {
 	o, c := machine(t), client(t, "cline")
 	for _, editor := range []string{"Code", "Cursor"} {
-		must(t, os.MkdirAll(filepath.Join(o.System.Home, ".config", editor, "User/globalStorage/saoudrizwan.claude-dev"), 0o700))
+		must.OK(t, os.MkdirAll(filepath.Join(o.System.Home, ".config", editor, "User/globalStorage/saoudrizwan.claude-dev"), 0o700))
 	}
 	outcomes, err := o.Install(t.Context(), c)
 	if err != nil || len(outcomes) != 2 {

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // Addresses that are on this machine's own interfaces are refused besides; none of these is likely to be one.
@@ -55,9 +57,7 @@ func TestRangesThatMayBeAllowedInside(t *testing.T) {
 // Whatever this machine listens on is out of reach, by every address of its interfaces.
 func TestThisMachineIsNotInside(t *testing.T) {
 	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, a := range addresses {
 		own, _ := netip.AddrFromSlice(a.(*net.IPNet).IP)
 		listener, err := net.Listen("tcp", netip.AddrPortFrom(own.Unmap(), 0).String())

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -63,13 +64,9 @@ func written(t *testing.T, runs ...sandbox.HistoryEntry) (text string, book stru
 }) {
 	t.Helper()
 	var b bytes.Buffer
-	if err := Write(&b, runs); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Write(&b, runs))
 	validate(t, b.Bytes())
-	if err := json.Unmarshal(b.Bytes(), &book); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(b.Bytes(), &book))
 	return b.String(), book
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 type counts struct{ N map[string]int }
@@ -50,9 +52,7 @@ func TestAChangeOfAnotherIsSeenAtOnce(t *testing.T) {
 		t.Errorf("without a file: %+v %v", got, err)
 	}
 	for i := range 20 {
-		if err := other.Change(add("x")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, other.Change(add("x")))
 		if got, err := mine.Read(); err != nil || got.N["x"] != i+1 {
 			t.Fatalf("%d: %+v %v", i, got, err)
 		}
@@ -67,9 +67,7 @@ func TestAChangeOfAnotherIsSeenAtOnce(t *testing.T) {
 	if got, err := mine.Read(); err != nil || got.N["x"] != 20 {
 		t.Errorf("what has failed is written: %+v %v", got, err)
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(path))
 	if got, err := mine.Read(); err != nil || got.N != nil {
 		t.Errorf("after it was removed: %+v %v", got, err)
 	}
@@ -88,9 +86,7 @@ func TestFilesThatAreNotTrusted(t *testing.T) {
 		"cannot be read":     func(path string) error { return os.WriteFile(path, []byte("{"), 0o600) },
 	} {
 		path := filepath.Join(t.TempDir(), "counts.json")
-		if err := prepare(path); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, prepare(path))
 		_, err := Open[counts](path).Read()
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("reading: %v, not %s", err, want)

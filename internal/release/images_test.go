@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestTheTableOfImagesIsFilled(t *testing.T) {
@@ -16,9 +17,7 @@ func TestTheTableOfImagesIsFilled(t *testing.T) {
 		digests[recipe.String()] = "sha256:" + strings.Repeat(string("abcd"[i]), 64)
 		pairs = append(pairs, recipe.String()+"="+digests[recipe.String()])
 	}
-	if err := fillTable(root, pairs); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, fillTable(root, pairs))
 	var table containers.Published
 	readJSON(t, filepath.Join(root, "containers/published.json"), &table)
 	for _, recipe := range containers.Recipes() {

@@ -23,6 +23,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -84,9 +85,7 @@ func program() string { return publishedPath(made.dist, platform{runtime.GOOS, r
 func readJSON(t *testing.T, file string, value any) []byte {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if err := json.Unmarshal(text, value); err != nil {
 		t.Fatalf("%s: %v", file, err)
 	}
@@ -98,9 +97,7 @@ func isGolden(t *testing.T, got []byte, file string) {
 	t.Helper()
 	file = filepath.Join("testdata", file)
 	if *update {
-		if err := writeFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, writeFile(file, got, 0o644))
 	}
 	want, err := os.ReadFile(file)
 	if err != nil || !bytes.Equal(got, want) {
@@ -111,14 +108,10 @@ func isGolden(t *testing.T, got []byte, file string) {
 func TestEveryPlatformHasABundleWithItsProgram(t *testing.T) {
 	for _, p := range platforms {
 		archive, err := zip.OpenReader(filepath.Join(made.dist, "bundles", fmt.Sprintf("%s_%s_%s.mcpb", name, version, p)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer archive.Close()
 		var m manifest
-		if err := json.Unmarshal(entry(t, archive, "manifest.json"), &m); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(entry(t, archive, "manifest.json"), &m))
 		system, _ := p.node()
 		if m.Server.EntryPoint != "server/"+p.executable() || !slices.Equal(m.Compatibility["platforms"], []string{system}) || m.Version != version {
 			t.Errorf("%s: %+v", p, m)
@@ -136,9 +129,7 @@ func TestEveryPlatformHasABundleWithItsProgram(t *testing.T) {
 func inBundle(t *testing.T, p platform, file string) []byte {
 	t.Helper()
 	archive, err := zip.OpenReader(filepath.Join(made.dist, "bundles", fmt.Sprintf("%s_%s_%s.mcpb", name, version, p)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer archive.Close()
 	return entry(t, archive, file)
 }
@@ -146,14 +137,10 @@ func inBundle(t *testing.T, p platform, file string) []byte {
 func entry(t *testing.T, archive *zip.ReadCloser, file string) []byte {
 	t.Helper()
 	f, err := archive.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer f.Close()
 	content, err := io.ReadAll(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return content
 }
 
@@ -174,9 +161,7 @@ func TestTheSameBinariesMakeTheSameBundles(t *testing.T) {
 func sum(t *testing.T, file string) string {
 	t.Helper()
 	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	hash := sha256.Sum256(content)
 	return hex.EncodeToString(hash[:])
 }
@@ -217,13 +202,9 @@ func registrySchema(t *testing.T) *jsonschema.Schema {
 	var schema any
 	readJSON(t, filepath.Join(module.Dir, "internal/validators/schemas/2025-12-11.json"), &schema)
 	c := jsonschema.NewCompiler()
-	if err := c.AddResource(serverSchema, schema); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.AddResource(serverSchema, schema))
 	compiled, err := c.Compile(serverSchema)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return compiled
 }
 
@@ -286,21 +267,15 @@ func TestBinariesAreFoundByTheirNames(t *testing.T) {
 
 func put(t *testing.T, path string) {
 	t.Helper()
-	if err := writeFile(path, nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, writeFile(path, nil, 0o755))
 }
 
 func TestVersionsAreStampedEverywhere(t *testing.T) {
 	copied := t.TempDir()
 	for _, file := range stamped {
 		text, err := os.ReadFile(filepath.Join(root, file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := writeFile(filepath.Join(copied, file), text, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, writeFile(filepath.Join(copied, file), text, 0o644))
 		if filepath.Ext(file) == ".json" && !json.Valid(text) {
 			t.Errorf("%s is not JSON", file)
 		}
@@ -308,9 +283,7 @@ func TestVersionsAreStampedEverywhere(t *testing.T) {
 	if err := checkStamps(copied, "2.0.0-rc.1"); err == nil || !strings.Contains(err.Error(), "stamp 2.0.0-rc.1") {
 		t.Errorf("before: %v", err)
 	}
-	if err := stamp(copied, "2.0.0-rc.1"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, stamp(copied, "2.0.0-rc.1"))
 	if err := checkStamps(copied, "2.0.0-rc.1"); err != nil {
 		t.Errorf("after: %v", err)
 	}
@@ -355,9 +328,7 @@ func TestTheSkillIsTrueToTheTools(t *testing.T) {
 	t.Setenv("SANDBOX_ALLOW_HOST_DIR", t.TempDir())
 	t.Setenv("SANDBOX_SQL_EXAMPLE", "postgres://localhost/example")
 	listed, err := listTools(t.Context(), program())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	known := append(slices.Clone(tools.Names), string(fault.SessionBusy), string(fault.EngineUnavailable), string(fault.ImageMissing))
 	for _, tool := range listed {
 		for argument := range tool.InputSchema.Properties {
@@ -365,9 +336,7 @@ func TestTheSkillIsTrueToTheTools(t *testing.T) {
 		}
 	}
 	skill, err := os.ReadFile(filepath.Join(root, "plugins/code-sandbox/skills/code-sandbox/SKILL.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var spoken []string
 	for _, match := range regexp.MustCompile("`([a-z]+(?:_[a-z]+)*)(?:: [a-z\"]+)?`").FindAllStringSubmatch(string(skill), -1) {
 		spoken = append(spoken, match[1])

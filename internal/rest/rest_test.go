@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -237,15 +238,11 @@ func TestBadInput(t *testing.T) {
 func TestTooLargeABodyIsRefusedInTheSameWords(t *testing.T) {
 	f := start(t, everything)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(f.URL, "http://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /v1/sessions/a/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Length: %d\r\n\r\n", resttest.Token, 73<<20)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusRequestEntityTooLarge || !strings.Contains(string(text), `"upload_too_large"`) {
@@ -519,9 +516,7 @@ func TestARunIsReadWithoutTheEngine(t *testing.T) {
 		t.Cleanup(func() { d.Manager.Close(context.Background()) })
 	})
 	run, err := other.Run(sandbox.RunOptions{SessionID: "theirs", Language: sandbox.Python, Code: "1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	<-run.Done()
 	path := "/v1/sessions/theirs/runs/" + run.ID
 	for status, wait := any(nil), time.Now().Add(time.Minute); status != "completed"; { // a history is written behind the run

@@ -8,6 +8,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // However many clients there are, all together take no more than there is.
@@ -57,9 +58,7 @@ func TestWhatARequestMakes(t *testing.T) {
 		}
 		for _, other := range []context.Context{as("bob"), address} {
 			release, err := Take(other, Each)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			release()
 			release()
 		}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestServersAreFoundAndAsked(t *testing.T) {
@@ -12,9 +14,7 @@ func TestServersAreFoundAndAsked(t *testing.T) {
 	began := time.Now().UTC().Truncate(time.Second)
 	join := func(address string, after time.Duration) *Entry {
 		e, err := Join(dir, Server{Address: address, Version: "1", Began: began.Add(after)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(e.Leave)
 		return e
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -15,12 +16,8 @@ func folder(t *testing.T, files map[string]string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for name, content := range files {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		must.OK(t, os.WriteFile(name, []byte(content), 0o600))
 	}
 }
 
@@ -58,9 +55,7 @@ func TestACommandLineIsRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			job, err := Read(test.request)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if job.Language != test.language || job.Code != test.code || len(job.inputs) != test.inputs {
 				t.Errorf("%s, %q, inputs %q", job.Language, job.Code, job.inputs)
 			}

@@ -7,6 +7,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // streamed writes a text in pieces of some length.
@@ -19,9 +21,7 @@ func streamed(t *testing.T, stream *Stream, text string, length int) {
 			t.Fatal(err)
 		}
 	}
-	if err := stream.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, stream.Close())
 }
 
 func TestAStreamIsMaskedHoweverItIsCut(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
@@ -21,9 +22,7 @@ var example = Report{Rows: []Row{
 
 func TestTable(t *testing.T) {
 	var text strings.Builder
-	if err := example.WriteTable(&text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, example.WriteTable(&text))
 	want := `proven             network  python      There is none.
                               tried     all
                               met       ENETUNREACH ×17, EPERM ×1, alone
@@ -45,9 +44,7 @@ not tried          frames   javascript  No.
 func TestJSON(t *testing.T) {
 	var out, compact bytes.Buffer
 	r := Report{Rows: []Row{{Name: "frames", Promise: "a > b", Language: sandbox.Python, Status: Broken, Failed: true, Refusals: map[string]int{}, Notes: []string{}}}}
-	if err := r.WriteJSON(&out); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, r.WriteJSON(&out))
 	want := `{"ok":false,"rows":[{"name":"frames","promise":"a > b","language":"python","status":"broken","tried":"","refusals":{},"notes":[],"failed":true}]}`
 	if err := json.Compact(&compact, out.Bytes()); err != nil || compact.String() != want {
 		t.Errorf("got %s, %v", compact.String(), err)
@@ -80,9 +77,7 @@ func TestEveryAttackIsARow(t *testing.T) {
 		rows[p.name] = true
 	}
 	names, err := attacks.ContainerNames()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, name := range names {
 		a, err := attacks.Container(name)
 		if err != nil || rows[name] != (a.Tried != "") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -119,9 +120,7 @@ func TestFilesOfVariables(t *testing.T) {
 	one := writeFile(t, "one.env", "# a comment\nexport SANDBOX_MAX_SESSIONS=5\nSANDBOX_CPU_LIMIT=0.5 # half\nKEY='p$ss #1'\nSANDBOX_CONFIG="+config+"\n")
 	two := writeFile(t, "two.env", "SANDBOX_CPU_LIMIT=0.75\nSANDBOX_SQL_MAIN='postgres://u:hunter22222@h/db'\n")
 	s, err := loadSettings(t, []string{"--env-file", one, "--env-file", two}, map[string]string{"SANDBOX_RUN_TIMEOUT": "6"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s.Config != config || s.Sandbox.Limits.MemoryBytes != 3<<30 || s.Sandbox.RunTimeout != 6*time.Second || s.Sandbox.MaxSessions != 5 || s.Sandbox.Limits.CPUs != 0.75 || s.Sandbox.Lifetime != time.Minute {
 		t.Errorf("got %+v", s)
 	}
@@ -180,12 +179,8 @@ func TestSettingsInForce(t *testing.T) {
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	s.bind(flags)
 	s.aliasFlags = bindAliases(flags)
-	if err := flags.Parse([]string{"--env-file=" + variables, "--secret=API_KEY@api.example.com", "--engine-url=tcp://u:hunter22222@h:1", "--pass-through-env=KEY,ABSENT"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.load(flags, func(string) (string, bool) { return "", false }); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, flags.Parse([]string{"--env-file=" + variables, "--secret=API_KEY@api.example.com", "--engine-url=tcp://u:hunter22222@h:1", "--pass-through-env=KEY,ABSENT"}))
+	must.OK(t, s.load(flags, func(string) (string, bool) { return "", false }))
 	all := s.InForce(flags)
 	for _, want := range []settingInForce{
 		{"run-timeout", "9s", "environment", "EXEC_TIMEOUT", variables},
@@ -205,12 +200,8 @@ func TestSettingsInForce(t *testing.T) {
 		}
 	}
 	var table, asJSON strings.Builder
-	if err := all.WriteTable(&table); err != nil {
-		t.Fatal(err)
-	}
-	if err := all.WriteJSON(&asJSON); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, all.WriteTable(&table))
+	must.OK(t, all.WriteJSON(&asJSON))
 	for _, text := range []string{table.String(), asJSON.String()} {
 		if strings.Contains(text, "hunter2") || strings.Contains(text, "abcdef") || !strings.Contains(text, "BACKEND") {
 			t.Errorf("got\n%s", text)
@@ -229,8 +220,6 @@ func writeFile(t *testing.T, name, text string) string {
 func writeIn(t *testing.T, folder, name, text string) string {
 	t.Helper()
 	path := folder + "/" + name
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

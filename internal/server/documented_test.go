@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/allfeatures"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 var update = flag.Bool("update", false, "write the tables in docs/configuration.md anew")
@@ -20,9 +21,7 @@ var update = flag.Bool("update", false, "write the tables in docs/configuration.
 func TestSettingsAreDocumented(t *testing.T) {
 	const page = "../../docs/configuration.md"
 	before, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	parts := regexp.MustCompile(`(?s)(<!-- made by: [^\n]*\n)(.*?)(<!-- end -->)`).FindAllStringSubmatchIndex(string(before), -1)
 	if len(parts) != 2 {
 		t.Fatalf("%s has %d tables", page, len(parts))

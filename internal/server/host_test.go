@@ -5,15 +5,15 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestMachineID(t *testing.T) {
 	dir := t.TempDir()
 	system := filepath.Join(dir, "system")
 	write := func(text string) {
-		if err := os.WriteFile(system, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(system, []byte(text), 0o600))
 	}
 	write("of the system")
 	if got := machineID(system, filepath.Join(dir, "none")); got != "of the system" {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -73,9 +74,7 @@ func TestBadSettingsOfHTTP(t *testing.T) {
 func TestWhereTheTokenComesFrom(t *testing.T) {
 	dir := t.TempDir()
 	named := filepath.Join(dir, "named")
-	if err := os.WriteFile(named, []byte("the-token-of-a-file\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(named, []byte("the-token-of-a-file\n"), 0o600))
 	s := HTTPSettings{TokenFile: named, tokenVariable: "the-token-of-the-environment"}
 	if token, where, err := s.token(dir); token != "the-token-of-a-file" || where != named || err != nil {
 		t.Errorf("%q in %q, %v", token, where, err)
@@ -102,9 +101,7 @@ func TestSocketOfThisUserAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	s := HTTPSettings{Address: socketScheme + path, NoAuth: true}
 	w, err := s.open(t.TempDir(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
@@ -114,13 +111,9 @@ func TestSocketOfThisUserAlone(t *testing.T) {
 	w.Listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a server that is killed leaves it
 	_ = w.Listener.Close()
 	again, err := listenSocket(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_ = again.Close()
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, nil, 0o600))
 	if _, err := listenSocket(path); err == nil {
 		t.Error("a file was removed that is no socket")
 	}

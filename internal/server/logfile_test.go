@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // read returns the log of path and the old ones, the newest first.
@@ -41,9 +43,7 @@ func TestALogIsRotated(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "log")
 			l, err := openLogFile(path, test.max, test.keep)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for n := range 6 {
 				fmt.Fprintf(l, "line %d\n", n+1)
 			}
@@ -66,9 +66,7 @@ func TestServersThatShareALogLoseNoLine(t *testing.T) {
 	var writing sync.WaitGroup
 	for s := range servers {
 		l, err := openLogFile(path, 2000, 1000)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer func() { _ = l.file.Close() }()
 		writing.Go(func() {
 			for n := range lines {
@@ -94,9 +92,7 @@ func TestServersThatShareALogLoseNoLine(t *testing.T) {
 func TestALogThatWasMovedBeginsAnew(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	l, err := openLogFile(path, 1000, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	fmt.Fprintln(l, "before")
 	if err := os.Rename(path, path+".1"); err != nil {
 		t.Skip("an open file cannot be renamed here: ", err)
@@ -116,9 +112,7 @@ func TestALinkIsNoLogToRotate(t *testing.T) {
 		t.Skip("no links here: ", err)
 	}
 	l, err := openLogFile(path, 1, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	fmt.Fprintln(l, "one")
 	fmt.Fprintln(l, "two")
 	if got := readLogs(t, path); len(got) != 1 || got[0] != "one\ntwo\n" {

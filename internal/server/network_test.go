@@ -7,6 +7,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestTheNetworkIsWhatIsSet(t *testing.T) {
@@ -70,9 +71,7 @@ func TestBadSettingsOfTheNetwork(t *testing.T) {
 
 func TestValuesOfSecretsComeFromTheServersEnvironmentAndAreMasked(t *testing.T) {
 	s, err := loadSettings(t, []string{"--secret=API_KEY@a.example", "--network-timeout=90"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for value, want := range map[string]string{"": "the value of API_KEY has 0 bytes", "sk-123": "has 6 bytes", "\x00": "is not set"} {
 		lookup := func(string) (string, bool) { return value, value != "\x00" }
 		if _, err := s.Network.options(lookup); err == nil || !strings.Contains(err.Error(), "--secret: API_KEY: ") || !strings.Contains(err.Error(), want) {

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // loadPackages reads settings from a command line.
@@ -21,9 +23,7 @@ func loadPackages(t *testing.T, argv ...string) (*Program, *pflag.FlagSet, error
 
 func TestPackageSettings(t *testing.T) {
 	s, _, err := loadPackages(t, "--packages=listed", "--packages-allow=numpy,npm:@aws-sdk/*", "--package-min-age=7d", "--state-dir="+t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if age := s.Packages.Rules.MinAge; age != 7*24*time.Hour {
 		t.Errorf("the age is %s", age)
 	}
@@ -46,9 +46,7 @@ func TestPackageSettings(t *testing.T) {
 
 func TestCredentialsOfAnIndexAreNotPrinted(t *testing.T) {
 	_, fs, err := loadPackages(t, "--pypi-index-url=https://user:hunter2@packages.example/simple/", "--npm-registry=https://s3cret@npm.example/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, want := range map[string]string{
 		"pypi-index-url": "https://xxxxx@packages.example/simple/", "npm-registry": "https://xxxxx@npm.example/",
 	} {

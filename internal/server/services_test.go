@@ -10,20 +10,17 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // begun is a server over HTTP that nobody uses yet.
 func begun(t *testing.T, args ...string) *Running {
 	t.Helper()
 	s, err := loadSettings(t, append([]string{"--http", "127.0.0.1:0", "--state-dir", filepath.Join(t.TempDir(), "state")}, args...), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	r, err := s.Begin(ctx, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		cancel()
 		_ = r.Web.Listener.Close()
@@ -48,9 +45,7 @@ func (o one) ByKey(key string) *Services {
 func (r *Running) with(t *testing.T, values map[string]any) *Program {
 	t.Helper()
 	s, err := r.Program.With(values, func(string) bool { return true })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s, err = r.Program.For(principal.Principal{Name: "alice"}, s); err != nil {
 		t.Fatal(err)
 	}
@@ -61,9 +56,7 @@ func (r *Running) with(t *testing.T, values map[string]any) *Program {
 func TestLinksDoNotTellOfPrincipals(t *testing.T) {
 	r := begun(t)
 	alice, err := r.NewServices(principal.Principal{Name: "alice"}, r.with(t, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.principals = one{alice}
 	var said []string
 	for _, name := range []string{"alice", "nobody"} {
@@ -80,16 +73,12 @@ func TestLinksDoNotTellOfPrincipals(t *testing.T) {
 func TestAChangeThatReachesTheSameCutsNothing(t *testing.T) {
 	r := begun(t)
 	alice, err := r.NewServices(principal.Principal{Name: "alice"}, r.with(t, map[string]any{"allow-domain": "one.example", "max-sessions": 3}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.principals = one{alice}
 	first := alice.now.Load()
 	change := func(domain string) *front {
 		t.Helper()
-		if err := alice.Change(r.with(t, map[string]any{"allow-domain": domain, "max-sessions": 4})); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, alice.Change(r.with(t, map[string]any{"allow-domain": domain, "max-sessions": 4})))
 		return alice.now.Load()
 	}
 	second := change("one.example")

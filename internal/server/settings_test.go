@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
@@ -36,9 +37,7 @@ func TestTheBoundsOfSizesAreWithinThem(t *testing.T) {
 
 func TestTheFullImageIsNamedByAWord(t *testing.T) {
 	s, err := loadSettings(t, []string{"--python-image", "full"}, map[string]string{"SANDBOX_JS_IMAGE": "full"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for language, kernel := range s.Kernels() {
 		if kernel.Image != containers.Full().Ref() || !strings.HasSuffix(kernel.Setup, "-image full") {
 			t.Errorf("%s: the image is %s, made by %s", language, kernel.Image, kernel.Setup)
@@ -49,15 +48,11 @@ func TestTheFullImageIsNamedByAWord(t *testing.T) {
 func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	text := "memory-limit: 2g\ncpu-limit: 1.5\nrun-timeout: 90\npreload: [numpy, polars]\nprewarm: python\nmax-sessions: 3\nallow-host-dir: [~/data, /srv/files]\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	s, err := loadSettings(t, []string{"--config", file, "--max-sessions=5"}, map[string]string{
 		"SANDBOX_MAX_SESSIONS": "4", "SANDBOX_CPU_LIMIT": "0.5", "SANDBOX_PASS_THROUGH_ENV": "A,B",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if s.Sandbox.MaxSessions != 5 || s.Sandbox.Limits.CPUs != 0.5 || s.Sandbox.Limits.MemoryBytes != 2<<30 || s.Sandbox.RunTimeout != 90*time.Second {
 		t.Errorf("got %+v", s)
 	}
@@ -83,9 +78,7 @@ func TestAnEmptyVariableIsNoSizeAndNoNumber(t *testing.T) {
 
 func TestOtherProgramsNamesAreUnderstood(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte("engine-url: unix:///f\npython-image: theirs\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte("engine-url: unix:///f\npython-image: theirs\n"), 0o600))
 	for name, test := range map[string]struct {
 		args   []string
 		env    map[string]string
@@ -148,9 +141,7 @@ func TestALanguageCanBeSwitchedOff(t *testing.T) {
 		"--bash-image=my:own --python-image=off": "javascript bash",
 	} {
 		s, err := loadSettings(t, strings.Fields(off), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		kernels := s.Kernels()
 		var on []string
 		for _, l := range kernel.Languages {
@@ -172,9 +163,7 @@ func TestALanguageCanBeSwitchedOff(t *testing.T) {
 		}
 	}
 	s, err := loadSettings(t, []string{"--slim"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for language, kernel := range s.Kernels() {
 		if recipe, _ := containers.Slim(string(language)); kernel.Image != recipe.Ref() {
 			t.Errorf("slim: the image for %s is %s", language, kernel.Image)
@@ -193,9 +182,7 @@ func TestSetupIsNamedWithWhatItNeeds(t *testing.T) {
 		{[]string{"--engine-url", "tcp://user:secret@host:1"}, "code-sandbox-mcp setup --engine-url THE_SERVERS_OWN"},
 	} {
 		s, err := loadSettings(t, test.args, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := s.Kernels()[sandbox.Python].Setup; got != test.want {
 			t.Errorf("%q: %q, want %q", test.args, got, test.want)
 		}
@@ -241,9 +228,7 @@ func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
 
 func TestBadSettingsNameTheValue(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
-	if err := os.WriteFile(bad, []byte("memory_limit: 1g\nreplicas: a.b\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(bad, []byte("memory_limit: 1g\nreplicas: a.b\n"), 0o600))
 	for name, test := range map[string]struct {
 		args []string
 		env  map[string]string

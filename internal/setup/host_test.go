@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestOfAptsSettingsOnlyThoseThatReachAMirrorAreTaken(t *testing.T) {
@@ -91,18 +92,12 @@ func TestAShellReadsTheSettingsAsTheyAre(t *testing.T) {
 	folder := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, content, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.OK(t, os.WriteFile(path, content, 0o644))
 	}
 	script := `set -eu; . "$1"; printf '%s\n' "$no_proxy" "$APT_CONFIG" "$CURL_CA_BUNDLE" "$NPM_CONFIG_CAFILE" "$PIP_CERT" "$SSL_CERT_FILE" "$UV_DEFAULT_INDEX"`
 	out, err := exec.Command("sh", "-c", script, "sh", filepath.Join(folder, containers.HostEnvFile)).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := strings.Join([]string{hostile, "/run/host/apt.conf", "/run/host/ca.crt", "/run/host/ca.crt", "/run/host/ca.crt", "/run/host/ca.crt", "https://a.example/simple", ""}, "\n")
 	if string(out) != want {
 		t.Errorf("got %s, want %s", out, want)
@@ -141,9 +136,7 @@ func TestAProxyOnThisMachineNeedsTheHostsNetwork(t *testing.T) {
 func TestTheFirstReadableFileCounts(t *testing.T) {
 	folder := t.TempDir()
 	for _, name := range []string{"b", "c"} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(name), 0o644))
 	}
 	got := readFirst("", filepath.Join(folder, "a"), folder, filepath.Join(folder, "b"), filepath.Join(folder, "c"))
 	if string(got) != "b" {

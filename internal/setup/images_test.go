@@ -21,6 +21,7 @@ import (
 	"github.com/containers/podman/v5/pkg/specgen"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
@@ -127,16 +128,12 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
 	w := readyWork(report)
 	result, err := w.image(ctx, recipe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true}); result != want {
 		t.Errorf("got %+v, want %+v", result, want)
 	}
 	image, err := libpod.InspectImage(ctx, recipe.Ref())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for label, want := range map[string]string{
 		containers.LabelRecipe:   recipe.Hash,
 		containers.LabelVersions: tinyVersions,
@@ -167,15 +164,11 @@ func TestImagesAreSavedUnderTheNamesThatAClusterAsksFor(t *testing.T) {
 	}
 	name := containers.Published{Registry: "registry.example.com:5000/team"}.Tagged(recipe)
 	var archive bytes.Buffer
-	if err := Save(ctx, map[string]string{recipe.Ref(): name}, &archive); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Save(ctx, map[string]string{recipe.Ref(): name}, &archive))
 	files, manifest := tar.NewReader(&archive), ""
 	for manifest == "" {
 		header, err := files.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if header.Name == "manifest.json" {
 			content, _ := io.ReadAll(files)
 			manifest = string(content)
@@ -199,9 +192,7 @@ func TestAnImageIsBuiltPartByPartOnTheImagesBelow(t *testing.T) {
 	files["Containerfile.first"] = &fstest.MapFile{Data: []byte("ARG BASE\nARG OTHER\nFROM ${OTHER} AS other\nFROM ${BASE}\nLABEL parts=one\n")}
 	labels := func() map[string]string {
 		image, err := libpod.InspectImage(ctx, recipe.Ref())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return image.Labels
 	}
 
@@ -230,9 +221,7 @@ func TestTheVersionsOfAFinishedImageCanBeRead(t *testing.T) {
 	ctx := connection(t)
 	recipe := tinyRecipe(t, tinyContainerfile)
 	w := readyWork(&recorder{})
-	if err := w.build(ctx, recipe, 0, onScratch); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.build(ctx, recipe, 0, onScratch))
 	got, err := versions(ctx, recipe.Ref())
 	if err != nil || string(got) != tinyVersions {
 		t.Errorf("got %s, %v", got, err)
@@ -295,9 +284,7 @@ func TestAnImageOfTheUsersOwnThatCannotBePulledIsAnError(t *testing.T) {
 func refusing(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer listener.Close()
 	return listener.Addr().String()
 }
@@ -305,9 +292,7 @@ func refusing(t *testing.T) string {
 func TestARegistryThatNeverAnswersIsGivenUp(t *testing.T) {
 	ctx := connection(t)
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts, and says nothing
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer listener.Close()
 	_, err = pull(ctx, listener.Addr().String()+"/image:1", time.Millisecond, newLog(func(string) {}))
 	if !errors.Is(err, errNoAnswer) {
@@ -320,9 +305,7 @@ func TestWhatAnInterruptedBuildLeftIsRemovedByTheNext(t *testing.T) {
 	release := holdSetupLock(t)
 	defer release()
 	recipe := tinyRecipe(t, tinyContainerfile)
-	if err := readyWork(&recorder{}).build(ctx, recipe, 0, onScratch); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, readyWork(&recorder{}).build(ctx, recipe, 0, onScratch))
 	// A container of ours is known by its name; one that buildah made cannot be had without
 	// killing a build.
 	left := createNamed(t, recipe.Ref(), path.Base(baseName)+"-working-container-"+recipe.Name)
@@ -340,9 +323,7 @@ func TestWhatAnInterruptedBuildLeftIsRemovedByTheNext(t *testing.T) {
 func holdSetupLock(t *testing.T) (release func()) {
 	t.Helper()
 	release, err := lock(t.Context(), "", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return release
 }
 
@@ -380,9 +361,7 @@ func TestABaseThatIsNamedAndMissingIsNotReplacedByAnother(t *testing.T) {
 func TestWhatIsThereIsTakenAsTheBase(t *testing.T) {
 	ctx := connection(t)
 	recipe := tinyRecipe(t, tinyContainerfile)
-	if err := readyWork(&recorder{}).build(ctx, recipe, 0, onScratch); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, readyWork(&recorder{}).build(ctx, recipe, 0, onScratch))
 	w := &work{report: &recorder{}, opts: Options{Base: recipe.Ref()}}
 	if base, err := w.chooseBase(ctx); err != nil || base != recipe.Ref() {
 		t.Errorf("got %q, %v", base, err)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const installDeps = "../../scripts/install-deps"
@@ -37,22 +39,14 @@ func (m machine) run(t *testing.T, args ...string) (output string, ok bool) {
 	folder := t.TempDir()
 	for _, tool := range []string{"bash", "env", "grep", "awk", "cat", "sed", "sh"} {
 		path, err := exec.LookPath(tool)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Symlink(path, filepath.Join(folder, tool)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, os.Symlink(path, filepath.Join(folder, tool)))
 	}
 	for name, body := range m.stubs {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(folder, name), []byte("#!/bin/sh\n"+body+"\n"), 0o755))
 	}
 	release := filepath.Join(t.TempDir(), "os-release")
-	if err := os.WriteFile(release, []byte(m.osRelease), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(release, []byte(m.osRelease), 0o644))
 	command := exec.Command(installDeps, args...)
 	command.Env = []string{"PATH=" + folder, "OS_RELEASE_FILE=" + release}
 	out, err := command.CombinedOutput()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/internet"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
 )
 
@@ -37,13 +38,9 @@ func TestTheLocksPackagesAreInstalledOrDebians(t *testing.T) {
 	python, _ := containers.Slim("python")
 	image := containers.Standard().Ref() // which has what this one has
 	certificates := t.TempDir()
-	if err := internet.Certify(certificates, "localhost"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, internet.Certify(certificates, "localhost"))
 	certificate, err := tls.LoadX509KeyPair(certificates+"/host.pem", certificates+"/host.key")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, test := range map[string]struct {
 		tiny  pypi.Package
 		setUp func(h *host) // what is wrong with the way there

@@ -6,14 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestASecondSetupWaitsForTheFirst(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state", "setup.lock")
 	first, err := lock(t.Context(), path, func() { t.Error("nobody holds it, and it waits") })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// The first lets go when the second says that it waits, so the second gets it after that.
 	waits := 0
 	second, err := lock(t.Context(), path, func() { waits++; first() })
@@ -26,9 +26,7 @@ func TestASecondSetupWaitsForTheFirst(t *testing.T) {
 func TestWaitingForAnotherSetupCanBeGivenUp(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "setup.lock")
 	first, err := lock(t.Context(), path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer first()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("the user pressed ^C")
@@ -40,9 +38,7 @@ func TestWaitingForAnotherSetupCanBeGivenUp(t *testing.T) {
 func TestALockFileIsNoLink(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "setup.lock")
-	if err := os.Symlink(filepath.Join(folder, "elsewhere"), path); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink(filepath.Join(folder, "elsewhere"), path))
 	if _, err := lock(t.Context(), path, nil); err == nil {
 		t.Error("a link is followed")
 	}

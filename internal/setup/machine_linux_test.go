@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
@@ -44,9 +45,7 @@ esac
 
 func (e *machineEngine) write(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(e.dir, name), []byte(content), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(e.dir, name), []byte(content), 0o700))
 }
 
 func (e *machineEngine) Machine(ctx context.Context) (string, *service.Machine, bool, error) {
@@ -130,18 +129,12 @@ func TestAnInitThatMakesNothingIsNotTakenForAMachine(t *testing.T) {
 func TestWhatIsDownloadedIsCounted(t *testing.T) {
 	folder := t.TempDir()
 	cache := filepath.Join(folder, "applehv", "cache")
-	if err := os.MkdirAll(cache, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(folder, "applehv", "disk.raw"), make([]byte, 5000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(cache, 0o755))
+	must.OK(t, os.WriteFile(filepath.Join(folder, "applehv", "disk.raw"), make([]byte, 5000), 0o600))
 	if got := cached(folder); got != 0 {
 		t.Errorf("before there is any: %d", got)
 	}
-	if err := os.WriteFile(filepath.Join(cache, "blob"), make([]byte, 3000), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(cache, "blob"), make([]byte, 3000), 0o600))
 	if got := cached(folder); got != 3000 {
 		t.Errorf("got %d", got)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
@@ -117,9 +118,7 @@ func TestPlainProgressOfAFailureEndsToo(t *testing.T) {
 
 func TestAFileIsNotATerminal(t *testing.T) {
 	file, err := os.Create(t.TempDir() + "/log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer file.Close()
 	if _, ok := NewReporter(file).(plain); !ok {
 		t.Errorf("a file gets %T", NewReporter(file))

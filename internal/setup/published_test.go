@@ -26,6 +26,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
@@ -71,9 +72,7 @@ func (r *localRegistry) publish(t *testing.T, recipe containers.Recipe, hash str
 		})
 	}
 	content, err := index.RawManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	published.Digests[recipe.Hash] = r.pushManifest(t, repository, types.OCIImageIndex, content)
 	return published
 }
@@ -82,42 +81,28 @@ func (r *localRegistry) publish(t *testing.T, recipe containers.Recipe, hash str
 func (r *localRegistry) push(t *testing.T, repository, arch string, labels map[string]string) v1.Image {
 	t.Helper()
 	layer, err := random.Layer(layerBytes, types.OCILayer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	image, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), layer)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config, err := image.ConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Config.Labels = "linux", arch, labels
 	if image, err = mutate.ConfigFile(image, config); err != nil {
 		t.Fatal(err)
 	}
 	compressed, err := layer.Compressed()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer compressed.Close()
 	content, err := io.ReadAll(compressed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	described, err := image.RawConfigFile()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, blob := range [][]byte{content, described} {
 		r.send(t, http.MethodPost, repository+"/blobs/uploads/?digest="+digestOf(blob), "application/octet-stream", blob)
 	}
 	manifest, err := image.RawManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	r.pushManifest(t, repository, types.OCIManifestSchema1, manifest)
 	return image
 }
@@ -134,14 +119,10 @@ func digestOf(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Su
 func (r *localRegistry) send(t *testing.T, method, path, kind string, content []byte) {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.host+"/v2"+path, bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	request.Header.Set("Content-Type", kind)
 	answer, err := http.DefaultClient.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusCreated {
 		t.Fatalf("%s %s: %s", method, path, answer.Status)

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const childVariable = "STDIO_TEST_CHILD"
@@ -93,15 +95,11 @@ func TestOnlyTheProtocolReachesStdout(t *testing.T) {
 func TestClosedPipesEndTheProcessInOrder(t *testing.T) {
 	c := childCommand(t)
 	stdin, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	stdout, stdoutWriter := pipe(t)
 	stderr, stderrWriter := pipe(t)
 	c.Stdout, c.Stderr = stdoutWriter, stderrWriter
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.Start())
 	_, _ = stdoutWriter.Close(), stderrWriter.Close()
 	if _, err := fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
 		t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // fuzzSeeds are about lines; package rpc has those of a message.
@@ -66,9 +68,7 @@ func FuzzServe(f *testing.F) {
 			return // they are meant to hang
 		}
 		var out bytes.Buffer
-		if err := Serve(t.Context(), newFixture().server, bytes.NewReader(data), &out, Options{MaxLineBytes: 2000}); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, Serve(t.Context(), newFixture().server, bytes.NewReader(data), &out, Options{MaxLineBytes: 2000}))
 		for line := range bytes.Lines(out.Bytes()) {
 			var message struct{ JSONRPC string }
 			if err := json.Unmarshal(line, &message); err != nil || message.JSONRPC != "2.0" || !utf8.Valid(line) {

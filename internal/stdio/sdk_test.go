@@ -11,6 +11,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // connect runs a Serve under the official Go SDK's client, over real pipes.
@@ -27,9 +28,7 @@ func connect(t *testing.T, version string, options *sdk.ClientOptions) (*fixture
 	client := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, options)
 	session, err := client.Connect(t.Context(), &sdk.IOTransport{Reader: clientIn, Writer: clientOut},
 		&sdk.ClientSessionOptions{ProtocolVersion: version})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		f.releaseAll()
 		_ = session.Close()
@@ -43,9 +42,7 @@ func connect(t *testing.T, version string, options *sdk.ClientOptions) (*fixture
 func pipe(t *testing.T) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		_ = r.Close()
 		_ = w.Close()
@@ -120,9 +117,7 @@ func sdkUpload(t *testing.T, session *sdk.ClientSession) {
 	t.Helper()
 	arguments := map[string]any{"content": strings.Repeat("x", 2<<20)}
 	result, err := session.CallTool(t.Context(), &sdk.CallToolParams{Name: "size", Arguments: arguments})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if text, ok := result.Content[0].(*sdk.TextContent); !ok || text.Text != "2097152" {
 		t.Errorf("got %+v", result.Content)
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const pingLine = `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
@@ -147,7 +149,5 @@ func file(t *testing.T, fd int) *os.File {
 
 func check(t *testing.T, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 
 	"encoding/json"
@@ -87,9 +88,7 @@ func TestDashboardAndAlertsNameWhatIsThere(t *testing.T) {
 	}
 	parser := expfmt.TextParser{}
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text.String()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name := range families { // those of the process, which declare nothing
 		names[name] = true
 	}
@@ -122,9 +121,7 @@ func TestDashboardAndAlertsNameWhatIsThere(t *testing.T) {
 		}
 	}
 	page, err := os.ReadFile("../../docs/monitoring.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for line := range strings.Lines(text.String()) {
 		if declared, is := strings.CutPrefix(line, "# TYPE "+prefix); is {
 			if name, _, _ := strings.Cut(declared, " "); !strings.Contains(string(page), "`"+name+"`") {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const most = 8
@@ -137,17 +139,13 @@ func TestRefusedClientsReadWhy(t *testing.T) {
 		http.Error(w, "no", http.StatusUnauthorized)
 	}), most, slog.New(slog.DiscardHandler))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { _ = server.Close() })
 	for _, size := range []int{1, 100, 100_000, 10_000_000} {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			response, err := http.Post("http://"+l.Addr().String(), "text/plain", strings.NewReader(strings.Repeat("x", size)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer response.Body.Close()
 			if response.StatusCode != http.StatusUnauthorized || !response.Close {
 				t.Errorf("%v", response)
@@ -294,9 +292,7 @@ func TestHeadsAreBounded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			serve(t, func(t *testing.T, dial func(string) net.Conn, _ chan struct{}) {
 				answer, err := http.ReadResponse(bufio.NewReader(dial(request("GET", "/read", test.more+"\r\n"))), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				defer func() { _ = answer.Body.Close() }()
 				if answer.StatusCode != test.want {
 					t.Errorf("%v", answer)

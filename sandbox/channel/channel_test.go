@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const maxControl = 1 << 20
@@ -96,9 +98,7 @@ func TestControlMessagesSurviveTheWay(t *testing.T) {
 	got, _ := receiving(supervisor)
 	sent := []string{"", "{}", "line\nbreak \x00 \xff é", string(random(maxControl))}
 	for _, message := range sent {
-		if err := server.Send([]byte(message)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, server.Send([]byte(message)))
 		if came := <-got; came != message {
 			t.Errorf("%.20q came as %.20q", message, came)
 		}
@@ -143,9 +143,7 @@ func TestStreamsOfBothEndsCarryEveryByte(t *testing.T) {
 				}
 			})
 			echo, err := c[1].Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			go func() {
 				_, _ = io.Copy(echo, echo)
 				_ = echo.Close()
@@ -358,9 +356,7 @@ func TestStreamsThatAreNotAcceptedYetWait(t *testing.T) {
 	}
 	for range 5 * maxBacklog {
 		stream, err := server.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all.Go(func() {
 			_, _ = io.CopyN(stream, stream, 1)
 			_ = stream.Close()
@@ -473,9 +469,7 @@ func TestAStreamThatIsNotReadHoldsUpNoOther(t *testing.T) {
 	got, _ := receiving(server)
 	receiving(supervisor)
 	stuck, err := supervisor.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := server.Accept(); err != nil {
 		t.Fatal(err)
 	}
@@ -487,17 +481,13 @@ func TestAStreamThatIsNotReadHoldsUpNoOther(t *testing.T) {
 	}()
 	for i := range 20 {
 		stream, err := supervisor.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		go func() {
 			_, _ = stream.Write(make([]byte, 1<<20))
 			_ = stream.Close()
 		}()
 		other, err := server.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if n, err := io.Copy(io.Discard, other); n != 1<<20 || err != nil {
 			t.Errorf("%d bytes came, %v", n, err)
 		}
@@ -517,9 +507,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	_, ended := receiving(supervisor)
 	receiving(server)
 	stream, err := server.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	waiting := map[string]func() error{
 		"accept": func() error { _, err := server.Accept(); return err },
 		"read":   func() error { _, err := stream.Read(make([]byte, 1)); return err },

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/nettest"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // streams are both ends of one.
@@ -20,9 +22,7 @@ func streams(t testing.TB) (one, other net.Conn) {
 	receiving(server)
 	receiving(supervisor)
 	one, err := supervisor.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if other, err = server.Accept(); err != nil {
 		t.Fatal(err)
 	}
@@ -47,9 +47,7 @@ func TestADeadlineIsNotTheEndOfTLS(t *testing.T) {
 	trusting.ServerName = "example.com"
 	client := tls.Client(other, trusting)
 	go func() { _ = client.Handshake() }()
-	if err := server.Handshake(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Handshake())
 	read := make(chan error)
 	go func() {
 		_, err := server.Read(make([]byte, 1))

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
 
@@ -78,9 +79,7 @@ func TestWhatIsReadIsBelievedOnlySoFar(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := answering(test.says...).Open(t.Context(), "a", ReadOptions{Limit: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer func() { _ = r.Close() }()
 			if _, err := json.Marshal(r.File()); err != nil || r.File().Path != "a" || r.File().SizeBytes < 0 {
 				t.Errorf("the file is %+v, %v", r.File(), err)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 var then = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -29,17 +31,13 @@ func writing(t *testing.T, folder string) (*Writer, []string) {
 	t.Helper()
 	w := NewWriter(0)
 	unfinished, err := w.Open(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return w, ids(unfinished)
 }
 
 func mustClose(t *testing.T, w *Writer) {
 	t.Helper()
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 }
 
 // write has a writer of its own begin some runs, and end those whose id has a mark behind it.
@@ -79,9 +77,7 @@ func wantRuns(t *testing.T, folder string, want ...string) {
 func names(t *testing.T, folder string) []string {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(folder, runsFolder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var list []string
 	for _, entry := range entries {
 		list = append(list, entry.Name())
@@ -91,9 +87,7 @@ func names(t *testing.T, folder string) []string {
 
 func put(t *testing.T, path, content string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(content), 0o600))
 }
 
 func TestARunIsOneFile(t *testing.T) {
@@ -214,9 +208,7 @@ func TestALargeHistoryKeepsNoImagesAndThenLosesItsOldestRuns(t *testing.T) {
 	sparse := func(number int, size int64) {
 		path := filepath.Join(folder, runsFolder, file{number: number, runID: "run-filler", over: true}.name())
 		put(t, path, "")
-		if err := os.Truncate(path, size); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Truncate(path, size))
 	}
 	var wanted []bool
 	record := func(id string) {
@@ -263,9 +255,7 @@ func TestAHistoryMovesToAnotherSession(t *testing.T) {
 	folder, other := t.TempDir(), t.TempDir()
 	write(t, folder, "run-1!", "run-2")
 	from, size, err := Export(folder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w, _ := writing(t, folder) // its end comes meanwhile
 	w.End(0, func(bool) (End, error) { return end("run-2"), nil })
 	mustClose(t, w)
@@ -274,9 +264,7 @@ func TestAHistoryMovesToAnotherSession(t *testing.T) {
 		t.Fatalf("%d bytes of %d, %v", len(text), size, err)
 	}
 	foreign := `{"begin":{"run_id":"../../x"}}` + "\n[]\n" + `{"end":{"run_id":"lost","result":{}}}` + "\n" + string(text) + string(text)
-	if err := Import(other, strings.NewReader(foreign)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, Import(other, strings.NewReader(foreign)))
 	wantRuns(t, other, "run-1!", "run-2")
 }
 
@@ -318,12 +306,8 @@ func FuzzImport(f *testing.F) {
 			return
 		}
 		from, _, err := Export(first)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := Import(second, from); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
+		must.OK(t, Import(second, from))
 		a, err1 := Select(first, func(string, bool, int64) bool { return true })
 		b, err2 := Select(second, func(string, bool, int64) bool { return true })
 		if err := errors.Join(err1, err2); err != nil || !reflect.DeepEqual(a, b) {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
 
@@ -41,9 +42,7 @@ func wayOut(t *testing.T) (open func() net.Conn, heard <-chan bool) {
 	go k.acceptOut()
 	return func() net.Conn {
 		conn, err := supervisor.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return conn
 	}, hear
 }

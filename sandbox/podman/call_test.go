@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -38,9 +39,7 @@ func own(t *testing.T, opts service.Options) *Engine {
 func linkOf(t *testing.T, e *Engine) *service.Link {
 	t.Helper()
 	l, err := e.Connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return l
 }
 
@@ -49,9 +48,7 @@ func signal(t *testing.T, e *Engine, s syscall.Signal) (pid int, wait func()) {
 	t.Helper()
 	folder := filepath.Dir(strings.TrimPrefix(linkOf(t, e).Address, "unix://"))
 	pid, err := strconv.Atoi(readFile(t, filepath.Join(folder, "lock")))
-	if err := errors.Join(err, syscall.Kill(-pid, s)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, syscall.Kill(-pid, s)))
 	return pid, func() {
 		for _, err := os.Stat(folder); err == nil; _, err = os.Stat(folder) {
 			time.Sleep(time.Millisecond)
@@ -187,9 +184,7 @@ func TestHalfClosedConnectionUnderAProcess(t *testing.T) {
 	shared := own(t, service.Options{})
 	socket := strings.TrimPrefix(linkOf(t, shared).Address, "unix://")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { l.Close() })
 	conns := make(chan net.Conn, 100)
 	go func() {
@@ -255,9 +250,7 @@ func TestRuntimeThatWasAskedForIsKept(t *testing.T) {
 func TestOnlyAnImageStartsAMachine(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "podman")
 	script := "#!/bin/sh\ncase \"$*\" in\n*list*) echo '[{\"Name\":\"m\"}]' ;;\n*) exit 125 ;;\nesac\n"
-	if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(program, []byte(script), 0o700))
 	e := own(t, service.Options{Program: program, InMachine: true})
 	_, list := e.List(t.Context(), "x", "")
 	_, image := e.Image(t.Context(), "x")
@@ -282,24 +275,16 @@ func profileReaches(t *testing.T, onHost bool) {
 	linkOf(t, e).OnHost = onHost
 	e.volumes.prefix = testVolume(t, "csm-test-") + "-"
 	attack, err := attacks.Container("seccomp")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	program, err := attack.Program(testFacts(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	spec := testSpec(t, "python3", "-c", program)
 	start := func() attacks.Outcome {
 		t.Helper()
 		answer, err := io.ReadAll(startOn(t, e, spec))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		verdict, err := attacks.ParseVerdict(string(answer))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return verdict.Outcome
 	}
 	if got := start(); got != attacks.Held {
@@ -307,12 +292,8 @@ func profileReaches(t *testing.T, onHost bool) {
 	}
 	at := slices.Collect(maps.Values(e.volumes.ready))[0]
 	// Someone spoils volumes.
-	if err := os.Remove(filepath.Join(at.Mountpoint, profileName)); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(at.Mountpoint, profileName)))
+	must.OK(t, e.Remove(t.Context(), []string{spec.Name}, nil))
 	if got := start(); got != attacks.Held {
 		t.Error(got)
 	}

@@ -3,7 +3,6 @@
 package podman
 
 import (
-	"io"
 	"os/exec"
 	"strings"
 	"testing"
@@ -71,37 +70,6 @@ func TestLimitsThatCannotBeSet(t *testing.T) {
 		spec.Limits = limits
 		if got := output(t, spec); got != "1\n" {
 			t.Errorf("%s: %q", name, got)
-		}
-	}
-}
-
-func BenchmarkStart(b *testing.B) {
-	for b.Loop() {
-		spec := python(b, "print(1)")
-		p, err := testEngine.Start(b.Context(), spec)
-		if err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.ReadFull(p, make([]byte, 2)); err != nil {
-			b.Fatal(err)
-		}
-		b.StopTimer()
-		if err := testEngine.Remove(b.Context(), []string{spec.Name}, []string{spec.Volume}); err != nil {
-			b.Fatal(err)
-		}
-		b.StartTimer()
-	}
-}
-
-func BenchmarkRoundTrip(b *testing.B) {
-	p := start(b, python(b, "import os\nwhile True: os.write(1, os.read(0, 64))"))
-	answer := make([]byte, 4)
-	for b.Loop() {
-		if _, err := p.Write([]byte("ping")); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := io.ReadFull(p, answer); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

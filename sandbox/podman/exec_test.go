@@ -11,6 +11,7 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/containers/podman/v5/pkg/bindings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -20,9 +21,7 @@ const idle = "import sys; sys.stdin.read()"
 func execIn(t *testing.T, container string, command ...string) engine.Process {
 	t.Helper()
 	p, err := testEngine.Exec(t.Context(), container, command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -67,9 +66,7 @@ func TestAProgramThatOutlivesItsStdioIsEnded(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	spec := python(t, idle)
 	start(t, spec)
 	closed(t, spec.Name, "open('/tmp/pid', 'w').write(str(os.getpid())); time.sleep(100_000)")

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
@@ -24,15 +25,11 @@ func testFacts(t *testing.T) attacks.Facts {
 	}}
 	for _, kind := range []string{"net", "pid", "mnt", "uts", "ipc", "cgroup"} {
 		own, err := os.Readlink("/proc/self/ns/" + kind)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		facts.Namespaces[kind] = own
 	}
 	file := filepath.Join(t.TempDir(), "secret")
-	if err := os.WriteFile(file, []byte("secret"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte("secret"), 0o644))
 	facts.Files = []string{file}
 	return facts
 }
@@ -58,9 +55,7 @@ func TestEnvironmentHoldsOnlyWhatIsGiven(t *testing.T) {
 	e := own(t, service.Options{})
 	spec := python(t, "import os, json; print(json.dumps(dict(os.environ)))")
 	var got map[string]string
-	if err := json.NewDecoder(startOn(t, e, spec)).Decode(&got); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.NewDecoder(startOn(t, e, spec)).Decode(&got))
 	// Podman's own, and what Python adds.
 	podmans := []string{"PATH", "TERM", "HOME", "HOSTNAME", "container", "LC_CTYPE", "PWD"}
 	for name, value := range got {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -17,21 +18,13 @@ import (
 func hostFolder(t *testing.T, mode os.FileMode) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "csm-mount-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	for path, mode := range map[string]os.FileMode{"open.txt": 0o666, "closed.txt": 0o600, "run.sh": 0o755} {
-		if err := os.WriteFile(filepath.Join(folder, path), []byte("#!/bin/sh\necho "+path), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(filepath.Join(folder, path), mode); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(folder, path), []byte("#!/bin/sh\necho "+path), 0o600))
+		must.OK(t, os.Chmod(filepath.Join(folder, path), mode))
 	}
-	if err := os.Chmod(folder, mode); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(folder, mode))
 	return folder
 }
 
@@ -93,9 +86,7 @@ func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 				t.Parallel()
 				spec := python(t, "import os; m = '/mnt/data/mounts'; "+code)
 				output(t, spec)
-				if err := testEngine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, testEngine.Remove(t.Context(), []string{spec.Name}, nil))
 				spec.Mounts = []engine.Mount{{Folder: hostFolder(t, 0o755), Name: "m"}}
 				e := own(t, service.Options{OCIRuntime: runtime}) // whose first container it is
 				before := linkOf(t, e).Runtime

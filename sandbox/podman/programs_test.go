@@ -19,6 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -37,9 +38,7 @@ func testVolume(t *testing.T, prefix string) string {
 func mountpoint(t *testing.T, volume string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "podman", "volume", "inspect", "--format", "{{.Mountpoint}}", volume).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.TrimSpace(string(out))
 }
 
@@ -74,9 +73,7 @@ func TestAVolumeOfProgramsIsMended(t *testing.T) {
 	filled := func(onHost bool) bool {
 		t.Helper()
 		_, filled, err := fill(conn, onHost, testimage.BarePython(t), name, files)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return filled
 	}
 	if !filled(true) {
@@ -97,9 +94,7 @@ func TestAVolumeOfProgramsIsMended(t *testing.T) {
 		},
 	} {
 		for _, onHost := range []bool{true, false} {
-			if err := spoil(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, spoil())
 			if got := filled(onHost); got != (what != "nothing") {
 				t.Errorf("%s: filled again: %v, on this host: %v", what, got, onHost)
 			}
@@ -115,9 +110,7 @@ func TestAVolumeOfProgramsIsMended(t *testing.T) {
 func TestAVolumeIsFilledByManyAtOnce(t *testing.T) {
 	t.Parallel()
 	files, err := containers.Programs(runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	image, conn := testimage.BarePython(t), linkOf(t, testEngine).Context(t.Context())
 	for range 2 {
 		name := testVolume(t, "csm-test-")
@@ -184,9 +177,7 @@ func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 	e := own(t, service.Options{})
 	hash, err := programsHash(runtime.GOARCH, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	e.volumes.prefix = testVolume(t, "csm-test-") + "-"
 	name := e.volumes.prefix + hash
 	t.Cleanup(func() { _ = testEngine.Remove(context.Background(), nil, []string{name}) })
@@ -203,9 +194,7 @@ func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 			t.Errorf("it said %q, %v", p.Stderr(), err)
 		}
 		p.Close()
-		if err := errors.Join(e.Remove(t.Context(), []string{spec.Name}, nil), spoil()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(e.Remove(t.Context(), []string{spec.Name}, nil), spoil()))
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -133,9 +134,7 @@ func setRlimit(s *specgen.SpecGenerator, name string, value uint64) {
 func (e *edit) build(t *testing.T) []byte {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("../../containers/supervisor", e.file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	source, err := os.ReadFile(path)
 	if err != nil || strings.Count(string(source), e.safeguard) != 1 {
 		t.Fatalf("the supervisor has no such safeguard any more: %v", err)
@@ -144,18 +143,14 @@ func (e *edit) build(t *testing.T) []byte {
 	weak, overlay, program := filepath.Join(folder, e.file), filepath.Join(folder, "overlay.json"), filepath.Join(folder, "supervisor")
 	text, err := json.Marshal(map[string]any{"Replace": map[string]string{path: weak}})
 	err = errors.Join(err, os.WriteFile(overlay, text, 0o600), os.WriteFile(weak, []byte(strings.Replace(string(source), e.safeguard, e.instead, 1)), 0o600))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", program, "../../containers/supervisor")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	made, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return made
 }
 
@@ -163,9 +158,7 @@ func (e *edit) build(t *testing.T) []byte {
 func (e *edit) give(t *testing.T, engine *podman.Engine) {
 	t.Helper()
 	files, err := containers.Programs(runtime.GOARCH)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	files = slices.Clone(files)
 	for i := range files {
 		if files[i].Path == "supervisor" {
@@ -174,9 +167,7 @@ func (e *edit) give(t *testing.T, engine *podman.Engine) {
 		}
 	}
 	volume := "csm-test-" + strings.ToLower(rand.Text()[:12])
-	if err := engine.FillVolume(t.Context(), testimage.BarePython(t), volume, files); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, engine.FillVolume(t.Context(), testimage.BarePython(t), volume, files))
 	t.Cleanup(func() { _ = podman.Open(service.Options{}).Remove(context.Background(), nil, []string{volume}) })
 	engine.Weaken(func(s *specgen.SpecGenerator) { s.Volumes[1].Name = volume })
 }
@@ -256,9 +247,7 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 		reach.Secrets = []attacks.Secret{attacks.NewSecret("TOKEN", theToken.value, "api.invalid")}
 	}
 	info, err := weak.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	report, err := selftest.Run(t.Context(), selftest.Options{
 		Egress: reach, Host: selftest.Podman(info),
 		Engine: weak, Environ: append(os.Environ(), "CODE_SANDBOX_CANARY="+canary),
@@ -287,8 +276,6 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 			}
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return report
 }

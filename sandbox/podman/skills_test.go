@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -74,23 +75,15 @@ func TestAVolumeOfSkillsIsWholeInEachContainer(t *testing.T) {
 			if got := output(t, spec); got != "text\n" {
 				t.Errorf("%s: code reads %q", what, got)
 			}
-			if err := testEngine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
-				t.Fatal(err)
-			}
-			if err := spoil(); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, testEngine.Remove(t.Context(), []string{spec.Name}, nil))
+			must.OK(t, spoil())
 		}
 	}
 	if got := output(t, spec); got != "text\n" {
 		t.Errorf("code reads %q", got)
 	}
-	if err := os.Remove(filepath.Join(mountpoint(t, name), "a", "SKILL.md")); err != nil {
-		t.Fatal(err)
-	}
-	if err := testEngine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(mountpoint(t, name), "a", "SKILL.md")))
+	must.OK(t, testEngine.Remove(t.Context(), []string{spec.Name}, nil))
 	startOn(t, own(t, service.Options{}), spec)
 	if _, err := os.Stat(filepath.Join(mountpoint(t, name), "a", "SKILL.md")); err != nil {
 		t.Errorf("another server does not mend it: %v", err)
@@ -104,9 +97,7 @@ func TestSkillsOfLiveContainersStay(t *testing.T) {
 	live.Skills, ended.Skills, next.Skills = files[0], files[1], files[2]
 	start(t, live)
 	output(t, ended)
-	if err := testEngine.Remove(t.Context(), []string{ended.Name}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, testEngine.Remove(t.Context(), []string{ended.Name}, nil))
 	if got := output(t, next); got != "3\n" {
 		t.Errorf("code reads %q", got)
 	}
@@ -119,9 +110,7 @@ func TestSkillsOfLiveContainersStay(t *testing.T) {
 			t.Errorf("the volume of %s is there: %v", c.skills.Hash, is)
 		}
 	}
-	if err := testEngine.Remove(t.Context(), []string{next.Name}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, testEngine.Remove(t.Context(), []string{next.Name}, nil))
 	if _, err := testEngine.RemoveOldVolumes(t.Context()); err != nil {
 		t.Fatal(err)
 	}

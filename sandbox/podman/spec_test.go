@@ -9,6 +9,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -17,9 +18,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func golden(t *testing.T, path string, got []byte) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, got, 0o644))
 	}
 	if want := readFile(t, path); want != string(got) {
 		t.Errorf("%s differs from what the source makes; look at every line of the difference, then go test -update:\n%s", path, got)
@@ -40,9 +39,7 @@ func TestContainerSpec(t *testing.T) {
 		Mounts: []engine.Mount{{Folder: "/srv/data", Name: "data"}, {Folder: "/srv/results", Name: "out", Writable: true}},
 	}, hostFacts{seccompPath: "/state/seccomp.json", programs: "programs", ids: idSpace{rootless: true, count: MinIDs}, user: 12345})
 	text, err := json.MarshalIndent(spec, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	golden(t, "testdata/spec.json", append(text, '\n'))
 }
 
@@ -85,9 +82,7 @@ func TestGVisorHasMoreTasks(t *testing.T) {
 func TestSpecIsPure(t *testing.T) {
 	spec := engine.Spec{Name: "n", Image: "i", Limits: engine.Limits{MemoryBytes: 5, CPUs: 1}}
 	first, err := json.Marshal(containerSpec(spec, hostFacts{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	second, err := json.Marshal(containerSpec(spec, hostFacts{}))
 	if err != nil || !bytes.Equal(first, second) {
 		t.Errorf("the same input gave\n%s\n%s\n%v", first, second, err)

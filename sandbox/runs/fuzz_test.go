@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 )
 
@@ -23,9 +24,7 @@ func FuzzHistoryEntry(f *testing.F) {
 			return
 		}
 		again, err := history.EncodeJSON(recordOf(first.Result, true))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if second := EntryOf(&history.Run{End: &history.End{Result: again}}, "s"); !reflect.DeepEqual(first, second) {
 			t.Errorf("read was\n%+v\nand again\n%+v", first.Result, second.Result)
 		}

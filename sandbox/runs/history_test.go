@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -33,17 +34,13 @@ func recording(t *testing.T, stateDir string) *history.Writer {
 
 func mustClose(t *testing.T, w *history.Writer) {
 	t.Helper()
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, w.Close())
 }
 
 func mustRead(t *testing.T, stateDir string) []HistoryEntry {
 	t.Helper()
 	entries, err := ReadHistory(stateDir, "s")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return entries
 }
 
@@ -133,13 +130,9 @@ func TestASecretIsNeverOnTheDisk(t *testing.T) {
 	over(other, nil, fault.New(fault.EngineError, s, "%s", s))
 	mustClose(t, w)
 	from, _, err := history.Export(state.Folder(dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text, err := io.ReadAll(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, part := range []string{s, s[:4], s[4:]} {
 		if bytes.Contains(text, []byte(part)) {
 			t.Errorf("%q is in %s", part, text)

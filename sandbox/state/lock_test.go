@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestSessionsWhoseNamesDifferInCaseShareNothing(t *testing.T) {
@@ -18,17 +20,11 @@ func TestSessionsWhoseNamesDifferInCaseShareNothing(t *testing.T) {
 			t.Fatalf("%s: found %v, %v", id, lock.Found, err)
 		}
 		defer lock.Release()
-		if err := lock.Keep(); err != nil {
-			t.Fatal(err)
-		}
-		if err := NewRecord().Save(dir, id); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, lock.Keep())
+		must.OK(t, NewRecord().Save(dir, id))
 	}
 	// Of names that are not written so there is another one, which counts.
-	if err := os.WriteFile(filepath.Join(dir, "OLD.lock"), []byte(keepMark), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "OLD.lock"), []byte(keepMark), 0o600))
 	slices.Sort(ids)
 	found := IDs(dir)
 	slices.Sort(found)

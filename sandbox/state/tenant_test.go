@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -15,21 +16,15 @@ func TestTenantsOfAStateDirectory(t *testing.T) {
 		t.Errorf("there are %q before the first", got)
 	}
 	for key, name := range map[string]string{"key1": "ann", "KEY2": "bob"} {
-		if err := state.SaveTenant(dir, key, "before"); err != nil {
-			t.Fatal(err)
-		}
-		if err := state.SaveTenant(dir, key, name); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, state.SaveTenant(dir, key, "before"))
+		must.OK(t, state.SaveTenant(dir, key, name))
 		if got, err := state.TenantName(dir, key); err != nil || got != name {
 			t.Errorf("%s is %q, %v", key, got, err)
 		}
 	}
 	folder := filepath.Join(filepath.Dir(dir), "principals")
 	for _, path := range []string{"key3/sessions-of-another-engine", "no-key/" + filepath.Base(dir), "../elsewhere"} {
-		if err := os.MkdirAll(filepath.Join(folder, path), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(folder, path), 0o700))
 	}
 	if got := state.Tenants(dir); !slices.Equal(got, []string{"KEY2", "key1"}) {
 		t.Errorf("there are %q", got)
@@ -53,9 +48,7 @@ func TestPlacesOfTenants(t *testing.T) {
 	for place, owner := range want {
 		r := state.NewRecord()
 		r.Place, r.Unnamed = place, !owner.Named
-		if err := r.Save(state.TenantDir(dir, owner.Tenant), owner.ID); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, r.Save(state.TenantDir(dir, owner.Tenant), owner.ID))
 	}
 	got := state.Places(dir)
 	for place, owner := range want {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mariadb"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -84,9 +85,7 @@ var limits = sql.Limits{Timeout: time.Minute, RowBytes: 1 << 20, Functions: []st
 func open(t *testing.T, login string, limits sql.Limits) *Database {
 	t.Helper()
 	d, err := Open(server.DSN(login, "shop"), limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(d.Close)
 	return d
 }
@@ -122,13 +121,9 @@ func state(t *testing.T) string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	entries, err := os.ReadDir(server.Folder())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, e := range entries {
 		fmt.Fprintln(&b, e.Name())
 	}
@@ -175,9 +170,7 @@ func TestTheServerRefusesWritesInTheTransaction(t *testing.T) {
 		"GRANT ALL ON *.* TO reader@localhost", "SELECT * FROM accounts FOR UPDATE",
 	} {
 		s, err := d.session(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, err = s.tx.ExecContext(t.Context(), statement)
 		var said *mysql.MySQLError
 		if !errors.As(err, &said) || said.Number != writes {
@@ -213,9 +206,7 @@ func TestAnAttackIsRefusedWhereverItIsPutIn(t *testing.T) {
 		"INSERT INTO accounts VALUES (1)", "/*! SELECT */", "LOAD_FILE('x')", "@a := 1"}
 	for _, statement := range sqltest.Corpus(t, "legitimate") {
 		tokens, err := lex(statement)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for at := range tokens {
 			if at == 0 || tokens[at-1].Key == "." {
 				continue // where it would be another statement's beginning, or a name

@@ -9,15 +9,14 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mariadb"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
 func asJSON(t *testing.T, value any) string {
 	t.Helper()
 	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return string(text)
 }
 
@@ -35,9 +34,7 @@ func TestADatabaseIsDescribed(t *testing.T) {
 		t.Error("_ is a wildcard:", tables, err)
 	}
 	accounts, err := d.Table(t.Context(), "", "accounts", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	want := `{"schema":"shop","table":"accounts","kind":"table","rows_estimate":3,"comment":"of the shop","columns":[` +
 		`{"name":"id","type":"int(11)","nullable":false,"examples":["1","2","3"]},` +
 		`{"name":"owner","type":"varchar(20)","nullable":true,"default":"'nobody'","comment":"who","examples":["anna","bert"]},` +

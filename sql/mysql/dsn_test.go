@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
@@ -91,9 +92,7 @@ func TestAConnectionIsEncryptedAsItIsAsked(t *testing.T) {
 		byAddress + "ssl-mode=VERIFY_IDENTITY&ssl-ca=" + server.Certificate(): "certificate is not trusted",
 	} {
 		d, err := Open(dsn, limits)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, rows, err := sqltest.Read(t.Context(), d, "SELECT IF(VARIABLE_VALUE = '', 'plain', 'encrypted') FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME = 'Ssl_cipher'")
 		if got := fmt.Sprint(rows, err); !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %s", dsn, got, want)
@@ -106,9 +105,7 @@ func TestAConnectionIsEncryptedAsItIsAsked(t *testing.T) {
 func hostile(t *testing.T, packets ...string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -165,9 +162,7 @@ func TestAHostileServerGetsNothingAndBreaksNothing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, err := Open("mysql://u:secret@"+hostile(t, packets...)+"/d?ssl-mode=DISABLED&timeout=1s", limits)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer d.Close()
 			_, rows, err := sqltest.Read(t.Context(), d, "SELECT 1")
 			if f := fault.From(err); err == nil || f.Code != fault.SQLFailed || f.Hint == "" || strings.Contains(f.Message, "runtime") {

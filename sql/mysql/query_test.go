@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mariadb"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -65,9 +66,7 @@ func TestEveryTypeIsReadAsWhatItIs(t *testing.T) {
 	}
 	err := fill([]string{"SET sql_mode = ''", "SET NAMES utf8mb4", "SET time_zone = '+00:00'", "CREATE TABLE shop.everything (" + strings.Join(columns, ", ") + ")",
 		"INSERT INTO shop.everything VALUES (" + strings.Join(values, ", ") + "), (" + strings.Join(nulls, ", ") + ")"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	found, rows, err := sqltest.Read(t.Context(), open(t, "reader", limits), "SELECT * FROM everything")
 	if err != nil || len(rows) != 2 {
 		t.Fatal(rows, err)
@@ -161,9 +160,7 @@ func TestAResultIsNeverWholeInMemoryAndMayBeLeft(t *testing.T) {
 	// Some 10¹⁴ rows, of which the server has sent some thousands when they are left.
 	rows, err := d.Query(t.Context(), sql.Query{Text: "SELECT a.ID, 'left early' FROM information_schema.COLLATIONS a, information_schema.COLLATIONS b, " +
 		"information_schema.COLLATIONS c, information_schema.COLLATIONS d, information_schema.COLLATIONS e, information_schema.COLLATIONS f"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range 1000 {
 		if !rows.Next() {
 			t.Fatal(rows.Err())
@@ -215,9 +212,7 @@ func TestMoreStatementsThanConnectionsWait(t *testing.T) {
 	var all []sql.Rows
 	for range sql.PoolSize {
 		rows, err := d.Query(t.Context(), sql.Query{Text: "SELECT 1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all = append(all, rows)
 	}
 	done := make(chan error)
@@ -242,9 +237,7 @@ func TestTheSessionIsAsTheCheckTakesIt(t *testing.T) {
 		}
 	}
 	own, err := Open(server.DSN("reader", "shop")+"?time_zone=%2B02:00", limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer own.Close()
 	columns, rows, err := sqltest.Read(t.Context(), own, "SELECT TIMESTAMP(FROM_UNIXTIME(0)), @@time_zone")
 	if err != nil || fmt.Sprint(rows) != "[[1970-01-01 02:00:00 +02:00]]" || columns[0].Kind != sql.Timestamp {

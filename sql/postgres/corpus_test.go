@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
@@ -103,9 +104,7 @@ func exec(t *testing.T, dsn, statements string) {
 func connect(t *testing.T, dsn string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(context.Background(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return conn
 }
 
@@ -341,9 +340,7 @@ func files(t *testing.T, data string) []string {
 	var lines []string
 	for _, dir := range []string{data, filepath.Dir(data), filepath.Join(data, "pg_snapshots"), filepath.Join(data, "pg_tblspc")} {
 		entries, err := os.ReadDir(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for _, entry := range entries {
 			line := dir + "/" + entry.Name()
 			if strings.HasSuffix(line, ".conf") {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
@@ -70,9 +71,7 @@ func readOnly(t *testing.T, dsn string) pgx.Tx {
 	t.Helper()
 	conn := connect(t, dsn)
 	tx, err := conn.BeginTx(context.Background(), pgx.TxOptions{AccessMode: pgx.ReadOnly})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		_ = tx.Rollback(context.Background())
 		_ = conn.Close(context.Background())
@@ -84,9 +83,7 @@ func readOnly(t *testing.T, dsn string) pgx.Tx {
 func same(t *testing.T, what string, got any, want string) {
 	t.Helper()
 	text, err := json.Marshal(got)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if string(text) != want {
 		t.Errorf("%s\n got %s\nwant %s", what, text, want)
 	}
@@ -96,9 +93,7 @@ func TestDescriptionsAreWhatAFirstQueryNeeds(t *testing.T) {
 	ctx, q := t.Context(), reader(t)
 	t.Run("schemas are those that the login may use", func(t *testing.T) {
 		got, err := schemas(ctx, q())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		same(t, "schemas", got, `[{"schema":"Odd Name","tables":2},{"schema":"hostile","tables":0},{"schema":"public","tables":6,"comment":"standard public schema"},`+
 			`{"schema":"sales","tables":6,"comment":"what we sell"}]`)
 	})
@@ -119,9 +114,7 @@ func TestDescriptionsAreWhatAFirstQueryNeeds(t *testing.T) {
 		{sql.TableFilter{Glob: "%", Limit: 9}, `[]`},
 	} {
 		got, err := tables(ctx, q(), c.filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		same(t, c.filter.Schema+" "+c.filter.Glob, got, c.want)
 	}
 	for _, c := range []struct {
@@ -188,9 +181,7 @@ func TestKeysOfPeriodsSaySo(t *testing.T) {
 		CREATE TABLE bookings (room int4range, during daterange, FOREIGN KEY (room, PERIOD during) REFERENCES rooms (id, PERIOD valid))`
 	q := readOnly(t, inDatabase(t, "hotel", rooms))
 	got, err := table(t.Context(), q, "", "rooms", false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	same(t, "rooms", got, `{"schema":"public","table":"rooms","kind":"table","columns":[{"name":"id","type":"int4range","nullable":false},`+
 		`{"name":"valid","type":"daterange","nullable":false}],"primary_key":["id","valid WITHOUT OVERLAPS"],`+
 		`"referenced_by":[{"name":"bookings_room_during_fkey","table":"public.bookings","columns":["room","PERIOD during"],`+

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -49,9 +50,7 @@ END LC_MONETARY
 func makeLocale(t *testing.T, name string) {
 	t.Helper()
 	source := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(source, fmt.Appendf(nil, localeSource, moneyLocales[name]...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(source, fmt.Appendf(nil, localeSource, moneyLocales[name]...), 0o600))
 	out, err := osexec.Command("localedef", "--quiet", "-c", "-i", source, "-f", "UTF-8", filepath.Join(localeDir, name)).CombinedOutput()
 	if _, missing := os.Stat(filepath.Join(localeDir, name, "LC_MONETARY")); missing != nil {
 		t.Fatalf("localedef: %v\n%s", err, out)
@@ -79,18 +78,14 @@ func TestMoneyIsExactInEveryLocale(t *testing.T) {
 			_, rows, err := rowsOf(t, db, `SELECT (-1234567.5)::numeric::money, ARRAY[0.01::numeric::money, NULL],
 				$1::money, $2::money, $3::money, $4::money[], $1::money = (-1234567.5)::numeric::money`,
 				json.Number("-1234567.5"), "0.5", json.Number("1e-2"), []any{"0.5", json.Number("-1234567.50"), nil})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			want := []string{c.large, "[" + c.cent + ",null]", c.large, c.half, c.cent,
 				fmt.Sprintf("[%s,%s,null]", c.half, c.large), "true"}
 			if got := rows[0]; !slices.Equal(got, want) {
 				t.Errorf("got  %q\nwant %q", got, want)
 			}
 			detail, err := db.Table(t.Context(), "public", "amounts", true)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			for _, column := range detail.Columns {
 				if !slices.Equal(column.Examples, []string{c.large}) {
 					t.Errorf("examples of %s are %q", column.Type, column.Examples)

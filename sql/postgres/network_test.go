@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -29,9 +30,7 @@ import (
 func serve(t *testing.T, each func(net.Conn)) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var running sync.WaitGroup
 	t.Cleanup(func() {
 		_ = listener.Close()
@@ -90,9 +89,7 @@ func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
 	var all []sql.Rows
 	for range poolSize { // fills the pool
 		rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		all = append(all, rows)
 	}
 	for _, rows := range all {
@@ -105,9 +102,7 @@ func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*enterTime) // far less than a statement may take
 	defer cancel()
 	rows, err := db.Query(ctx, sql.Query{Text: "SELECT 2"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	if !rows.Next() || string(rows.Values()[0]) != "2" {
 		t.Error(rows.Err())
@@ -119,9 +114,7 @@ func TestAServerThatFallsSilentEndsTheStatement(t *testing.T) {
 	way := &network{}
 	db := open(t, serve(t, way.carry)+" user=owner dbname=postgres", sql.Limits{Timeout: time.Second})
 	rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT n, pg_sleep(CASE WHEN n > 1000 THEN 0.01 ELSE 0 END), repeat('x', 100) FROM generate_series(1, 100000) n"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	if !rows.Next() {
 		t.Fatal(rows.Err())
@@ -145,9 +138,7 @@ func TestCallsBeyondThePoolWaitTheirTurn(t *testing.T) {
 	db := open(t, server.DSN("owner"), sql.Limits{Timeout: connectTime})
 	hold := func() sql.Rows {
 		rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return rows
 	}
 	var held []sql.Rows
@@ -329,9 +320,7 @@ func TestAFloodOfRowsIsNotKept(t *testing.T) {
 	db := open(t, dsn, sql.Limits{RowBytes: 16 << 20})
 	before := live()
 	conn, err := db.begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer discard(conn)
 	if kept := int64(flooded.Load()) - int64(before); flooded.Load() == 0 || kept > 64<<20 {
 		t.Errorf("of a flood of 256 MiB, %d bytes are kept", kept)

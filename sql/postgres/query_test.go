@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -26,9 +27,7 @@ func open(t *testing.T, dsn string, limits sql.Limits) *Database {
 		limits.Timeout = time.Minute
 	}
 	db, err := Open(dsn, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(db.Close)
 	return db
 }
@@ -41,9 +40,7 @@ func owner(t *testing.T) *Database {
 func admin(t *testing.T) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), server.DSN("owner"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
 }
@@ -120,9 +117,7 @@ func TestValuesComeInOneForm(t *testing.T) {
 	} {
 		t.Run(c.expression, func(t *testing.T) {
 			columns, rows, err := rowsOf(t, db, "SELECT "+c.expression+" AS it")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if got, want := columns[0], (sql.Column{Name: "it", Type: c.typ, Kind: c.kind}); got != want {
 				t.Errorf("column %+v, want %+v", got, want)
 			}
@@ -145,9 +140,7 @@ func TestTypesOfTheDatabasesOwnAreKnown(t *testing.T) {
 	}
 	columns, rows, err := rowsOf(t, owner(t), `SELECT 'sad'::kinds.mood AS m, '{glad,NULL}'::kinds.mood[] AS ms, 5::kinds.age AS a,
 		ROW(1, 'x')::kinds.pair AS p, $1::kinds.mood AS q, $2::kinds.mood[] AS qs`, "glad", []any{"sad", "glad"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var kinds []string
 	for _, c := range columns {
 		kinds = append(kinds, fmt.Sprint(c.Type, " ", c.Kind))
@@ -196,9 +189,7 @@ func TestParamsAreBound(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, rows, err := rowsOf(t, owner(t), c.text, c.params...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if !slices.Equal(rows[0], c.want) {
 				t.Errorf("got %q, want %q", rows[0], c.want)
 			}
@@ -294,9 +285,7 @@ func TestACancelledStatementEndsInTheDatabase(t *testing.T) {
 	db := owner(t)
 	conn := admin(t)
 	running := func() (n int) {
-		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1000)%' AND pid <> pg_backend_pid() AND state = 'active'").Scan(&n); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1000)%' AND pid <> pg_backend_pid() AND state = 'active'").Scan(&n))
 		return n
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -333,9 +322,7 @@ func until(t *testing.T, what string, done func() bool) {
 func TestAResultThatIsNotReadToItsEndEndsInTheDatabase(t *testing.T) {
 	db := owner(t)
 	rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT n, pg_sleep(n / 1000) FROM (SELECT generate_series(1, 1000000000) AS n) s"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range 5 {
 		if !rows.Next() {
 			t.Error(rows.Err())
@@ -376,9 +363,7 @@ func TestADatabaseThatWasRestartedIsReadAgain(t *testing.T) {
 	server.Halt()
 	_, _, err := rowsOf(t, db, "SELECT 1")
 	wantFault(t, err, fault.SQLFailed, "cannot be reached")
-	if err := server.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Run(t.Context()))
 	if _, _, err := rowsOf(t, db, "SELECT 1"); err != nil {
 		t.Error(err)
 	}
@@ -413,9 +398,7 @@ func TestConnectionFaultsSayNothingSecret(t *testing.T) {
 
 func TestALargeResultStreams(t *testing.T) {
 	rows, err := owner(t).Query(t.Context(), sql.Query{Text: "SELECT n, repeat('x', 50) FROM generate_series(1, 300000) n"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	head, err := sql.ReadHead(rows, 30, 1<<20)
 	if err != nil || !head.More {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 )
 
@@ -53,9 +54,7 @@ func TestEveryVolatileFunctionIsKnown(t *testing.T) {
 	conn := connect(t, server.DSN(testpg.Superuser))
 	defer conn.Close(context.Background())
 	rows, err := conn.Query(context.Background(), volatile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	functions, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil || len(functions) < 100 {
 		t.Fatalf("%d functions, %v", len(functions), err)

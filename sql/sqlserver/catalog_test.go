@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -117,9 +118,7 @@ func TestATableIsDescribed(t *testing.T) {
 	}))
 	db := open(t, server.DSN(), limits)
 	got, err := db.Table(t.Context(), "dbo", "orders", true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	rows := int64(12)
 	self := sql.ForeignKey{Name: "FK_parent", Table: "dbo.orders", Columns: []string{"parent"}, References: "dbo.orders", RefColumns: []string{"id"}}
 	want := &sql.TableDetail{
@@ -198,9 +197,7 @@ func TestRightsTellWhatALoginCouldWrite(t *testing.T) {
 			}
 			db := open(t, serve(t, always(result(append([]any{"us]er"}, c.row...)))).DSN(), limits)
 			found, err := db.Rights(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			var what []string
 			for _, f := range found {
 				what = append(what, f.What)
@@ -236,9 +233,7 @@ func TestACatalogWithoutEndIsCutOff(t *testing.T) {
 				}
 				return testmssql.Reply{}
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(server.Stop)
 			if f := faultOf(t, c.use(open(t, server.DSN(), limits))); f.Code != fault.SQLFailed || !strings.Contains(f.Message, "catalog's answer has more than") {
 				t.Errorf("the error is %v", f)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -44,9 +45,7 @@ func TestAnAttackIsRefusedWhereverItIsPutIn(t *testing.T) {
 		"COMMIT", "; SELECT 2", "INTO dbo.copy", "MERGE dbo.people USING dbo.b ON 1 = 1 WHEN MATCHED THEN DELETE", "BEGIN TRAN", "USE master", "SELECT 2", "GRANT CONTROL TO public"}
 	for _, statement := range sqltest.Corpus(t, "legitimate") {
 		tokens, err := lex(statement)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		for at := range tokens {
 			if at == 0 && tokens[0].Key == "(" || at > 0 && mayGoOn(tokens[at-1]) {
 				continue // the attack's first word would be a name, or its SELECT would belong there

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/microsoft/go-mssqldb/msdsn"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestAllFormsOfConnectionStringsAreRead(t *testing.T) {
@@ -46,9 +48,7 @@ func TestAllFormsOfConnectionStringsAreRead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parseDSN(c.dsn, "from outside")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			g := want{got.Host, got.Instance, got.Database, got.User, got.Password, got.Port, got.Encryption, got.TrustServerCertificate}
 			if g != c.want {
 				t.Errorf("read as %+v, want %+v", g, c.want)

@@ -15,6 +15,7 @@ import (
 	mssql "github.com/microsoft/go-mssqldb"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -31,9 +32,7 @@ func realDatabase(t *testing.T) (*Database, *dbsql.DB) {
 		t.Skip(realDSN + " names no SQL Server; there is none for tests that could be installed here")
 	}
 	db, err := Open(dsn, os.Getenv("AZURE_DATABASE_PASSWORD"), sql.Limits{Timeout: time.Minute, RowBytes: 1 << 20})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(db.Close)
 	config := db.config
 	config.ReadOnlyIntent = false
@@ -83,14 +82,10 @@ func contents(t *testing.T, db *dbsql.DB) string {
 		}
 		for rows.Next() {
 			var line string
-			if err := rows.Scan(&line); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, rows.Scan(&line))
 			all = append(all, line)
 		}
-		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(rows.Err(), rows.Close()))
 	}
 	return strings.Join(all, "\n")
 }

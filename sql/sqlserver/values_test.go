@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -86,9 +87,7 @@ func TestEveryTypeComesOutInItsForm(t *testing.T) {
 			reply := testmssql.Reply{Columns: []testmssql.Column{{Name: "v", Type: c.typ}}, Rows: [][]any{{c.value}, {nil}}}
 			db := open(t, serve(t, always(reply)).DSN(), limits)
 			columns, rows, err := sqltest.Read(t.Context(), db, "SELECT v FROM dbo.t")
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if want := (sql.Column{Name: "v", Type: c.text, Kind: c.kind}); columns[0] != want {
 				t.Errorf("the column is %+v, want %+v", columns[0], want)
 			}
@@ -175,9 +174,7 @@ func TestRowsStreamInLittleMemory(t *testing.T) {
 	}}
 	db := open(t, serve(t, always(reply)).DSN(), sql.Limits{Timeout: time.Minute, RowBytes: 1000})
 	rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT v FROM dbo.t"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer rows.Close()
 	n := 0
 	for rows.Next() {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -42,9 +43,7 @@ var cannotDescribe = testmssql.Reply{Error: &testmssql.Error{Number: 208, Class:
 func serve(t *testing.T, handle func(testmssql.Request) testmssql.Reply) *testmssql.Server {
 	t.Helper()
 	server, err := testmssql.Start(answered(handle))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(server.Stop)
 	return server
 }
@@ -69,9 +68,7 @@ func always(r testmssql.Reply) func(testmssql.Request) testmssql.Reply {
 func open(t *testing.T, dsn string, limits sql.Limits) *Database {
 	t.Helper()
 	db, err := Open(dsn, testmssql.Password, limits)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(db.Close)
 	return db
 }
@@ -109,9 +106,7 @@ func TestEveryStatementIsRolledBackAndNoneIsCommitted(t *testing.T) {
 		}},
 		"closed before its end": {endless, func(t *testing.T, db *Database) {
 			rows, err := db.Query(t.Context(), sql.Query{Text: "SELECT 1 AS a"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			if !rows.Next() {
 				t.Errorf("no row: %v", rows.Err())
 			}
@@ -134,9 +129,7 @@ func TestEveryStatementIsRolledBackAndNoneIsCommitted(t *testing.T) {
 		"cancelled between rows": {endless, func(t *testing.T, db *Database) {
 			ctx, cancel := context.WithCancel(t.Context())
 			rows, err := db.Query(ctx, sql.Query{Text: "SELECT 1 AS a"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer rows.Close()
 			if !rows.Next() {
 				t.Errorf("no row: %v", rows.Err())
@@ -249,9 +242,7 @@ func TestParametersAreBoundAndNeverPasted(t *testing.T) {
 	hostile := "x'; DELETE dbo.people --"
 	statement := "SELECT @p1, @p2, @p3, @p4, @p5, @p6"
 	_, _, err := sqltest.Read(t.Context(), db, statement, hostile, json.Number("42"), json.Number("1.5"), true, nil, strings.Repeat("ä", 5000))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var sent []testmssql.Request
 	for _, r := range server.Requests() {
 		if r.Kind == testmssql.RPC && !isDescription(r) {
@@ -430,9 +421,7 @@ func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
 		}
 		return answered(always(one))(r)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(server.Stop)
 	db := open(t, server.DSN(), limits)
 	if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
@@ -451,9 +440,7 @@ func TestACallBeyondThePoolIsToldWhy(t *testing.T) {
 	db := open(t, server.DSN(), sql.Limits{Timeout: 300 * time.Millisecond})
 	for range sql.PoolSize { // connections that nobody gives back
 		conn, err := db.pool.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer conn.Close()
 	}
 	_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
@@ -530,9 +517,7 @@ func TestAnErrorOfConnectingIsAboutNoStatement(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, err := testmssql.Start(func(testmssql.Request) testmssql.Reply { return testmssql.Reply{Error: c.setup, Drop: c.drop} })
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(server.Stop)
 			if c.login != nil {
 				server.Refuse(*c.login)
@@ -557,9 +542,7 @@ func TestAnErrorOfConnectingIsAboutNoStatement(t *testing.T) {
 
 func TestNoErrorHasThePassword(t *testing.T) {
 	down, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_ = down.Close()
 	secret := "s3cret/p@ss;word"
 	chatty := serve(t, always(testmssql.Reply{Error: &testmssql.Error{Number: 50000, Class: 16, Message: "said " + testmssql.Password, Procedure: testmssql.Password}}))
@@ -646,9 +629,7 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 				}
 				return one
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			t.Cleanup(server.Stop)
 			db := open(t, server.DSN(), limits)
 			for range 3 {
@@ -659,9 +640,7 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 					}
 					continue
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				if want := []sql.Column{{Name: "a", Type: c.want, Kind: sql.Integer}}; !slices.Equal(columns, want) {
 					t.Errorf("the columns are %v, want %v", columns, want)
 				}
@@ -688,14 +667,10 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 func serveTLS(t *testing.T) (server *testmssql.Server, dsn, file string) {
 	t.Helper()
 	server, certificate, err := testmssql.StartTLS(answered(always(one)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(server.Stop)
 	file = filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, certificate, 0o600))
 	_, port, _ := net.SplitHostPort(server.Address())
 	return server, fmt.Sprintf("Server=tcp:localhost,%s;Database=shop;Encrypt=strict;MultiSubnetFailover=no", port), file
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/ownfile"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // What somebody can do who is at the wire, on another page, in another browser, or another client.
@@ -523,13 +524,9 @@ func TestWhatIsNoTokenDoesNotLockTheFile(t *testing.T) {
 	m := s.registered(nil)
 	got := s.granted(m.ID)
 	lock, err := os.OpenFile(s.file+".lock", os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer lock.Close()
-	if err := filelock.Try(lock); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, filelock.Try(lock))
 	for _, wrong := range []string{"", "x", got.Access, strings.ReplaceAll(got.Refresh, "_", "-"), strings.Replace(got.Refresh, "_rt_g", "_rt_h", 1)} {
 		if next, _ := s.refreshed(m.ID, wrong); next.Error != "invalid_grant" {
 			t.Errorf("%q: %+v", wrong, next)
@@ -588,9 +585,7 @@ func TestRegistrationsAreBounded(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.pass(time.Second)
 	last := s.registered(nil)
 	c, err := s.o.Store.file.Read()

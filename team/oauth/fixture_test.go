@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"html"
 	"io"
 	"log/slog"
@@ -305,24 +304,4 @@ func (s *site) who(token string) (principal.Principal, error) {
 func decoded(body string) string {
 	text, _ := base64.RawURLEncoding.DecodeString(body)
 	return string(text)
-}
-
-func BenchmarkAuthenticate(b *testing.B) {
-	store := OpenStore(filepath.Join(b.TempDir(), FileName))
-	s := New(Options{Issuer: "https://sandbox.example.com", Resource: "/mcp", Store: store})
-	var out issued
-	for i := range 200 {
-		var err error
-		if out, err = store.add(Grant{ID: newID("g"), Principal: fmt.Sprint("p", i), Client: "c", Audience: s.resource}, true); err != nil {
-			b.Fatal(err)
-		}
-	}
-	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)
-	r.Header.Set("Authorization", "Bearer "+out.access)
-	time.Sleep(time.Second) // until the file does not count as one that changes
-	for b.Loop() {
-		if _, err := s.Authenticate(r); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -29,6 +29,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const audience = "sandbox"
@@ -138,9 +139,7 @@ func sign(t testing.TB, method jwt.SigningMethod, key any, header map[string]any
 	maps.Copy(token.Header, header)
 	maps.DeleteFunc(token.Header, func(_ string, value any) bool { return value == nil })
 	text, err := token.SignedString(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return text
 }
 
@@ -205,9 +204,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	evil := newIssuer(t, publicJWK("ec", &strangersKey.PublicKey))
 	v, c := verifier(i)
 	der, err := x509.MarshalPKIXPublicKey(&rsaKey.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	public := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
 	good := sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, nil))
 	parts := strings.Split(good, ".")
@@ -359,9 +356,7 @@ func TestATokenEndsInTime(t *testing.T) {
 	v, c := verifier(i)
 	r := request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, map[string]any{"exp": c.claim(10 * time.Minute)})))
 	p, err := v.Authenticate(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.forward(9 * time.Minute)
 	if !principal.Still(v, r, p) {
 		t.Error("it is over before its time")
@@ -557,9 +552,7 @@ func TestKeysThatNothingIsCheckedWith(t *testing.T) {
 		"an id of its own": with(ec, "kid", 7),
 	} {
 		text, err := json.Marshal(map[string]any{"keys": []any{k}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if keys, err := parseKeys(text); err == nil {
 			t.Errorf("%s: %+v", name, keys)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/ownfile"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func open(t testing.TB) *Store {
@@ -38,9 +39,7 @@ func request(authorization ...string) *http.Request {
 func add(t testing.TB, s *Store, name string, lifetime time.Duration, groups ...string) (Token, string) {
 	t.Helper()
 	token, text, err := s.Add(name, groups, lifetime)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return token, text
 }
 
@@ -110,9 +109,7 @@ func TestTheFileHasNoToken(t *testing.T) {
 	s := open(t)
 	_, text := add(t, s, "alice", 0)
 	content, err := os.ReadFile(s.path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if strings.Contains(string(content), text) || strings.Contains(string(content), text[len(prefix):]) || !strings.Contains(string(content), hashOf(text)) {
 		t.Errorf("the file has %s", content)
 	}
@@ -127,9 +124,7 @@ func TestARevokedTokenIsRefusedAtOnce(t *testing.T) {
 	keep, kept := add(t, command, "alice", 0)
 	gone, text := add(t, command, "alice", 0)
 	let, err := server.Authenticate(request("Bearer " + text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	revoked, err := command.Revoke(gone.ID)
 	if err != nil || len(revoked) != 1 || revoked[0].ID != gone.ID {
 		t.Fatalf("%+v, %v", revoked, err)
@@ -181,9 +176,7 @@ func TestWhenATokenWasUsedIsWrittenOnceAnHour(t *testing.T) {
 		}
 		s.Close()
 		tokens, err := s.List()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return tokens[0].LastUsed
 	}
 	first := use()
@@ -285,9 +278,7 @@ func TestAFolderOfOthersIsNotUsed(t *testing.T) {
 		t.Skip("modes of Unix")
 	}
 	dir := filepath.Join(t.TempDir(), "state")
-	if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, 0o777)))
 	if _, _, err := again(t, filepath.Join(dir, FileName)).Add("alice", nil, 0); err == nil {
 		t.Error("a folder that everybody can write to is used")
 	}
@@ -334,26 +325,5 @@ func TestWhatCannotBeAdded(t *testing.T) {
 	}
 	if _, err := os.Stat(s.path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("there is a file: %v", err)
-	}
-}
-
-func BenchmarkAuthenticate(b *testing.B) {
-	s := open(b)
-	_, text := add(b, s, "alice", 0)
-	for range 200 {
-		add(b, s, "others", 0)
-	}
-	r := request("Bearer " + text)
-	if _, err := s.Authenticate(r); err != nil {
-		b.Fatal(err)
-	}
-	s.Close()
-	if err := os.Chtimes(s.path, time.Time{}, time.Now().Add(-time.Hour)); err != nil { // as the file of a server is
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if _, err := s.Authenticate(r); err != nil {
-			b.Fatal(err)
-		}
 	}
 }

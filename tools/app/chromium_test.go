@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/browser"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
@@ -29,9 +30,7 @@ import (
 func serveHost(t *testing.T) string {
 	t.Helper()
 	modules, err := npmci.Install("testdata/host")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	config := sandbox.DefaultConfig()
 	config.Engine, config.StateDir, config.Host = enginetest.New(t), t.TempDir(), "host"
 	config.Kernels = map[sandbox.Language]sandbox.KernelConfig{
@@ -47,9 +46,7 @@ func serveHost(t *testing.T) string {
 		"/host/":    http.FileServer(http.Dir("testdata")),
 	}})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)
 	go func() { stopped <- web.Serve(ctx, l) }()
@@ -141,9 +138,7 @@ func TestThePageInChromium(t *testing.T) {
 	python := func(code, theme string) { t.Helper(); call("run_python_code", map[string]any{"code": code}, theme) }
 	all := func() (list []request) {
 		text, _ := p.See("JSON.stringify(asked)").(string)
-		if err := json.Unmarshal([]byte(text), &list); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal([]byte(text), &list))
 		return list
 	}
 	press := func(what string) { t.Helper(); p.Await(what); p.See(what + ".click()") }

@@ -26,6 +26,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
@@ -56,9 +57,7 @@ func serve(t *testing.T) *served {
 	s := &served{t: t, engine: engine, manager: sandbox.NewManager(config)}
 	t.Cleanup(func() { s.manager.Close(context.Background()) })
 	l, err := Listen("127.0.0.1:0", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.address = l.Addr().String()
 	s.Links = New(Options{Manager: s.manager, BaseURL: l.BaseURL, UploadBytes: put})
 	ctx, stop := context.WithCancel(context.Background())
@@ -144,9 +143,7 @@ func statusOf(t *testing.T, conn net.Conn) int {
 	t.Helper()
 	defer conn.Close()
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_ = response.Body.Close()
 	return response.StatusCode
 }
@@ -286,9 +283,7 @@ func TestLinksThatAreRefused(t *testing.T) {
 	missing := strings.Replace(s.Download(id, "output/no.txt"), "\n", "", 1)
 	folder := s.Download(id, "output")
 	upload := s.grant(id, "input/b.txt", false)
-	if err := os.Symlink("/etc/passwd", filepath.Join(s.folder(), "out")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Symlink("/etc/passwd", filepath.Join(s.folder(), "out")))
 	outside := s.Download(id, "out")
 	noFile := "not_found: There is no such file.\nHint: list_artifacts lists the files there are, with links.\n"
 	change := func(link, from, to string) string { return strings.Replace(link, from, to, 1) }
@@ -405,9 +400,7 @@ func TestALinkIsNoLongerGoodThanItsSession(t *testing.T) {
 	s := serve(t)
 	s.o.Lifetime = 48 * time.Hour
 	lease, err := s.manager.Lease("", true) // a named one outlasts its kernels
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	g, err := s.Upload(lease.SessionID, "b.txt", false)
 	if want := lease.Created.Add(24 * time.Hour).Truncate(time.Second); err != nil || !g.Expires.Equal(want) {
 		t.Errorf("it ends %v, and its session %v, %v", g.Expires, want, err)
@@ -417,24 +410,16 @@ func TestALinkIsNoLongerGoodThanItsSession(t *testing.T) {
 func TestAFileThatIsTooLargeOrChanges(t *testing.T) {
 	s := serve(t)
 	link := s.write(id, "a.bin", []byte("x"))
-	if err := os.Truncate(filepath.Join(s.folder(), "a.bin"), limit+1); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Truncate(filepath.Join(s.folder(), "a.bin"), limit+1))
 	if got := s.do("GET", link, nil); got.status != 413 || !strings.HasPrefix(got.body, "artifact_too_large: ") {
 		t.Errorf("got %d %q", got.status, got.body)
 	}
-	if err := os.Remove(filepath.Join(s.folder(), "a.bin")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Remove(filepath.Join(s.folder(), "a.bin")))
 	link = s.write(id, "b.bin", make([]byte, 30<<20))
 	response, err := http.Get(link)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer response.Body.Close()
-	if err := os.Truncate(filepath.Join(s.folder(), "b.bin"), 29<<20); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Truncate(filepath.Join(s.folder(), "b.bin"), 29<<20))
 	if n, err := io.Copy(io.Discard, response.Body); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a file that became shorter came as %d bytes, %v", n, err)
 	}
@@ -511,9 +496,7 @@ func TestAnUploadThatIsCutOffCanBeSentAgain(t *testing.T) {
 	link := s.grant(id, "a.txt", false)
 	head := fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf", target(link))
 	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, _ = io.WriteString(conn, head)
 	s.eventually("the link is in use", func() bool {
 		s.mu.Lock()
@@ -552,9 +535,7 @@ func TestClientsThatStandStill(t *testing.T) {
 	upload := s.grant(id, "a.txt", true)
 	for range sessionTransfers + 1 { // each gives its turn back, or the last would have none
 		response, err := http.Get(link)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer response.Body.Close() // nothing is read
 	}
 	for range sessionTransfers + 1 {
@@ -584,9 +565,7 @@ func TestConnectionsWithoutLinksMakeRoom(t *testing.T) {
 	} {
 		for range 2 * maxConnections {
 			conn, err := net.Dial("tcp", s.address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer conn.Close()
 			_, _ = io.WriteString(conn, sent)
 		}

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // A browser that speaks the pipe, by the variable FAKE.
@@ -93,9 +95,7 @@ func pretend(mode string) {
 
 func fake(t *testing.T, mode string) *Browser {
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Setenv("FAKE", mode)
 	real := programs
 	programs = []string{self}

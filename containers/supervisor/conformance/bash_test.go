@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -270,12 +271,8 @@ func TestBashIsFrozen(t *testing.T) {
 	c = keeping(t, bash, c.dir)
 	check(t, "a file that exits", c.completed("echo $x").Stdout.Head, "1\n")
 	c.stop()
-	if err := os.RemoveAll(c.path(".state")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/tmp", c.path(".state")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(c.path(".state")))
+	must.OK(t, os.Symlink("/tmp", c.path(".state")))
 	c = keeping(t, bash, c.dir)
 	c.completed("x=1")
 	if frozen := c.freeze("f"); frozen.Error == "" {

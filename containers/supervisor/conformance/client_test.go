@@ -26,6 +26,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -443,17 +444,11 @@ func start(t testing.TB, l *language, o options) *client {
 	var stderr locked.Buffer
 	c.cmd.Stderr = &stderr
 	in, err := c.cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	out, ours, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c.stdin, c.cmd.Stdout = in, ours
-	if err := c.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.cmd.Start())
 	_ = ours.Close()
 	go func() {
 		_ = c.cmd.Wait()
@@ -480,13 +475,9 @@ func (c *client) asNobody(t testing.TB) {
 	c.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: nobody, Gid: nobody}
 	c.cmd.Env = append(c.cmd.Env, "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/nonexistent")
 	for dir := c.dir; len(dir) > len(os.TempDir()); dir = filepath.Dir(dir) {
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(dir, 0o755))
 	}
-	if err := os.Chown(c.dir, nobody, nobody); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chown(c.dir, nobody, nobody))
 }
 
 func (c *client) init(i protocol.Init) protocol.Init {
@@ -625,9 +616,7 @@ func offspring(pid int) []int {
 func statusOf(t testing.TB, pid int, name string) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, name+":"); ok {
 			return number(strings.Fields(rest)[0])

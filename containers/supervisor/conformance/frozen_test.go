@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -78,9 +79,7 @@ func TestVariablesOutliveTheContainer(t *testing.T) {
 				end(c)
 				c.awaitExit()
 				info, err := os.Stat(c.path(".state"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				check(t, "the folder is", info.Mode().Perm(), os.FileMode(0o700))
 
 				c = keeping(t, l, c.dir)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -176,15 +177,11 @@ func TestFilesNamedLikeModules(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		dir := t.TempDir()
 		for _, name := range []string{"errno", "json", "socket", "struct", "importlib", "ctypes", "threading", "IPython", "signal", "decimal"} {
-			if err := os.WriteFile(dir+"/"+name+".py", []byte("open('taken-over', 'w')"), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(dir+"/"+name+".py", []byte("open('taken-over', 'w')"), 0o644))
 		}
 		for _, name := range []string{"fs", "path", "vm"} {
 			_ = os.MkdirAll(dir+"/node_modules/"+name, 0o755)
-			if err := os.WriteFile(dir+"/node_modules/"+name+"/index.js", []byte(`require("fs").writeFileSync("taken-over", "")`), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(dir+"/node_modules/"+name+"/index.js", []byte(`require("fs").writeFileSync("taken-over", "")`), 0o644))
 		}
 		c := start(t, l, options{dir: dir, init: protocol.Init{Warm: []string{l.name}, Preload: map[string][]string{l.name: {"decimal"}}}})
 		check(t, "result", c.value("1 + 1"), "2")
@@ -230,9 +227,7 @@ func TestStreamsThatNobodyReadsHinderNothing(t *testing.T) {
 			t.Errorf("it grew by %d KiB", grown)
 		}
 		stream, err := c.conn.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, _ = stream.Write([]byte(strings.Repeat("\xff", 64)))
 		_, _ = io.Copy(io.Discard, stream) // what is no request ends it
 	})
@@ -249,12 +244,8 @@ func TestFilesWhileARunGoesOn(t *testing.T) {
 		visitor.send(request{Type: "stop"})
 		for _, conn := range []*connection{c.connection, visitor} {
 			stream, err := conn.conn.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := filewire.Write(stream, filewire.Request{Op: filewire.Get, Path: "input/mine", Limit: -1}); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
+			must.OK(t, filewire.Write(stream, filewire.Request{Op: filewire.Get, Path: "input/mine", Limit: -1}))
 			answer, err := io.ReadAll(stream)
 			check(t, "the file comes", err == nil && strings.Contains(string(answer), "here"), true)
 		}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -73,9 +74,7 @@ func TestKernelsThatCannotBegin(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		bin := t.TempDir()
 		script := fmt.Sprintf("#!/bin/sh\necho x >> %s/started\nexit 3\n", bin)
-		if err := os.WriteFile(bin+"/"+l.interpreter, []byte(script), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(bin+"/"+l.interpreter, []byte(script), 0o755))
 		c := start(t, l, options{noInit: true, env: []string{"PATH=" + bin + ":/usr/bin:/bin"}})
 		c.send(c.init(protocol.Init{}))
 		for _, fresh := range []bool{false, true} {
@@ -179,9 +178,7 @@ func TestDoneHasEveryField(t *testing.T) {
 		c := start(t, l, options{})
 		d := c.completed(l.print.with("a"))
 		var all map[string]any
-		if err := json.Unmarshal(d.raw, &all); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(d.raw, &all))
 		var names []string
 		for name := range all {
 			names = append(names, name)

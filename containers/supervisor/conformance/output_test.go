@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -188,9 +189,7 @@ func TestArtifacts(t *testing.T) {
 		d := c.completed(lines(l.write.with("a.txt", "12345"), l.shell.with("mkdir -p deep/er; : > deep/er/b")))
 		check(t, "made", d.paths(), "a.txt deep/er/b")
 		info, err := os.Stat(c.path("a.txt"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		at := slices.IndexFunc(d.Artifacts, func(a protocol.Artifact) bool { return a.Path == "a.txt" })
 		check(t, "artifact", d.Artifacts[at], protocol.Artifact{Path: "a.txt", SizeBytes: 5, ModifiedMS: info.ModTime().UnixMilli()})
 		for _, step := range []struct{ code, want string }{

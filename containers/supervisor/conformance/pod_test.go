@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -47,9 +48,7 @@ func keepAt(t *testing.T, door, command string, options ...string) *pod {
 	p.keeper = p.command(append(append([]string{"pod"}, options...), "--", "sh", "-c", command)...)
 	var stderr locked.Buffer
 	p.keeper.Stderr = &stderr
-	if err := p.keeper.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, p.keeper.Start())
 	t.Cleanup(func() {
 		_ = p.keeper.Process.Kill() // where the test has not ended it
 		_ = p.keeper.Wait()
@@ -220,9 +219,7 @@ func TestAKeeperIsOfOneContainer(t *testing.T) {
 	q := &pod{t: t, door: p.door + "-apart"}
 	keeper := q.command("pod", "--clean", t.TempDir(), "--", "true")
 	keeper.SysProcAttr = apart
-	if err := keeper.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, keeper.Start())
 	t.Cleanup(func() {
 		_ = keeper.Process.Kill()
 		_ = keeper.Wait()
@@ -258,9 +255,7 @@ func TestACommandThatStartsBeforeItIsEntered(t *testing.T) {
 	t.Parallel()
 	dir, own := t.TempDir(), t.TempDir()
 	left := filepath.Join(own, "left")
-	if err := os.WriteFile(left, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(left, nil, 0o600))
 	p := keep(t, fmt.Sprintf("echo x >> %s/starts; cat", dir), "--now", dir, "--clean", own)
 	starts := func() string {
 		text, _ := os.ReadFile(filepath.Join(dir, "starts"))
@@ -298,9 +293,7 @@ func TestACommandThatEndsBeforeItIsEntered(t *testing.T) {
 func TestWhatIsLeftBetweenTwoCommands(t *testing.T) {
 	t.Parallel()
 	kept, folder := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(kept, "file"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(kept, "file"), nil, 0o600))
 	fill := fmt.Sprintf("cd %s; mkdir -p a/b .c; touch a/b/f .c/g h; ln -s %s link; mkfifo fifo; chmod 0 a/b; chmod 500 a; "+
 		"(setsid sh -c 'echo $$ > h; exec sleep 1000' &); until test -s h; do :; done; cp h %[2]s/pid; echo; cat", folder, kept)
 	p := keep(t, fill, "--clean", folder, "--clean", folder+"/none")
@@ -384,9 +377,7 @@ func TestAKernelInAPod(t *testing.T) {
 			joined := p.command("within", program, "join")
 			in, err := joined.StdinPipe()
 			out, err2 := joined.StdoutPipe()
-			if err := errors.Join(err, err2, joined.Start()); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(err, err2, joined.Start()))
 			t.Cleanup(func() { _ = joined.Wait() })
 			answer := make([]byte, 1)
 			_, _ = io.ReadFull(out, answer)
@@ -404,15 +395,11 @@ func TestAKernelInAPod(t *testing.T) {
 // full is an address that does not answer.
 func full(t *testing.T) string {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = syscall.Close(fd) })
 	err = errors.Join(syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}), syscall.Listen(fd, 0))
 	at, err2 := syscall.Getsockname(fd)
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(err, err2))
 	address := "127.0.0.1:" + strconv.Itoa(at.(*syscall.SockaddrInet4).Port)
 	for range 8 {
 		conn, err := net.DialTimeout("tcp4", address, 200*time.Millisecond)
@@ -428,14 +415,10 @@ func full(t *testing.T) string {
 func TestReach(t *testing.T) {
 	t.Parallel()
 	open, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = open.Close() }()
 	names, err := net.ListenPacket("udp4", "127.0.0.1:0") // as a name server
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = names.Close() }()
 	go func() {
 		query := make([]byte, 512)
@@ -478,9 +461,7 @@ func TestListen(t *testing.T) {
 	p := &pod{t: t, door: "@conformance-none"}
 	check(t, "no port", p.do("", "listen", "70000"), "|supervisor: usage: supervisor listen PORT\n|1")
 	listener := p.command("listen", port)
-	if err := listener.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, listener.Start())
 	await(t, func() bool {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err == nil {
@@ -502,9 +483,7 @@ func TestProgramsAreCopied(t *testing.T) {
 	err = errors.Join(err, os.MkdirAll(from+"/python/sub", 0o755), os.WriteFile(from+"/supervisor", own, 0o711),
 		os.WriteFile(from+"/python/main.py", []byte("code"), 0o644), os.WriteFile(from+"/python/sub/program", nil, 0o755),
 		os.Chmod(from+"/supervisor", 0o751), os.Mkdir(from+"/to", 0o755), os.Symlink("/", from+"/link"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for range 2 {
 		out, err := exec.Command(from+"/supervisor", "copy", from+"/to").CombinedOutput()
 		check(t, "copy", fmt.Sprint(string(out), err), "<nil>")

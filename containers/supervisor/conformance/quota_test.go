@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 // The limit of the files.
@@ -276,9 +278,7 @@ func TestFarOverTheLimit(t *testing.T) {
 					check(t, "the next", d.Status+" "+d.Cause+" "+d.errorName(), "failed full QuotaExceeded")
 				}
 				check(t, "it has run", c.exists("ran"), false)
-				if err := os.RemoveAll(c.path("f")); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.RemoveAll(c.path("f")))
 				check(t, "when it was deleted", c.value("2"), "2")
 			})
 		})
@@ -294,9 +294,7 @@ func largeTree(t *testing.T, count int) string {
 		if i%500 == 0 {
 			_ = os.Mkdir(folder, 0o755)
 		}
-		if err := os.Symlink("none", filepath.Join(folder, fmt.Sprint("f", i))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink("none", filepath.Join(folder, fmt.Sprint("f", i))))
 	}
 	return dir
 }
@@ -382,9 +380,7 @@ func TestAnIdleKernelIsLeftAloneWhileAnotherContainerFillsTheDirectory(t *testin
 		c.completed(l.sleep.with(1000))
 		other := exec.Command("sh", "-c", "while :; do head -c 262144 /dev/zero >> theirs; sleep 0.02; done")
 		other.Dir = c.dir
-		if err := other.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, other.Start())
 		t.Cleanup(func() { _ = other.Wait() })
 		t.Cleanup(func() { _ = other.Process.Kill() })
 		eventually(t, "it does not grow", func() bool {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -314,9 +315,7 @@ func TestCodeHasNeitherTheSocketsNorTheToken(t *testing.T) {
 				links[link] = true
 			}
 			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/unix", pid))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			found := 0
 			for line := range strings.Lines(string(text)) {
 				if parts := strings.Fields(line); len(parts) == 8 && parts[7] == c.door {

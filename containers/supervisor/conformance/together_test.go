@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -113,9 +114,7 @@ func TestALanguageThatIsMissing(t *testing.T) {
 			t.Parallel()
 			bin := t.TempDir()
 			shell, err := exec.LookPath("bash")
-			if err := errors.Join(err, os.Symlink(shell, bin+"/bash")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, errors.Join(err, os.Symlink(shell, bin+"/bash")))
 			c := start(t, order[0], options{also: order[1:], env: []string{"PATH=" + bin}, noInit: true})
 			c.send(c.init(protocol.Init{Warm: []string{"javascript"}}))
 			missing := c.await("kernel", 0).kernel

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/daemon"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -25,9 +26,7 @@ func say(port int, text string) string {
 func freePort(t *testing.T) int {
 	t.Helper()
 	free, err := daemon.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return free
 }
 
@@ -76,9 +75,7 @@ func TestNoCodeOfTheSessionTakesThePlaceOfTheWayOut(t *testing.T) {
 	for name, text := range map[string]string{"early.pth": "import early\n", "early.py": early} {
 		err = errors.Join(err, os.WriteFile(filepath.Join(packages, name), []byte(text), 0o644))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	c := start(t, python, options{noInit: true, dir: dir, env: []string{
 		"PYTHONUSERBASE=" + filepath.Join(dir, ".local"), "CODE_SANDBOX_SOCKET=" + door, protocol.WayOutVariable + "=" + strconv.Itoa(port),
 	}})

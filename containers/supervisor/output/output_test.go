@@ -12,8 +12,10 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
 const limit = 1000
@@ -28,9 +30,7 @@ type place struct {
 func newPlace(t testing.TB) *place {
 	dir := t.TempDir()
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return &place{t, dir, fd}
 }
@@ -191,9 +191,7 @@ func TestAHostilePlace(t *testing.T) {
 			if !strings.Contains(name, "folder") || !c.isKept {
 				os.Mkdir(p.dir+"/.runs", 0o700)
 			}
-			if err := c.prepare(p); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, c.prepare(p))
 			r := p.reported(limit, strings.Repeat("x", 100_000))
 			if (r.Path != "") != c.isKept || r.Bytes != 100_000 || len(r.Head) != 500 || len(r.Tail) != 500 {
 				t.Errorf("reported: %+v", r)
@@ -229,9 +227,7 @@ func TestNoNameLeadsOut(t *testing.T) {
 // What cannot be written costs the copy, and not the run.
 func TestAWriteThatFails(t *testing.T) {
 	full, err := unix.Open("/dev/full", unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	spool := NewSpool(-1, "r1", "stdout", 1<<20)
 	spool.fd = full
 	s := NewStream(limit, spool)
@@ -364,13 +360,4 @@ func FuzzReport(f *testing.F) {
 			t.Errorf("%q to %d bytes: %+v of %q", written, limit, r, shown)
 		}
 	})
-}
-
-func BenchmarkWrite(b *testing.B) {
-	s := newPlace(b).stream(30_000, 1<<20)
-	chunk := bytes.Repeat([]byte(strings.Repeat("some words ", 7)+"\n"), 65536/78)
-	b.SetBytes(int64(len(chunk)))
-	for b.Loop() {
-		s.Write(chunk)
-	}
 }

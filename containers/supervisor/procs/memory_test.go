@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // A container's account leaves out what is cached of files, in both kinds of control groups.
@@ -23,9 +25,7 @@ func TestAccount(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			for file, text := range files {
-				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 			}
 			kind := map[string]Account{"v2": accounts[0], "v1": accounts[1]}[name]
 			kind.limit, kind.stat = filepath.Join(dir, "max"), filepath.Join(dir, "stat")

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // bounds of screens: small ones reach every path with little text.
@@ -88,13 +90,9 @@ func TestTheSharedTable(t *testing.T) {
 // table returns the cases that all languages share, what was written and what is shown.
 func table(t testing.TB) map[string][][2]string {
 	data, err := os.ReadFile("../../testdata/screen.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var all map[string][][2]string
-	if err := json.Unmarshal(data, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(data, &all))
 	return all
 }
 
@@ -223,30 +221,4 @@ func FuzzHoweverItIsSplit(f *testing.F) {
 	}
 	f.Add([]byte(strings.Join(parts, "x")), int64(2))
 	f.Fuzz(func(t *testing.T, p []byte, seed int64) { checkSplits(t, p, rand.New(rand.NewSource(seed))) })
-}
-
-func BenchmarkWrite(b *testing.B) {
-	for name, line := range map[string]string{
-		"plain":    strings.Repeat("some words ", 7) + "\n",
-		"short":    "y\n",
-		"unicode":  strings.Repeat("größer ☃ ", 7) + "\n",
-		"coloured": "\x1b[32m" + strings.Repeat("some words ", 7) + "\x1b[0m\n",
-		"bar":      "\r 50% " + strings.Repeat("#", 70),
-		"endless":  strings.Repeat("x", 80),
-		"binary":   "\xff\xfe\x80\x81",
-	} {
-		chunk := bytes.Repeat([]byte(line), 65536/len(line))
-		for size, pieces := range map[string][][]byte{"chunks": {chunk}, "lines": split(chunk, func() int { return len(line) })} {
-			b.Run(name+" in "+size, func(b *testing.B) {
-				s := New(Rows, LineChars, func([]byte) {}, func() {})
-				b.SetBytes(int64(len(chunk)))
-				b.ReportAllocs()
-				for b.Loop() {
-					for _, piece := range pieces {
-						s.Write(piece)
-					}
-				}
-			})
-		}
-	}
 }

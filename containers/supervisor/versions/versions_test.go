@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const limit = 64 << 20
@@ -395,9 +397,7 @@ func TestARestoreIsAllOrNothing(t *testing.T) {
 		})
 		after := a.tree()
 		plan, err := a.store.Prepare("undo", run, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		a.compare(after, "prepared")
 		done = true
 		a.store.crash = func(step int) bool {
@@ -420,9 +420,7 @@ func TestAPlanThatIsNotCarriedOutChangesNothing(t *testing.T) {
 		run := a.run(func() { a.write("f", "one") })
 		after := a.tree()
 		plan, err := a.store.Prepare("undo", run, limit)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		end(plan)
 		a.open(limit)
 		a.compare(after, how)
@@ -491,9 +489,7 @@ func TestFilesWithoutACopyAreNamed(t *testing.T) {
 	a.run(func() {
 		a.write("large", strings.Repeat("l", 2<<20))
 		a.write("small", "one")
-		if err := unix.Mkfifo(a.path("pipe"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, unix.Mkfifo(a.path("pipe"), 0o600))
 	})
 	if info := <-a.info; info.NotKeptTotal != 1 || info.NotKept[0] != (Named{"large", whyLarge}) {
 		t.Errorf("it tells of %+v", info)
@@ -530,9 +526,7 @@ func TestASparseFileStaysSparse(t *testing.T) {
 	a := newArea(t, limit)
 	make := func(content string) {
 		f, err := os.Create(a.path("f"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		_, _ = f.WriteAt([]byte(content), 1<<30)
 		_ = f.Truncate(1 << 40)
 		_ = f.Close()
@@ -540,9 +534,7 @@ func TestASparseFileStaysSparse(t *testing.T) {
 	a.run(func() { make("one") })
 	a.undo(a.run(func() { _ = os.Remove(a.path("f")) }))
 	f, err := os.Open(a.path("f"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = f.Close() }()
 	b := []byte("xxx")
 	_, _ = f.ReadAt(b, 1<<30)
@@ -632,9 +624,7 @@ func TestHostileChangesToTheVersions(t *testing.T) {
 			if errors.Is(err, ErrFolder) && name[:2] == "a " {
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			plan.Apply()
 			if _, err := os.Lstat(a.path("g")); err == nil {
 				t.Error("it is of no use any more")

@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -27,15 +28,11 @@ func watched(t *testing.T, o audit.Options) (w *Witness, said func() []string) {
 	t.Helper()
 	o.Path = filepath.Join(t.TempDir(), "audit.jsonl")
 	log, err := audit.Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w = New(log)
 	return w, func() (list []string) {
 		w.Close()
-		if err := log.Close(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, log.Close(context.Background()))
 		err := audit.Read(t.Context(), o.Path, false, func(_ []byte, l *audit.Line) error {
 			words := []string{l.Actor.User.Name, l.Kind(), l.Activity}
 			if l.API.Operation != "" {
@@ -48,9 +45,7 @@ func watched(t *testing.T, o audit.Options) (w *Witness, said func() []string) {
 			list = append(list, strings.Join(append(words, l.Status, l.StatusCode), "|"))
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return list
 	}
 }
@@ -67,9 +62,7 @@ func TestWhatAPrincipalDoesIsUnderItsName(t *testing.T) {
 		o := w.For(principal.Principal{Name: name}, nil)
 		ctx, ended := o.Calls(sessionOf)(t.Context(), callOf("run_python_code", nil))
 		run := &sandbox.Run{ID: "run-" + name, SessionID: "s-" + name, Language: sandbox.Python}
-		if err := o.Admit(ctx, run); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, o.Admit(ctx, run))
 		over := o.RunBegan(ctx, run)
 		o.Network(netlog.Entry{Kind: "proxy", Session: "s-" + name, Run: run.ID, Host: "example.com", Allowed: name == "ann"})
 		o.Network(netlog.Entry{Kind: "sql", Session: "s-" + name, Run: run.ID, Host: "sales", Allowed: true})
@@ -105,29 +98,21 @@ func TestWhatAPrincipalDoesIsUnderItsName(t *testing.T) {
 
 func TestARunIsRefusedWithoutItsLine(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "logs")
-	if err := os.Mkdir(folder, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Mkdir(folder, 0o700))
 	log, err := audit.Open(audit.Options{Path: filepath.Join(folder, "audit.jsonl"), Required: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer log.Close(context.Background())
 	o := New(log).For(principal.Principal{}, nil)
 	run := &sandbox.Run{ID: "run-1", SessionID: "s"}
 	if err := o.Admit(t.Context(), run); err != nil {
 		t.Errorf("at first: %v", err)
 	}
-	if err := os.Rename(folder, folder+"-away"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(folder, folder+"-away"))
 	var f *fault.Error
 	if err := o.Admit(t.Context(), run); !errors.As(err, &f) || f.Code != fault.AuditUnavailable || f.Hint == "" {
 		t.Errorf("then: %v", err)
 	}
-	if err := os.Rename(folder+"-away", folder); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Rename(folder+"-away", folder))
 	if err := o.Admit(t.Context(), run); err != nil {
 		t.Errorf("in the end: %v", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // outcome is what Ask returns.
@@ -320,22 +321,16 @@ func TestWhatIsAllowedForGoodCanBeListedAndRemoved(t *testing.T) {
 		}
 	}
 	if runtime.GOOS != "windows" { // where others could have written it
-		if err := os.Chmod(path, 0o660); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(path, 0o660))
 		if d.file.have("b.example:443") {
 			t.Error("a file that others can write allows")
 		}
 		if _, err := ReadGrants(path); err == nil {
 			t.Error("a file that others can write is listed")
 		}
-		if err := os.Chmod(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Chmod(path, 0o600))
 	}
-	if err := os.WriteFile(path, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte("{"), 0o600))
 	if d.file.have("b.example:443") {
 		t.Error("a broken file allows")
 	}

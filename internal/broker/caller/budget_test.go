@@ -7,15 +7,14 @@ import (
 	"testing/synctest"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestWhatExceedsTheBudgetWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := caller.NewBudget()
 		first, err := b.Take(t.Context(), 10*caller.PerSession) // all there is
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		gone := errors.New("gone")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		given := make(chan error, 2)

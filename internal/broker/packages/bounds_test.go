@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/heap"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
 )
 
@@ -36,9 +37,7 @@ func serveFor(t *testing.T, index http.Handler, change ...func(*packages.Options
 		c(&options)
 	}
 	h, err := packages.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	h.SetPageTime(time.Hour) // a busy machine may take minutes where the race detector slows it down
 	by := caller.Caller{Session: "s", Memory: caller.NewBudget()}
 	server := httptest.NewUnstartedServer(h)
@@ -191,9 +190,7 @@ func TestARequestThatIsGivenUpEndsItsFetch(t *testing.T) {
 	ask := func() (giveUp func()) {
 		ctx, cancel := context.WithCancel(t.Context())
 		request, err := http.NewRequestWithContext(ctx, http.MethodHead, here+"/pypi/files/demo/demo-1.0-py3-none-any.whl", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -256,9 +253,7 @@ func TestASessionsLimitIsNotAnothersError(t *testing.T) {
 			return errors.New("no more")
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	status := func(session string) int {
 		recorder := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(caller.With(t.Context(), caller.Caller{Session: session}), http.MethodGet, "/pypi/simple/demo/", nil)
@@ -291,9 +286,7 @@ func TestASessionsLimitIsNotAnothersError(t *testing.T) {
 func TestAnEarlierRequestsTimeIsNotAnothersError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, err := packages.New(packages.Options{Policy: policy(t, packages.Rules{}), CacheFolder: t.TempDir()})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		asked := 0
 		ask := func(session string) (any, error) {
 			return h.Wait(t.Context(), session, time.Minute, func(ctx context.Context) (any, error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmregistry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
 )
@@ -42,17 +43,13 @@ func start(t *testing.T, rules packages.Rules, change ...func(*packages.Options)
 func (w *world) serve(t *testing.T, rules packages.Rules, change ...func(*packages.Options)) string {
 	t.Helper()
 	policy, err := packages.NewPolicy(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	options := packages.Options{Policy: policy, CacheFolder: w.cache, PyPI: w.pypi.URL, NPM: w.npm.URL}
 	for _, c := range change {
 		c(&options)
 	}
 	handler, err := packages.New(options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.handler = handler
 	server := httptest.NewServer(http.Handler(handler))
 	t.Cleanup(server.Close)
@@ -125,21 +122,15 @@ func (w *world) nodes(t *testing.T, argv ...string) (folder, output string, err 
 		"npm_config_update_notifier=false", "YARN_ENABLE_TELEMETRY=0", "YARN_ENABLE_GLOBAL_CACHE=false",
 	}
 	here, err := url.Parse(w.here)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	port, err := strconv.Atoi(here.Port())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for name, value := range new(broker.Broker).Environment(port) {
 		if !strings.Contains(name, "prefix") {
 			env = append(env, name+"="+value)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(folder, "package.json"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(folder, "package.json"), []byte("{}"), 0o600))
 	if err := os.WriteFile(filepath.Join(folder, "yarn.lock"), nil, 0o600); err != nil { // or Yarn looks for a project above
 		t.Fatal(err)
 	}
@@ -252,9 +243,7 @@ func TestNPMInstallsWhatThePolicyAllowsAndPrintsWhyNot(t *testing.T) {
 			t.Fatal(output)
 		}
 		manifest, err := os.ReadFile(filepath.Join(folder, "node_modules", "lodash", "package.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		expect(t, string(manifest), `"version":"4.17.22"`)
 		if strings.Contains(output, "error") || strings.Contains(output, "warn") {
 			t.Error(output) // the audit as well

@@ -21,6 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmregistry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
 )
@@ -42,21 +43,15 @@ type answer struct {
 func get(t *testing.T, address string, headers ...string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := http.DefaultTransport.RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return answer{response.StatusCode, response.Status, response.Header.Get("Content-Type"), string(body)}
 }
 
@@ -83,9 +78,7 @@ func (w *world) list(t *testing.T, name string) (l listing) {
 	if a.status != http.StatusOK || a.kind != simpleJSON {
 		t.Fatalf("got %+v", a)
 	}
-	if err := json.Unmarshal([]byte(a.body), &l); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal([]byte(a.body), &l))
 	return l
 }
 
@@ -267,9 +260,7 @@ func TestManyAskForOneFileAtATime(t *testing.T) {
 func (w *world) with(t *testing.T, change func(*packages.Handler)) string {
 	t.Helper()
 	h, err := packages.New(packages.Options{Policy: policy(t, packages.Rules{}), CacheFolder: w.cache, PyPI: w.pypi.URL, NPM: w.npm.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	change(h)
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
@@ -324,9 +315,7 @@ func TestAClientThatWaitsIsToldThatItIsWorkedOn(t *testing.T) {
 		}
 	}()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, here+"/pypi/files/demo/demo-1.0-py3-none-any.whl", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	response, err := http.DefaultTransport.RoundTrip(request)
 	if ctx.Err() == nil {
 		t.Errorf("it ended by %v", err)
@@ -351,13 +340,9 @@ func TestTheCacheKeepsItsLimit(t *testing.T) {
 		t.Helper()
 		for _, f := range w.cached(t) {
 			info, err := os.Stat(f)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			at := info.ModTime().Add(-time.Hour)
-			if err := os.Chtimes(f, at, at); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Chtimes(f, at, at))
 		}
 	}
 	for _, i := range []int{0, 1, 0, 2, 3} { // 1 goes for 2, and 0 for 3
@@ -383,9 +368,7 @@ func TestTheCacheKeepsItsLimit(t *testing.T) {
 func (w *world) cached(t *testing.T) []string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(w.cache, "*"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return found
 }
 
@@ -493,9 +476,7 @@ func TestEachRequestIsRecordedForItsCaller(t *testing.T) {
 	h, err := packages.New(packages.Options{
 		Policy: policy(t, packages.Rules{Deny: []string{"evil"}}), CacheFolder: t.TempDir(), PyPI: w.pypi.URL, NPM: w.npm.URL, Log: log,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, path := range []string{"/pypi/simple/demo/", "/pypi/simple/evil/"} {
 		r := httptest.NewRequestWithContext(caller.With(t.Context(), caller.Caller{Session: "s", Run: "r"}), http.MethodGet, path, nil)
 		r.Header.Set("User-Agent", "pip/24.0")
@@ -572,9 +553,7 @@ func TestAPackumentHasWhatThePolicyLeaves(t *testing.T) {
 func TestAnAuditIsAnsweredQuietly(t *testing.T) {
 	w := start(t, packages.Rules{})
 	response, err := http.Post(w.here+"/npm/-/npm/v1/security/advisories/bulk", "application/json", strings.NewReader(`{"lodash":["1.0.0"]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = response.Body.Close() }()
 	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK || string(body) != "{}" {
 		t.Errorf("got %d %s", response.StatusCode, body)
@@ -606,9 +585,7 @@ func TestASessionThatWaitsHoldsUpNoOther(t *testing.T) {
 	}
 	w.pypi.Set(pypi.Knobs{Delay: time.Hour})
 	h, err := packages.New(packages.Options{Policy: policy(t, packages.Rules{}), CacheFolder: w.cache, PyPI: w.pypi.URL, NPM: w.npm.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	ask := func(ctx context.Context, session, path string) int {
 		recorder := httptest.NewRecorder()
 		h.ServeHTTP(recorder, httptest.NewRequestWithContext(caller.With(ctx, caller.Caller{Session: session}), http.MethodGet, path, nil))

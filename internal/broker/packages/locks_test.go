@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmregistry"
 )
@@ -23,9 +24,7 @@ func TestNodesClientsUseTheIndexAndTheirLocksDoNotNameIt(t *testing.T) {
 		npmregistry.Package{Name: "helper", Version: "1.5.0", Published: old},
 	)
 	modules, err := npmci.Install("../../test/e2e/clients")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range []struct {
 		lock string
 		argv []string
@@ -43,9 +42,7 @@ func TestNodesClientsUseTheIndexAndTheirLocksDoNotNameIt(t *testing.T) {
 				t.Fatal(output)
 			}
 			lock, err := os.ReadFile(filepath.Join(folder, c.lock))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			expect(t, string(lock), "1.5.0")
 			if strings.Contains(string(lock), "127.0.0.1") {
 				t.Errorf("it names the address of the session:\n%s", lock)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
@@ -43,9 +44,7 @@ func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
 func policy(t testing.TB, rules packages.Rules) *packages.Policy {
 	t.Helper()
 	p, err := packages.NewPolicy(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return p
 }
 

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // imageNode is the Node of the images, where the linters have been installed; another Node is older, and knows no
@@ -71,9 +73,7 @@ func realClients(t *testing.T, handler http.HandlerFunc) (w *world, run func(nam
 	w = newWorld(t, Options{Mode: Allowlist, Hosts: hosts(publicHost), Secrets: []Secret{theSecret}}, handler)
 	home := t.TempDir()
 	bundle := filepath.Join(home, "bundle.pem")
-	if err := os.WriteFile(bundle, append(w.internet.CertificatePEM(), w.session.CertificatePEM()...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(bundle, append(w.internet.CertificatePEM(), w.session.CertificatePEM()...), 0o600))
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "API_KEY=" + theSecret.Placeholder(), "GIT_TERMINAL_PROMPT=0", "NODE_USE_ENV_PROXY="}
 	if _, err := os.Stat(imageNode); err == nil {
 		env = append(env, "NODE_USE_ENV_PROXY=1")

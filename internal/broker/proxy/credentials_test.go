@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // echo answers with all that it was sent.
@@ -81,9 +83,7 @@ func TestASecretIsReplacedForItsHostAndMaskedInAnswers(t *testing.T) {
 				r.Header.Set(test.header[i], test.header[i+1])
 			}
 			response, err := w.client().Do(r)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			defer response.Body.Close()
 			body, _ := io.ReadAll(response.Body)
 			if response.StatusCode != http.StatusOK || !strings.Contains(s.last(), test.arrives) || strings.Contains(s.last(), key) {
@@ -280,9 +280,7 @@ func TestHintsTrailersAndNamesAreMasked(t *testing.T) {
 		return nil
 	}}))
 	response, err := w.client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
 	const want = "[masked: API_KEY]"
@@ -346,9 +344,7 @@ func TestWebsockets(t *testing.T) {
 		}
 		r.Header.Set("X-Api-Key", key)
 		response, err := w.client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if response.Status != "101 Switching Protocols" || strings.Contains(response.Header.Get("X-Echo"), "Secret") {
 			t.Fatalf("%s %v", response.Status, response.Header)
 		}
@@ -385,17 +381,11 @@ func TestAWebsocketThatIsCompressedIsRefused(t *testing.T) {
 
 func TestAuthoritiesAreKept(t *testing.T) {
 	a, err := newAuthority([]string{"b.example", "a.example"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text, err := a.MarshalText()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	b := new(Authority)
-	if err := b.UnmarshalText(text); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, b.UnmarshalText(text))
 	if !b.Covers([]string{"a.example", "b.example"}) || b.Covers([]string{"a.example", "c.example"}) || !bytes.Equal(a.CertificatePEM(), b.CertificatePEM()) {
 		t.Errorf("it is another one: %v", b.certificate.PermittedDNSDomains)
 	}
@@ -403,9 +393,7 @@ func TestAuthoritiesAreKept(t *testing.T) {
 	pool.AppendCertsFromPEM(a.CertificatePEM())
 	for host, want := range map[string]bool{"a.example": true, "c.example": false, "example": false} {
 		leaf, err := b.leaf(host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if again, _ := b.leaf(host); again != leaf {
 			t.Error("a certificate is not kept")
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
 
@@ -119,9 +120,7 @@ func newWorld(t testing.TB, options Options, handler http.HandlerFunc) *world {
 	w.tls.EnableHTTP2 = true
 	w.tls.Config.ErrorLog = quiet
 	unnamed, err := w.internet.leaf(anInside)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w.tls.TLS = &tls.Config{Certificates: []tls.Certificate{*unnamed}, GetCertificate: func(h *tls.ClientHelloInfo) (*tls.Certificate, error) {
 		if h.ServerName == "wrong.example" {
 			return w.internet.leaf("other.example")

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestHostsInsideThatAreReached(t *testing.T) {
@@ -101,9 +102,7 @@ func TestANameIsNotHeldBeyondThePolicy(t *testing.T) {
 // This machine's listeners are out of reach, the server's own among them, whatever address of it a name leads to.
 func TestThisMachineIsNotReachedAsAHostInside(t *testing.T) {
 	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	w := newWorld(t, Options{Mode: Allowlist, Hosts: insides("gitlab.corp:80")}, hello)
 	for _, a := range addresses {
 		ip := a.(*net.IPNet).IP.String()
@@ -146,9 +145,7 @@ func TestRequestsToARestrictedHost(t *testing.T) {
 		w := newWorld(t, options, echo)
 		w.names.lead(insideHost, anInside)
 		r, err := http.NewRequest(test.method, test.address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r.Header.Set("User-Agent", "")
 		if name, value, ok := strings.Cut(test.header, ": "); ok {
 			r.Header.Set(name, value)
@@ -222,9 +219,7 @@ func TestATunnelToARestrictedHostEndsHere(t *testing.T) {
 		{anInside, anInside, "/admin", "403"},
 	} {
 		conn, err := net.Dial("tcp", w.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		fmt.Fprintf(conn, "CONNECT %s:443 HTTP/1.1\r\nHost: %[1]s:443\r\n\r\n", test.host)
 		response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
 		if err != nil || response.StatusCode != http.StatusOK {
@@ -371,9 +366,7 @@ func TestAQuestionEndsWithItsRequest(t *testing.T) {
 	})
 	w := newWorld(t, Options{Mode: Allowlist, Ask: asker}, hello)
 	conn, err := net.Dial("tcp", w.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, _ = io.WriteString(conn, "GET http://public.example/ HTTP/1.1\r\nHost: public.example\r\n\r\n")
 	<-begun
 	conn.Close()

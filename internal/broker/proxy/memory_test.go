@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // mostMemory is what a session may make the server hold. The hosts and the clients of this test are in it, about a third,
@@ -26,15 +28,11 @@ const mostMemory = 120 << 20
 // inTLS makes a connection of HTTP/2 to the host of a secret.
 func (w *world) inTLS(t *testing.T) *tls.Conn {
 	conn, err := net.Dial("tcp", w.address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { conn.Close() })
 	fmt.Fprint(conn, "CONNECT api.example:443 HTTP/1.1\r\nHost: api.example\r\n\r\n")
 	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	response.Body.Close()
 	pool := x509.NewCertPool()
 	pool.AddCert(w.session.certificate)

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestHostsThatAreAllowedAndRefused(t *testing.T) {
@@ -73,9 +74,7 @@ func TestATunnelIsRecorded(t *testing.T) {
 	w := newWorld(t, Options{Mode: Open}, hello)
 	client := w.client()
 	response, err := client.Get("https://public.example/path?query")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	response.Body.Close()
 	client.CloseIdleConnections()
 	e := w.newest(0)
@@ -197,9 +196,7 @@ func TestRequestsGoOnAsTheyAre(t *testing.T) {
 		return nil
 	}}))
 	response, err := w.client().Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
 	if want := `PUT public.example /a%2Fb?x;y&z=%zz map["Connection":["close"] "Content-Length":["8"] "User-Agent":["code"]] the body 8`; string(body) != want {
@@ -224,9 +221,7 @@ func TestAnswersComeAsTheyAreSent(t *testing.T) {
 			}
 		})
 		response, err := w.client().Get(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		lines := bufio.NewReader(response.Body)
 		for range 3 {
 			line, err := lines.ReadString('\n')
@@ -380,9 +375,7 @@ func TestIdleTunnelsTakeNoConnection(t *testing.T) {
 func TestANameThatRebindsIsNotFollowed(t *testing.T) {
 	var asked atomic.Int32
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer server.Close()
 	go func() {
 		buffer := make([]byte, 1500)
@@ -445,9 +438,7 @@ func TestWhatAllSessionsSendHasALimit(t *testing.T) {
 			w := newWorld(t, Options{Mode: Open, Limits: Limits{HourBytes: most}}, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) })
 			post := func(size int) string {
 				r, err := http.NewRequest(http.MethodPost, address, strings.NewReader(strings.Repeat("x", size)))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				status, body := w.do(r)
 				return status + " " + body
 			}

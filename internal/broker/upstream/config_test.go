@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func read(t *testing.T, text string) (upstream.Config, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "mcp.json")
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(text), 0o600))
 	variables := map[string]string{"GH_TOKEN": "tok-1234567", "DIR": "/home/me", "EMPTY": ""}
 	return upstream.Read(file, func(name string) (string, bool) {
 		value, is := variables[name]

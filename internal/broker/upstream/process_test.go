@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/mark3labs/mcp-go/client/transport"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // A long answer of a process holds its room until the call that has asked for it is over: another one is not read on before.
@@ -20,9 +22,7 @@ func TestLongAnswersOfProcessesWaitForRoom(t *testing.T) {
 	greeted.Store(true)
 	answer := func(ctx context.Context) chan *transport.JSONRPCResponse {
 		stdout, theirs, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		p := &process{
 			stdin: theirs, stdout: stdout, gate: room, maxAnswer: most, greeted: &greeted, log: slog.New(slog.DiscardHandler), done: make(chan struct{}),
 			pending: map[string]asking{"1": {ctx, make(chan *transport.JSONRPCResponse, 1)}},

@@ -27,6 +27,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // fakeVariable has the test binary be a server of this behaviour.
@@ -222,9 +223,7 @@ type fixture struct {
 func start(t *testing.T, behaviour string, change func(*upstream.Options)) *fixture {
 	t.Helper()
 	own, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	f := &fixture{t: t, notes: filepath.Join(t.TempDir(), "notes"), starts: filepath.Join(t.TempDir(), "starts")}
 	o := upstream.Options{
 		Definitions: []upstream.Definition{{Name: "it", Command: own, Env: map[string]string{fakeVariable: behaviour, "NOTES": f.notes, "STARTS": f.starts, "API_KEY": secret}}},
@@ -555,9 +554,7 @@ func TestAServerThatIsThisProgramIsLeftOut(t *testing.T) {
 	f := start(t, "plain", func(o *upstream.Options) {
 		o.Self = o.Definitions[0].Command
 		linked := upstream.Definition{Name: "linked", Command: "this", Env: map[string]string{"PATH": t.TempDir()}}
-		if err := os.Symlink(o.Self, filepath.Join(linked.Env["PATH"], linked.Command)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(o.Self, filepath.Join(linked.Env["PATH"], linked.Command)))
 		o.Definitions = append(o.Definitions, linked)
 	})
 	f.want(f.call("do", `{}`), "not_found", "There are none.")
@@ -573,9 +570,7 @@ func TestACommandIsLookedForInItsOwnPath(t *testing.T) {
 	f := start(t, "plain", func(o *upstream.Options) {
 		d := &o.Definitions[0]
 		folder := t.TempDir()
-		if err := os.Symlink(d.Command, filepath.Join(folder, "only-there")); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Symlink(d.Command, filepath.Join(folder, "only-there")))
 		d.Command, d.Env["PATH"] = "only-there", "/nowhere:"+folder
 	})
 	f.want(f.call("do", `{}`), "")

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // Tab is a page in a real browser, which takes commands over pipes (--remote-debugging-pipe): messages in JSON that
@@ -61,9 +63,7 @@ func Open(t testing.TB) *Tab {
 		t.Fatal(err)
 	}
 	command.ExtraFiles = []*os.File{theirIn, theirOut}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, command.Start())
 	_, _ = theirIn.Close(), theirOut.Close()
 	p := &Tab{t: t, to: in, answers: make(map[int]chan json.RawMessage)}
 	read := make(chan struct{})

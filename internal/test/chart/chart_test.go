@@ -12,6 +12,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const (
@@ -62,9 +64,7 @@ const everything = "testdata/all.yaml"
 // `make manifests` writes them.
 func TestTheManifestsAreWhatTheChartMakes(t *testing.T) {
 	text, err := os.ReadFile(manifests)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	_, want, _ := strings.Cut(string(text), "---\n")
 	_, got, _ := strings.Cut(render(t, "--set", "token.existingSecret=code-sandbox-mcp-token"), "---\n")
 	if got != want {
@@ -123,9 +123,7 @@ func TestTheChartFitsTheAPI(t *testing.T) {
 		for _, match := range regexp.MustCompile(`(?m)^kind: (\w+)$`).FindAllStringSubmatch(text, -1) {
 			kinds[match[1]] = true
 		}
-		if err := os.WriteFile(filepath.Join(files, name+".yaml"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(files, name+".yaml"), []byte(text), 0o600))
 	}
 	kubeconform := strings.TrimSpace(run(t, nil, root+"/scripts/go-tool", "github.com/yannh/kubeconform/cmd/kubeconform", kubeconformVersion))
 	for _, version := range versions {
@@ -138,22 +136,16 @@ func TestTheChartFitsTheAPI(t *testing.T) {
 				t.Fatalf("%v: %s", err, out)
 			}
 			var module struct{ Dir string }
-			if err := json.Unmarshal(out, &module); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, json.Unmarshal(out, &module))
 			schemas := t.TempDir()
-			if err := writeSchemas(filepath.Join(module.Dir, "api/openapi-spec/swagger.json"), schemas, kinds); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, writeSchemas(filepath.Join(module.Dir, "api/openapi-spec/swagger.json"), schemas, kinds))
 			// The Prometheus operator's kind has no schema there.
 			t.Log(run(t, nil, kubeconform, "-strict", "-summary", "-skip", "ServiceMonitor", "-schema-location",
 				schemas+"/{{.ResourceKind}}{{.KindSuffix}}.json", filepath.Join(files, "plain.yaml"), filepath.Join(files, "all.yaml")))
 
 			// That it would find something.
 			wrong := strings.Replace(render(t), "  serviceName:", "  maxPods: 1\n  serviceName:", 1)
-			if err := os.WriteFile(filepath.Join(schemas, "wrong.yaml"), []byte(wrong), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(filepath.Join(schemas, "wrong.yaml"), []byte(wrong), 0o600))
 			said, err := exec.CommandContext(t.Context(), kubeconform, "-schema-location", schemas+"/{{.ResourceKind}}{{.KindSuffix}}.json", filepath.Join(schemas, "wrong.yaml")).CombinedOutput()
 			if err == nil || !strings.Contains(string(said), "maxPods") {
 				t.Errorf("what is wrong is not found: %v, %s", err, said)
@@ -180,9 +172,7 @@ func TestAClusterTakesTheChart(t *testing.T) {
 	t.Cleanup(func() { kubectl("delete", "namespace", namespace, "--wait=false") })
 	kubectl("label", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted", "pod-security.kubernetes.io/warn=restricted")
 	file := filepath.Join(t.TempDir(), "chart.yaml")
-	if err := os.WriteFile(file, []byte(helm(t, "template", "x", chart, "--namespace", namespace)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(file, []byte(helm(t, "template", "x", chart, "--namespace", namespace)), 0o600))
 	if said := kubectl("apply", "--dry-run=server", "-f", file); strings.Contains(said, "Warning") || strings.Count(said, "created") != 9 {
 		t.Errorf("it says %s", said)
 	}

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 )
 
@@ -60,14 +61,10 @@ type user struct {
 func newUser(t *testing.T) user {
 	t.Helper()
 	dir, err := modules()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	// Not below the system's folder for temporary files: Codex does not put its own there.
 	home, err := os.MkdirTemp(dir, ".home-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() {
 		for range 20 { // something of a client may still write
 			if os.RemoveAll(home) == nil {
@@ -77,20 +74,13 @@ func newUser(t *testing.T) user {
 		}
 	})
 	u := user{home: home, project: filepath.Join(home, "project")}
-	must(t, os.Mkdir(u.project, 0o700))
+	must.OK(t, os.Mkdir(u.project, 0o700))
 	u.env = []string{
 		"HOME=" + home, "PATH=" + filepath.Join(dir, ".bin") + ":/usr/bin:/bin", "TERM=dumb", "NO_COLOR=1", "CI=1",
 		"XDG_CACHE_HOME=" + filepath.Join(dir, ".cache-clients"), // what they unpack at their first start
 		"DISABLE_AUTOUPDATER=1", "GEMINI_CLI_TRUST_WORKSPACE=true", "OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1",
 	}
 	return u
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // run runs a command in the user's project and returns all that it says.
@@ -101,7 +91,7 @@ func (u user) run(t *testing.T, argv ...string) (string, error) {
 	path := argv[0]
 	if !filepath.IsAbs(path) {
 		dir, err := modules()
-		must(t, err)
+		must.OK(t, err)
 		path = filepath.Join(dir, ".bin", path)
 	}
 	cmd := exec.CommandContext(ctx, path, argv[1:]...)
@@ -174,8 +164,8 @@ func TestEachClientHasTheServer(t *testing.T) {
 				t.Parallel()
 				u := newUser(t)
 				file := filepath.Join(u.home, c.file)
-				must(t, os.MkdirAll(filepath.Dir(file), 0o700))
-				must(t, os.WriteFile(file, []byte(c.before), 0o600))
+				must.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
+				must.OK(t, os.WriteFile(file, []byte(c.before), 0o600))
 
 				said := u.mustRun(t, append(append([]string{binary, "install", "--client", c.name}, way...), "--env", "SANDBOX_OUTPUT_LIMIT=9000", "--", "--images=off")...)
 				if !strings.Contains(said, "The server answers") || way == nil != strings.Contains(said, ", by `") {
@@ -208,7 +198,7 @@ func TestEachClientHasTheServer(t *testing.T) {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	must(t, err)
+	must.OK(t, err)
 	return text
 }
 
@@ -226,9 +216,9 @@ func TestContinueOffersTheToolsToItsModel(t *testing.T) {
 	}))
 	defer model.Close()
 	file := filepath.Join(u.home, ".continue", "config.yaml")
-	must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	must.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
 	before := "name: Local Config\nversion: 1.0.0\nschema: v1\nmodels:\n  - name: Scripted # not real\n    provider: openai\n    model: gpt-4o\n    apiBase: " + model.URL + "/v1\n    apiKey: none\n"
-	must(t, os.WriteFile(file, []byte(before), 0o600))
+	must.OK(t, os.WriteFile(file, []byte(before), 0o600))
 	offered := func() bool {
 		_, _ = u.run(t, "cn", "-p", "hello") // the model answers with an error
 		mu.Lock()

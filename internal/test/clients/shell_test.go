@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden file")
@@ -22,8 +24,8 @@ func TestWhatTheCommandsSay(t *testing.T) {
 		".config/goose/config.yaml": "GOOSE_MODEL: x\n",
 		".codex/config.toml":        "a = = 1\n",
 	} {
-		must(t, os.MkdirAll(filepath.Join(home, filepath.Dir(path)), 0o700))
-		must(t, os.WriteFile(filepath.Join(home, path), []byte(text), 0o600))
+		must.OK(t, os.MkdirAll(filepath.Join(home, filepath.Dir(path)), 0o700))
+		must.OK(t, os.WriteFile(filepath.Join(home, path), []byte(text), 0o600))
 	}
 	var b strings.Builder
 	for _, line := range []string{
@@ -60,7 +62,7 @@ func TestWhatTheCommandsSay(t *testing.T) {
 	got = regexp.MustCompile(`(?m)(\S) {2,}`).ReplaceAllString(got, "$1  ") // columns are as wide as the home folder's path
 	const golden = "testdata/shell.txt"
 	if *update {
-		must(t, os.WriteFile(golden, []byte(got), 0o644))
+		must.OK(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
 	if want := string(read(t, golden)); got != want {
 		t.Errorf("-update rewrites %s\n%s", golden, got)

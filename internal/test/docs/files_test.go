@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 var update = flag.Bool("update", false, "write docs/files.md anew")
@@ -46,9 +48,7 @@ var (
 // sentence of each.
 func TestPackagesAreListed(t *testing.T) {
 	out, err := exec.Command("git", append([]string{"-C", root, "ls-files", "--cached", "--others", "--exclude-standard"}, listed...)...).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	folders := make(map[string]string)
 	for _, name := range strings.Fields(string(out)) {
 		if _, err := os.Stat(filepath.Join(root, name)); err != nil || unlisted.MatchString(name) {
@@ -68,9 +68,7 @@ func TestPackagesAreListed(t *testing.T) {
 	}
 	target := filepath.Join(root, "docs", "files.md")
 	if *update {
-		if err := os.WriteFile(target, page.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(target, page.Bytes(), 0o644))
 	}
 	if have, err := os.ReadFile(target); err != nil || !bytes.Equal(have, page.Bytes()) {
 		t.Error("docs/files.md is not of these packages: go test ./internal/test/docs -update")
@@ -81,14 +79,10 @@ func TestPackagesAreListed(t *testing.T) {
 func describe(t *testing.T, name string) string {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if path.Ext(name) == ".go" {
 		file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.ParseComments|parser.PackageClauseOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return named.ReplaceAllString(sentence(file.Doc.Text()), "")
 	}
 	groups := comment.FindSubmatch(source)

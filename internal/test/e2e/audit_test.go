@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // auditLines are who did what, of a log: principal, kind, activity, what, outcome.
@@ -22,9 +23,7 @@ func auditLines(t *testing.T, stateDir, log string, more ...string) (said []stri
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var l audit.Line
-		if err := json.Unmarshal(lines.Bytes(), &l); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(lines.Bytes(), &l))
 		said = append(said, strings.Join([]string{l.Actor.User.Name, l.Kind(), l.Activity, l.API.Operation, l.Status + l.StatusCode}, "|"))
 	}
 	return said
@@ -43,9 +42,7 @@ func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 	}
 	for _, who := range []*httpServer{s, s.as("ann"), s.as("bob")} {
 		c := who.plain()
-		if err := c.initialize(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, c.initialize(t.Context()))
 		c.run(t, object{"session_id": "work", "code": fmt.Sprintf("open('output/a.txt', 'w').write('%s') and None", secret)})
 		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/a.txt"})
 		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/none.txt"})

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // script runs one of those that come with the documentation.
@@ -74,9 +76,7 @@ func TestBackupAndRestore(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 	}
-	if err := os.RemoveAll(dir); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(dir))
 	script(t, "restore.sh", dir, filter, backup)
 	s = startHTTPWith(t, setup{program: serverProgram, stateDir: dir})
 	hers := *s

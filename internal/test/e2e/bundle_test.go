@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // A bundle and the npm packages are made of the program under test, and used as a client's user would.
@@ -25,9 +27,7 @@ func releaseOf(t *testing.T) (dist, version string) {
 	t.Helper()
 	var extension struct{ Version string }
 	text, err := os.ReadFile(filepath.Join(repositoryRoot, "gemini-extension.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	decode(t, text, &extension)
 	version, dist = extension.Version, t.TempDir()
 	for _, system := range []string{"darwin", "linux", "windows"} {
@@ -41,9 +41,7 @@ func releaseOf(t *testing.T) (dist, version string) {
 			} else {
 				err = os.WriteFile(file, nil, 0o755)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 		}
 	}
 	cmd := exec.Command("go", "run", "./internal/release", "build", version, dist)
@@ -78,9 +76,7 @@ func bundleServes(t *testing.T, dist, version string) {
 		Tools []struct{ Name, Description string }
 	}
 	text, err := os.ReadFile(filepath.Join(own, "manifest.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	decode(t, text, &manifest)
 	for title, filled := range map[string]string{
 		"fields were left blank": `{"memory_limit": "", "cpu_limit": "", "allow_host_dir": "", "sql_database": "", "preload": ""}`,
@@ -126,14 +122,10 @@ func isListed(t *testing.T, s *server, want []struct{ Name, Description string }
 func unpack(t *testing.T, bundle string) string {
 	t.Helper()
 	archive, err := zip.OpenReader(bundle)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer archive.Close()
 	folder := t.TempDir()
-	if err := os.CopyFS(folder, archive); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.CopyFS(folder, archive))
 	return folder
 }
 
@@ -153,9 +145,7 @@ func npmPackageServes(t *testing.T, dist, version string) {
 
 	npx := filepath.Join(home, "npx.sh")
 	script := fmt.Sprintf("#!/bin/sh\ncd '%s' && exec npx --offline --cache '%s/cache' -y @code-sandbox-mcp/code-sandbox-mcp \"$@\"\n", home, home)
-	if err := os.WriteFile(npx, []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(npx, []byte(script), 0o755))
 	installed := filepath.Join(home, "node_modules/.bin/code-sandbox-mcp")
 	current := "PATH=" + filepath.Join(npmClients(t), ".bin") + string(os.PathListSeparator) + os.Getenv("PATH")
 	want := toldTools(t)
@@ -185,9 +175,7 @@ func npmPackageServes(t *testing.T, dist, version string) {
 		res.wantText(t, "npx -y @code-sandbox-mcp/code-sandbox-mcp setup --python-image")
 	})
 
-	if err := os.RemoveAll(filepath.Join(home, "node_modules/@code-sandbox-mcp/code-sandbox-mcp-"+system+"-"+cpu)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.RemoveAll(filepath.Join(home, "node_modules/@code-sandbox-mcp/code-sandbox-mcp-"+system+"-"+cpu)))
 	out, err := exec.Command(installed, "version").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "--omit=optional") {
 		t.Errorf("without the platform's package: %v, %s", err, out)

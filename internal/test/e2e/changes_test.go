@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // What the package of hints knows of the errors of libraries: code, and the error that it raises.
@@ -44,9 +46,7 @@ var telling = regexp.MustCompile(`(?m)^(  File "[^"\n]*/[^"\n]*"|\(\w+ \d[\w.+]*
 func TestLibrariesRefuseWhatHintsAreFor(t *testing.T) {
 	t.Parallel()
 	content, err := os.ReadFile(refusedCode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var want, got map[string]*raised
 	decode(t, content, &want)
 	dir := t.TempDir()
@@ -58,13 +58,9 @@ func TestLibrariesRefuseWhatHintsAreFor(t *testing.T) {
 		t.Errorf("a library does in another way what tools/usage.md and docs/library-changes.md tell: got\n%s\nwant\n%s", got, quietLines)
 	}
 	codes, err := json.Marshal(slices.Sorted(maps.Keys(want)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	quoted, err := json.Marshal(string(codes))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	s.py(strings.Replace(raiseAll, "CODES", string(quoted), 1))
 	s.call("read_artifact", object{"path": "output/errors.json", "save_to": filepath.Join(dir, "errors.json")})
 	if content, err = os.ReadFile(filepath.Join(dir, "errors.json")); err != nil {
@@ -87,9 +83,7 @@ func TestLibrariesRefuseWhatHintsAreFor(t *testing.T) {
 		if content, err = json.MarshalIndent(want, "", " "); err == nil {
 			err = os.WriteFile(refusedCode, append(content, '\n'), 0o644)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // fill makes files of every kind that a session can have.
@@ -90,24 +91,16 @@ func TestASessionMovesToAnotherMachine(t *testing.T) {
 func killImport(t *testing.T, dir, file, id string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, syscall.Mkfifo(pipe, 0o600))
 	feed, err := os.OpenFile(pipe, os.O_RDWR, 0) // to open it for writing alone would wait for a reader
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer feed.Close()
 	var stderr locked.Buffer
 	cmd := exec.Command(binary, "sessions", "import", pipe, id, "--state-dir", dir)
 	cmd.Env, cmd.Stderr = []string{"HOME=" + os.Getenv("HOME"), "PATH=" + os.Getenv("PATH")}, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() { removeAll(t, []string{id}) })
 	_ = feed.SetWriteDeadline(time.Now().Add(patience))
 	// It has been taken when this returns, but for the little that a pipe holds.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 )
 
@@ -20,13 +21,9 @@ const e2bDir = "e2b"
 func installPython(t *testing.T, dir, modules string) string {
 	t.Helper()
 	pinned, err := filepath.Abs(filepath.Join(dir, "requirements.txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	text, err := os.ReadFile(pinned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	sum := sha256.Sum256(text)
 	at := filepath.Join(modules, ".python-"+hex.EncodeToString(sum[:8])) // which no commit has
 	python := filepath.Join(at, "bin", "python3")
@@ -42,9 +39,7 @@ func installPython(t *testing.T, dir, modules string) string {
 			t.Fatalf("%q: %v\n%s", command, err, out)
 		}
 	}
-	if err := os.WriteFile(stamp, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(stamp, nil, 0o600))
 	return python
 }
 
@@ -52,9 +47,7 @@ func installPython(t *testing.T, dir, modules string) string {
 func TestE2BSDKs(t *testing.T) {
 	t.Parallel()
 	modules, err := npmci.Install(e2bDir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if _, err := installExamples(); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 )
@@ -83,9 +84,7 @@ func (e example) run(t *testing.T) {
 		program = "python3"
 	}
 	script, err := filepath.Abs(filepath.Join(examplesDir, e.script))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	server, more := binary, []string(nil)
 	if e.prepare != nil {
 		server, more = e.prepare(t)
@@ -96,9 +95,7 @@ func (e example) run(t *testing.T) {
 	}
 	if e.http {
 		output := filepath.Join(dir, "output")
-		if err := os.Mkdir(output, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(output, 0o700))
 		args := []string{"--allow-host-dir", output, "--structured-content=false"}
 		if !e.api.sees {
 			args = append(args, "--images", "path")
@@ -134,9 +131,7 @@ func onPath(t *testing.T, server string) string {
 	t.Helper()
 	dir := t.TempDir()
 	text := fmt.Sprintf("#!/bin/sh\nexec env %s '%s' --state-dir '%s' \"$@\"\n", strings.Join(slowly(), " "), server, clientState(t))
-	if err := os.WriteFile(filepath.Join(dir, "code-sandbox-mcp"), []byte(text), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(dir, "code-sandbox-mcp"), []byte(text), 0o700))
 	return dir
 }
 

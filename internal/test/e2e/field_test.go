@@ -23,6 +23,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 )
 
@@ -89,9 +90,7 @@ const fieldPatience = 5
 func TestField(t *testing.T) {
 	t.Parallel()
 	var cases []fieldCase
-	if err := strictly(fieldText, &cases); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, strictly(fieldText, &cases))
 	servers := make(map[string][]fieldCase) // by what is equal for the cases of one
 	for _, c := range cases {
 		servers[c.Kind+sprint(c.Server)] = append(servers[c.Kind+sprint(c.Server)], c)
@@ -146,9 +145,7 @@ func fieldDatabase(t *testing.T) string {
 	})
 	dsn := strings.Replace(db.DSN(testpg.Superuser), "dbname=postgres", "dbname=field", 1)
 	in, err := pgx.Connect(t.Context(), dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = in.Close(t.Context()) }()
 	for _, statement := range []string{
 		"CREATE SCHEMA shop",
@@ -173,9 +170,7 @@ func (c fieldCase) play(t *testing.T, s *server, named map[string]string) {
 			quoted, _ := json.Marshal(value)
 			text = bytes.ReplaceAll(text, []byte("{{"+name+"}}"), quoted[1:len(quoted)-1])
 		}
-		if err := strictly(text, &step); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, strictly(text, &step))
 		time.Sleep(time.Duration(step.DelayMS) * time.Millisecond)
 		began := time.Now()
 		res := step.take(t, s, id)

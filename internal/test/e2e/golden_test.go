@@ -12,6 +12,8 @@ import (
 	"slices"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const invalidParams = -32602 // of JSON-RPC
@@ -65,9 +67,7 @@ func TestToolsAreAsReviewed(t *testing.T) {
 		path := filepath.Join("testdata", "tools", tool.Name+".json")
 		known[path] = true
 		var got bytes.Buffer
-		if err := json.Indent(&got, tool.raw, "", "  "); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Indent(&got, tool.raw, "", "  "))
 		got.WriteByte('\n')
 		if *update {
 			write(t, path, got.Bytes())
@@ -88,12 +88,8 @@ func TestToolsAreAsReviewed(t *testing.T) {
 
 func write(t *testing.T, path string, text []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.OK(t, os.WriteFile(path, text, 0o644))
 }
 
 // plainNames are of arguments that say by themselves what they are.

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // inGVisor are the arguments of a server whose containers have gVisor's kernel. An ordinary user may be
@@ -55,9 +57,7 @@ func TestGVisor(t *testing.T) {
 			t.Errorf("a child says %s", got)
 		}
 		host, err := os.ReadFile("/proc/version")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		if got := first.complete(test.tool, object{"session_id": id, "code": test.kernel}).Meta.Run.value(); strings.Contains(got, strings.Fields(string(host))[2]) {
 			t.Errorf("the kernel is the host's: %s", got)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // withHeaders adds headers to a client's requests.
@@ -26,9 +27,7 @@ func (s *httpServer) client(t *testing.T, h withHeaders) *httpClient {
 	t.Helper()
 	c := s.plain()
 	c.client = &http.Client{Transport: h}
-	if err := c.initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.initialize(t.Context()))
 	return c
 }
 
@@ -36,9 +35,7 @@ func (s *httpServer) client(t *testing.T, h withHeaders) *httpClient {
 func (c *httpClient) call(t *testing.T, tool string, arguments object) string {
 	t.Helper()
 	res, err := c.request(t.Context(), "tools/call", object{"name": tool, "arguments": arguments})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var result struct{ Content []struct{ Text string } }
 	decode(t, res, &result)
 	var parts []string
@@ -67,9 +64,7 @@ func clientDatabase(t *testing.T, rows ...[]any) *testmssql.Server {
 		}
 		return testmssql.Reply{}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(db.Stop)
 	return db
 }

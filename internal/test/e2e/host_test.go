@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // A hostProcess is one as this machine sees it.
@@ -58,9 +60,7 @@ func (s *server) containerOf(id, tool string) string {
 func inspect(t *testing.T, container, format string) string {
 	t.Helper()
 	out, err := podman("inspect", "--format", format, container)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.TrimSpace(out)
 }
 

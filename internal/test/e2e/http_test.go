@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // httpServer is a server that is reached over HTTP.
@@ -117,9 +119,7 @@ func (c *httpClient) initialize(ctx context.Context) error {
 func (c *httpClient) run(t *testing.T, arguments object) (text, session string) {
 	t.Helper()
 	res, err := c.request(t.Context(), "tools/call", object{"name": python, "arguments": arguments})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var result struct {
 		Content []struct{ Text string }
 		Meta    map[string]struct {
@@ -154,9 +154,7 @@ func TestHTTPServersEndInOrder(t *testing.T) {
 	t.Parallel()
 	s := startHTTP(t)
 	c := s.plain()
-	if err := c.initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.initialize(t.Context()))
 	c.run(t, object{"code": "x = 1"})
 	done := make(chan struct{})
 	go func() {

@@ -5,6 +5,8 @@ package e2e
 import (
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // goesOn begins a run that does not end soon, waits until its code has said something, and gives its id.
@@ -90,9 +92,7 @@ func TestVariablesSleepAndWake(t *testing.T) {
 	if err == nil {
 		_, err = podman("stop", strings.TrimSpace(out))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wants("44")
 	s.end()
 	mustShell(t, dir, "sessions", "pin", id)

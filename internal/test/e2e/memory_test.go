@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // oneClient is how many MB one client may have the server take at the most.
@@ -49,9 +51,7 @@ func (s *httpServer) post(t *testing.T, path, body string, connections, unsent i
 	answered := make(chan struct{}, connections)
 	for range connections {
 		conn, err := net.Dial("tcp", host)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer conn.Close()
 		go func() {
 			_, _ = io.WriteString(conn, head)

@@ -7,27 +7,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // sharedFolder is a folder of the host that every user may read, with a file of 3 MiB and a small one.
 func sharedFolder(t *testing.T) string {
 	t.Helper()
 	folder, err := os.MkdirTemp("", "csm-shared-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(folder) })
 	for name, size := range map[string]int{"big.bin": 3 << 20, "small.csv": 20} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(strings.Repeat("a,b\n", size/4)), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(filepath.Join(folder, name), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(strings.Repeat("a,b\n", size/4)), 0o600))
+		must.OK(t, os.Chmod(filepath.Join(folder, name), 0o666))
 	}
-	if err := os.Chmod(folder, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chmod(folder, 0o777))
 	return folder
 }
 

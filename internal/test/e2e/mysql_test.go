@@ -9,20 +9,17 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mariadb"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // What MySQL has and PostgreSQL has not in the same form, as pandas and JavaScript get it.
 func TestMySQLIsReadThroughTheTools(t *testing.T) {
 	t.Parallel()
 	server, err := mariadb.Start(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(server.Stop)
 	db, err := dbsql.Open("mysql", server.DSN(mariadb.Superuser, ""))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer db.Close()
 	for _, statement := range []string{
 		"CREATE DATABASE shop", "CREATE TABLE shop.odd (id BIGINT UNSIGNED, born DATE, at TIMESTAMP NULL, raw VARBINARY(8), kind ENUM('a','b'), flags BIT(3))",

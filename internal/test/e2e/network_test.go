@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/internet"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // programOfNetwork builds a program for which every host below .example is the handler, by HTTP and by HTTPS, and returns its
@@ -17,17 +18,11 @@ import (
 func programOfNetwork(t *testing.T, handler http.HandlerFunc, env []string) (string, []string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "code-sandbox-mcp-fetchtest")
-	if err := buildWith(program, ",fetchtest"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, buildWith(program, ",fetchtest"))
 	dir := t.TempDir()
-	if err := internet.Certify(dir, "api.example", "public.example"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, internet.Certify(dir, "api.example", "public.example"))
 	certificate, err := tls.LoadX509KeyPair(filepath.Join(dir, "host.pem"), filepath.Join(dir, "host.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	plain, secure := httptest.NewServer(handler), httptest.NewUnstartedServer(handler)
 	secure.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12}
 	secure.StartTLS()

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 )
 
@@ -20,9 +21,7 @@ const clientsDir = "clients"
 func npmClients(t *testing.T) string {
 	t.Helper()
 	modules, err := installClients()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return modules
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // ui shows the sessions of servers that it is none of, and ends with its signal.
@@ -26,9 +28,7 @@ func TestThePageBesideAServer(t *testing.T) {
 	if err == nil {
 		err = cmd.Start()
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	lines := bufio.NewScanner(out)
 	for lines.Scan() && !strings.HasPrefix(lines.Text(), "http://127.0.0.1:") {
 	}
@@ -37,9 +37,7 @@ func TestThePageBesideAServer(t *testing.T) {
 	page, _, _ := strings.Cut(lines.Text(), "ui/enter?")
 	get := func(address string) *bufio.Scanner {
 		answer, err := browser.Get(address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = answer.Body.Close() })
 		return bufio.NewScanner(answer.Body)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/containers/podman/v5/pkg/bindings"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
@@ -124,9 +125,7 @@ func steadily[T any](list func(context.Context) ([]T, error)) (found []T, err er
 func mustHold(t *testing.T, ids []string) holdings {
 	t.Helper()
 	h, err := held(ids)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return h
 }
 

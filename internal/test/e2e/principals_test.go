@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 var tokenIn = regexp.MustCompile(`csm_[A-Za-z0-9_]+`)
@@ -70,9 +72,7 @@ type victim struct {
 // makeVictim has alice use what there is.
 func makeVictim(t *testing.T, s *httpServer) victim {
 	c := s.plain()
-	if err := c.initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.initialize(t.Context()))
 	v := victim{session: "alices-own", mcpSession: c.session}
 	_, v.defaultSession = c.run(t, object{"code": "x = '" + canary + "'"})
 	code := fmt.Sprintf("secret = %q\nopen('output/theirs.txt', 'w').write(secret)\nprint(secret)", canary)
@@ -109,9 +109,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 	alice, bob := s.as("alice@example.com"), s.as("bob")
 	v := makeVictim(t, alice)
 	c := bob.plain()
-	if err := c.initialize(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, c.initialize(t.Context()))
 	refuse := func(what, answer string) {
 		t.Helper()
 		if strings.Contains(answer, canary) {
@@ -121,9 +119,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 	unknown := regexp.MustCompile(`not_found|invalid_session_id`)
 
 	listed, err := c.request(t.Context(), "tools/list", object{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var all struct {
 		Tools []struct {
 			Name        string
@@ -205,14 +201,10 @@ func TestPrincipalsAreApart(t *testing.T) {
 	// Links.
 	get := func(address string, h http.Header) (int, string) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		r.Header = h
 		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		defer response.Body.Close()
 		body := make([]byte, 4096)
 		n, _ := response.Body.Read(body)

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pty"
 )
 
@@ -25,9 +26,7 @@ func newRunner(t *testing.T, files map[string]string) runner {
 	t.Helper()
 	r := runner{t.TempDir(), t.TempDir()}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(r.dir, name), []byte(content), 0o600))
 	}
 	t.Cleanup(func() {
 		eventually(t, "what clears up is over", func() (bool, string) { k := keepers(r.state); return len(k) == 0, fmt.Sprint(k) })
@@ -121,9 +120,7 @@ func TestARunIsInterruptedFromAShell(t *testing.T) {
 		if err == nil {
 			err = cmd.Start()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		t.Cleanup(func() { _ = cmd.Process.Kill() })
 		for lines := bufio.NewReader(stdout); interrupts > 0; interrupts-- {
 			if line, err := lines.ReadString('\n'); line != "begun\n" {
@@ -149,9 +146,7 @@ func TestAPromptOnATerminal(t *testing.T) {
 	cmd := r.command([]string{"-i"}, "TERM=xterm-kitty")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = screen, screen, screen
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	const interruptKey, endKey, upKey, backKey = "\x03", "\x04", "\x1b[A", "\x7f"
 	for _, step := range []struct{ keys, awaited string }{

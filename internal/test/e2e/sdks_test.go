@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 )
 
@@ -25,9 +26,7 @@ var readSnippets = regexp.MustCompile("(?s)\n```js\n(.*?)\n```\n")
 func TestSnippetsOfClients(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/clients.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	snippets := readSnippets.FindAllSubmatch(page, -1)
 	if len(snippets) != 2 {
 		t.Errorf("there are %d", len(snippets))
@@ -66,9 +65,7 @@ func TestSDKsOverHTTP(t *testing.T) {
 				t.Fatal(err)
 			}
 			script, err := os.ReadFile(sdk.script)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			s := startHTTP(t)
 			env := append(os.Environ(), "MCP_URL="+s.url, "MCP_TOKEN="+s.token)
 			// As a text, so that it finds the packages of the folder that it is run in.

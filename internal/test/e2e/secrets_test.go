@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const pemKey = `-----BEGIN PRIVATE KEY-----
@@ -97,9 +99,7 @@ func TestSecretsDoNotLeave(t *testing.T) {
 	v.silent("the log", []byte(v.stderr.String()))
 	h := mustHold(t, v.sessionIDs())
 	out, err := podman(append([]string{"inspect"}, h.Containers...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	v.silent("podman inspect", []byte(out))
 	looked := 0
 	for _, p := range processes() {

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 type selftestRow struct {
@@ -107,15 +109,11 @@ func TestSelftest(t *testing.T) {
 // beginSelftest starts it, and returns the sessions that it has when one of them has a container.
 func beginSelftest(t *testing.T, cmd *exec.Cmd, state string) []string {
 	t.Helper()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Start())
 	var ids []string
 	eventually(t, "a session of the self-test", func() (bool, string) {
 		locks, err := filepath.Glob(filepath.Join(state, "sessions*", "*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		ids = nil
 		for _, lock := range locks {
 			ids = append(ids, strings.TrimSuffix(filepath.Base(lock), filepath.Ext(lock)))
@@ -130,9 +128,7 @@ func TestSelftestCleansUpWhenItIsInterrupted(t *testing.T) {
 	state := t.TempDir()
 	cmd := selftestCommand(state)
 	beginSelftest(t, cmd, state)
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, cmd.Process.Signal(syscall.SIGINT))
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 {
 		t.Errorf("it ended with %v", err)
 	}

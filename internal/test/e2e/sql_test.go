@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
 )
 
@@ -51,9 +52,7 @@ func database(t *testing.T) (*testpg.Server, *pgx.Conn) {
 		t.Fatal(postgresErr)
 	}
 	conn, err := pgx.Connect(t.Context(), postgres.DSN(testpg.Superuser))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return postgres, conn
 }

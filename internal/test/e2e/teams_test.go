@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const teamsDir = "../../../docs/deploy/teams"
@@ -20,9 +22,7 @@ func TestFilesForATeam(t *testing.T) {
 	t.Parallel()
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join(teamsDir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return string(text)
 	}
 	const secret = "a-secret-of-24-characters"
@@ -45,9 +45,7 @@ func TestFilesForATeam(t *testing.T) {
 	var librechat struct {
 		Servers map[string]struct{ Headers map[string]string } `yaml:"mcpServers"`
 	}
-	if err := yaml.Unmarshal([]byte(read("librechat.yaml")), &librechat); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal([]byte(read("librechat.yaml")), &librechat))
 	user := func(id, code string) string {
 		h := http.Header{"Authorization": {""}}
 		for name, value := range librechat.Servers["sandbox"].Headers {

@@ -22,6 +22,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const (
@@ -52,13 +54,9 @@ func New(t *testing.T) *Internet {
 	for _, name := range names {
 		fmt.Fprintf(&lines, "%s %s.field.test\n", address, name)
 	}
-	if err := errors.Join(os.WriteFile(n.path("hosts"), []byte(lines.String()), 0o600), n.makeRepository(), Certify(n.dir, "*.field.test", "*.files.field.test")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(os.WriteFile(n.path("hosts"), []byte(lines.String()), 0o600), n.makeRepository(), Certify(n.dir, "*.field.test", "*.files.field.test")))
 	authority, err := os.ReadFile(n.path("ca.pem"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	n.CA = string(authority)
 	if out, err := exec.Command("unshare", n.entering("true")...).CombinedOutput(); err != nil {
 		t.Skipf("no network namespace of the test's own can be made here (unshare, ip and mount of Linux, and the right to use them): %v: %s", err, out)
@@ -82,18 +80,14 @@ func (n *Internet) entering(program ...string) []string {
 func (n *Internet) Program(t *testing.T, program string) (path string, env []string) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	words := append([]string{"unshare"}, n.entering(self, program)...)
 	for i, word := range words {
 		words[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 	}
 	path = n.path("program")
 	script := "#!/bin/sh\nexport " + variable + "='" + n.dir + "'\nexec " + strings.Join(words, " ") + " \"$@\"\n"
-	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(path, []byte(script), 0o700))
 	return path, []string{"SSL_CERT_FILE=" + n.path("ca.pem")}
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // use is what a person does first with a package.
@@ -141,9 +143,7 @@ func TestPackages(t *testing.T) {
 	command := exec.Command(program, "--log-level", "warn", "--state-dir", t.TempDir(), "--spares", "0", "--soft-wait", patient, "--run-timeout", patient)
 	command.Stderr = os.Stderr
 	session, err := client.Connect(t.Context(), &mcp.CommandTransport{Command: command}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer func() { _ = session.Close() }()
 	fmt.Println("| package | comes from | its first use |\n|---|---|---|")
 	for _, u := range uses {
@@ -162,9 +162,7 @@ func (u use) try(t *testing.T, session *mcp.ClientSession) (from string) {
 	call := func(tool string, arguments map[string]any) string {
 		arguments["session_id"] = u.name
 		res, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		return res.Content[0].(*mcp.TextContent).Text
 	}
 	from = "the image"

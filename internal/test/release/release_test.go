@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew, of a dist folder that has everything")
@@ -39,9 +41,7 @@ func distFolder(t *testing.T) (dist string, whole bool) {
 	folder := t.TempDir()
 	dist = filepath.Join(folder, "dist")
 	config := filepath.Join(folder, "goreleaser.yaml")
-	if err := os.WriteFile(config, forThisMachine(t, dist), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(config, forThisMachine(t, dist), 0o600))
 	command(t, "scripts/release", "--snapshot", "--config", config)
 	return dist, false
 }
@@ -50,13 +50,9 @@ func distFolder(t *testing.T) (dist string, whole bool) {
 func forThisMachine(t *testing.T, dist string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, ".goreleaser.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var config map[string]any
-	if err := yaml.Unmarshal(text, &config); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, yaml.Unmarshal(text, &config))
 	config["dist"] = dist
 	for _, b := range config["builds"].([]any) {
 		build := b.(map[string]any)
@@ -66,9 +62,7 @@ func forThisMachine(t *testing.T, dist string) []byte {
 		delete(config, of)
 	}
 	text, err = yaml.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return text
 }
 
@@ -103,13 +97,9 @@ func (a artifact) program() string {
 func made(t *testing.T, dist string) (binaries, packed []artifact) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dist, "artifacts.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var all []artifact
-	if err := json.Unmarshal(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(text, &all))
 	for _, a := range all {
 		if !filepath.IsAbs(a.Path) {
 			a.Path = filepath.Join(root, a.Path)
@@ -149,13 +139,9 @@ func contents(t *testing.T, a artifact) string {
 func version(t *testing.T, dist string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(dist, "metadata.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var metadata struct{ Version string }
-	if err := json.Unmarshal(text, &metadata); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(text, &metadata))
 	return metadata.Version
 }
 
@@ -171,14 +157,10 @@ func TestARelease(t *testing.T) {
 			fmt.Fprintf(&got, "%s\n%s\n", strings.ReplaceAll(a.Name, version, "VERSION"), contents(t, a))
 		}
 		if *update && whole {
-			if err := os.WriteFile(golden, []byte(got.String()), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.WriteFile(golden, []byte(got.String()), 0o600))
 		}
 		text, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, err)
 		var want strings.Builder
 		for section := range strings.SplitAfterSeq(string(text), "\n\n") {
 			if whole || strings.Contains(section, "_"+runtime.GOOS+"_"+runtime.GOARCH+".") {
@@ -192,9 +174,7 @@ func TestARelease(t *testing.T) {
 	t.Run("is no larger than it may be", func(t *testing.T) {
 		for _, a := range binaries {
 			info, err := os.Stat(a.Path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			most := int64(maxProgram)
 			if a.program() != "code-sandbox-mcp" {
 				most = maxServer
@@ -239,13 +219,9 @@ func installed(t *testing.T, deb, version string) {
 	}
 	system := t.TempDir()
 	for _, dir := range []string{"info", "updates", "triggers"} {
-		if err := os.MkdirAll(filepath.Join(system, "var/lib/dpkg", dir), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.MkdirAll(filepath.Join(system, "var/lib/dpkg", dir), 0o700))
 	}
-	if err := os.WriteFile(filepath.Join(system, "var/lib/dpkg/status"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(system, "var/lib/dpkg/status"), nil, 0o600))
 	dpkg := func(args ...string) {
 		t.Helper()
 		command(t, "dpkg", append([]string{"--root=" + system, "--log=/dev/null", "--force-not-root", "--force-bad-path"}, args...)...)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/daemon"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 )
 
@@ -34,9 +35,7 @@ const startTime = 2 * time.Minute
 func Azure(t testing.TB) string {
 	t.Helper()
 	modules, err := npmci.Install(filepath.Join(root(t), "internal/test/stores"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	address := start(t, func(port string) []string {
 		return []string{
 			"env", "AZURITE_ACCOUNTS=" + Key + ":" + Secret, "node", filepath.Join(modules, "azurite/dist/src/blob/main.js"), "--blobPort", port, "--location", t.TempDir(),
@@ -102,20 +101,14 @@ func goTool(t testing.TB, name, version string) string {
 func start(t testing.TB, command func(port string) []string) (address string) {
 	t.Helper()
 	free, err := daemon.FreePort()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	port := strconv.Itoa(free)
 	cmd := exec.Command("sh", append([]string{"-c", `exec 3<&0; "$@" 3<&- & server=$!; { read -r _; kill $server; } <&3 >/dev/null 2>&1 & wait $server`, "sh"}, command(port)...)...)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &output, &output, 10*time.Second
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, cmd.Start())
 	exited := make(chan struct{})
 	go func() {
 		_ = cmd.Wait()

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -87,9 +88,7 @@ func (g Target) python(t *testing.T, code string) engine.Spec {
 func (g Target) start(t *testing.T, spec engine.Spec) engine.Process {
 	t.Helper()
 	p, err := g.Engine.Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -108,9 +107,7 @@ func (g Target) output(t *testing.T, spec engine.Spec) string {
 func (g Target) exec(t *testing.T, container string, command ...string) engine.Process {
 	t.Helper()
 	p, err := g.Engine.Exec(t.Context(), container, command)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { p.Close() })
 	return p
 }
@@ -119,9 +116,7 @@ func (g Target) exec(t *testing.T, container string, command ...string) engine.P
 func (g Target) find(t *testing.T, name string) engine.Container {
 	t.Helper()
 	list, err := g.Engine.List(t.Context(), g.Label, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	for _, c := range list.Containers {
 		if c.Name == name {
 			return c
@@ -206,9 +201,7 @@ func (g Target) ending(t *testing.T) {
 		_, err := io.Copy(io.Discard, readOnly{p})
 		ended <- err
 	}()
-	if err := g.Engine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.Engine.Remove(t.Context(), []string{spec.Name}, nil))
 	if err := <-ended; err != nil { // io.EOF, to a copy
 		t.Errorf("Read ended with %v", err)
 	}
@@ -227,9 +220,7 @@ func (g Target) volume(t *testing.T) {
 		}
 	}
 	says(g.start(t, spec), "x\n")
-	if err := g.Engine.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, g.Engine.Remove(t.Context(), []string{spec.Name}, nil))
 	says(g.start(t, spec), "xx\n")
 	p, err := g.Engine.Start(t.Context(), other)
 	if alone := g.Engine.Abilities().OneContainer; alone != (err != nil) {
@@ -285,9 +276,7 @@ func (g Target) removing(t *testing.T) {
 	g.start(t, spec)
 	for range 2 {
 		names := []string{spec.Name, spec.Name + "-absent"}
-		if err := g.Engine.Remove(t.Context(), names, names); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, g.Engine.Remove(t.Context(), names, names))
 	}
 	if g.find(t, spec.Name).Name != "" {
 		t.Error("it is still there")
@@ -306,9 +295,7 @@ func (g Target) removingMeetsTheEnd(t *testing.T) {
 	for range 4 {
 		spec := g.python(t, idle)
 		p := g.start(t, spec)
-		if err := p.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, p.Close())
 		if err := g.Engine.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}); err != nil {
 			t.Error(err)
 		}
@@ -505,9 +492,7 @@ func (g Target) closed(t *testing.T) {
 	if _, err := other.List(t.Context(), g.Label, ""); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(other.Close(), other.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(other.Close(), other.Close()))
 	for call, err := range g.calls(t.Context(), t, other, running.Name) {
 		if !errors.Is(err, engine.ErrEngineUnavailable) {
 			t.Errorf("%s: %v", call, err)
@@ -566,9 +551,7 @@ func (p peer) say(t *testing.T, message any) {
 	if err == nil {
 		err = p.conn.Send(text)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 }
 
 // hear returns the next message of a type, decoded as done.
@@ -580,9 +563,7 @@ func (p peer) hear(t *testing.T, kind string) protocol.Done {
 			t.Fatalf("%v; it said %s", err, p.proc.Stderr())
 		}
 		var message protocol.Done
-		if err := json.Unmarshal(text, &message); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, json.Unmarshal(text, &message))
 		if message.Type == kind {
 			return message
 		}

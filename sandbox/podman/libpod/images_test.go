@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/containers/podman/v5/pkg/bindings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // The answers are those of Podman 4.3, and of 5 and 6 in Docker's form.
@@ -39,9 +41,7 @@ func TestHowAPullGetsOn(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			conn, err := bindings.NewConnection(t.Context(), strings.Replace(server.URL, "http", "tcp", 1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, err)
 			var text strings.Builder
 			var layers []Layer
 			err = PullImage(conn, "x", false, &text, func(l Layer) { layers = append(layers, l) })

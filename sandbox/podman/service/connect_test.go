@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
@@ -69,9 +70,7 @@ func TestServiceThatDoesNotStart(t *testing.T) {
 	} {
 		program := filepath.Join(t.TempDir(), "podman")
 		script := "#!/bin/sh\necho '" + words + "' >&2\nexit 125\n"
-		if err := os.WriteFile(program, []byte(script), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(program, []byte(script), 0o700))
 		_, err := own(t, Options{Program: program}).Connection(t.Context())
 		if u := unavailable(t, err); !strings.Contains(u.Reason, reason) {
 			t.Errorf("of one that says %q: %+v", words, u)
@@ -104,9 +103,7 @@ func silentSocket(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	t.Cleanup(func() { l.Close() })
 	go func() {
 		for {
@@ -204,9 +201,7 @@ func TestSocketThatIsNotPodmansIsPassedOver(t *testing.T) {
 	defer docker.Close()
 	stale := filepath.Join(t.TempDir(), "stale")
 	l, err := net.Listen("unix", stale)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	l.Close()
 	s := own(t, Options{DockerHost: "tcp://" + docker.Listener.Addr().String(), Sockets: []string{stale, "/no/such"}})
@@ -231,9 +226,7 @@ func TestConnectionLeavesTheCallersContextInPlace(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 	s := own(t, Options{})
 	conn, err := s.Connection(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	if conn.Value(key{}) != "value" {
 		t.Error("the caller's values are gone")
 	}
@@ -261,9 +254,7 @@ func TestRuntimeThatIsNotReplaced(t *testing.T) {
 func TestCloseEndsTheServiceAndTheEngine(t *testing.T) {
 	s := started(t)
 	service := s.link.own
-	if err := errors.Join(s.Close(), s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(s.Close(), s.Close()))
 	if !service.ended() || exists(service.dir.path) {
 		t.Error("the service or its folder is still there")
 	}

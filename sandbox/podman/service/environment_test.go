@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func TestServiceEnvPassesOnOnlyWhatPodmanNeeds(t *testing.T) {
@@ -53,9 +55,7 @@ func TestProgramsAreFoundWithoutPath(t *testing.T) {
 	}
 	// A program in the current folder is not one in PATH.
 	t.Chdir(t.TempDir())
-	if err := os.WriteFile("podman-here", []byte("#!/bin/sh\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile("podman-here", []byte("#!/bin/sh\n"), 0o700))
 	if got := lookProgram("podman-here"); got != "" {
 		t.Errorf("got %q", got)
 	}

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // The form of `podman machine list --format json`, which versions 5 and 6 share.
@@ -56,17 +58,13 @@ esac
 
 func (f *fakeMachine) write(t *testing.T, name, content string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(f.dir, name), []byte(content), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.WriteFile(filepath.Join(f.dir, name), []byte(content), 0o700))
 }
 
 func (f *fakeMachine) count(t *testing.T, call string) int {
 	t.Helper()
 	calls, err := os.ReadFile(filepath.Join(f.dir, "calls"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	return strings.Count("\n"+string(calls), "\n"+call+"\n")
 }
 
@@ -74,9 +72,7 @@ func (f *fakeMachine) count(t *testing.T, call string) int {
 func (f *fakeMachine) serve(t *testing.T) {
 	t.Helper()
 	listener, err := net.Listen("unix", filepath.Join(f.dir, "s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Libpod-API-Version", "5.8.5")
 	})}

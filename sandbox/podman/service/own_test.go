@@ -13,8 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/containers/podman/v5/pkg/bindings"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
 // asServer is set for a child of the test binary that plays a server: it starts a service,
@@ -29,20 +31,14 @@ func TestServiceEndsWhenItsServerIsKilled(t *testing.T) {
 	server := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	server.Env = append(os.Environ(), asServer+"=1")
 	out, err := server.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
+	must.OK(t, server.Start())
 	dir, err := bufio.NewReader(out).ReadString('\n')
 	dir = strings.TrimSpace(dir)
 	if err != nil || !strings.Contains(dir, serviceDirPattern) {
 		t.Fatalf("%q, %v", dir, err)
 	}
-	if err := server.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, server.Process.Kill())
 	_ = server.Wait()
 	for socket := "unix://" + dir + "/s"; listens(t.Context(), socket); {
 		time.Sleep(socketPoll)
@@ -72,18 +68,14 @@ func TestSweepEndsTheServiceOfAKilledServer(t *testing.T) {
 func TestSweepEndsAServiceThatHangs(t *testing.T) {
 	service := started(t).link.own
 	service.signal(syscall.SIGSTOP)
-	if err := errors.Join(service.dir.lock.Close(), os.Remove(filepath.Join(service.dir.path, "s"))); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, errors.Join(service.dir.lock.Close(), os.Remove(filepath.Join(service.dir.path, "s"))))
 	sweepServiceDirs(filepath.Dir(service.dir.path))
 	<-service.done
 }
 
 func TestTwoServicesDoNotDisturbEachOther(t *testing.T) {
 	first, second := started(t), started(t)
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, first.Close())
 	if !second.link.alive() || !second.link.answers(t.Context()) {
 		t.Error("the second service ended with the first")
 	}
@@ -107,9 +99,7 @@ func TestServiceHasAPrivateShortPathAndAGroupOfItsOwn(t *testing.T) {
 func makeOld(t *testing.T, path string) {
 	t.Helper()
 	then := time.Now().Add(-2 * serviceDirAge)
-	if err := os.Chtimes(path, then, then); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, os.Chtimes(path, then, then))
 }
 
 func TestSweepLeavesWhatIsInUse(t *testing.T) {
@@ -118,19 +108,13 @@ func TestSweepLeavesWhatIsInUse(t *testing.T) {
 	dead := filepath.Join(parent, serviceDirPattern+"dead")
 	young := filepath.Join(parent, serviceDirPattern+"young")
 	for _, dir := range []string{mine, dead, young, filepath.Join(parent, "other")} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.Mkdir(dir, 0o700))
 	}
 	lock, err := lockFile(filepath.Join(mine, "lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	defer lock.Close()
 	for _, dir := range []string{dead, young} {
-		if err := os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(filepath.Join(dir, "lock"), nil, 0o600))
 	}
 	makeOld(t, filepath.Join(mine, "lock"))
 	makeOld(t, filepath.Join(dead, "lock"))
@@ -145,15 +129,11 @@ func TestSweepLeavesWhatAServerOfThisUserDidNotMake(t *testing.T) {
 	parent, elsewhere := t.TempDir(), filepath.Join(t.TempDir(), "theirs")
 	folder := func(t *testing.T, path string, mode os.FileMode) {
 		t.Helper()
-		if err := errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, mode)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, errors.Join(os.Mkdir(path, 0o700), os.Chmod(path, mode)))
 	}
 	file := func(t *testing.T, path string) {
 		t.Helper()
-		if err := os.WriteFile(path, []byte("text"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(path, []byte("text"), 0o600))
 		makeOld(t, path)
 	}
 	folder(t, elsewhere, 0o700)
@@ -168,21 +148,15 @@ func TestSweepLeavesWhatAServerOfThisUserDidNotMake(t *testing.T) {
 			file(t, filepath.Join(path, "lock"))
 		},
 		"it is a link": func(t *testing.T, path string) {
-			if err := os.Symlink(elsewhere, path); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Symlink(elsewhere, path))
 		},
 		"its lock is a link": func(t *testing.T, path string) {
 			folder(t, path, 0o700)
-			if err := os.Symlink(filepath.Join(elsewhere, "lock"), filepath.Join(path, "lock")); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, os.Symlink(filepath.Join(elsewhere, "lock"), filepath.Join(path, "lock")))
 		},
 		"its lock is a pipe": func(t *testing.T, path string) {
 			folder(t, path, 0o700)
-			if err := syscall.Mkfifo(filepath.Join(path, "lock"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, syscall.Mkfifo(filepath.Join(path, "lock"), 0o600))
 			makeOld(t, filepath.Join(path, "lock"))
 		},
 		"it is another user's": func(t *testing.T, path string) {

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"image"
 	"image/png"
 	"io"
@@ -190,26 +189,6 @@ func TestUTF16IsSeen(t *testing.T) {
 	} {
 		if got := IsWide([]byte(head)); got != want {
 			t.Errorf("%q: %v", head, got)
-		}
-	}
-}
-
-// The time for a byte is that of any other, however long the text is.
-func BenchmarkLongText(b *testing.B) {
-	for name, piece := range map[string]string{
-		"plain": "0123456789", "lines": "a line of a file that has eighty characters or so, as files of text have them.\n", "quoted": `"a","b"` + "\n", "umlauts": "größer als", "escaped": `\u00e9\u4e2d\ud83d\ude00`,
-	} {
-		for _, size := range []int{1 << 20, 5 << 20, 10 << 20, 20 << 20, 49 << 20} {
-			raw := []byte(`"` + strings.Repeat(piece, size/len(piece)) + `"`)
-			if name == "lines" || name == "quoted" {
-				raw, _ = json.Marshal(strings.Repeat(piece, size/len(piece)))
-			}
-			b.Run(fmt.Sprintf("%s/%d", name, size>>20), func(b *testing.B) {
-				b.SetBytes(int64(len(raw)))
-				for b.Loop() {
-					_, _ = io.Copy(io.Discard, LongText(raw).Reader())
-				}
-			})
 		}
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 func noise(width, height int) []byte {
@@ -155,13 +157,9 @@ func TestAPhotoIsUpright(t *testing.T) {
 			}
 			for mime, data := range map[string][]byte{"image/jpeg": withEXIF(img, exif), "image/png": pngWithEXIF(img, exif)} {
 				got, err := FitImage(t.Context(), mime, data, false, MaxImageBytes)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				shown, _, err := image.Decode(bytes.NewReader(got.Data))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, err)
 				size := shown.Bounds().Size()
 				if portrait := orientation >= 5; portrait != (size.Y > size.X) {
 					t.Errorf("%s, orientation %d: it is %v", mime, orientation, size)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -18,13 +19,9 @@ import (
 // again; testdata/changes.txt has what is said of each. Code of its own that looks alike has no hint.
 func TestHintsForWhatLibrariesChanged(t *testing.T) {
 	content, err := os.ReadFile("testdata/changes.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var errors map[string]*sandbox.RunError
-	if err := json.Unmarshal(content, &errors); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(content, &errors))
 	all := make([]string, 0, len(errors))
 	var got strings.Builder
 	for _, code := range slices.Sorted(maps.Keys(errors)) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -51,13 +52,9 @@ var servers = []struct {
 // server says to them.
 func TestHintsForRealRuns(t *testing.T) {
 	content, err := os.ReadFile("testdata/runs.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	var runs map[string]recorded
-	if err := json.Unmarshal(content, &runs); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, json.Unmarshal(content, &runs))
 	var got strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(runs)) {
 		fmt.Fprintf(&got, "%s\n", name)
@@ -80,14 +77,10 @@ func TestHintsForRealRuns(t *testing.T) {
 func compare(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, os.WriteFile(file, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, err)
 	wanted := strings.Split(string(want), "\n")
 	for i, line := range strings.Split(got, "\n") {
 		if i >= len(wanted) || line != wanted[i] {
