@@ -70,7 +70,10 @@ func New(options Options) *Broker {
 		Handler: b, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaderBytes,
 		ErrorLog: log.New(io.Discard, "", 0), // of the code's mistakes
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return caller.With(ctx, c.(*caller.Conn).Caller) // Serve serves no other
+			from := c.(*caller.Conn) // Serve serves no other
+			ctx, cancel := context.WithCancel(ctx)
+			context.AfterFunc(from.Ends, cancel) // that of a hijacked connection does not end with it
+			return caller.With(ctx, from.Caller)
 		},
 	}
 	return b
@@ -81,7 +84,10 @@ func (b *Broker) Close() error { return b.server.Close() }
 
 // Serve implements sandbox.WayOut: it returns when the connection is closed.
 func (b *Broker) Serve(ctx context.Context, session, run string, conn net.Conn) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	c := caller.NewConn(conn, conn)
+	c.Ends = ctx
 	c.Caller = caller.Caller{Session: session, Run: run, Memory: b.budget(session)}
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
 	_ = b.server.Serve(c) // which closes it in the end

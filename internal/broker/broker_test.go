@@ -12,6 +12,27 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 )
 
+// What has taken a connection over goes by the request's context.
+func TestARequestThatTookItsConnectionEndsWithTheSession(t *testing.T) {
+	begun, ended := make(chan struct{}), make(chan struct{})
+	b := broker.New(broker.Options{Proxy: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, _, err := http.NewResponseController(w).Hijack(); err != nil {
+			t.Error(err)
+		}
+		close(begun)
+		<-r.Context().Done()
+		close(ended)
+	})})
+	defer b.Close()
+	server, client := net.Pipe()
+	ctx, end := context.WithCancel(t.Context())
+	go b.Serve(ctx, "a", "", server)
+	fmt.Fprint(client, "CONNECT x.example:443 HTTP/1.1\r\nHost: x.example\r\n\r\n")
+	<-begun
+	end()
+	<-ended
+}
+
 func TestAllConnectionsOfASessionHaveOneBudget(t *testing.T) {
 	seen := make(chan *caller.Budget, 1)
 	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen <- caller.Of(r.Context()).Memory })

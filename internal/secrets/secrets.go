@@ -2,6 +2,7 @@
 package secrets
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"io"
@@ -227,7 +228,9 @@ func (m *Masker) MaskJSON(fields any) any {
 		return nil
 	}
 	var tree any
-	if json.Unmarshal(text, &tree) != nil {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber() // numbers keep their digits
+	if decoder.Decode(&tree) != nil {
 		return nil
 	}
 	return m.maskTree(tree)
@@ -242,10 +245,11 @@ func (m *Masker) maskTree(tree any) any {
 			t[i] = m.maskTree(t[i])
 		}
 	case map[string]any:
+		masked := make(map[string]any, len(t))
 		for name, value := range t {
-			delete(t, name)
-			t[m.Mask(name)] = m.maskTree(value)
+			masked[m.Mask(name)] = m.maskTree(value)
 		}
+		return masked
 	}
 	return tree
 }

@@ -192,8 +192,9 @@ func TestEveryTextOfFieldsIsMasked(t *testing.T) {
 	fields, _ := json.Marshal(m.MaskJSON(struct {
 		A string
 		B []map[string]string
-	}{"hunter22", []map[string]string{{"x hunter22": "hunter22"}}}))
-	if want := `{"A":"[masked: KEY]","B":[{"x [masked: KEY]":"[masked: KEY]"}]}`; string(fields) != want {
+		N []json.RawMessage
+	}{"hunter22", []map[string]string{{"x hunter22": "hunter22"}}, []json.RawMessage{[]byte("9007199254740993"), []byte("10.00")}}))
+	if want := `{"A":"[masked: KEY]","B":[{"x [masked: KEY]":"[masked: KEY]"}],"N":[9007199254740993,10.00]}`; string(fields) != want {
 		t.Errorf("fields are %s", fields)
 	}
 }

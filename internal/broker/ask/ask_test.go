@@ -103,6 +103,12 @@ func TestAQuestionWithoutAnAnswerIsNotRepeatedInItsRun(t *testing.T) {
 		t.Error(err)
 	}
 	c := asks(context.Background(), d, question("s", "r2", "a.example:443"))
+	d.Dismiss(next(t, d).ID)
+	<-c
+	if _, err := d.Ask(context.Background(), question("s", "r", "a.example:443")); !errors.Is(err, ErrNoAnswer) {
+		t.Errorf("beside another run: %v", err)
+	}
+	c = asks(context.Background(), d, question("s", "r3", "a.example:443"))
 	d.Answer(next(t, d).ID, Once, "test")
 	if got := <-c; got.answer != Once {
 		t.Errorf("in the next run: %+v", got)
@@ -168,6 +174,38 @@ func TestTheSameQuestionIsPutOnce(t *testing.T) {
 	}
 	if open, _ := d.Waiting(); len(open) != 0 {
 		t.Errorf("%+v are open", open)
+	}
+}
+
+func TestAQuestionStaysWhileSomebodyWaitsForIt(t *testing.T) {
+	d := New(Options{})
+	gone := errors.New("gone")
+	ctx, leave := context.WithCancelCause(context.Background())
+	first := asks(ctx, d, question("s", "r", "a.example:443"))
+	open := next(t, d)
+	second := asks(context.Background(), d, question("s", "r", "a.example:443"))
+	for waits := 0; waits < 2; time.Sleep(time.Millisecond) {
+		d.mu.Lock()
+		waits = d.sessions["s"].waiting
+		d.mu.Unlock()
+	}
+	leave(gone)
+	if got := <-first; !errors.Is(got.err, gone) {
+		t.Errorf("the first got %+v", got)
+	}
+	d.Answer(open.ID, Once, "test")
+	if got := <-second; got.answer != Once || got.err != nil {
+		t.Errorf("the second got %+v", got)
+	}
+	ctx, leave = context.WithCancelCause(context.Background())
+	third := asks(ctx, d, question("s", "r", "b.example:443"))
+	next(t, d)
+	held, _ := d.Next("s")
+	leave(gone)
+	<-third
+	<-held.Settled()
+	if left, _ := d.Waiting(); len(left) > 0 {
+		t.Errorf("%+v waits for nobody", left)
 	}
 }
 

@@ -67,9 +67,11 @@ type session struct {
 	waiting int           // requests
 	asked   []time.Time   // within the last minute
 	answers map[string]Answer
-	unheard map[string]string // the run that last asked without an answer, by the rule
-	put     map[string]*Open  // that are put or wait for their turn, by the rule
+	unheard map[unheard]bool // questions without an answer
+	put     map[string]*Open // that are put or wait for their turn, by the rule
 }
+
+type unheard struct{ rule, run string }
 
 // Open is a question that waits for an answer.
 type Open struct {
@@ -81,9 +83,11 @@ type Open struct {
 	session             string
 	isHeld, isDismissed bool
 	timer               *time.Timer
-	given               chan struct{} // closed with the answer
-	settled             chan struct{} // closed once there is an answer or an error
-	answer              Answer        // empty: none yet; under Desk.mu until it is settled
+	given               chan struct{}      // closed with the answer
+	settled             chan struct{}      // closed once there is an answer or an error
+	waiting             int                // requests, under Desk.mu
+	leave               context.CancelFunc // called when there are none
+	answer              Answer             // empty: none yet; under Desk.mu until it is settled
 	by                  string
 	err                 error
 }
@@ -117,8 +121,8 @@ func (d *Desk) Ask(ctx context.Context, q Question) (Answer, error) {
 	}
 	o := s.put[rule]
 	isFirst := o == nil
-	switch run, unheard := s.unheard[rule]; {
-	case unheard && run == q.Run:
+	switch {
+	case s.unheard[unheard{rule, q.Run}]:
 		d.mu.Unlock()
 		return Deny, ErrNoAnswer
 	case s.waiting >= maxWaiting || len(s.answers)+len(s.unheard) >= maxRemembered:
@@ -127,18 +131,26 @@ func (d *Desk) Ask(ctx context.Context, q Question) (Answer, error) {
 	case isFirst:
 		o = &Open{ID: rand.Text(), session: q.Session, Question: d.shown(q), Answers: d.answersTo(rule), settled: make(chan struct{})}
 		s.put[rule] = o
+		asking, leave := context.WithCancel(context.WithoutCancel(ctx)) // others may wait for it longer
+		o.leave = leave
+		go func() {
+			defer leave()
+			d.put(asking, s, o)
+			d.settle(s, o, q, rule)
+		}()
 	}
 	s.waiting++
+	o.waiting++
 	d.mu.Unlock()
 	defer func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		s.waiting--
+		if o.waiting--; o.waiting == 0 {
+			o.leave()
+			s.forget(rule, o)
+		}
 	}()
-	if isFirst {
-		d.put(ctx, s, o)
-		d.settle(s, o, q, rule)
-	}
 	select {
 	case <-o.settled:
 		return o.answer, o.err
@@ -151,10 +163,17 @@ func (d *Desk) Ask(ctx context.Context, q Question) (Answer, error) {
 func (d *Desk) sessionOf(id string) *session {
 	s := d.sessions[id]
 	if s == nil {
-		s = &session{turn: make(chan struct{}, 1), answers: make(map[string]Answer), unheard: make(map[string]string), put: make(map[string]*Open)}
+		s = &session{turn: make(chan struct{}, 1), answers: make(map[string]Answer), unheard: make(map[unheard]bool), put: make(map[string]*Open)}
 		d.sessions[id] = s
 	}
 	return s
+}
+
+// forget lets the next request put the question anew. Desk.mu is held.
+func (s *session) forget(rule string, o *Open) {
+	if s.put[rule] == o {
+		delete(s.put, rule)
+	}
 }
 
 // answersTo returns the possible answers. A rule that holds for good must be readable in a list.
@@ -228,10 +247,10 @@ func (d *Desk) settle(s *session, o *Open, q Question, rule string) {
 		}
 	}
 	d.mu.Lock()
-	delete(s.put, rule)
+	s.forget(rule, o)
 	switch {
 	case errors.Is(o.err, ErrNoAnswer):
-		s.unheard[rule] = q.Run
+		s.unheard[unheard{rule, q.Run}] = true
 	case o.err == nil && (o.answer == Deny || o.answer == ForSession):
 		s.answers[rule] = o.answer
 	}

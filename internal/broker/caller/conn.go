@@ -1,6 +1,7 @@
 package caller
 
 import (
+	"context"
 	"io"
 	"net"
 	"sync"
@@ -11,6 +12,8 @@ type Conn struct {
 	net.Conn
 	// Caller is the connection's maker.
 	Caller Caller
+	// Ends is done when the connection is closed. Nil where nobody asks for it.
+	Ends context.Context
 
 	reader io.Reader
 	free   chan *Conn // holds the connection until it is accepted

@@ -18,10 +18,13 @@ func (d distribution) elsewhere() bool {
 	return d.wheel && d.platform != "any" && !strings.Contains(d.platform, "linux")
 }
 
+// maxFilename is the longest name that a file system takes, in bytes.
+const maxFilename = 255
+
 // parseFilename reads the name of a wheel or a source distribution of the package, given by its normalised name; "" is for an unknown one.
 // It returns false for other files, such as eggs and installers, which no client takes any more.
 func parseFilename(file, name string) (distribution, bool) {
-	if strings.ContainsAny(file, `/\`) {
+	if strings.ContainsAny(file, `/\`) || len(file) > maxFilename {
 		return distribution{}, false
 	}
 	if stem, ok := strings.CutSuffix(file, ".whl"); ok {

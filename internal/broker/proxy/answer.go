@@ -3,6 +3,7 @@ package proxy
 import (
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +41,11 @@ func (a *answer) begins(response *http.Response) error {
 		maskHeader(a.mask, response.Header)
 		response.Status = "" // the host's own words, which would be passed on
 		a.x.entry.Status = response.StatusCode
-		response.Body = upgrade(response.Body.(io.ReadWriteCloser), a)
+		host, ok := response.Body.(io.ReadWriteCloser)
+		if !ok || !strings.EqualFold(response.Header.Get("Upgrade"), response.Request.Header.Get("Upgrade")) {
+			return &refusal{status: http.StatusBadGateway, rule: "host_unreachable", words: "the host changed to a protocol that the request did not name"}
+		}
+		response.Body = upgrade(host, a)
 	}
 	return nil
 }
@@ -49,9 +54,9 @@ func (a *answer) begins(response *http.Response) error {
 func (a *answer) WriteHeader(status int) {
 	h := a.Header()
 	maskHeader(a.mask, h)
+	_ = a.x.receive(headerBytes(h)) // over a bound, the body fails
 	if status >= http.StatusOK {
 		a.x.entry.Status = status
-		_ = a.x.receive(headerBytes(h)) // over a bound, the body fails
 		if a.body != nil && !a.isHead && status != http.StatusNotModified {
 			h.Del("Content-Length") // masking may change it
 		}

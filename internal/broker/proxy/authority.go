@@ -18,6 +18,9 @@ import (
 	"time"
 )
 
+// mostLeaves limits the certificates that are kept.
+const mostLeaves = 256
+
 // Times of certificates. An authority is as old as its session may become; a clock may be somewhat wrong.
 const (
 	authorityLife = 10 * 365 * 24 * time.Hour
@@ -118,6 +121,18 @@ func (a *Authority) UnmarshalText(text []byte) error {
 	return nil
 }
 
+// permits reports whether the authority can vouch for a host.
+func (a *Authority) permits(host string) bool {
+	leaf, err := a.leaf(host)
+	if err != nil {
+		return false
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(a.certificate)
+	_, err = leaf.Leaf.Verify(x509.VerifyOptions{Roots: roots})
+	return err == nil
+}
+
 // leaf returns a certificate of a host.
 func (a *Authority) leaf(host string) (*tls.Certificate, error) {
 	a.mu.Lock()
@@ -145,7 +160,7 @@ func (a *Authority) leaf(host string) (*tls.Certificate, error) {
 		return nil, err
 	}
 	leaf := &tls.Certificate{Certificate: [][]byte{certificate.Raw}, PrivateKey: key, Leaf: certificate}
-	if a.leaves == nil {
+	if a.leaves == nil || len(a.leaves) >= mostLeaves {
 		a.leaves = make(map[string]*tls.Certificate)
 	}
 	a.leaves[host] = leaf

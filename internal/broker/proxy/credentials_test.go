@@ -5,15 +5,18 @@ import (
 	"compress/gzip"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
 	"net/textproto"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
@@ -177,9 +180,19 @@ func TestAHostThatCannotBeVerifiedGetsNoSecret(t *testing.T) {
 
 func TestASessionWithoutAnAuthority(t *testing.T) {
 	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, hello)
-	w.proxy.Forget("s")
-	if status, _ := w.get("https://api.example/"); !strings.Contains(status, "no_authority: this session began without certificates for api.example") {
-		t.Error(status)
+	other := theSecret
+	other.Hosts = hosts("other.example")
+	before := New(Options{Mode: Allowlist, Secrets: []Secret{other}})
+	_, _, err := before.Trust("s", nil)
+	must.OK(t, err)
+	for name, change := range map[string]func(){
+		"without any":       func() { w.proxy.Forget("s") },
+		"with other hosts'": func() { w.proxy.TakeOver(before) },
+	} {
+		change()
+		if status, _ := w.get("https://api.example/"); !strings.Contains(status, "no_authority: this session began without certificates for api.example") {
+			t.Errorf("%s: %s", name, status)
+		}
 	}
 }
 
@@ -360,6 +373,34 @@ func TestWebsockets(t *testing.T) {
 	}
 }
 
+// Nobody but the proxy would close the host's connection.
+func TestAChangeOfProtocolThatWasNotAskedForIsRefused(t *testing.T) {
+	for name, head := range map[string]string{"another": "Connection: Upgrade\r\nUpgrade: other\r\n", "none": ""} {
+		t.Run(name, func(t *testing.T) {
+			ended := make(chan error, 1)
+			w := newWorld(t, Options{Mode: Open}, func(w http.ResponseWriter, _ *http.Request) {
+				conn, _, err := http.NewResponseController(w).Hijack()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				fmt.Fprint(conn, "HTTP/1.1 101 x\r\n"+head+"\r\nmore")
+				_ = conn.SetReadDeadline(time.Now().Add(20 * time.Second))
+				_, err = io.Copy(io.Discard, conn)
+				ended <- err
+			})
+			status, body := w.get("http://public.example/", "Connection", "Upgrade", "Upgrade", "websocket")
+			if !strings.HasPrefix(status, "502 host_unreachable") || !strings.Contains(body, "the host changed to a protocol that the request did not name") {
+				t.Errorf("%s %q", status, body)
+			}
+			if err := <-ended; errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Error("the host's connection stays open")
+			}
+		})
+	}
+}
+
 func TestAWebsocketThatIsCompressedIsRefused(t *testing.T) {
 	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Sec-Websocket-Extensions") != "" {
@@ -391,15 +432,26 @@ func TestAuthoritiesAreKept(t *testing.T) {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(a.CertificatePEM())
-	for host, want := range map[string]bool{"a.example": true, "c.example": false, "example": false} {
-		leaf, err := b.leaf(host)
-		must.OK(t, err)
-		if again, _ := b.leaf(host); again != leaf {
-			t.Error("a certificate is not kept")
+	leaf, err := b.leaf("a.example")
+	must.OK(t, err)
+	if again, _ := b.leaf("a.example"); again != leaf {
+		t.Error("a certificate is not kept")
+	}
+	if _, err := leaf.Leaf.Verify(x509.VerifyOptions{DNSName: "a.example", Roots: pool}); err != nil || !b.permits("a.example") {
+		t.Error(err)
+	}
+	for _, host := range []string{"c.example", "example"} {
+		if b.permits(host) {
+			t.Errorf("it vouches for %s", host)
 		}
-		if _, err := leaf.Leaf.Verify(x509.VerifyOptions{DNSName: host, Roots: pool}); (err == nil) != want {
-			t.Errorf("%s: %v", host, err)
+	}
+	for i := range 2 * mostLeaves {
+		if _, err := b.leaf(fmt.Sprintf("%d.a.example", i)); err != nil {
+			t.Fatal(err)
 		}
+	}
+	if len(b.leaves) > mostLeaves {
+		t.Errorf("%d certificates are kept", len(b.leaves))
 	}
 	for _, broken := range []string{"", "x", string(a.CertificatePEM())} {
 		if new(Authority).UnmarshalText([]byte(broken)) == nil {

@@ -5,8 +5,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 )
 
 // askPlainly asks a host for an answer that can be masked: whole, and encoded by gzip at the most.
@@ -33,7 +31,7 @@ func decode(response *http.Response, isHead bool) *refusal {
 	case len(encodings) == 0:
 		return nil
 	case len(encodings) > 1 || encodings[0] != "gzip" && encodings[0] != "x-gzip":
-		return unmaskable("the host sent its answer in an encoding that was not asked for (" + text.Shorten(strings.Join(encodings, ", "), 100) + ")")
+		return unmaskable("the host sent its answer in an encoding that was not asked for")
 	}
 	response.Body = &gzipBody{ReadCloser: response.Body}
 	response.Header.Del("Content-Encoding")

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"io"
@@ -79,8 +80,12 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange, rt 
 	if err := x.send(headerBytes(r.Header) + len(r.URL.RequestURI())); err != nil {
 		return x.failed(rt.target, err)
 	}
-	if problem := p.reveal(out, rt); problem != nil {
-		return problem
+	// A bound ends the wait for a body, too.
+	stop := context.AfterFunc(x.ctx, func() { _ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) })
+	problem := p.reveal(out, rt)
+	stop()
+	if problem != nil {
+		return cmp.Or(x.limit(), problem)
 	}
 	a := &answer{ResponseWriter: w, x: x, isHead: r.Method == http.MethodHead}
 	if rt.isSecrets {

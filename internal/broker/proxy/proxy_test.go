@@ -246,6 +246,11 @@ func TestLimits(t *testing.T) {
 			}
 		}
 	}
+	hints := func(w http.ResponseWriter, r *http.Request) {
+		for w.Header().Set("Link", strings.Repeat("x", 10_000)); r.Context().Err() == nil; {
+			w.WriteHeader(http.StatusEarlyHints)
+		}
+	}
 	for _, test := range []struct {
 		name, address string
 		limits        Limits
@@ -255,6 +260,7 @@ func TestLimits(t *testing.T) {
 		{"an endless stream", "http://public.example/", Limits{RequestBytes: 1 << 20}, endless, "byte_limit"},
 		{"an endless stream in a tunnel", "https://public.example/", Limits{RequestBytes: 1 << 20}, endless, "byte_limit"},
 		{"an endless stream of a secret's host", "https://api.example/", Limits{RequestBytes: 1 << 20}, endless, "byte_limit"},
+		{"hints without end", "http://public.example/", Limits{RequestBytes: 1 << 20}, hints, "byte_limit"},
 		{"an announced size", "http://public.example/large", Limits{RequestBytes: 1 << 20}, endless, "byte_limit"},
 		{"the session's bytes", "http://public.example/", Limits{SessionBytes: 1 << 20}, endless, "byte_limit"},
 		{"time", "http://public.example/", Limits{Total: 100 * time.Millisecond}, endless, "time_limit"},
@@ -282,6 +288,13 @@ func TestLimits(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
+	w := newWorld(t, Options{Mode: Open, Limits: Limits{Idle: 100 * time.Millisecond}}, hello)
+	if got := w.raw("POST http://public.example/ HTTP/1.1\r\nHost: public.example\r\nContent-Length: 10\r\n\r\n"); !strings.Contains(got, "504 idle_limit") {
+		t.Errorf("got %q", got)
 	}
 }
 

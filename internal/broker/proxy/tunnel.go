@@ -27,7 +27,7 @@ func (p *Proxy) connect(w http.ResponseWriter, r *http.Request, x *exchange, t t
 	case denied != nil:
 	case endsHere:
 		authority = p.authority(x.session)
-		if authority == nil {
+		if authority == nil || !authority.permits(t.name) { // the policy may have changed since
 			return &refusal{status: http.StatusBadGateway, rule: "no_authority", words: "this session began without certificates for " + t.name + ", a host of a secret or with restricted requests; close the session and begin a new one"}
 		}
 	default:
