@@ -171,11 +171,14 @@ func (l *pandasLoad) missing(differ bool) string {
 // jsonLines sets the columns' types after json.loads. Without dtype=object, whole numbers beside a NULL would be floats before anything
 // could be done about it.
 func (l *pandasLoad) jsonLines() string {
-	var names []string
+	var names, whole []string
 	columns := make(map[string][]string) // by the conversion
 	imports, parse := "import json, pandas as pd", ""
 	for i, c := range l.export.Columns {
 		names = append(names, quote(c.Name))
+		if c.Kind == JSON || c.Kind == Array {
+			whole = append(whole, quote(c.Name))
+		}
 		do := conversion(c.Kind, l.export.profile[i].hard)
 		columns[do] = append(columns[do], quote(c.Name))
 		if do == toDecimal {
@@ -185,6 +188,9 @@ func (l *pandasLoad) jsonLines() string {
 	delete(columns, "")
 	lines := []string{imports, fmt.Sprintf(`df = pd.DataFrame([json.loads(line%s) for line in open(%s, encoding="utf-8")], columns=[%s], dtype=object)`,
 		parse, quote(l.path), strings.Join(names, ", "))}
+	if parse != "" && len(whole) > 0 { // whose numbers are Python's own
+		lines = append(lines, forEach(whole, fmt.Sprintf(`[json.loads(line)[_c] for line in open(%s, encoding="utf-8")]`, quote(l.path))))
+	}
 	for _, do := range slices.Sorted(maps.Keys(columns)) {
 		lines = append(lines, forEach(columns[do], do))
 	}

@@ -149,9 +149,8 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, er
 		return nil, d.Databases.inTime(ctx, err)
 	}
 	defer rows.Close()
-	if n := len(rows.Columns()); n > maxColumns {
-		return nil, fault.New(fault.SQLFailed, "Name the columns that you need in SELECT.",
-			"The result has %s columns, and %s are the most.", humanize.Comma(int64(n)), humanize.Comma(maxColumns)).With("columns", n)
+	if err := checkWidth(rows); err != nil {
+		return nil, err
 	}
 	most := int(min(clientheader.Lower(int64(d.Databases.InlineRows), clientheader.Of(ctx).Bounds().InlineRows), call.maxRows))
 	head, err := sql.ReadHead(rows, most, inlineBytes)
@@ -174,6 +173,15 @@ func (d *Deps) handleExecSQL(ctx context.Context, p *params) (*render.Answer, er
 	fields.DurationMS = time.Since(begun).Milliseconds()
 	a, err := fields.fitted(ctx, d.renderer())
 	return a.Noting(p.lowered("max_rows", float64(d.Databases.MaxRows))), err
+}
+
+// checkWidth refuses a result with too many columns.
+func checkWidth(rows sql.Rows) error {
+	if n := len(rows.Columns()); n > maxColumns {
+		return fault.New(fault.SQLFailed, "Name the columns that you need in SELECT.",
+			"The result has %s columns, and %s are the most.", humanize.Comma(int64(n)), humanize.Comma(maxColumns)).With("columns", n)
+	}
+	return nil
 }
 
 // fitted shortens an answer that would be too long, which takes many columns: it drops the preview, then the code that loads each format,

@@ -119,6 +119,9 @@ func (d *Databases) serveQuery(w http.ResponseWriter, r *http.Request, out io.Wr
 		return connection, end, d.inTime(r.Context(), err)
 	}
 	defer rows.Close()
+	if err := checkWidth(rows); err != nil {
+		return connection, end, err
+	}
 	head, err := sql.ReadHead(rows, 1, inlineBytes)
 	if err != nil {
 		return connection, end, d.inTime(r.Context(), err)
@@ -163,7 +166,12 @@ func readQuery(r *http.Request) (asked codeQuery, err error) {
 	}
 	body := json.NewDecoder(&text)
 	body.UseNumber()
-	if body.Decode(&asked) != nil {
+	var wrong *json.UnmarshalTypeError
+	switch err := body.Decode(&asked); {
+	case errors.As(err, &wrong):
+		return asked, fault.New(fault.InvalidArgument, "query and connection are texts, params are a list, and max_rows is a whole number.",
+			"The %s of the query cannot be a %s.", wrong.Field, wrong.Value)
+	case err != nil:
 		return asked, fault.New(fault.InvalidArgument, "Use the module sandbox.", "The request is no query.")
 	}
 	return asked, nil

@@ -37,6 +37,8 @@ func (d *sleeping) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
 		<-ctx.Done()
 	case "endless":
 		return endlessRows{}, nil
+	case "wide":
+		return wideRows{}, nil
 	}
 	return nil, errors.New("there are no rows")
 }
@@ -48,6 +50,11 @@ func (endlessRows) Columns() []sql.Column { return []sql.Column{{Name: "x"}} }
 func (endlessRows) Next() bool            { return true }
 func (endlessRows) Values() [][]byte      { return [][]byte{[]byte("x")} }
 func (endlessRows) Close()                {}
+
+// wideRows have one column more than may be.
+type wideRows struct{ endlessRows }
+
+func (wideRows) Columns() []sql.Column { return make([]sql.Column, maxColumns+1) }
 
 func (d *sleeping) queries(log *netlog.Log) http.Handler {
 	connections := sql.NewConnections([]sql.Source{{Name: "main"}}, func(sql.Source) (sql.Database, error) { return d, nil })
@@ -82,6 +89,18 @@ func TestAQueryHasABoundOfValues(t *testing.T) {
 		}
 		clients.Wait()
 	})
+}
+
+func TestAQueryOfCodeIsCheckedLikeOneOfTheTool(t *testing.T) {
+	h := (&sleeping{began: make(chan string, 1)}).queries(&netlog.Log{})
+	for body, want := range map[string]string{
+		`{"query":"wide"}`:                 "The result has 2,001 columns, and 2,000 are the most.",
+		`{"query":"quick","max_rows":1.5}`: "The max_rows of the query cannot be a number 1.5.",
+	} {
+		if end := sends(t.Context(), h, caller.Caller{Session: "s"}, body); end.Error == nil || end.Error.Message != want {
+			t.Errorf("%s: %+v", body, end.Error)
+		}
+	}
 }
 
 // What is within the bounds waits until there is room for it.

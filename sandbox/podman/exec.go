@@ -49,18 +49,18 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string) (
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("exec in container %s: %w", container, execError(err))
+		return nil, fmt.Errorf("exec in container %s: %w", container, e.execError(err))
 	}
 	return &execProcess{process: p, forget: func() { go e.forgetExec(id) }}, nil
 }
 
 // execError recognises a missing or stopped container.
-func execError(err error) error {
+func (e *Engine) execError(err error) error {
 	code, answered := libpod.Status(err)
 	if answered && (code == 404 || code == 409) || libpod.Says(err, "no such container", "container state improper") {
 		return fmt.Errorf("%w: %w", engine.ErrContainerGone, err)
 	}
-	return startError(err)
+	return e.startError(err)
 }
 
 // The time that a program may go on after the end of its stdin, and the pause between looks at it.

@@ -198,6 +198,14 @@ func TestAVolumeThatGoesUnderAServerIsMended(t *testing.T) {
 	}
 }
 
+// Another server, of another version, removes the volume while Podman mounts it.
+func TestALostFolderOfTheProgramsIsKnown(t *testing.T) {
+	err := testEngine.startError(errors.New("attach: preparing container 62bc for attach: lchown /volumes/" + testEngine.volumes.prefix + "ab4a/_data: no such file or directory"))
+	if !errors.Is(err, errProgramsGone) {
+		t.Errorf("it is taken for %v", err)
+	}
+}
+
 func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
 	other, used, foreign := testVolume(t, programsVolume), testVolume(t, programsVolume), testVolume(t, "csm-test-")
 	for _, name := range []string{other, used, foreign} {

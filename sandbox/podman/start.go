@@ -81,7 +81,7 @@ func (e *Engine) startOn(ctx context.Context, spec engine.Spec) (*process, *serv
 		go e.check(context.WithoutCancel(ctx), l)
 		return nil, l, fmt.Errorf("start container %s: %w", spec.Name, e.ended(ctx, limited))
 	}
-	return nil, l, fmt.Errorf("start container %s: %w", spec.Name, startError(err))
+	return nil, l, fmt.Errorf("start container %s: %w", spec.Name, e.startError(err))
 }
 
 // checkPlaces refuses a volume with something else at the mount points of this machine's folders. It refuses a link too: gVisor
@@ -210,13 +210,13 @@ var errProgramsGone = errors.New("the volume of our programs is not as it should
 
 // startError recognises a missing supervisor, because its volume was removed or is for another kind of processor, and a missing
 // command of an image's own. If a volume cannot be mounted, runtimes report a missing command too.
-func startError(err error) error {
+func (e *Engine) startError(err error) error {
 	switch {
 	case libpod.Says(err, "error mounting") && !libpod.Says(err, "no such file or directory"):
 		return err
 	case libpod.Says(err, "exec format error"):
 		return fmt.Errorf("%w: %w", engine.ErrArchitecture, err)
-	case libpod.Says(err, containers.ProgramsDir):
+	case libpod.Says(err, containers.ProgramsDir), libpod.Says(err, e.volumes.prefix) && libpod.Says(err, "no such file or directory"):
 		return fmt.Errorf("%w: %w", errProgramsGone, err)
 	case libpod.Says(err, "executable file", "command that was not found", `exec: "`, "open executable", "is not executable", "is not a regular file"):
 		return fmt.Errorf("%w: %w", engine.ErrNoInterpreter, err)

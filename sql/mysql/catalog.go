@@ -27,7 +27,7 @@ func (d *Database) tryList(ctx context.Context, statement string, params []any, 
 		return err
 	}
 	defer s.end()
-	err = guard(func() error {
+	err = checked.Guard(func() error {
 		found, err := s.tx.QueryContext(s.ctx, statement, params...)
 		if err != nil {
 			return err

@@ -56,7 +56,7 @@ func (c *connector) dial(ctx context.Context) (conn *wireConn, err error) {
 		return &meter.Conn{Conn: dialed, Meter: &conn.meter}, nil
 	}
 	conn.meter.Allow(checked.CatalogBytes)
-	err = guard(func() error {
+	err = checked.Guard(func() error {
 		made, err := mysql.NewConnector(config)
 		if err != nil {
 			return err
@@ -74,16 +74,6 @@ func (c *connector) dial(ctx context.Context) (conn *wireConn, err error) {
 		return nil, err
 	}
 	return conn, nil
-}
-
-// guard makes an error of a panic: the driver panics at answers that no server should give.
-func guard(do func() error) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("driver: %v", p)
-		}
-	}()
-	return do()
 }
 
 // driverConn lists the methods of the driver's connection.
@@ -115,7 +105,7 @@ func (c *wireConn) abandon() { _ = c.net.Close() }
 
 // begin detects the server's kind, and sets the session up.
 func (c *wireConn) begin(ctx context.Context) error {
-	return guard(func() error {
+	return checked.Guard(func() error {
 		rows, err := c.QueryContext(ctx, "SELECT CONNECTION_ID(), VERSION()", nil)
 		if err != nil {
 			return err
@@ -169,7 +159,7 @@ func (c *wireConn) ResetSession(ctx context.Context) error {
 	c.meter.Allow(checked.CatalogBytes)
 	late := time.AfterFunc(resetTime, c.abandon)
 	defer late.Stop()
-	if guard(func() error { return errors.Join(c.driverConn.ResetSession(ctx), c.set(ctx)) }) != nil {
+	if checked.Guard(func() error { return errors.Join(c.driverConn.ResetSession(ctx), c.set(ctx)) }) != nil {
 		return driver.ErrBadConn
 	}
 	return nil
@@ -182,7 +172,7 @@ func (c *connector) kill(ctx context.Context, id int64) error {
 		return err
 	}
 	defer conn.abandon()
-	return guard(func() error {
+	return checked.Guard(func() error {
 		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", id), nil)
 		_ = conn.Close()
 		return err

@@ -23,6 +23,7 @@ type Database struct {
 	connector *connector
 	limits    sql.Limits
 	secrets   []string
+	turns     checked.Turns
 }
 
 var _ sql.Database = (*Database)(nil)
@@ -46,7 +47,7 @@ func Open(dsn string, limits sql.Limits) (*Database, error) {
 	}
 	c := &connector{settings: s, limits: limits}
 	pool := checked.Pool(c)
-	return &Database{pool: pool, connector: c, limits: limits, secrets: s.secrets()}, nil
+	return &Database{pool: pool, connector: c, limits: limits, secrets: s.secrets(), turns: checked.NewTurns()}, nil
 }
 
 // String returns the database's address, and keeps %+v from printing the password.

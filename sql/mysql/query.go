@@ -29,14 +29,19 @@ func (d *Database) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
 	if err != nil {
 		return nil, err
 	}
+	leave, err := d.turns.Take(ctx, d.limits.Timeout)
+	if err != nil {
+		return nil, d.fail(ctx, err, q.Text)
+	}
 	ctx, cancel := d.withTimeout(ctx)
 	r, err := d.open(ctx, q.Text, params, used)
 	if err != nil {
 		err = d.fail(ctx, err, q.Text)
 		cancel()
+		leave()
 		return nil, err
 	}
-	r.cancel = cancel
+	r.cancel, r.leave = cancel, leave
 	return r, nil
 }
 
@@ -47,7 +52,7 @@ func (d *Database) open(ctx context.Context, statement string, params []any, use
 		return nil, err
 	}
 	r := &rows{db: d, ctx: ctx, session: s, statement: statement}
-	err = guard(func() error {
+	err = checked.Guard(func() error {
 		if err := used.admit(s.ctx, s.tx, d.limits.Functions); err != nil {
 			return err
 		}
@@ -126,7 +131,7 @@ func (d *Database) trySession(ctx context.Context) (*session, error) {
 	s.wire.meter.Allow(checked.CatalogBytes)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.unhook = context.AfterFunc(ctx, s.interrupt)
-	if err := guard(func() (err error) {
+	if err := checked.Guard(func() (err error) {
 		s.tx, err = conn.BeginTx(s.ctx, &dbsql.TxOptions{ReadOnly: true})
 		return err
 	}); err != nil {
@@ -162,7 +167,7 @@ func (s *session) end() {
 	if interrupted {
 		<-s.killed
 	}
-	err := guard(func() error {
+	err := checked.Guard(func() error {
 		if s.prepared != nil {
 			_ = s.prepared.Close()
 		}

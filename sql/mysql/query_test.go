@@ -80,8 +80,8 @@ func TestEveryTypeIsReadAsWhatItIs(t *testing.T) {
 
 func TestParametersAreBoundAndNeverPasted(t *testing.T) {
 	d := open(t, "reader", limits)
-	_, rows, err := sqltest.Read(t.Context(), d, "SELECT ?, ?, ?, ?, ?, ?", "it's \\' -- ? 😀", nil, true, json.Number("18446744073709551615"), json.Number("0.1"), json.Number("12345678901234567890.123456789"))
-	if want := "[[it's \\' -- ? 😀 NULL 1 18446744073709551615 0.1 12345678901234567890.123456789]]"; err != nil || fmt.Sprint(rows) != want {
+	_, rows, err := sqltest.Read(t.Context(), d, "SELECT ?, ?, ?, ?, ?", "it's \\' -- ? 😀", nil, true, json.Number("18446744073709551615"), json.Number("0.1"))
+	if want := "[[it's \\' -- ? 😀 NULL 1 18446744073709551615 0.1]]"; err != nil || fmt.Sprint(rows) != want {
 		t.Errorf("%v %v, want %s", rows, err, want)
 	}
 	_, rows, err = sqltest.Read(t.Context(), d, "SELECT id FROM accounts WHERE owner = ? AND balance > ? LIMIT ?", "bert", "20", json.Number("5"))
@@ -93,6 +93,7 @@ func TestParametersAreBoundAndNeverPasted(t *testing.T) {
 		says   string
 	}{
 		{nil, "1 parameters and 0 values"}, {[]any{"a", "b"}, "1 parameters and 2 values"}, {[]any{[]any{"a"}}, "is an array"}, {[]any{json.Number("NaN")}, "is NaN"},
+		{[]any{json.Number("12345678901234567890.123456789")}, "neither BIGINT nor a float holds exactly"},
 	} {
 		if _, _, err := sqltest.Read(t.Context(), d, "SELECT ?", c.params...); err == nil || !strings.Contains(err.Error(), c.says) || fault.From(err).Code != fault.SQLRejected {
 			t.Errorf("%v: %v, want %q", c.params, err, c.says)

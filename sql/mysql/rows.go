@@ -14,6 +14,7 @@ type rows struct {
 	db        *Database
 	ctx       context.Context
 	cancel    context.CancelFunc
+	leave     func() // gives the turn back
 	session   *session
 	inner     *dbsql.Rows
 	statement string
@@ -46,7 +47,7 @@ func (r *rows) Next() bool {
 		return false
 	}
 	r.session.wire.meter.Allow(r.db.budget())
-	err := guard(func() error {
+	err := checked.Guard(func() error {
 		if r.inner.Next() {
 			return r.inner.Scan(r.Targets...)
 		}
@@ -83,8 +84,9 @@ func (r *rows) Close() {
 	if !r.done {
 		r.cancel() // which makes interrupt end it
 	}
-	_ = guard(r.inner.Close)
+	_ = checked.Guard(r.inner.Close)
 	r.inner, r.stopped = nil, true
 	r.session.end()
 	r.cancel()
+	r.leave()
 }

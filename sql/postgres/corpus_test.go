@@ -170,6 +170,20 @@ func TestLegitimateStatementsRun(t *testing.T) {
 	}
 }
 
+// Examples are read as a statement would read them, and are left out where it could not.
+func TestExamplesOfAView(t *testing.T) {
+	dsn := bank(t)
+	exec(t, dsn, "CREATE VIEW failing AS SELECT (owner || 'x')::int AS n FROM accounts")
+	db := open(t, dsn, sql.Limits{})
+	for view, want := range map[string]int{"writing": 0, "failing": 0, "calm_view": 1} {
+		detail, err := db.Table(t.Context(), "public", view, true)
+		must.OK(t, err)
+		if got := len(detail.Columns[0].Examples); got != want {
+			t.Errorf("%s has %d examples, want %d", view, got, want)
+		}
+	}
+}
+
 // writes are the verbs whose statements a read-only transaction refuses.
 var writes = []string{"insert", "update", "delete", "merge", "create", "alter", "drop", "truncate", "grant",
 	"revoke", "comment", "refresh", "do", "call"}

@@ -135,7 +135,8 @@ func schemaNamed(ctx context.Context, q querier, schema string) (string, error) 
 	return "", missing("schema", schema, nearest(schema, known))
 }
 
-func table(ctx context.Context, q querier, schema, name string, examples bool) (*sql.TableDetail, error) {
+// table describes a table. allowed are the functions that the views of examples may call.
+func table(ctx context.Context, q querier, schema, name string, examples bool, allowed []string) (*sql.TableDetail, error) {
 	path, err := pin(ctx, q)
 	if err != nil {
 		return nil, err
@@ -151,7 +152,9 @@ func table(ctx context.Context, q querier, schema, name string, examples bool) (
 		}
 	}
 	if examples {
-		return detail, exemplify(ctx, q, detail)
+		if err := exemplify(ctx, q, detail, allowed); ctx.Err() != nil {
+			return nil, err
+		} // the description is of use without examples
 	}
 	return detail, nil
 }
@@ -241,7 +244,7 @@ func columns(ctx context.Context, q querier, oid uint32, detail *sql.TableDetail
 			coalesce(pg_catalog.left(pg_catalog.col_description(a.attrelid, a.attnum), 500), ''),
 			(SELECT pg_catalog.array_agg(e.enumlabel::text ORDER BY e.enumsortorder)
 				FROM (SELECT * FROM pg_catalog.pg_enum WHERE enumtypid IN (base.oid, base.element)
-					ORDER BY enumsortorder LIMIT 100) e),
+					ORDER BY enumsortorder LIMIT 1000) e),
 			NULL::text[]
 		FROM pg_catalog.pg_attribute a
 		JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
@@ -283,7 +286,7 @@ func keys(ctx context.Context, q querier, oid uint32, detail *sql.TableDetail) e
 				rn.nspname || '.' || r.relname, `+named("o.confrelid", "o.confkey", "PERIOD %s")+`
 			FROM `+relations+` JOIN pg_catalog.pg_constraint o ON o.conrelid = c.oid
 			JOIN pg_catalog.pg_class r ON r.oid = o.confrelid JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
-			WHERE o.contype = 'f' AND o.conparentid = 0 AND `+side+` = $1 ORDER BY 2, 1 LIMIT 200`, oid)
+			WHERE o.contype = 'f' AND o.conparentid = 0 AND `+side+` = $1 ORDER BY 2, 1 LIMIT 2000`, oid)
 	}
 	if detail.ForeignKeys, err = foreign("o.conrelid"); err != nil {
 		return err
@@ -300,12 +303,12 @@ func indexes(ctx context.Context, q querier, oid uint32, detail *sql.TableDetail
 					WHERE i.indisexclusion AND o.conindid = c.oid AND o.contype IN ('p', 'u', 'x')),
 				pg_catalog.pg_get_indexdef(c.oid)), 1000), i.indisunique
 		FROM pg_catalog.pg_index i JOIN pg_catalog.pg_class c ON c.oid = i.indexrelid
-		WHERE i.indrelid = $1 ORDER BY NOT i.indisprimary, 1 LIMIT 200`, oid)
+		WHERE i.indrelid = $1 ORDER BY NOT i.indisprimary, 1 LIMIT 2000`, oid)
 	if err != nil {
 		return err
 	}
 	detail.Checks, err = all(ctx, q, pgx.RowTo[string], `SELECT pg_catalog.left(pg_catalog.pg_get_constraintdef(oid), 1000)
-		FROM pg_catalog.pg_constraint WHERE conrelid = $1 AND contype = 'c' ORDER BY conname LIMIT 200`, oid)
+		FROM pg_catalog.pg_constraint WHERE conrelid = $1 AND contype = 'c' ORDER BY conname LIMIT 2000`, oid)
 	return err
 }
 
@@ -321,8 +324,8 @@ const (
 )
 
 // exemplify adds a few distinct values to each column. They come from the table's first rows, so that no table is read to its end. A view
-// that must read all of its tables for its first row gets none.
-func exemplify(ctx context.Context, q querier, detail *sql.TableDetail) error {
+// that must read all of its tables for its first row gets none, and neither does one that a statement could not read.
+func exemplify(ctx context.Context, q querier, detail *sql.TableDetail, allowed []string) error {
 	if len(detail.Columns) == 0 {
 		return nil
 	}
@@ -339,6 +342,13 @@ func exemplify(ctx context.Context, q querier, detail *sql.TableDetail) error {
 	}
 	query := fmt.Sprintf("SELECT ARRAY[%s] FROM (SELECT %s FROM %s LIMIT %d) AS sample", strings.Join(values, ", "),
 		strings.Join(names, ", "), pgx.Identifier{detail.Schema, detail.Name}.Sanitize(), min(sampleRows, max(exampleCount, sampleValues/len(names))))
+	if detail.Kind == "view" {
+		view := newUses()
+		view.names[detail.Schema], view.names[detail.Name] = true, true
+		if err := view.admit(ctx, q, allowed); err != nil {
+			return err
+		}
+	}
 	if detail.Kind == "view" || detail.Kind == "foreign table" {
 		if cost, err := planned(ctx, q, query); err != nil || cost > viewCost {
 			return err

@@ -150,7 +150,7 @@ func TestDescriptionsAreWhatAFirstQueryNeeds(t *testing.T) {
 		{"sales", "empty", true, `{"schema":"sales","table":"empty","kind":"materialized view","columns":[{"name":"one","type":"integer","nullable":true}]}`},
 		{"", "half", true, `{"schema":"public","table":"half","kind":"table","columns":[{"name":"seen","type":"integer","nullable":true}]}`},
 	} {
-		got, err := table(ctx, q(), c.schema, c.name, c.examples)
+		got, err := table(ctx, q(), c.schema, c.name, c.examples, nil)
 		if err != nil {
 			t.Errorf("%s: %v", c.name, err)
 			continue
@@ -165,7 +165,7 @@ func TestDescriptionsAreWhatAFirstQueryNeeds(t *testing.T) {
 		{"", "'; DROP TABLE x; --", "describe_sql"},
 		{"", "", "describe_sql"},
 	} {
-		_, err := table(ctx, q(), c.schema, c.name, false)
+		_, err := table(ctx, q(), c.schema, c.name, false, nil)
 		isMissing(t, err, c.hint)
 	}
 	_, err := tables(ctx, q(), sql.TableFilter{Schema: "sails", Limit: 1})
@@ -180,7 +180,7 @@ func TestKeysOfPeriodsSaySo(t *testing.T) {
 	const rooms = `CREATE TABLE rooms (id int4range, valid daterange, PRIMARY KEY (id, valid WITHOUT OVERLAPS));
 		CREATE TABLE bookings (room int4range, during daterange, FOREIGN KEY (room, PERIOD during) REFERENCES rooms (id, PERIOD valid))`
 	q := readOnly(t, inDatabase(t, "hotel", rooms))
-	got, err := table(t.Context(), q, "", "rooms", false)
+	got, err := table(t.Context(), q, "", "rooms", false, nil)
 	must.OK(t, err)
 	same(t, "rooms", got, `{"schema":"public","table":"rooms","kind":"table","columns":[{"name":"id","type":"int4range","nullable":false},`+
 		`{"name":"valid","type":"daterange","nullable":false}],"primary_key":["id","valid WITHOUT OVERLAPS"],`+

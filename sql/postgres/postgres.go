@@ -318,7 +318,9 @@ func (d *Database) Tables(ctx context.Context, filter sql.TableFilter) ([]sql.Ta
 
 // Table describes one table; see sql.Database.
 func (d *Database) Table(ctx context.Context, schema, name string, examples bool) (*sql.TableDetail, error) {
-	return lookInto(ctx, d, func(q querier) (*sql.TableDetail, error) { return table(ctx, q, schema, name, examples) })
+	return lookInto(ctx, d, func(q querier) (*sql.TableDetail, error) {
+		return table(ctx, q, schema, name, examples, d.limits.Functions)
+	})
 }
 
 // Rights reports rights of the login beyond reading; see sql.Database.

@@ -138,17 +138,17 @@ func TestTypesOfTheDatabasesOwnAreKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	columns, rows, err := rowsOf(t, owner(t), `SELECT 'sad'::kinds.mood AS m, '{glad,NULL}'::kinds.mood[] AS ms, 5::kinds.age AS a,
+	columns, rows, err := rowsOf(t, owner(t), `SELECT 'sad'::kinds.mood AS m, '{glad,NULL}'::kinds.mood[] AS ms, 5::kinds.age AS a, ARRAY[5, NULL]::kinds.age[] AS ages,
 		ROW(1, 'x')::kinds.pair AS p, $1::kinds.mood AS q, $2::kinds.mood[] AS qs`, "glad", []any{"sad", "glad"})
 	must.OK(t, err)
 	var kinds []string
 	for _, c := range columns {
 		kinds = append(kinds, fmt.Sprint(c.Type, " ", c.Kind))
 	}
-	if want := []string{"kinds.mood 0", "kinds.mood[] 12", "integer 2", "kinds.pair 0", "kinds.mood 0", "kinds.mood[] 12"}; !slices.Equal(kinds, want) {
+	if want := []string{"kinds.mood 0", "kinds.mood[] 12", "integer 2", "kinds.age[] 12", "kinds.pair 0", "kinds.mood 0", "kinds.mood[] 12"}; !slices.Equal(kinds, want) {
 		t.Errorf("types %q, want %q", kinds, want)
 	}
-	if want := []string{"sad", `["glad",null]`, "5", "(1,x)", "glad", `["sad","glad"]`}; !slices.Equal(rows[0], want) {
+	if want := []string{"sad", `["glad",null]`, "5", "[5,null]", "(1,x)", "glad", `["sad","glad"]`}; !slices.Equal(rows[0], want) {
 		t.Errorf("values %q, want %q", rows[0], want)
 	}
 }

@@ -114,16 +114,21 @@ func (c *typeCache) find(statement *pgconn.StatementDescription) (typeMap, []uin
 	return found, missing
 }
 
-// learn asks the database for types. It goes by the simple protocol, so the numbers stand in the text.
+// learn asks the database for types; the elements of an array of a domain are of its base type. It goes by the simple protocol, so the numbers stand in the text.
 func (c *typeCache) learn(ctx context.Context, conn *pgconn.PgConn, statement *pgconn.StatementDescription, missing []uint32) (typeMap, error) {
 	numbers := make([]string, len(missing))
 	for i, oid := range missing {
 		numbers[i] = strconv.FormatUint(uint64(oid), 10)
 	}
 	answer := conn.Exec(ctx, fmt.Sprintf(`
-		SELECT t.oid, pg_catalog.format_type(t.oid, NULL), CASE WHEN t.typcategory = 'A' THEN t.typelem ELSE 0 END,
+		SELECT t.oid, pg_catalog.format_type(t.oid, NULL), CASE WHEN t.typcategory = 'A' THEN e.oid ELSE 0 END,
 			t.typdelim, e.oid, pg_catalog.format_type(e.oid, NULL)
-		FROM pg_catalog.pg_type t LEFT JOIN pg_catalog.pg_type e ON e.oid = t.typelem
+		FROM pg_catalog.pg_type t LEFT JOIN LATERAL (
+			WITH RECURSIVE down AS (
+				SELECT b.oid, b.typtype, b.typbasetype FROM pg_catalog.pg_type b WHERE b.oid = t.typelem
+				UNION ALL
+				SELECT b.oid, b.typtype, b.typbasetype FROM down JOIN pg_catalog.pg_type b ON down.typtype = 'd' AND b.oid = down.typbasetype)
+			SELECT oid FROM down WHERE typtype <> 'd') e ON true
 		WHERE t.oid IN (%s)`, strings.Join(numbers, ",")))
 	var rows [][][]byte
 	for answer.NextResult() {

@@ -3,6 +3,7 @@ package sqlserver
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -46,7 +47,12 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	defer cancel()
 	var dialed dialing
 	stop := context.AfterFunc(ctx, dialed.abandon)
-	conn, err := c.connect(context.WithValue(ctx, dialingKey{}, &dialed), &dialed)
+	dialed.meter.Allow(checked.CatalogBytes)
+	var conn *wireConn
+	err := checked.Guard(func() (err error) {
+		conn, err = c.connect(context.WithValue(ctx, dialingKey{}, &dialed), &dialed)
+		return err
+	})
 	if err == nil && stop() {
 		return conn, nil
 	}
@@ -86,10 +92,10 @@ const resetTime = 5 * time.Second
 // ResetSession implements driver.SessionResetter: with the next request the server resets the session, and the request sets it up anew. A
 // connection that broke meanwhile shows here, before any statement.
 func (c *wireConn) ResetSession(ctx context.Context) error {
-	c.meter.Open()
+	c.meter.Allow(checked.CatalogBytes)
 	late := time.AfterFunc(resetTime, c.abandon)
 	defer late.Stop()
-	if c.Conn.ResetSession(ctx) != nil || c.begin(ctx) != nil {
+	if checked.Guard(func() error { return errors.Join(c.Conn.ResetSession(ctx), c.begin(ctx)) }) != nil {
 		return driver.ErrBadConn
 	}
 	return nil

@@ -128,6 +128,9 @@ func CheckForeign(dsn string) error {
 	if !slices.Contains(ownLogins, strings.ToLower(strings.ReplaceAll(settings["fedauth"], " ", ""))) {
 		return badDSN("its Authentication takes a login of the server's machine, and it comes from a client")
 	}
+	if settings["user id"] == "" { // Windows' own driver takes the process's then
+		return badDSN("it names no user, and comes from a client")
+	}
 	return nil
 }
 

@@ -86,3 +86,16 @@ func FuzzDSN(f *testing.F) {
 		}
 	})
 }
+
+func TestAClientsConnectionStringTakesNothingOfTheServersMachine(t *testing.T) {
+	const login = "server=db.example;user id=reader;password=x;"
+	must.OK(t, CheckForeign(login))
+	for _, dsn := range []string{
+		"server=db.example;password=x", "server=db.example;uid=;password=x", login + "certificate=/etc/passwd", login + "tokenfilepath=/x",
+		login + "fedauth=ActiveDirectoryDefault", login + "Authentication=Active Directory Managed Identity",
+	} {
+		if CheckForeign(dsn) == nil {
+			t.Errorf("it takes %s", dsn)
+		}
+	}
+}

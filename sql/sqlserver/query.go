@@ -29,14 +29,19 @@ func (d *Database) Query(ctx context.Context, q sql.Query) (sql.Rows, error) {
 	if err != nil {
 		return nil, err
 	}
+	leave, err := d.turns.Take(ctx, d.limits.Timeout)
+	if err != nil {
+		return nil, d.fail(ctx, err, q.Text)
+	}
 	ctx, cancel := d.withTimeout(ctx)
 	r, err := d.open(ctx, q.Text, params, true)
 	if err != nil {
 		err = d.fail(ctx, err, q.Text)
 		cancel()
+		leave()
 		return nil, err
 	}
-	r.cancel = cancel
+	r.cancel, r.leave = cancel, leave
 	return r, nil
 }
 

@@ -16,6 +16,7 @@ type rows struct {
 	db        *Database
 	ctx       context.Context
 	cancel    context.CancelFunc // nil for statements of our own: their caller holds it
+	leave     func()             // gives the turn back; nil with cancel
 	session   *session
 	inner     *dbsql.Rows
 	statement string
@@ -130,6 +131,7 @@ func (r *rows) Close() {
 	r.session.end()
 	if r.cancel != nil {
 		r.cancel()
+		r.leave()
 	}
 }
 

@@ -26,6 +26,7 @@ type Database struct {
 	limits  sql.Limits
 	config  msdsn.Config
 	secrets []string
+	turns   checked.Turns
 	// silent is set when the server cannot describe statements, or the login may not ask.
 	silent atomic.Bool
 }
@@ -47,7 +48,7 @@ func Open(dsn, password string, limits sql.Limits) (*Database, error) {
 		return nil, err
 	}
 	pool := checked.Pool(&connector{config, setup(limits)})
-	return &Database{pool: pool, limits: limits, config: config, secrets: secrets(config)}, nil
+	return &Database{pool: pool, limits: limits, config: config, secrets: secrets(config), turns: checked.NewTurns()}, nil
 }
 
 // String returns the database's address, and keeps %+v from printing the password.

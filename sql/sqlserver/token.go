@@ -6,8 +6,9 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/internal/checked"
 )
 
 const end, word, quoted, literal, number, variable, symbol = checked.End, checked.Word, checked.Quoted, checked.Literal, checked.Number, checked.Variable, checked.Symbol

@@ -306,7 +306,7 @@ func TestNumbersStayWhatTheyAre(t *testing.T) {
 		"0": int64(0), "-7": int64(-7), "9223372036854775807": int64(9223372036854775807), "1e3": 1000.0, "-0.5": -0.5, "0.1": 0.1,
 		"0.30000000000000004": 0.30000000000000004, "1.50": 1.5, "1E-7": 1e-7, "100000000000000000000": 1e20, "0.0": 0.0, "-0": int64(0),
 	} {
-		got, err := bindNumber(1, digits)
+		got, err := bindOne(1, json.Number(digits))
 		if err != nil || got != want {
 			t.Errorf("%s is bound as %v (%v), want %v", digits, got, err, want)
 		}

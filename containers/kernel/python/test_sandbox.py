@@ -43,6 +43,13 @@ class TestSandbox(unittest.TestCase):
         _, asked = self.query([[1.0, float("nan")], [[float("inf")], (Missing(), 2)]])
         self.assertEqual((asked["params"], asked["numbers"]), ([[1.0, "nan"], [["inf"], [None, 2]]], []))
 
+    def test_what_is_no_parameter_is_refused_and_not_sent_as_something_else(self):
+        _, asked = self.query([{"a": [1, Missing()]}])
+        self.assertEqual(asked["params"], [{"a": [1, None]}])
+        for params in ("x", {"a": 1}, [b"\x01"]):
+            with self.subTest(params=params), self.assertRaisesRegex(sandbox.SQLError, "^invalid_argument: "):
+                self.query(params)
+
 
 if __name__ == "__main__":
     unittest.main()

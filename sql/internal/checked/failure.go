@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"net"
 	"strings"
 
@@ -112,4 +113,14 @@ func Begin(ctx context.Context, try func() error) error {
 		err = try()
 	}
 	return err
+}
+
+// Guard makes an error of a panic: drivers panic at answers that no server should give.
+func Guard(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("driver: %v", p)
+		}
+	}()
+	return do()
 }

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
@@ -36,6 +37,28 @@ func Conn(ctx context.Context, pool *dbsql.DB) (*dbsql.Conn, error) {
 		err = ErrNoTurn
 	}
 	return conn, err
+}
+
+// Turns lets as many statements run as there are connections: the time of one that waits begins with its turn.
+type Turns chan struct{}
+
+// NewTurns returns turns that nobody has taken.
+func NewTurns() Turns { return make(Turns, sql.PoolSize) }
+
+// Take waits for a turn, as long as a statement may take; a limit of 0 is none. The error is ErrNoTurn, or the context's cause.
+func (t Turns) Take(ctx context.Context, limit time.Duration) (leave func(), err error) {
+	var late <-chan time.Time
+	if limit > 0 {
+		late = time.After(limit)
+	}
+	select {
+	case t <- struct{}{}:
+		return sync.OnceFunc(func() { <-t }), nil
+	case <-late:
+		return nil, ErrNoTurn
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // Form is how the values of a column become text.

@@ -58,6 +58,8 @@ def sql(query, params=None, connection=None, max_rows=None):
     import tempfile
 
     has_pandas = importlib.util.find_spec("pandas") is not None
+    if not isinstance(params, (list, tuple, type(None))):
+        raise SQLError("invalid_argument", "params is a list, not %s." % type(params).__name__, "sandbox.sql(query, [1, 'x'])")
     values = [_plain(p) for p in params or ()]
     numbers = [i for i, value in enumerate(values) if _is_odd_number(value)]
     for i in numbers:
@@ -95,13 +97,18 @@ def _is_odd_number(value):
 
 
 def _plain(value):
-    """A parameter as JSON has it; what is no number, truth value or list is sent as text."""
+    """A parameter as JSON has it; what is no number, truth value, list or dict is sent as text."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):  # of pandas
         return None
     if isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
         return [str(item) if _is_odd_number(item) else item for item in map(_plain, value)]
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        hint = "Send bytes(value).hex(), and decode it in the statement: decode($1, 'hex'), UNHEX(?), CONVERT(varbinary(max), @p1, 2)."
+        raise SQLError("invalid_argument", "Bytes cannot be a parameter.", hint)
     item = getattr(value, "item", None)  # of numpy
     return _plain(item()) if callable(item) and not getattr(value, "shape", None) else str(value)
 
