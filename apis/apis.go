@@ -77,26 +77,34 @@ func Start(ctx context.Context, h rest.Host, session string, language kernel.Lan
 	return h.Sessions().FindRun(fields.Text("run_id"))
 }
 
-// Part reads a stream from an offset, at most most bytes, and returns where it ended: from the stream's file if the result holds only a
-// part. The error is that there is no room.
-func Part(ctx context.Context, h rest.Host, session string, of sandbox.Stream, offset, most int64) (text string, next int64, err error) {
+// Piece is a part of a stream.
+type Piece struct {
+	Text string
+	Next int64 // the offset of what follows
+	Ends bool  // nothing follows, so far
+}
+
+// Part reads a stream from an offset, at most most bytes: from the stream's file if the result holds only a part. The error is that there is
+// no room.
+func Part(ctx context.Context, h rest.Host, session string, of sandbox.Stream, offset, most int64) (Piece, error) {
 	if _, err := room.Take(ctx, TextRoom(min(most, max(0, of.Bytes-offset)))); err != nil {
-		return "", 0, err
+		return Piece{}, err
 	}
-	if !of.Truncated() {
-		offset = min(offset, int64(len(of.Head)))
-		next = min(int64(len(of.Head)), offset+most)
-		return strings.ToValidUTF8(of.Head[offset:next], "\ufffd"), next, nil
+	if all := int64(len(of.Head)); !of.Truncated() {
+		offset = min(offset, all)
+		next := min(all, offset+most)
+		return Piece{strings.ToValidUTF8(of.Head[offset:next], "\ufffd"), next, next == all}, nil
 	}
 	file, err := h.Sessions().OpenFile(ctx, session, of.Path, sandbox.ReadOptions{Offset: offset, Limit: most})
 	if err == nil {
 		defer func() { _ = file.Close() }()
 		var raw []byte
 		if raw, err = io.ReadAll(file); err == nil {
-			return h.MaskText(strings.ToValidUTF8(string(raw), "\ufffd")), offset + int64(len(raw)), nil
+			next := offset + int64(len(raw))
+			return Piece{h.MaskPart(strings.ToValidUTF8(string(raw), "\ufffd")), next, next >= of.Bytes}, nil
 		}
 	}
-	return of.Head + "\n…\n" + of.Tail, of.Bytes, nil
+	return Piece{of.Head + "\n…\n" + of.Tail, of.Bytes, false}, nil
 }
 
 // EntryRoom is the memory for a file in a list with its times and sizes in JSON, in bytes.

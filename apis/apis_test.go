@@ -207,6 +207,20 @@ func TestLongOutput(t *testing.T) {
 	if read.String() != all.String()+"the end\n" {
 		t.Errorf("read %d bytes of %d, at last %q", read.Len(), all.Len(), read.String()[max(0, read.Len()-100):])
 	}
+	const execute = "/open-terminal/execute?wait=60"
+	ran = f.Want(200, "POST", execute, `{"command": "echo hunter22; seq 20000"}`)
+	ran = f.Want(200, "GET", fmt.Sprintf("/open-terminal/execute/%s/status?offset=2", ran["id"]), "")
+	if text := fmt.Sprint(ran["output"]); strings.Contains(text, "ter22") || !strings.Contains(text, "\n20000\n") {
+		t.Errorf("from within a secret: %.100s", text)
+	}
+	ran = f.Want(200, "POST", execute+"&tail=1", `{"command": "seq 1000000"}`)
+	if want := "[map[data:1000000\n type:output]]"; fmt.Sprint(ran["output"]) != want || ran["truncated"] != true {
+		t.Errorf("the last line: %v", ran)
+	}
+	ran = f.Want(200, "POST", execute, `{"command": "printf '\\033[31mred\\033[0m\\n'"}`)
+	if want := "[map[data:red\n type:output]]"; fmt.Sprint(ran["output"]) != want || ran["truncated"] != false {
+		t.Errorf("colours: %v", ran)
+	}
 }
 
 // Milliseconds are what LibreChat counts in; a run that is over says so where a model reads it.

@@ -47,7 +47,7 @@ func TestAClientThatIsGoneMakesRoom(t *testing.T) {
 		e := completingEngine(t)
 		config := testConfig(t, e)
 		gone := map[string]bool{}
-		config.Gone = func(client string) bool { return gone[client] }
+		config.Gone = func(client string, _ time.Duration) bool { return gone[client] }
 		m := newTestManager(t, config)
 		for _, client := range []string{"a", "b", "c"} {
 			mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf(client)})
@@ -87,7 +87,7 @@ func TestASessionThatWasClosedElsewhereIsSaid(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				config := testConfig(t, completingEngine(t))
 				if !test.alone {
-					config.Gone = func(string) bool { return false }
+					config.Gone = func(string, time.Duration) bool { return false }
 				}
 				if test.ready {
 					config.Prewarm = []Language{Python}

@@ -111,7 +111,7 @@ func (m *Manager) Load() Load {
 		if s.uses.IsBusy() {
 			load.Busy++
 		}
-		if !s.named && (m.conf().Gone == nil || !m.conf().Gone(s.fallback)) {
+		if !s.named && (m.conf().Gone == nil || !m.conf().Gone(s.fallback, s.uses.IdleFor(time.Now()))) {
 			load.Clients++
 		}
 	}

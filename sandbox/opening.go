@@ -420,7 +420,7 @@ func (m *Manager) makeRoom(now time.Time) bool {
 		return false
 	}
 	left := slices.DeleteFunc(slices.Collect(maps.Values(m.sessions)), func(s *session) bool {
-		return s.named || s.fallback == "" || !m.conf().Gone(s.fallback)
+		return s.named || s.fallback == "" || !m.conf().Gone(s.fallback, s.uses.IdleFor(now))
 	})
 	slices.SortFunc(left, func(a, b *session) int { return cmp.Compare(b.uses.IdleFor(now), a.uses.IdleFor(now)) })
 	for _, s := range left {

@@ -27,7 +27,7 @@ import (
 func New() *rest.API {
 	return &rest.API{
 		Patterns: []string{"/sessions", "/sessions/", "/execute", "/execute/"},
-		Refusal:  func(fields map[string]any) { fields["status"] = failed },
+		Refusal:  func(_ int, fields map[string]any) { fields["status"] = failed },
 		Routes: []rest.Route{
 			{Method: "POST", Path: "/sessions", ID: "compatible.create_session", Summary: "Make a session with packages and limits.", Tool: rest.RunTool,
 				Serve: create, Request: rest.Schema[newSession], Answer: rest.Schema[made]},

@@ -63,8 +63,7 @@ type ran struct {
 }
 
 // refusal is rest.API's.
-func refusal(fields map[string]any) {
-	status := web.StatusOf(fault.New(fault.Code(fmt.Sprint(fields["code"])), "", "-"))
+func refusal(status int, fields map[string]any) {
 	fields["message"], fields["code"], fields["data"] = apis.Sentence(fields), -status, nil
 	delete(fields, "hint")
 }
@@ -126,11 +125,11 @@ func run(h rest.Host, r *http.Request) (any, error) {
 
 // textOf returns a stream whole, or refuses it.
 func textOf(ctx context.Context, h rest.Host, of sandbox.Stream) (string, error) {
-	part, next, err := apis.Part(ctx, h, session, of, 0, maxText)
-	if err == nil && next < of.Bytes {
+	part, err := apis.Part(ctx, h, session, of, 0, maxText)
+	if err == nil && !part.Ends {
 		err = fault.New(fault.ArtifactTooLarge, "Print less.", "The code printed %d bytes, and %d are the most.", of.Bytes, maxText)
 	}
-	return part, err
+	return part.Text, err
 }
 
 func dependencies(rest.Host, *http.Request) (any, error) {

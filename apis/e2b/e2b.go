@@ -109,10 +109,8 @@ func (c *call) refuse(err error) {
 }
 
 // refusal is rest.API's: of requests that get to no route.
-func refusal(fields map[string]any) {
-	code := fault.Code(fmt.Sprint(fields["code"]))
-	fields["message"] = apis.Sentence(fields)
-	fields["code"] = web.StatusOf(fault.New(code, "", "-"))
+func refusal(status int, fields map[string]any) {
+	fields["message"], fields["code"] = apis.Sentence(fields), status
 	delete(fields, "hint")
 }
 

@@ -31,7 +31,7 @@ func New() *rest.API {
 	form := rest.Media("multipart/form-data", map[string]any{})
 	return &rest.API{
 		Patterns: []string{prefix + "/"}, Translate: apis.AcceptKey,
-		Refusal: func(fields map[string]any) { fields["error"] = apis.Sentence(fields) },
+		Refusal: func(_ int, fields map[string]any) { fields["error"] = apis.Sentence(fields) },
 		Routes: []rest.Route{
 			{Method: "POST", Path: prefix + "/exec", ID: "compatible.librechat_exec", Summary: "Run code: in the kernel of a hint, or in an interpreter of its own.", Tool: rest.RunTool,
 				Serve: exec, Request: rest.Schema[newRun], Answer: rest.Schema[ran]},
@@ -233,11 +233,11 @@ func forget(ctx context.Context, h rest.Host, session string, empty bool) {
 const maxText = 64 << 10
 
 func textOf(ctx context.Context, h rest.Host, session string, of sandbox.Stream) (string, error) {
-	read, next, err := apis.Part(ctx, h, session, of, 0, maxText)
-	if next < of.Bytes && of.Truncated() {
-		read += "\n… the whole text is in " + of.Path + " …\n"
+	read, err := apis.Part(ctx, h, session, of, 0, maxText)
+	if err == nil && !read.Ends && of.Truncated() {
+		read.Text += "\n… the whole text is in " + of.Path + " …\n"
 	}
-	return read, err
+	return read.Text, err
 }
 
 func sessionsOf(files []input) (ids []string) {

@@ -110,19 +110,20 @@ func (c *call) tell(run *sandbox.Run, of command, wait time.Duration, offset, ta
 	if p.ends(res); res == nil {
 		res = run.SoFar(ctx)
 	}
-	if res == nil { // it did not begin yet
-		return p, nil
+	from := offset
+	if tail >= 0 && res.Stdout.Truncated() {
+		from = max(offset, res.Stdout.Bytes-maxText)
 	}
-	printed, next, err := apis.Part(ctx, c, run.SessionID, res.Stdout, offset, maxText)
+	part, err := apis.Part(ctx, c, run.SessionID, res.Stdout, from, maxText)
 	if err != nil {
 		return nil, err
 	}
-	p.NextOffset, p.Truncated = next, next < res.Stdout.Bytes
-	if last := lastLines(printed, tail); tail >= 0 {
-		printed, p.Truncated = last, p.Truncated || len(last) < len(printed)
+	p.NextOffset, p.Truncated = part.Next, !part.Ends || from > offset
+	if last := lastLines(part.Text, tail); tail >= 0 {
+		part.Text, p.Truncated = last, p.Truncated || len(last) < len(part.Text)
 	}
-	if printed != "" {
-		p.Output = append(p.Output, output{"output", printed})
+	if part.Text != "" {
+		p.Output = append(p.Output, output{"output", part.Text})
 	}
 	return p, nil
 }

@@ -325,12 +325,12 @@ func (c *call) grep() (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	printed, _, err := apis.Part(c.r.Context(), c, c.session, res.Stdout, 0, maxText)
+	part, err := apis.Part(c.r.Context(), c, c.session, res.Stdout, 0, maxText)
 	if err != nil {
 		return nil, err
 	}
 	answer := matches{Query: words[0], Path: absolute(c.below), Matches: []any{}}
-	for printed != "" {
+	for printed := part.Text; printed != ""; {
 		var m match
 		m.File, printed, _ = strings.Cut(printed, "\n")
 		m.File = absolute(m.File)

@@ -28,7 +28,7 @@ func newAPI(c *chats, seal *apis.Seal) *rest.API {
 	return &rest.API{
 		Patterns: []string{prefix + "/"}, Routes: routes,
 		Translate: c.translate,
-		Refusal:   func(fields map[string]any) { fields["detail"] = apis.Sentence(fields) },
+		Refusal:   func(_ int, fields map[string]any) { fields["detail"] = apis.Sentence(fields) },
 		Open:      map[string]http.Handler{"GET " + prefix + "/api/config": http.HandlerFunc(config)},
 	}
 }

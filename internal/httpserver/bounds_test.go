@@ -238,22 +238,25 @@ func TestClientsThatHangUp(t *testing.T) {
 		time.Sleep(hungUpTime / 2)
 		c.enter(r, again.name)
 		c.leave(c.enter(r, calls.name))
-		if c.gone(ended.name) {
+		if c.gone(ended.name, 0) {
 			t.Error("one is gone whose stream may have broken")
 		}
 		time.Sleep(quietTime / 2)
 		c.leave(busy)
 		for name, n := range map[string]*client{"streams": again, "calls": calls, "has called": busy} {
-			if c.gone(n.name) {
+			if c.gone(n.name, 0) {
 				t.Errorf("one is gone that %s", name)
 			}
 		}
-		if !c.gone(ended.name) {
+		if !c.gone(ended.name, 0) {
 			t.Error("one is not gone that has hung up")
 		}
 		time.Sleep(quietTime + time.Second)
-		if c.gone(again.name) || !c.gone(calls.name) || !c.gone(busy.name) {
+		if c.gone(again.name, 0) || !c.gone(calls.name, 0) || !c.gone(busy.name, 0) {
 			t.Error("who says no more is not gone, or who has a stream is")
+		}
+		if unlisted := statelessName + "x"; c.gone(unlisted, quietTime) || !c.gone(unlisted, quietTime+time.Second) {
+			t.Error("one without a cookie is not gone after as long as others")
 		}
 	})
 }
@@ -284,7 +287,7 @@ func TestClientsAreForgotten(t *testing.T) {
 		c.leave(first)
 		kept := c.begin(r) // is in use
 		time.Sleep(quietTime + time.Second)
-		if !c.gone(first.name) || c.gone(kept.name) {
+		if !c.gone(first.name, 0) || c.gone(kept.name, 0) {
 			t.Error("the wrong one is gone")
 		}
 		for range maxClients - 1 {

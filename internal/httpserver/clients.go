@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -172,12 +173,13 @@ func (c *clients) remove(n *client) {
 	}
 }
 
-func (c *clients) gone(name string) bool {
+// gone reports whether a client is gone, whose session nobody has used for a time.
+func (c *clients) gone(name string, idle time.Duration) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := c.list[name]
-	if n == nil {
-		return true
+	if n == nil { // one without a cookie is not listed
+		return !strings.HasPrefix(name, statelessName) || idle > quietTime
 	}
 	after := quietTime
 	if n.hungUp {

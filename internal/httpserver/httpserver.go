@@ -173,7 +173,7 @@ func (s *Site) Prepare() {
 
 // Gone reports whether a client ended its session, or is without a stream and silent for a minute, or for two seconds since it closed its
 // stream.
-func (s *Server) Gone(client string) bool { return s.clients.gone(client) }
+func (s *Server) Gone(client string, idle time.Duration) bool { return s.clients.gone(client, idle) }
 
 // Serve serves the clients of a listener, which it closes, until ctx is done, and returns nil then. It is called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {

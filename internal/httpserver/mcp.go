@@ -210,6 +210,9 @@ func refuseSession(w http.ResponseWriter) {
 // clientCookie identifies a client without a handshake. Its name, address and token may be those of other programs too.
 const clientCookie = "code-sandbox-client"
 
+// statelessName begins the names of clients without a handshake.
+const statelessName = "stateless-"
+
 // stateless finds the client of a message without a handshake by the cookie that it was given. Without one it is nobody that is known.
 func (x *post) stateless() *client {
 	cookie, err := x.r.Cookie(clientCookie)
@@ -221,7 +224,7 @@ func (x *post) stateless() *client {
 	// The hash includes the principal. For the owner it includes the credential, which differs if the server asks for no token and a proxy
 	// in front of it does.
 	sum := sha256.Sum256([]byte(cookie.Value + "\x00" + cmp.Or(ownerOf(x.r), x.r.Header.Get("Authorization"))))
-	name := "stateless-" + hex.EncodeToString(sum[:16])
+	name := statelessName + hex.EncodeToString(sum[:16])
 	if known {
 		return x.server.clients.stateless(x.r, name)
 	}

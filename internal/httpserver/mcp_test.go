@@ -69,13 +69,13 @@ func TestSessions(t *testing.T) {
 	if a, b := who(first), who(second); a == b || a != who(first) {
 		t.Errorf("%s and %s", a, b)
 	}
-	if f.server.Gone(who(first)) {
+	if f.server.Gone(who(first), 0) {
 		t.Error("a client is gone that has just called")
 	}
 	if a := f.do(f.request(http.MethodDelete, Path, "", first)); a.status != http.StatusNoContent {
 		t.Errorf("%+v", a)
 	}
-	if name := <-f.gone; name != first[headerSession] || !f.server.Gone(name) {
+	if name := <-f.gone; name != first[headerSession] || !f.server.Gone(name, 0) {
 		t.Errorf("%s is gone", name)
 	}
 	if a := f.post(ping, first); a.status != http.StatusNotFound {

@@ -16,8 +16,8 @@ type API struct {
 	// Patterns are its paths, as in http.ServeMux without methods: one that ends with a slash covers all below it.
 	Patterns []string
 	Routes   []Route
-	// Refusal makes that system's error of ours.
-	Refusal func(fields map[string]any)
+	// Refusal makes that system's error of ours, which is answered with this status.
+	Refusal func(status int, fields map[string]any)
 	// Open are handlers that reveal nothing of this server, by patterns with methods.
 	Open map[string]http.Handler
 	// Translate moves the token in an API's own header to the usual one. Nil: its clients send the usual one.
@@ -37,8 +37,8 @@ type Host interface {
 	SendFile(w http.ResponseWriter, r *http.Request, session, path string) error
 	// Uploaded returns a request's body of any length, and the most bytes of a file in it; 0: any.
 	Uploaded(w http.ResponseWriter, r *http.Request) (body io.Reader, most int64)
-	// MaskText masks the secrets in a text.
-	MaskText(text string) string
+	// MaskPart masks the secrets in a part of a text.
+	MaskPart(text string) string
 	// Document is the OpenAPI document of routes.
 	Document(routes []Route) json.RawMessage
 }

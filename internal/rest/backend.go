@@ -53,7 +53,7 @@ func newBackend(o Options) backend {
 
 func (b *backend) Sessions() *sandbox.Manager { return b.manager }
 
-func (b *backend) MaskText(text string) string { return b.secrets.Mask(text) }
+func (b *backend) MaskPart(text string) string { return b.secrets.MaskPart(text) }
 
 func (b *backend) SendFile(w http.ResponseWriter, r *http.Request, session, path string) error {
 	return b.links.Send(w, r, session, path)

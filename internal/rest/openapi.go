@@ -3,6 +3,7 @@
 package rest
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net/http"
@@ -187,7 +188,7 @@ func (d *documenter) operation(r *Route) object {
 		o["parameters"] = parameters
 	}
 	responses := object{
-		strconv.Itoa(max(r.Status, http.StatusOK)): object{"description": "Done.", "content": answer},
+		strconv.Itoa(cmp.Or(r.Status, http.StatusOK)): object{"description": "Done.", "content": answer},
 		"default": ref("responses", "error"),
 	}
 	for status, description := range r.also {

@@ -49,7 +49,7 @@ func (t *streams) enter(s *Server, w http.ResponseWriter, r *http.Request) (leav
 		return func() { t.Release(1) }
 	}
 	w.Header().Set("Retry-After", "1")
-	s.refuse(w, r, web.NewRefusal(http.StatusServiceUnavailable, fault.SessionBusy, t.hint, "%d streams of %s are open, which is the most.", t.most, t.kind))
+	s.refuse(w, r, web.NewRefusal(http.StatusServiceUnavailable, fault.ServerBusy, t.hint, "%d streams of %s are open, which is the most.", t.most, t.kind))
 	return nil
 }
 
@@ -108,29 +108,27 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request) {
 // printed is the part of a stream that was sent.
 type printed struct {
 	head  string // of it, as it was
-	bytes int64  // how many of it
+	bytes int64  // how many of it, as it is shown
 }
 
 // follow sends the new output. The first bytes of a stream are known, and the last ones once it is long.
 func (p *printed) follow(e *web.Events, name string, now sandbox.Stream) {
-	if now.Bytes <= p.bytes {
-		return
-	}
-	tailFrom := now.Bytes - int64(len(now.Tail))
-	headTo := tailFrom - now.OmittedBytes
-	if p.bytes < headTo {
-		// Not by length alone: a secret is masked once it is whole.
-		if more := now.Head[common(p.head, now.Head):]; more != "" {
-			e.Send("output", web.Encode(outputEvent{Stream: name, Text: more}))
-		}
-		p.bytes = headTo
+	// Not by length alone: a secret is masked once it is whole.
+	if more := now.Head[common(p.head, now.Head):]; more != "" {
+		e.Send("output", web.Encode(outputEvent{Stream: name, Text: more}))
+		p.bytes = max(p.bytes, int64(len(now.Head)))
 	}
 	p.head = now.Head
-	if omitted := max(0, tailFrom-p.bytes); omitted > 0 || now.Truncated() {
-		tail := now.Tail[min(len(now.Tail), max(0, int(p.bytes-tailFrom))):]
+	if !now.Truncated() {
+		p.bytes = int64(len(now.Head))
+		return
+	}
+	tailFrom := int64(len(now.Head)) + now.OmittedBytes
+	omitted := max(0, tailFrom-p.bytes)
+	if tail := now.Tail[min(len(now.Tail), max(0, int(p.bytes-tailFrom))):]; tail != "" || omitted > 0 {
 		e.Send("output", web.Encode(outputEvent{Stream: name, Text: strings.ToValidUTF8(tail, "\ufffd"), OmittedBytes: omitted}))
 	}
-	p.bytes = now.Bytes
+	p.bytes = max(p.bytes, tailFrom+int64(len(now.Tail)))
 }
 
 // common returns the length of the common beginning of two texts, in whole characters.

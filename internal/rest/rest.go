@@ -165,7 +165,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, field
 		w.Header().Set("Retry-After", fmt.Sprint(seconds))
 	}
 	if api := s.apis.of(r.URL.Path); api != nil {
-		api.Refusal(fields)
+		api.Refusal(status, fields)
 	}
 	web.JSON(w, status, fields)
 }

@@ -52,7 +52,7 @@ func startWith(t *testing.T, change func(*tools.Deps), languages ...sandbox.Lang
 		return err
 	}
 	other := &API{
-		Patterns: []string{"/other/"}, Refusal: func(fields map[string]any) { fields["status"] = "error" },
+		Patterns: []string{"/other/"}, Refusal: func(_ int, fields map[string]any) { fields["status"] = "error" },
 		Routes: []Route{
 			{Method: "GET", Path: "/other/idle", ID: "other.idle", Tool: "session_info", Serve: nothing, Idle: true, Answer: Schema[struct{}]},
 			{Method: "POST", Path: "/other/body", ID: "other.body", Tool: "session_info", Serve: nothing, Answer: Schema[struct{}]},
@@ -357,7 +357,7 @@ func TestAFollowerThatGoesAwayEndsNothingElse(t *testing.T) {
 	if now := f.Want(202, "GET", run, ""); now["status"] != "running" {
 		t.Errorf("the run is %v", now)
 	}
-	if refused := f.Want(503, "GET", run+"/output", ""); refused["code"] != "session_busy" {
+	if refused := f.Want(503, "GET", run+"/output", ""); refused["code"] != "server_busy" {
 		t.Errorf("got %v", refused)
 	}
 	f.Want(200, "POST", run+"/cancel", "")
@@ -391,7 +391,7 @@ func TestEvents(t *testing.T) {
 			t.Errorf("without %v: %v", disabled, kinds)
 		}
 		f.watchers.TryAcquire(maxWatchers - 1)
-		if refused := f.Want(503, "GET", "/v1/events", ""); refused["code"] != "session_busy" || !strings.Contains(refused["hint"].(string), "/v1/sessions ") {
+		if refused := f.Want(503, "GET", "/v1/events", ""); refused["code"] != "server_busy" || !strings.Contains(refused["hint"].(string), "/v1/sessions ") {
 			t.Errorf("got %v", refused)
 		}
 	}
@@ -408,6 +408,9 @@ func TestPrintedTextsAreSentOnce(t *testing.T) {
 		"that was cut at once":               {[]sandbox.Stream{{Head: "aa", Tail: "zz", Bytes: 10, OmittedBytes: 6}}, "aa|6:zz"},
 		"that is cut then": {[]sandbox.Stream{{Head: "aabb", Bytes: 4}, {Head: "aa", Tail: "yz", Bytes: 7, OmittedBytes: 3}, {Head: "aa", Tail: "z!", Bytes: 8, OmittedBytes: 4},
 			{Head: "aa", Tail: "89", Bytes: 20, OmittedBytes: 16}}, "aabb|1:yz|!|10:89"},
+		"whose shown bytes are fewer": {[]sandbox.Stream{{Head: "aabb", Bytes: 10}, {Head: "aa", Tail: "yz", Bytes: 17, OmittedBytes: 3}, {Head: "aa", Tail: "z!", Bytes: 20, OmittedBytes: 4}},
+			"aabb|1:yz|!"},
+		"that ends with a bar": {[]sandbox.Stream{{Head: "aa", Tail: "10", Bytes: 20, OmittedBytes: 4}, {Head: "aa", Tail: "20", Bytes: 30, OmittedBytes: 4}}, "aa|4:10"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			client := httptest.NewRecorder()

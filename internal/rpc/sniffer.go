@@ -47,7 +47,7 @@ func (f *Sniffer) ID() ID {
 
 func (f *Sniffer) begin(c byte) {
 	switch c {
-	case ' ', '\t', '\r':
+	case ' ', '\t', '\r', '\n':
 	case '{':
 		f.started, f.atKey, f.depth = true, true, 1
 	default:
@@ -85,7 +85,7 @@ func (f *Sniffer) between(c byte) {
 		f.endKey()
 	case ',':
 		f.endValue()
-	case ' ', '\t', '\r':
+	case ' ', '\t', '\r', '\n':
 	default:
 		f.collect(c)
 	}

@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
@@ -262,4 +263,6 @@ func (w *Web) isOperator(r *http.Request) bool {
 }
 
 // isGone is sandbox.Config.Gone.
-func (w *Web) isGone(id string) bool { return w.server.Gone(sandbox.ClientOf(id)) }
+func (w *Web) isGone(id string, idle time.Duration) bool {
+	return w.server.Gone(sandbox.ClientOf(id), idle)
+}

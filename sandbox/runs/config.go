@@ -76,9 +76,9 @@ type Config struct {
 	SparesBytes  int64
 	StartTimeout time.Duration // for a container and its supervisor to come up, or a program in it to start
 	MaxSessions  int
-	// Gone reports whether the client of a default session (see DefaultOf) is gone, so that the session may make room where
-	// MaxSessions are open. The manager calls it with its lock held. Nil: none is gone.
-	Gone func(client string) bool
+	// Gone reports whether the client of a default session (see DefaultOf) is gone, so that the session, unused for as long as idle,
+	// may make room where MaxSessions are open. The manager calls it with its lock held. Nil: none is gone.
+	Gone func(client string, idle time.Duration) bool
 
 	VolumeBytes int64 // of one session's files
 	VolumeFiles int64 // files and folders of one session

@@ -140,7 +140,7 @@ func (l *Links) inTurn(w *pacedWriter, r *http.Request, file request, serve tran
 	leave, ok := l.enter(r.Context(), file.session)
 	if !ok {
 		w.Header().Set("Retry-After", "5")
-		return web.NewRefusal(http.StatusServiceUnavailable, fault.SessionBusy, "Try again when another transfer has ended.", "Too many files of this session are transferred at once.")
+		return web.NewRefusal(http.StatusServiceUnavailable, fault.ServerBusy, "Try again when another transfer has ended.", "Too many files of this session are transferred at once.")
 	}
 	defer leave()
 	web.Keep(r.Context(), l.o.Manager.Config().Tenant)
@@ -218,7 +218,11 @@ func (l *Links) download(w *pacedWriter, r *http.Request, link request) error {
 	if from.err != nil {
 		l.o.Logger.Info("download cut off", "session", link.session, "error", from.err)
 	}
-	if w.held != 0 {
+	switch {
+	case w.held == http.StatusPreconditionFailed:
+		return web.NewRefusal(w.held, fault.InvalidArgument, "Ask without If-Match and If-Unmodified-Since, or with what the file has now.",
+			"The file is not as the request demands.")
+	case w.held != 0:
 		header.Del("Content-Length")
 		return web.NewRefusal(w.held, fault.InvalidArgument, "Ask for bytes that the file has; Content-Range says how many there are.",
 			"The range %q is none of the file's.", text.Shorten(r.Header.Get("Range"), 80))

@@ -71,7 +71,7 @@ export const showVersions = (session, path) => attempt(async () => {
 		}, "versions-wrong"));
 		return make("li", {}, make("span", {className: "id"}, v.before), ` ${v.how} it; before: `,
 			v.path ? make("a", {href: at(v.path), target: "_blank", rel: "noopener"}, bytes(v.size_bytes)) : v.why || "no file",
-			...v.modified ? [", ", time(v.modified)] : [], " ", ...v.why ? [] : [compare]);
+			...v.modified ? [", ", time(v.modified)] : [], " ", ...v.why || n && versions[n - 1].why ? [] : [compare]);
 	}));
 	byId("versions-note").textContent = versions.length ? "" : "None of the last runs has changed it.";
 	byId("versions").showModal();
