@@ -31,6 +31,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -228,9 +229,7 @@ func TestATimeoutOfLibreChat(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil, sandbox.Python, sandbox.Bash)
 	ran := f.Want(200, "POST", "/librechat/exec", `{"lang": "bash", "code": "sleep 600", "timeout": 700}`)
-	if !strings.Contains(ran["stderr"].(string), "The run was timed out.") {
-		t.Errorf("%v", ran)
-	}
+	should.Contain(t, ran["stderr"].(string), "The run was timed out.", "%v", ran)
 }
 
 // Models of Open WebUI have the tools that its own document lists, at addresses below the prefix.
@@ -329,9 +328,7 @@ func TestKeysOfPrincipals(t *testing.T) {
 	made := want(200, "POST", "/librechat/exec", "key-a", `{"lang": "py", "code": "open('secret.txt', 'w').write('of alice')"}`)
 	file := made.Files[0]
 	input := fmt.Sprintf(`{"lang": "py", "code": "print(open('secret.txt').read())", "files": [{"id": %q, "name": "secret.txt", "session_id": %q}]}`, file.ID, made.SessionID)
-	if again := want(200, "POST", "/librechat/exec", "key-a", input); again.Stdout != "of alice\n" {
-		t.Errorf("alice reads %q", again.Stdout)
-	}
+	should.Equal(t, want(200, "POST", "/librechat/exec", "key-a", input).Stdout, "of alice\n", "alice reads")
 	for _, key := range []string{"key-b"} {
 		want(404, "POST", "/librechat/exec", key, input)
 		want(404, "GET", "/librechat/files/"+made.SessionID, key, "")
@@ -378,9 +375,7 @@ func TestFormsThatAreRefused(t *testing.T) {
 		t.Errorf("code as a form: %d %s", status, text)
 	}
 	// Nothing is left of them.
-	if list := f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 0 {
-		t.Errorf("there are %v", list)
-	}
+	should.Len(t, f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any), 0)
 }
 
 // What a dialect has run before code moves none of its lines, and forbids nothing that has to come first.
@@ -403,9 +398,7 @@ func TestWhatComesBeforeCodeIsNoneOfIt(t *testing.T) {
 		`{"command": "set -u; echo $NONE"}`: "bash: line 1: NONE: unbound variable\n",
 	} {
 		got := f.Want(200, "POST", "/open-terminal/execute?wait=60", body)
-		if out := got["output"].([]any)[0].(map[string]any)["data"].(string); out != want {
-			t.Errorf("%s: %q", body, out)
-		}
+		should.Equal(t, got["output"].([]any)[0].(map[string]any)["data"].(string), want, "%s", body)
 	}
 }
 
@@ -447,9 +440,7 @@ func TestTheShapesOfCodeBox(t *testing.T) {
 	f.Want(200, "GET", "/v1/runs/"+id+"?wait_seconds=60", "")
 	theyEnded(f, id, "killed")
 	lowered := f.Want(200, "POST", "/sessions", `{"execution_options": {"memory_limit": "900G"}}`)
-	if !strings.Contains(fmt.Sprint(lowered["notes"]), "memory from 900 GiB to 1.0 GiB") {
-		t.Errorf("lowered %v", lowered)
-	}
+	should.Contain(t, fmt.Sprint(lowered["notes"]), "memory from 900 GiB to 1.0 GiB", "lowered %v", lowered)
 	id = f.Want(200, "POST", "/v1/sessions/"+session+"/runs?wait_seconds=60", `{"code": "import time; time.sleep(600)", "timeout_seconds": 1}`)["run_id"].(string)
 	theyEnded(f, id, "timed_out")
 	if closed := f.Want(200, "DELETE", "/sessions/"+session, ""); len(closed) != 1 || closed["status"] != "cleaned up" {
@@ -502,9 +493,7 @@ func TestBadInputOfCodeBox(t *testing.T) {
 		})
 	}
 	// What could not be prepared is not left behind.
-	if list := f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 1 {
-		t.Errorf("there are %v", list)
-	}
+	should.Len(t, f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any), 1)
 }
 
 // What makes something takes room for the worst case first.

@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -130,9 +131,7 @@ func TestFilesOfAnArchiveAreInTheAuditLog(t *testing.T) {
 		}
 	})
 	out := strings.Join(slices.DeleteFunc(got, func(l string) bool { return !strings.HasPrefix(l, "file|Download|") }), "\n")
-	if want := "file|Download||terminal|a/one 4|{\"kind\":\"file\"}\nfile|Download||terminal|a/two 0|{\"kind\":\"file\"}"; out != want {
-		t.Errorf("it says\n%s", out)
-	}
+	should.Equal(t, out, "file|Download||terminal|a/one 4|{\"kind\":\"file\"}\nfile|Download||terminal|a/two 0|{\"kind\":\"file\"}")
 }
 
 func TestACommandThatIsKilledIsACall(t *testing.T) {

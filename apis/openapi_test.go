@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // Two validators of others take the document.
@@ -18,7 +19,5 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 	modules, err := npmci.Install(clients)
 	must.OK(t, err)
 	out, err := exec.CommandContext(t.Context(), filepath.Join(modules, ".bin", "node"), clients+"/openapi.mjs", "testdata/openapi.json").CombinedOutput()
-	if err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	should.OK(t, err, "%s", out)
 }

@@ -4,13 +4,13 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -104,9 +104,7 @@ contexts: [{name: one, context: {cluster: c, namespace: team}}, {name: same, con
 		t.Errorf("the full image is %q", image)
 	}
 	s := loaded("--python-image=registry.example.com/all:1", "--js-image=registry.example.com/all:1")
-	if images := k.images(s); !slices.Equal(images, []string{containers.ProgramsRef(), "registry.example.com/all:1"}) {
-		t.Errorf("the cluster has to have %q", images)
-	}
+	should.EqualSlice(t, k.images(s), []string{containers.ProgramsRef(), "registry.example.com/all:1"}, "the cluster has to have")
 }
 
 // A pod that a shell command makes for a session's files is the server's that runs code in it later.

@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/doctor"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // api stands for an API server, as far as nothing has to be started.
@@ -109,9 +110,7 @@ func TestWhatAClusterLacks(t *testing.T) {
 			defer server.Close()
 			test.options.Cluster = kube.Options{Kubeconfig: kubeconfig(t, server.URL)}
 			checks, answers := seen(t, test.options)
-			if answers != test.answers {
-				t.Errorf("answers: %v", answers)
-			}
+			should.Equal(t, answers, test.answers, "answers")
 			at := slices.IndexFunc(checks, func(c doctor.Check) bool { return c.Name == test.check })
 			if at < 0 {
 				t.Fatalf("there is no check of %s in %+v", test.check, checks)

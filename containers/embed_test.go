@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestEveryLanguageHasAnImageName(t *testing.T) {
@@ -52,9 +53,7 @@ func TestAnImageSaysWhatItIsWithout(t *testing.T) {
 		`{"missing":` + strings.Repeat(" ", MaxVersions) + `["polars"]}`: "",
 		`no JSON`: "",
 	} {
-		if got := Without(label); got != want {
-			t.Errorf("%.60s: %q, want %q", label, got, want)
-		}
+		should.Equal(t, Without(label), want, "%.60s", label)
 	}
 }
 
@@ -72,9 +71,7 @@ func TestTheHashIsOfNamesAndContentsAlone(t *testing.T) {
 		return sum
 	}
 	base := hash(files("a", "1", "b/c", "2"))
-	if other := hash(files("b/c", "2", "a", "1")); other != base {
-		t.Error("the order or the mode of files changes the hash")
-	}
+	should.Equal(t, hash(files("b/c", "2", "a", "1")), base, "the order or the mode of files changes the hash")
 	below := func(hash string) string {
 		sum, err := hashFiles(files("a", "1", "b/c", "2"), map[string]Recipe{"BASE": {Hash: hash}})
 		must.OK(t, err)
@@ -176,9 +173,7 @@ func TestEverySourceOfARecipeHasATestBesideIt(t *testing.T) {
 	})
 	must.OK(t, err)
 	for _, source := range sources {
-		if name := filepath.Base(source); !strings.Contains(testsBeside(t, filepath.Dir(source)), name) {
-			t.Errorf("no test beside %s names it", source)
-		}
+		should.Contain(t, testsBeside(t, filepath.Dir(source)), filepath.Base(source), "no test beside %s names it", source)
 	}
 }
 

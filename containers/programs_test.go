@@ -15,15 +15,14 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // maxSupervisor is how large a build may be.
 const maxSupervisor = 3840 << 10
 
 func TestEveryArchitectureHasItsPrograms(t *testing.T) {
-	if got := Architectures(); !slices.Equal(got, []string{"amd64", "arm64"}) {
-		t.Errorf("there are supervisors for %q", got)
-	}
+	should.EqualSlice(t, Architectures(), []string{"amd64", "arm64"}, "there are supervisors for")
 	hashes := make(map[string]bool)
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		files, err := Programs(arch)
@@ -38,9 +37,7 @@ func TestEveryArchitectureHasItsPrograms(t *testing.T) {
 			}
 		}
 		// Code of the session may start it and not read it, so the process cannot be looked into.
-		if modes["supervisor"] != 0o711 {
-			t.Errorf("the mode of the supervisor is %v", modes["supervisor"])
-		}
+		should.Equal(t, modes["supervisor"], 0o711, "the mode of the supervisor")
 		for _, command := range [][]string{Supervisor("python", "javascript"), Join(), Document()} {
 			for _, argument := range command {
 				_, name, ours := strings.Cut(argument, ProgramsDir+"/") // behind a language, or at the beginning
@@ -55,9 +52,7 @@ func TestEveryArchitectureHasItsPrograms(t *testing.T) {
 			}
 		}
 	}
-	if len(hashes) != 2 {
-		t.Errorf("the hashes are %v", hashes)
-	}
+	should.Equal(t, len(hashes), 2, "the hashes are %v", hashes)
 }
 
 // checkSupervisor wants a small program that needs nothing of an image.
@@ -129,9 +124,7 @@ func TestAnArchiveHasTheFilesAndTheirFolders(t *testing.T) {
 	want := []string{
 		"-rwx--x--x a one", "drwxr-xr-x b/ ", "drwxr-xr-x b/c/ ", "-rw-r--r-- b/c/d ", "-rw------- b/c/e two", "-rw-r--r-- b/f three",
 	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
+	should.EqualSlice(t, got, want)
 }
 
 // What is committed must be what `make supervisor` makes of the source.

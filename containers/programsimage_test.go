@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestTheProgramsImageHasANameOfItsContents(t *testing.T) {
@@ -36,9 +37,7 @@ func TestTheProgramsImageIsLoaded(t *testing.T) {
 		return
 	}
 	t.Cleanup(func() { podman(t, nil, "rmi", "--force", ref) })
-	if platform := podman(t, nil, "image", "inspect", "--format", "{{.Os}}/{{.Architecture}}", ref); platform != "linux/"+runtime.GOARCH {
-		t.Errorf("it is for %s", platform)
-	}
+	should.Equal(t, podman(t, nil, "image", "inspect", "--format", "{{.Os}}/{{.Architecture}}", ref), "linux/"+runtime.GOARCH, "it is for")
 
 	// A container that never runs has the image's files.
 	id := podman(t, nil, "create", "--network", "none", ref)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
@@ -18,9 +19,7 @@ func TestEachClientHasASessionOfItsOwn(t *testing.T) {
 	for id, value := range clients {
 		sessions[mustRun(t, m, RunOptions{SessionID: id, Code: "x = " + value}).SessionID] = true
 	}
-	if len(sessions) != len(clients) {
-		t.Fatalf("the sessions are %v", sessions)
-	}
+	must.Equal(t, len(sessions), len(clients), "the sessions are %v", sessions)
 	for id, value := range clients {
 		wantValue(t, mustRun(t, m, RunOptions{SessionID: id, Code: "x"}), value)
 		if info, err := m.Session(t.Context(), id); err != nil || !info.Default || info.DefaultOf != id || info.Named {

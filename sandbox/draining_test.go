@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestADrainingServerTakesNoNewSessions(t *testing.T) {
@@ -26,9 +27,7 @@ func TestADrainingServerTakesNoNewSessions(t *testing.T) {
 	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: "named"}), "1")
 	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: DefaultOf("client")}), "2")
 	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: "asleep"}), "41")
-	if load := m.Load(); load != (Load{Sessions: 3, Clients: 1}) {
-		t.Errorf("what goes on is %+v", load)
-	}
+	should.Equal(t, m.Load(), Load{Sessions: 3, Clients: 1}, "what goes on")
 	m.Drain(false)
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "new"})
 }
@@ -55,20 +54,14 @@ func TestADrainingServerHandsItsNamedSessionsOver(t *testing.T) {
 		}
 		asked <- err
 	}()
-	if load := old.Load(); load != (Load{Sessions: 1, Busy: 1}) {
-		t.Errorf("what goes on is %+v", load)
-	}
+	should.Equal(t, old.Load(), Load{Sessions: 1, Busy: 1}, "what goes on")
 	mustCancel(t, busy)
 	<-waits.Done()
 	res, err := waits.Result()
 	must.OK(t, err)
 	wantValue(t, res, "2")
-	if err := <-asked; err != nil {
-		t.Error(err)
-	}
-	if len(e.specs()) != 2 {
-		t.Errorf("%d containers were started", len(e.specs()))
-	}
+	should.OK(t, <-asked)
+	should.Equal(t, len(e.specs()), 2, "containers were started")
 	_, err = finish(old, RunOptions{Code: "1", SessionID: "idle"})
 	wantCode(t, err, fault.ServerDraining)
 }

@@ -305,9 +305,7 @@ func sweptBy(t *testing.T, e *testEngine, config Config, idle time.Duration) (id
 func mustRun(t *testing.T, m *Manager, options RunOptions) *Result {
 	t.Helper()
 	res, err := finish(m, options)
-	if err != nil {
-		t.Fatalf("run %q: %v", options.Code, err)
-	}
+	must.OK(t, err, "run %q", options.Code)
 	return res
 }
 

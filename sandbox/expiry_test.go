@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // completingEngine is one for tests of what happens long afterwards.
@@ -28,9 +29,7 @@ func TestIdleSessionsEndAndUsedOnesDoNot(t *testing.T) {
 			mustRun(t, m, RunOptions{Code: "1", SessionID: "used"})
 			time.Sleep(10 * time.Minute)
 		}
-		if got := e.holds(t); !slices.Equal(got, []string{"csm-host-used-python", "volume csm-host-used"}) {
-			t.Errorf("engine holds %q", got)
-		}
+		should.EqualSlice(t, e.holds(t), []string{"csm-host-used-python", "volume csm-host-used"}, "engine holds")
 		_, err := m.Session(t.Context(), "idle")
 		wantCode(t, err, fault.SessionNotFound)
 	})
@@ -55,9 +54,7 @@ func TestASessionThatFollowsAnExpiredOneSaysSo(t *testing.T) {
 		// By the id that the default session had, too; closing one is no expiry.
 		first := mustRun(t, m, RunOptions{Code: "1"}).SessionID
 		time.Sleep(config.IdleTimeout + time.Minute)
-		if res := mustRun(t, m, RunOptions{Code: "1", SessionID: first}); !slices.Equal(res.Notes, []string{said}) {
-			t.Errorf("by its id: %q", res.Notes)
-		}
+		should.EqualSlice(t, mustRun(t, m, RunOptions{Code: "1", SessionID: first}).Notes, []string{said}, "by its id")
 		if _, err := m.CloseSession(t.Context(), first, false); err != nil {
 			t.Fatal(err)
 		}
@@ -70,9 +67,7 @@ func TestASessionThatFollowsAnExpiredOneSaysSo(t *testing.T) {
 		m = newTestManager(t, config)
 		mustRun(t, m, RunOptions{Code: "1"})
 		time.Sleep(config.IdleTimeout + time.Minute)
-		if res := mustRun(t, m, RunOptions{Code: "1"}); !slices.Equal(res.Notes, []string{said}) {
-			t.Errorf("with a container kept ready: %q", res.Notes)
-		}
+		should.EqualSlice(t, mustRun(t, m, RunOptions{Code: "1"}).Notes, []string{said}, "with a container kept ready")
 	})
 }
 
@@ -116,9 +111,7 @@ func TestARunThatComesAsItsSessionExpiresBeginsTheNext(t *testing.T) {
 					}
 					go func() {
 						res, err := finish(m, RunOptions{Code: "2", SessionID: id})
-						if err != nil {
-							t.Errorf("it came to %v", err)
-						}
+						should.OK(t, err)
 						met <- res
 					}()
 					synctest.Wait() // until it waits for the session's end, which has begun and goes on after this line
@@ -130,9 +123,7 @@ func TestARunThatComesAsItsSessionExpiresBeginsTheNext(t *testing.T) {
 				if res == nil || len(res.Notes) != 1 || !strings.Contains(res.Notes[0], "nobody had used it") {
 					t.Fatalf("the next session's first run gave %+v", res)
 				}
-				if same := res.SessionID == before.SessionID; same != (id != "") {
-					t.Errorf("%q was followed by %q", before.SessionID, res.SessionID)
-				}
+				should.Equal(t, res.SessionID == before.SessionID, id != "", "%q was followed by %q", before.SessionID, res.SessionID)
 			})
 		})
 	}

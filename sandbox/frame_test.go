@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
@@ -24,9 +25,7 @@ func TestAFrameOfTooManyValuesEndsItsKernel(t *testing.T) {
 			p.done(run.ID, nil)
 			p.stay()
 		}))
-		if res := mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"}); res.Status != want {
-			t.Errorf("%d values: %s", values, res.Status)
-		}
+		should.Equal(t, mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"}).Status, want, "%d values", values)
 	}
 }
 
@@ -74,9 +73,7 @@ func TestControlCharactersAreShownAndNotSent(t *testing.T) {
 	e := newEngine(t)
 	e.play(completing)
 	res := mustRun(t, newTestManager(t, testConfig(t, e)), RunOptions{Code: "a\tb\r\n\x1b[31m\x00 \x7f \u0080\u009b31m\u009f\u00a0é"})
-	if want := "a\tb\r\n␛[31m␀ ␡ \ufffd\ufffd31m\ufffd\u00a0é"; *res.Value != want {
-		t.Errorf("got %q, want %q", *res.Value, want)
-	}
+	should.Equal(t, *res.Value, "a\tb\r\n␛[31m␀ ␡ \ufffd\ufffd31m\ufffd\u00a0é")
 }
 
 func TestDisplaysAreReplacedAndTakenBack(t *testing.T) {

@@ -3,7 +3,6 @@
 package sandbox
 
 import (
-	"errors"
 	"io"
 	"os"
 	"reflect"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -23,9 +23,7 @@ func TestAnImportThatFailsLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	m := importer(t, dir)
 	for from, want := range map[io.Reader]error{strings.NewReader(strings.Repeat("{}\n", 40_000)): history.ErrBad, iotest.ErrReader(io.ErrUnexpectedEOF): io.ErrUnexpectedEOF} {
-		if err := m.BeginImport("s", from); !errors.Is(err, want) {
-			t.Errorf("it came to %v", err)
-		}
+		should.Be(t, m.BeginImport("s", from), want)
 		if left, _ := os.ReadDir(dir); len(left) != 0 {
 			t.Errorf("left %v", left)
 		}

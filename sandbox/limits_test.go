@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -108,7 +109,5 @@ func TestLimitsOutliveTheirServer(t *testing.T) {
 	if info, err := m.Session(t.Context(), "s"); err != nil || info.Limits != limits {
 		t.Errorf("afterwards: %+v, %v", info.Limits, err)
 	}
-	if len(e.specs()) != 1 {
-		t.Errorf("%d containers were made", len(e.specs()))
-	}
+	should.Equal(t, len(e.specs()), 1, "containers were made")
 }

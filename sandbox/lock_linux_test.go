@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -36,9 +36,7 @@ func TestAFullStateDisk(t *testing.T) {
 	_, err = m.CloseSession(t.Context(), "", true)
 	refused(err)
 	mustRun(t, m, RunOptions{Code: "open('file').close()"}) // it goes on
-	if left := state.IDs(config.StateDir); !slices.Equal(left, []string{id}) {
-		t.Errorf("the directory has %q", left)
-	}
+	should.EqualSlice(t, state.IDs(config.StateDir), []string{id}, "the directory")
 	free()
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	if _, err := m.CloseSession(t.Context(), "", true); err != nil {
@@ -62,9 +60,7 @@ func smallDisk(t *testing.T) (dir string, fill, free func()) {
 		t.Skip("a disk cannot be mounted: ", err)
 	}
 	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, unix.Unmount(dir, unix.MNT_DETACH))
 	})
 	filler := filepath.Join(dir, "filler")
 	fill = func() {

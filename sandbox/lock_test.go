@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
@@ -64,9 +65,7 @@ func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
 					t.Errorf("got %q, %q", f.Message, f.Hint)
 				}
 			}
-			if list := listed(t, m); len(list) != 0 {
-				t.Errorf("listed %+v", list)
-			}
+			should.Len(t, listed(t, m), 0, "listed")
 			entries, _ := os.ReadDir(config.StateDir)
 			after, err := os.Stat(config.StateDir)
 			if err != nil || len(entries) != 1 || after.Mode() != before.Mode() {
@@ -118,9 +117,7 @@ func TestASessionIsWaitedForByWhatHoldsIt(t *testing.T) {
 							}
 							time.AfterFunc(test.locked, lock.Release)
 						}
-						if err := m.finishClosing(context.Background(), s, false); err != nil {
-							t.Error(err)
-						}
+						should.OK(t, m.finishClosing(context.Background(), s, false))
 					})
 				} else if test.locked > 0 {
 					lock, err := state.Take(m.conf().StateDir, "mine")

@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -40,9 +41,7 @@ func TestRunKeepsOneContainerPerLanguage(t *testing.T) {
 	}
 	want := map[string]string{LabelSession: first.SessionID, LabelHost: "host", LabelLanguage: "python", LabelNamed: "false"}
 	for name, value := range want {
-		if got := specs[0].Labels[name]; got != value {
-			t.Errorf("label %s is %q, want %q", name, got, value)
-		}
+		should.Equal(t, specs[0].Labels[name], value, "label %s", name)
 	}
 	if !slices.Equal(specs[0].Command, containers.Supervisor("python")) || len(specs[0].Env) != 0 {
 		t.Errorf("command is %q, with %q", specs[0].Command, specs[0].Env)
@@ -69,9 +68,7 @@ func TestNothingTouchesTheEngineBeforeTheFirstRun(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		if len(e.specs()) != 0 {
-			t.Error("a container was started")
-		}
+		should.Equal(t, len(e.specs()), 0, "a container was started")
 	})
 }
 
@@ -146,9 +143,7 @@ func TestRunsKeepTheOrderOfTheirCalls(t *testing.T) {
 	for _, run := range runs {
 		<-run.Done()
 	}
-	if got := strings.Fields(mustRun(t, m, RunOptions{Code: "print(*order)"}).Stdout.Head); !slices.Equal(got, want) {
-		t.Errorf("ran in the order %q", got)
-	}
+	should.EqualSlice(t, strings.Fields(mustRun(t, m, RunOptions{Code: "print(*order)"}).Stdout.Head), want, "ran in the order")
 }
 
 func writeFile(t *testing.T, path string) {
@@ -213,9 +208,7 @@ func TestASupervisorThatDoesNotEnforceTheTimeoutLosesItsContainer(t *testing.T) 
 		e.play(hostileTo(func(p peer, _ heard) { p.stay() }))
 		began := time.Now()
 		res := mustRun(t, m, RunOptions{Code: "x", Timeout: 5 * time.Second})
-		if took := time.Since(began); took != 5*time.Second+kernel.AnswerPatience {
-			t.Errorf("it took %v", took)
-		}
+		should.Equal(t, time.Since(began), 5*time.Second+kernel.AnswerPatience)
 		if res.Status != TimedOut || res.ExitCode != 124 || !res.VariablesLost || len(e.holds(t)) != 1 {
 			t.Errorf("got %+v; the engine holds %q", res, e.holds(t))
 		}
@@ -370,18 +363,14 @@ func TestAnImageThatIsNoKernelSaysWhatItSaid(t *testing.T) {
 	e := newEngine(t)
 	e.commanded(func([]string) []string { return []string{"sh", "-c", "echo this is no kernel >&2"} })
 	_, err := finish(newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"})
-	if f := wantCode(t, err, fault.ExecutionFailed); !strings.Contains(f.Message, "It said: this is no kernel") {
-		t.Errorf("message is %q", f.Message)
-	}
+	should.Contain(t, wantCode(t, err, fault.ExecutionFailed).Message, "It said: this is no kernel", "message")
 }
 
 func TestAnImageWithoutTheInterpreterIsToldOf(t *testing.T) {
 	e := newEngine(t)
 	e.commanded(func(command []string) []string { return append([]string{"env", "PATH=/nowhere"}, command...) })
 	_, err := finish(newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"})
-	if f := wantCode(t, err, fault.ImageMissing); !strings.Contains(f.Message, "has no python3") {
-		t.Errorf("message is %q", f.Message)
-	}
+	should.Contain(t, wantCode(t, err, fault.ImageMissing).Message, "has no python3", "message")
 }
 
 func TestAMissingImageIsMadeForTheRunThatNeedsIt(t *testing.T) {
@@ -403,17 +392,13 @@ func TestAMissingImageIsMadeForTheRunThatNeedsIt(t *testing.T) {
 	e.fails(faults{image: engine.ErrImageMissing})
 	m := newTestManager(t, config)
 	_, err := finish(m, RunOptions{Code: "1"})
-	if f := wantCode(t, err, fault.ImageMissing); f.Message != "step 3 of 9" {
-		t.Errorf("message is %q", f.Message)
-	}
+	should.Equal(t, wantCode(t, err, fault.ImageMissing).Message, "step 3 of 9", "message")
 	for range 2 {
 		if _, err := finish(m, RunOptions{Code: "1"}); err != nil {
 			t.Error(err)
 		}
 	}
-	if asked != 2 {
-		t.Errorf("it was asked for %d times", asked)
-	}
+	should.Equal(t, asked, 2, "it was asked for")
 }
 
 // explained is an engine's error with words for a person.
@@ -444,9 +429,7 @@ func TestEngineErrorsHaveTheirCodes(t *testing.T) {
 			m := newTestManager(t, testConfig(t, e))
 			e.fails(faults{image: test.image, start: func(engine.Spec) (engine.Started, error) { return engine.Started{}, test.start }})
 			_, err := finish(m, RunOptions{Code: "1"})
-			if f := wantCode(t, err, test.code); !strings.Contains(f.Message, test.says) {
-				t.Errorf("it says %q", f.Message)
-			}
+			should.Contain(t, wantCode(t, err, test.code).Message, test.says)
 			e.fails(faults{})
 			wantValue(t, mustRun(t, m, RunOptions{Code: "2"}), "2")
 		})
@@ -462,9 +445,7 @@ func TestTheCapOnSessionsNamesThoseThatCouldGo(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		_, err := finish(m, RunOptions{Code: "1", SessionID: "more"})
-		if f := wantCode(t, err, fault.MaxSessions); !strings.Contains(f.Hint, "old (idle 3 s), mid (idle 2 s), new (idle 1 s)") {
-			t.Errorf("hint is %q", f.Hint)
-		}
+		should.Contain(t, wantCode(t, err, fault.MaxSessions).Hint, "old (idle 3 s), mid (idle 2 s), new (idle 1 s)", "hint")
 		if _, err := m.CloseSession(t.Context(), "old", false); err != nil {
 			t.Fatal(err)
 		}
@@ -484,9 +465,7 @@ func TestClosingEndsRunsAndForgetsTheSession(t *testing.T) {
 	if res, err := run.Result(); err != nil || res.Status != Cancelled || !res.VariablesLost {
 		t.Errorf("a run under a closed session gave %+v, %v", res, err)
 	}
-	if got := e.holds(t); len(got) != 0 {
-		t.Errorf("engine holds %q", got)
-	}
+	should.Len(t, e.holds(t), 0, "engine holds")
 	if next := mustRun(t, m, RunOptions{Code: "1"}); next.SessionID == id {
 		t.Error("the default session kept its id")
 	}
@@ -501,9 +480,7 @@ func TestShutdownLeavesNamedSessionsOnly(t *testing.T) {
 	mustRun(t, m, RunOptions{Code: "1"})
 	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
 	m.Close(t.Context())
-	if got := e.holds(t); !slices.Equal(got, []string{"csm-host-mine-python", "volume csm-host-mine"}) {
-		t.Errorf("engine holds %q", got)
-	}
+	should.EqualSlice(t, e.holds(t), []string{"csm-host-mine-python", "volume csm-host-mine"}, "engine holds")
 	_, err := finish(m, RunOptions{Code: "1"})
 	wantCode(t, err, fault.SessionBusy)
 	wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
@@ -522,9 +499,7 @@ func TestTwoServersDoNotDisturbEachOther(t *testing.T) {
 	}
 	wantValue(t, mustRun(t, a, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 	for _, info := range listed(t, b) {
-		if want := map[bool]string{true: OwnerOther, false: OwnerThis}[info.ID == "mine"]; info.Owner != want {
-			t.Errorf("%s is owned by %s", info.ID, info.Owner)
-		}
+		should.Equal(t, info.Owner, map[bool]string{true: OwnerOther, false: OwnerThis}[info.ID == "mine"], "%s is owned by", info.ID)
 	}
 }
 
@@ -582,9 +557,7 @@ func TestARunThatWaitsForASessionIsKnownAndCanBeCancelled(t *testing.T) {
 			t.Errorf("so far it is %+v", res)
 		}
 		mustCancel(t, cancelled)
-		if waited := time.Since(began); waited != 0 {
-			t.Errorf("all of that took %v", waited)
-		}
+		should.Equal(t, time.Since(began), 0, "all of that took")
 		<-run.Done()
 		_, err := run.Result()
 		wantCode(t, err, fault.SessionBusy)
@@ -703,9 +676,7 @@ func TestASweepLeavesWhatOthersMadeAlone(t *testing.T) {
 	if swept, err := sweptBy(t, e, Config{StateDir: t.TempDir(), Host: "host"}, 0); err != nil || len(swept) != 0 {
 		t.Errorf("swept %q, %v", swept, err)
 	}
-	if got := e.holds(t); len(got) != 4 {
-		t.Errorf("engine holds %q", got)
-	}
+	should.Len(t, e.holds(t), 4, "engine holds")
 }
 
 func TestFoldersOfTheHostNeedAnEngineThatHasThem(t *testing.T) {

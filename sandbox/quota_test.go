@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/stay"
@@ -196,9 +197,7 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 		}
 		for noGrowth, want := range map[bool]bool{false: false, true: true} {
 			p, err := m.Program(t.Context(), ProgramSpec{SessionID: "mine", Argv: []string{"true"}, NoGrowth: noGrowth})
-			if (err == nil) != want {
-				t.Errorf("a program that makes files larger, or not (%v): %v", noGrowth, err)
-			}
+			should.Equal(t, (err == nil), want, "a program that makes files larger, or not (%v): %v", noGrowth, err)
 			for p != nil && (<-p.Output).Exit == nil {
 			}
 		}

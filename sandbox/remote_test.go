@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/link"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
@@ -137,9 +138,7 @@ func TestAPodThatEndsElsewhere(t *testing.T) {
 		}
 		drained := time.Now()
 		after := mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"})
-		if len(res.Notes) != 1 {
-			t.Errorf("it has the notes %q", res.Notes)
-		}
+		should.Len(t, res.Notes, 1, "it has the notes")
 		if wantNote(t, after, " back as "); after.Value == nil || *after.Value != "42" {
 			t.Errorf("x + 1 came to %v", after.Value)
 		}
@@ -248,9 +247,7 @@ func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
 			if wantCode(t, err, fault.EngineUnavailable); time.Since(began) < link.AgainFor-link.AgainMost || time.Since(began) > link.AgainFor {
 				t.Errorf("it took %v", time.Since(began))
 			}
-			if len(e.specs()) != 1 {
-				t.Errorf("%d containers were started", len(e.specs()))
-			}
+			should.Equal(t, len(e.specs()), 1, "containers were started")
 		})
 	})
 	t.Run("unless that is cancelled", func(t *testing.T) {

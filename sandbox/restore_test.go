@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
@@ -157,9 +158,7 @@ func TestWhatCannotBeRestoredIsRefused(t *testing.T) {
 	} {
 		_, err := restore(m, test.session, test.run)
 		f := wantCode(t, err, test.code)
-		if !strings.Contains(f.Message, test.says) {
-			t.Errorf("%s: %s", name, f.Message)
-		}
+		should.Contain(t, f.Message, test.says, "%s", name)
 		if name == "a run that is too old" && !strings.Contains(f.Hint, "before "+a.RunID) {
 			t.Errorf("%s: it says to %s", name, f.Hint)
 		}
@@ -191,9 +190,7 @@ func TestRestoreWaitsItsTurn(t *testing.T) {
 		long, err := m.Run(RunOptions{Code: "go on", Language: Python, Timeout: time.Hour})
 		must.OK(t, err)
 		_, err = restore(m, "", a.RunID)
-		if f := wantCode(t, err, fault.SessionBusy); !strings.Contains(f.Message, long.ID) {
-			t.Errorf("it says %s", f.Message)
-		}
+		should.Contain(t, wantCode(t, err, fault.SessionBusy).Message, long.ID)
 		mustRun(t, m, RunOptions{Code: "try", Copy: true}) // which waits for none
 		restored := make(chan error)
 		queued := make(chan struct{})
@@ -205,9 +202,7 @@ func TestRestoreWaitsItsTurn(t *testing.T) {
 		later, err := m.Run(RunOptions{Code: "b", Language: Python})
 		must.OK(t, err)
 		long.Interrupt()
-		if err := <-restored; err != nil {
-			t.Error(err)
-		}
+		should.OK(t, <-restored)
 		<-later.Done()
 	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
@@ -142,9 +143,7 @@ func TestASessionThatNobodyUsesSleeps(t *testing.T) {
 				wantNote(t, mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"}), "")
 				created := state.LoadRecord(config.StateDir, "mine").Created
 				m = test.end(t, m, config)
-				if got := e.holds(t); !slices.Equal(got, []string{"volume csm-host-mine"}) {
-					t.Errorf("engine holds %q", got)
-				}
+				should.EqualSlice(t, e.holds(t), []string{"volume csm-host-mine"}, "engine holds")
 				if asked := f.wasAsked(); config.Freezes() != slices.Equal(asked, []string{mine}) {
 					t.Errorf("%q were asked to write their variables", asked)
 				}
@@ -214,9 +213,7 @@ func TestTheAgeOfKernelsThatHaveEndedDoesNotCount(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * checkInterval)
-		if known := m.Known(); len(known) != 1 {
-			t.Errorf("%+v are open", known)
-		}
+		should.Len(t, m.Known(), 1, "are open")
 	})
 }
 
@@ -245,9 +242,7 @@ func TestASessionMoreFreezesTheLongestIdleOne(t *testing.T) {
 		for i, id := range ids {
 			ids[i] = "csm-host-" + id + "-python"
 		}
-		if asked := f.wasAsked(); !slices.Equal(asked, ids) {
-			t.Errorf("%q have written their variables", asked)
-		}
+		should.EqualSlice(t, f.wasAsked(), ids, "have written their variables")
 	}
 	t.Run("of this server", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
@@ -328,9 +323,7 @@ func TestAKernelOfOtherSettingsWritesItsVariables(t *testing.T) {
 				change(&config, e)
 				m := newTestManager(t, config)
 				wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
-				if asked := f.wasAsked(); !slices.Equal(asked, []string{mine}) {
-					t.Errorf("%q were asked to write their variables", asked)
-				}
+				should.EqualSlice(t, f.wasAsked(), []string{mine}, "were asked to write their variables")
 			})
 		})
 	}
@@ -379,18 +372,14 @@ func TestLimitsHoldHoweverASessionBegan(t *testing.T) {
 				m.pool.Prewarm()
 				time.Sleep(time.Minute + time.Millisecond) // what is kept ready comes up
 				use(t, m, test.session)
-				if took := placeOf(config, m.Known()[0].ID) != ""; took != (test.spares > 0) {
-					t.Errorf("it took a spare: %t", took)
-				}
+				should.Equal(t, placeOf(config, m.Known()[0].ID) != "", test.spares > 0, "it took a spare")
 				if test.begin != nil {
 					m = test.begin(t, m, config)
 				}
 				ends := 0
 				for range int(lifetime/(2*time.Minute)) + 2 {
 					notes := use(t, m, test.session)
-					if !strings.Contains(notes, "The timeout was lowered from 30s to 10s") {
-						t.Errorf("the notes are %q", notes)
-					}
+					should.Contain(t, notes, "The timeout was lowered from 30s to 10s", "the notes")
 					if strings.Contains(notes, "20m0s old") || strings.Contains(notes, woken) {
 						ends++
 					}
@@ -399,9 +388,7 @@ func TestLimitsHoldHoweverASessionBegan(t *testing.T) {
 				if test.begin != nil && name == "woken" {
 					ends-- // it was asleep before
 				}
-				if ends != 1 {
-					t.Errorf("its lifetime has ended it %d times", ends)
-				}
+				should.Equal(t, ends, 1, "its lifetime has ended it")
 				time.Sleep(idle + time.Minute)
 				if notes := use(t, m, test.session); !strings.Contains(notes, "as nobody had used it for 5m0s") && !strings.Contains(notes, woken) {
 					t.Errorf("after its idle time: %q", notes)

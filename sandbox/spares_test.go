@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
@@ -77,9 +78,7 @@ func TestANewSessionTakesASpare(t *testing.T) {
 			}
 			mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
 			id := readySpare(t, m)
-			if list := listed(t, m); len(list) != 1 {
-				t.Errorf("%+v are listed", list)
-			}
+			should.Len(t, listed(t, m), 1, "are listed")
 			if _, err := m.Session(t.Context(), id); err == nil {
 				t.Error("a spare is a session")
 			}
@@ -94,9 +93,7 @@ func TestANewSessionTakesASpare(t *testing.T) {
 			if again := readySpare(t, m); again == id || len(e.specs()) != 3 {
 				t.Errorf("%d containers were made", len(e.specs()))
 			}
-			if list := listed(t, m); len(list) != 2 {
-				t.Errorf("%+v are listed", list)
-			}
+			should.Len(t, listed(t, m), 2, "are listed")
 			for _, s := range []string{"first", session} {
 				if _, err := m.CloseSession(t.Context(), s, false); err != nil {
 					t.Error(err)
@@ -117,14 +114,10 @@ func TestASpareFitsOnlyWhatItWasMadeFor(t *testing.T) {
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
 	id := readySpare(t, m)
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "less", Limits: SessionLimits{CPUs: 1}})
-	if place := placeOf(config, "less"); place != "" {
-		t.Errorf("a session with limits of its own has %q", place)
-	}
+	should.Equal(t, placeOf(config, "less"), "", "a session with limits of its own")
 	// How long it lasts is no matter of its container.
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "short", Times: Times{IdleTimeout: time.Minute}})
-	if place := placeOf(config, "short"); place != id {
-		t.Errorf("a session with times of its own is at %q", place)
-	}
+	should.Equal(t, placeOf(config, "short"), id, "a session with times of its own is at")
 }
 
 // A folder of skills changes while the server runs: what was made ahead with the earlier ones is no session's, and goes.
@@ -189,9 +182,7 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
 	later := newQuietManager(t, config)
-	if list := listed(t, later); len(list) != 0 {
-		t.Errorf("%+v are listed", list)
-	}
+	should.Len(t, listed(t, later), 0, "are listed")
 	made := len(e.specs())
 	look, err := state.Take(config.StateDir, id) // as a sweep does for a moment
 	must.OK(t, err)
@@ -223,9 +214,7 @@ func TestASpareThatDoesNotAnswerIsTheOnlyOneWaitedFor(t *testing.T) {
 		}
 		e.fails(faults{exec: func(string) (engine.Process, error) { return enginetest.Play(played(peer.stay)), nil }})
 		mustRun(t, newTestManager(t, config), RunOptions{Code: "1", SessionID: "mine"})
-		if n := e.joined(); n != 1 {
-			t.Errorf("%d were waited for", n)
-		}
+		should.Equal(t, e.joined(), 1, "were waited for")
 	})
 }
 
@@ -239,9 +228,7 @@ func TestASpareOfOtherSettingsIsLeftAlone(t *testing.T) {
 			m.Close(t.Context())
 			change(&config, e)
 			mustRun(t, newQuietManager(t, config), RunOptions{Code: "1", SessionID: "mine"})
-			if place := placeOf(config, "mine"); place != "" {
-				t.Errorf("it has %q", place)
-			}
+			should.Equal(t, placeOf(config, "mine"), "")
 		})
 	}
 }
@@ -320,9 +307,7 @@ func TestASpareThatEndsIsRemoved(t *testing.T) {
 		must.OK(t, e.Processes.Remove(t.Context(), []string{"csm-host-" + id + "-python"}, nil))
 		eventually(t, "it is gone", func() bool { return !slices.Contains(state.IDs(config.StateDir), id) })
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-		if place := placeOf(config, "mine"); place != "" {
-			t.Errorf("the session is at %q", place)
-		}
+		should.Equal(t, placeOf(config, "mine"), "", "the session is at")
 	})
 }
 
@@ -334,9 +319,7 @@ func TestPrewarmKeepsAContainerReady(t *testing.T) {
 		m := newTestManager(t, config)
 		m.Prewarm()
 		id := readySpare(t, m)
-		if known := append(m.Known(), listed(t, m)...); len(known) != 0 {
-			t.Errorf("listed before one was used: %+v", known)
-		}
+		should.Len(t, append(m.Known(), listed(t, m)...), 0, "listed before one was used")
 		time.Sleep(config.IdleTimeout + time.Minute)
 		res := mustRun(t, m, RunOptions{Code: "1"})
 		if place := placeOf(config, res.SessionID); place != id {
@@ -363,9 +346,7 @@ func TestASpareThatCannotBeMadeIsMadeLater(t *testing.T) {
 		}})
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "first"})
 		time.Sleep(time.Minute)
-		if ids := state.IDs(config.StateDir); !slices.Equal(ids, []string{"first"}) {
-			t.Errorf("there are %q", ids)
-		}
+		should.EqualSlice(t, state.IDs(config.StateDir), []string{"first"})
 		e.fails(faults{})
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "second"})
 		readySpare(t, m)

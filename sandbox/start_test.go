@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -54,9 +55,7 @@ func TestStartsTakeTurns(t *testing.T) {
 				t.Errorf("%+v, %v", res, err)
 			}
 		}
-		if most.Load() != place.MostStarts {
-			t.Errorf("%d came up at once", most.Load())
-		}
+		should.Equal(t, most.Load(), place.MostStarts, "came up at once")
 	})
 }
 

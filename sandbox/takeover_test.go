@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
@@ -83,9 +84,7 @@ func TestALaterServerTakesTheKernelOver(t *testing.T) {
 	e := newEngine(t)
 	later := newTestManager(t, leaveSessions(t, e, "mine"))
 	wantValue(t, mustRun(t, later, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
-	if len(e.specs()) != 1 {
-		t.Errorf("%d containers were started", len(e.specs()))
-	}
+	should.Equal(t, len(e.specs()), 1, "containers were started")
 	info, err := later.Session(t.Context(), "mine")
 	if err != nil || !strings.HasPrefix(info.Kernels[0].Version, "3.") {
 		t.Errorf("the session is %+v, %v", info, err)
@@ -152,9 +151,7 @@ func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
 		_, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil })
 		return err
 	}
-	if err := walk(); err != nil {
-		t.Errorf("its files, which need no kernel: %v", err)
-	}
+	should.OK(t, walk(), "its files, which need no kernel")
 	e.fails(faults{exec: func(string) (engine.Process, error) { return nil, errors.New("no such program") }})
 	wantCode(t, walk(), fault.EngineError)
 	m.Close(t.Context())
@@ -208,9 +205,7 @@ func TestASweepLeavesWhatALaterServerCanTakeOver(t *testing.T) {
 		}
 	}
 	sweep(config.IdleTimeout)
-	if got := e.holds(t); !slices.Equal(got, []string{"csm-host-mine-python", "volume csm-host-mine"}) {
-		t.Errorf("engine holds %q", got)
-	}
+	should.EqualSlice(t, e.holds(t), []string{"csm-host-mine-python", "volume csm-host-mine"}, "engine holds")
 	sweep(0) // what a sweep is told counts less than what the session's own server promised
 	lastUsedAt(t, config, "mine", time.Now().Add(-config.IdleTimeout))
 	sweep(0, "mine")
@@ -235,9 +230,7 @@ func TestASweepHasKernelsWriteTheirVariables(t *testing.T) {
 	if err != nil || !slices.Equal(swept, []Swept{{"", "mine", "nobody had used its kernels"}}) {
 		t.Errorf("swept %q, %v", swept, err)
 	}
-	if got := e.holds(t); !slices.Equal(got, []string{"volume csm-host-mine"}) {
-		t.Errorf("engine holds %q", got)
-	}
+	should.EqualSlice(t, e.holds(t), []string{"volume csm-host-mine"}, "engine holds")
 	if again, err := state.LastUsed(config.StateDir, "mine"); err != nil || !again.Equal(used) {
 		t.Errorf("it was last used at %v, %v", again, err)
 	}
@@ -251,9 +244,7 @@ func TestSessionsThatNoServerHasCount(t *testing.T) {
 	e := newEngine(t)
 	later := newTestManager(t, leaveSessions(t, e, "a", "b", "c"))
 	_, err := finish(later, RunOptions{Code: "1", SessionID: "d"})
-	if f := wantCode(t, err, "max_sessions"); !strings.Contains(f.Hint, "b (idle") {
-		t.Errorf("the hint is %q", f.Hint)
-	}
+	should.Contain(t, wantCode(t, err, "max_sessions").Hint, "b (idle", "the hint")
 	wantValue(t, mustRun(t, later, RunOptions{Code: "x", SessionID: "b"}), "41")
 }
 
@@ -534,9 +525,7 @@ func TestAKernelThatDoesNotAnswerIsNotReplaced(t *testing.T) {
 	later.Close(t.Context())
 	e.fails(faults{})
 	wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
-	if len(e.specs()) != 1 {
-		t.Errorf("%d containers were started", len(e.specs()))
-	}
+	should.Equal(t, len(e.specs()), 1, "containers were started")
 }
 
 // unremoved is a manager whose session "mine" was closed while the engine removed nothing.
@@ -659,9 +648,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			})
 			mustCancel(t, run)
 			wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
-			if len(e.specs()) != 1 {
-				t.Errorf("%d containers were started", len(e.specs()))
-			}
+			should.Equal(t, len(e.specs()), 1, "containers were started")
 		})
 	}
 	t.Run("waits for the engine", func(t *testing.T) {
@@ -677,9 +664,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		wantCode(t, err, fault.EngineUnavailable)
 		e.fails(faults{})
 		wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
-		if len(e.specs()) != 1 {
-			t.Errorf("%d containers were started", len(e.specs()))
-		}
+		should.Equal(t, len(e.specs()), 1, "containers were started")
 	})
 	t.Run("is another matter than a frame that breaks the protocol", func(t *testing.T) {
 		e := newEngine(t)
@@ -705,15 +690,11 @@ func TestAConnectionThatIsLost(t *testing.T) {
 // What is left of a session that nobody wants is not listed, and to have looked at it does not keep it.
 func TestAListLeavesToTheSweepWhatACloseCouldNotRemove(t *testing.T) {
 	e, config, m := unremoved(t)
-	if list := listed(t, m); len(list) != 0 {
-		t.Errorf("listed %+v", list)
-	}
+	should.Len(t, listed(t, m), 0, "listed")
 	if swept, err := sweptBy(t, e, config, config.IdleTimeout); err != nil || !slices.Equal(swept, []string{"mine"}) {
 		t.Errorf("swept %q, %v", swept, err)
 	}
-	if len(e.holds(t)) != 0 {
-		t.Errorf("engine holds %q", e.holds(t))
-	}
+	should.Len(t, e.holds(t), 0, "engine holds")
 }
 
 func TestASessionThatNeverHadAContainerIsNotKept(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/place"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
@@ -75,9 +76,7 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 		if list := listed(t, m); len(list) != 1 || list[0].ID != "mine" || list[0].Owner != OwnerThis {
 			t.Errorf("%q lists %+v", key, list)
 		}
-		if known := m.Known(); len(known) != 1 {
-			t.Errorf("%q knows %+v", key, known)
-		}
+		should.Len(t, m.Known(), 1, "%q knows", key)
 		for _, other := range keys {
 			_, err := m.FindRun(begun[other])
 			if other == key && err != nil {
@@ -103,9 +102,7 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 	if _, err := managers[tenantA].CloseSession(t.Context(), "mine", false); err != nil {
 		t.Fatal(err)
 	}
-	if list := listed(t, managers[tenantA]); len(list) != 0 {
-		t.Errorf("%+v are listed", list)
-	}
+	should.Len(t, listed(t, managers[tenantA]), 0, "are listed")
 	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
 		t.Errorf("swept %+v of a live server, %v", swept, err)
 	}
@@ -141,9 +138,7 @@ func TestATenantsSessionIsTakenOver(t *testing.T) {
 		t.Errorf("swept %+v, %v", swept, err)
 	}
 	_, second := houseOf(t, config, "", tenantA, tenantB)
-	if list := listed(t, second[tenantB]); len(list) != 0 {
-		t.Errorf("%+v are listed", list)
-	}
+	should.Len(t, listed(t, second[tenantB]), 0, "are listed")
 	if list := listed(t, second[tenantA]); len(list) != 1 || list[0].ID != "mine" || len(list[0].Kernels) != 1 {
 		t.Errorf("%+v are listed", list)
 	}
@@ -170,9 +165,7 @@ func TestATenantTakesASpare(t *testing.T) {
 	mustRun(t, m, RunOptions{SessionID: "first", Code: "1"})
 	id := readySpare(t, m)
 	mustRun(t, managers[tenantB], RunOptions{SessionID: "other", Code: "1"})
-	if place := placeOf(other, "other"); place != "" {
-		t.Errorf("a session with other limits is at %q", place)
-	}
+	should.Equal(t, placeOf(other, "other"), "", "a session with other limits is at")
 	mustRun(t, m, RunOptions{SessionID: "mine", Code: "x = 41"})
 	if place := placeOf(*m.conf(), "mine"); place != id {
 		t.Errorf("the session is at %q, and %q was ready", place, id)
@@ -256,9 +249,7 @@ func TestASweepIsOfAllTenants(t *testing.T) {
 			t.Errorf("swept %+v, %v", swept, err)
 		}
 		for _, s := range swept {
-			if s.ID != unnamed[s.Tenant] {
-				t.Errorf("swept %+v", s)
-			}
+			should.Equal(t, s.ID, unnamed[s.Tenant], "swept %+v", s)
 		}
 		if held := e.holds(t); len(held) != 2*len(keys)-1 || slices.ContainsFunc(held, func(name string) bool { return !strings.Contains(name, "-mine") }) {
 			t.Errorf("the engine holds %q", held)
@@ -283,9 +274,7 @@ func TestAServerSweepsForTenantsThatAreNotThere(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1"})
 		eventually(t, "what was left is gone", func() bool { return len(e.holds(t)) == 2 })
 		time.Sleep(time.Hour) // and its own ends like any other, though nobody sweeps for it then
-		if held := e.holds(t); len(held) != 0 {
-			t.Errorf("the engine holds %q", held)
-		}
+		should.Len(t, e.holds(t), 0, "the engine holds")
 	})
 }
 
@@ -310,9 +299,7 @@ func TestNamesOfTheServersOwnSessions(t *testing.T) {
 				t.Errorf("%s has %q", spec.Name, got)
 			}
 			for label, value := range want[spec.Name] {
-				if spec.Labels[label] != value {
-					t.Errorf("%s has %q", spec.Name, spec.Labels)
-				}
+				should.Equal(t, spec.Labels[label], value, "%s has %q", spec.Name, spec.Labels)
 			}
 		}
 	})
@@ -338,8 +325,6 @@ func TestStartsAreSharedByTenants(t *testing.T) {
 		synctest.Wait()
 		mustRun(t, managers[tenantB], RunOptions{Code: "1", SessionID: "mine"})
 		at := slices.IndexFunc(e.specs(), func(spec engine.Spec) bool { return spec.Labels[LabelTenant] == tenantB })
-		if at != place.MostStarts {
-			t.Errorf("%d came up before", at)
-		}
+		should.Equal(t, at, place.MostStarts, "came up before")
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // Each of several clients has the times that it asked for, as far as the server's own allow them.
@@ -68,9 +69,7 @@ func TestASessionKeepsItsTimes(t *testing.T) {
 	if info, err := m.Session(t.Context(), "s"); err != nil || info.Times.IdleTimeout != first.IdleTimeout {
 		t.Errorf("before it is opened: %+v, %v", info.Times, err)
 	}
-	if len(e.specs()) != 1 {
-		t.Errorf("%d containers were made", len(e.specs()))
-	}
+	should.Equal(t, len(e.specs()), 1, "containers were made")
 }
 
 func TestASessionThatWasKeptReadyTakesTimes(t *testing.T) {

@@ -2,6 +2,8 @@ package sandbox
 
 import (
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestWatchTellsOfSessions(t *testing.T) {
@@ -11,9 +13,7 @@ func TestWatchTellsOfSessions(t *testing.T) {
 	heard := make(chan struct{}, 16)
 	m.Watch(func() { heard <- struct{}{} })
 	m.Prewarm() // is nothing to hear of
-	if known := m.Known(); len(known) != 0 {
-		t.Errorf("known: %+v", known)
-	}
+	should.Len(t, m.Known(), 0, "known")
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "watched"})
 	<-heard
 	if known := m.Known(); len(known) != 1 || known[0].ID != "watched" || known[0].SizeBytes != nil {
@@ -23,7 +23,5 @@ func TestWatchTellsOfSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-heard
-	if known := m.Known(); len(known) != 0 {
-		t.Errorf("known: %+v", known)
-	}
+	should.Len(t, m.Known(), 0, "known")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestSourcesAreFound(t *testing.T) {
@@ -23,9 +24,7 @@ func TestSourcesAreFound(t *testing.T) {
 		got = append(got, fmt.Sprint(s.Name, " ", s.Dialect, " ", s.Password))
 	}
 	want := "ado sqlserver ,azure sqlserver secretive,entra sqlserver ,erp sqlserver ,my mysql ,native mysql ,odbc sqlserver ,pg2 postgresql ,sales postgresql ,svc postgresql "
-	if strings.Join(got, ",") != want {
-		t.Errorf("got  %s\nwant %s", strings.Join(got, ","), want)
-	}
+	should.Equal(t, strings.Join(got, ","), want)
 	if err == nil || strings.Contains(err.Error(), "secretive") {
 		t.Errorf("the error says %v", err)
 	}
@@ -72,9 +71,7 @@ func TestConnectionsOpenOnceWhenAsked(t *testing.T) {
 			t.Error(source, got, err)
 		}
 	}
-	if opened != 1 {
-		t.Errorf("opened %d times", opened)
-	}
+	should.Equal(t, opened, 1, "opened")
 	for name, want := range map[string]fault.Code{"": fault.ConnectionNotFound, "c": fault.ConnectionNotFound, "b": fault.SQLFailed} {
 		_, _, err := c.Get(name)
 		if f := fault.From(err); f.Code != want || strings.Contains(f.Message+f.Hint, "secretive") {
@@ -82,9 +79,7 @@ func TestConnectionsOpenOnceWhenAsked(t *testing.T) {
 		}
 	}
 	c.Close(context.Background())
-	if db.times != 1 {
-		t.Errorf("closed %d times", db.times)
-	}
+	should.Equal(t, db.times, 1, "closed")
 	if source, _, err := NewConnections([]Source{{Name: "only"}}, func(Source) (Database, error) { return db, nil }).Get(""); err != nil || source.Name != "only" {
 		t.Error("the only connection need not be named", err)
 	}

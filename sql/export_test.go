@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // given is a result that is there already.
@@ -151,9 +152,7 @@ func TestColumnsOfAFileHaveNamesOfTheirOwn(t *testing.T) {
 	if want := "column_1,a,column_3,column_3_2,a_2\n1,2,3,4,5\n"; content != want || err != nil {
 		t.Errorf("got %q, %v, want %q", content, err, want)
 	}
-	if g.columns[0].Name != "" {
-		t.Error("the result's own columns were renamed")
-	}
+	should.Equal(t, g.columns[0].Name, "", "the result's own columns were renamed")
 }
 
 func TestOnlyJSONIsWrittenBare(t *testing.T) {

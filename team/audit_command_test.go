@@ -12,6 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // auditLog is one of three lines.
@@ -43,9 +44,7 @@ func TestTheAuditLogIsShown(t *testing.T) {
 	} {
 		for _, more := range [][]string{nil, {"--json"}} {
 			out, err := command(t, append(append([]string{"audit", "show", path}, strings.Fields(flags)...), more...)...)
-			if err != nil {
-				t.Errorf("%s: %v", flags, err)
-			}
+			should.OK(t, err, "%s", flags)
 			for _, what := range []string{"Start", "run_python_code", "output/a"} {
 				if wanted := strings.Contains(want, what); wanted != strings.Contains(out, what) {
 					t.Errorf("%s %v: %s is wanted: %v, in\n%s", flags, more, what, wanted, out)

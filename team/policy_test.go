@@ -15,6 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // withPolicy loads settings with a policy file.
@@ -250,9 +251,7 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 	}
 	rewrite("default: {memory-limit: 128m}")
 	for range cap(made) {
-		if err := <-made; err != nil {
-			t.Error(err)
-		}
+		should.OK(t, <-made)
 	}
 	if dave, err := all.Get(principal.Principal{Name: "dave"}); err != nil || dave.Manager().Config().Limits.MemoryBytes != 128<<20 {
 		t.Errorf("by the policy of before: %v", err)

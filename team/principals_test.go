@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/team/tokens"
 )
 
@@ -171,9 +172,7 @@ func TestChecksOfPrincipals(t *testing.T) {
 	} {
 		checks := test.settings.doctor(t.Context(), test.settings.Program)
 		if test.check == "" {
-			if len(checks) != 0 {
-				t.Errorf("%s: %+v", name, checks)
-			}
+			should.Len(t, checks, 0, "%s", name)
 			continue
 		}
 		if len(checks) != 1 || checks[0].Name != test.check || checks[0].Status != test.want || (checks[0].Fix == "") != (test.want == doctor.OK) {

@@ -15,6 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // program is a program with the features of this package.
@@ -115,8 +116,6 @@ func TestWrongUseOfTokens(t *testing.T) {
 		{}, {"add"}, {"add", ""}, {"add", "a\nb"}, {"add", "a", "b"}, {"add", "alice", "--group", "\x01"}, {"add", "alice", "--expires", "0"},
 		{"add", "alice", "--expires", "-1h"}, {"add", "alice", "--expires", "soon"}, {"list", "x"}, {"revoke"},
 	} {
-		if code := program.Main(append([]string{"tokens", "--state-dir", state}, args...)); code != 2 {
-			t.Errorf("%q exits with %d", args, code)
-		}
+		should.Equal(t, program.Main(append([]string{"tokens", "--state-dir", state}, args...)), 2, "%q exits with", args)
 	}
 }

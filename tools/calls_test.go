@@ -40,13 +40,9 @@ func newTalker(t *testing.T, change func(*Deps)) *talker {
 func (c *talker) ask(method string, params map[string]any) string {
 	c.t.Helper()
 	text, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	e, bad := rpc.Parse(text)
-	if bad != nil {
-		c.t.Fatal(bad)
-	}
+	must.Equal(c.t, bad, nil)
 	call := rpc.NewCall(&e, rpc.NullID)
 	answer, _ := rpc.Respond(c.server.WithContext(rpc.WithCall(c.t.Context(), &call), c.session.Call(nil)), c.server, &call, 8<<20, c.d.Logger)
 	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">", `\u0026`, "&").Replace(string(answer))

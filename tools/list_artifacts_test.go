@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -86,9 +87,7 @@ func TestTheNewestFilesAreListed(t *testing.T) {
 		3:                   "output/09996.csv  1.0 kB  text/csv  2026-01-01 01:23:18",
 		listedArtifacts + 1: "… and 9,800 older ones; narrow the list with glob, such as output/*.csv",
 	} {
-		if lines[i] != want {
-			t.Errorf("line %d: %q, want %q", i, lines[i], want)
-		}
+		should.Equal(t, lines[i], want, "line %d", i)
 	}
 }
 
@@ -110,7 +109,5 @@ func TestAListStaysSmall(t *testing.T) {
 }
 
 func TestAnEmptyListSaysSo(t *testing.T) {
-	if got := listText(renderList(nil, "", &newest{most: 1}, nil, sandbox.WalkEnd{Complete: true})); got != "no files" {
-		t.Errorf("got %q", got)
-	}
+	should.Equal(t, listText(renderList(nil, "", &newest{most: 1}, nil, sandbox.WalkEnd{Complete: true})), "no files")
 }

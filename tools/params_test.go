@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
 )
@@ -40,9 +41,7 @@ func TestArgumentsAreCheckedInWords(t *testing.T) {
 			_, _, _, _ = p.required("code"), p.text("session_id"), p.seconds("timeout_seconds"), p.flag("fresh")
 			err := p.check()
 			if test.want == "" {
-				if err != nil {
-					t.Errorf("got %v", err)
-				}
+				should.OK(t, err)
 				return
 			}
 			var f *fault.Error

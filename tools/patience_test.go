@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
@@ -142,8 +143,6 @@ func TestARepeatedCallTellsAClientsLimit(t *testing.T) {
 				t.Errorf("%s: repeats: %v", name, repeats)
 			}
 		}
-		if p.limit != test.limit {
-			t.Errorf("%s: a limit of %v, want %v", name, p.limit, test.limit)
-		}
+		should.Equal(t, p.limit, test.limit, "%s: a limit of", name)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestLinksOfFiles(t *testing.T) {
@@ -13,9 +14,7 @@ func TestLinksOfFiles(t *testing.T) {
 		"output/a+b@c;d=e.csv": "artifact://s_1/output/a+b@c%3Bd=e.csv",
 	} {
 		got := artifactLink("s_1", path)
-		if got != want {
-			t.Errorf("%s: got %s", path, got)
-		}
+		should.Equal(t, got, want, "%s", path)
 		if session, again, err := parseArtifactURI(got); err != nil || session != "s_1" || again != path {
 			t.Errorf("%s: back as %q of %q, %v", path, again, session, err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
@@ -99,9 +100,7 @@ func TestFilesThatAreGivenUpAtTheEndAreLogged(t *testing.T) {
 	if after := s.send("later", "c.txt"); after != nil {
 		<-after.done
 	}
-	if !strings.Contains(s.log.String(), "session=later files=1 paths=[c.txt]") {
-		t.Errorf("the log is %s", s.log.String())
-	}
+	should.Contain(t, s.log.String(), "session=later files=1 paths=[c.txt]", "the log")
 	var none *Store
 	none.Close(t.Context())
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
@@ -123,9 +124,7 @@ func TestACallWhoseContextEndedIsNotAnswered(t *testing.T) {
 	cause := errors.New("the client has gone")
 	cancel(cause)
 	_, err := wrapDeps(t).wrap(tool{handle: func(context.Context, *params) (*render.Answer, error) { return render.JSON(1) }})(ctx, mcp.CallToolRequest{})
-	if !errors.Is(err, cause) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, err, cause)
 }
 
 // Who counts calls learns of each what it came to.

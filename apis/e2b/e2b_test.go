@@ -31,6 +31,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -217,9 +218,7 @@ func TestAProgramWithATerminalAndInput(t *testing.T) {
 	until("got abc")
 	for {
 		if end := event(next())["end"]; end != nil {
-			if end.(map[string]any)["exitCode"] != 0.0 {
-				t.Errorf("%v", end)
-			}
+			should.Equal(t, end.(map[string]any)["exitCode"], 0.0, "%v", end)
 			return
 		}
 	}
@@ -342,9 +341,7 @@ func TestHostileEnvelopes(t *testing.T) {
 		}
 	}
 	status, text := b.in("POST", "/files?path="+filepath.Join(t.TempDir(), "bomb"), bomb.String(), "Content-Type", "application/octet-stream", headerEncoding, "gzip")
-	if status != http.StatusInsufficientStorage {
-		t.Errorf("%d %s", status, text)
-	}
+	should.Equal(t, status, http.StatusInsufficientStorage, "%s", text)
 }
 
 // What a transport takes for a form is one here too, and a body has its bounds in any way that it comes.
@@ -401,9 +398,7 @@ func TestStreamsThatNobodyReads(t *testing.T) {
 	}
 	for secondEnds := any(nil); ; {
 		if end := event(first())["end"]; end != nil {
-			if end.(map[string]any)["status"] != "signal: killed" {
-				t.Errorf("%v", end)
-			}
+			should.Equal(t, end.(map[string]any)["status"], "signal: killed", "%v", end)
 			break
 		}
 		if secondEnds == nil {
@@ -425,9 +420,7 @@ func TestLivesAreCalls(t *testing.T) {
 	b := begin(t, f)
 	want := func(call string) {
 		t.Helper()
-		if got := <-called; got != call {
-			t.Errorf("%s, not %s", got, call)
-		}
+		should.Equal(t, <-called, call)
 	}
 	want("session_info " + b.ID + " <nil>")
 	b.do("POST", "/e2b/sandboxes/"+b.ID+"/pause", nil)
@@ -578,9 +571,7 @@ func TestKeysAndTokens(t *testing.T) {
 		"a credential itself in its place": {send("POST", list, "Authorization", "Bearer "+resttest.Token, headerID, b.ID), 401},
 		"beside a user":                    {send("POST", list, headerToken, b.Token, headerID, b.ID, "Authorization", "Basic dXNlcjo="), 200},
 	} {
-		if test.got != test.want {
-			t.Errorf("%s: %d, not %d", name, test.got, test.want)
-		}
+		should.Equal(t, test.got, test.want, "%s", name)
 	}
 	for _, secret := range []string{resttest.Token, key, b.Token} {
 		if strings.Contains(log.String(), secret) {

@@ -90,15 +90,11 @@ func TestATerminal(t *testing.T) {
 	}
 	_, text := f.Do("POST", "/open-terminal/api/terminals", "", "X-Session-Id", "chat")
 	var made newTerminal
-	if err := json.Unmarshal([]byte(text), &made); err != nil {
-		t.Fatal(text)
-	}
+	must.OK(t, json.Unmarshal([]byte(text), &made), "%v", text)
 	dial := func(id string, messages ...string) *websocket.Conn {
 		t.Helper()
 		socket, response, err := websocket.DefaultDialer.DialContext(t.Context(), strings.Replace(f.URL, "http", "ws", 1)+"/open-terminal/api/terminals/"+id+"?user_id=x", nil) //nolint:bodyclose // a WebSocket has none
-		if err != nil {
-			t.Fatalf("%v: %v", response, err)
-		}
+		must.OK(t, err, "%v", response)
 		t.Cleanup(func() { _ = socket.Close() })
 		for _, message := range messages {
 			must.OK(t, socket.WriteMessage(websocket.TextMessage, []byte(message)))

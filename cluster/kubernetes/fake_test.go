@@ -26,6 +26,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -194,9 +195,7 @@ func TestATokenThatIsRenewed(t *testing.T) {
 	signIn(t, config, "https://elsewhere.invalid", "second")
 	said(t, list(), engine.ErrEngineUnavailable, "https://elsewhere.invalid", server.URL, "context")
 	signIn(t, config, server.URL, "second")
-	if err := list(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, list())
 }
 
 // podFor returns the pod that a start asks for.
@@ -330,9 +329,7 @@ func TestWhatAPodWaitsForIsExplained(t *testing.T) {
 			defer cancel()
 			_, err := a.on(t, kubernetes.Options{ProgramsImage: "images.example/programs:1"}).Start(ctx, goldenSpec())
 			if test.words == nil {
-				if !errors.Is(err, test.is) {
-					t.Errorf("the error is %v", err)
-				}
+				should.Be(t, err, test.is, "the error")
 			} else {
 				said(t, err, test.is, test.words...)
 			}
@@ -425,9 +422,7 @@ func TestAPodOfAnEarlierVersion(t *testing.T) {
 			if err := e.Remove(t.Context(), nil, []string{spec.Volume}); err == nil {
 				t.Error("its volume was removed")
 			}
-			if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, e.Remove(t.Context(), []string{spec.Name}, nil))
 			listed(0)
 			_, err := e.Start(t.Context(), spec)
 			if said(t, err, nil, "by another version", "sessions export"); a.deleted {
@@ -499,9 +494,7 @@ func TestTheShapeOfAPod(t *testing.T) {
 		}
 		seen[key] = name
 	}
-	if seen[shape(kubernetes.Options{}, func(s *engine.Spec) { s.Limits.TmpBytes++ })] != "" {
-		t.Error("limits do not count")
-	}
+	should.Equal(t, seen[shape(kubernetes.Options{}, func(s *engine.Spec) { s.Limits.TmpBytes++ })], "", "limits do not count")
 	if seen[shape(kubernetes.Options{}, func(s *engine.Spec) {
 		s.Name, s.Volume, s.Lasts, s.Ends, s.Grace, s.Labels["of"] = "csm-other-python", "csm-other", true, 0, time.Minute, "another session"
 	})] != "none" {
@@ -542,9 +535,7 @@ func TestAClaimWithoutAVolume(t *testing.T) {
 		spec := goldenSpec()
 		spec.Lasts = true
 		a.podFor(t, a.on(t, kubernetes.Options{StorageClass: "fast"}), spec)
-		if a.claim != nil {
-			t.Errorf("left behind: %+v", a.claim)
-		}
+		should.Equal(t, a.claim, nil, "left behind")
 	})
 }
 

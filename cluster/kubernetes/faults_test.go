@@ -15,6 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kube"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -29,9 +30,7 @@ func (on *target) refused(ctx context.Context, t *testing.T, spec engine.Spec, w
 		t.Fatal("it started")
 	}
 	said(t, err, want, words...)
-	if pods := on.pods(t); pods != "" {
-		t.Errorf("left behind: %s", pods)
-	}
+	should.Equal(t, on.pods(t), "", "left behind")
 }
 
 // said looks at the words of an error for a person.
@@ -80,9 +79,7 @@ func ends(t *testing.T, p engine.Process) {
 	}()
 	select {
 	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
+		should.OK(t, err)
 	case <-time.After(2 * time.Minute):
 		t.Fatal("its stdio goes on")
 	}
@@ -281,15 +278,9 @@ spec:
 		p.Close()
 		t.Fatal("it started")
 	}
-	if err := on.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}); err != nil {
-		t.Error(err)
-	}
-	if got := on.cluster.Kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.deletionTimestamp}"); got != "" {
-		t.Errorf("it is being removed since %s", got)
-	}
-	if !strings.Contains(err.Error(), "another") {
-		t.Errorf("the error is %v", err)
-	}
+	should.OK(t, on.Remove(t.Context(), []string{spec.Name}, []string{spec.Volume}))
+	should.Equal(t, on.cluster.Kubectl(t, "get", "pod", name, "-o", "jsonpath={.metadata.deletionTimestamp}"), "", "it is being removed since")
+	should.Contain(t, err.Error(), "another", "the error is %v", err)
 }
 
 func TestNamesAreOfAnyLength(t *testing.T) {
@@ -306,9 +297,7 @@ func TestNamesAreOfAnyLength(t *testing.T) {
 		t.Errorf("the list is %+v, %v", list, err)
 	}
 	for _, s := range []engine.Spec{spec, second} {
-		if err := on.Remove(t.Context(), []string{s.Name}, []string{s.Volume}); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, on.Remove(t.Context(), []string{s.Name}, []string{s.Volume}))
 	}
 }
 

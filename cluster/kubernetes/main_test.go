@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/cluster"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
@@ -72,9 +73,7 @@ func (t *target) spec(tb testing.TB, command ...string) engine.Spec {
 	tb.Helper()
 	name := "csm-test-" + strings.ToLower(rand.Text()[:12])
 	tb.Cleanup(func() {
-		if err := t.Remove(context.Background(), []string{name}, []string{name}); err != nil {
-			tb.Error(err)
-		}
+		should.OK(tb, t.Remove(context.Background(), []string{name}, []string{name}))
 	})
 	return engine.Spec{
 		Name: name, Volume: name, Labels: map[string]string{testLabel: t.mark}, Image: t.image, Command: command,

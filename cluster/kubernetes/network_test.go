@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // Policies that come a moment after their pod are waited for, and others are not.
@@ -47,18 +48,14 @@ func TestLatePolicies(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := kubernetes.WhenShut(ctx, time.Minute, func() error { return open }); !errors.Is(err, kubernetes.ErrReaches) {
-		t.Errorf("the error is %v", err)
-	}
+	should.Be(t, kubernetes.WhenShut(ctx, time.Minute, func() error { return open }), kubernetes.ErrReaches, "the error")
 }
 
 func TestNameServers(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "resolv.conf")
 	text := "search a.svc.cluster.local\nnameserver 10.96.0.10\n# nameserver 10.0.0.1\nnameserver fd00::a\nnameserver\noptions ndots:5\n"
 	must.OK(t, os.WriteFile(path, []byte(text), 0o600))
-	if got := kubernetes.NameServers(path); !slices.Equal(got, []string{"10.96.0.10", "fd00::a"}) {
-		t.Error(got)
-	}
+	should.EqualSlice(t, kubernetes.NameServers(path), []string{"10.96.0.10", "fd00::a"})
 	if got := kubernetes.NameServers(path + "none"); len(got) > 0 {
 		t.Error(got)
 	}

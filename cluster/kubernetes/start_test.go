@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // output runs a container to its end and returns what it wrote to stdout.
@@ -31,7 +32,5 @@ s = os.stat("/opt/code-sandbox-mcp/supervisor")
 print(oct(s.st_mode & 0o777), s.st_uid == os.getuid(), os.access("/opt/code-sandbox-mcp/supervisor", os.R_OK), os.access("/opt/code-sandbox-mcp/python/main.py", os.R_OK))
 try: open("/opt/code-sandbox-mcp/x", "w")
 except OSError as e: print(e.strerror)`)
-	if want := "0o111 False False True\nRead-only file system\n"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	should.Equal(t, got, "0o111 False False True\nRead-only file system\n")
 }

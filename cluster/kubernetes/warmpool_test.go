@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/cluster/kubernetes"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -111,9 +112,7 @@ func TestWarmPool(t *testing.T) {
 	}
 	began := time.Now()
 	p, err := on.Start(t.Context(), spec)
-	if err != nil {
-		t.Fatal(err, log)
-	}
+	must.OK(t, err, "%v", log)
 	defer p.Close()
 	line := make([]byte, 6)
 	if _, err := p.Read(line); err != nil || string(line) != "ready\n" {
@@ -135,9 +134,7 @@ func TestWarmPool(t *testing.T) {
 	if has, err := on.List(t.Context(), testLabel, on.mark); err != nil || len(has.Containers)+len(has.Volumes) > 0 {
 		t.Errorf("left: %+v, %v", has, err)
 	}
-	if claims := on.cluster.Kubectl(t, "get", "sandboxclaims", "-o", "name"); claims != "" {
-		t.Errorf("left: %s", claims)
-	}
+	should.Equal(t, on.cluster.Kubectl(t, "get", "sandboxclaims", "-o", "name"), "", "left")
 }
 
 // A session has a pod also where the pool has none for it, and the log says why.
@@ -162,9 +159,7 @@ func TestWarmPoolThatGivesNone(t *testing.T) {
 			if pod := on.Abilities().Where(spec.Name).Pod; strings.HasPrefix(pod, pool) || !strings.Contains(log.String(), want) {
 				t.Errorf("pod %s, log: %s", pod, log)
 			}
-			if claims := on.cluster.Kubectl(t, "get", "sandboxclaims", "-o", "name"); claims != "" {
-				t.Errorf("claimed: %s", claims)
-			}
+			should.Equal(t, on.cluster.Kubectl(t, "get", "sandboxclaims", "-o", "name"), "", "claimed")
 		})
 	}
 }

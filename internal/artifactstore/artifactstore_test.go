@@ -27,6 +27,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/stores"
 )
 
@@ -164,9 +165,7 @@ func TestFilesAreReadByTheirAddresses(t *testing.T) {
 			if _, _, body := get(t, http.MethodGet, other.Links["again.txt"]); body != "of another" {
 				t.Errorf("the other session's file is %q", body)
 			}
-			if text := s.String(); text != p.address {
-				t.Errorf("the store is %s", text)
-			}
+			should.Equal(t, s.String(), p.address, "the store")
 			if p.wrong != nil {
 				refused(t, other.Links["again.txt"])
 			}
@@ -354,23 +353,17 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	got := s.Upload(ctx, artifactstore.Batch{Session: "s", Files: files.list(), Open: files.open})
-	if want := "1 of 1 files not uploaded to s3://bucket: the store does not answer."; got.Note != want {
-		t.Errorf("got %s", got.Note)
-	}
+	should.Equal(t, got.Note, "1 of 1 files not uploaded to s3://bucket: the store does not answer.")
 	// It is left alone for a while, which costs the next run no time and reads no file of it.
 	opened := errors.New("opened")
 	untouched := func(context.Context, string) (io.ReadCloser, int64, error) { return nil, 0, opened }
 	got = s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: files.list(), Open: untouched})
-	if want := "1 of 1 files not uploaded to s3://bucket: the store does not answer; the next try is in 30s."; got.Note != want {
-		t.Errorf("got %s", got.Note)
-	}
+	should.Equal(t, got.Note, "1 of 1 files not uploaded to s3://bucket: the store does not answer; the next try is in 30s.")
 	mu.Lock()
 	now = now.Add(time.Minute)
 	mu.Unlock()
 	got = s.Upload(t.Context(), artifactstore.Batch{Session: "s", Files: files.list(), Open: untouched})
-	if !strings.Contains(got.Note, "the file could not be read") {
-		t.Errorf("got %s", got.Note)
-	}
+	should.Contain(t, got.Note, "the file could not be read")
 }
 
 func TestAddresses(t *testing.T) {

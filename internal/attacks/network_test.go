@@ -42,9 +42,7 @@ threading.Thread(target=lambda: dns.sendto(b"x", dns.recvfrom(512)[1]), daemon=T
 			groups := []syscall.SysProcIDMap{{HostID: os.Getgid(), Size: 1}}
 			run.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET, UidMappings: root, GidMappings: groups}
 			out, err := run.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			must.OK(t, err, "%s", out)
 			verdict, err := attacks.ParseVerdict(string(out))
 			if err != nil || verdict.Outcome != c.want {
 				t.Errorf("it says %+v, %v, want %s", verdict, err, c.want)

@@ -18,6 +18,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/filelock"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func open(t testing.TB, o Options) *Log {
@@ -30,9 +31,7 @@ func open(t testing.TB, o Options) *Log {
 
 func closed(t testing.TB, l *Log) {
 	t.Helper()
-	if err := l.Close(context.Background()); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, l.Close(context.Background()))
 }
 
 // written has a log write events, and returns its path.
@@ -149,9 +148,7 @@ func TestServersShareAFile(t *testing.T) {
 		l := open(t, Options{Path: path})
 		all.Go(func() {
 			for i := range 100 {
-				if err := l.RecordNow(t.Context(), Event{Kind: KindCall, Principal: fmt.Sprint(server), Tool: fmt.Sprint(i)}); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, l.RecordNow(t.Context(), Event{Kind: KindCall, Principal: fmt.Sprint(server), Tool: fmt.Sprint(i)}))
 			}
 			closed(t, l)
 		})
@@ -476,9 +473,7 @@ func TestFollowingSeesWhatComes(t *testing.T) {
 		}
 	}
 	stop()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("ended with %v", err)
-	}
+	should.Be(t, <-ended, context.Canceled, "ended with")
 }
 
 func FuzzReader(f *testing.F) {
@@ -498,9 +493,7 @@ func FuzzReader(f *testing.F) {
 		if now, _ := os.ReadFile(path); !bytes.HasPrefix(now, text) {
 			t.Errorf("%q became %q", text, now)
 		}
-		if before.OK() != after.OK() {
-			t.Errorf("%q was %+v and is %+v", text, before, after)
-		}
+		should.Equal(t, before.OK(), after.OK(), "%q was %+v and is %+v", text, before, after)
 		if _, err := json.Marshal(after); err != nil {
 			t.Error(err)
 		}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -109,9 +110,7 @@ func TestASessionComesBackAsItWas(t *testing.T) {
 	if m.SessionID != "s" || m.Program != "test" || !m.Created.Equal(time.Unix(1700000000, 0)) || m.Exported.IsZero() || len(m.PassThroughEnv) != 1 || told != history {
 		t.Errorf("the manifest is %+v, the history %q", m, told)
 	}
-	if len(to) != len(from) {
-		t.Fatalf("%d came back", len(to))
-	}
+	must.Equal(t, len(to), len(from), "came back")
 	for n, want := range from {
 		got := to[n]
 		if got.Path != want.Path || got.Kind != want.Kind || got.Target != want.Target || got.text != want.text ||
@@ -372,9 +371,7 @@ func TestAnImportThatIsCancelledEnds(t *testing.T) {
 		return err
 	})
 	// What is in a buffer already may still be taken; then the stream's rest is not.
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, err, context.Canceled)
 }
 
 func TestAnErrorOfTheReceiverIsNotTheCheckpointsFault(t *testing.T) {

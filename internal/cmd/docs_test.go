@@ -25,6 +25,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/cmd"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // repository is what the documentation describes, and is a part of.
@@ -226,9 +227,7 @@ func TestCommandsOfTheDocumentationExist(t *testing.T) {
 				} else {
 					err = checkProgram(programs[path.Base(words[0])], words[1:])
 				}
-				if err != nil {
-					t.Errorf("%s: %q: %v", name, line, err)
-				}
+				should.OK(t, err, "%s: %q", name, line)
 			}
 		}
 	}

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/install"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
@@ -23,12 +23,8 @@ func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
 	}
 	want := []string{"--allow-host-dir=/a,/b", "--fetch-urls=false", "--memory-limit=2GiB", "--prewarm=" + fs.Lookup("prewarm").NoOptDefVal,
 		"--pypi-index-url=https://user:hunter2@packages.example/simple/"}
-	if got := changedFlags(fs, withCredentials); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
-	if err := server.CheckArgs(nil, want); err != nil {
-		t.Error(err)
-	}
+	should.EqualSlice(t, changedFlags(fs, withCredentials), want)
+	should.OK(t, server.CheckArgs(nil, want))
 }
 
 // A client starts the server in a folder of its own.
@@ -48,9 +44,7 @@ func TestPathsInTheEntryAreAbsolute(t *testing.T) {
 	} {
 		fs := server.Flags(nil)
 		must.OK(t, fs.Parse([]string{given}))
-		if got := changedFlags(fs, masked); !slices.Equal(got, []string{strings.ReplaceAll(want, "DIR", dir)}) {
-			t.Errorf("%s: %q", given, got)
-		}
+		should.EqualSlice(t, changedFlags(fs, masked), []string{strings.ReplaceAll(want, "DIR", dir)}, "%s", given)
 	}
 }
 
@@ -72,9 +66,7 @@ func TestWrongUseOfInstall(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v", test.args, err)
 		}
-		if code := core.Main(strings.Fields(test.args)); code != exitUsage {
-			t.Errorf("%s: exit code %d", test.args, code)
-		}
+		should.Equal(t, core.Main(strings.Fields(test.args)), exitUsage, "%s: exit code", test.args)
 	}
 }
 
@@ -90,7 +82,5 @@ func TestHelpNamesEveryClient(t *testing.T) {
 func TestVariablesThatClientsDoNotPassOn(t *testing.T) {
 	entry := install.Server{Env: []install.Variable{{Name: "SANDBOX_PREWARM", Value: "python"}}}
 	got := notPassedOn([]string{"HOME=/x", "SANDBOX_PREWARM=js", "SANDBOX_IMAGES=off", "CONTAINER_HOST=unix:///x"}, entry)
-	if want := []string{"CONTAINER_HOST", "SANDBOX_IMAGES"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	should.EqualSlice(t, got, []string{"CONTAINER_HOST", "SANDBOX_IMAGES"})
 }

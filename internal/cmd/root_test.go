@@ -9,6 +9,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // core is the program without features.
@@ -20,9 +21,7 @@ func parsed(t *testing.T, args ...string) *cobra.Command {
 	cmd, rest, err := core.Command().Find(args)
 	must.OK(t, err)
 	must.OK(t, cmd.ParseFlags(rest))
-	if err := cmd.Args(cmd, cmd.Flags().Args()); err != nil {
-		t.Errorf("%q: %v", args, err)
-	}
+	should.OK(t, cmd.Args(cmd, cmd.Flags().Args()), "%q", args)
 	return cmd
 }
 
@@ -59,9 +58,7 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 				t.Errorf("it is called with %q, want %q", got, test.want)
 			}
 			parsed(t, args...)
-			if err := server.CheckArgs(nil, args[2:]); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, server.CheckArgs(nil, args[2:]))
 		})
 	}
 }
@@ -86,9 +83,7 @@ func TestExitCodes(t *testing.T) {
 		"no registry":     {[]string{"setup", "--registry", "https://registry.example.com"}, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := core.Main(test.args); got != test.want {
-				t.Errorf("exit code %d, want %d", got, test.want)
-			}
+			should.Equal(t, core.Main(test.args), test.want, "exit code")
 		})
 	}
 }
@@ -118,8 +113,6 @@ func TestDoctorsConfigWithoutAFile(t *testing.T) {
 		"serve --config":         "serve --config",
 		"doctor --json":          "doctor --json",
 	} {
-		if got := strings.Join(withBareConfig(strings.Fields(args)), " "); got != want {
-			t.Errorf("%s: %s, want %s", args, got, want)
-		}
+		should.Equal(t, strings.Join(withBareConfig(strings.Fields(args)), " "), want, "%s", args)
 	}
 }

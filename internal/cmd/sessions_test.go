@@ -13,6 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -39,15 +40,11 @@ func TestAFileIsWrittenWholeOrNotAtAll(t *testing.T) {
 	}
 	// Somebody is quicker, after it was looked whether the name is free.
 	err := writeWhole(path, false, func(w io.Writer) error { return os.WriteFile(path, []byte("theirs"), 0o600) })
-	if fault.From(err).Code != fault.FileExists {
-		t.Errorf("got %v", err)
-	}
+	should.Equal(t, fault.From(err).Code, fault.FileExists, "%v", err)
 	if text, _ := os.ReadFile(path); string(text) != "theirs" {
 		t.Errorf("the file has %q", text)
 	}
-	if err := writeWhole(path, true, writes("ours")); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, writeWhole(path, true, writes("ours")))
 	if text, _ := os.ReadFile(path); string(text) != "ours" {
 		t.Errorf("the file has %q", text)
 	}
@@ -63,9 +60,7 @@ func TestALinkIsReplacedAndNotFollowed(t *testing.T) {
 	if err := writeWhole(link, false, writes("x")); fault.From(err).Code != fault.FileExists {
 		t.Errorf("got %v", err)
 	}
-	if err := writeWhole(link, true, writes("x")); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, writeWhole(link, true, writes("x")))
 	if text, _ := os.ReadFile(target); string(text) != "safe" {
 		t.Errorf("the target has %q", text)
 	}
@@ -88,9 +83,7 @@ func TestCodeIsShownInOneHarmlessLine(t *testing.T) {
 		"\x1b[2Jgone\u009b1m": "·[2Jgone·1m",
 		"ü":                   "ü",
 	} {
-		if got := Printable(text); got != want {
-			t.Errorf("%q is shown as %q", text, got)
-		}
+		should.Equal(t, Printable(text), want, "%q is shown as", text)
 	}
 }
 
@@ -107,9 +100,7 @@ func TestWhoseSessionsAreListed(t *testing.T) {
 			list = append(list, listedSession{sandbox.SessionInfo{ID: "mine", State: "asleep"}, whose})
 		}
 		var table, asJSON strings.Builder
-		if err := errors.Join(tabulate(&table, list), writeSessions(&asJSON, list)); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, errors.Join(tabulate(&table, list), writeSessions(&asJSON, list)))
 		lines := strings.Split(table.String(), "\n")
 		for i, row := range of.rows {
 			if line := strings.Join(strings.Fields(lines[i]), " "); !strings.HasPrefix(line, row) {
@@ -130,9 +121,7 @@ func TestHowLongASessionIsKept(t *testing.T) {
 		"with its server":  {State: sandbox.StateOpen, Owner: sandbox.OwnerOther},
 	} {
 		var table, one strings.Builder
-		if err := errors.Join(tabulate(&table, []listedSession{{info, ""}}), describe(&one, info, nil)); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, errors.Join(tabulate(&table, []listedSession{{info, ""}}), describe(&one, info, nil)))
 		if !strings.HasSuffix(table.String(), "  "+want+"\n") || !regexp.MustCompile(`(?m)^kept +`+want+`$`).MatchString(one.String()) {
 			t.Errorf("want %q in\n%s\n%s", want, &table, &one)
 		}
@@ -151,9 +140,7 @@ func TestWhoseSessionsACommandMeans(t *testing.T) {
 	if _, err := (owner{"bob"}).dir(s); fault.From(err).Code != fault.InvalidArgument {
 		t.Errorf("of nobody: %v", err)
 	}
-	if name := nameOf(s.SessionDir(), ann.key()); name != "ann" {
-		t.Errorf("it is of %q", name)
-	}
+	should.Equal(t, nameOf(s.SessionDir(), ann.key()), "ann", "it is of")
 	if name := nameOf(s.SessionDir(), "other"); name != "other" { // its file is lost
 		t.Errorf("it is of %q", name)
 	}

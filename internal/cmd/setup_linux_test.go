@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pty"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestConsentToAVirtualMachine(t *testing.T) {
@@ -39,9 +40,7 @@ func TestConsentToAVirtualMachine(t *testing.T) {
 	go func() { answered <- consentTo(ctx, what, false, screen, screen) }()
 	shown.Await("[Y/n] ")
 	cancel(stop)
-	if err := <-answered; !errors.Is(err, stop) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, <-answered, stop)
 
 	reads, writes, err := os.Pipe()
 	must.OK(t, err)
@@ -51,9 +50,7 @@ func TestConsentToAVirtualMachine(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "podman machine start x") || !strings.Contains(err.Error(), "setup --yes") {
 		t.Errorf("without a terminal: %v", err)
 	}
-	if err := consentTo(t.Context(), what, true, reads, screen); err != nil {
-		t.Errorf("with --yes: %v", err)
-	}
+	should.OK(t, consentTo(t.Context(), what, true, reads, screen), "with --yes")
 }
 
 func TestSetupEndsWithTheClients(t *testing.T) {
@@ -73,12 +70,8 @@ func TestSetupEndsWithTheClients(t *testing.T) {
 	for _, dir := range []string{".cursor", ".codeium/windsurf"} {
 		must.OK(t, os.MkdirAll(filepath.Join(home, dir), 0o755))
 	}
-	if got := ready(); !strings.Contains(got, "\n  code-sandbox-mcp install --client cursor,devin --memory-limit=2GiB\n") {
-		t.Errorf("got %s", got)
-	}
-	if code := core.Main([]string{"install", "--client", "cursor", "--start=false"}); code != 0 {
-		t.Fatalf("install: %d", code)
-	}
+	should.Contain(t, ready(), "\n  code-sandbox-mcp install --client cursor,devin --memory-limit=2GiB\n")
+	must.Equal(t, core.Main([]string{"install", "--client", "cursor", "--start=false"}), 0, "install")
 	if got := ready(); !strings.Contains(got, "\nCursor: the server is installed there.\n") || !strings.Contains(got, "install --client devin ") {
 		t.Errorf("got %s", got)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -122,9 +123,7 @@ func TestHealthyMachine(t *testing.T) {
 			t.Errorf("%+v", c)
 		}
 	}
-	if len(e.removed) != 4 {
-		t.Errorf("%d checks, removed %q", len(r.Checks), e.removed)
-	}
+	should.Len(t, e.removed, 4, "%d checks, removed", len(r.Checks))
 }
 
 // Each thing that is wrong shows in its own check, with a fix.
@@ -249,9 +248,7 @@ func TestSummary(t *testing.T) {
 		for _, s := range statuses {
 			r.Checks = append(r.Checks, Check{Status: s})
 		}
-		if got := r.summary(); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
+		should.Equal(t, r.summary(), want)
 	}
 }
 

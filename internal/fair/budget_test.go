@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestABudgetComesBack(t *testing.T) {
@@ -24,9 +25,7 @@ func TestABudgetComesBack(t *testing.T) {
 			t.Errorf("one could be taken after %v", wait)
 		}
 		time.Sleep(2 * time.Second)
-		if wait := b.Wait(); wait != 0 {
-			t.Errorf("one could be taken after %v", wait)
-		}
+		should.Equal(t, b.Wait(), 0, "one could be taken after")
 		take(2, 0)
 		take(1, time.Second)
 		time.Sleep(time.Hour) // and it is never more

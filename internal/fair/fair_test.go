@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // asking has requests that wait in goroutines, and what has become of them.
@@ -76,9 +77,7 @@ func TestOneMayHaveAllPlacesThatNoOtherWaitsFor(t *testing.T) {
 		a.expect("b") // after one end, however many of a have waited for longer
 		a.end("a")
 		a.expect("a")
-		if taken := a.places.Taken(); taken != 2 {
-			t.Errorf("%d are taken", taken)
-		}
+		should.Equal(t, a.places.Taken(), 2, "are taken")
 	})
 }
 
@@ -106,9 +105,7 @@ func TestWhoLeavesTheQueueTakesNoPlace(t *testing.T) {
 		}()
 		synctest.Wait()
 		cancel(gone)
-		if err := <-left; !errors.Is(err, gone) {
-			t.Errorf("got %v", err)
-		}
+		should.Be(t, <-left, gone)
 		a.ask("c")
 		a.end("a")
 		a.expect("a", "c")
@@ -121,19 +118,13 @@ func TestHowLongTheFirstHasWaited(t *testing.T) {
 		for i, session := range []string{"a", "b", "c"} {
 			a.ask(session)
 			time.Sleep(time.Second)
-			if waited := a.places.Waited(); waited != time.Duration(i)*time.Second {
-				t.Errorf("with %s: %v", session, waited)
-			}
+			should.Equal(t, a.places.Waited(), time.Duration(i)*time.Second, "with %s", session)
 		}
 		a.end("a")
 		a.expect("a", "b")
-		if waited := a.places.Waited(); waited != time.Second {
-			t.Errorf("then: %v", waited)
-		}
+		should.Equal(t, a.places.Waited(), time.Second, "then")
 		a.end("b")
 		a.expect("c")
-		if waited := a.places.Waited(); waited != 0 {
-			t.Errorf("none waits: %v", waited)
-		}
+		should.Equal(t, a.places.Waited(), 0, "none waits")
 	})
 }

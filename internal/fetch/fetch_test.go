@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // fetcher makes one for which files.example is the handler, and every other host what it is.
@@ -155,9 +156,7 @@ func TestRedirects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fetcher(t, Options{}, func(w http.ResponseWriter, r *http.Request) {
-				if r.Referer() != "" {
-					t.Errorf("%s is told of %s", r.Host, r.Referer())
-				}
+				should.Equal(t, r.Referer(), "", "%s is told of", r.Host)
 				if r.URL.Path == "/end" {
 					_, _ = io.WriteString(w, "arrived")
 					return
@@ -322,7 +321,5 @@ func TestBoundsOfACaller(t *testing.T) {
 	}
 	_, _, err := download(t, f.Within(Options{Timeout: 50 * time.Millisecond}), "http://files.example/never")
 	wantFault(t, err, fault.DownloadFailed, "it took longer than 50ms")
-	if got := f.Within(Options{MaxBytes: 1 << 40, Timeout: time.Hour}).options; got != f.options {
-		t.Errorf("%+v", got)
-	}
+	should.Equal(t, f.Within(Options{MaxBytes: 1 << 40, Timeout: time.Hour}).options, f.options)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func open(t *testing.T, path string) *os.File {
@@ -21,9 +22,7 @@ func TestOneOpeningOfAFileHasItsLock(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	first, second := open(t, path), open(t, path)
 	must.OK(t, Try(first))
-	if err := Try(second); !errors.Is(err, ErrHeld) {
-		t.Errorf("the second got %v", err)
-	}
+	should.Be(t, Try(second), ErrHeld, "the second")
 	// What is locked can be read and written by others.
 	if _, err := first.WriteString("text"); err != nil {
 		t.Error(err)
@@ -32,12 +31,8 @@ func TestOneOpeningOfAFileHasItsLock(t *testing.T) {
 		t.Errorf("read %q, %v", text, err)
 	}
 	first.Close()
-	if err := Try(second); err != nil {
-		t.Errorf("after the first was closed: %v", err)
-	}
-	if err := Remove(second); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, Try(second), "after the first was closed")
+	should.OK(t, Remove(second))
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("it is there: %v", err)
 	}

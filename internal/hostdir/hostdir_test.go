@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // house makes an allowed folder and one beside it that is not, and returns their parent.
@@ -256,9 +257,7 @@ func TestWhatIsNotWritten(t *testing.T) {
 		}
 	}
 	wantNoParts(t, dir)
-	if got := read(t, filepath.Join(dir, "allowed/in.txt")); got != "allowed/in.txt" {
-		t.Errorf("a file was changed: %q", got)
-	}
+	should.Equal(t, read(t, filepath.Join(dir, "allowed/in.txt")), "allowed/in.txt", "a file was changed")
 }
 
 func TestAFileThatIsGivenUpLeavesNothing(t *testing.T) {
@@ -268,9 +267,7 @@ func TestAFileThatIsGivenUpLeavesNothing(t *testing.T) {
 	_, _ = io.WriteString(f, "half")
 	_ = f.Close()
 	_ = f.Close()
-	if read(t, filepath.Join(dir, "allowed/in.txt")) != "allowed/in.txt" {
-		t.Error("what was there has changed")
-	}
+	should.Equal(t, read(t, filepath.Join(dir, "allowed/in.txt")), "allowed/in.txt", "what was there has changed")
 	wantNoParts(t, dir)
 }
 

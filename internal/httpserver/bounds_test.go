@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -70,9 +71,7 @@ func TestBodyWithoutEnd(t *testing.T) {
 	response, err := f.client.Do(r)
 	if err == nil { // or the connection was closed before it could be read
 		response.Body.Close()
-		if response.StatusCode != http.StatusRequestEntityTooLarge {
-			t.Errorf("%v", response)
-		}
+		should.Equal(t, response.StatusCode, http.StatusRequestEntityTooLarge, "%v", response)
 	}
 	if most := int64(2 * rpc.MaxMessageBytes); endless.sent.Load() > most {
 		t.Errorf("%d bytes were taken", endless.sent.Load())
@@ -293,9 +292,7 @@ func TestClientsAreForgotten(t *testing.T) {
 		for range maxClients - 1 {
 			c.leave(c.begin(r))
 		}
-		if name := <-ended; name != first.name {
-			t.Errorf("%s was forgotten", name)
-		}
+		should.Equal(t, <-ended, first.name, "was forgotten")
 		time.Sleep(clientTime + time.Second)
 		c.leave(c.begin(r))
 		if c.enter(r, kept.name) == nil || len(c.list) != 2 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const token = "a-token-that-nobody-guesses"
@@ -122,9 +123,7 @@ func (f *fixture) start(l net.Listener) {
 
 func (f *fixture) close() {
 	f.stop()
-	if err := <-f.stopped; err != nil {
-		f.t.Errorf("Serve: %v", err)
-	}
+	should.OK(f.t, <-f.stopped, "Serve")
 	f.stopped <- nil // for another close
 	f.client.CloseIdleConnections()
 }
@@ -182,9 +181,7 @@ type headers map[string]string
 func (f *fixture) request(method, path, body string, h headers) *http.Request {
 	f.t.Helper()
 	r, err := http.NewRequestWithContext(f.t.Context(), method, "http://"+f.address+path, strings.NewReader(body))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Accept", "application/json, text/event-stream")
 	r.Header.Set("Authorization", "Bearer "+token)
@@ -211,14 +208,10 @@ type answer struct {
 func (f *fixture) do(r *http.Request) answer {
 	f.t.Helper()
 	response, err := f.client.Do(r)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
 	return answer{response.StatusCode, response.Header, string(body)}
 }
 
@@ -280,9 +273,7 @@ func (a answer) code() int {
 func (f *fixture) raw(text string) string {
 	f.t.Helper()
 	conn, err := f.dial()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
 	defer conn.Close()
 	go func() { _, _ = io.WriteString(conn, text) }()
 	got, _ := io.ReadAll(conn)

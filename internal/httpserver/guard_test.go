@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
@@ -56,9 +57,7 @@ func TestWhoIsLetThrough(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := f.post(ping, test.h)
-			if a.status != test.status {
-				t.Errorf("%+v", a)
-			}
+			should.Equal(t, a.status, test.status, "%+v", a)
 			if challenge := a.header.Get("WWW-Authenticate"); (a.status == 401) != strings.Contains(challenge, "resource_metadata=") {
 				t.Errorf("%d with the challenge %q", a.status, challenge)
 			}

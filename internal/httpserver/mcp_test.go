@@ -17,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -212,9 +213,7 @@ func TestClientsThatCloseTheConnection(t *testing.T) {
 					synctest.Wait()
 					f.post(test.after, h)
 				}
-				if err := <-f.ended; !errors.Is(err, test.want) {
-					t.Errorf("ended because %v", err)
-				}
+				should.Be(t, <-f.ended, test.want, "ended because")
 			})
 		})
 	}
@@ -227,9 +226,7 @@ func TestAnAnswerBeginsWithTheWork(t *testing.T) {
 	response, err := f.client.Do(f.request(http.MethodPost, Path, body, h))
 	must.OK(t, err)
 	defer response.Body.Close()
-	if kind := response.Header.Get("Content-Type"); kind != web.TypeEvents {
-		t.Errorf("the answer is %q", kind)
-	}
+	should.Equal(t, response.Header.Get("Content-Type"), web.TypeEvents)
 	<-f.began
 	f.goOn <- struct{}{}
 	if message, err := events(response.Body)(); err != nil || !strings.Contains(message, "worked") {
@@ -252,9 +249,7 @@ func TestCancelledCalls(t *testing.T) {
 		f.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":6}}`, h)
 		f.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`, f.begin())
 		f.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":5}}`, h)
-		if err := <-f.ended; !errors.Is(err, rpc.ErrCancelledByClient) {
-			t.Errorf("ended because %v", err)
-		}
+		should.Be(t, <-f.ended, rpc.ErrCancelledByClient, "ended because")
 		if a := <-got; a.status != want.status || strings.TrimPrefix(a.body, ": keep-alive\n\n") != "" {
 			t.Errorf("%s: %+v", accept, a)
 		}
@@ -352,9 +347,7 @@ func TestShutdown(t *testing.T) {
 	go func() { got <- f.post(call(1, "wait", ""), h) }()
 	<-f.began
 	f.close()
-	if err := <-f.ended; !errors.Is(err, rpc.ErrShutdown) {
-		t.Errorf("ended because %v", err)
-	}
+	should.Be(t, <-f.ended, rpc.ErrShutdown, "ended because")
 	if a := <-got; a.text(t) != "waited" {
 		t.Errorf("%+v", a)
 	}
@@ -394,8 +387,6 @@ func TestAcceptedTypes(t *testing.T) {
 		"*/*":                                false,
 	} {
 		r := &http.Request{Header: http.Header{"Accept": {header}}}
-		if got := accepts(r, web.TypeEvents); got != want {
-			t.Errorf("%q: %v", header, got)
-		}
+		should.Equal(t, accepts(r, web.TypeEvents), want, "%q", header)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // named are principals by what they show.
@@ -92,9 +93,7 @@ func TestAnothersSessionIsNotThere(t *testing.T) {
 		for _, shown := range []string{"token-of-bob", token} {
 			for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 				a := f.do(f.request(method, Path, ping, headers{"Authorization": "Bearer " + shown, headerSession: session, "Accept": "text/event-stream, application/json"}))
-				if a.status != http.StatusNotFound {
-					t.Errorf("%s with %s: %+v", method, shown, a)
-				}
+				should.Equal(t, a.status, http.StatusNotFound, "%s with %s: %+v", method, shown, a)
 			}
 		}
 		if a := f.do(f.request(http.MethodPost, Path, ping, headers{"Authorization": "Bearer token-of-alice", headerSession: session})); a.status != http.StatusOK {
@@ -170,9 +169,7 @@ func TestPOSTsThatEndWithWhatWasShown(t *testing.T) {
 			r, stop := g.whileKnown(enter(r, principal.Principal{Name: "alice"}, &Site{}))
 			defer stop()
 			time.Sleep(2 * knownEvery)
-			if got := r.Context().Err() != nil; got != ends {
-				t.Errorf("%s: ended: %v", kind, got)
-			}
+			should.Equal(t, r.Context().Err() != nil, ends, "%s: ended", kind)
 		})
 	}
 }
@@ -230,14 +227,10 @@ func TestPrincipalsLeaveConnectionsForOthers(t *testing.T) {
 		for _, test := range []struct{ path, shown, want string }{
 			{"/healthz", "", "HTTP/1.1 200"}, {"/readyz", "", "HTTP/1.1 200"}, {"/v1/x", token, "HTTP/1.1 404"}, {"/v1/x", "token-of-alice", "HTTP/1.1 404"},
 		} {
-			if got := status(begin(test.path, test.shown)); got != test.want {
-				t.Errorf("%s with %q: %q", test.path, test.shown, got)
-			}
+			should.Equal(t, status(begin(test.path, test.shown)), test.want, "%s with %q", test.path, test.shown)
 		}
 		close(release)
-		if got := status(own); got != "HTTP/1.1 200" {
-			t.Errorf("what the user has begun: %q", got)
-		}
+		should.Equal(t, status(own), "HTTP/1.1 200", "what the user has begun")
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -64,9 +65,7 @@ func TestTLS(t *testing.T) {
 			if a.header.Get("Content-Type") != web.TypeEvents || strings.Count(a.body, "event: message") != 4 {
 				t.Errorf("%+v", a)
 			}
-			if plain := f.raw("GET / HTTP/1.0\r\n\r\n"); !strings.Contains(plain, "400") {
-				t.Errorf("without TLS: %s", plain)
-			}
+			should.Contain(t, f.raw("GET / HTTP/1.0\r\n\r\n"), "400", "without TLS")
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // withProgram puts a script on the PATH as a client's program. It finds the configuration in $FILE.
@@ -37,9 +38,7 @@ func TestAClientsOwnCommandIsUsed(t *testing.T) {
 	if got := string(read(t, path)); got != written+"\n" || outcome.Done != Added || outcome.Note != "" || filepath.Base(outcome.Command[0]) != "gemini" {
 		t.Errorf("%+v\n%s", outcome, got)
 	}
-	if args := string(read(t, path+".args")); args != "mcp add -s user code-sandbox "+serverPath+"\n" {
-		t.Errorf("%s", args)
-	}
+	should.Equal(t, string(read(t, path+".args")), "mcp add -s user code-sandbox "+serverPath+"\n")
 	if again := mustInstall(t, o, c); again.Done != Present {
 		t.Errorf("a second time: %+v", again)
 	}
@@ -108,9 +107,7 @@ func TestAFileThatACommandHasDamagedIsPutBack(t *testing.T) {
 			if got, want := string(read(t, path)), string(read(t, edited)); got != want || !strings.Contains(outcome.Note, test.note) {
 				t.Errorf("%s\n%s", outcome.Note, got)
 			}
-			if got := string(read(t, outcome.Backup)); got != test.has {
-				t.Errorf("the backup is %s", got)
-			}
+			should.Equal(t, string(read(t, outcome.Backup)), test.has, "the backup")
 			info, err := os.Stat(path)
 			if link, _ := os.Readlink(path); err != nil || link != real || info.Mode().Perm() != 0o640 {
 				t.Errorf("it is a link to %q, with %v, %v", link, info.Mode(), err)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // The editors are fed with anything. What they take has to keep every byte that is not blank, and to mean the same
@@ -14,18 +16,14 @@ import (
 // back. What they cannot change so they have to refuse.
 func fuzzEditor(f *testing.F, clientName string, seeds ...string) {
 	c, err := Find(clientName)
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.OK(f, err)
 	names, err := filepath.Glob(filepath.Join("testdata", "configurations", "*", "*"))
 	if err != nil || len(names) == 0 {
 		f.Fatal(err, names)
 	}
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		must.OK(f, err)
 		f.Add(text)
 	}
 	for _, seed := range seeds {

@@ -2,7 +2,6 @@ package install
 
 import (
 	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -140,9 +140,7 @@ func wantOnly(t *testing.T, path string) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	must.OK(t, err)
 	for _, e := range entries {
-		if e.Name() != filepath.Base(path) {
-			t.Errorf("%s is left", e.Name())
-		}
+		should.Equal(t, e.Name(), filepath.Base(path), "is left")
 	}
 }
 
@@ -181,9 +179,7 @@ func TestAnUpdateKeepsWhatTheUserHasSet(t *testing.T) {
 			if outcome := mustInstall(t, o, cl); outcome.Done != Updated {
 				t.Errorf("%+v", outcome)
 			}
-			if got := string(read(t, path)); got != c.after {
-				t.Errorf("got:\n%s\nwant:\n%s", got, c.after)
-			}
+			should.Equal(t, string(read(t, path)), c.after)
 			if outcome := mustInstall(t, o, cl); outcome.Done != Present {
 				t.Errorf("a second time: %+v\n%s", outcome, outcome.Diff)
 			}
@@ -250,13 +246,9 @@ func TestLayouts(t *testing.T) {
 			o, cursor := machine(t), client(t, "cursor")
 			path := give(t, o, cursor, []byte(c.before))
 			mustInstall(t, o, cursor)
-			if got := string(read(t, path)); got != c.after {
-				t.Errorf("got:\n%s\nwant:\n%s", got, c.after)
-			}
+			should.Equal(t, string(read(t, path)), c.after)
 			mustUninstall(t, o, cursor)
-			if got := string(read(t, path)); got != c.before {
-				t.Errorf("uninstall leaves %q", got)
-			}
+			should.Equal(t, string(read(t, path)), c.before, "uninstall leaves")
 		})
 	}
 }
@@ -278,9 +270,7 @@ func TestYAMLLayouts(t *testing.T) {
 				t.Errorf("got:\n%s\nwant:\n%s", got, want)
 			}
 			mustUninstall(t, o, continued)
-			if got := string(read(t, path)); got != c.before {
-				t.Errorf("uninstall leaves %q", got)
-			}
+			should.Equal(t, string(read(t, path)), c.before, "uninstall leaves")
 		})
 	}
 }
@@ -313,9 +303,7 @@ func TestWhatCannotBeChangedIsLeftAlone(t *testing.T) {
 			if err == nil || !strings.HasPrefix(err.Error(), path+c.where) || !strings.Contains(err.Error(), c.why) || !strings.Contains(err.Error(), serverPath) {
 				t.Errorf("%v", err)
 			}
-			if got := string(read(t, path)); got != c.text {
-				t.Errorf("it became %q", got)
-			}
+			should.Equal(t, string(read(t, path)), c.text)
 			wantOnly(t, path)
 		})
 	}
@@ -333,9 +321,7 @@ func TestUninstallLeavesAloneWhatItCannotChange(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), path+c.where) || !strings.HasSuffix(err.Error(), `take "code-sandbox" out by hand`) {
 			t.Errorf("%v", err)
 		}
-		if got := string(read(t, path)); got != c.text {
-			t.Errorf("it became %q", got)
-		}
+		should.Equal(t, string(read(t, path)), c.text)
 	}
 }
 
@@ -390,12 +376,8 @@ func TestAChangeByAnotherProgramIsNotLost(t *testing.T) {
 	f, err := readFile(path)
 	must.OK(t, err)
 	must.OK(t, os.WriteFile(path, []byte(`{"a":1}`), 0o600))
-	if err := f.write([]byte(`{"b":1}`), 0o600); !errors.Is(err, errChanged) {
-		t.Errorf("%v", err)
-	}
-	if got := string(read(t, path)); got != `{"a":1}` {
-		t.Errorf("%s", got)
-	}
+	should.Be(t, f.write([]byte(`{"b":1}`), 0o600), errChanged)
+	should.Equal(t, string(read(t, path)), `{"a":1}`)
 	wantOnly(t, path)
 
 	tries := 0

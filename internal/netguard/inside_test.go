@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // Addresses that are on this machine's own interfaces are refused besides; none of these is likely to be one.
@@ -29,9 +30,7 @@ func TestWhatMayBeAllowedInside(t *testing.T) {
 		"fec0::1 2001:db8::1 3fff::1":                           false,
 	} {
 		for address := range strings.FieldsSeq(addresses) {
-			if got := IsInside(netip.MustParseAddr(address)); got != want {
-				t.Errorf("%s: %v", address, got)
-			}
+			should.Equal(t, IsInside(netip.MustParseAddr(address)), want, "%s", address)
 		}
 	}
 	if IsInside(netip.Addr{}) {
@@ -47,9 +46,7 @@ func TestRangesThatMayBeAllowedInside(t *testing.T) {
 		"100.100.100.200/32 168.63.129.16/32 fd00:ec2::/32 fd00:ec2::254/128 ::ffff:10.0.0.0/104":                                  false,
 	} {
 		for network := range strings.FieldsSeq(ranges) {
-			if got := MayBeInside(netip.MustParsePrefix(network)); got != want {
-				t.Errorf("%s: %v", network, got)
-			}
+			should.Equal(t, MayBeInside(netip.MustParsePrefix(network)), want, "%s", network)
 		}
 	}
 }

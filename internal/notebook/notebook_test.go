@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -95,9 +96,7 @@ func TestARunBecomesACellWithItsOutputs(t *testing.T) {
 	if c.Type != "code" || c.ID != "run-1" || c.Count == nil || *c.Count != 1 || strings.Join(c.Source, "|") != "print('a')\n|fig" {
 		t.Errorf("the cell is %+v", c)
 	}
-	if got := strings.Join(c.Outputs[0].Text, ""); got != "first\n… 12,345 lines (5.0 MB) left out; the whole text is in .runs/r.stdout.txt …\nlast\n" {
-		t.Errorf("stdout is %q", got)
-	}
+	should.Equal(t, strings.Join(c.Outputs[0].Text, ""), "first\n… 12,345 lines (5.0 MB) left out; the whole text is in .runs/r.stdout.txt …\nlast\n", "stdout")
 	if got := strings.Join(c.Outputs[1].Text, ""); c.Outputs[1].Name != "stderr" || got != "Begun anew.\ncareful\n" {
 		t.Errorf("stderr is %q", got)
 	}
@@ -132,9 +131,7 @@ func TestEveryEndIsTold(t *testing.T) {
 			t.Errorf("cell %d: %+v, want %s", i, out, want)
 		}
 	}
-	if tb := book.Cells[0].Outputs[0].Traceback; len(tb) != 2 {
-		t.Errorf("the traceback is %q", tb)
-	}
+	should.Len(t, book.Cells[0].Outputs[0].Traceback, 2, "the traceback")
 	if c := book.Cells[5]; c.Count != nil {
 		t.Errorf("what was not run has the number %d", *c.Count)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 type counts struct{ N map[string]int }
@@ -32,9 +33,7 @@ func TestChangesOfSeveralAreAllKept(t *testing.T) {
 		all.Go(func() {
 			f := Open[counts](path)
 			for range 10 {
-				if err := f.Change(add("x")); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, f.Change(add("x")))
 			}
 		})
 	}

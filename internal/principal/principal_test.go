@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestNames(t *testing.T) {
@@ -41,9 +43,7 @@ func TestTheBearerOfARequest(t *testing.T) {
 		"":      {nil, {""}, {"Bearer"}, {"Bearer "}, {"Basic token"}, {"token"}, {"Bearer token", "Bearer token"}, {"Bearer token", "Basic x"}},
 	} {
 		for _, header := range headers {
-			if got := Bearer(&http.Request{Header: http.Header{"Authorization": header}}); got != want {
-				t.Errorf("%q: %q", header, got)
-			}
+			should.Equal(t, Bearer(&http.Request{Header: http.Header{"Authorization": header}}), want, "%q", header)
 		}
 	}
 }
@@ -80,9 +80,7 @@ func TestAChainTakesTheFirstThatKnows(t *testing.T) {
 
 func TestWhoIsStillLetIn(t *testing.T) {
 	for a, want := range map[answers]bool{{name: "alice"}: true, {name: "bob"}: false, {err: ErrNone}: false} {
-		if got := Still(a, &http.Request{}, Principal{Name: "alice", Source: "token"}); got != want {
-			t.Errorf("%+v: %v", a, got)
-		}
+		should.Equal(t, Still(a, &http.Request{}, Principal{Name: "alice", Source: "token"}), want, "%+v", a)
 	}
 }
 

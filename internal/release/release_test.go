@@ -24,6 +24,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -86,9 +87,7 @@ func readJSON(t *testing.T, file string, value any) []byte {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	must.OK(t, err)
-	if err := json.Unmarshal(text, value); err != nil {
-		t.Fatalf("%s: %v", file, err)
-	}
+	must.OK(t, json.Unmarshal(text, value), "%s", file)
 	return text
 }
 
@@ -178,15 +177,11 @@ func TestServerJSONIsWhatTheRegistryTakes(t *testing.T) {
 			t.Errorf("%s has the sum %s, not %s", file, want, p.FileSHA256)
 		}
 	}
-	if len(s.Packages) != len(platforms)+1 {
-		t.Errorf("%d packages", len(s.Packages))
-	}
+	should.Equal(t, len(s.Packages), len(platforms)+1, "packages")
 	isGolden(t, regexp.MustCompile(`"[0-9a-f]{64}"`).ReplaceAll(text, []byte(`"SUM"`)), "server.json")
 	var value any
 	readJSON(t, filepath.Join(made.dist, "server.json"), &value)
-	if err := registrySchema(t).Validate(value); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, registrySchema(t).Validate(value))
 }
 
 // registrySchema is the schema of server.json, out of the module of the registry itself.
@@ -211,9 +206,7 @@ func registrySchema(t *testing.T) *jsonschema.Schema {
 func TestEveryPlatformHasAnNPMPackage(t *testing.T) {
 	var main npmPackage
 	isGolden(t, readJSON(t, filepath.Join(made.dist, "npm", name, "package.json"), &main), "package.json")
-	if len(main.OptionalDependencies) != len(platforms) {
-		t.Errorf("it depends on %v", main.OptionalDependencies)
-	}
+	should.Equal(t, len(main.OptionalDependencies), len(platforms), "it depends on %v", main.OptionalDependencies)
 	for dependency, wants := range main.OptionalDependencies {
 		folder := filepath.Join(made.dist, "npm", strings.TrimPrefix(dependency, "@"+owner+"/"))
 		var p npmPackage
@@ -284,17 +277,13 @@ func TestVersionsAreStampedEverywhere(t *testing.T) {
 		t.Errorf("before: %v", err)
 	}
 	must.OK(t, stamp(copied, "2.0.0-rc.1"))
-	if err := checkStamps(copied, "2.0.0-rc.1"); err != nil {
-		t.Errorf("after: %v", err)
-	}
+	should.OK(t, checkStamps(copied, "2.0.0-rc.1"), "after")
 	if err := stamp(copied, "v2"); err == nil || !strings.Contains(err.Error(), `"v2"`) {
 		t.Errorf("no version: %v", err)
 	}
 	var gemini struct{ Version string }
 	readJSON(t, filepath.Join(root, stamped[0]), &gemini)
-	if err := checkStamps(root, gemini.Version); err != nil {
-		t.Errorf("the files of the repository do not agree: %v", err)
-	}
+	should.OK(t, checkStamps(root, gemini.Version), "the files of the repository do not agree")
 }
 
 func TestWrongUseSaysWhatIsRight(t *testing.T) {

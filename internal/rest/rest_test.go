@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest/resttest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -83,9 +84,7 @@ func TestSessionsAndRuns(t *testing.T) {
 		t.Errorf("lowered: %s", notes)
 	}
 	again := f.Want(200, "POST", "/v1/sessions", `{"session_id": "low", "limits": {"memory_mb": 64}}`)
-	if !strings.Contains(fmt.Sprint(again["notes"]), "keeps the limits that it began with") {
-		t.Errorf("again: %v", again)
-	}
+	should.Contain(t, fmt.Sprint(again["notes"]), "keeps the limits that it began with", "again: %v", again)
 	f.Want(200, "DELETE", "/v1/sessions/low", "")
 	done := f.Want(200, "POST", "/v1/sessions/a/runs?wait_seconds=60", `{"code": "print('hi <', 'hunt' + 'er22')\n12345678901234567", "language": "py", "color": "red"}`)
 	if done["status"] != "completed" || done["stdout"] != "hi < [masked: KEY]\n" || done["result"] != "12345678901234567" || !strings.Contains(done["notes"].([]any)[0].(string), `ignored "color"`) ||
@@ -96,9 +95,7 @@ func TestSessionsAndRuns(t *testing.T) {
 		t.Errorf("out of place: %v", out["notes"])
 	}
 	many := f.Want(200, "POST", "/v1/sessions/a/runs?wait_seconds=45", `{"code": "for i in range(102): open(f'{i}.txt', 'w').close()\nopen('a\\tb', 'w').close()"}`)
-	if notes := fmt.Sprint(many["notes"]); notes != "[3 more files of this run not listed.]" {
-		t.Errorf("many files: %s", notes)
-	}
+	should.Equal(t, fmt.Sprint(many["notes"]), "[3 more files of this run not listed.]", "many files")
 	if list := f.Want(200, "GET", "/v1/sessions/a/files", ""); list["total"] != 102.0 || !strings.Contains(fmt.Sprint(list["notes"]), "1 file with names that") {
 		t.Errorf("files: %v, %v", list["total"], list["notes"])
 	}
@@ -123,9 +120,7 @@ func TestSessionsAndRuns(t *testing.T) {
 	}
 	f.Want(201, "PUT", "/v1/sessions/a/files/go", "x")
 	f.Want(200, "GET", run+"?wait_seconds=45", "")
-	if list := f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 2 {
-		t.Errorf("listed: %v", list)
-	}
+	should.Len(t, f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any), 2, "listed")
 	f.Want(200, "DELETE", "/v1/sessions/a", "")
 	f.Want(404, "GET", "/v1/sessions/a", "")
 }
@@ -229,9 +224,7 @@ func TestBadInput(t *testing.T) {
 		})
 	}
 	// What could not be prepared is not left behind.
-	if list := f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any); len(list) != 1 {
-		t.Errorf("there are %v", list)
-	}
+	should.Len(t, f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any), 1)
 }
 
 // The length is known before the body, which is not waited for.
@@ -276,9 +269,7 @@ func TestWhoMayAsk(t *testing.T) {
 func (f *fixture) isError(path, text, code, message string) bool {
 	f.T.Helper()
 	var fields map[string]string
-	if err := json.Unmarshal([]byte(text), &fields); err != nil {
-		f.T.Errorf("%s: %q is no JSON: %v", path, text, err)
-	}
+	should.OK(f.T, json.Unmarshal([]byte(text), &fields), "%s: %q is no JSON", path, text)
 	return fields["code"] == code && fields["message"] == message && fields["hint"] != "" && (fields["status"] == "error") == strings.HasPrefix(path, "/other/")
 }
 
@@ -325,9 +316,7 @@ func TestOutputComesAsItIsPrinted(t *testing.T) {
 	begun := f.Want(202, "POST", "/v1/sessions/a/runs", `{"code": "print('é1&', flush=True)\nimport os, time\nwhile not os.path.exists('go'): time.sleep(.01)\nprint('2')\n3"}`)
 	response := f.Send(t.Context(), "GET", "/v1/runs/"+begun["run_id"].(string)+"/output", nil)
 	defer response.Body.Close()
-	if kind := response.Header.Get("Content-Type"); kind != "text/event-stream" {
-		t.Fatalf("it is %s", kind)
-	}
+	must.Equal(t, response.Header.Get("Content-Type"), "text/event-stream")
 	first := make([]byte, 1<<10)
 	n, err := response.Body.Read(first) // it came while the code runs
 	if err != nil || !strings.Contains(string(first[:n]), `{"stream":"stdout","text":"é1&\n"}`) {
@@ -387,9 +376,7 @@ func TestEvents(t *testing.T) {
 				}
 			}
 		}
-		if strings.Join(kinds, " ") != want {
-			t.Errorf("without %v: %v", disabled, kinds)
-		}
+		should.Equal(t, strings.Join(kinds, " "), want, "without %v: %v", disabled, kinds)
 		f.watchers.TryAcquire(maxWatchers - 1)
 		if refused := f.Want(503, "GET", "/v1/events", ""); refused["code"] != "server_busy" || !strings.Contains(refused["hint"].(string), "/v1/sessions ") {
 			t.Errorf("got %v", refused)
@@ -423,9 +410,7 @@ func TestPrintedTextsAreSentOnce(t *testing.T) {
 			for _, data := range strings.Split(client.Body.String(), "data: ")[1:] {
 				var event outputEvent
 				data, _, _ = strings.Cut(data, "\n")
-				if err := json.Unmarshal([]byte(data), &event); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, json.Unmarshal([]byte(data), &event))
 				if event.OmittedBytes > 0 {
 					event.Text = fmt.Sprintf("%d:%s", event.OmittedBytes, event.Text)
 				}

@@ -9,6 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // However many clients there are, all together take no more than there is.
@@ -68,9 +69,7 @@ func TestWhatARequestMakes(t *testing.T) {
 		if _, err := Take(as("alice"), Each-2*Small); err != nil {
 			t.Error(err)
 		}
-		if lacks := Fit(address, Each+1); lacks != 1 {
-			t.Errorf("%d bytes of a longer answer have no room", lacks)
-		}
+		should.Equal(t, Fit(address, Each+1), 1, "bytes of a longer answer have no room")
 		giveBack()
 		if !m.IsFree() {
 			t.Error("not all was given back")

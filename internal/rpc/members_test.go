@@ -3,6 +3,8 @@ package rpc
 import (
 	"errors"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestMembersOfAnObject(t *testing.T) {
@@ -24,15 +26,11 @@ func TestMembersOfAnObject(t *testing.T) {
 		if err != nil {
 			got = "!"
 		}
-		if got != want {
-			t.Errorf("%s: got %s, want %s", text, got, want)
-		}
+		should.Equal(t, got, want, "%s", text)
 	}
 }
 
 func TestAVisitCanEndTheWalk(t *testing.T) {
 	stop := errors.New("stop")
-	if err := Members([]byte(`{"a":1,"b":2}`), func(string, []byte) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, Members([]byte(`{"a":1,"b":2}`), func(string, []byte) error { return stop }), stop)
 }

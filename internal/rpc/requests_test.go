@@ -6,6 +6,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // sent is a request that the client got.
@@ -39,9 +41,7 @@ func TestRequestsToTheClient(t *testing.T) {
 		var got []sent
 		result, err := r.Do(test.ctx, test.until, func(line []byte) {
 			var s sent
-			if err := json.Unmarshal(line, &s); err != nil {
-				t.Errorf("%s: %v", name, err)
-			}
+			should.OK(t, json.Unmarshal(line, &s), "%s", name)
 			got = append(got, s)
 			if s.Method == "elicitation/create" {
 				r.Answered([]byte(strings.ReplaceAll(test.answer, "ID", s.ID)))
@@ -55,11 +55,7 @@ func TestRequestsToTheClient(t *testing.T) {
 			t.Errorf("%s: sent %+v", name, got)
 		}
 		isCancelled := len(got) == 2 && got[1].Method == "notifications/cancelled" && got[1].Params["requestId"] == got[0].ID && got[1].ID == ""
-		if isCancelled != (test.answer == "" || test.until != nil) {
-			t.Errorf("%s: sent %+v", name, got)
-		}
-		if len(r.waiting) != 0 {
-			t.Errorf("%s: one waits still", name)
-		}
+		should.Equal(t, isCancelled, test.answer == "" || test.until != nil, "%s: sent %+v", name, got)
+		should.Equal(t, len(r.waiting), 0, "%s: one waits still", name)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const secret = `s3cret/Pa+ss "word"&%`
@@ -54,16 +56,12 @@ func TestSecretsAreMaskedInEveryForm(t *testing.T) {
 			}
 		})
 	}
-	if got := m.Mask("abc stays, and so does the rest"); got != "abc stays, and so does the rest" {
-		t.Errorf("harmless text became %q", got)
-	}
+	should.Equal(t, m.Mask("abc stays, and so does the rest"), "abc stays, and so does the rest", "harmless text")
 }
 
 func TestASecretIsMaskedAsTheSandboxShowsItsControlCharacters(t *testing.T) {
 	m := New(map[string]string{"KEY": "\x1bone\x7ftwo\u009bthree"})
-	if got := m.Mask("␛one␡two\ufffdthree"); got != "[masked: KEY]" {
-		t.Errorf("got %q", got)
-	}
+	should.Equal(t, m.Mask("␛one␡two\ufffdthree"), "[masked: KEY]")
 }
 
 const key = `-----BEGIN PRIVATE KEY-----
@@ -81,9 +79,7 @@ func TestEveryLineOfALongSecretIsMasked(t *testing.T) {
 				t.Errorf("%s: %q became %q", name, text, got)
 			}
 		}
-		if got := m.Mask("  3: ggSjAgEAAoIBAQC7VJTUt9Us8cKjMzEfYyji."); got != "  3: [masked: KEY]." {
-			t.Errorf("%s: a line became %q", name, got)
-		}
+		should.Equal(t, m.Mask("  3: ggSjAgEAAoIBAQC7VJTUt9Us8cKjMzEfYyji."), "  3: [masked: KEY].", "%s: a line", name)
 		for _, text := range []string{"-----BEGIN PRIVATE KEY-----", "0vQ=", "a line\nand another"} {
 			if got := m.Mask(text); got != text {
 				t.Errorf("%s: %q became %q", name, text, got)
@@ -97,14 +93,10 @@ func TestWhatHidesNothingIsNotMasked(t *testing.T) {
 		"": false, "short": false, "true": false, "localhost": false, "Password": false, "production": false, "1234567": false, "/mnt/data/": false, "12345678901": true, "------": false, "00000000": false,
 		"abababab": false, "abc   \n": false, "hunter22": true, "\nhunter22\n": true, "5f4dcc": true, "p@ssword": true,
 	} {
-		if got := Maskable(value); got != want {
-			t.Errorf("%q: %v", value, got)
-		}
+		should.Equal(t, Maskable(value), want, "%q", value)
 	}
 	m := New(map[string]string{"A": "localhost", "B": "hunter22 "})
-	if got := m.Mask("localhost hunter22"); got != "localhost [masked: B]" {
-		t.Errorf("became %q", got)
-	}
+	should.Equal(t, m.Mask("localhost hunter22"), "localhost [masked: B]")
 }
 
 func TestOverlappingSecretsAreMaskedWhole(t *testing.T) {
@@ -112,24 +104,16 @@ func TestOverlappingSecretsAreMaskedWhole(t *testing.T) {
 	for text, want := range map[string]string{
 		"abcdef-ghi": "[masked: SECOND]", "abcdef-gh": "[masked: FIRST]-gh", "abcdef-ghi-klm.": "[masked: SECOND].", "abcdefabcdef": "[masked: FIRST][masked: FIRST]",
 	} {
-		if got := m.Mask(text); got != want {
-			t.Errorf("%q became %q", text, got)
-		}
+		should.Equal(t, m.Mask(text), want, "%q", text)
 	}
-	if got := New(map[string]string{"X": "aXbaXbaX"}).Mask("aXbaXbaXbaXbaX!"); got != "[masked: X]!" {
-		t.Errorf("a secret in itself became %q", got)
-	}
-	if got := m.MaskHead("abcdef-gh"); got != "[masked]" {
-		t.Errorf("the beginning of the longer one became %q", got)
-	}
+	should.Equal(t, New(map[string]string{"X": "aXbaXbaX"}).Mask("aXbaXbaXbaXbaX!"), "[masked: X]!", "a secret in itself")
+	should.Equal(t, m.MaskHead("abcdef-gh"), "[masked]", "the beginning of the longer one")
 }
 
 func TestBytesAreMaskedInTheirPlace(t *testing.T) {
 	m := New(map[string]string{"KEY": "hunter22"})
 	for text, want := range map[string]string{"\x00hunter22\xff": "\x00********\xff", "ter22\xff": "*****\xff", "\xffhunt": "\xff****", "ter2": "****", "\xff": "\xff"} {
-		if got := string(m.MaskBytes([]byte(text))); got != want {
-			t.Errorf("%q became %q", text, got)
-		}
+		should.Equal(t, string(m.MaskBytes([]byte(text))), want, "%q", text)
 	}
 }
 
@@ -140,9 +124,7 @@ func TestTheBeginningBeforeAnEllipsisIsMasked(t *testing.T) {
 		"x 0123456789ab...": "x [masked: KEY]...", "x 0123456789abcd… y": "x [masked: KEY]… y", "0123456789abcdef%2Fg...": "[masked: KEY]...", "MDEyMzQ1Njc4OWFi...": "[masked: KEY]...",
 		"0123456789a...": "0123456789a...", "0123456789ab.. ": "0123456789ab.. ", "0123456789abcdef/ghij...": "[masked: KEY]...",
 	} {
-		if got := m.Mask(text); got != want {
-			t.Errorf("%q became %q", text, got)
-		}
+		should.Equal(t, m.Mask(text), want, "%q", text)
 	}
 }
 
@@ -194,9 +176,7 @@ func TestEveryTextOfFieldsIsMasked(t *testing.T) {
 		B []map[string]string
 		N []json.RawMessage
 	}{"hunter22", []map[string]string{{"x hunter22": "hunter22"}}, []json.RawMessage{[]byte("9007199254740993"), []byte("10.00")}}))
-	if want := `{"A":"[masked: KEY]","B":[{"x [masked: KEY]":"[masked: KEY]"}],"N":[9007199254740993,10.00]}`; string(fields) != want {
-		t.Errorf("fields are %s", fields)
-	}
+	should.Equal(t, string(fields), `{"A":"[masked: KEY]","B":[{"x [masked: KEY]":"[masked: KEY]"}],"N":[9007199254740993,10.00]}`, "fields")
 }
 
 func TestASecretCutInTwoIsMasked(t *testing.T) {
@@ -204,29 +184,19 @@ func TestASecretCutInTwoIsMasked(t *testing.T) {
 	for text, want := range map[string]string{
 		"it is hunt": "it is [masked]", "it is hunter2": "it is [masked]", "hunter22 and hun": "[masked: KEY] and [masked]", "hu": "hu", "": "",
 	} {
-		if got := m.MaskHead(text); got != want {
-			t.Errorf("head %q became %q", text, got)
-		}
+		should.Equal(t, m.MaskHead(text), want, "head %q", text)
 	}
-	if got := New(map[string]string{"KEY": "hunter2-hunter2"}).MaskHead("0 hunter2-hunter2"); got != "0 [masked: KEY]" {
-		t.Errorf("a secret that ends as it begins became %q", got)
-	}
+	should.Equal(t, New(map[string]string{"KEY": "hunter2-hunter2"}).MaskHead("0 hunter2-hunter2"), "0 [masked: KEY]", "a secret that ends as it begins")
 	for text, want := range map[string]string{"er22 it was": "[masked] it was", "22": "22", "nter22hunter22": "[masked][masked: KEY]"} {
-		if got := m.MaskTail(text); got != want {
-			t.Errorf("tail %q became %q", text, got)
-		}
+		should.Equal(t, m.MaskTail(text), want, "tail %q", text)
 	}
 	for text, want := range map[string]string{"unter2": "[masked]", "ter22 and hun": "[masked] and [masked]", "te": "te", "nothing": "nothing"} {
-		if got := m.MaskPart(text); got != want {
-			t.Errorf("part %q became %q", text, got)
-		}
+		should.Equal(t, m.MaskPart(text), want, "part %q", text)
 	}
 	for _, form := range []string{url.QueryEscape(secret), base64.StdEncoding.EncodeToString([]byte(secret)), hex.EncodeToString([]byte(secret)), html.EscapeString(secret)} {
 		m := New(map[string]string{"KEY": secret})
 		for at := 8; at+12 < len(form); at++ {
-			if got := m.MaskHead("x " + form[:at]); got != "x [masked]" {
-				t.Errorf("head %q became %q", form[:at], got)
-			}
+			should.Equal(t, m.MaskHead("x "+form[:at]), "x [masked]", "head %q", form[:at])
 			if got := m.MaskTail(form[at:] + "."); !strings.HasPrefix(got, "[masked]") || strings.Contains(got, form[len(form)-6:]) && !strings.HasSuffix(form, "==") {
 				t.Errorf("tail %q became %q", form[at:], got)
 			}
@@ -236,9 +206,7 @@ func TestASecretCutInTwoIsMasked(t *testing.T) {
 
 func TestWithoutSecretsNothingChanges(t *testing.T) {
 	for _, m := range []*Masker{nil, New(nil), New(map[string]string{"A": "short"})} {
-		if got := m.Mask("short text"); got != "short text" {
-			t.Errorf("became %q", got)
-		}
+		should.Equal(t, m.Mask("short text"), "short text")
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // streamed writes a text in pieces of some length.
@@ -36,9 +37,7 @@ func TestAStreamIsMaskedHoweverItIsCut(t *testing.T) {
 		for length := 1; length < len(text)+2; length++ {
 			var out, sized strings.Builder
 			streamed(t, m.Stream(&out), text, length)
-			if want := m.Mask(text); out.String() != want {
-				t.Errorf("%q in pieces of %d became %q instead of %q", text, length, out.String(), want)
-			}
+			should.Equal(t, out.String(), m.Mask(text), "%q in pieces of %d", text, length)
 			streamed(t, m.StreamBytes(&sized), text, length)
 			if len(sized.String()) != len(text) || m.In([]byte(sized.String())) || m.In([]byte(text)) != strings.Contains(sized.String(), "****") {
 				t.Errorf("%q in pieces of %d became %q", text, length, sized.String())
@@ -54,9 +53,7 @@ func TestAStreamMasksNoMoreThanIsThere(t *testing.T) {
 	for length := 1; length < len(text); length++ {
 		var out strings.Builder
 		streamed(t, m.Stream(&out), text, length)
-		if out.String() != "x[masked: KEY][masked: KEY]…de00'" {
-			t.Errorf("in pieces of %d it became %q", length, out.String())
-		}
+		should.Equal(t, out.String(), "x[masked: KEY][masked: KEY]…de00'", "in pieces of %d", length)
 	}
 }
 
@@ -65,18 +62,14 @@ func TestAStreamHoldsBackNoMoreThanABeginning(t *testing.T) {
 	stream := New(map[string]string{"KEY": "hunter22"}).Stream(&out)
 	for _, step := range []struct{ write, want string }{{"data: 1\n\n", "data: 1\n\n"}, {"a hunt", "data: 1\n\na "}, {"s", "data: 1\n\na hunts"}} {
 		fmt.Fprint(stream, step.write)
-		if out.String() != step.want {
-			t.Errorf("after %q there is %q instead of %q", step.write, out.String(), step.want)
-		}
+		should.Equal(t, out.String(), step.want, "after %q there", step.write)
 	}
 }
 
 func TestAStreamWithoutSecretsChangesNothing(t *testing.T) {
 	var out strings.Builder
 	streamed(t, (*Masker)(nil).StreamBytes(&out), "as it is", 3)
-	if out.String() != "as it is" {
-		t.Errorf("became %q", out.String())
-	}
+	should.Equal(t, out.String(), "as it is")
 }
 
 func FuzzStream(f *testing.F) {
@@ -86,8 +79,6 @@ func FuzzStream(f *testing.F) {
 		m := New(map[string]string{"X": value, "Y": value + "-" + value})
 		var out strings.Builder
 		streamed(t, m.Stream(&out), text, max(1, length))
-		if out.String() != m.Mask(text) {
-			t.Errorf("%q with %q became %q instead of %q", text, value, out.String(), m.Mask(text))
-		}
+		should.Equal(t, out.String(), m.Mask(text), "%q with %q", text, value)
 	})
 }

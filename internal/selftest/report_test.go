@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"maps"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 )
@@ -36,9 +36,7 @@ not tried          frames   javascript  No.
 
 1 proven, 1 not enforced here, 1 not tried.
 `
-	if text.String() != want {
-		t.Errorf("got\n%s\nwant\n%s", text.String(), want)
-	}
+	should.Equal(t, text.String(), want)
 }
 
 func TestJSON(t *testing.T) {
@@ -100,9 +98,7 @@ func TestWithoutPython(t *testing.T) {
 			t.Errorf("%s: %+v", p.name, row)
 		}
 	}
-	if want := []string{"environment", "secrets", "process_one", "frames"}; !slices.Equal(tried, want) {
-		t.Errorf("tried in JavaScript: %v, want %v", tried, want)
-	}
+	should.EqualSlice(t, tried, []string{"environment", "secrets", "process_one", "frames"}, "tried in JavaScript")
 }
 
 // An attack that came through is the host's fault only where doctor knows that the host cannot hold it.

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -128,9 +129,7 @@ func TestFilesOfVariables(t *testing.T) {
 		"env-file": "flag", "config": "SANDBOX_CONFIG in " + one, "memory-limit": config, "run-timeout": "SANDBOX_RUN_TIMEOUT",
 		"max-sessions": "SANDBOX_MAX_SESSIONS in " + one, "cpu-limit": "SANDBOX_CPU_LIMIT in " + two, "lifetime": "SESSION_TTL in " + beside, "tools": "default",
 	} {
-		if got := s.origins[setting].String(); got != want {
-			t.Errorf("%s is from %s, want %s", setting, got, want)
-		}
+		should.Equal(t, s.origins[setting].String(), want, "%s is from", setting)
 	}
 	s.PassThroughEnv = []string{"KEY"}
 	if passed := s.env.passThrough(s.PassThroughEnv, nil); passed["KEY"] != "p$ss #1" {

@@ -13,6 +13,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/allfeatures"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 var update = flag.Bool("update", false, "write the tables in docs/configuration.md anew")
@@ -33,9 +34,7 @@ func TestSettingsAreDocumented(t *testing.T) {
 	} else if after != at {
 		err = fmt.Errorf("%s is not what the program does: go test ./internal/server -run Documented -update", page)
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	should.OK(t, err)
 }
 
 // The core names each setting that it refuses because only the other program has it, and no other one.

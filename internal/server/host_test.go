@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestMachineID(t *testing.T) {
@@ -16,9 +17,7 @@ func TestMachineID(t *testing.T) {
 		must.OK(t, os.WriteFile(system, []byte(text), 0o600))
 	}
 	write("of the system")
-	if got := machineID(system, filepath.Join(dir, "none")); got != "of the system" {
-		t.Errorf("got %q", got)
-	}
+	should.Equal(t, machineID(system, filepath.Join(dir, "none")), "of the system")
 	write("")
 	state := filepath.Join(dir, "new", "state")
 	ids := make([]string, 20)
@@ -32,9 +31,7 @@ func TestMachineID(t *testing.T) {
 			t.Fatalf("servers that start at once have %q", ids)
 		}
 	}
-	if id := machineID(system+".absent", state); id != ids[0] {
-		t.Errorf("a later one has %q, not %q", id, ids[0])
-	}
+	should.Equal(t, machineID(system+".absent", state), ids[0], "a later one")
 	if id := machineID(system, filepath.Join(dir, "other")); id == ids[0] {
 		t.Error("another state folder has the same")
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // read returns the log of path and the old ones, the newest first.
@@ -51,9 +52,7 @@ func TestALogIsRotated(t *testing.T) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			entries, _ := os.ReadDir(filepath.Dir(path))
-			if len(entries) != len(test.want) {
-				t.Errorf("files: %v", entries)
-			}
+			should.Equal(t, len(entries), len(test.want), "files: %v", entries)
 			_ = l.file.Close()
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestALogThatNobodyReadsHoldsNobody(t *testing.T) {
@@ -56,9 +57,7 @@ func TestALogTellsWhereLinesAreMissing(t *testing.T) {
 			next += missing
 			continue
 		}
-		if lines.Text() != strconv.Itoa(next) {
-			t.Fatalf("%q comes in the place of line %d", lines.Text(), next)
-		}
+		must.Equal(t, lines.Text(), strconv.Itoa(next), "comes in the place of line %d", next)
 		if next++; next == 10 {
 			_, _ = fmt.Fprintln(q, burst) // there is room again
 		}
@@ -96,8 +95,6 @@ func TestFlushingALogThatNobodyReadsIsBounded(t *testing.T) {
 		}
 		begin := time.Now()
 		q.flush()
-		if took := time.Since(begin); took != logFlushTime {
-			t.Errorf("took %v", took)
-		}
+		should.Equal(t, time.Since(begin), logFlushTime)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/proxy"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestTheNetworkIsWhatIsSet(t *testing.T) {
@@ -37,9 +38,7 @@ func TestTheNetworkIsWhatIsSet(t *testing.T) {
 		if got := proxy.New(options).Summary(); err != nil || got != test.want {
 			t.Errorf("%s: %s (%v)", name, got, err)
 		}
-		if options.Limits != proxy.DefaultLimits() {
-			t.Errorf("%s: the limits are %+v", name, options.Limits)
-		}
+		should.Equal(t, options.Limits, proxy.DefaultLimits(), "%s: the limits", name)
 	}
 }
 
@@ -90,7 +89,5 @@ func TestValuesOfSecretsComeFromTheServersEnvironmentAndAreMasked(t *testing.T) 
 		t.Errorf("%+v %v", options.Limits, err)
 	}
 	mask := secrets.New(s.Network.withSecrets(map[string]string{"OTHER": "another-key-1"}, lookup))
-	if got := mask.Mask("sk-1234567890 another-key-1"); got != "[masked: API_KEY] [masked: OTHER]" {
-		t.Errorf("masked as %s", got)
-	}
+	should.Equal(t, mask.Mask("sk-1234567890 another-key-1"), "[masked: API_KEY] [masked: OTHER]", "masked as")
 }

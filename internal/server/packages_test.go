@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // loadPackages reads settings from a command line.
@@ -24,9 +25,7 @@ func loadPackages(t *testing.T, argv ...string) (*Program, *pflag.FlagSet, error
 func TestPackageSettings(t *testing.T) {
 	s, _, err := loadPackages(t, "--packages=listed", "--packages-allow=numpy,npm:@aws-sdk/*", "--package-min-age=7d", "--state-dir="+t.TempDir())
 	must.OK(t, err)
-	if age := s.Packages.Rules.MinAge; age != 7*24*time.Hour {
-		t.Errorf("the age is %s", age)
-	}
+	should.Equal(t, s.Packages.Rules.MinAge, 7*24*time.Hour, "the age")
 	for argument, says := range map[string]string{
 		"--packages=maybe":            `--packages "maybe" is not off, listed or on`,
 		"--packages-deny=a b":         `--packages-deny: "a b"`,
@@ -50,8 +49,6 @@ func TestCredentialsOfAnIndexAreNotPrinted(t *testing.T) {
 	for name, want := range map[string]string{
 		"pypi-index-url": "https://xxxxx@packages.example/simple/", "npm-registry": "https://xxxxx@npm.example/",
 	} {
-		if got := fs.Lookup(name).Value.String(); got != want {
-			t.Errorf("--%s prints %s", name, got)
-		}
+		should.Equal(t, fs.Lookup(name).Value.String(), want, "--%s prints", name)
 	}
 }

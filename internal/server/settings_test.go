@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 )
@@ -56,9 +57,7 @@ func TestFlagBeatsEnvironmentBeatsFileBeatsDefault(t *testing.T) {
 	if s.Sandbox.MaxSessions != 5 || s.Sandbox.Limits.CPUs != 0.5 || s.Sandbox.Limits.MemoryBytes != 2<<30 || s.Sandbox.RunTimeout != 90*time.Second {
 		t.Errorf("got %+v", s)
 	}
-	if strings.Join(s.AllowHostDir, " ") != "~/data /srv/files" {
-		t.Errorf("folders are %q", s.AllowHostDir)
-	}
+	should.Equal(t, strings.Join(s.AllowHostDir, " "), "~/data /srv/files", "folders are %q", s.AllowHostDir)
 	if strings.Join(s.Preload, " ") != "numpy polars" || strings.Join(s.Prewarm, " ") != "python" || strings.Join(s.PassThroughEnv, " ") != "A B" {
 		t.Errorf("lists are %q %q %q", s.Preload, s.Prewarm, s.PassThroughEnv)
 	}
@@ -154,13 +153,9 @@ func TestALanguageCanBeSwitchedOff(t *testing.T) {
 			if strings.Contains(off, "my:own") && l.Language != sandbox.JavaScript {
 				image = "my:own" // which bash has from Python
 			}
-			if kernel.Image != image {
-				t.Errorf("%s: the image for %s is %s", off, l.Language, kernel.Image)
-			}
+			should.Equal(t, kernel.Image, image, "%s: the image for %s", off, l.Language)
 		}
-		if got := strings.Join(on, " "); got != want {
-			t.Errorf("%s: on are %s", off, got)
-		}
+		should.Equal(t, strings.Join(on, " "), want, "%s: on", off)
 	}
 	s, err := loadSettings(t, []string{"--slim"}, nil)
 	must.OK(t, err)
@@ -183,14 +178,10 @@ func TestSetupIsNamedWithWhatItNeeds(t *testing.T) {
 	} {
 		s, err := loadSettings(t, test.args, nil)
 		must.OK(t, err)
-		if got := s.Kernels()[sandbox.Python].Setup; got != test.want {
-			t.Errorf("%q: %q, want %q", test.args, got, test.want)
-		}
+		should.Equal(t, s.Kernels()[sandbox.Python].Setup, test.want, "%q", test.args)
 	}
 	t.Setenv(CommandVariable, "npx -y package")
-	if got := setupFor(&Settings{}, "--python-image", ""); got != "npx -y package setup" {
-		t.Errorf("started by another command: %q", got)
-	}
+	should.Equal(t, setupFor(&Settings{}, "--python-image", ""), "npx -y package setup", "started by another command")
 }
 
 func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
@@ -219,9 +210,7 @@ func TestTheStateDirectoryIsThisUsersOwn(t *testing.T) {
 			}
 			t.Setenv("XDG_STATE_HOME", test.xdg)
 			t.Setenv("HOME", test.home)
-			if got := StateFolder(""); got != test.want {
-				t.Errorf("it is %s, want %s", got, test.want)
-			}
+			should.Equal(t, StateFolder(""), test.want)
 		})
 	}
 }

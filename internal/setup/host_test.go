@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestOfAptsSettingsOnlyThoseThatReachAMirrorAreTaken(t *testing.T) {
@@ -99,12 +100,8 @@ func TestAShellReadsTheSettingsAsTheyAre(t *testing.T) {
 	out, err := exec.Command("sh", "-c", script, "sh", filepath.Join(folder, containers.HostEnvFile)).Output()
 	must.OK(t, err)
 	want := strings.Join([]string{hostile, "/run/host/apt.conf", "/run/host/ca.crt", "/run/host/ca.crt", "/run/host/ca.crt", "/run/host/ca.crt", "https://a.example/simple", ""}, "\n")
-	if string(out) != want {
-		t.Errorf("got %s, want %s", out, want)
-	}
-	if conf := string(files["host/apt.conf"]); conf != "Acquire::Retries \"3\";\nAcquire::https::CAInfo \"/run/host/ca.crt\";\n" {
-		t.Errorf("apt.conf is %q", conf)
-	}
+	should.Equal(t, string(out), want)
+	should.Equal(t, string(files["host/apt.conf"]), "Acquire::Retries \"3\";\nAcquire::https::CAInfo \"/run/host/ca.crt\";\n", "apt.conf")
 	if names := slices.Sorted(maps.Keys(files)); !reflect.DeepEqual(names, []string{"host/apt.conf", "host/ca.crt", "host/env"}) {
 		t.Errorf("files: %v", names)
 	}
@@ -139,7 +136,5 @@ func TestTheFirstReadableFileCounts(t *testing.T) {
 		must.OK(t, os.WriteFile(filepath.Join(folder, name), []byte(name), 0o644))
 	}
 	got := readFirst("", filepath.Join(folder, "a"), folder, filepath.Join(folder, "b"), filepath.Join(folder, "c"))
-	if string(got) != "b" {
-		t.Errorf("got %q", got)
-	}
+	should.Equal(t, string(got), "b")
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
@@ -42,9 +43,7 @@ func run(m *testing.M) int {
 func connection(t *testing.T) context.Context {
 	t.Helper()
 	ctx, err := testEngine.Connection(t.Context())
-	if err != nil {
-		t.Fatalf("these tests need Podman: %v", err)
-	}
+	must.OK(t, err, "these tests need Podman")
 	return ctx
 }
 
@@ -129,18 +128,14 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 	w := readyWork(report)
 	result, err := w.image(ctx, recipe)
 	must.OK(t, err)
-	if want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true}); result != want {
-		t.Errorf("got %+v, want %+v", result, want)
-	}
+	should.Equal(t, result, (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true}))
 	image, err := libpod.InspectImage(ctx, recipe.Ref())
 	must.OK(t, err)
 	for label, want := range map[string]string{
 		containers.LabelRecipe:   recipe.Hash,
 		containers.LabelVersions: tinyVersions,
 	} {
-		if got := image.Labels[label]; got != want {
-			t.Errorf("label %s is %q, want %q", label, got, want)
-		}
+		should.Equal(t, image.Labels[label], want, "label %s", label)
 	}
 	said := report.said()
 	for _, want := range []string{"begin Standard image", "step 0/", "COPY versions.json", "end built in "} {
@@ -262,9 +257,7 @@ func TestABuildCanBeCancelled(t *testing.T) {
 	cancel(stop)
 	recipe, report := tinyRecipe(t, tinyContainerfile), &recorder{}
 	err := readyWork(report).build(ctx, recipe, 0, onScratch)
-	if !errors.Is(err, stop) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, err, stop)
 }
 
 func TestAnImageOfTheUsersOwnThatCannotBePulledIsAnError(t *testing.T) {
@@ -295,9 +288,7 @@ func TestARegistryThatNeverAnswersIsGivenUp(t *testing.T) {
 	must.OK(t, err)
 	defer listener.Close()
 	_, err = pull(ctx, listener.Addr().String()+"/image:1", time.Millisecond, newLog(func(string) {}))
-	if !errors.Is(err, errNoAnswer) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, err, errNoAnswer)
 }
 
 func TestWhatAnInterruptedBuildLeftIsRemovedByTheNext(t *testing.T) {

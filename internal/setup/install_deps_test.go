@@ -184,9 +184,7 @@ func TestInstallDepsRefusesAnUnknownArgument(t *testing.T) {
 
 func TestInstallDepsPassesShellcheck(t *testing.T) {
 	path, err := exec.LookPath("shellcheck")
-	if err != nil {
-		t.Fatal("shellcheck is not installed: apt-get install shellcheck")
-	}
+	must.OK(t, err, "shellcheck is not installed: apt-get install shellcheck")
 	if out, err := exec.Command(path, installDeps).CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
@@ -77,13 +78,9 @@ func TestAVirtualMachineIsMadeAndStarted(t *testing.T) {
 			t.Errorf("%s, the second time: %v, asked %q", state, err, asked)
 		}
 	}
-	if err := Machine(t.Context(), &machineEngine{unasked: true}, nil, nil); err != nil {
-		t.Errorf("where none is needed: %v", err)
-	}
+	should.OK(t, Machine(t.Context(), &machineEngine{unasked: true}, nil, nil), "where none is needed")
 	gone := errors.New("Podman is not installed")
-	if err := Machine(t.Context(), &machineEngine{notHere: gone}, nil, nil); !errors.Is(err, gone) {
-		t.Errorf("without Podman: %v", err)
-	}
+	should.Be(t, Machine(t.Context(), &machineEngine{notHere: gone}, nil, nil), gone, "without Podman")
 }
 
 func TestAVirtualMachineThatIsNotWantedIsNotTouched(t *testing.T) {
@@ -113,9 +110,7 @@ func TestAVirtualMachineThatFailsIsTriedAgainFromWhereItWas(t *testing.T) {
 	}
 	e.write(t, "init", "echo 'it was made again' >&2; exit 1")
 	e.write(t, "start", "echo running > state")
-	if err := Machine(t.Context(), e, yes, &recorder{}); err != nil {
-		t.Errorf("got %v", err)
-	}
+	should.OK(t, Machine(t.Context(), e, yes, &recorder{}))
 }
 
 func TestAnInitThatMakesNothingIsNotTakenForAMachine(t *testing.T) {
@@ -131,11 +126,7 @@ func TestWhatIsDownloadedIsCounted(t *testing.T) {
 	cache := filepath.Join(folder, "applehv", "cache")
 	must.OK(t, os.MkdirAll(cache, 0o755))
 	must.OK(t, os.WriteFile(filepath.Join(folder, "applehv", "disk.raw"), make([]byte, 5000), 0o600))
-	if got := cached(folder); got != 0 {
-		t.Errorf("before there is any: %d", got)
-	}
+	should.Equal(t, cached(folder), 0, "before there is any")
 	must.OK(t, os.WriteFile(filepath.Join(cache, "blob"), make([]byte, 3000), 0o600))
-	if got := cached(folder); got != 3000 {
-		t.Errorf("got %d", got)
-	}
+	should.Equal(t, cached(folder), 3000)
 }

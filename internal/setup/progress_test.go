@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
@@ -62,17 +63,13 @@ func TestHowMuchOfADownloadIsThere(t *testing.T) {
 		"640MB of 640MB, some seconds left": {640 * mb, 640 * mb, 60 * time.Second},
 		"1MB of 1GB, about 999 min left":    {mb, 1000 * mb, time.Minute},
 	} {
-		if got := progressOf(test.done, test.total, test.took); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		should.Equal(t, progressOf(test.done, test.total, test.took), want)
 	}
 	began := time.Now()
 	p := pulled{layers: make(map[string]libpod.Layer), began: began}
 	p.add(libpod.Layer{ID: "a", Current: 10 * mb, Total: 20 * mb}, began)
 	p.add(libpod.Layer{ID: "b", Current: mb, Total: -1}, began)
-	if got := p.add(libpod.Layer{ID: "a", Current: 20 * mb, Total: 20 * mb}, began); got != "21MB of 21MB" {
-		t.Errorf("got %q", got)
-	}
+	should.Equal(t, p.add(libpod.Layer{ID: "a", Current: 20 * mb, Total: 20 * mb}, began), "21MB of 21MB")
 }
 
 func TestPlainProgressSpeaksEveryFewSeconds(t *testing.T) {
@@ -94,9 +91,7 @@ Image: step 2/2: COPY a b
 Image: 9s: still at it
 Image: built
 `
-		if out.String() != want {
-			t.Errorf("got:\n%s", out.String())
-		}
+		should.Equal(t, out.String(), want)
 	})
 }
 
@@ -110,9 +105,7 @@ func TestPlainProgressOfAFailureEndsToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // fails where a goroutine stays behind
 		var out bytes.Buffer
 		plain{w: &out, every: time.Second}.Begin("Image").Fail()
-		if out.String() != "Image: failed\n" {
-			t.Errorf("got %q", out.String())
-		}
+		should.Equal(t, out.String(), "Image: failed\n")
 	})
 }
 

@@ -27,6 +27,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
 
@@ -124,9 +125,7 @@ func (r *localRegistry) send(t *testing.T, method, path, kind string, content []
 	answer, err := http.DefaultClient.Do(request)
 	must.OK(t, err)
 	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusCreated {
-		t.Fatalf("%s %s: %s", method, path, answer.Status)
-	}
+	must.Equal(t, answer.StatusCode, http.StatusCreated, "%s %s: %s", method, path, answer.Status)
 }
 
 // publishedWork looks for the published image first, and can build at once.
@@ -144,9 +143,7 @@ func TestAPublishedImageIsPulledByItsDigest(t *testing.T) {
 	if want := (Result{Name: recipe.Name, Ref: recipe.Ref(), Made: true, Pulled: true, Fetched: result.Fetched}); err != nil || result != want {
 		t.Fatalf("got %+v, %v\n%s", result, err, report.said())
 	}
-	if !strings.Contains(report.said(), "end pulled: "+published.Ref(recipe)) {
-		t.Errorf("it was not said:\n%s", report.said())
-	}
+	should.Contain(t, report.said(), "end pulled: "+published.Ref(recipe), "it was not said")
 	image, err := libpod.InspectImage(ctx, recipe.Ref())
 	if err != nil || image.Labels[containers.LabelRecipe] != recipe.Hash || image.Architecture != runtime.GOARCH {
 		t.Errorf("got %+v, %v", image, err)
@@ -233,9 +230,7 @@ func TestAPullThatBreaksOffOnceGoesOn(t *testing.T) {
 		t.Errorf("got %+v, %v\n%s", result, err, said)
 	}
 	// Some versions of Podman go on by themselves.
-	if pulls := strings.Count(said, "Trying to pull"); pulls != 1+strings.Count(said, "the pull broke off, going on") {
-		t.Errorf("%d pulls were not told of:\n%s", pulls, said)
-	}
+	should.Equal(t, strings.Count(said, "Trying to pull"), 1+strings.Count(said, "the pull broke off, going on"), "pulls were not told of:\n%s", said)
 }
 
 func TestAPullThatIsCancelledIsNoReasonToBuild(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestABuildsOutputBecomesSteps(t *testing.T) {
@@ -52,11 +54,7 @@ func TestABuildsErrorIsCutToWhatAPersonReads(t *testing.T) {
 	long := `building at STEP "RUN --mount=type=bind,source=host,target=/run/host . /run/host/env  && apt-get update  && apt-get install ` +
 		strings.Repeat("package ", 50) + `": while running runtime: exit status 100` + "\n"
 	want := "RUN apt-get update && apt-get install package package packa…: while running runtime: exit status 100"
-	if got := shortBuildError(errors.New(long)).Error(); got != want {
-		t.Errorf("got %s", got)
-	}
+	should.Equal(t, shortBuildError(errors.New(long)).Error(), want)
 	other := errors.New("server probably quit: unexpected EOF")
-	if got := shortBuildError(other); got.Error() != other.Error() {
-		t.Error("an error of another kind is changed")
-	}
+	should.Equal(t, shortBuildError(other).Error(), other.Error(), "an error of another kind is changed")
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // good is the SKILL.md of a skill.
@@ -185,9 +186,7 @@ func TestWhatAFolderOfSkillsMayHave(t *testing.T) {
 		t.Fatal(err)
 	}
 	set := loader(dir, other, filepath.Join(dir, "absent"), filepath.Join(elsewhere, "third")).Now()
-	if want := []string{"good", "second", "third"}; !slices.Equal(set.Names(), want) {
-		t.Errorf("skills are %q", set.Names())
-	}
+	should.EqualSlice(t, set.Names(), []string{"good", "second", "third"}, "skills")
 	want := map[string]string{
 		"notes":  "it has no SKILL.md",
 		"gone":   "it cannot be read",
@@ -315,9 +314,7 @@ func TestAManifestHasEveryFileThatCodeGets(t *testing.T) {
 	for _, f := range files {
 		got = append(got, fmt.Sprintf("%s %o %d", f.Path, f.Mode, len(f.Content)))
 	}
-	if want := []string{"a/SKILL.md 644 80", "a/scripts/go 755 10", "a/scripts/run.sh 755 10"}; !slices.Equal(got, want) {
-		t.Errorf("files are %q", got)
-	}
+	should.EqualSlice(t, got, []string{"a/SKILL.md 644 80", "a/scripts/go 755 10", "a/scripts/run.sh 755 10"}, "files")
 	k := set.Find("a")
 	if len(k.Files) != len(files) || k.Files[1].Digest != k.Files[2].Digest || k.Files[1].Digest != "a8076d3d28d21e02012b20eaf7dbf75409a6277134439025f282e368e3305abf" {
 		t.Errorf("the manifest is %+v", k.Files)
@@ -339,9 +336,7 @@ func TestWhatChangesIsSeenAtTheNextLook(t *testing.T) {
 	l, log := loader(dir), &locked.Buffer{}
 	l.log = slog.New(slog.NewTextHandler(log, nil))
 	changes := 0
-	if names := l.AtStart(); !slices.Equal(names, []string{"a"}) {
-		t.Errorf("at the start there are %q", names)
-	}
+	should.EqualSlice(t, l.AtStart(), []string{"a"}, "at the start")
 	first := l.Now()
 	l.Watch(func(*Set) { changes++ })
 	if l.Now() != first || changes != 1 {
@@ -394,7 +389,5 @@ func TestWhatChangesIsSeenAtTheNextLook(t *testing.T) {
 		t.Errorf("the log says so %d times: %s", n, log.String())
 	}
 	os.RemoveAll(dir)
-	if l.Now().Bring() != nil {
-		t.Error("nothing is brought as something")
-	}
+	should.Equal(t, l.Now().Bring(), nil, "nothing is brought as something")
 }

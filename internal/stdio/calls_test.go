@@ -10,6 +10,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const modernMeta = `{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"}}`
@@ -24,14 +26,10 @@ func TestHandshakes(t *testing.T) {
 	} {
 		drive(t, Options{}, func(d *driver) {
 			d.send(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + asked + `","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`)
-			if r := d.expectID(`1`); !strings.Contains(r.line, `"protocolVersion":"`+want+`"`) {
-				t.Errorf("got %s", r.line)
-			}
+			should.Contain(t, d.expectID(`1`).line, `"protocolVersion":"`+want+`"`)
 			d.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`,
 				`{"jsonrpc":"2.0","id":2,"method":"server/discover","params":{"_meta":`+modernMeta+`}}`)
-			if r := d.expectID(`2`); !strings.Contains(r.line, `"2026-07-28"`) {
-				t.Errorf("got %s", r.line)
-			}
+			should.Contain(t, d.expectID(`2`).line, `"2026-07-28"`)
 		})
 	}
 }
@@ -51,9 +49,7 @@ func TestClientIdentity(t *testing.T) {
 		d.expectID(`0`)
 		for _, step := range steps {
 			d.send(toolCall(`1`, "who", `{}`, step.meta))
-			if r := d.expectID(`1`); r.text() != step.want {
-				t.Errorf("got %s, want %s", r.text(), step.want)
-			}
+			should.Equal(t, d.expectID(`1`).text(), step.want)
 		}
 	})
 }
@@ -71,9 +67,7 @@ func TestControlMessagesDoNotWait(t *testing.T) {
 				}
 				d.ping()
 				d.settle()
-				if n := len(d.fixture.started); n != 1 {
-					t.Fatalf("%d calls run, want 1", n)
-				}
+				must.Equal(t, len(d.fixture.started), 1, "calls run")
 				close(d.fixture.release["a"])
 				d.expectID(`1`)
 				close(d.fixture.release["b"])
@@ -171,9 +165,7 @@ func TestCancelRunning(t *testing.T) {
 				d.send(toolCall(`1`, "block", `{"name":"a"}`, withToken))
 				d.settle()
 				d.cancel(`1`)
-				if cause := <-d.fixture.ended; !errors.Is(cause, rpc.ErrCancelledByClient) {
-					t.Errorf("cause is %v", cause)
-				}
+				should.Be(t, <-d.fixture.ended, rpc.ErrCancelledByClient, "cause")
 				d.settle()
 				d.ping() // neither an answer nor progress comes first
 				d.call(`1`, "echo", `{}`)
@@ -195,9 +187,7 @@ func TestCancelQueued(t *testing.T) {
 				d.expectID(`1`)
 				d.expectID(`3`)
 				d.settle()
-				if n := len(d.fixture.started); n != 1 {
-					t.Errorf("%d calls were started, want 1", n)
-				}
+				should.Equal(t, len(d.fixture.started), 1, "calls were started")
 			})
 		})
 	}
@@ -236,9 +226,7 @@ func TestCancelReachesResources(t *testing.T) {
 		d.settle()
 		d.ping()
 		d.cancel(`1`)
-		if cause := <-d.fixture.ended; !errors.Is(cause, rpc.ErrCancelledByClient) {
-			t.Errorf("cause is %v", cause)
-		}
+		should.Be(t, <-d.fixture.ended, rpc.ErrCancelledByClient, "cause")
 		d.ping()
 	})
 }
@@ -282,9 +270,7 @@ func TestListen(t *testing.T) {
 func TestAHandlerNamesItsErrorsCode(t *testing.T) {
 	drive(t, Options{}, func(d *driver) {
 		d.send(`{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"test://gone"}}`)
-		if r := d.expectError(`1`, mcp.RESOURCE_NOT_FOUND); !strings.Contains(r.line, "it has gone") {
-			t.Errorf("got %s", r.line)
-		}
+		should.Contain(t, d.expectError(`1`, mcp.RESOURCE_NOT_FOUND).line, "it has gone")
 		d.ping()
 	})
 }

@@ -74,9 +74,7 @@ func TestOnlyTheProtocolReachesStdout(t *testing.T) {
 	c.Stdin = strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n" + toolCall("2", "echo", `{"text":"hello"}`, "{}"))
 	var stdout, stderr bytes.Buffer
 	c.Stdout, c.Stderr = &stdout, &stderr
-	if err := c.Run(); err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
-	}
+	must.OK(t, c.Run(), "%s", stderr.String())
 	ids := map[string]bool{}
 	for line := range strings.Lines(stdout.String()) {
 		ids[string(parseReply(t, line).ID)] = true

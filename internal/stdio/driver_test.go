@@ -15,6 +15,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // driver is a client that speaks raw lines to a Serve. Its pipes have no buffer, so what it
@@ -124,9 +125,7 @@ func (r reply) text() string {
 func (d *driver) next() reply {
 	d.t.Helper()
 	line, err := d.out.ReadString('\n')
-	if err != nil {
-		d.t.Fatalf("read: %v", err)
-	}
+	must.OK(d.t, err)
 	return parseReply(d.t, line)
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const hugeInt = "12345678901234567890"
@@ -90,9 +91,7 @@ func TestRefusalsSayWhatToSend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			drive(t, Options{}, func(d *driver) {
 				d.send(`{"jsonrpc":"2.0","id":1,"method":"` + test.method + `","params":` + test.params + `}`)
-				if got := d.expectError("1", test.code).Error.Message; got != test.want {
-					t.Errorf("got %q\nwant %q", got, test.want)
-				}
+				should.Equal(t, d.expectError("1", test.code).Error.Message, test.want)
 			})
 		})
 	}
@@ -236,9 +235,7 @@ func TestOutputIsPlain(t *testing.T) {
 	drive(t, Options{}, func(d *driver) {
 		d.call(`1`, "echo", `{"text":"<b>&amp;\\u003c\u2028</b>\\\\u003e\ud800"}`)
 		r := d.expectID(`1`)
-		if want := `"<b>&amp;\\u003c\u2028</b>\\\\u003e�"`; !strings.Contains(r.line, want) {
-			t.Errorf("got %s, want %s in it", r.line, want)
-		}
+		should.Contain(t, r.line, `"<b>&amp;\\u003c\u2028</b>\\\\u003e�"`, "in it")
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestProgressComesInOrderBeforeTheAnswer(t *testing.T) {
@@ -83,9 +84,7 @@ func TestLogLevelHolds(t *testing.T) {
 	drive(t, Options{}, func(d *driver) {
 		logMessage := func(level mcp.LoggingLevel) {
 			message := mcp.NewLoggingMessageNotification(level, "test", string(level))
-			if err := d.fixture.server.SendLogMessageToSpecificClient(sessionID, message); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, d.fixture.server.SendLogMessageToSpecificClient(sessionID, message))
 		}
 		d.send(initialize)
 		d.expectID(`0`)
@@ -93,9 +92,7 @@ func TestLogLevelHolds(t *testing.T) {
 		d.send(`{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`)
 		d.expectID(`1`)
 		logMessage(mcp.LoggingLevelInfo)
-		if r := d.next(); !strings.Contains(r.line, `"data":"info"`) {
-			t.Errorf("got %s", r.line)
-		}
+		should.Contain(t, d.next().line, `"data":"info"`)
 	})
 }
 

@@ -2,7 +2,6 @@ package stdio
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"sync"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // connect runs a Serve under the official Go SDK's client, over real pipes.
@@ -32,9 +32,7 @@ func connect(t *testing.T, version string, options *sdk.ClientOptions) (*fixture
 	t.Cleanup(func() {
 		f.releaseAll()
 		_ = session.Close()
-		if err := <-finished; err != nil {
-			t.Errorf("Serve: %v", err)
-		}
+		should.OK(t, <-finished, "Serve")
 	})
 	return f, session
 }
@@ -67,9 +65,7 @@ func TestGoSDKClient(t *testing.T) {
 			sdkList(t, f, session)
 			sdkProgress(t, session, received)
 			for i, p := range progress {
-				if p != float64(i+1) {
-					t.Errorf("progress %d is %v", i, p)
-				}
+				should.Equal(t, p, float64(i+1), "progress %d", i)
 			}
 			sdkCancel(t, f, session)
 			sdkUpload(t, session)
@@ -105,12 +101,8 @@ func sdkCancel(t *testing.T, f *fixture, session *sdk.ClientSession) {
 		cancel()
 	}()
 	_, err := session.CallTool(ctx, &sdk.CallToolParams{Name: "block", Arguments: map[string]any{"name": "a"}})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v", err)
-	}
-	if cause := <-f.ended; !errors.Is(cause, rpc.ErrCancelledByClient) {
-		t.Errorf("cause is %v", cause)
-	}
+	should.Be(t, err, context.Canceled)
+	should.Be(t, <-f.ended, rpc.ErrCancelledByClient, "cause")
 }
 
 func sdkUpload(t *testing.T, session *sdk.ClientSession) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestEndOfInputWithNothingRunning(t *testing.T) {
@@ -32,9 +33,7 @@ func TestRunningCallAnswersInItsGraceTime(t *testing.T) {
 		if err != nil || len(rest) != 1 || rest[0].text() != "released a" {
 			t.Errorf("%v, %v", rest, err)
 		}
-		if took := time.Since(begin); took != 900*time.Millisecond {
-			t.Errorf("took %v", took)
-		}
+		should.Equal(t, time.Since(begin), 900*time.Millisecond)
 	})
 }
 
@@ -47,12 +46,8 @@ func TestRunningCallIsStoppedAfterItsGraceTime(t *testing.T) {
 		if err != nil || len(rest) != 1 || rest[0].text() != "ended a" {
 			t.Errorf("%v, %v", rest, err)
 		}
-		if took := time.Since(begin); took != time.Second {
-			t.Errorf("took %v", took)
-		}
-		if cause := <-d.fixture.ended; !errors.Is(cause, rpc.ErrShutdown) {
-			t.Errorf("cause is %v", cause)
-		}
+		should.Equal(t, time.Since(begin), time.Second)
+		should.Be(t, <-d.fixture.ended, rpc.ErrShutdown, "cause")
 	})
 }
 
@@ -65,9 +60,7 @@ func TestStubbornCallIsLeftBehind(t *testing.T) {
 		if err != nil || len(rest) != 0 {
 			t.Errorf("%v, %v", rest, err)
 		}
-		if took := time.Since(begin); took != 2*time.Second {
-			t.Errorf("took %v", took)
-		}
+		should.Equal(t, time.Since(begin), 2*time.Second)
 	})
 }
 
@@ -129,12 +122,8 @@ func TestClientClosesTheOutput(t *testing.T) {
 		if err := <-d.finished; !errors.Is(err, ErrClientGone) || !errors.Is(err, io.ErrClosedPipe) {
 			t.Errorf("got %v", err)
 		}
-		if took := time.Since(begin); took != 0 {
-			t.Errorf("took %v: nobody is left to wait for", took)
-		}
-		if cause := <-d.fixture.ended; !errors.Is(cause, rpc.ErrShutdown) {
-			t.Errorf("cause is %v", cause)
-		}
+		should.Equal(t, time.Since(begin), 0, "nobody is left to wait for")
+		should.Be(t, <-d.fixture.ended, rpc.ErrShutdown, "cause")
 	})
 }
 

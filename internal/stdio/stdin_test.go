@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const pingLine = `{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"
@@ -49,9 +50,7 @@ func TestEveryKindOfStdin(t *testing.T) {
 			}
 			line, err := bufio.NewReader(answers).ReadString('\n')
 			check(t, err)
-			if got := parseReply(t, line); string(got.ID) != "1" {
-				t.Errorf("answer %q", line)
-			}
+			should.Equal(t, string(parseReply(t, line).ID), "1", "answer %q", line)
 			check(t, client.Close())
 			check(t, c.Wait())
 			if want := fmt.Sprintf("polled: %v\n", kind.polled); !strings.Contains(stderr.String(), want) {

@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const monitoring = "../../docs/deploy/monitoring"
@@ -42,9 +44,7 @@ func expressions(t *testing.T) map[string]string {
 		if err == nil {
 			err = read(text)
 		}
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
+		must.OK(t, err, "%s", name)
 	}
 	for _, p := range dashboard.Panels {
 		for _, target := range p.Targets {
@@ -116,9 +116,7 @@ func TestDashboardAndAlertsNameWhatIsThere(t *testing.T) {
 				t.Errorf("%s: no figure has the label %q", where, label)
 			}
 		}
-		if strings.Count(expr, "(") != strings.Count(expr, ")") {
-			t.Errorf("%s: parentheses", where)
-		}
+		should.Equal(t, strings.Count(expr, "("), strings.Count(expr, ")"), "%s: parentheses", where)
 	}
 	page, err := os.ReadFile("../../docs/monitoring.md")
 	must.OK(t, err)

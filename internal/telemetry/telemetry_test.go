@@ -20,6 +20,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -70,9 +72,7 @@ func figures(t *testing.T, text string) map[string]float64 {
 	t.Helper()
 	parser := expfmt.TextParser{}
 	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
-	if err != nil {
-		t.Fatalf("%v in\n%s", err, text)
-	}
+	must.OK(t, err, "in\n%s", text)
 	values := make(map[string]float64)
 	for name, f := range families {
 		short, ours := strings.CutPrefix(name, prefix)
@@ -168,9 +168,7 @@ func TestRequestsAreCountedByWhatIsThere(t *testing.T) {
 		"http_requests_total /files/{name} GET 200": 2, "http_requests_total none other 404": 1, "http_requests_total none POST 405": 1,
 		"http_requests_total /gone GET 200": 1, "refusals_total http 404": 1, "refusals_total http 405": 1,
 	} {
-		if got[series] != value {
-			t.Errorf("%s is %v, want %v", series, got[series], value)
-		}
+		should.Equal(t, got[series], value, "%s", series)
 	}
 	for series := range got {
 		if strings.Contains(series, "secret") || strings.Contains(series, "BREW") {

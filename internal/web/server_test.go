@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const most = 8
@@ -294,9 +295,7 @@ func TestHeadsAreBounded(t *testing.T) {
 				answer, err := http.ReadResponse(bufio.NewReader(dial(request("GET", "/read", test.more+"\r\n"))), nil)
 				must.OK(t, err)
 				defer func() { _ = answer.Body.Close() }()
-				if answer.StatusCode != test.want {
-					t.Errorf("%v", answer)
-				}
+				should.Equal(t, answer.StatusCode, test.want, "%v", answer)
 			})
 		})
 	}
@@ -334,16 +333,10 @@ func TestRequestsByHTTP2(t *testing.T) {
 		<-at
 	}
 	go ask("/")
-	if status := <-answers; status != http.StatusServiceUnavailable {
-		t.Errorf("one too many is answered %d", status)
-	}
+	should.Equal(t, <-answers, http.StatusServiceUnavailable, "one too many is answered")
 	close(goOn)
 	for range 3 {
-		if status := <-answers; status != http.StatusOK {
-			t.Errorf("answered %d", status)
-		}
+		should.Equal(t, <-answers, http.StatusOK, "answered")
 	}
-	if got := server.HTTP2.MaxConcurrentStreams; got != maxStreams {
-		t.Errorf("%d at once", got)
-	}
+	should.Equal(t, server.HTTP2.MaxConcurrentStreams, maxStreams, "at once")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/browser"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
@@ -45,26 +46,16 @@ func TestThePageInChromium(t *testing.T) {
 	p.TabTo("e.matches('#network summary')")
 	p.Press("Enter")
 	p.Await("document.querySelector('#network-rows td')")
-	if p.See(`/[\x1b\u202e]/.test(document.body.textContent)`) != false {
-		t.Error("characters that hide what they are came to the page")
-	}
-	if n := p.See("document.querySelectorAll('main script, main b, main [onerror], main img:not(figure img)').length"); n != 0.0 {
-		t.Errorf("%v elements are of the sandbox", n)
-	}
-	if hacked := p.See("window.hacked"); hacked != nil {
-		t.Error("the sandbox has run a script on the page")
-	}
-	if cookie := p.See("document.cookie"); cookie != "" {
-		t.Errorf("scripts see the cookie %v", cookie)
-	}
+	should.Equal(t, p.See(`/[\x1b\u202e]/.test(document.body.textContent)`), false, "characters that hide what they are came to the page")
+	should.Equal(t, p.See("document.querySelectorAll('main script, main b, main [onerror], main img:not(figure img)').length"), 0.0, "elements are of the sandbox")
+	should.Equal(t, p.See("window.hacked"), nil, "the sandbox has run a script on the page")
+	should.Equal(t, p.See("document.cookie"), "", "scripts see the cookie")
 	grounds := make(map[any]bool)
 	for _, scheme := range []string{"light", "dark"} {
 		p.Scheme(scheme)
 		grounds[p.See("getComputedStyle(document.body).backgroundColor")] = true
 	}
-	if len(grounds) != 2 {
-		t.Errorf("light and dark are the same: %v", grounds)
-	}
+	should.Equal(t, len(grounds), 2, "light and dark are the same: %v", grounds)
 
 	// Back to the run that goes on, to cancel it, and then to close the session: not at the first question.
 	p.See("document.activeElement.blur()")
@@ -129,9 +120,7 @@ func TestThePageFollowsWhatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Await(output + ".textContent.includes('step 300')")
-	if p.See(output+" === window.before && "+output+".scrollTop === 30") != true {
-		t.Error("what was read has moved")
-	}
+	should.Equal(t, p.See(output+" === window.before && "+output+".scrollTop === 30"), true, "what was read has moved")
 	run.Interrupt()
 	p.Await("document.querySelector('#run-" + run.ID + " summary strong.dim')?.textContent === 'cancelled' && document.querySelectorAll('#runs .bad').length > 0")
 
@@ -146,9 +135,7 @@ func TestThePageFollowsWhatRuns(t *testing.T) {
 	p.Await("document.querySelector('#runs > li:last-child .copy')")
 	p.See("document.querySelector('#runs > li:last-child .copy').click()")
 	p.Await("document.querySelector('#runs > li:last-child .copy').textContent === 'Copied'")
-	if got := p.See("navigator.clipboard.readText()"); got != fails {
-		t.Errorf("copied %v", got)
-	}
+	should.Equal(t, p.See("navigator.clipboard.readText()"), fails, "copied")
 
 	p.Call("Emulation.setDeviceMetricsOverride", map[string]any{"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": true}, nil)
 	visible := func(what string) bool {
@@ -224,9 +211,7 @@ func TestThePageUndoesARun(t *testing.T) {
 	if !runs.UndoneMarks(s.config.StateDir, "mine")[run] {
 		t.Error("the run is not undone")
 	}
-	if wrong := p.See("document.querySelector('#wrong').textContent"); wrong != "" {
-		t.Errorf("the page says %v", wrong)
-	}
+	should.Equal(t, p.See("document.querySelector('#wrong').textContent"), "", "the page says")
 }
 
 // A person sees what a run did to files, and how a text was before.
@@ -255,7 +240,5 @@ func TestThePageShowsVersions(t *testing.T) {
 	p.Await("document.querySelector('#version-rows a[href$=\"/f.txt%40" + run.ID + "\"]')")
 	p.See("document.querySelector('#version-rows button').click()")
 	p.Await("document.querySelector('#difference').textContent === '  same\\n- one\\n+ <b>two</b>\\n  end\\n  \\n'")
-	if wrong := p.See("document.querySelector('#versions-wrong').textContent"); wrong != "" {
-		t.Errorf("the page says %v", wrong)
-	}
+	should.Equal(t, p.See("document.querySelector('#versions-wrong').textContent"), "", "the page says")
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/browser"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -131,9 +132,7 @@ func TestPagesOfASessionInChromium(t *testing.T) {
 				t.Errorf("%s: %s is %v", where, name, done)
 			}
 		}
-		if origin := p.See("told[0].origin"); origin != "null" {
-			t.Errorf("%s: it is of the origin %v", where, origin)
-		}
+		should.Equal(t, p.See("told[0].origin"), "null", "%s: it is of the origin", where)
 		if reached := e.reached(); len(reached) > 0 {
 			t.Errorf("%s: it has reached %v", where, reached)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/browser"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // asked has somebody's code ask, and returns the answer when there is one.
@@ -78,9 +79,7 @@ func TestCodeAsksOnThePage(t *testing.T) {
 	if a := s.do(http.MethodPost, path, `{"answer":"once"}`, "Origin", s.url, ownHeader, "1"); a.status != http.StatusOK {
 		t.Errorf("%+v", a)
 	}
-	if got := <-answered; got != ask.Once {
-		t.Errorf("it was answered with %q", got)
-	}
+	should.Equal(t, <-answered, ask.Once, "it was answered with")
 	if a := s.do(http.MethodPost, path, `{"answer":"deny"}`, "Origin", s.url, ownHeader, "1"); a.status != http.StatusConflict {
 		t.Errorf("answered again: %+v", a)
 	}
@@ -113,15 +112,11 @@ func TestAPersonAnswersInChromium(t *testing.T) {
 	p.Await("document.querySelector('#questions').hidden === false && document.title.startsWith('Code asks')")
 	p.Await("document.querySelector('#questions li').innerText.includes('a.example:443') && document.querySelector('#questions li').innerText.includes('onerror')")
 	p.Await("document.querySelector('#questions li').innerText.includes('everything can be sent to this host')")
-	if n := p.See("document.querySelectorAll('#questions script, #questions b, #questions img, #questions [onerror]').length"); n != 0.0 {
-		t.Errorf("%v elements are of the sandbox", n)
-	}
+	should.Equal(t, p.See("document.querySelectorAll('#questions script, #questions b, #questions img, #questions [onerror]').length"), 0.0, "elements are of the sandbox")
 	p.Await("[...document.querySelectorAll('#questions button')].every(b => !b.disabled)")
 	p.TabTo("e.textContent === 'Allow for this session'")
 	p.Press("Enter")
-	if got := <-answered; got != ask.ForSession {
-		t.Errorf("it was answered with %q", got)
-	}
+	should.Equal(t, <-answered, ask.ForSession, "it was answered with")
 	p.Await("document.querySelector('#questions').hidden")
 	if answer, err := d.Ask(context.Background(), ask.Question{Session: "mine", Run: "r2", Host: "a.example:443"}); answer != ask.ForSession || err != nil {
 		t.Errorf("in the session: %v, %v", answer, err)

@@ -23,6 +23,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
@@ -72,18 +74,14 @@ func serve(t *testing.T, o Options) *served {
 func (s *served) open() string {
 	s.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	server := httpserver.New(httpserver.Options{Open: map[string]http.Handler{"/{$}": s.Handler, Prefix: s.Handler}, Logger: slog.New(slog.DiscardHandler)})
 	ctx, stop := context.WithCancel(context.Background())
 	stopped := make(chan error)
 	go func() { stopped <- server.Serve(ctx, l) }()
 	s.t.Cleanup(func() {
 		stop()
-		if err := <-stopped; err != nil {
-			s.t.Error(err)
-		}
+		should.OK(s.t, <-stopped)
 	})
 	return "http://" + l.Addr().String()
 }
@@ -101,9 +99,7 @@ func (s *served) otherServer(engine engine.Engine) *sandbox.Manager {
 func (s *served) begin(manager *sandbox.Manager, session, code string) *sandbox.Run {
 	s.t.Helper()
 	run, err := manager.Run(sandbox.RunOptions{SessionID: session, Language: sandbox.Python, Code: code})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	return run
 }
 
@@ -128,21 +124,15 @@ type answer struct {
 func (s *served) do(method, path, body string, headers ...string) answer {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	for i := 0; i < len(headers); i += 2 {
 		r.Header.Set(headers[i], headers[i+1])
 	}
 	response, err := s.client.Do(r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	return answer{response.StatusCode, response.Header, string(text)}
 }
 
@@ -321,9 +311,7 @@ func TestWhoseALoginIsNow(t *testing.T) {
 		if ok {
 			got = strings.Join(append(p.Groups, p.Name), " ")
 		}
-		if got != want {
-			t.Errorf("the cookie %.5q and the header %q: %q, want %q", cookie, header, got, want)
-		}
+		should.Equal(t, got, want, "the cookie %.5q and the header %q", cookie, header)
 	}
 	check("none", "", nobody)
 	check(user, "", "")
@@ -362,9 +350,7 @@ func TestARequestIsOfWhoWasLetIn(t *testing.T) {
 		asked = false
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, Prefix+path, nil))
 	}
-	if !slices.Equal(of, []string{"alice", "alice"}) {
-		t.Errorf("served as %q", of)
-	}
+	should.EqualSlice(t, of, []string{"alice", "alice"}, "served as")
 }
 
 func TestKeysAreBounded(t *testing.T) {
@@ -542,9 +528,7 @@ func (s *served) listen(session string) (next func(kind string, wanted func(data
 		event := ""
 		for {
 			line, err := lines.ReadString('\n')
-			if err != nil {
-				s.t.Fatalf("waiting for %s: %v", kind, err)
-			}
+			must.OK(s.t, err, "waiting for %s", kind)
 			if name, is := strings.CutPrefix(line, "event: "); is {
 				event = strings.TrimSpace(name)
 			}

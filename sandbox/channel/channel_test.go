@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const maxControl = 1 << 20
@@ -189,9 +190,7 @@ func TestFramesThatAreRefused(t *testing.T) {
 				}
 			}
 			_ = hostile.Close()
-			if err := <-ended; !errors.Is(err, test.want) {
-				t.Errorf("it ended with %v", err)
-			}
+			should.Be(t, <-ended, test.want, "it ended with")
 		})
 	}
 }
@@ -316,9 +315,7 @@ func TestStreamsThatTheServerAloneHasClosedAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		stream, err := server.Accept()
-		if err != nil {
-			t.Fatalf("stream %d: %v", i, err)
-		}
+		must.OK(t, err, "stream %d", i)
 		_ = stream.Close()
 	}
 	if _, err := hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*maxStreams+2, 0))); err != nil {
@@ -327,9 +324,7 @@ func TestStreamsThatTheServerAloneHasClosedAreBounded(t *testing.T) {
 	if _, err := server.Accept(); !errors.Is(err, ErrBrokenStreams) {
 		t.Errorf("one more: %v", err)
 	}
-	if err := <-ended; !errors.Is(err, ErrBrokenStreams) {
-		t.Errorf("the connection ended with %v", err)
-	}
+	should.Be(t, <-ended, ErrBrokenStreams, "the connection ended with")
 }
 
 // Many streams that are opened at once wait for one another, and none is reset.
@@ -530,15 +525,11 @@ func TestCloseEndsEverything(t *testing.T) {
 	if slices.Sort(names); !slices.Equal(names, []string{"accept", "read", "write"}) {
 		t.Errorf("ended are %q", names)
 	}
-	if err := server.Send(nil); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("a message: %v", err)
-	}
+	should.Be(t, server.Send(nil), net.ErrClosed, "a message")
 	if _, err := server.Open(); err == nil {
 		t.Error("a stream was opened")
 	}
-	if err := <-ended; !errors.Is(err, io.EOF) {
-		t.Errorf("the other end hears %v", err)
-	}
+	should.Be(t, <-ended, io.EOF, "the other end hears")
 }
 
 // A message that waits for an end that does not read ends with the connection.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/nettest"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // streams are both ends of one.
@@ -54,9 +55,7 @@ func TestADeadlineIsNotTheEndOfTLS(t *testing.T) {
 		read <- err
 	}()
 	_ = server.SetReadDeadline(longAgo)
-	if err := <-read; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("it was read: %v", err)
-	}
+	should.Be(t, <-read, os.ErrDeadlineExceeded, "it was read")
 	_ = server.SetReadDeadline(time.Time{})
 	go func() { _, _ = client.Write([]byte("hello")) }()
 	text := make([]byte, 5)
@@ -80,9 +79,7 @@ func TestAStreamIsOverWhenEitherEndCloses(t *testing.T) {
 	if n, err := other.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("read: %d, %v", n, err)
 	}
-	if err := <-ended; !errors.Is(err, net.ErrClosed) {
-		t.Errorf("write: %v", err)
-	}
+	should.Be(t, <-ended, net.ErrClosed, "write")
 	if n, err := other.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("read once more: %d, %v", n, err)
 	}

@@ -27,6 +27,8 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/files"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
@@ -77,9 +79,7 @@ func (f *workFiles) Open() (net.Conn, error) {
 
 func (f *workFiles) check(err error) {
 	f.t.Helper()
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.OK(f.t, err)
 }
 
 func (f *workFiles) path(name string) string { return filepath.Join(f.work, name) }
@@ -406,9 +406,7 @@ func TestOfUploadsThatRaceOneWins(t *testing.T) {
 				t.Errorf("%s is %q, and %d won", name, f.content(name), at)
 			}
 		}
-		if winners != 1 {
-			t.Errorf("%d have won %s", winners, name)
-		}
+		should.Equal(t, winners, 1, "have won %s", name)
 	}
 }
 
@@ -537,9 +535,7 @@ func (f *workFiles) followLinks() {
 		f.wants(err, code, path)
 	}
 	f.check(f.upload("4/new/x", "y"))
-	if f.content("d/new/x") != "y" {
-		t.Errorf("through a link came %q", f.content("d/new/x"))
-	}
+	should.Equal(t, f.content("d/new/x"), "y", "through a link came")
 	for _, path := range []string{"o7/a", "o7/new/a", "o4/a", "o4/work/a", "dangling/a", "o5/a", "d/a/b", "d/a/b/c"} {
 		f.wants(f.upload(path, "x", overwrite), "invalid_path", path)
 		if !strings.HasPrefix(path, "d/") {
@@ -627,9 +623,7 @@ func TestNamesAreFoundInOtherUnicodeForms(t *testing.T) {
 		f.write(there, "x")
 		r, err := f.Client.Open(t.Context(), asked, ReadOptions{Limit: -1})
 		f.check(err)
-		if r.File().Path != there {
-			t.Errorf("%+q was found as %+q", asked, r.File().Path)
-		}
+		should.Equal(t, r.File().Path, there, "%+q was found as", asked)
 		f.check(r.Close())
 		f.wants(f.upload(asked, "y"), "file_exists", asked)
 		file, err := f.Put(t.Context(), Upload{Path: asked, Overwrite: true, Content: strings.NewReader("y")})
@@ -943,9 +937,7 @@ func TestListsToADepth(t *testing.T) {
 	at := f.work
 	for depth := 1; depth <= 1200; depth++ {
 		at += "/d"
-		if err := os.Mkdir(at, 0o755); err != nil {
-			t.Fatal(depth, err)
-		}
+		must.OK(t, os.Mkdir(at, 0o755), "%v", depth)
 		if depth == 200 || depth == 201 || depth == 202 || depth == 1200 {
 			if entries, end := f.walk(true); len(entries) != min(depth, 201) || end.Complete != (depth == 200) {
 				t.Errorf("of %d folders in each other: %d entries, %+v", depth, len(entries), end)
@@ -1022,9 +1014,7 @@ func TestAnExportIsImported(t *testing.T) {
 	f.specialFiles()
 	lines, end, err := f.everything(func(Entry) {})
 	f.check(err)
-	if end != (ExportEnd{WalkEnd: WalkEnd{Complete: true, Skipped: 5}}) {
-		t.Errorf("left out: %+v", end)
-	}
+	should.Equal(t, end, ExportEnd{WalkEnd: WalkEnd{Complete: true, Skipped: 5}}, "left out")
 	if links := slices.IndexFunc(lines, func(l string) bool { return l[0] == 'l' }); len(lines) != 15+5 || links != 15 {
 		t.Errorf("%d entries, the first link is number %d:\n%s", len(lines), links, strings.Join(lines, "\n"))
 	}
@@ -1051,9 +1041,7 @@ func (f *workFiles) entries() func() (Entry, io.Reader, error) {
 			}
 			return nil
 		})
-		if err != nil {
-			f.t.Error(err)
-		}
+		should.OK(f.t, err)
 	})
 	f.t.Cleanup(stop)
 	return func() (Entry, io.Reader, error) {
@@ -1203,9 +1191,7 @@ func TestNothingStaysOpen(t *testing.T) {
 		_, exported := f.Export(t.Context(), func(Entry, io.Reader) error { return io.ErrClosedPipe })
 		imported := f.Import(t.Context(), Limits{}, func() (Entry, io.Reader, error) { return Entry{}, nil, io.ErrClosedPipe })
 		for _, err := range []error{err, exported, imported} {
-			if !errors.Is(err, io.ErrClosedPipe) {
-				t.Errorf("told as %v", err)
-			}
+			should.Be(t, err, io.ErrClosedPipe, "told as")
 		}
 		if after := open(); after != before {
 			t.Errorf("%d descriptors, and before %d", after, before)
@@ -1280,9 +1266,7 @@ func TestManyStreamsOverOneConnection(t *testing.T) {
 		all.Go(func() {
 			name := fmt.Sprintf("d/%d", i)
 			content := strings.Repeat(name, 100_000)
-			if err := f.upload(name, content); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, f.upload(name, content))
 			if text, _, err := f.read(name, ReadOptions{Limit: -1}); text != content {
 				t.Errorf("%s came back as %d bytes, %v", name, len(text), err)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/versions"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
 
@@ -68,9 +69,7 @@ func TestAnUploadWaitsForItsPlace(t *testing.T) {
 	f.write("f", "restored")
 	f.placing.Unlock()
 	f.check(<-placed)
-	if got := f.content("f"); got != "uploaded" {
-		t.Errorf("it is %q", got)
-	}
+	should.Equal(t, f.content("f"), "uploaded")
 }
 
 func TestAVersionWithoutContentSaysWhy(t *testing.T) {
@@ -114,16 +113,12 @@ func TestVersionsAreExportedAndImported(t *testing.T) {
 		t.Error("a container's own file was exported")
 	}
 	_, err := os.Stat(g.path(".state/versions/journal"))
-	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the journal came too: %v", err)
-	}
+	should.Be(t, err, os.ErrNotExist, "the journal came too")
 	kept(g) // in the next process
 	if text, _, err := g.read("f", whole(run)); text != "one" || err != nil {
 		t.Errorf("it was %q, %v", text, err)
 	}
-	if got := g.content("f"); got != "changed" {
-		t.Errorf("it is %q", got)
-	}
+	should.Equal(t, g.content("f"), "changed")
 }
 
 func whole(before string) ReadOptions { return ReadOptions{Before: before, Limit: -1} }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -30,9 +31,7 @@ func TestSafePathKeepsWithinTheWorkDirectory(t *testing.T) {
 		"a.txt": "a.txt", "a/./b//c": "a/b/c", "a/../b": "b", "": "", ".": "", "..": "", "../a": "", "a/../../b": "",
 		"/etc/passwd": "", "a\x00b": "", "a\nb": "", "a\x7fb": "", "a\u009b31mb": "", "\xff": "", strings.Repeat("a", 5000): "", "...": "...", "..a/b": "..a/b",
 	} {
-		if got := SafePath(path); got != want {
-			t.Errorf("SafePath(%.20q) = %q, want %q", path, got, want)
-		}
+		should.Equal(t, SafePath(path), want, "SafePath(%.20q)", path)
 	}
 }
 

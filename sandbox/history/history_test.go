@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 var then = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -94,9 +95,7 @@ func TestARunIsOneFile(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "s")
 	write(t, folder, "run-1!", "run-2", "run-3!")
 	wantRuns(t, folder, "run-1!", "run-2", "run-3!")
-	if got := names(t, folder); !slices.Equal(got, []string{"00000000-run-1.over", "00000001-run-2.begun", "00000002-run-3.over"}) {
-		t.Errorf("the files are %q", got)
-	}
+	should.EqualSlice(t, names(t, folder), []string{"00000000-run-1.over", "00000001-run-2.begun", "00000002-run-3.over"}, "the files")
 	want := end("run-1")
 	if run, err := Find(folder, "run-1"); err != nil || !reflect.DeepEqual(run, &Run{begin("run-1"), &want}) {
 		t.Errorf("found %+v, %v", run, err)
@@ -129,9 +128,7 @@ func TestALaterWriterGoesOn(t *testing.T) {
 	folder := t.TempDir()
 	write(t, folder, "run-1!", "run-2", "run-3")
 	w, unfinished := writing(t, folder)
-	if !slices.Equal(unfinished, []string{"run-2", "run-3"}) {
-		t.Errorf("unfinished: %q", unfinished)
-	}
+	should.EqualSlice(t, unfinished, []string{"run-2", "run-3"}, "unfinished")
 	w.Begin(begin("run-4"))
 	for _, id := range []string{"run-3", "run-9"} { // of one that it does not know, too
 		w.End(0, func(bool) (End, error) { return end(id), nil })
@@ -174,9 +171,7 @@ func TestAKilledWriterAndABrokenFileCostNoOtherRun(t *testing.T) {
 	}
 	wantRuns(t, folder, "run-4", "run-5!")
 	w, unfinished := writing(t, folder)
-	if !slices.Equal(unfinished, []string{"run-4"}) {
-		t.Errorf("unfinished: %q", unfinished)
-	}
+	should.EqualSlice(t, unfinished, []string{"run-4"}, "unfinished")
 	w.Begin(begin("run-8"))
 	w.End(0, func(bool) (End, error) { return end("run-4"), nil })
 	mustClose(t, w)
@@ -237,18 +232,14 @@ func TestRunsThatComeTooFastAreLeftOut(t *testing.T) {
 	w, _ := writing(t, folder)
 	w.Begin(begin("run-1"))
 	w.End(queueBytes+1, func(bool) (End, error) { return end("run-1"), nil })
-	if err := w.Close(); !errors.Is(err, errFull) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, w.Close(), errFull)
 	w.Begin(begin("run-2")) // after the end
 	wantRuns(t, folder, "run-1")
 	w = NewWriter(0)
 	for range queueLength + 1 {
 		w.Begin(begin("run-3"))
 	}
-	if err := w.Close(); !errors.Is(err, errFull) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, w.Close(), errFull)
 }
 
 func TestAHistoryMovesToAnotherSession(t *testing.T) {
@@ -284,9 +275,7 @@ func TestAHistoryThatIsTooLargeIsNotImported(t *testing.T) {
 	for name, text := range map[string]string{
 		"a line": strings.Repeat("x", 1<<20), "lines": strings.Repeat("{}\n", 1000), "in all": "[\"" + strings.Repeat("x", 1<<20) + "\"]\n",
 	} {
-		if err := Import(t.TempDir(), &endless{text, 0}); !errors.Is(err, ErrBad) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Be(t, Import(t.TempDir(), &endless{text, 0}), ErrBad, "%s", name)
 	}
 }
 

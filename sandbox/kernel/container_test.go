@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -54,9 +56,7 @@ func TestTheCurrentRunIsTheLastThatKeepsVariables(t *testing.T) {
 	} {
 		c.Kernel(step.language).Follow(step.run)
 		for range 20 {
-			if got := c.Current(); got != step.want {
-				t.Fatalf("%s after %s", got, step.run.id)
-			}
+			must.Equal(t, c.Current(), step.want, "after %s", step.run.id)
 		}
 	}
 }
@@ -100,9 +100,7 @@ func TestAConnectionFollowsAllBeforeIt(t *testing.T) {
 		"the next": {second.Follows(first), true}, "the one after": {third.Follows(first), true}, "itself": {third.Follows(third), false},
 		"another container's": {other.Follows(first), false},
 	} {
-		if want.got != want.want {
-			t.Errorf("%s: %t", name, want.got)
-		}
+		should.Equal(t, want.got, want.want, "%s", name)
 	}
 	for _, c := range []*Container{first, second, third, other} {
 		c.Close()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
 
@@ -58,9 +59,7 @@ func ask(t *testing.T, conn net.Conn, what string) {
 	if _, err := conn.Write([]byte(what)); err != nil {
 		t.Fatal(err)
 	}
-	if err := readFull(conn, make([]byte, 1)); err != nil {
-		t.Fatalf("no answer: %v", err)
-	}
+	must.OK(t, readFull(conn, make([]byte, 1)), "no answer")
 }
 
 // Clients keep connections that they have made, as Node does with those of a Promise.all.
@@ -76,9 +75,7 @@ func TestConnectionsThatAreIdleMakeRoomForMore(t *testing.T) {
 		ask(t, open(), "a")
 	}
 	ask(t, waiting, "a")
-	if err := readFull(downloading, make([]byte, 1<<20)); err != nil {
-		t.Errorf("the download ended: %v", err)
-	}
+	should.OK(t, readFull(downloading, make([]byte, 1<<20)), "the download ended")
 }
 
 // What code has given up leaves its place, even where nothing that was sent to it was read.

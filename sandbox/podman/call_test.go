@@ -21,6 +21,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -91,9 +92,7 @@ func TestCallThatHangsIsUnavailableInTime(t *testing.T) {
 		"info":   func() error { _, err := e.Info(t.Context()); return err },
 		"remove": func() error { return e.Remove(t.Context(), []string{"x"}, nil) },
 	} {
-		if err := call(); !errors.Is(err, engine.ErrEngineUnavailable) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Be(t, call(), engine.ErrEngineUnavailable, "%s", name)
 	}
 	// The clean-up of a start has time of its own.
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -114,9 +113,7 @@ func TestServiceThatDiesIsReplaced(t *testing.T) {
 		_, wait := signal(t, e, by)
 		wait()
 		startOn(t, e, spec)
-		if err := e.Remove(t.Context(), []string{spec.Name}, nil); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, e.Remove(t.Context(), []string{spec.Name}, nil))
 		if linkOf(t, e) == before {
 			t.Error("the dead service is still in use")
 		}
@@ -134,9 +131,7 @@ func TestSlowCallLeavesTheServiceAlone(t *testing.T) {
 		t.Errorf("a call of a millisecond gave %v", err)
 	}
 	e.check(t.Context(), l)
-	if linkOf(t, e) != l {
-		t.Error("the service was given up")
-	}
+	should.Equal(t, linkOf(t, e), l, "the service was given up")
 }
 
 // A service that stops answering is given up, and one of ours is ended.
@@ -287,17 +282,11 @@ func profileReaches(t *testing.T, onHost bool) {
 		must.OK(t, err)
 		return verdict.Outcome
 	}
-	if got := start(); got != attacks.Held {
-		t.Error(got)
-	}
+	should.Equal(t, start(), attacks.Held)
 	at := slices.Collect(maps.Values(e.volumes.ready))[0]
 	// Someone spoils volumes.
 	must.OK(t, os.Remove(filepath.Join(at.Mountpoint, profileName)))
 	must.OK(t, e.Remove(t.Context(), []string{spec.Name}, nil))
-	if got := start(); got != attacks.Held {
-		t.Error(got)
-	}
-	if err := e.Remove(t.Context(), []string{spec.Name}, []string{at.Name}); err != nil {
-		t.Error(err)
-	}
+	should.Equal(t, start(), attacks.Held)
+	should.OK(t, e.Remove(t.Context(), []string{spec.Name}, []string{at.Name}))
 }

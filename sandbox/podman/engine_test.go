@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
@@ -26,15 +27,11 @@ func TestConformance(t *testing.T) {
 func TestVolumeOutlivesItsContainersAndBelongsToTheUser(t *testing.T) {
 	// Not in the volume, where code can lay modules that the interpreter would import.
 	first := python(t, "open('/mnt/data/kept', 'w').write('text'); import os; print(os.getcwd())")
-	if got := output(t, first); got != "/\n" {
-		t.Errorf("it starts in %q", got)
-	}
+	should.Equal(t, output(t, first), "/\n", "it starts in")
 	second := python(t, `import os
 s = os.stat('/mnt/data'); print(s.st_uid == os.getuid(), s.st_gid == os.getgid(), open('/mnt/data/kept').read())`)
 	second.Volume = first.Volume
-	if got := output(t, second); got != "True True text\n" {
-		t.Errorf("the second container sees %q", got)
-	}
+	should.Equal(t, output(t, second), "True True text\n", "the second container sees")
 }
 
 // What an earlier version made stays its user's, whatever sessions have now.
@@ -44,9 +41,7 @@ func TestAVolumeKeepsItsUser(t *testing.T) {
 	if out, err := volume.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if got := output(t, spec); got != "1234 1234\n" {
-		t.Errorf("the container of a volume that belongs to 1234 says %q", got)
-	}
+	should.Equal(t, output(t, spec), "1234 1234\n", "the container of a volume that belongs to 1234 says")
 }
 
 func TestSessionsAreDifferentUsers(t *testing.T) {
@@ -68,9 +63,7 @@ func TestLimitsThatCannotBeSet(t *testing.T) {
 	} {
 		spec := python(t, "print(1)")
 		spec.Limits = limits
-		if got := output(t, spec); got != "1\n" {
-			t.Errorf("%s: %q", name, got)
-		}
+		should.Equal(t, output(t, spec), "1\n", "%s", name)
 	}
 }
 
@@ -81,9 +74,7 @@ func TestTheShapeOfAContainer(t *testing.T) {
 	more := spec
 	more.Limits.CPUs = 1
 	e := Open(service.Options{})
-	if e.Shape(spec) != e.Shape(other) {
-		t.Error("what is one session's counts")
-	}
+	should.Equal(t, e.Shape(spec), e.Shape(other), "what is one session's counts")
 	for name, key := range map[string]string{"limits": e.Shape(more), "the OCI runtime": Open(service.Options{OCIRuntime: "runsc"}).Shape(spec)} {
 		if key == e.Shape(spec) {
 			t.Errorf("%s do not count", name)

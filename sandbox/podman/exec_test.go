@@ -12,6 +12,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -80,9 +81,7 @@ func closed(t *testing.T, container, code string) {
 	if _, err := io.ReadFull(p, make([]byte, 3)); err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(p.Close(), p.Close()); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, errors.Join(p.Close(), p.Close()))
 }
 
 // waitIn waits until a Python expression is true in a container, and gives up after minutes.

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -78,16 +79,12 @@ func TestAnImageIsPreparedOnce(t *testing.T) {
 	}
 	s.ready <- struct{}{}
 	for range 2 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		should.OK(t, <-done)
 	}
 	if len(slow) > 0 || s.made.Load() != 3 || s.removed.Load() != 3 {
 		t.Errorf("told %d times more; %d containers were made, %d removed", len(slow), s.made.Load(), s.removed.Load())
 	}
-	if err := s.e.Prepare(t.Context(), "large", func() { t.Error("it is said to take long again") }); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, s.e.Prepare(t.Context(), "large", func() { t.Error("it is said to take long again") }))
 }
 
 func TestWhoWaitsForAnImageMayLeave(t *testing.T) {
@@ -115,9 +112,7 @@ func TestCallsWhileAnImageIsPrepared(t *testing.T) {
 		t.Errorf("while it is being prepared: %v", err)
 	}
 	s.ready <- struct{}{}
-	if err := s.e.Prepare(t.Context(), "large", func() {}); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, s.e.Prepare(t.Context(), "large", func() {}))
 	limited, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if _, err := s.e.Image(limited, "other"); errors.Is(err, engine.ErrPreparing) || !errors.Is(err, engine.ErrEngineUnavailable) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/attacks"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
 
@@ -42,9 +43,7 @@ func TestMemoryBombInProcessOneEndsTheContainer(t *testing.T) {
 		t.Fatalf("this host cannot limit memory: rootless Podman needs cgroup version 2 with the controller delegated: %v", err)
 	}
 	spec := python(t, "x = []\nwhile True: x.append(bytearray(1 << 24))")
-	if got := output(t, spec); got != "" {
-		t.Errorf("it said %q", got)
-	}
+	should.Equal(t, output(t, spec), "")
 }
 
 func TestEnvironmentHoldsOnlyWhatIsGiven(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // intruder tries what may give code a way to the keeper, itself and as an orphan, and stays.
@@ -83,9 +84,7 @@ func TestCodeHasNoWayToAKeeper(t *testing.T) {
 		if got, _ := io.ReadAll(p); string(got) == "gone\n" {
 			return
 		}
-		if t.Context().Err() != nil {
-			t.Fatal("the command's file stays")
-		}
+		must.OK(t, t.Context().Err(), "the command's file stays")
 	}
 }
 

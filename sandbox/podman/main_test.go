@@ -13,6 +13,8 @@ import (
 	"time"
 
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -55,9 +57,7 @@ func testSpec(tb testing.TB, command ...string) engine.Spec {
 	tb.Helper()
 	name := "csm-test-" + strings.ToLower(rand.Text()[:12])
 	tb.Cleanup(func() {
-		if err := testEngine.Remove(context.Background(), []string{name}, []string{name}); err != nil {
-			tb.Error(err)
-		}
+		should.OK(tb, testEngine.Remove(context.Background(), []string{name}, []string{name}))
 	})
 	return engine.Spec{
 		Name:    name,
@@ -78,9 +78,7 @@ func start(tb testing.TB, spec engine.Spec) engine.Process {
 func startOn(tb testing.TB, e *Engine, spec engine.Spec) engine.Process {
 	tb.Helper()
 	p, err := e.Start(tb.Context(), spec)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	tb.Cleanup(func() { p.Close() })
 	return p
 }
@@ -90,9 +88,7 @@ func output(tb testing.TB, spec engine.Spec) string {
 	tb.Helper()
 	p := start(tb, spec)
 	out, err := io.ReadAll(p)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	if p.Stderr() != "" {
 		tb.Logf("stderr: %s", p.Stderr())
 	}
@@ -106,8 +102,6 @@ func python(tb testing.TB, code string) engine.Spec {
 func readFile(tb testing.TB, path string) string {
 	tb.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	must.OK(tb, err)
 	return string(text)
 }

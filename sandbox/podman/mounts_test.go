@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -62,9 +63,7 @@ func TestFoldersOfTheHost(t *testing.T) {
 				t.Errorf("got  %swant %s", got, test.want)
 			}
 			_, err := os.Stat(filepath.Join(folder, "new.txt"))
-			if written := err == nil; written != (test.writable && test.mode == 0o777) {
-				t.Errorf("new.txt is there: %v", written)
-			}
+			should.Equal(t, err == nil, test.writable && test.mode == 0o777, "new.txt is there")
 		})
 	}
 }
@@ -95,9 +94,7 @@ func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 						t.Errorf("it came to %v", err)
 					}
 				}
-				if now := linkOf(t, e).Runtime; now != before {
-					t.Errorf("the runtime is %+v", now)
-				}
+				should.Equal(t, linkOf(t, e).Runtime, before, "the runtime")
 				other := python(t, "print(1)")
 				other.Mounts = spec.Mounts
 				startOn(t, e, other)

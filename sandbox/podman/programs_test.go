@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -28,9 +29,7 @@ import (
 func testVolume(t *testing.T, prefix string) string {
 	name := prefix + strings.ToLower(rand.Text()[:12])
 	t.Cleanup(func() {
-		if err := testEngine.Remove(context.Background(), nil, []string{name}); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, testEngine.Remove(context.Background(), nil, []string{name}))
 	})
 	return name
 }
@@ -132,9 +131,7 @@ func TestAVolumeIsFilledByManyAtOnce(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := fillers.Load(); n != 1 {
-			t.Errorf("%d have filled it", n)
-		}
+		should.Equal(t, fillers.Load(), 1, "have filled it")
 	}
 }
 
@@ -210,9 +207,7 @@ func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
 	other, used, foreign := testVolume(t, programsVolume), testVolume(t, programsVolume), testVolume(t, "csm-test-")
 	for _, name := range []string{other, used, foreign} {
 		out, err := exec.CommandContext(t.Context(), "podman", "volume", "create", "--label", programsLabel+"="+name, name).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		must.OK(t, err, "%s", out)
 	}
 	spec := python(t, idle)
 	spec.Volume = used

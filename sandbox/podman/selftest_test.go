@@ -31,6 +31,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/selftest"
 	testimage "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/image"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman"
@@ -199,9 +200,7 @@ func TestSelftestHasTeeth(t *testing.T) {
 				_ = report.WriteTable(&text)
 				t.Errorf("broken are %q, want %q\n%s", broken, w.broken, text.String())
 			}
-			if report.OK() != (len(w.broken) == 0) {
-				t.Errorf("OK is %v", report.OK())
-			}
+			should.Equal(t, report.OK(), len(w.broken) == 0, "OK")
 		})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/service"
 )
@@ -21,9 +22,7 @@ import (
 func skillsOfTest(t *testing.T, content string) *engine.Files {
 	hash := "test" + strings.ToLower(rand.Text())
 	t.Cleanup(func() {
-		if err := testEngine.Remove(context.Background(), nil, []string{skillsVolume + hash}); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, testEngine.Remove(context.Background(), nil, []string{skillsVolume + hash}))
 	})
 	return &engine.Files{Hash: hash, Read: func() ([]containers.File, error) {
 		return []containers.File{
@@ -72,16 +71,12 @@ func TestAVolumeOfSkillsIsWholeInEachContainer(t *testing.T) {
 		"it is gone": func() error { return testEngine.Remove(t.Context(), nil, []string{name}) },
 	} {
 		for range 2 {
-			if got := output(t, spec); got != "text\n" {
-				t.Errorf("%s: code reads %q", what, got)
-			}
+			should.Equal(t, output(t, spec), "text\n", "%s: code reads", what)
 			must.OK(t, testEngine.Remove(t.Context(), []string{spec.Name}, nil))
 			must.OK(t, spoil())
 		}
 	}
-	if got := output(t, spec); got != "text\n" {
-		t.Errorf("code reads %q", got)
-	}
+	should.Equal(t, output(t, spec), "text\n", "code reads")
 	must.OK(t, os.Remove(filepath.Join(mountpoint(t, name), "a", "SKILL.md")))
 	must.OK(t, testEngine.Remove(t.Context(), []string{spec.Name}, nil))
 	startOn(t, own(t, service.Options{}), spec)
@@ -98,17 +93,13 @@ func TestSkillsOfLiveContainersStay(t *testing.T) {
 	start(t, live)
 	output(t, ended)
 	must.OK(t, testEngine.Remove(t.Context(), []string{ended.Name}, nil))
-	if got := output(t, next); got != "3\n" {
-		t.Errorf("code reads %q", got)
-	}
+	should.Equal(t, output(t, next), "3\n", "code reads")
 	have := volumesOf(t)
 	for _, c := range []struct {
 		skills *engine.Files
 		stays  bool
 	}{{live.Skills, true}, {ended.Skills, false}, {next.Skills, true}} {
-		if is := slices.Contains(have, skillsVolume+c.skills.Hash); is != c.stays {
-			t.Errorf("the volume of %s is there: %v", c.skills.Hash, is)
-		}
+		should.Equal(t, slices.Contains(have, skillsVolume+c.skills.Hash), c.stays, "the volume of %s is there", c.skills.Hash)
 	}
 	must.OK(t, testEngine.Remove(t.Context(), []string{next.Name}, nil))
 	if _, err := testEngine.RemoveOldVolumes(t.Context()); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -20,9 +21,7 @@ func golden(t *testing.T, path string, got []byte) {
 	if *update {
 		must.OK(t, os.WriteFile(path, got, 0o644))
 	}
-	if want := readFile(t, path); want != string(got) {
-		t.Errorf("%s differs from what the source makes; look at every line of the difference, then go test -update:\n%s", path, got)
-	}
+	should.Equal(t, string(got), readFile(t, path), "%s differs from what the source makes; look at every line of the difference, then go test -update", path)
 }
 
 func TestContainerSpec(t *testing.T) {

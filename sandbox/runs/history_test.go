@@ -80,9 +80,7 @@ func TestAHistoryTellsWhatRan(t *testing.T) {
 	recordBegin(w, third)
 	mustClose(t, w)
 	entries := mustRead(t, dir)
-	if codes(entries) != "1 < 2 two three" {
-		t.Fatalf("got %+v", entries)
-	}
+	must.Equal(t, codes(entries), "1 < 2 two three", "%+v", entries)
 	e := entries[0]
 	if !reflect.DeepEqual(e.Result, fullResult("run-1")) || e.Ended.IsZero() || !e.Started.Equal(first.Created) || e.Timeout != time.Minute || e.Language != Python {
 		t.Errorf("the first is %+v\nwith %+v", e, e.Result)

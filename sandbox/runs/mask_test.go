@@ -7,6 +7,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -31,9 +32,7 @@ func TestNoPartOfASecretIsLeftOfWhatARunCameTo(t *testing.T) {
 		run.advance(protocol.Progress{LastLine: tail})
 		told := fmt.Sprintf("%+v %v", run.Progress(), run.Info())
 		run.Finish(res, nil, func(recorded *Result, _ error) {
-			if recorded != res {
-				t.Errorf("%s: another result is recorded", name)
-			}
+			should.Equal(t, recorded, res, "%s: another result is recorded", name)
 		})
 		for _, text := range []string{told, readable(res)} {
 			if strings.Contains(text, "hunter") || strings.Contains(text, "-xyz") {

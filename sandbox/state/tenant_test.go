@@ -3,18 +3,16 @@ package state_test
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
 
 func TestTenantsOfAStateDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "sessions-of-an-engine")
-	if got := state.Tenants(dir); len(got) != 0 {
-		t.Errorf("there are %q before the first", got)
-	}
+	should.Len(t, state.Tenants(dir), 0, "before the first")
 	for key, name := range map[string]string{"key1": "ann", "KEY2": "bob"} {
 		must.OK(t, state.SaveTenant(dir, key, "before"))
 		must.OK(t, state.SaveTenant(dir, key, name))
@@ -26,12 +24,8 @@ func TestTenantsOfAStateDirectory(t *testing.T) {
 	for _, path := range []string{"key3/sessions-of-another-engine", "no-key/" + filepath.Base(dir), "../elsewhere"} {
 		must.OK(t, os.MkdirAll(filepath.Join(folder, path), 0o700))
 	}
-	if got := state.Tenants(dir); !slices.Equal(got, []string{"KEY2", "key1"}) {
-		t.Errorf("there are %q", got)
-	}
-	if got := state.TenantDir(dir, ""); got != dir {
-		t.Errorf("the server's own is %q", got)
-	}
+	should.EqualSlice(t, state.Tenants(dir), []string{"KEY2", "key1"})
+	should.Equal(t, state.TenantDir(dir, ""), dir, "the server's own")
 	for _, key := range []string{"..", "a/b", "a.b", ""} {
 		if err := state.SaveTenant(dir, key, "eve"); err == nil {
 			t.Errorf("%q is a key", key)
@@ -52,9 +46,7 @@ func TestPlacesOfTenants(t *testing.T) {
 	}
 	got := state.Places(dir)
 	for place, owner := range want {
-		if got[place] != owner {
-			t.Errorf("%s is of %+v, want %+v", place, got[place], owner)
-		}
+		should.Equal(t, got[place], owner, "%s is of", place)
 	}
 	if own := state.Places(state.TenantDir(dir, "key")); len(own) != 1 || own["spare-2"].ID != "mine" {
 		t.Errorf("a tenant's are %+v", own)

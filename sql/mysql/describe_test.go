@@ -10,6 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mariadb"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -43,9 +44,7 @@ func TestADatabaseIsDescribed(t *testing.T) {
 		`"primary_key":["id"],"referenced_by":[{"name":"belongs","table":"shop.orders","columns":["account"],"references":"shop.accounts","referenced_columns":["id"]}],` +
 		"\"indexes\":[{\"name\":\"by_owner\",\"definition\":\"BTREE (`owner`(3))\",\"unique\":false},{\"name\":\"PRIMARY\",\"definition\":\"UNIQUE BTREE (`id`)\",\"unique\":true}]," +
 		"\"checks\":[\"CONSTRAINT_1: `balance` \\u003c 1000000\"]}"
-	if got := asJSON(t, accounts); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	should.Equal(t, asJSON(t, accounts), want)
 	orders, err := d.Table(t.Context(), "shop", "orders", false)
 	if err != nil || len(orders.ForeignKeys) != 1 || orders.Columns[0].Default != "auto_increment" {
 		t.Error(asJSON(t, orders), err)
@@ -65,9 +64,7 @@ func TestRightsBesideReadingAreSaid(t *testing.T) {
 		var said []string
 		for _, f := range findings {
 			said = append(said, f.What)
-			if !strings.Contains(f.Fix, "GRANT SELECT") {
-				t.Error(f.Fix)
-			}
+			should.Contain(t, f.Fix, "GRANT SELECT")
 		}
 		if err != nil || strings.Join(said, "; ") != want {
 			t.Errorf("%s: %q %v, want %q", login, said, err, want)

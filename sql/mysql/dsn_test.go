@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
@@ -94,9 +95,7 @@ func TestAConnectionIsEncryptedAsItIsAsked(t *testing.T) {
 		d, err := Open(dsn, limits)
 		must.OK(t, err)
 		_, rows, err := sqltest.Read(t.Context(), d, "SELECT IF(VARIABLE_VALUE = '', 'plain', 'encrypted') FROM information_schema.SESSION_STATUS WHERE VARIABLE_NAME = 'Ssl_cipher'")
-		if got := fmt.Sprint(rows, err); !strings.Contains(got, want) {
-			t.Errorf("%s: %s, want %s", dsn, got, want)
-		}
+		should.Contain(t, fmt.Sprint(rows, err), want, "%s", dsn)
 		d.Close()
 	}
 }

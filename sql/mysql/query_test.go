@@ -15,6 +15,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mariadb"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -224,9 +225,7 @@ func TestMoreStatementsThanConnectionsWait(t *testing.T) {
 	for _, rows := range all {
 		rows.Close()
 	}
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	should.OK(t, <-done)
 }
 
 func TestTheSessionIsAsTheCheckTakesIt(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -156,17 +157,13 @@ func TestAttacksAreRefusedAndChangeNothing(t *testing.T) {
 	if after := contents(t, dsn); after != before {
 		t.Errorf("the attacks changed the database:\n%s", difference(before, after))
 	}
-	if err := bystander.Ping(context.Background()); err != nil {
-		t.Errorf("the attacks reached another session: %v", err)
-	}
+	should.OK(t, bystander.Ping(context.Background()), "the attacks reached another session")
 }
 
 func TestLegitimateStatementsRun(t *testing.T) {
 	db := open(t, bank(t), sql.Limits{})
 	for _, text := range sqltest.Corpus(t, "legitimate") {
-		if err := ask(t, db, text, true); err != nil {
-			t.Errorf("%s\n%v", text, err)
-		}
+		should.OK(t, ask(t, db, text, true), "%s", text)
 	}
 }
 
@@ -309,13 +306,9 @@ func contents(t *testing.T, dsn string) string {
 	defer conn.Close(context.Background())
 	list := func(query string) []string {
 		rows, err := conn.Query(context.Background(), query)
-		if err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
+		must.OK(t, err, "%s", query)
 		lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil {
-			t.Fatalf("%s: %v", query, err)
-		}
+		must.OK(t, err, "%s", query)
 		return lines
 	}
 	var lines []string

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -84,9 +84,7 @@ func same(t *testing.T, what string, got any, want string) {
 	t.Helper()
 	text, err := json.Marshal(got)
 	must.OK(t, err)
-	if string(text) != want {
-		t.Errorf("%s\n got %s\nwant %s", what, text, want)
-	}
+	should.Equal(t, string(text), want, "%s", what)
 }
 
 func TestDescriptionsAreWhatAFirstQueryNeeds(t *testing.T) {
@@ -205,8 +203,6 @@ func TestNearestNames(t *testing.T) {
 		"sales.order": {"sales.orders"},
 		"unlike":      nil,
 	} {
-		if got := nearest(name, known); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", name, got, want)
-		}
+		should.EqualSlice(t, nearest(name, known), want, "%s", name)
 	}
 }

@@ -3,10 +3,10 @@
 package postgres
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
 
@@ -57,9 +57,7 @@ func TestTokensAreThoseOfPostgreSQL(t *testing.T) {
 				got = append(got, "b:")
 			}
 		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("%s\n got %q\nwant %q", c.text, got, c.want)
-		}
+		should.EqualSlice(t, got, c.want, "%s", c.text)
 	}
 }
 

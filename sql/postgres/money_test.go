@@ -8,10 +8,10 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -81,15 +81,11 @@ func TestMoneyIsExactInEveryLocale(t *testing.T) {
 			must.OK(t, err)
 			want := []string{c.large, "[" + c.cent + ",null]", c.large, c.half, c.cent,
 				fmt.Sprintf("[%s,%s,null]", c.half, c.large), "true"}
-			if got := rows[0]; !slices.Equal(got, want) {
-				t.Errorf("got  %q\nwant %q", got, want)
-			}
+			should.EqualSlice(t, rows[0], want)
 			detail, err := db.Table(t.Context(), "public", "amounts", true)
 			must.OK(t, err)
 			for _, column := range detail.Columns {
-				if !slices.Equal(column.Examples, []string{c.large}) {
-					t.Errorf("examples of %s are %q", column.Type, column.Examples)
-				}
+				should.EqualSlice(t, column.Examples, []string{c.large}, "examples of %s", column.Type)
 			}
 		})
 	}

@@ -5,7 +5,6 @@ package postgres
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -122,9 +122,7 @@ func TestAServerThatFallsSilentEndsTheStatement(t *testing.T) {
 	way.slept.Add(1)
 	for rows.Next() {
 	}
-	if err := rows.Err(); !errors.Is(err, sql.ErrTimeout) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, rows.Err(), sql.ErrTimeout)
 }
 
 func TestAServerThatSaysNothingIsNotInReach(t *testing.T) {
@@ -154,9 +152,7 @@ func TestCallsBeyondThePoolWaitTheirTurn(t *testing.T) {
 		next <- err
 	}()
 	held[0].Close()
-	if err := <-next; err != nil {
-		t.Error(err)
-	}
+	should.OK(t, <-next)
 	held[0] = hold()
 	_, err := db.Query(t.Context(), sql.Query{Text: "SELECT 3"})
 	wantFault(t, err, fault.SQLFailed, "4 statements run")
@@ -209,9 +205,7 @@ func TestARolesOneConnectionIsWaitedFor(t *testing.T) {
 		}()
 	}
 	for range 5 {
-		if err := <-results; err != nil {
-			t.Error(err)
-		}
+		should.OK(t, <-results)
 	}
 }
 

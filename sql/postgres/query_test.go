@@ -17,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -121,9 +122,7 @@ func TestValuesComeInOneForm(t *testing.T) {
 			if got, want := columns[0], (sql.Column{Name: "it", Type: c.typ, Kind: c.kind}); got != want {
 				t.Errorf("column %+v, want %+v", got, want)
 			}
-			if got := rows[0][0]; got != c.want {
-				t.Errorf("value %q, want %q", got, c.want)
-			}
+			should.Equal(t, rows[0][0], c.want, "value")
 		})
 	}
 }
@@ -145,12 +144,8 @@ func TestTypesOfTheDatabasesOwnAreKnown(t *testing.T) {
 	for _, c := range columns {
 		kinds = append(kinds, fmt.Sprint(c.Type, " ", c.Kind))
 	}
-	if want := []string{"kinds.mood 0", "kinds.mood[] 12", "integer 2", "kinds.age[] 12", "kinds.pair 0", "kinds.mood 0", "kinds.mood[] 12"}; !slices.Equal(kinds, want) {
-		t.Errorf("types %q, want %q", kinds, want)
-	}
-	if want := []string{"sad", `["glad",null]`, "5", "[5,null]", "(1,x)", "glad", `["sad","glad"]`}; !slices.Equal(rows[0], want) {
-		t.Errorf("values %q, want %q", rows[0], want)
-	}
+	should.EqualSlice(t, kinds, []string{"kinds.mood 0", "kinds.mood[] 12", "integer 2", "kinds.age[] 12", "kinds.pair 0", "kinds.mood 0", "kinds.mood[] 12"}, "types")
+	should.EqualSlice(t, rows[0], []string{"sad", `["glad",null]`, "5", "[5,null]", "(1,x)", "glad", `["sad","glad"]`}, "values")
 }
 
 func TestParamsAreBound(t *testing.T) {
@@ -190,9 +185,7 @@ func TestParamsAreBound(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, rows, err := rowsOf(t, owner(t), c.text, c.params...)
 			must.OK(t, err)
-			if !slices.Equal(rows[0], c.want) {
-				t.Errorf("got %q, want %q", rows[0], c.want)
-			}
+			should.EqualSlice(t, rows[0], c.want)
 		})
 	}
 }
@@ -341,9 +334,7 @@ func TestTheTimeoutIsTheDatabases(t *testing.T) {
 	db := open(t, server.DSN("owner"), sql.Limits{Timeout: 200 * time.Millisecond})
 	_, _, err := rowsOf(t, db, "SELECT pg_sleep(1000)")
 	wantFault(t, err, fault.SQLFailed, "57014")
-	if !errors.Is(err, sql.ErrTimeout) {
-		t.Errorf("%v is no timeout", err)
-	}
+	should.Be(t, err, sql.ErrTimeout, "is no timeout")
 }
 
 func TestARowThatIsTooLargeIsRefused(t *testing.T) {

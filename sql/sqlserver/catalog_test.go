@@ -10,6 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -46,9 +47,7 @@ func catalog(answers map[string]testmssql.Reply) func(testmssql.Request) testmss
 func TestOurOwnStatementsPassTheCheck(t *testing.T) {
 	for _, statement := range []string{schemasStatement, tablesStatement, tableStatement, systemStatement,
 		columnsStatement, indexesStatement, foreignKeysStatement, checksStatement, rightsStatement} {
-		if err := check(statement, parametersOf(statement)); err != nil {
-			t.Errorf("%v\n%s", err, statement)
-		}
+		should.OK(t, check(statement, parametersOf(statement)), "%s", statement)
 	}
 }
 
@@ -82,9 +81,7 @@ func TestSchemasAndTablesAreListed(t *testing.T) {
 	requests := server.Requests()
 	sent := requests[len(requests)-2]
 	values := []any{sent.Params[0].Value, sent.Params[1].Value, sent.Params[2].Value}
-	if !slices.Equal(values, []any{int64(7), "dbo", `p%\_\%\[x\]\\_`}) {
-		t.Errorf("sent %v", values)
-	}
+	should.EqualSlice(t, values, []any{int64(7), "dbo", `p%\_\%\[x\]\\_`}, "sent")
 }
 
 func TestATableIsDescribed(t *testing.T) {
@@ -202,9 +199,7 @@ func TestRightsTellWhatALoginCouldWrite(t *testing.T) {
 			for _, f := range found {
 				what = append(what, f.What)
 			}
-			if !slices.Equal(what, c.want) {
-				t.Errorf("found %q, want %q", what, c.want)
-			}
+			should.EqualSlice(t, what, c.want, "found")
 			if len(found) > 0 && !strings.Contains(found[0].Fix, c.fix) {
 				t.Errorf("the fix is %q", found[0].Fix)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -34,9 +35,7 @@ func TestEveryAttackIsRefused(t *testing.T) {
 
 func TestEveryLegitimateStatementIsAdmitted(t *testing.T) {
 	for _, statement := range sqltest.Corpus(t, "legitimate") {
-		if err := check(statement, parametersOf(statement)); err != nil {
-			t.Errorf("%s\n\trefused: %v", statement, err)
-		}
+		should.OK(t, check(statement, parametersOf(statement)), "%s refused", statement)
 	}
 }
 
@@ -102,9 +101,7 @@ func TestWhatServersMayReadInTwoWaysIsRefused(t *testing.T) {
 }
 
 func TestLinesMayEndAsOnWindows(t *testing.T) {
-	if err := check("SELECT a -- first\r\nFROM dbo.t\r\n", 0); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, check("SELECT a -- first\r\nFROM dbo.t\r\n", 0))
 }
 
 func TestARefusalTellsTheWordTheLineAndWhatToDo(t *testing.T) {
@@ -112,9 +109,7 @@ func TestARefusalTellsTheWordTheLineAndWhatToDo(t *testing.T) {
 	if !errors.As(check("SELECT a\nFROM dbo.t\nDELETE dbo.t", 0), &f) {
 		t.Fatal("not refused")
 	}
-	if want := `Refused at "DELETE": it writes. Line 3: DELETE dbo.t`; f.Message != want {
-		t.Errorf("the message is %q, want %q", f.Message, want)
-	}
+	should.Equal(t, f.Message, `Refused at "DELETE": it writes. Line 3: DELETE dbo.t`, "the message")
 	if f.Fields["line"] != 3 || f.Fields["word"] != "DELETE" {
 		t.Errorf("the fields are %v", f.Fields)
 	}
@@ -152,9 +147,7 @@ func TestParametersAreCounted(t *testing.T) {
 	} {
 		wantRejected(t, c.statement, check(c.statement, c.given))
 	}
-	if err := check("SELECT @p2, @P1, @p2, '@p7' -- @p9", 2); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, check("SELECT @p2, @P1, @p2, '@p7' -- @p9", 2))
 }
 
 func wantRejected(t *testing.T, statement string, err error) {
@@ -194,9 +187,7 @@ func FuzzCheck(f *testing.F) {
 			t.Errorf("%q is not in %q", token.Text, statement)
 		}
 		again, err := lex(spaced.String())
-		if err != nil {
-			t.Fatalf("%q: %v", spaced.String(), err)
-		}
+		must.OK(t, err, "%q", spaced.String())
 		if len(again) != len(tokens) {
 			t.Fatalf("%d tokens in %q, %d in %q", len(tokens), statement, len(again), spaced.String())
 		}

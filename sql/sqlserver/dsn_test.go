@@ -8,6 +8,7 @@ import (
 	"github.com/microsoft/go-mssqldb/msdsn"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestAllFormsOfConnectionStringsAreRead(t *testing.T) {
@@ -50,9 +51,7 @@ func TestAllFormsOfConnectionStringsAreRead(t *testing.T) {
 			got, err := parseDSN(c.dsn, "from outside")
 			must.OK(t, err)
 			g := want{got.Host, got.Instance, got.Database, got.User, got.Password, got.Port, got.Encryption, got.TrustServerCertificate}
-			if g != c.want {
-				t.Errorf("read as %+v, want %+v", g, c.want)
-			}
+			should.Equal(t, g, c.want, "read as")
 			if !got.ReadOnlyIntent || got.AppName != appName || got.LogFlags != 0 || got.ConnTimeout != 0 || got.ColumnEncryption || got.ChangePassword != "" {
 				t.Errorf("the settings are %+v", got)
 			}

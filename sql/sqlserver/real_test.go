@@ -77,9 +77,7 @@ func contents(t *testing.T, db *dbsql.DB) string {
 		"SELECT name FROM sys.databases ORDER BY 1",
 	} {
 		rows, err := db.QueryContext(t.Context(), statement)
-		if err != nil {
-			t.Fatalf("%s: %v", statement, err)
-		}
+		must.OK(t, err, "%s", statement)
 		for rows.Next() {
 			var line string
 			must.OK(t, rows.Scan(&line))

@@ -10,6 +10,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -88,9 +89,7 @@ func TestEveryTypeComesOutInItsForm(t *testing.T) {
 			db := open(t, serve(t, always(reply)).DSN(), limits)
 			columns, rows, err := sqltest.Read(t.Context(), db, "SELECT v FROM dbo.t")
 			must.OK(t, err)
-			if want := (sql.Column{Name: "v", Type: c.text, Kind: c.kind}); columns[0] != want {
-				t.Errorf("the column is %+v, want %+v", columns[0], want)
-			}
+			should.Equal(t, columns[0], (sql.Column{Name: "v", Type: c.text, Kind: c.kind}), "the column")
 			if len(rows) != 2 || rows[0][0] != c.want || rows[1][0] != "NULL" {
 				t.Errorf("the values are %.200v, want %.200s and NULL", rows, c.want)
 			}
@@ -109,9 +108,7 @@ func TestATypeThatNoClientKnowsIsAnError(t *testing.T) {
 			})
 			db := open(t, server.DSN(), limits)
 			_, _, err := sqltest.Read(t.Context(), db, "SELECT n, v FROM dbo.t")
-			if f := faultOf(t, err); f.Code != fault.SQLFailed {
-				t.Errorf("the error is %v", err)
-			}
+			should.Equal(t, faultOf(t, err).Code, fault.SQLFailed, "the error is %v", err)
 			if _, _, err := sqltest.Read(t.Context(), db, "SELECT small"); err != nil {
 				t.Errorf("afterwards: %v", err)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -137,9 +138,7 @@ func TestEveryStatementIsRolledBackAndNoneIsCommitted(t *testing.T) {
 			cancel()
 			for rows.Next() {
 			}
-			if !errors.Is(rows.Err(), context.Canceled) {
-				t.Errorf("the error is %v", rows.Err())
-			}
+			should.Be(t, rows.Err(), context.Canceled, "the error")
 		}},
 		"listing": {testmssql.Reply{}, func(t *testing.T, db *Database) {
 			if _, err := db.Schemas(t.Context()); err != nil {
@@ -188,17 +187,13 @@ func TestAServerThatAbortsTheTransactionIsUsedOn(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if n := len(server.Logins()); n != 1 {
-		t.Errorf("%d connections", n)
-	}
+	should.Equal(t, len(server.Logins()), 1, "connections")
 }
 
 func TestTheLoginSaysThatItReads(t *testing.T) {
 	server := serve(t, always(one))
 	db := open(t, server.DSN()+"&ApplicationIntent=ReadWrite&app+name=other&log=255", limits)
-	if n := len(server.Logins()); n != 0 {
-		t.Errorf("%d logins before the first use", n)
-	}
+	should.Equal(t, len(server.Logins()), 0, "logins before the first use")
 	if _, _, err := sqltest.Read(t.Context(), db, "SELECT 1"); err != nil {
 		t.Fatal(err)
 	}
@@ -231,9 +226,7 @@ func TestEverySessionIsResetAndSetUpAnew(t *testing.T) {
 			}
 		}
 	}
-	if setups != 2 {
-		t.Errorf("%d sessions were set up for two statements", setups)
-	}
+	should.Equal(t, setups, 2, "sessions were set up for two statements")
 }
 
 func TestParametersAreBoundAndNeverPasted(t *testing.T) {
@@ -254,20 +247,14 @@ func TestParametersAreBoundAndNeverPasted(t *testing.T) {
 	}
 	var values []any
 	for i, p := range sent[0].Params {
-		if want := fmt.Sprintf("@p%d", i+1); p.Name != want {
-			t.Errorf("parameter %d is named %s", i+1, p.Name)
-		}
+		should.Equal(t, p.Name, fmt.Sprintf("@p%d", i+1), "parameter %d is named", i+1)
 		if p.Type == 0x1f {
 			t.Errorf("parameter %d is sent without a type", i+1)
 		}
 		values = append(values, p.Value)
 	}
-	if want := []any{hostile, int64(42), 1.5, true, nil, strings.Repeat("ä", 5000)}; !slices.Equal(values, want) {
-		t.Errorf("the values are %v, want %v", values, want)
-	}
-	if want := "@p1 nvarchar(24),@p2 bigint,@p3 float,@p4 bit,@p5 nvarchar(4000),@p6 nvarchar(max)"; sent[0].Declared != want {
-		t.Errorf("declared as %s, want %s", sent[0].Declared, want)
-	}
+	should.EqualSlice(t, values, []any{hostile, int64(42), 1.5, true, nil, strings.Repeat("ä", 5000)}, "the values")
+	should.Equal(t, sent[0].Declared, "@p1 nvarchar(24),@p2 bigint,@p3 float,@p4 bit,@p5 nvarchar(4000),@p6 nvarchar(max)", "declared as")
 }
 
 func TestParametersThatCannotBeBoundAreRefused(t *testing.T) {
@@ -296,9 +283,7 @@ func TestParametersThatCannotBeBoundAreRefused(t *testing.T) {
 			}
 		})
 	}
-	if n := len(server.Requests()); n != 0 {
-		t.Errorf("%d requests were sent", n)
-	}
+	should.Equal(t, len(server.Requests()), 0, "requests were sent")
 }
 
 func TestNumbersStayWhatTheyAre(t *testing.T) {
@@ -320,9 +305,7 @@ func TestRefusedStatementsAreNeverSent(t *testing.T) {
 		_, _, err := sqltest.Read(t.Context(), db, statement, slices.Repeat([]any{nil}, parametersOf(statement))...)
 		wantRejected(t, statement, err)
 	}
-	if n := len(server.Logins()) + len(server.Requests()); n != 0 {
-		t.Errorf("the server heard of it %d times", n)
-	}
+	should.Equal(t, len(server.Logins())+len(server.Requests()), 0, "the server heard of it")
 }
 
 func TestNoLegitimateStatementIsSentAsTheNameOfAProcedure(t *testing.T) {
@@ -365,9 +348,7 @@ func TestAStatementIsEndedInTheDatabase(t *testing.T) {
 	})
 	got := kinds(server)
 	end := []testmssql.Kind{testmssql.Begin, testmssql.Batch, testmssql.Attention, testmssql.Rollback}
-	if !slices.Equal(got, append(end, end...)) {
-		t.Errorf("sent %v", got)
-	}
+	should.EqualSlice(t, got, append(end, end...), "sent")
 }
 
 func TestAConnectionThatIsNeverAnsweredIsGivenUp(t *testing.T) {
@@ -389,9 +370,7 @@ func TestTheServerMayHaveRestarted(t *testing.T) {
 		}
 		server.Break()
 	}
-	if n := len(server.Logins()); n != 3 {
-		t.Errorf("%d logins, want 3", n)
-	}
+	should.Equal(t, len(server.Logins()), 3, "logins")
 }
 
 func TestAStatementThatWasSentIsNotSentTwice(t *testing.T) {
@@ -407,9 +386,7 @@ func TestAStatementThatWasSentIsNotSentTwice(t *testing.T) {
 			sent++
 		}
 	}
-	if sent != 1 {
-		t.Errorf("sent %d times", sent)
-	}
+	should.Equal(t, sent, 1, "sent")
 }
 
 func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
@@ -444,9 +421,7 @@ func TestACallBeyondThePoolIsToldWhy(t *testing.T) {
 		defer conn.Close()
 	}
 	_, _, err := sqltest.Read(t.Context(), db, "SELECT 1")
-	if f := faultOf(t, err); !strings.Contains(f.Message, "4 statements run") {
-		t.Errorf("the error is %v", err)
-	}
+	should.Contain(t, faultOf(t, err).Message, "4 statements run", "the error is %v", err)
 }
 
 func TestThePoolIsSmall(t *testing.T) {
@@ -635,15 +610,11 @@ func TestTheServerIsAskedWhatAStatementReturns(t *testing.T) {
 			for range 3 {
 				columns, _, err := sqltest.Read(t.Context(), db, "SELECT @p1 AS a", "x")
 				if c.code != "" {
-					if f := faultOf(t, err); f.Code != c.code {
-						t.Errorf("the error is %v", err)
-					}
+					should.Equal(t, faultOf(t, err).Code, c.code, "the error is %v", err)
 					continue
 				}
 				must.OK(t, err)
-				if want := []sql.Column{{Name: "a", Type: c.want, Kind: sql.Integer}}; !slices.Equal(columns, want) {
-					t.Errorf("the columns are %v, want %v", columns, want)
-				}
+				should.EqualSlice(t, columns, []sql.Column{{Name: "a", Type: c.want, Kind: sql.Integer}}, "the columns")
 			}
 			asked := 0
 			for _, r := range server.Requests() {

@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/ownfile"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // What somebody can do who is at the wire, on another page, in another browser, or another client.
@@ -171,9 +172,7 @@ func TestRedirectURIsThatNearlyMatch(t *testing.T) {
 	for _, uri := range []string{
 		callback, "https://client.example/q?a=b", "http://127.0.0.1/cb", "http://127.0.0.1:1234/cb", "http://localhost:65535/cb", "http://localhost/cb", "http://[::1]:1/cb", "com.example.app:/cb",
 	} {
-		if got := page(uri); got.status != http.StatusOK {
-			t.Errorf("%s: %d", uri, got.status)
-		}
+		should.Equal(t, page(uri).status, http.StatusOK, "%s", uri)
 	}
 	for _, uri := range []string{
 		"", callback + "/", callback + "/more", callback + "?a=b", callback + "#f", callback + "%20", callback + "/..", callback + "/../callback", callback + ";x", callback + "&x", callback + "\t", " " + callback, callback + "\x00",
@@ -207,9 +206,7 @@ func TestRedirectURIsThatCannotBeRegistered(t *testing.T) {
 		return s.do(http.DefaultClient, http.MethodPost, registerPath, nil, string(body)).status
 	}
 	for _, uri := range []string{"https://claude.ai/api/mcp/auth_callback", "http://localhost/callback", "http://127.0.0.1:33418", "http://127.0.0.1:33418/", "http://[::1]:9/x", "com.example.app:/x", "com.example.app://host/x", "https://x.example:8443/?a=b"} {
-		if got := register([]string{uri}); got != http.StatusCreated {
-			t.Errorf("%s: %d", uri, got)
-		}
+		should.Equal(t, register([]string{uri}), http.StatusCreated, "%s", uri)
 	}
 	for _, uri := range []string{
 		"", "x", "/x", "//x.example/", "http://x.example/", "http://10.0.0.1/", "https:///x", "https:x.example", "https://", "https://user@x.example/", "https://:pw@x.example/", "https://x.example/#", "https://x.example/#f",
@@ -217,17 +214,11 @@ func TestRedirectURIsThatCannotBeRegistered(t *testing.T) {
 		"http://localhost.evil.example/", "http://localhost@evil.example/", "http://127.0.0.1.evil.example/", "http://[::1].evil.example/", "http://0.0.0.0/",
 		"javascript:alert(1)", "data:text/html,x", "file:///etc/passwd", "vbscript:x", "blob:https://x.example/y", "app:/x", "intent://x", "Com.Example.App:/x", "com..app:/x", ".app:/x", "https://x.example/" + strings.Repeat("x", 1000),
 	} {
-		if got := register([]string{uri}); got != http.StatusBadRequest {
-			t.Errorf("%q: %d", uri, got)
-		}
-		if got := register([]string{callback, uri}); got != http.StatusBadRequest {
-			t.Errorf("%q, as the second: %d", uri, got)
-		}
+		should.Equal(t, register([]string{uri}), http.StatusBadRequest, "%q", uri)
+		should.Equal(t, register([]string{callback, uri}), http.StatusBadRequest, "%q, as the second", uri)
 	}
 	for _, uris := range []any{nil, []string{}, "https://x.example/", []any{1}, slices.Repeat([]string{callback}, 11)} {
-		if got := register(uris); got != http.StatusBadRequest {
-			t.Errorf("%v: %d", uris, got)
-		}
+		should.Equal(t, register(uris), http.StatusBadRequest, "%v", uris)
 	}
 	for _, body := range []string{"", "x", "[]", `{"redirect_uris":["` + callback + `"],"grant_types":["implicit"]}`, `{"redirect_uris":["` + callback + `"],"response_types":["token"]}`, `{"client_name":"` + strings.Repeat("x", 20_000) + `","redirect_uris":["` + callback + `"]}`} {
 		if got := s.do(http.DefaultClient, http.MethodPost, registerPath, nil, body); got.status != http.StatusBadRequest || !strings.Contains(got.body, `"error"`) {
@@ -342,9 +333,7 @@ func TestConsentIsOfOnePageInOneBrowserOnce(t *testing.T) {
 	if got := s.get(mine, authorizePath+"?"+form(ticket).Encode()); got.status != http.StatusBadRequest || got.header.Get("Location") != "" {
 		t.Errorf("by GET: %d", got.status)
 	}
-	if got := s.post(mine, authorizePath+"?"+form(ticket).Encode(), url.Values{}); got.status != http.StatusForbidden {
-		t.Errorf("in the address: %d", got.status)
-	}
+	should.Equal(t, s.post(mine, authorizePath+"?"+form(ticket).Encode(), url.Values{}).status, http.StatusForbidden, "in the address")
 	if back := s.answer(s.post(mine, authorizePath, form(ticket), "Origin", s.url, "Sec-Fetch-Site", "same-origin")); back.Get("code") == "" {
 		t.Fatalf("the good one: %v", back)
 	}
@@ -371,9 +360,7 @@ func TestConsentIsOfOnePageInOneBrowserOnce(t *testing.T) {
 func ticketWith(s *site, sealed string) ticket {
 	body, _, _ := strings.Cut(sealed, ".")
 	var t ticket
-	if err := json.Unmarshal([]byte(decoded(body)), &t); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, json.Unmarshal([]byte(decoded(body)), &t))
 	return t
 }
 
@@ -405,9 +392,7 @@ func TestThePageCannotBeFramedAndRunsNothing(t *testing.T) {
 				t.Errorf("%s: %s", name, policy)
 			}
 			for header, want := range map[string]string{"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin", "Cache-Control": "no-store"} {
-				if got.header.Get(header) != want {
-					t.Errorf("%s: %s is %q", name, header, got.header.Get(header))
-				}
+				should.Equal(t, got.header.Get(header), want, "%s: %s", name, header)
 			}
 			for _, part := range []string{"<script", "<img", "<b>", "\u202e", "\x07", "onerror=alert(1)>"} {
 				if strings.Contains(got.body, part) {
@@ -415,9 +400,7 @@ func TestThePageCannotBeFramedAndRunsNothing(t *testing.T) {
 				}
 			}
 		}
-		if !strings.Contains(pages["the page"].body, "&lt;script&gt;alert(1)") {
-			t.Error("the name is not shown as text")
-		}
+		should.Contain(t, pages["the page"].body, "&lt;script&gt;alert(1)", "the name is not shown as text")
 	}
 	got := s.page(s.newBrowser(), request("<script>alert(1)</script>"))
 	if !strings.Contains(got.header.Get("Content-Security-Policy"), "form-action 'none'") || strings.Contains(got.body, "<script") {
@@ -429,9 +412,7 @@ func TestThePageCannotBeFramedAndRunsNothing(t *testing.T) {
 	}
 	cookie := s.page(s.newBrowser(), request(m.ID)).header.Get("Set-Cookie")
 	for _, part := range []string{"HttpOnly", "SameSite=Lax", "Path=/"} {
-		if !strings.Contains(cookie, part) {
-			t.Errorf("the cookie is %s", cookie)
-		}
+		should.Contain(t, cookie, part, "the cookie")
 	}
 	secure := serve(t, func(o *Options) { o.Issuer = "https://sandbox.example.com" })
 	if cookie := secure.page(secure.newBrowser(), request(secure.registered(nil).ID)).header.Get("Set-Cookie"); !strings.HasPrefix(cookie, "__Host-csm_oauth=") || !strings.Contains(cookie, "Secure") {
@@ -573,9 +554,7 @@ func TestRegistrationsAreBounded(t *testing.T) {
 		text, _ := json.Marshal(map[string]any{"client_name": strings.Repeat("&", 1000), "redirect_uris": uris})
 		return string(text)
 	}
-	if got := s.do(http.DefaultClient, http.MethodPost, registerPath, nil, body(long, callback)); got.status != http.StatusBadRequest {
-		t.Errorf("more than %d bytes: %d", maxRedirectLen, got.status)
-	}
+	should.Equal(t, s.do(http.DefaultClient, http.MethodPost, registerPath, nil, body(long, callback)).status, http.StatusBadRequest, "more than %d bytes", maxRedirectLen)
 	m := s.registered(map[string]any{"client_name": strings.Repeat("&", 1000), "redirect_uris": []string{long}})
 	err := s.o.Store.change(func(c *contents, now time.Time) error {
 		for i := len(c.Clients); i < maxClients; i++ {
@@ -628,9 +607,7 @@ func TestGrantsOfOnePersonAreBounded(t *testing.T) {
 			good++
 		}
 	}
-	if good != maxAccess {
-		t.Errorf("%d access tokens are good", good)
-	}
+	should.Equal(t, good, maxAccess, "access tokens are good")
 }
 
 // An answer says whose it is, so that a client that talks to several servers does not send this one's code to another.
@@ -709,9 +686,7 @@ func TestDocumentsOfClientsReachNothingPrivate(t *testing.T) {
 			t.Errorf("%s: %d %s", id, got.status, got.body)
 		}
 	}
-	if n := reached.Load(); n != 0 {
-		t.Errorf("this machine was reached %d times", n)
-	}
+	should.Equal(t, reached.Load(), 0, "this machine was reached")
 }
 
 // Whoever has documents looked up that never come has a few places, and none of those of clients that people have allowed.
@@ -739,9 +714,7 @@ func TestSlowDocumentsShutNobodyOut(t *testing.T) {
 		<-asked
 	}
 	get("https://client.com/new", false)
-	if host := <-asked; host != "client.com" {
-		t.Errorf("%s has more places than others", host)
-	}
+	should.Equal(t, <-asked, "client.com", "has more places than others")
 	for i := range maxFetches {
 		get(fmt.Sprintf("https://evil%d.com/x", i), false)
 	}
@@ -749,9 +722,7 @@ func TestSlowDocumentsShutNobodyOut(t *testing.T) {
 		<-asked
 	}
 	get("https://client.com/known", true)
-	if host := <-asked; host != "client.com" {
-		t.Errorf("%s has a kept place", host)
-	}
+	should.Equal(t, <-asked, "client.com", "has a kept place")
 }
 
 type transport func(*http.Request) (*http.Response, error)
@@ -812,16 +783,12 @@ func TestDocumentsOfClients(t *testing.T) {
 	if who, err := s.who(next.Access); err != nil || who.Name != "ann" {
 		t.Errorf("%+v %v", who, err)
 	}
-	if n := fetched.Load(); n != 1 {
-		t.Errorf("it is fetched %d times", n)
-	}
+	should.Equal(t, fetched.Load(), 1, "it is fetched")
 	s.pass(documentsFresh)
 	if s.page(s.newBrowser(), request(good, "redirect_uri", "http://localhost:4711/callback")); fetched.Load() != 2 {
 		t.Error("it is not fetched again")
 	}
-	if got := s.page(s.newBrowser(), request(good, "redirect_uri", "https://evil.example/")); got.status != http.StatusBadRequest {
-		t.Errorf("another address: %d", got.status)
-	}
+	should.Equal(t, s.page(s.newBrowser(), request(good, "redirect_uri", "https://evil.example/")).status, http.StatusBadRequest, "another address")
 	if got := s.page(s.newBrowser(), request("https://client.example/key.json")); got.status != http.StatusOK {
 		t.Errorf("a client with a key: %d %s", got.status, got.body)
 	}

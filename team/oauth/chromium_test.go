@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/browser"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // A person in a real browser: the page's policy lets its form lead to the client's address, and the client learns nothing of the page.
@@ -38,9 +39,7 @@ func TestAPersonInChromium(t *testing.T) {
 	if p.See("window.hacked") != nil || p.See("document.querySelectorAll('img, script').length") != 0.0 || p.See("document.cookie") != "" {
 		t.Error("the client's name is markup, or a script sees the cookie")
 	}
-	if weight := p.See("getComputedStyle(document.querySelector('.who')).fontWeight"); weight != "600" {
-		t.Errorf("the page has no style: %v", weight)
-	}
+	should.Equal(t, p.See("getComputedStyle(document.querySelector('.who')).fontWeight"), "600", "the page has no style")
 	token, _ := json.Marshal(annsToken)
 	p.See("document.querySelector('#token').value = " + string(token))
 	p.TabTo("e.value === 'allow'")
@@ -50,9 +49,7 @@ func TestAPersonInChromium(t *testing.T) {
 	if err != nil || back.Query().Get("code") == "" || back.Query().Get("state") != "a state" {
 		t.Errorf("the browser is at %s: %v", back, err)
 	}
-	if from := <-referer; from != "" {
-		t.Errorf("the client learns of %s", from)
-	}
+	should.Equal(t, <-referer, "", "the client learns of")
 
 	p.Call("Page.navigate", map[string]any{"url": client.URL + query}, nil)
 	p.Await("document.title === 'frame' && document.readyState === 'complete'")

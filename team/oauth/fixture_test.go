@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 const (
@@ -140,19 +141,13 @@ type reply struct {
 func (s *site) do(c *http.Client, method, path string, header http.Header, body string) reply {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, strings.NewReader(body))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	maps.Copy(request.Header, header)
 	response, err := c.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	return reply{response.StatusCode, response.Header, string(text)}
 }
 
@@ -242,9 +237,7 @@ func (s *site) linked(page reply) *url.URL {
 		s.t.Fatalf("%d %q %s", page.status, page.header.Get("Location"), page.body)
 	}
 	u, err := url.Parse(html.UnescapeString(found[1]))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	return u
 }
 
@@ -261,9 +254,7 @@ func (s *site) ask(form url.Values, header ...string) (tokens, reply) {
 	s.t.Helper()
 	got := s.post(http.DefaultClient, tokenPath, form, header...)
 	var out tokens
-	if err := json.Unmarshal([]byte(got.body), &out); err != nil {
-		s.t.Fatalf("%d %s", got.status, got.body)
-	}
+	must.OK(s.t, json.Unmarshal([]byte(got.body), &out), "%d %s", got.status, got.body)
 	return out, got
 }
 
@@ -283,9 +274,7 @@ func redemption(client, code string, change ...string) url.Values {
 func (s *site) granted(client string) tokens {
 	s.t.Helper()
 	out, got := s.ask(redemption(client, s.allowed(request(client)).Get("code")))
-	if got.status != http.StatusOK {
-		s.t.Fatalf("%d %s", got.status, got.body)
-	}
+	must.Equal(s.t, got.status, http.StatusOK, "%s", got.body)
 	return out
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestAPersonAllowsAProgramIn(t *testing.T) {
@@ -218,9 +219,7 @@ func TestGrantsAreRevoked(t *testing.T) {
 			}
 		}
 		for _, none := range []string{"", "x", got.Access + "x", refreshPrefix, accessPrefix + "_", strings.Replace(got.Refresh, "_rt_", "_at_", 1)} {
-			if reply := s.post(http.DefaultClient, revokePath, url.Values{"client_id": {m.ID}, "token": {none}}); reply.status != http.StatusOK {
-				t.Errorf("%q: %d", none, reply.status)
-			}
+			should.Equal(t, s.post(http.DefaultClient, revokePath, url.Values{"client_id": {m.ID}, "token": {none}}).status, http.StatusOK, "%q", none)
 		}
 		if _, err := s.who(got.Access); err != nil {
 			t.Fatalf("%s: before: %v", name, err)

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // issuer is a place where everybody who comes is bob.
@@ -125,16 +126,12 @@ func TestPeopleSignInAtAnIssuer(t *testing.T) {
 			t.Errorf("%d %s", page.status, page.body)
 		}
 		form := url.Values{"ticket": {s.ticketOf(page)}, "decision": {"allow"}}
-		if got := s.get(c, back); got.status != http.StatusForbidden {
-			t.Errorf("the issuer's answer a second time: %d", got.status)
-		}
+		should.Equal(t, s.get(c, back).status, http.StatusForbidden, "the issuer's answer a second time")
 		got, _ := s.ask(redemption(m.ID, s.answer(s.post(c, authorizePath, form)).Get("code")))
 		if who, err := s.who(got.Access); err != nil || who.Name != "bob" || who.Source != "oauth" {
 			t.Errorf("%+v %v", who, err)
 		}
-		if again := s.post(c, authorizePath, form); again.status != http.StatusForbidden {
-			t.Errorf("the page a second time: %d", again.status)
-		}
+		should.Equal(t, s.post(c, authorizePath, form).status, http.StatusForbidden, "the page a second time")
 		// What an issuer said once does not last for ever, however often it is refreshed.
 		for range 31 {
 			s.pass(24*time.Hour - time.Second)
@@ -205,9 +202,7 @@ func TestGroupsOfAnIssuerAreRenewed(t *testing.T) {
 		i.says, i.groups, i.until = step.says, []string{step.group}, s.now.Add(5*time.Minute)
 		i.answer = func(url.Values) string { return step.who + " " }
 		next, _ := s.refreshed(m.ID, got.Refresh)
-		if next.Error != step.want {
-			t.Errorf("%+v: %+v", step, next)
-		}
+		should.Equal(t, next.Error, step.want, "%+v: %+v", step, next)
 		if step.want != "" {
 			continue
 		}
@@ -254,9 +249,7 @@ func TestAnswersOfAnIssuerThatAreNotTaken(t *testing.T) {
 		}
 	}
 	mixed := url.Values{"code": theirs["code"], "state": q["state"]}
-	if got := come(mine, mixed); got.status != http.StatusForbidden {
-		t.Errorf("another's code: %d", got.status)
-	}
+	should.Equal(t, come(mine, mixed).status, http.StatusForbidden, "another's code")
 	for name, answer := range map[string]func(url.Values) string{
 		"no token": func(url.Values) string { return "" }, "another's nonce": func(url.Values) string { return "bob x" },
 		"no nonce": func(url.Values) string { return "bob " }, "nobody": func(asked url.Values) string { return " " + asked.Get("nonce") },
@@ -273,9 +266,7 @@ func TestAnswersOfAnIssuerThatAreNotTaken(t *testing.T) {
 		t.Errorf("who has not signed in: %v", back)
 	}
 	// The ticket of a request is none of a person who has signed in.
-	if got := s.post(c, authorizePath, url.Values{"ticket": q["state"], "token": {annsToken}, "decision": {"allow"}}); got.status != http.StatusForbidden {
-		t.Errorf("without signing in: %d", got.status)
-	}
+	should.Equal(t, s.post(c, authorizePath, url.Values{"ticket": q["state"], "token": {annsToken}, "decision": {"allow"}}).status, http.StatusForbidden, "without signing in")
 	if strings.Contains(s.log.String(), "s3cret") {
 		t.Error("the log has the secret")
 	}

@@ -30,6 +30,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const audience = "sandbox"
@@ -174,9 +175,7 @@ func TestATokenOfTheIssuerIsItsPrincipal(t *testing.T) {
 			t.Errorf("%s: %+v, %v", test.method.Alg(), p, err)
 		}
 	}
-	if n := i.asked.Load(); n != 1 {
-		t.Errorf("the issuer was asked %d times", n)
-	}
+	should.Equal(t, i.asked.Load(), 1, "the issuer was asked")
 }
 
 func TestWhatIsNoTokenOfAnIssuer(t *testing.T) {
@@ -191,9 +190,7 @@ func TestWhatIsNoTokenOfAnIssuer(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}
 	}
-	if n := i.asked.Load(); n != 0 {
-		t.Errorf("the issuer was asked %d times", n)
-	}
+	should.Equal(t, i.asked.Load(), 0, "the issuer was asked")
 }
 
 func TestForgedTokensAreRefused(t *testing.T) {
@@ -279,9 +276,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 	if p, err := v.Authenticate(request("Bearer " + good)); err != nil {
 		t.Errorf("the good one: %+v, %v", p, err)
 	}
-	if n := evil.asked.Load(); n != 0 {
-		t.Errorf("what tokens point to was asked %d times", n)
-	}
+	should.Equal(t, evil.asked.Load(), 0, "what tokens point to was asked")
 	if n := i.asked.Load(); n > 1+mostAtOnce {
 		t.Errorf("the issuer was asked %d times", n)
 	}
@@ -440,9 +435,7 @@ func TestUnknownKeysDoNotHammerTheIssuer(t *testing.T) {
 		wait.Wait()
 	}
 	flood()
-	if n := i.asked.Load(); n != 1+mostAtOnce {
-		t.Errorf("the issuer was asked %d times", n)
-	}
+	should.Equal(t, i.asked.Load(), 1+mostAtOnce, "the issuer was asked")
 	c.forward(againTime)
 	flood()
 	if n := i.asked.Load(); n != 2+mostAtOnce {

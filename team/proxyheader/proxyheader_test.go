@@ -17,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const secret = "between-the-proxy-and-us"
@@ -168,18 +169,14 @@ func TestConnections(t *testing.T) {
 	}
 	for proxy, want := range map[string]string{"127.0.0.1": "alice", "unix": ""} {
 		s := serve(listen("tcp", "127.0.0.1:0"), Options{Proxies: []string{proxy}})
-		if got := ask("tcp", s.Listener.Addr().String()); got != want {
-			t.Errorf("by TCP, %s is a proxy: %q", proxy, got)
-		}
+		should.Equal(t, ask("tcp", s.Listener.Addr().String()), want, "by TCP, %s is a proxy", proxy)
 	}
 	if runtime.GOOS == "windows" {
 		return
 	}
 	for proxy, want := range map[string]string{"127.0.0.1": "", "unix": "alice"} {
 		s := serve(listen("unix", filepath.Join(t.TempDir(), "s")), Options{Proxies: []string{proxy}})
-		if got := ask("unix", s.Listener.Addr().String()); got != want {
-			t.Errorf("by a socket, %s is a proxy: %q", proxy, got)
-		}
+		should.Equal(t, ask("unix", s.Listener.Addr().String()), want, "by a socket, %s is a proxy", proxy)
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/ownfile"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func open(t testing.TB) *Store {
@@ -69,9 +70,7 @@ func TestGroupsAreThePrincipals(t *testing.T) {
 	s := open(t)
 	_, first := add(t, s, "alice", 0, "staff")
 	token, second := add(t, s, "alice", 0)
-	if !slices.Equal(token.Groups, []string{"staff"}) {
-		t.Errorf("a second token has the groups %q", token.Groups)
-	}
+	should.EqualSlice(t, token.Groups, []string{"staff"}, "a second token has the groups")
 	add(t, s, "alice", 0, "admins")
 	_, bob := add(t, s, "bob", 0)
 	for text, want := range map[string][]string{first: {"admins"}, second: {"admins"}, bob: nil} {
@@ -253,9 +252,7 @@ func TestAFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		s.Close() // what is noted would come between
-		if err := spoil(s.path); err != nil {
-			t.Fatal(name, err)
-		}
+		must.OK(t, spoil(s.path), "%v", name)
 		if p, err := s.Authenticate(request("Bearer " + text)); err == nil || errors.Is(err, principal.ErrNone) {
 			t.Errorf("%s: %+v, %v", name, p, err)
 		}

@@ -11,6 +11,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/app"
 )
 
@@ -19,9 +21,7 @@ func TestThePageIsSmallAndWhole(t *testing.T) {
 		t.Errorf("the page has %d bytes", n)
 	}
 	for part, times := range map[string]int{"<script": 1, "</script": 1, "<style": 1, "</style": 1, "<!--": 0, "/*app": 0, "innerHTML": 0, "http://": 0, "https://": 0, "ui/initialize": 1} {
-		if n := strings.Count(app.Page(), part); n != times {
-			t.Errorf("%s is there %d times", part, n)
-		}
+		should.Equal(t, strings.Count(app.Page(), part), times, "%s is there", part)
 	}
 	for line := range strings.Lines(app.Page()) {
 		if strings.HasPrefix(line, "\t") || strings.HasPrefix(line, "//") {
@@ -54,9 +54,7 @@ func connect(t *testing.T, hasPage bool) *connection {
 func (c *connection) ask(method, params string) string {
 	c.t.Helper()
 	id, err := rpc.ParseID(json.RawMessage("1"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	call := &rpc.Call{ID: id, Method: method, Message: json.RawMessage(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params))}
 	session := c.client.Call(func(mcp.JSONRPCNotification) {})
 	defer session.End()
@@ -143,9 +141,7 @@ func TestClientsThatDeclareItHaveIt(t *testing.T) {
 			}
 			decode(t, ask("resources/list", ""), &list)
 			decode(t, ask("resources/read", asked["resources/read"]), &read)
-			if greeted := ask("server/discover", ""); !strings.Contains(greeted, `"extensions":{"io.modelcontextprotocol/ui":{}}`) {
-				t.Errorf("the server says of itself %s", greeted)
-			}
+			should.Contain(t, ask("server/discover", ""), `"extensions":{"io.modelcontextprotocol/ui":{}}`, "the server says of itself")
 			if len(tools.Result.Tools) != 2 || len(list.Result.Resources) != 2 || len(read.Result.Contents) != 1 || read.Result.Contents[0].Text != app.Page() {
 				t.Fatalf("got %d tools, %d resources, %v", len(tools.Result.Tools), len(list.Result.Resources), read)
 			}
@@ -170,14 +166,10 @@ func TestAStatelessRequestDeclaresForItselfAlone(t *testing.T) {
 			t.Errorf("with %s: %s", test.capabilities, got)
 		}
 	}
-	if got := shaken("tools/list", ""); !strings.Contains(got, app.URI) {
-		t.Errorf("after the handshake: %s", got)
-	}
+	should.Contain(t, shaken("tools/list", ""), app.URI, "after the handshake")
 }
 
 func decode(t *testing.T, line string, into any) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(line), into); err != nil {
-		t.Fatalf("%v: %s", err, line)
-	}
+	must.OK(t, json.Unmarshal([]byte(line), into), "%s", line)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/browser"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
@@ -52,9 +53,7 @@ func serveHost(t *testing.T) string {
 	go func() { stopped <- web.Serve(ctx, l) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-stopped; err != nil {
-			t.Error(err)
-		}
+		should.OK(t, <-stopped)
 	})
 	return "http://" + l.Addr().String()
 }
@@ -156,9 +155,7 @@ func TestThePageInChromium(t *testing.T) {
 	// A table: a page of it takes a part of the file, and its end takes all.
 	python(long, "light")
 	p.Await(place + ".endsWith(' or more rows') && view().querySelectorAll('tbody tr').length === 50")
-	if reads := all(); len(reads) != 1 {
-		t.Errorf("the first page took %v", reads)
-	}
+	should.Len(t, all(), 1, "the first page took")
 	press(bar("›"))
 	p.Await(cells + ".startsWith('51|50|')")
 	press(bar("»"))
@@ -220,14 +217,10 @@ func TestThePageInChromium(t *testing.T) {
 	p.Await("view().querySelectorAll('tbody tr').length === 2 && view().querySelectorAll('thead th').length === 101 && " + note + ".includes('100 columns')")
 	press(tab("lines.jsonl"))
 	p.Await(place + " === '1–50 of 304 rows' && " + cells + ".includes('{\"polluted\":1}')")
-	if n := p.See("[...view().querySelectorAll('td')].some(c => c.textContent.length > 201 || c.children.length)"); n != false {
-		t.Error("a cell is too long, or has elements")
-	}
+	should.Equal(t, p.See("[...view().querySelectorAll('td')].some(c => c.textContent.length > 201 || c.children.length)"), false, "a cell is too long, or has elements")
 	press(tab("bytes.csv"))
 	p.Await(note + ".startsWith('It is no text.')")
-	if p.See(`/[\x1b\u202e]/.test(view().body.textContent)`) != false {
-		t.Error("characters that hide what they are came to the page")
-	}
+	should.Equal(t, p.See(`/[\x1b\u202e]/.test(view().body.textContent)`), false, "characters that hide what they are came to the page")
 
 	// Rows of a database, and an answer that has nothing to show. Only the client may give one.
 	rows := `{"content": [{"type": "text", "text": "{\"columns\":[{\"name\":\"n\"},{\"name\":\"<b>\"}],\"rows\":[[10,null],[9,\"<i>\"],[\"x\",true]]}"}], "_meta": {"code-sandbox-mcp/result": {"connection": "main"}}}`
@@ -237,9 +230,7 @@ func TestThePageInChromium(t *testing.T) {
 	p.Await(cells + " === '1|9|<i>'")
 	p.See(`intrude({content: [{type: "text", text: "intruded"}]})`)
 	p.Await("globalThis.intruded")
-	if p.See(cells) != "1|9|<i>" {
-		t.Error("another frame has changed what is shown")
-	}
+	should.Equal(t, p.See(cells), "1|9|<i>", "another frame has changed what is shown")
 	// Of several figures, those that are shown have the names of their files.
 	p.See("give({}, " + shown + ")")
 	p.Await("[...view().querySelectorAll('nav button')].map(b => b.textContent).join() === 'output/figure-2.png,output/own.gif,output/new.png,output/large.png'")
@@ -250,21 +241,13 @@ func TestThePageInChromium(t *testing.T) {
 	}
 	press("view().querySelector('#shown button')")
 	p.Await("asked.length === 1")
-	if opened := all()[0].URL; opened != "https://example.com/page" {
-		t.Errorf("opened %q", opened)
-	}
+	should.Equal(t, all()[0].URL, "https://example.com/page", "opened")
 	p.See(`give({}, {content: [{type: "text", text: "completed in 3ms\nand more"}]})`)
 	p.Await(note + " === 'completed in 3ms' && view().querySelector('nav').children.length === 0")
 
-	if p.See("end().then(() => 'ended')") != "ended" {
-		t.Error("it does not end")
-	}
-	if p.See("(() => { try { view().body.innerHTML = '<i>'; return 'made' } catch { return 'refused' } })()") != "refused" {
-		t.Error("the policy lets a script make markup")
-	}
-	if hacked := p.See("[globalThis.hacked, frames[0].hacked, {}.polluted].some(Boolean)"); hacked != false {
-		t.Error("the sandbox has run a script")
-	}
+	should.Equal(t, p.See("end().then(() => 'ended')"), "ended", "it does not end")
+	should.Equal(t, p.See("(() => { try { view().body.innerHTML = '<i>'; return 'made' } catch { return 'refused' } })()"), "refused", "the policy lets a script make markup")
+	should.Equal(t, p.See("[globalThis.hacked, frames[0].hacked, {}.polluted].some(Boolean)"), false, "the sandbox has run a script")
 	for _, address := range p.Loaded() {
 		if !strings.HasPrefix(address, url+"/") && !strings.HasPrefix(address, "data:") && address != "about:srcdoc" {
 			t.Errorf("it has loaded %s", address)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 var server = Bounds{
@@ -119,9 +121,7 @@ func TestNotesAreSaidWhereTheyMatter(t *testing.T) {
 	if runs := asked.Notes(Runs, Sessions); !strings.Contains(runs, "X-Exec-Timeout") || strings.Contains(runs, "Rows") {
 		t.Errorf("%q", runs)
 	}
-	if none := asked.Notes(); none != "" {
-		t.Errorf("%q", none)
-	}
+	should.Equal(t, asked.Notes(), "")
 }
 
 func TestRequestsWithoutHeadersAskForNothing(t *testing.T) {
@@ -129,7 +129,5 @@ func TestRequestsWithoutHeadersAskForNothing(t *testing.T) {
 	if asked != nil || asked.OwnStore() != nil || asked.Bounds() != (Bounds{}) || asked.Notes(AllUses...) != "" {
 		t.Errorf("%+v", asked)
 	}
-	if ctx := With(t.Context(), asked); Of(ctx) != nil {
-		t.Errorf("%+v", Of(ctx))
-	}
+	should.Equal(t, Of(With(t.Context(), asked)), nil)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fair"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 )
@@ -65,9 +66,7 @@ func serve(t *testing.T) *served {
 	go func() { ended <- Serve(ctx, l, s.Links, 100*time.Millisecond, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		stop()
-		if err := <-ended; err != nil {
-			t.Errorf("it ended with %v", err)
-		}
+		should.OK(t, <-ended, "it ended with")
 	})
 	return s
 }
@@ -76,9 +75,7 @@ func serve(t *testing.T) *served {
 func (s *served) write(session, path string, content []byte) string {
 	s.t.Helper()
 	_, _, err := s.manager.Upload(s.t.Context(), sandbox.Upload{SessionID: session, Path: path, Content: bytes.NewReader(content), Overwrite: true})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	link := s.Download(session, path)
 	if link == "" {
 		s.t.Fatalf("there is no link to %q", path)
@@ -107,23 +104,17 @@ type answer struct {
 func (s *served) do(method, link string, body io.Reader, headers ...string) answer {
 	s.t.Helper()
 	request, err := http.NewRequestWithContext(s.t.Context(), method, link, body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	for i := 0; i < len(headers); i += 2 {
 		request.Header.Set(headers[i], headers[i+1])
 	}
 	request.Host = request.Header.Get("Host")
 	client := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	defer response.Body.Close()
 	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Error(err)
-	}
+	should.OK(s.t, err)
 	return answer{response.StatusCode, response.Header, string(text)}
 }
 
@@ -131,9 +122,7 @@ func (s *served) do(method, link string, body io.Reader, headers ...string) answ
 func (s *served) raw(text string) int {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.address)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	_, _ = io.WriteString(conn, text)
 	return statusOf(s.t, conn)
 }
@@ -166,9 +155,7 @@ func TestAFileIsServedWholeAndInParts(t *testing.T) {
 		"Cache-Control": "private, no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer",
 		"Cross-Origin-Resource-Policy": "same-origin", "Accept-Ranges": "bytes", "Content-Length": "10", "Content-Security-Policy": policy,
 	} {
-		if got := whole.header.Get(name); got != want {
-			t.Errorf("%s is %q, not %q", name, got, want)
-		}
+		should.Equal(t, whole.header.Get(name), want, "%s", name)
 	}
 	tag, modified := whole.header.Get("ETag"), whole.header.Get("Last-Modified")
 	for name, test := range map[string]struct {
@@ -260,9 +247,7 @@ func TestAPageInABrowser(t *testing.T) {
 		"Content-Security-Policy": policyFrame, "Content-Type": "text/html; charset=utf-8", "Cache-Control": "private, no-store",
 		"Referrer-Policy": "no-referrer", "X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin", "ETag": "",
 	} {
-		if got := whole.header.Get(name); got != want {
-			t.Errorf("%s is %q", name, got)
-		}
+		should.Equal(t, whole.header.Get(name), want, "%s", name)
 	}
 	place, _, _ := strings.Cut(link, "?")
 	if got := s.do("GET", place+html.UnescapeString(framed[1]), nil, "Sec-Fetch-Dest", "iframe"); got.body != content {
@@ -368,9 +353,7 @@ func TestRequestsThatNoClientSends(t *testing.T) {
 		"a long header":       {"GET " + link + " HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("x", 128<<10) + "\r\n\r\n", 431},
 		"no HTTP":             {"hello\r\n\r\n", 400},
 	} {
-		if got := s.raw(test.request); got != test.status {
-			t.Errorf("%s: got %d", name, got)
-		}
+		should.Equal(t, s.raw(test.request), test.status, "%s", name)
 	}
 }
 
@@ -435,9 +418,7 @@ func TestAnUpload(t *testing.T) {
 		t.Fatalf("got %d %s", got.status, got.body)
 	}
 	sum := sha256.Sum256(content)
-	if want := (uploaded{id, "input/däta.csv", int64(len(content)), hex.EncodeToString(sum[:]), "text/csv"}); told != want {
-		t.Errorf("got %+v", told)
-	}
+	should.Equal(t, told, (uploaded{id, "input/däta.csv", int64(len(content)), hex.EncodeToString(sum[:]), "text/csv"}))
 	if back := s.do("GET", s.Download(id, "input/däta.csv"), nil); back.body != string(content) {
 		t.Errorf("%d bytes came back", len(back.body))
 	}
@@ -510,9 +491,7 @@ func TestAnUploadThatIsCutOffCanBeSentAgain(t *testing.T) {
 		t.Errorf("while it is in use: %d %s", got.status, got.body)
 	}
 	_ = conn.(*net.TCPConn).CloseWrite()
-	if got := statusOf(t, conn); got != http.StatusBadRequest {
-		t.Errorf("cut off: %d", got)
-	}
+	should.Equal(t, statusOf(t, conn), http.StatusBadRequest, "cut off")
 	if got := s.do("PUT", link, strings.NewReader("whole")); got.status != 201 {
 		t.Errorf("again: %d %s", got.status, got.body)
 	}
@@ -539,9 +518,7 @@ func TestClientsThatStandStill(t *testing.T) {
 		defer response.Body.Close() // nothing is read
 	}
 	for range sessionTransfers + 1 {
-		if got := s.raw(fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf", target(upload))); got != 408 {
-			t.Errorf("an upload that does not go on: %d", got)
-		}
+		should.Equal(t, s.raw(fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf", target(upload))), 408, "an upload that does not go on")
 	}
 	s.eventually("no transfer goes on", func() bool {
 		s.mu.Lock()
@@ -613,7 +590,5 @@ func TestUploadLinksAreBounded(t *testing.T) {
 	}
 	later = later.Add(2 * s.o.Lifetime)
 	s.grant(id, "c.txt", false)
-	if len(s.grants) != 1 {
-		t.Errorf("%d are kept", len(s.grants))
-	}
+	should.Equal(t, len(s.grants), 1, "are kept")
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // A browser that speaks the pipe, by the variable FAKE.
@@ -117,9 +118,7 @@ func TestAPictureComesOrAnErrorThatSaysWhyNot(t *testing.T) {
 			if !errors.Is(err, want) || err == nil && string(drawn.Data) != picture {
 				t.Errorf("%q, %v; want %v", drawn.Data, err, want)
 			}
-			if missing := slices.Equal(drawn.Missing, []string{"tiles.example"}); missing != (mode == "map") {
-				t.Errorf("it lacks %q", drawn.Missing)
-			}
+			should.Equal(t, slices.Equal(drawn.Missing, []string{"tiles.example"}), mode == "map", "it lacks %q", drawn.Missing)
 		})
 	}
 }

@@ -220,9 +220,7 @@ func (c *connection) pause(on bool) {
 func (c *connection) send(message any) {
 	c.t.Helper()
 	body, err := json.Marshal(message)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	c.sendBody(body)
 }
 
@@ -504,9 +502,7 @@ func (c *client) awaitExit() {
 	c.t.Helper()
 	select {
 	case <-c.exited:
-		if code := c.cmd.ProcessState.ExitCode(); code != 0 {
-			c.t.Fatalf("the supervisor ended with %d", code)
-		}
+		must.Equal(c.t, c.cmd.ProcessState.ExitCode(), 0, "the supervisor ended with")
 	case <-time.After(patience):
 		c.t.Fatal("the supervisor did not end")
 	}
@@ -521,17 +517,13 @@ func (c *client) path(names ...string) string {
 func (c *client) read(name string) string {
 	c.t.Helper()
 	text, err := os.ReadFile(c.path(name))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	return string(text)
 }
 
 func (c *client) write(name, text string) {
 	c.t.Helper()
-	if err := os.WriteFile(c.path(name), []byte(text), 0o644); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, os.WriteFile(c.path(name), []byte(text), 0o644))
 }
 
 func (c *client) exists(name string) bool {
@@ -548,9 +540,7 @@ func (c *client) awaitFile(name string) {
 func (c *client) later() *connection {
 	c.t.Helper()
 	conn, err := net.Dial("unix", c.door)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	return connect(c.t, conn, c.language)
 }
 

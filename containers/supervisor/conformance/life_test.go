@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -63,9 +64,7 @@ func TestAnInterpreterThatIsMissing(t *testing.T) {
 		for _, fresh := range []bool{false, true} {
 			d := c.run("1", request{Fresh: fresh})
 			check(t, "error", d.errorName(), "NoInterpreter")
-			if !strings.Contains(d.Error.Message, l.interpreter) {
-				t.Errorf("what is missing is not named: %s", d)
-			}
+			should.Contain(t, d.Error.Message, l.interpreter, "what is missing is not named: %s", d)
 		}
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -39,9 +40,7 @@ func TestStatuses(t *testing.T) {
 		check(t, "x", c.value(string(l.get)), "1")
 		d := c.run(l.fail.with("why"))
 		check(t, "error", d.errorName()+" "+d.Error.Message, l.failure+" why")
-		if !strings.Contains(d.Error.Traceback, "why") {
-			t.Errorf("traceback: %s", d.Error.Traceback)
-		}
+		should.Contain(t, d.Error.Traceback, "why", "traceback")
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -337,17 +338,11 @@ func (c *client) join() (*exec.Cmd, *connection) {
 	cmd := exec.Command(program, "join")
 	cmd.Env = append(os.Environ(), "CODE_SANDBOX_SOCKET="+c.door)
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	out, ours, err := os.Pipe()
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, err)
 	cmd.Stdout = ours
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	must.OK(c.t, cmd.Start())
 	_ = ours.Close()
 	return cmd, connect(c.t, stdio{in, out, in.Close}, c.language)
 }
@@ -360,15 +355,11 @@ func TestJoin(t *testing.T) {
 		text := strings.Repeat("y", 900_000)
 		check(t, "output", conn.completed(l.print.with(text)).Stdout.Bytes, int64(len(text)))
 		_ = conn.conn.Close() // it ends when either side ends
-		if err := first.Wait(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, first.Wait())
 		second, conn := c.join()
 		conn.attach()
 		c.end()
-		if err := second.Wait(); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, second.Wait())
 		third := exec.Command(program, "join")
 		third.Env = append(os.Environ(), "CODE_SANDBOX_SOCKET="+c.door)
 		out, err := third.CombinedOutput()

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -81,9 +82,7 @@ func TestAKilledKernelIsReplacedByItsTwin(t *testing.T) {
 		check(t, "x", same.result(), "([1], True)")
 		c.awaitTwin(c.after(same)) // else the next one's could be taken for it
 		next := c.completed("pass")
-		if next.Origin != nil {
-			t.Errorf("told once more: %v", next)
-		}
+		should.Equal(t, next.Origin, nil, "told once more: %v", next)
 		c.awaitTwin(c.after(next))
 		behind = next.Done.ID
 	}
@@ -175,9 +174,7 @@ func TestWhatStandsAgainstATwin(t *testing.T) {
 		from := c.now()
 		c.completed(one.begin)
 		c.find(from, func(m *message) bool { return m.Type == "twins" && strings.HasPrefix(m.twins.Why, one.why) })
-		if why := c.restore("nobody's").Error; !strings.Contains(why, one.why) {
-			t.Errorf("going back: %q", why)
-		}
+		should.Contain(t, c.restore("nobody's").Error, one.why, "going back")
 		c.twinned(one.end)
 	}
 }

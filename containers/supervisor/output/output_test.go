@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -44,9 +45,7 @@ func (p *place) stream(limit int, spool int64) *Stream {
 func (p *place) read(path string) string {
 	p.t.Helper()
 	data, err := os.ReadFile(filepath.Join(p.dir, path))
-	if err != nil {
-		p.t.Error(err)
-	}
+	should.OK(p.t, err)
 	return string(data)
 }
 
@@ -105,9 +104,7 @@ func TestReport(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newPlace(t)
-			if r := p.reported(limit, c.written); r != c.expected {
-				t.Errorf("reported %+v, not %+v", r, c.expected)
-			}
+			should.Equal(t, p.reported(limit, c.written), c.expected, "reported")
 			if isSpooled := c.expected.Path != "" || len(c.written) > limit; isSpooled != p.isThere(path) {
 				t.Errorf("there is a file: %t", !isSpooled)
 			} else if isSpooled && p.read(path) != c.written {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
 )
@@ -50,9 +51,7 @@ func (s *served) next() (out programwire.Output) {
 	if err == nil {
 		err = json.Unmarshal(text, &out)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	if out.PID != 0 {
 		go func() { // as process 1 does
 			var status syscall.WaitStatus
@@ -66,9 +65,7 @@ func (s *served) next() (out programwire.Output) {
 
 func (s *served) send(in programwire.Input) {
 	s.t.Helper()
-	if err := filewire.Write(s.conn, in); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, filewire.Write(s.conn, in))
 }
 
 // rest returns the output of each stream, and the end.

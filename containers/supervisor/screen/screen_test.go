@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // bounds of screens: small ones reach every path with little text.
@@ -155,9 +156,7 @@ func TestLastLine(t *testing.T) {
 	} {
 		s := New(Rows, LineChars, func([]byte) {}, func() {})
 		s.Write([]byte(written))
-		if line := s.LastLine(); line != expected {
-			t.Errorf("%q: the last line is %q, not %q", written, line, expected)
-		}
+		should.Equal(t, s.LastLine(), expected, "%q: the last line", written)
 	}
 }
 
@@ -168,9 +167,7 @@ func TestClearKeepsWhatHasBegun(t *testing.T) {
 	s.Write([]byte("\xac\x1b[3"))
 	s.Clear()
 	s.Write([]byte("1mred"))
-	if text := string(s.AppendRest(nil)); text != "red" {
-		t.Errorf("shown: %q", text)
-	}
+	should.Equal(t, string(s.AppendRest(nil)), "red", "shown")
 }
 
 var parts = []string{

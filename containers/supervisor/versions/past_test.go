@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // was is the content of a file from before a run.
@@ -31,9 +33,7 @@ func (a *area) was(run, path string) string {
 // listed are the names of the files from before a run, with ! behind those without content.
 func (a *area) listed(run string) (names []string) {
 	list, err := a.store.List(run)
-	if err != nil {
-		a.t.Error(err)
-	}
+	should.OK(a.t, err)
 	for _, f := range list {
 		if f.Why != "" {
 			f.Path += "!"
@@ -59,9 +59,7 @@ func TestEarlierStatesAreSeen(t *testing.T) {
 		{third, "f"}: "three", {third, "d/new"}: "new", {third, "d"}: unix.EISDIR.Error(), {third, "l"}: unix.ELOOP.Error(),
 		{"run-0", "f"}: ErrUnknown.Error(),
 	} {
-		if got := a.was(what[0], what[1]); got != want {
-			t.Errorf("%q: %q, not %q", what, got, want)
-		}
+		should.Equal(t, a.was(what[0], what[1]), want, "%q", what)
 	}
 	var versions []string
 	for _, v := range a.store.Of([]string{"no such form", "f"}) {
@@ -71,9 +69,7 @@ func TestEarlierStatesAreSeen(t *testing.T) {
 		t.Errorf("the versions are %q", versions)
 	}
 	a.undo(second)
-	if got := a.was("undo-"+second, "f"); got != "five!" {
-		t.Errorf("before going back it was %q", got)
-	}
+	should.Equal(t, a.was("undo-"+second, "f"), "five!", "before going back it")
 }
 
 // A run that goes on sees the state from before it too.
@@ -82,9 +78,7 @@ func TestTheStateBeforeARunThatGoesOnIsSeen(t *testing.T) {
 	a.run(func() { a.write("f", "one") })
 	run := a.begin()
 	a.write("f", "changed")
-	if got := a.was(run, "f"); got != "one" {
-		t.Errorf("it was %q", got)
-	}
+	should.Equal(t, a.was(run, "f"), "one")
 	a.end(run)
 }
 
@@ -120,9 +114,7 @@ func TestAnEarlierContentThatIsNotKeptSaysWhy(t *testing.T) {
 	if got := a.listed(run); !reflect.DeepEqual(got, []string{"large!", "small"}) {
 		t.Errorf("listed %q", got)
 	}
-	if got := a.was(run, "small"); got != "one" {
-		t.Errorf("it was %q", got)
-	}
+	should.Equal(t, a.was(run, "small"), "one")
 	_, _, err := a.store.Read(run, []string{"large"})
 	if lost := new(NotKeptError); !errors.As(err, &lost) || lost.Why != whyLarge {
 		t.Errorf("got %v", err)
@@ -130,7 +122,5 @@ func TestAnEarlierContentThatIsNotKeptSaysWhy(t *testing.T) {
 	if err := os.RemoveAll(a.path(stateFolder + "/" + folder)); err != nil { // code removes the copies
 		t.Fatal(err)
 	}
-	if got := a.was(run, "small"); got != "its copy is gone" {
-		t.Errorf("it was %q", got)
-	}
+	should.Equal(t, a.was(run, "small"), "its copy is gone")
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const limit = 64 << 20
@@ -53,9 +54,7 @@ func (a *area) open(most int64) {
 		old.do(old.copies.close)
 	}
 	dir, err := os.Open(a.root)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.OK(a.t, err)
 	a.t.Cleanup(func() { _ = dir.Close() })
 	a.dir, a.info = dir, make(chan Info, 1)
 	a.store = Open(int(dir.Fd()), most, func(i Info) {
@@ -94,9 +93,7 @@ func (a *area) end(id string) {
 func (a *area) undo(run string) Outcome {
 	a.t.Helper()
 	plan, err := a.store.Prepare("undo-"+run, run, 1<<40)
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.OK(a.t, err)
 	outcome := plan.Apply()
 	a.rest()
 	return outcome
@@ -106,12 +103,8 @@ func (a *area) path(name string) string { return filepath.Join(a.root, name) }
 
 func (a *area) write(name, content string) {
 	a.t.Helper()
-	if err := os.MkdirAll(filepath.Dir(a.path(name)), 0o755); err != nil {
-		a.t.Fatal(err)
-	}
-	if err := os.WriteFile(a.path(name), []byte(content), 0o644); err != nil {
-		a.t.Fatal(err)
-	}
+	must.OK(a.t, os.MkdirAll(filepath.Dir(a.path(name)), 0o755))
+	must.OK(a.t, os.WriteFile(a.path(name), []byte(content), 0o644))
 }
 
 func (a *area) read(name string) string {
@@ -152,9 +145,7 @@ func (a *area) tree() map[string]string {
 		tree[name] = fmt.Sprintf("%s %d %q", info.Mode(), info.ModTime().UnixNano(), content)
 		return nil
 	})
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	must.OK(a.t, err)
 	return tree
 }
 
@@ -456,16 +447,12 @@ func TestWhatCannotGoBack(t *testing.T) {
 	}
 	for run, want := range map[string]error{"no-run": ErrUnknown, runs[0]: ErrUnknown, runs[1]: nil} {
 		plan, err := a.store.Prepare("undo", run, limit)
-		if !errors.Is(err, want) {
-			t.Errorf("%s: %v", run, err)
-		}
+		should.Be(t, err, want, "%s", run)
 		if plan != nil {
 			plan.Drop()
 		}
 	}
-	if info := <-a.info; !slices.Equal(info.Runs, runs[1:]) {
-		t.Errorf("it tells of %q", info.Runs)
-	}
+	should.EqualSlice(t, (<-a.info).Runs, runs[1:], "it tells of")
 	id := a.begin()
 	if _, err := a.store.Prepare("undo", runs[5], limit); !errors.Is(err, ErrBusy) {
 		t.Errorf("during a run: %v", err)
@@ -496,9 +483,7 @@ func TestFilesWithoutACopyAreNamed(t *testing.T) {
 	}
 	run := a.run(func() { a.write("large", "cut"); a.write("small", "two"); _ = os.Remove(a.path("pipe")) })
 	o := a.undo(run)
-	if !slices.Equal(o.NotRestored, []Named{{"large", whyLarge}, {"pipe", "a pipe, a socket or a device stays as it is"}}) {
-		t.Errorf("it tells of %+v", o)
-	}
+	should.EqualSlice(t, o.NotRestored, []Named{{"large", whyLarge}, {"pipe", "a pipe, a socket or a device stays as it is"}}, "it tells of %+v", o)
 	if a.read("small") != "one" || a.read("large") != "cut" {
 		t.Errorf("it is %q, %q", a.read("small"), a.read("large"))
 	}
@@ -576,9 +561,7 @@ func TestUploadsStay(t *testing.T) {
 	a.rest()
 	second := a.run(func() { a.write("input/sub/upload", "changed") })
 	a.undo(second)
-	if a.read("input/sub/upload") != "theirs" {
-		t.Errorf("it is %q", a.read("input/sub/upload"))
-	}
+	should.Equal(t, a.read("input/sub/upload"), "theirs")
 	a.undo(first)
 	if a.read("input/sub/upload") != "theirs" || a.read("f") == "one" {
 		t.Errorf("it is %q", a.tree())

@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
@@ -104,18 +105,14 @@ func TestARunIsRefusedWithoutItsLine(t *testing.T) {
 	defer log.Close(context.Background())
 	o := New(log).For(principal.Principal{}, nil)
 	run := &sandbox.Run{ID: "run-1", SessionID: "s"}
-	if err := o.Admit(t.Context(), run); err != nil {
-		t.Errorf("at first: %v", err)
-	}
+	should.OK(t, o.Admit(t.Context(), run), "at first")
 	must.OK(t, os.Rename(folder, folder+"-away"))
 	var f *fault.Error
 	if err := o.Admit(t.Context(), run); !errors.As(err, &f) || f.Code != fault.AuditUnavailable || f.Hint == "" {
 		t.Errorf("then: %v", err)
 	}
 	must.OK(t, os.Rename(folder+"-away", folder))
-	if err := o.Admit(t.Context(), run); err != nil {
-		t.Errorf("in the end: %v", err)
-	}
+	should.OK(t, o.Admit(t.Context(), run), "in the end")
 }
 
 func TestRequestsAndSignIns(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // outcome is what Ask returns.
@@ -270,9 +271,7 @@ func TestHostileTextIsShownAsWhatItIs(t *testing.T) {
 	if strings.Count(q.Words(), "\n") != 4 || q.Allowed != "Allowed would be: a.example:443 GET "+q.Path || !strings.HasSuffix(q.Words(), "\n"+q.Allowed) {
 		t.Errorf("%q", q.Words())
 	}
-	if len(open.Answers) != 3 {
-		t.Errorf("what cannot be read in a list may be allowed: %v", open.Answers)
-	}
+	should.Len(t, open.Answers, 3, "what cannot be read in a list may be allowed")
 	cancel()
 	<-c
 }
@@ -283,9 +282,7 @@ func TestTheLineThatSeemsToAsk(t *testing.T) {
 		"\n  go()\nthere()": "line 2: go()",
 		"":                  "",
 	} {
-		if got := Line(code, "api.a.example:443"); got != want {
-			t.Errorf("%q: %q", code, got)
-		}
+		should.Equal(t, Line(code, "api.a.example:443"), want, "%q", code)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestWhatExceedsTheBudgetWaits(t *testing.T) {
@@ -28,19 +29,13 @@ func TestWhatExceedsTheBudgetWaits(t *testing.T) {
 		go take(ctx)
 		synctest.Wait()
 		cancel(gone)
-		if err := <-given; !errors.Is(err, gone) {
-			t.Errorf("got %v", err)
-		}
+		should.Be(t, <-given, gone)
 		go take(t.Context())
 		synctest.Wait()
-		if len(given) != 0 {
-			t.Error("there was room for more")
-		}
+		should.Equal(t, len(given), 0, "there was room for more")
 		first()
 		first() // a second time changes nothing
-		if err := <-given; err != nil {
-			t.Error(err)
-		}
+		should.OK(t, <-given)
 	})
 }
 

@@ -25,6 +25,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/heap"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // serveFor serves the requests of one session, whose memory has its bound, over indexes at one address.
@@ -267,15 +268,11 @@ func TestASessionsLimitIsNotAnothersError(t *testing.T) {
 	}
 	var both sync.WaitGroup
 	both.Go(func() {
-		if got := status("poor"); got != http.StatusForbidden {
-			t.Errorf("poor got %d", got)
-		}
+		should.Equal(t, status("poor"), http.StatusForbidden, "poor")
 	})
 	wait(1)
 	both.Go(func() {
-		if got := status("rich"); got != http.StatusOK {
-			t.Errorf("rich got %d", got)
-		}
+		should.Equal(t, status("rich"), http.StatusOK, "rich")
 	})
 	wait(2)
 	close(joined)

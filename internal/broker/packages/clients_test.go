@@ -161,9 +161,7 @@ func TestPythonsClientsInstallWhatThePolicyAllowsAndPrintWhyNot(t *testing.T) {
 		t.Run(name+" installs", func(t *testing.T) {
 			t.Parallel()
 			site, output, err := install(t, "demo.pkg", "numpy")
-			if err != nil {
-				t.Fatal(output)
-			}
+			must.OK(t, err, "%v", output)
 			for _, file := range []string{"demo_pkg.py", "numpy-1.23.0.dist-info"} {
 				if _, err := os.Stat(filepath.Join(site, file)); err != nil {
 					t.Error(err)
@@ -239,9 +237,7 @@ func TestNPMInstallsWhatThePolicyAllowsAndPrintsWhyNot(t *testing.T) {
 	t.Run("installs", func(t *testing.T) {
 		t.Parallel()
 		folder, output, err := w.install(t, "@scope/demo")
-		if err != nil {
-			t.Fatal(output)
-		}
+		must.OK(t, err, "%v", output)
 		manifest, err := os.ReadFile(filepath.Join(folder, "node_modules", "lodash", "package.json"))
 		must.OK(t, err)
 		expect(t, string(manifest), `"version":"4.17.22"`)

@@ -24,6 +24,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmregistry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const (
@@ -187,9 +188,7 @@ func TestRefusedFilesAreNotOfferedUnlessAskedFor(t *testing.T) {
 		"demo-3.0-py3-none-any.whl": "and has to be 7 days old (--package-min-age)",
 		"demo-4.0-py3-none-any.whl": "the index does not tell when it was published, and it has to be 7 days old (--package-min-age)",
 	} {
-		if offered[name] != (want == "") {
-			t.Errorf("%s is offered: %v", name, offered[name])
-		}
+		should.Equal(t, offered[name], want == "", "%s is offered", name)
 		for _, what := range []string{name, name + ".metadata"} {
 			a := get(t, w.here+"/pypi/files/demo/"+what)
 			if want == "" && a.status != http.StatusOK || want != "" && (a.status/100 != 4 || a.status == http.StatusForbidden && !strings.Contains(a.reason, want)) {
@@ -230,9 +229,7 @@ func TestTheSecondInstallAsksForNoFile(t *testing.T) {
 	files := slices.DeleteFunc(slices.Concat(w.pypi.Requests(), w.npm.Requests()), func(path string) bool {
 		return !strings.HasSuffix(path, ".whl") && !strings.HasSuffix(path, ".tgz")
 	})
-	if len(files) != 3 {
-		t.Errorf("asked for %q", files)
-	}
+	should.Len(t, files, 3, "asked for")
 	info, err := os.Stat(w.cache)
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the cache's folder: %v, %v", info.Mode(), err)
@@ -251,9 +248,7 @@ func TestManyAskForOneFileAtATime(t *testing.T) {
 		})
 	}
 	clients.Wait()
-	if got := w.pypi.Requests(); len(got) != 2 {
-		t.Errorf("asked for %q", got)
-	}
+	should.Len(t, w.pypi.Requests(), 2, "asked for")
 }
 
 // with starts a handler with what tests alone can change.
@@ -352,16 +347,10 @@ func TestTheCacheKeepsItsLimit(t *testing.T) {
 	before := len(w.pypi.Requests())
 	fetch(2)
 	fetch(3)
-	if got := w.pypi.Requests()[before:]; len(got) != 0 {
-		t.Errorf("asked for %q", got)
-	}
+	should.Len(t, w.pypi.Requests()[before:], 0, "asked for")
 	fetch(0)
-	if got := w.pypi.Requests()[before:]; len(got) != 1 {
-		t.Errorf("asked for %q", got)
-	}
-	if got := w.cached(t); len(got) != 2 {
-		t.Errorf("%d files are kept", len(got))
-	}
+	should.Len(t, w.pypi.Requests()[before:], 1, "asked for")
+	should.Equal(t, len(w.cached(t)), 2, "files are kept")
 }
 
 // cached are the files of the cache.
@@ -412,15 +401,11 @@ func TestWhatIsWrongIsToldInWordsAndNothingIsKept(t *testing.T) {
 			w.pypi.Set(c.knobs)
 			a := get(t, w.here+c.path)
 			host := strings.TrimSuffix(strings.TrimPrefix(w.pypi.URL, "http://"), "/simple/")
-			if says := strings.ReplaceAll(c.says, "HOST", host); !strings.Contains(a.reason, strings.ReplaceAll(says, "PRIVATE", strings.TrimPrefix(private.URL, "http://"))) {
-				t.Errorf("got %+v", a)
-			}
+			should.Contain(t, a.reason, strings.ReplaceAll(strings.ReplaceAll(c.says, "HOST", host), "PRIVATE", strings.TrimPrefix(private.URL, "http://")), "%+v", a)
 			if a.status/100 != 4 || !strings.Contains(a.body, strings.TrimPrefix(a.reason, fmt.Sprint(a.status, " "))) {
 				t.Errorf("got %+v", a)
 			}
-			if kept := w.cached(t); len(kept) != 0 {
-				t.Errorf("%q is kept", kept)
-			}
+			should.Len(t, w.cached(t), 0, "is kept")
 		})
 	}
 }
@@ -449,9 +434,7 @@ func TestCredentialsOfAnIndexStayHere(t *testing.T) {
 		"/npm/demo": 200, "/npm/demo/-/demo-1.0.0.tgz": 200,
 	} {
 		a := get(t, w.here+path)
-		if a.status != status {
-			t.Errorf("%s: got %+v", path, a)
-		}
+		should.Equal(t, a.status, status, "%s: got %+v", path, a)
 		fmt.Fprint(&all, a)
 	}
 	entries, _ := log.Of("")
@@ -483,9 +466,7 @@ func TestEachRequestIsRecordedForItsCaller(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	entries, total := log.Of("s")
-	if total != 2 {
-		t.Fatalf("got %+v", entries)
-	}
+	must.Equal(t, total, 2, "%+v", entries)
 	for i := range entries {
 		if entries[i].ReceivedBytes == 0 || entries[i].Time.IsZero() {
 			t.Errorf("got %+v", entries[i])
@@ -498,9 +479,7 @@ func TestEachRequestIsRecordedForItsCaller(t *testing.T) {
 		{Session: "s", Run: "r", Kind: "packages", Method: "GET", Host: host, Path: "/pypi/simple/evil/", Rule: "--packages-deny", Status: 403,
 			Why: "package_denied: evil: it is on the deny list, as evil (--packages-deny)"},
 	}
-	if !slices.Equal(entries, want) {
-		t.Errorf("got %+v", entries)
-	}
+	should.EqualSlice(t, entries, want)
 }
 
 func TestAPackumentHasWhatThePolicyLeaves(t *testing.T) {
@@ -558,23 +537,17 @@ func TestAnAuditIsAnsweredQuietly(t *testing.T) {
 	if body, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusOK || string(body) != "{}" {
 		t.Errorf("got %d %s", response.StatusCode, body)
 	}
-	if got := w.npm.Requests(); len(got) != 0 {
-		t.Errorf("asked for %q", got)
-	}
+	should.Len(t, w.npm.Requests(), 0, "asked for")
 }
 
 func TestOffAsksNoIndex(t *testing.T) {
 	w := start(t, packages.Rules{Mode: packages.Off})
 	for path, says := range map[string]string{"/pypi/simple/demo/": "no packages are installed here (--packages off)", "/npm/demo": "no packages are installed here (--packages off)"} {
 		a := get(t, w.here+path)
-		if a.status != http.StatusForbidden {
-			t.Errorf("got %+v", a)
-		}
+		should.Equal(t, a.status, http.StatusForbidden, "%+v", a)
 		expect(t, a.body, says)
 	}
-	if got := slices.Concat(w.pypi.Requests(), w.npm.Requests()); len(got) != 0 {
-		t.Errorf("asked for %q", got)
-	}
+	should.Len(t, slices.Concat(w.pypi.Requests(), w.npm.Requests()), 0, "asked for")
 }
 
 func TestASessionThatWaitsHoldsUpNoOther(t *testing.T) {
@@ -596,12 +569,8 @@ func TestASessionThatWaitsHoldsUpNoOther(t *testing.T) {
 	for i := range 40 {
 		clients.Go(func() { ask(waiting, "busy", fmt.Sprintf("/pypi/simple/demo%d/", i)) })
 	}
-	if status := ask(t.Context(), "other", "/npm/demo"); status != http.StatusOK {
-		t.Errorf("got %d", status)
-	}
+	should.Equal(t, ask(t.Context(), "other", "/npm/demo"), http.StatusOK)
 	stop()
 	clients.Wait()
-	if status := ask(t.Context(), "busy", "/npm/demo"); status != http.StatusOK {
-		t.Errorf("got %d", status)
-	}
+	should.Equal(t, ask(t.Context(), "busy", "/npm/demo"), http.StatusOK)
 }

@@ -38,9 +38,7 @@ func TestNodesClientsUseTheIndexAndTheirLocksDoNotNameIt(t *testing.T) {
 			// The clients' own Node.js comes first: pnpm needs a new one.
 			argv := append([]string{"env", "PATH=" + filepath.Join(modules, ".bin") + ":" + os.Getenv("PATH")}, c.argv...)
 			folder, output, err := w.nodes(t, append(argv, "@scope/demo")...)
-			if err != nil {
-				t.Fatal(output)
-			}
+			must.OK(t, err, "%v", output)
 			lock, err := os.ReadFile(filepath.Join(folder, c.lock))
 			must.OK(t, err)
 			expect(t, string(lock), "1.5.0")

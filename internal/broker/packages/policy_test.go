@@ -9,6 +9,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/packages"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestRulesThatCannotBeMeantAreRefused(t *testing.T) {
@@ -59,9 +60,7 @@ func TestTheSummarySaysWhatMayBeInstalled(t *testing.T) {
 		{packages.Rules{Mode: packages.Listed, Allow: []string{"numpy", "npm:@a/*"}}, "Only these may be installed: numpy, npm:@a/*."},
 		{packages.Rules{Mode: packages.Listed, Allow: strings.Fields(strings.Repeat("a ", 21))}, "Only listed packages may be installed."},
 	} {
-		if got := policy(t, c.rules).Summary(); got != c.want {
-			t.Errorf("got %q", got)
-		}
+		should.Equal(t, policy(t, c.rules).Summary(), c.want)
 	}
 }
 
@@ -103,9 +102,7 @@ func TestCheckNamesTheRuleThatRefuses(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, f := policy(t, c.rules).Check(c.ecosystem, c.asked)
 			if c.setting == "" {
-				if f != nil {
-					t.Error(f)
-				}
+				should.Equal(t, f, nil)
 				return
 			}
 			if f == nil || f.Code != fault.PackageDenied || f.Fields["setting"] != c.setting || !strings.Contains(f.Message, c.setting) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // imageNode is the Node of the images, where the linters have been installed; another Node is older, and knows no
@@ -117,9 +118,7 @@ func TestRealClients(t *testing.T) {
 	_, run := realClients(t, s.echo)
 	keyArrived := func(t *testing.T) {
 		t.Helper()
-		if !strings.Contains(s.last(), secretValue) {
-			t.Errorf("the host has seen %s", s.last())
-		}
+		should.Contain(t, s.last(), secretValue, "the host has seen")
 	}
 	node := "node"
 	if _, err := os.Stat(imageNode); err == nil {
@@ -141,9 +140,7 @@ func TestRealClients(t *testing.T) {
 		wantAll(t, got, "urllib GET /a", "urllib GET /b", "urllib GET /key 0 "+masked, "urllib <urlopen error Tunnel connection failed: 403 "+refused, "urllib HTTP Error 403: "+refused)
 		if strings.Contains(got, "requests ") {
 			wantAll(t, got, "requests 200 OK GET /a", "requests 200 OK GET /key 0 "+masked, "Tunnel connection failed: 403 "+refused, "requests 403 "+refused, "[masked: API_KEY]")
-			if !strings.Contains(s.last(), base64.StdEncoding.EncodeToString([]byte("me:"+secretValue))) {
-				t.Errorf("the host has seen %s", s.last())
-			}
+			should.Contain(t, s.last(), base64.StdEncoding.EncodeToString([]byte("me:"+secretValue)), "the host has seen")
 		}
 	})
 	t.Run("Node", func(t *testing.T) {

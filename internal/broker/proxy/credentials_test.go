@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // echo answers with all that it was sent.
@@ -134,9 +135,7 @@ func TestAPlaceholderThatMayNotBeThereIsNotSent(t *testing.T) {
 			if !strings.HasPrefix(status, "403") || !strings.Contains(body, test.words) || !strings.HasPrefix(body, "placeholder_denied: ") {
 				t.Errorf("%s %s", status, body)
 			}
-			if s.last() != "" {
-				t.Errorf("the host has seen %s", s.last())
-			}
+			should.Equal(t, s.last(), "", "the host has seen")
 		})
 	}
 }
@@ -317,9 +316,7 @@ func TestConnectionsAreKeptAlive(t *testing.T) {
 		for range 40 {
 			r, _ := http.NewRequestWithContext(ctx, http.MethodPost, address, strings.NewReader("body"))
 			response, err := client.Do(r)
-			if err != nil {
-				t.Fatalf("%s: %v", address, err)
-			}
+			must.OK(t, err, "%s", address)
 			_, _ = io.Copy(io.Discard, response.Body)
 			response.Body.Close()
 		}
@@ -403,9 +400,7 @@ func TestAChangeOfProtocolThatWasNotAskedForIsRefused(t *testing.T) {
 
 func TestAWebsocketThatIsCompressedIsRefused(t *testing.T) {
 	w := newWorld(t, Options{Mode: Allowlist, Secrets: []Secret{theSecret}}, func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Sec-Websocket-Extensions") != "" {
-			t.Errorf("the headers are %v", r.Header)
-		}
+		should.Equal(t, r.Header.Get("Sec-Websocket-Extensions"), "", "the headers are %v", r.Header)
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			t.Error(err)
@@ -470,9 +465,7 @@ func TestWordsForAModel(t *testing.T) {
 		"public hosts by HTTP(S), on the ports 80, 443, 8080, 8443": {Mode: Open},
 		"only api.example by HTTP(S); API_KEY has a placeholder, which is replaced by the value in headers of requests to https://api.example": {Mode: Allowlist, Secrets: []Secret{theSecret}},
 	} {
-		if got := New(options).Summary(); got != want {
-			t.Errorf("%s", got)
-		}
+		should.Equal(t, New(options).Summary(), want)
 	}
 	p := New(Options{Mode: Allowlist, Secrets: []Secret{theSecret}})
 	if env := p.Environment(); len(env) != 1 || env["API_KEY"] != theSecret.Placeholder() {

@@ -236,9 +236,7 @@ func (w *world) client() *http.Client {
 func (w *world) get(address string, header ...string) (status, body string) {
 	w.t.Helper()
 	r, err := http.NewRequest(http.MethodGet, address, nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -278,9 +276,7 @@ func hello(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }
 func (w *world) raw(sent string) string {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.address)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	fmt.Fprint(conn, sent)
@@ -294,14 +290,10 @@ const connectPublic = "CONNECT public.example:443 HTTP/1.1\r\nHost: public.examp
 func (w *world) tunnel() net.Conn {
 	w.t.Helper()
 	conn, err := net.Dial("tcp", w.address)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	fmt.Fprint(conn, connectPublic)
 	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: http.MethodConnect})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must.OK(w.t, err)
 	response.Body.Close()
 	return conn
 }

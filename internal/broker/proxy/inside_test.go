@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/ask"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestHostsInsideThatAreReached(t *testing.T) {
@@ -56,12 +57,8 @@ func TestHostsInsideThatAreReached(t *testing.T) {
 			w := newWorld(t, test.options, hello)
 			w.names.lead(insideHost, strings.Fields(test.leads)...)
 			status, body := w.get(test.address)
-			if got := status + " " + body; !strings.Contains(got, test.want) {
-				t.Errorf("%s", got)
-			}
-			if got := w.names.taken(); got != test.dialled {
-				t.Errorf("connected to %q", got)
-			}
+			should.Contain(t, status+" "+body, test.want)
+			should.Equal(t, w.names.taken(), test.dialled, "connected to")
 		})
 	}
 }
@@ -75,9 +72,7 @@ func TestANameInsideIsHeld(t *testing.T) {
 			t.Errorf("when it leads to %s: %s %s", leads, status, body)
 		}
 	}
-	if w.names.lookups != 1 {
-		t.Errorf("it was looked up %d times", w.names.lookups)
-	}
+	should.Equal(t, w.names.lookups, 1, "it was looked up")
 	w.proxy.Forget("s")
 	w.names.lead(insideHost, "127.0.0.1")
 	if status, _ := w.get("http://gitlab.corp/"); !strings.Contains(status, "address_denied") || w.names.taken() != "" {
@@ -155,9 +150,7 @@ func TestRequestsToARestrictedHost(t *testing.T) {
 			}
 		}
 		status, body := w.do(r)
-		if got := status + " " + body; !strings.Contains(got, test.want) {
-			t.Errorf("%s %s %s: %s", test.method, test.address, test.header, got)
-		}
+		should.Contain(t, status+" "+body, test.want, "%s %s %s", test.method, test.address, test.header)
 		if strings.HasPrefix(test.want, "request_denied") {
 			if e := w.newest(0); e.Rule != "request_denied" || e.Allowed || e.Path == "" {
 				t.Errorf("%s: recorded as %+v", test.address, e)
@@ -234,9 +227,7 @@ func TestATunnelToARestrictedHostEndsHere(t *testing.T) {
 			got = strings.Fields(text + " nothing nothing")[1]
 		}
 		conn.Close()
-		if got != test.want {
-			t.Errorf("%+v: %s", test, got)
-		}
+		should.Equal(t, got, test.want, "%+v", test)
 	}
 }
 
@@ -330,12 +321,8 @@ func TestWhatAPersonIsAsked(t *testing.T) {
 			w.names.lead(insideHost, anInside)
 			w.names.lead("meta.corp", "169.254.169.254", "127.0.0.1")
 			status, body := w.get(test.address)
-			if got := status + " " + body; !strings.Contains(got, test.want) {
-				t.Errorf("%s", got)
-			}
-			if got := strings.Join(p.asked, ", "); got != test.asked {
-				t.Errorf("asked %q", got)
-			}
+			should.Contain(t, status+" "+body, test.want)
+			should.Equal(t, strings.Join(p.asked, ", "), test.asked, "asked")
 			if strings.HasPrefix(test.address, "https:") && !strings.Contains(test.rule, "denied") {
 				return // a tunnel is recorded at its end
 			}
@@ -350,9 +337,7 @@ func TestWhatAPersonIsAsked(t *testing.T) {
 func TestNothingIsLookedUpBeforeAPersonHasAllowedIt(t *testing.T) {
 	w := newWorld(t, Options{Mode: Allowlist, Ask: &person{answer: always(ask.Deny, nil)}}, hello)
 	w.get("http://what-code-knows.evil.corp/")
-	if w.names.lookups != 0 {
-		t.Errorf("%d lookups", w.names.lookups)
-	}
+	should.Equal(t, w.names.lookups, 0, "lookups")
 }
 
 // A request that waits for a person ends with its client.

@@ -21,6 +21,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/netguard"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestHostsThatAreAllowedAndRefused(t *testing.T) {
@@ -54,9 +55,7 @@ func TestHostsThatAreAllowedAndRefused(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := newWorld(t, test.options, hello)
 			status, body := w.get(test.address)
-			if got := status + " " + body; !strings.Contains(got, test.want) {
-				t.Errorf("%s", got)
-			}
+			should.Contain(t, status+" "+body, test.want)
 			// A tunnel is recorded at its end.
 			w.client().CloseIdleConnections()
 			if strings.HasPrefix(test.address, "https:") && test.rule == "" {
@@ -142,9 +141,7 @@ func TestPlainHTTPInATunnelIsRead(t *testing.T) {
 		t.Errorf("recorded as %+v", e)
 	}
 	got = w.raw(connect + "GET /a HTTP/1.1\r\nHost: other.example\r\nConnection: close\r\n\r\n")
-	if !strings.Contains(got, "HTTP/1.1 421 other_host: this is a connection to public.example") {
-		t.Errorf("got %q", got)
-	}
+	should.Contain(t, got, "HTTP/1.1 421 other_host: this is a connection to public.example")
 }
 
 func TestARefusalIsSaidInsideATunnelForPlainHTTP(t *testing.T) {
@@ -152,9 +149,7 @@ func TestARefusalIsSaidInsideATunnelForPlainHTTP(t *testing.T) {
 	for host, want := range map[string]string{"other.example": "HTTP/1.1 403 host_denied: other.example is not", "missing.example": "HTTP/1.1 502 host_unreachable: missing.example:80"} {
 		_, before := w.log.Of("s")
 		connect := "CONNECT " + host + ":80 HTTP/1.1\r\nHost: " + host + "\r\n\r\n"
-		if got := w.raw(connect + "GET / HTTP/1.1\r\nHost: " + host + "\r\n\r\n"); !strings.Contains(got, "\r\n\r\n"+want) {
-			t.Errorf("got %q", got)
-		}
+		should.Contain(t, w.raw(connect+"GET / HTTP/1.1\r\nHost: "+host+"\r\n\r\n"), "\r\n\r\n"+want)
 		if e := w.newest(before); !strings.Contains(want, e.Rule) || e.Rule == "" || e.Host != host {
 			t.Errorf("recorded as %+v", e)
 		}
@@ -199,9 +194,7 @@ func TestRequestsGoOnAsTheyAre(t *testing.T) {
 	must.OK(t, err)
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
-	if want := `PUT public.example /a%2Fb?x;y&z=%zz map["Connection":["close"] "Content-Length":["8"] "User-Agent":["code"]] the body 8`; string(body) != want {
-		t.Errorf("got %s", body)
-	}
+	should.Equal(t, string(body), `PUT public.example /a%2Fb?x;y&z=%zz map["Connection":["close"] "Content-Length":["8"] "User-Agent":["code"]] the body 8`)
 	if response.Trailer.Get("X-Sum") != "12" || !hinted {
 		t.Errorf("the trailer is %v, hints came: %v", response.Trailer, hinted)
 	}
@@ -293,22 +286,16 @@ func TestLimits(t *testing.T) {
 
 func TestABodyThatDoesNotComeIsNotWaitedFor(t *testing.T) {
 	w := newWorld(t, Options{Mode: Open, Limits: Limits{Idle: 100 * time.Millisecond}}, hello)
-	if got := w.raw("POST http://public.example/ HTTP/1.1\r\nHost: public.example\r\nContent-Length: 10\r\n\r\n"); !strings.Contains(got, "504 idle_limit") {
-		t.Errorf("got %q", got)
-	}
+	should.Contain(t, w.raw("POST http://public.example/ HTTP/1.1\r\nHost: public.example\r\nContent-Length: 10\r\n\r\n"), "504 idle_limit")
 }
 
 func TestWhatComesInAnotherWayCountsForItsSession(t *testing.T) {
 	w := newWorld(t, Options{Mode: Open, Limits: Limits{SessionBytes: 1 << 20}}, func(http.ResponseWriter, *http.Request) {})
-	if err := w.proxy.Receive("s", 1<<20); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, w.proxy.Receive("s", 1<<20))
 	if err := w.proxy.Receive("s", 1); err == nil || err.Error() != "byte_limit: a session may send and receive 1.0 MiB each way; the server's user can set --network-byte-limit" {
 		t.Errorf("got %v", err)
 	}
-	if err := w.proxy.Receive("other", 1); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, w.proxy.Receive("other", 1))
 	if status, _ := w.get("http://public.example/"); !strings.HasPrefix(status, "403 byte_limit") {
 		t.Error(status)
 	}
@@ -319,9 +306,7 @@ func TestABodyThatIsTooLongIsCut(t *testing.T) {
 	response, err := w.client().Post("http://public.example/", "text/plain", io.LimitReader(endlessReader{}, 20<<20))
 	if err == nil {
 		response.Body.Close()
-		if response.StatusCode != http.StatusForbidden {
-			t.Error(response.Status)
-		}
+		should.Equal(t, response.StatusCode, http.StatusForbidden, "%v", response.Status)
 	}
 	if e := w.newest(0); e.Rule != "byte_limit" || e.SentBytes > 2<<20 {
 		t.Errorf("recorded as %+v", e)
@@ -374,9 +359,7 @@ func TestIdleTunnelsTakeNoConnection(t *testing.T) {
 		for range 2 {
 			for _, client := range clients {
 				response, err := client.Get(address)
-				if err != nil {
-					t.Fatalf("%s: %v", address, err)
-				}
+				must.OK(t, err, "%s", address)
 				_, _ = io.Copy(io.Discard, response.Body)
 				response.Body.Close()
 			}
@@ -473,9 +456,7 @@ func TestWhatAllSessionsSendHasALimit(t *testing.T) {
 				got = next()
 			}
 			const want = "byte_limit: all sessions together may send 256 KiB in an hour, and have; more can be sent in 1 s; the server's user can set --bytes-out-limit"
-			if !strings.Contains(got, want) {
-				t.Errorf("the next request: %s", got)
-			}
+			should.Contain(t, got, want, "the next request")
 			again := New(Options{Mode: Open, Limits: Limits{HourBytes: 2 * most}}) // under another policy
 			again.TakeOver(w.proxy)
 			if again.out.Take(most) == 0 {

@@ -28,6 +28,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/upstream"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // fakeVariable has the test binary be a server of this behaviour.
@@ -318,9 +319,7 @@ func TestACallIsPassedOnAsItIs(t *testing.T) {
 	if !r.Structured || r.Result.Structured["own"] != "" || r.Result.Structured["key"] != strings.Repeat("*", len(secret)) {
 		t.Errorf("got %s", r.raw)
 	}
-	if again := f.call("do", `{}`); again.Result.Structured["pid"] != r.Result.Structured["pid"] {
-		t.Error("the server was started twice")
-	}
+	should.Equal(t, f.call("do", `{}`).Result.Structured["pid"], r.Result.Structured["pid"], "the server was started twice")
 	newest, _ := f.log.Of("s")
 	e := newest[0]
 	if e.Kind != "tools" || e.Host != "it" || e.Path != "/do" || e.Run != "r" || !e.Allowed || e.ReceivedBytes == 0 || e.SentBytes == 0 {
@@ -346,9 +345,7 @@ func TestNothingIsStartedBeforeItIsUsed(t *testing.T) {
 	f := start(t, "plain", nil)
 	f.want(f.ask(t.Context(), http.MethodGet, "servers", ""), "", `{"name":"it","attribute":"it"}`)
 	f.want(f.ask(t.Context(), http.MethodGet, "list?server=other", ""), "not_found", "There are it.")
-	if started := contents(f.starts)(); started != "" {
-		t.Errorf("started %s", started)
-	}
+	should.Equal(t, contents(f.starts)(), "", "started")
 }
 
 func TestWhatMayBeCalled(t *testing.T) {
@@ -467,9 +464,7 @@ func TestAServerThatIsSilentIsStartedAgain(t *testing.T) {
 	f.want(f.call("do", `{}`), "tool_timeout")
 	f.waitFor(f.logged.String, "server of tools ended") // a ping was not answered
 	f.want(f.call("do", `{}`), "tool_timeout")
-	if starts := strings.Count(contents(f.starts)(), "\n"); starts != 2 {
-		t.Errorf("started %d times", starts)
-	}
+	should.Equal(t, strings.Count(contents(f.starts)(), "\n"), 2, "started")
 }
 
 func TestAServerThatFailsAgainAndAgainIsNotTriedEachTime(t *testing.T) {
@@ -725,7 +720,5 @@ func TestServersOverHTTP(t *testing.T) {
 	f.want(f.call("who", `{}`), "")
 	f.want(f.call("numbers", `{}`), "", "0,0,0")
 	f.want(f.ask(t.Context(), http.MethodPost, "call", `{"server":"moved","tool":"x"}`), "tool_server_failed")
-	if elsewhere != 0 {
-		t.Error("a redirect was followed, with the headers")
-	}
+	should.Equal(t, elsewhere, 0, "a redirect was followed, with the headers")
 }

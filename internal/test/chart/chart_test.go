@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const (
@@ -67,9 +68,7 @@ func TestTheManifestsAreWhatTheChartMakes(t *testing.T) {
 	must.OK(t, err)
 	_, want, _ := strings.Cut(string(text), "---\n")
 	_, got, _ := strings.Cut(render(t, "--set", "token.existingSecret=code-sandbox-mcp-token"), "---\n")
-	if got != want {
-		t.Error("docs/deploy/kubernetes/manifests.yaml is of another chart; run make manifests")
-	}
+	should.Equal(t, got, want, "docs/deploy/kubernetes/manifests.yaml is of another chart; run make manifests")
 }
 
 func TestTheChartIsLinted(t *testing.T) {
@@ -132,9 +131,7 @@ func TestTheChartFitsTheAPI(t *testing.T) {
 			cmd.Dir = files // in no module
 			cmd.Env = append(os.Environ(), "GOFLAGS=")
 			out, err := cmd.CombinedOutput()
-			if err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			must.OK(t, err, "%s", out)
 			var module struct{ Dir string }
 			must.OK(t, json.Unmarshal(out, &module))
 			schemas := t.TempDir()

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden file")
@@ -64,7 +65,5 @@ func TestWhatTheCommandsSay(t *testing.T) {
 	if *update {
 		must.OK(t, os.WriteFile(golden, []byte(got), 0o644))
 	}
-	if want := string(read(t, golden)); got != want {
-		t.Errorf("-update rewrites %s\n%s", golden, got)
-	}
+	should.Equal(t, got, string(read(t, golden)), "-update rewrites %s", golden)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // auditLines are who did what, of a log: principal, kind, activity, what, outcome.
@@ -52,9 +53,7 @@ func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 		return strings.Count(string(text), `"not_found"`) == 3, fmt.Sprint(string(text), err)
 	})
 	s.kill()
-	if out := mustShell(t, s.stateDir, "audit", "verify", log); !strings.Contains(out, "the chain holds") {
-		t.Error(out)
-	}
+	should.Contain(t, mustShell(t, s.stateDir, "audit", "verify", log), "the chain holds")
 	if text, _ := os.ReadFile(log); strings.Contains(string(text), secret) {
 		t.Error("the secret is in it")
 	}

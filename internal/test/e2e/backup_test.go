@@ -28,9 +28,7 @@ func volumesOf(t *testing.T, session string) (filter string, names func() []stri
 	t.Helper()
 	podman := func(args ...string) string {
 		out, err := exec.CommandContext(t.Context(), "podman", args...).Output()
-		if err != nil {
-			t.Fatalf("podman %q: %v", args, err)
-		}
+		must.OK(t, err, "podman %q", args)
 		return strings.TrimSpace(string(out))
 	}
 	name := podman("volume", "ls", "--quiet", "--filter", "label=code-sandbox-mcp.session="+session)

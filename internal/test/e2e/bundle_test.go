@@ -84,9 +84,7 @@ func bundleServes(t *testing.T, dist, version string) {
 	} {
 		t.Run(title, func(t *testing.T) {
 			out, stderr, err := node(t, "bundle.mjs", own, filled)
-			if err != nil {
-				t.Fatalf("%v\n%s", err, stderr)
-			}
+			must.OK(t, err, "%s", stderr)
 			var config struct {
 				Command string
 				Env     map[string]string

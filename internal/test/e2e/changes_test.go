@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // What the package of hints knows of the errors of libraries: code, and the error that it raises.
@@ -54,9 +55,7 @@ func TestLibrariesRefuseWhatHintsAreFor(t *testing.T) {
 	if strings.Contains(s.py("import os; os.path.exists('/usr/local/share/code-sandbox/why-debian')").text(), "True") {
 		t.Skip("the image has Debian's packages, which are older")
 	}
-	if got := s.py(quietCode).Meta.Run.Stdout; got != quietLines {
-		t.Errorf("a library does in another way what tools/usage.md and docs/library-changes.md tell: got\n%s\nwant\n%s", got, quietLines)
-	}
+	should.Equal(t, s.py(quietCode).Meta.Run.Stdout, quietLines, "a library does in another way what tools/usage.md and docs/library-changes.md tell")
 	codes, err := json.Marshal(slices.Sorted(maps.Keys(want)))
 	must.OK(t, err)
 	quoted, err := json.Marshal(string(codes))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // fill makes files of every kind that a session can have.
@@ -62,15 +63,11 @@ func TestASessionMovesToAnotherMachine(t *testing.T) {
 	}
 	// The session has its variables still, and the export has counted as no run.
 	s = start(t, setup{stateDir: here})
-	if got := s.complete(python, object{"session_id": id, "code": "x + 1"}).Meta.Run.value(); got != "42" {
-		t.Errorf("after the export: %s", got)
-	}
+	should.Equal(t, s.complete(python, object{"session_id": id, "code": "x + 1"}).Meta.Run.value(), "42", "after the export")
 	s.call("close_session", object{"session_id": id})
 	s.end()
 
-	if out := mustShell(t, there, "sessions", "import", file, other); !strings.Contains(out, "imported "+other) {
-		t.Errorf("import: %s", out)
-	}
+	should.Contain(t, mustShell(t, there, "sessions", "import", file, other), "imported "+other, "import")
 	shell(t, there, "sessions", "import", file, other).wantFault(t, "file_exists")
 	if h := mustHold(t, []string{other}); len(h.Containers) != 0 || len(h.Volumes) != 1 {
 		t.Errorf("an imported session has %s", sprint(h))
@@ -107,9 +104,7 @@ func killImport(t *testing.T, dir, file, id string) {
 	_, err = feed.Write(text[:len(text)/2])
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
-	if err != nil {
-		t.Fatalf("%v: %s", err, stderr.String())
-	}
+	must.OK(t, err, "%s", stderr.String())
 	if h := mustHold(t, []string{id}); len(h.Containers) != 1 || len(h.Volumes) != 1 {
 		t.Fatalf("half an import has %s", sprint(h))
 	}
@@ -138,9 +133,7 @@ open('large', 'wb').write(os.urandom(16 << 20))`})
 	mustShell(t, dir, "sessions", "import", file, id)
 	next := start(t, setup{stateDir: dir})
 	res := next.complete(python, object{"session_id": id, "code": "import os; open('a/early').read(), os.path.getsize('large'), os.listdir('.uploads')"})
-	if got := res.Meta.Run.value(); got != "('early', 16777216, [])" {
-		t.Errorf("the session has %s", got)
-	}
+	should.Equal(t, res.Meta.Run.value(), "('early', 16777216, [])", "the session")
 	next.call("close_session", object{"session_id": id})
 	left, _ := filepath.Glob(filepath.Join(dir, "sessions", id+"*"))
 	if h := mustHold(t, []string{id}); !h.empty() || len(left) != 0 {

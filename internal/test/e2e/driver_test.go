@@ -20,6 +20,7 @@ import (
 
 	settings "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // slowness is how many times slower than usual the machine is, from E2E_SLOWNESS: an emulated one is ten times.
@@ -142,17 +143,11 @@ func (s *server) launch(with setup) {
 	s.cmd.Env = append(s.cmd.Env, with.env...)
 	s.cmd.Stderr = s.stderr
 	stdin, err := s.cmd.StdinPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	reader, writer, err := os.Pipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	s.stdin, s.stdout, s.cmd.Stdout = stdin, reader, writer
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, s.cmd.Start())
 	_ = writer.Close()
 	go s.read()
 }
@@ -228,9 +223,7 @@ func (s *server) notify(method string, params object) {
 func (s *server) send(value any) {
 	s.t.Helper()
 	text, err := json.Marshal(value)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	s.write(append(text, '\n'))
 }
 
@@ -362,9 +355,7 @@ func (s *server) waitFor(what string, ready func([]message) bool) {
 
 func decode(t *testing.T, text json.RawMessage, into any) {
 	t.Helper()
-	if err := json.Unmarshal(text, into); err != nil {
-		t.Fatalf("%v: %.300s", err, text)
-	}
+	must.OK(t, json.Unmarshal(text, into), "%.300s", text)
 }
 
 // tail is the end of a log, for a failure's message.

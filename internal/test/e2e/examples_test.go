@@ -109,9 +109,7 @@ func (e example) run(t *testing.T) {
 		e.says, e.makes, e.begins = []string{"There are 1229 primes.\n"}, "output/primes.png", png
 	}
 	stdout, stderr, err := runClient(t, dir, env, program, append([]string{script}, e.args...)...)
-	if err != nil {
-		t.Fatalf("%v\n%s\n%s", err, stdout, stderr)
-	}
+	must.OK(t, err, "%s\n%s", stdout, stderr)
 	for _, part := range e.says {
 		if !strings.Contains(stdout, part) {
 			t.Errorf("%q is not in\n%s", part, stdout)

@@ -11,6 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // removals are the ways in which a container goes that nobody asked the server for. Each finds out what
@@ -45,9 +48,7 @@ func (s *server) bystander() (unharmed func()) {
 	return func() {
 		s.t.Helper()
 		for _, tool := range []string{python, javascript} {
-			if got := s.complete(tool, args("mine + 1")).Meta.Run.value(); got != "42" {
-				s.t.Errorf("another session's %s has %s", tool, got)
-			}
+			should.Equal(s.t, s.complete(tool, args("mine + 1")).Meta.Run.value(), "42", "another session's %s", tool)
 		}
 		s.call("close_session", object{"session_id": id})
 	}
@@ -82,9 +83,7 @@ func (s *server) loses(tool string) {
 		res = s.call(tool, object{"code": absent})
 	}
 	res.wantStatus(s.t, "completed")
-	if got := strings.ToLower(res.Meta.Run.value()); got != "false" {
-		s.t.Errorf("the variable is there: %s", got)
-	}
+	should.Equal(s.t, strings.ToLower(res.Meta.Run.value()), "false", "the variable is there")
 }
 
 func TestAContainerThatGoesIsReplaced(t *testing.T) {
@@ -122,9 +121,7 @@ func TestAProgramThatTheMemoryLimitEndedIsTold(t *testing.T) {
 			if _, err := os.Stat(fmt.Sprintf("/proc/%d/root/mnt/data/%s", process1, file)); err == nil {
 				return
 			}
-			if t.Context().Err() != nil {
-				t.Fatalf("there is no file %s", file)
-			}
+			must.OK(t, t.Context().Err(), "there is no file %s", file)
 		}
 	}
 	// The guard of process 1 would be there first.

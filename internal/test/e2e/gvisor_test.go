@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // inGVisor are the arguments of a server whose containers have gVisor's kernel. An ordinary user may be
@@ -53,9 +54,7 @@ func TestGVisor(t *testing.T) {
 		first.complete(test.tool, object{"session_id": id, "code": test.keep})
 		res := first.run(test.tool, object{"session_id": id, "code": test.busy, "timeout_seconds": 1}, "timed_out")
 		res.wantText(t, "variables are kept")
-		if got := first.complete(test.tool, object{"session_id": id, "code": test.child}).Meta.Run.value(); got != "'out'" {
-			t.Errorf("a child says %s", got)
-		}
+		should.Equal(t, first.complete(test.tool, object{"session_id": id, "code": test.child}).Meta.Run.value(), "'out'", "a child says")
 		host, err := os.ReadFile("/proc/version")
 		must.OK(t, err)
 		if got := first.complete(test.tool, object{"session_id": id, "code": test.kernel}).Meta.Run.value(); strings.Contains(got, strings.Fields(string(host))[2]) {
@@ -64,9 +63,7 @@ func TestGVisor(t *testing.T) {
 	}
 	first.end()
 	second := start(t, setup{stateDir: dir, args: args})
-	if got := second.complete(javascript, object{"session_id": id, "code": "kept"}).Meta.Run.value(); got != "7" {
-		t.Errorf("the next server has %s", got)
-	}
+	should.Equal(t, second.complete(javascript, object{"session_id": id, "code": "kept"}).Meta.Run.value(), "7", "the next server")
 	text := second.call(python, object{"session_id": id, "code": "held = []\nwhile True: held.append(bytearray(b'x') * (16 << 20))"}).text()
 	want := "True"
 	if strings.HasPrefix(text, "killed after") { // the whole of gVisor is: it was quicker than the look at its memory

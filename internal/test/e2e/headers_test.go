@@ -9,6 +9,7 @@ import (
 
 	testmssql "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mssql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // withHeaders adds headers to a client's requests.
@@ -91,14 +92,10 @@ func TestDatabasesOfClientsAreTheirOwn(t *testing.T) {
 		answers = append(answers, answer, c.call(t, execSQL, object{"query": "SELECT * FROM dbo.leak", "connection": "header"}), c.call(t, "describe_sql", object{}))
 	}
 	none := s.client(t, nil).call(t, execSQL, object{"query": "SELECT * FROM dbo.values", "connection": "header"})
-	if !strings.Contains(none, "connection_not_found") {
-		t.Errorf("a client without headers: %s", none)
-	}
+	should.Contain(t, none, "connection_not_found", "a client without headers")
 	for _, dsn := range []string{"Server=db.example;Certificate=/etc/passwd;Uid=me", "Server=db.example;Authentication=ActiveDirectoryDefault"} {
 		c := s.client(t, withHeaders{"X-Db-Connection-String": dsn, "X-Db-Password": "correct-horse"})
-		if refused := c.call(t, execSQL, object{"query": "SELECT 1"}); !strings.Contains(refused, "comes from a client") {
-			t.Errorf("%s: %s", dsn, refused)
-		}
+		should.Contain(t, c.call(t, execSQL, object{"query": "SELECT 1"}), "comes from a client", "%s", dsn)
 	}
 	if strings.Contains(s.stderr.String()+strings.Join(answers, ""), testmssql.Password) {
 		t.Errorf("the password is in the log or in an answer: %q", answers)

@@ -75,9 +75,7 @@ func inspectPID(t *testing.T, container, field string) int {
 
 func signal(t *testing.T, pid int, sig syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(pid, sig); err != nil {
-		t.Fatalf("%v to %d: %v", sig, pid, err)
-	}
+	must.OK(t, syscall.Kill(pid, sig), "%v to %d", sig, pid)
 }
 
 // ownService finds the Podman service that the server started.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // goesOn begins a run that does not end soon, waits until its code has said something, and gives its id.
@@ -48,9 +49,7 @@ func TestARunOutlivesItsServer(t *testing.T) {
 	if over.Meta.Run == nil || over.Meta.Run.Status != "completed" || over.Meta.Run.Stdout != "begun\nover\n" || over.Meta.Run.value() != "42" {
 		t.Errorf("its end: %s", over.text())
 	}
-	if got := third.complete(python, object{"session_id": id, "code": "kept"}).Meta.Run.value(); got != "7" {
-		t.Errorf("its variable is %s", got)
-	}
+	should.Equal(t, third.complete(python, object{"session_id": id, "code": "kept"}).Meta.Run.value(), "7", "its variable")
 	third.call("close_session", object{"session_id": id})
 }
 
@@ -96,9 +95,7 @@ func TestVariablesSleepAndWake(t *testing.T) {
 	wants("44")
 	s.end()
 	mustShell(t, dir, "sessions", "pin", id)
-	if out := mustShell(t, dir, "sessions", "close", id, "--keep-files"); !strings.Contains(out, "kept") {
-		t.Errorf("close: %s", out)
-	}
+	should.Contain(t, mustShell(t, dir, "sessions", "close", id, "--keep-files"), "kept", "close")
 	if out := mustShell(t, dir, "sessions", "list"); !strings.Contains(out, "asleep") || !strings.Contains(out, "pinned") {
 		t.Errorf("list:\n%s", out)
 	}

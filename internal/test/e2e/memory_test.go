@@ -77,15 +77,9 @@ func (s *server) peakMemory() int64 {
 	s.t.Helper()
 	proc := fmt.Sprintf("/proc/%d/", s.cmd.Process.Pid)
 	status, err := os.ReadFile(proc + "status")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	kilobytes, err := strconv.ParseInt(string(peak.FindSubmatch(status)[1]), 10, 64)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.WriteFile(proc+"clear_refs", []byte("5"), 0); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
+	must.OK(s.t, os.WriteFile(proc+"clear_refs", []byte("5"), 0))
 	return kilobytes << 10
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // ui shows the sessions of servers that it is none of, and ends with its signal.
@@ -48,8 +49,6 @@ func TestThePageBesideAServer(t *testing.T) {
 		}
 	}
 	_ = cmd.Process.Signal(syscall.SIGINT)
-	if err := cmd.Wait(); err != nil {
-		t.Errorf("it ended with %v", err)
-	}
+	should.OK(t, cmd.Wait(), "it ended with")
 	s.call("close_session", object{"session_id": session})
 }

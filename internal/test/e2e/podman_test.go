@@ -15,6 +15,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
@@ -163,7 +164,5 @@ func removeAll(t *testing.T, ids []string) {
 			break
 		}
 	}
-	if err != nil {
-		t.Error(err)
-	}
+	should.OK(t, err)
 }

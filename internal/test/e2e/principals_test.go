@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 var tokenIn = regexp.MustCompile(`csm_[A-Za-z0-9_]+`)
@@ -47,9 +48,7 @@ func (s *httpServer) events(session string) string {
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(s.url, "mcp")+"v1/events?session_id="+session, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, err)
 	r.Header.Set("Authorization", "Bearer "+s.token)
 	response, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -194,9 +193,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 		t.Errorf("only %d routes were tried", asked)
 	}
 	refuse("events", bob.events(v.session+"-busy"))
-	if said := alice.events(v.session + "-busy"); !strings.Contains(said, canary) {
-		t.Errorf("alice's own events do not tell of what she has: %s", said)
-	}
+	should.Contain(t, alice.events(v.session+"-busy"), canary, "alice's own events do not tell it")
 
 	// Links.
 	get := func(address string, h http.Header) (int, string) {
@@ -250,9 +247,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 	}
 	var busy struct{ Status string }
 	alice.ask(&busy, "/v1/runs/"+v.busy)
-	if busy.Status != "running" {
-		t.Errorf("alice's run is %s", busy.Status)
-	}
+	should.Equal(t, busy.Status, "running", "alice's run")
 	for _, own := range []*httpServer{alice, bob} {
 		for _, session := range []string{v.session, v.session + "-busy", "bobs"} {
 			own.plain().answer(t, "close_session", object{"session_id": session})

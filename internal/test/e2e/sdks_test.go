@@ -12,6 +12,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // SDKs of agents, and n8n, each with a script that drives a server over HTTP as they do.
@@ -28,9 +29,7 @@ func TestSnippetsOfClients(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/clients.md")
 	must.OK(t, err)
 	snippets := readSnippets.FindAllSubmatch(page, -1)
-	if len(snippets) != 2 {
-		t.Errorf("there are %d", len(snippets))
-	}
+	should.Equal(t, len(snippets), 2)
 	for _, snippet := range snippets {
 		if _, err := installExamples(); err != nil {
 			t.Fatal(err)

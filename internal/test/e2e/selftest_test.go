@@ -10,13 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 type selftestRow struct {
@@ -65,16 +65,12 @@ func TestSelftest(t *testing.T) {
 	var logged strings.Builder
 	cmd.Stderr = &logged
 	out, err := cmd.Output()
-	if err != nil {
-		t.Errorf("%v: %s", err, logged.String())
-	}
+	should.OK(t, err, "%s", logged.String())
 	var report struct {
 		OK   bool
 		Rows []selftestRow
 	}
-	if err := json.Unmarshal(out, &report); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	must.OK(t, json.Unmarshal(out, &report), "%s", out)
 	seen := make(map[string][]string)
 	for _, row := range report.Rows {
 		seen[row.Name] = append(seen[row.Name], row.Language)
@@ -92,16 +88,12 @@ func TestSelftest(t *testing.T) {
 		t.Error("the folders of the host were not attacked")
 	}
 	for _, name := range []string{"environment", "secrets", "process_one", "frames"} {
-		if !slices.Equal(seen[name], []string{"python", "javascript"}) {
-			t.Errorf("%s was tried in %v", name, seen[name])
-		}
+		should.EqualSlice(t, seen[name], []string{"python", "javascript"}, "%s was tried in", name)
 	}
 	if strings.Contains(string(out)+logged.String(), "a key of the user's own") {
 		t.Error("the report tells a secret")
 	}
-	if got := s.py("beside + 1").Meta.Run.value(); got != "42" {
-		t.Errorf("the session beside it has %s", got)
-	}
+	should.Equal(t, s.py("beside + 1").Meta.Run.value(), "42", "the session beside it")
 	s.end()
 	wantSwept(t, state)
 }

@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // shellResult is what a command said and how it ended.
@@ -96,16 +98,12 @@ func TestSessionsFromAShell(t *testing.T) {
 	// What is open in a live server is not touched, and goes on.
 	shell(t, dir, "sessions", "close", id).wantFault(t, "session_busy")
 	shell(t, dir, "sessions", "export", id, filepath.Join(t.TempDir(), "x.tar.zst")).wantFault(t, "session_busy")
-	if got := s.complete(python, object{"session_id": id, "code": "x + 1"}).Meta.Run.value(); got != "42" {
-		t.Errorf("the live session has %s", got)
-	}
+	should.Equal(t, s.complete(python, object{"session_id": id, "code": "x + 1"}).Meta.Run.value(), "42", "the live session")
 	s.end()
 	if f := shellSessions(t, dir)[id]; f.Owner != "none" || len(f.Kernels) != 1 || f.Kernels[0].State != "kept" {
 		t.Errorf("afterwards: %s", sprint(f))
 	}
-	if out := mustShell(t, dir, "sessions", "close", id, "--keep-files"); !strings.Contains(out, "kept") {
-		t.Errorf("close: %s", out)
-	}
+	should.Contain(t, mustShell(t, dir, "sessions", "close", id, "--keep-files"), "kept", "close")
 	if h := mustHold(t, []string{id}); len(h.Containers) != 0 || len(h.Volumes) != 1 {
 		t.Errorf("with --keep-files: %s", sprint(h))
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // The skill of the examples, as models and clients have it: by code in both languages, as resources, and by the extension.
@@ -33,9 +34,7 @@ func TestSkills(t *testing.T) {
 	decode(t, list.Result, &tools)
 	for _, tool := range tools.Tools {
 		names := strings.Contains(tool.Description, "Skills in /mnt/skills (read NAME/SKILL.md with code first): report, sly.")
-		if names != strings.HasPrefix(tool.Name, "run_") {
-			t.Errorf("%s names the skills: %v", tool.Name, names)
-		}
+		should.Equal(t, names, strings.HasPrefix(tool.Name, "run_"), "%s names the skills", tool.Name)
 	}
 	if strings.Contains(string(list.line), "IGNORE") {
 		t.Errorf("a description of a skill is among those of tools: %s", list.line)
@@ -49,9 +48,7 @@ print(made.stdout, [[cell.text for cell in row.cells] for row in docx.Document('
 try: open('/mnt/skills/report/new', 'w')
 except OSError as err: print(err.strerror)`}).wantText(t, "2 groups, south is the largest with 56%", "['south', '5.00', '56%']", "output/report.docx", "Read-only file system")
 	r := s.complete(javascript, object{"session_id": "e2e-skills", "code": "require('fs').readFileSync('/mnt/skills/report/SKILL.md', 'utf8').split('\\n')[1]"})
-	if !strings.Contains(r.Meta.Run.value(), "name: report") {
-		t.Errorf("JavaScript reads %s", r.Meta.Run.value())
-	}
+	should.Contain(t, r.Meta.Run.value(), "name: report", "JavaScript reads")
 	s.call("run_bash", object{"session_id": "e2e-skills", "code": "cd /mnt/skills/report && scripts/make_report.py /mnt/data/data.csv /mnt/data/output/again.docx --group region --value amount"}).wantText(t, "2 groups", "output/again.docx")
 	info := s.call("session_info", object{"session_id": "e2e-skills"})
 	info.wantText(t, `"path":"/mnt/skills/report","description":"Makes a Word report`, `"skills_left_out":[{"name":"broken","why":"SKILL.md does not begin with front matter`)
@@ -78,9 +75,7 @@ except OSError as err: print(err.strerror)`}).wantText(t, "2 groups, south is th
 	must.OK(t, os.WriteFile(filepath.Join(folder, "clever", "SKILL.md"), []byte("---\nname: clever\ndescription: d\n---\n"), 0o644))
 	const see = "import os; ' '.join(sorted(os.listdir('/mnt/skills')))"
 	for id, want := range map[string]string{"e2e-skills": "'report sly'", "e2e-later": "'clever report'"} {
-		if got := s.complete(python, object{"session_id": id, "code": see}).Meta.Run.value(); got != want {
-			t.Errorf("%s sees %s", id, got)
-		}
+		should.Equal(t, s.complete(python, object{"session_id": id, "code": see}).Meta.Run.value(), want, "%s sees", id)
 	}
 	s.waitFor("the list has changed", func(all []message) bool {
 		return slices.ContainsFunc(all, func(m message) bool { return m.Method == "notifications/resources/list_changed" })

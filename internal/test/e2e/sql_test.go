@@ -48,9 +48,7 @@ var (
 func database(t *testing.T) (*testpg.Server, *pgx.Conn) {
 	t.Helper()
 	postgresOnce.Do(func() { postgres, postgresErr = testpg.Start(context.Background()) })
-	if postgresErr != nil {
-		t.Fatal(postgresErr)
-	}
+	must.OK(t, postgresErr)
 	conn, err := pgx.Connect(t.Context(), postgres.DSN(testpg.Superuser))
 	must.OK(t, err)
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })

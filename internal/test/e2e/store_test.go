@@ -10,7 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/stores"
 )
 
@@ -55,13 +57,9 @@ plt.plot([1, 2]); plt.show()
 print(sorted(name for name in os.environ if name.startswith('AWS')))`)
 	res.wantText(t, "[]\n", "output/a b?.txt  5 B  text/plain\n  http://")
 	f := res.stored(t)
-	if len(f.Artifacts) != 3 {
-		t.Fatalf("artifacts: %+v", f)
-	}
+	must.Equal(t, len(f.Artifacts), 3, "artifacts: %+v", f)
 	for _, a := range f.Artifacts {
-		if !strings.Contains(a.StoreURL, "/artifacts/of/me/"+res.Meta.Run.SessionID+"/") {
-			t.Errorf("%s is at %q", a.Path, a.StoreURL)
-		}
+		should.Contain(t, a.StoreURL, "/artifacts/of/me/"+res.Meta.Run.SessionID+"/", "%s is at", a.Path)
 		if strings.HasSuffix(a.Path, ".txt") {
 			wantContent(t, a.StoreURL, "first")
 		}
@@ -95,17 +93,11 @@ func TestStoresOfClientsAreTheirOwn(t *testing.T) {
 			continue
 		}
 		wantContent(t, address, "of "+name)
-		if lowered := strings.Contains(ran, "X-Blob-SAS-Expiry-Hours was lowered from 48 to 24"); lowered != (name == "second") {
-			t.Errorf("%s: %s", name, ran)
-		}
+		should.Equal(t, strings.Contains(ran, "X-Blob-SAS-Expiry-Hours was lowered from 48 to 24"), name == "second", "%s: %s", name, ran)
 		info := c.call(t, "session_info", object{})
-		if !strings.Contains(info, `"artifact_store":"azblob://`+test.container+`"`) {
-			t.Errorf("%s: %s", name, info)
-		}
+		should.Contain(t, info, `"artifact_store":"azblob://`+test.container+`"`, "%s", name)
 		table := c.call(t, execSQL, object{"query": "SELECT 1 AS n", "save_as": "t.csv"})
-		if !strings.Contains(table, "/testing/"+test.container+"/") {
-			t.Errorf("%s: %s", name, table)
-		}
+		should.Contain(t, table, "/testing/"+test.container+"/", "%s", name)
 		answers = append(answers, ran, info, table)
 	}
 	none := s.client(t, nil)

@@ -13,6 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const teamsDir = "../../../docs/deploy/teams"
@@ -38,9 +39,7 @@ func TestFilesForATeam(t *testing.T) {
 		}
 	}
 	link := alice.plain().answer(t, python, object{"session_id": "work", "code": "open('output/a.txt', 'w').write('1')"})
-	if !strings.Contains(link, `"download_url":"https://sandbox.example.com/p/`) {
-		t.Errorf("there is no link by the proxy: %s", link)
-	}
+	should.Contain(t, link, `"download_url":"https://sandbox.example.com/p/`, "there is no link by the proxy")
 
 	var librechat struct {
 		Servers map[string]struct{ Headers map[string]string } `yaml:"mcpServers"`
@@ -54,9 +53,7 @@ func TestFilesForATeam(t *testing.T) {
 		status, res, err := s.plain().post(t.Context(), object{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": object{"name": python, "arguments": object{"session_id": "work", "code": code}}}, h)
 		return fmt.Sprint(status, string(res), err)
 	}
-	if said := user("6650a", "kept = 'of 6650a'\nkept"); !strings.Contains(said, "of 6650a") {
-		t.Error(said)
-	}
+	should.Contain(t, user("6650a", "kept = 'of 6650a'\nkept"), "of 6650a")
 	if said := user("6650b", "globals().get('kept', 'nothing')"); !strings.Contains(said, "nothing") || strings.Contains(said, "of 6650a") {
 		t.Error(said)
 	}

@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 var update = flag.Bool("update", false, "write the golden file anew, of a dist folder that has everything")
@@ -167,9 +168,7 @@ func TestARelease(t *testing.T) {
 				want.WriteString(section)
 			}
 		}
-		if got.String() != want.String() {
-			t.Errorf("got\n%s\nwant\n%s", got.String(), want.String())
-		}
+		should.Equal(t, got.String(), want.String())
 	})
 	t.Run("is no larger than it may be", func(t *testing.T) {
 		for _, a := range binaries {

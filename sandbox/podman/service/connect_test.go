@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/podman/libpod"
 )
@@ -159,9 +160,7 @@ func TestWaitingForAnothersConnection(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			_, err := s.Connection(ctx)
-			if !errors.Is(err, engine.ErrEngineUnavailable) {
-				t.Error(err)
-			}
+			should.Be(t, err, engine.ErrEngineUnavailable)
 		})
 	}
 	wait.Wait()
@@ -227,9 +226,7 @@ func TestConnectionLeavesTheCallersContextInPlace(t *testing.T) {
 	s := own(t, Options{})
 	conn, err := s.Connection(ctx)
 	must.OK(t, err)
-	if conn.Value(key{}) != "value" {
-		t.Error("the caller's values are gone")
-	}
+	should.Equal(t, conn.Value(key{}), "value", "the caller's values are gone")
 	if _, err := libpod.Info(conn); err != nil {
 		t.Error(err)
 	}
@@ -245,9 +242,7 @@ func TestConnectionLeavesTheCallersContextInPlace(t *testing.T) {
 // Nothing that isolates more is replaced by something that isolates less.
 func TestRuntimeThatIsNotReplaced(t *testing.T) {
 	for _, name := range []string{"runsc", "unknown", ""} {
-		if next := own(t, Options{Program: "/bin/false"}).untriedRuntime(t.Context(), &Link{conn: t.Context(), Runtime: Runtime{Name: name}}); next != "" {
-			t.Errorf("%q is replaced by %q", name, next)
-		}
+		should.Equal(t, own(t, Options{Program: "/bin/false"}).untriedRuntime(t.Context(), &Link{conn: t.Context(), Runtime: Runtime{Name: name}}), "", "%q is replaced by", name)
 	}
 }
 
@@ -272,18 +267,12 @@ func TestCloseDoesNotWaitForAConnection(t *testing.T) {
 	for len(s.connecting) == 0 {
 		runtime.Gosched()
 	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, s.Close())
 	unavailable(t, <-failed)
 }
 
 func TestOpenTouchesNothing(t *testing.T) {
 	s := own(t, Options{Program: "/no/such", URL: "unix:///no/such"})
-	if s.link != nil {
-		t.Error("it is connected")
-	}
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	should.Equal(t, s.link, nil, "it is connected")
+	should.OK(t, s.Close())
 }

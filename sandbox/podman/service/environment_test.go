@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestServiceEnvPassesOnOnlyWhatPodmanNeeds(t *testing.T) {
@@ -50,15 +51,11 @@ func TestProgramsAreFoundWithoutPath(t *testing.T) {
 	if got := lookProgram("sh"); !filepath.IsAbs(got) {
 		t.Errorf("sh is %q", got)
 	}
-	if got := lookProgram("no-such-program"); got != "" {
-		t.Errorf("got %q", got)
-	}
+	should.Equal(t, lookProgram("no-such-program"), "")
 	// A program in the current folder is not one in PATH.
 	t.Chdir(t.TempDir())
 	must.OK(t, os.WriteFile("podman-here", []byte("#!/bin/sh\n"), 0o700))
-	if got := lookProgram("podman-here"); got != "" {
-		t.Errorf("got %q", got)
-	}
+	should.Equal(t, lookProgram("podman-here"), "")
 }
 
 func TestInstallCommand(t *testing.T) {
@@ -73,8 +70,6 @@ func TestInstallCommand(t *testing.T) {
 		"ID=nixos":  "https://",
 		"":          "https://",
 	} {
-		if got := installCommand(strings.NewReader(release)); !strings.Contains(got, want) {
-			t.Errorf("%q: %s", release, got)
-		}
+		should.Contain(t, installCommand(strings.NewReader(release)), want, "%q", release)
 	}
 }

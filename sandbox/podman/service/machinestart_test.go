@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // The form of `podman machine list --format json`, which versions 5 and 6 share.
@@ -95,15 +96,11 @@ func TestTheFirstCallStartsAStoppedMachineOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 3 {
 		all.Go(func() {
-			if err := s.Awaken(t.Context()); err != nil {
-				t.Errorf("got %v", err)
-			}
+			should.OK(t, s.Awaken(t.Context()))
 		})
 	}
 	all.Wait()
-	if n := f.count(t, "machine start podman-machine-default"); n != 1 {
-		t.Errorf("it was started %d times", n)
-	}
+	should.Equal(t, f.count(t, "machine start podman-machine-default"), 1, "it was started")
 }
 
 func TestAMachineThatStartsBetweenTheQuestionsIsUsed(t *testing.T) {
@@ -129,12 +126,8 @@ func TestACallDoesNotWaitLongForAMachine(t *testing.T) {
 		t.Errorf("%+v", u)
 	}
 	f.write(t, "go", "")
-	if err := s.Awaken(t.Context()); err != nil {
-		t.Errorf("got %v", err)
-	}
-	if n := f.count(t, "machine start podman-machine-default"); n != 1 {
-		t.Errorf("it was started %d times", n)
-	}
+	should.OK(t, s.Awaken(t.Context()))
+	should.Equal(t, f.count(t, "machine start podman-machine-default"), 1, "it was started")
 }
 
 func TestAMachineThatIsMissingIsNotMade(t *testing.T) {
@@ -149,9 +142,7 @@ func TestAMachineThatSomebodyElseStartsIsWaitedFor(t *testing.T) {
 	f := newFakeMachine(t, "starting")
 	f.serve(t)
 	f.write(t, "start", `(sleep 0.2; echo running > next; mv next state) > /dev/null 2>&1 & echo 'Error: unable to start "podman-machine-default": already running' >&2; exit 125`)
-	if err := f.service(t).Awaken(t.Context()); err != nil {
-		t.Errorf("got %v", err)
-	}
+	should.OK(t, f.service(t).Awaken(t.Context()))
 }
 
 // What Podman prints is that of its versions 5 and 6.
@@ -178,9 +169,7 @@ func TestWhyAMachineDoesNotRun(t *testing.T) {
 		}
 	}
 	f.write(t, "init", "echo 'Error: podman-machine-default: VM already exists' >&2; exit 125")
-	if err := InitMachine(t.Context(), f.program, new(bytes.Buffer)); err != nil {
-		t.Errorf("one that is there: %v", err)
-	}
+	should.OK(t, InitMachine(t.Context(), f.program, new(bytes.Buffer)), "one that is there")
 	f.write(t, "state", "stopped")
 	f.write(t, "start", "echo 'Error: Virtualization is not available on this hardware' >&2; exit 125")
 	s := f.service(t)
@@ -190,9 +179,7 @@ func TestWhyAMachineDoesNotRun(t *testing.T) {
 			t.Errorf("%+v", u)
 		}
 	}
-	if n := f.count(t, "machine start podman-machine-default"); n != 2 {
-		t.Errorf("it was started %d times", n)
-	}
+	should.Equal(t, f.count(t, "machine start podman-machine-default"), 2, "it was started")
 }
 
 func TestAMachineThatIsBeingMadeIsInterrupted(t *testing.T) {
@@ -237,8 +224,6 @@ func TestWhatRunsANewMachine(t *testing.T) {
 		{"windows", "", "", ""},
 	} {
 		tell := func(text string) func(string) string { return func(string) string { return text } }
-		if got := strings.Join(machineProvider(test.goos, tell(test.chosen), tell(test.krunkit)), " "); got != test.want {
-			t.Errorf("%+v: %s", test, got)
-		}
+		should.Equal(t, strings.Join(machineProvider(test.goos, tell(test.chosen), tell(test.krunkit)), " "), test.want, "%+v", test)
 	}
 }

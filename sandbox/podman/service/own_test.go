@@ -16,6 +16,7 @@ import (
 	"github.com/containers/podman/v5/pkg/bindings"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
 
@@ -203,9 +204,7 @@ func TestTailKeepsTheEnd(t *testing.T) {
 				t.Errorf("Write gave %d, %v", n, err)
 			}
 		}
-		if got := kept.String(); got != test.want {
-			t.Errorf("%q leaves %q, want %q", test.writes, got, test.want)
-		}
+		should.Equal(t, kept.String(), test.want, "%q leaves", test.writes)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing/iotest"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func wantCode(t *testing.T, err error, code fault.Code, words string) {
@@ -134,9 +135,7 @@ func FuzzLongText(f *testing.F) {
 				t.Errorf("%q: got %q, %v, want %q", raw, got, err, want)
 			}
 		}
-		if got := LongText(raw).Decoded(); got != want {
-			t.Errorf("decoded: got %q", got)
-		}
+		should.Equal(t, LongText(raw).Decoded(), want, "decoded")
 	})
 }
 
@@ -176,9 +175,7 @@ func TestATypeIsToldByContent(t *testing.T) {
 		{"\xff\xfeh\x00i\x00", "x.txt", "text/plain"},
 		{"caf\xe9 cr\xe8me, a b c", "x.txt", "text/plain"},
 	} {
-		if got := Detect([]byte(test.content), test.name).MIME; got != test.mime {
-			t.Errorf("%q as %s is %s, want %s", test.content, test.name, got, test.mime)
-		}
+		should.Equal(t, Detect([]byte(test.content), test.name).MIME, test.mime, "%q as %s", test.content, test.name)
 	}
 }
 
@@ -187,9 +184,7 @@ func TestUTF16IsSeen(t *testing.T) {
 		"\xff\xfeh\x00": true, "\xfe\xff\x00h": true, "\xff\xfe": true,
 		"\xff\xfe\x00\x00h\x00\x00\x00": false, "hello": false, "": false,
 	} {
-		if got := IsWide([]byte(head)); got != want {
-			t.Errorf("%q: %v", head, got)
-		}
+		should.Equal(t, IsWide([]byte(head)), want, "%q", head)
 	}
 }
 
@@ -208,8 +203,6 @@ func TestPixelsOfAnImage(t *testing.T) {
 		"no beginning of one":    {small.Bytes()[:10], math.MaxInt64 / 2},
 		"something that is none": {[]byte("text"), math.MaxInt64 / 2},
 	} {
-		if got := PixelBytes(test.head); got != test.want {
-			t.Errorf("%s: %d, want %d", name, got, test.want)
-		}
+		should.Equal(t, PixelBytes(test.head), test.want, "%s", name)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func noise(width, height int) []byte {
@@ -161,9 +162,7 @@ func TestAPhotoIsUpright(t *testing.T) {
 				shown, _, err := image.Decode(bytes.NewReader(got.Data))
 				must.OK(t, err)
 				size := shown.Bounds().Size()
-				if portrait := orientation >= 5; portrait != (size.Y > size.X) {
-					t.Errorf("%s, orientation %d: it is %v", mime, orientation, size)
-				}
+				should.Equal(t, orientation >= 5, size.Y > size.X, "%s, orientation %d: it is %v", mime, orientation, size)
 				for i, want := range upright {
 					x, y := size.X/4+i%2*size.X/2, size.Y/4+i/2*size.Y/2
 					grey, _, _, _ := shown.At(x, y).RGBA()
@@ -198,12 +197,8 @@ func pngWithEXIF(img image.Image, exif []byte) []byte {
 func TestDamagedEXIFTurnsNothing(t *testing.T) {
 	for _, exif := range []string{"", "II", "II*\x00\xff\xff\xff\xff", "II*\x00\x08\x00\x00\x00", "II*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00\x09", "XX*\x00\x08\x00\x00\x00\x01\x00\x12\x01\x03\x00\x01\x00\x00\x00\x06\x00\x00\x00"} {
 		for format, mark := range exifMarks {
-			if got := orientation(format, slices.Concat(mark, []byte(exif))); got != 1 {
-				t.Errorf("%s of %q: %d", format, exif, got)
-			}
+			should.Equal(t, orientation(format, slices.Concat(mark, []byte(exif))), 1, "%s of %q", format, exif)
 		}
 	}
-	if got := orientation("webp", []byte("EXIF\x20\x00\x00\x00Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00")); got != 6 {
-		t.Errorf("WebP: %d", got)
-	}
+	should.Equal(t, orientation("webp", []byte("EXIF\x20\x00\x00\x00Exif\x00\x00MM\x00*\x00\x00\x00\x08\x00\x01\x01\x12\x00\x03\x00\x00\x00\x01\x00\x06\x00\x00")), 6, "WebP")
 }

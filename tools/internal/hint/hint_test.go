@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -96,20 +97,14 @@ func failed(name, message string) *sandbox.Result {
 func TestAHintSaysNothingThatTheAnswerSays(t *testing.T) {
 	allowed := servers[2].can
 	refused := failed("OSError", "Tunnel connection failed: 403 Forbidden")
-	if hint := allowed.For(refused, nil); !strings.Contains(hint, "--allow-domain") {
-		t.Errorf("got %q", hint)
-	}
+	should.Contain(t, allowed.For(refused, nil), "--allow-domain")
 	refused.Stderr.Head = "api.example.com is not among the hosts of --allow-domain\n"
-	if hint := allowed.For(refused, nil); hint != "" {
-		t.Errorf("got %q", hint)
-	}
+	should.Equal(t, allowed.For(refused, nil), "")
 	if hint := servers[3].can.For(failed("KeyError", "'SORT_KEY'"), nil); hint != "" { // of a table's column
 		t.Errorf("got %q", hint)
 	}
 	refused = failed("OSError", "Tunnel connection failed: 403 address_denied: localhost has an address that is private")
-	if hint := servers[3].can.For(refused, nil); hint != "" {
-		t.Errorf("got %q", hint)
-	}
+	should.Equal(t, servers[3].can.For(refused, nil), "")
 }
 
 func TestTheHostThatWasTriedIsNamed(t *testing.T) {
@@ -206,13 +201,9 @@ func TestAFileThatIsElsewhereIsNamed(t *testing.T) {
 			}
 			return ""
 		})
-		if want := "The session has a file of this name: /mnt/data/input/Zoë/sales (1).csv (uploads are in input/)."; hint != want {
-			t.Errorf("%s: got %q", asked, hint)
-		}
+		should.Equal(t, hint, "The session has a file of this name: /mnt/data/input/Zoë/sales (1).csv (uploads are in input/).", "%s", asked)
 	}
-	if hint := servers[1].can.For(raised("[Errno 2] No such file or directory: '/mnt/data/uploads'"), nil); !strings.Contains(hint, "uploads in input/") {
-		t.Errorf("of a folder: got %q", hint)
-	}
+	should.Contain(t, servers[1].can.For(raised("[Errno 2] No such file or directory: '/mnt/data/uploads'"), nil), "uploads in input/", "of a folder")
 	for name, res := range map[string]*sandbox.Result{
 		"the very path":           raised("[Errno 2] No such file or directory: '/mnt/data/input/a.csv'"),
 		"its interpreter":         printed("bash: line 1: ./a.csv: /usr/bin/ruby: bad interpreter: No such file or directory"),
@@ -290,8 +281,6 @@ func TestTheHostsThatFitAreListed(t *testing.T) {
 		"a.example, b.example": {"a.example", "b.example"},
 		"a.example and 2 more": {"a.example", strings.Repeat("b", 70), "c.example"},
 	} {
-		if got := (stumble{Capabilities: Capabilities{Hosts: hosts}}).hosts(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+		should.Equal(t, (stumble{Capabilities: Capabilities{Hosts: hosts}}).hosts(), want)
 	}
 }

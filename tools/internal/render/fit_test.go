@@ -17,6 +17,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 )
 
@@ -71,9 +72,7 @@ func TestWhatIsCutToFitIsCounted(t *testing.T) {
 	if got := int64(len(s.Head)+len(s.Tail)) + s.OmittedBytes; got != int64(len(whole.Head)) || len(s.Head)+len(s.Tail) > 100 {
 		t.Errorf("%d bytes are kept of %d, and %d are said to be left out", len(s.Head)+len(s.Tail), len(whole.Head), s.OmittedBytes)
 	}
-	if got := int64(strings.Count(s.Head+s.Tail, "\n")) + s.OmittedLines; got != 1000 {
-		t.Errorf("there are %d lines of 1000", got)
-	}
+	should.Equal(t, int64(strings.Count(s.Head+s.Tail, "\n"))+s.OmittedLines, 1000, "lines of 1000")
 	if strings.ToValidUTF8(s.Head+s.Tail, "") != s.Head+s.Tail {
 		t.Errorf("half a character is left: %q", s.Head+s.Tail)
 	}
@@ -176,9 +175,7 @@ func TestAnAnswerIsNoLongerThanAnEventMayBe(t *testing.T) {
 		if last, _ := a.Content[len(a.Content)-1].(mcp.TextContent); len(images) != test.all || whole != test.whole || strings.HasPrefix(last.Text, "Note: ") != (len(given) > test.all) {
 			t.Errorf("%s: %d images, of which %d are whole, then %q", name, len(images), whole, last.Text)
 		}
-		if as := newRenderer(t).Finish(t.Context(), &Answer{Content: test.parts}); len(as.Content) != len(test.parts) {
-			t.Errorf("%s: an answer that is no event was cut", name)
-		}
+		should.Equal(t, len(newRenderer(t).Finish(t.Context(), &Answer{Content: test.parts}).Content), len(test.parts), "%s: an answer that is no event was cut", name)
 	}
 }
 

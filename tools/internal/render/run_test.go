@@ -11,6 +11,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/hint"
@@ -125,9 +126,7 @@ func TestTheTextsOfDisplaysHaveOneBound(t *testing.T) {
 	_, text := (&Renderer{Manager: m}).renderDisplays(t.Context(), &shown)
 	want := "first " + strings.Repeat("é", 250) + "\nsecond " + strings.Repeat("é", 243) +
 		"\n… 1.5 kB left out …\n… 1.0 kB left out …\noutput/figure-1.html  61 B  … 7 B left out …\n"
-	if text != want {
-		t.Errorf("got %q\nwant %q", text, want)
-	}
+	should.Equal(t, text, want)
 }
 
 func TestAnAnswerHasAtMostFourImages(t *testing.T) {
