@@ -46,7 +46,7 @@ func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
 		waits, err := m.Run(RunOptions{Code: "1", SessionID: "mine", Language: Python, Timeout: time.Second})
 		must.OK(t, err)
 		var told []string
-		eventually(t, "the run that waits says what for, or is over", func() bool {
+		must.Soon(t, "the run that waits says what for, or is over", func() bool {
 			told = waits.SoFar(t.Context()).Notes
 			return waits.Over() || slices.ContainsFunc(told, func(note string) bool { return strings.Contains(note, id) })
 		})
@@ -55,7 +55,7 @@ func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
 		}
 		<-waits.Done()
 		_, err = waits.Result()
-		wantCode(t, err, fault.SessionBusy)
+		must.Code(t, err, fault.SessionBusy)
 		var f *fault.Error
 		if errors.As(err, &f); !strings.Contains(f.Message, id) || !strings.Contains(f.Message, line) || !strings.Contains(f.Hint, "run_id "+id) || f.Fields["run_id"] != id {
 			t.Errorf("refused with %+v", f)

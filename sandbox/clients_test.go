@@ -38,7 +38,7 @@ func TestEachClientHasASessionOfItsOwn(t *testing.T) {
 	if known := m.Known(); len(known) != len(clients)-1 {
 		t.Errorf("%+v are left", known)
 	}
-	wantCode(t, runs.CheckSessionID(DefaultOf("a")), fault.InvalidSessionID)
+	must.Code(t, runs.CheckSessionID(DefaultOf("a")), fault.InvalidSessionID)
 }
 
 func TestAClientThatIsGoneMakesRoom(t *testing.T) {
@@ -53,7 +53,7 @@ func TestAClientThatIsGoneMakesRoom(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		_, err := finish(m, RunOptions{Code: "1", SessionID: DefaultOf("d")})
-		wantCode(t, err, fault.MaxSessions)
+		must.Code(t, err, fault.MaxSessions)
 		gone[DefaultOf("b")], gone[DefaultOf("c")] = true, true
 		mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf("d")})
 		if info, err := m.Session(t.Context(), DefaultOf("c")); err != nil || info.ID == "" {

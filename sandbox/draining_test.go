@@ -21,9 +21,9 @@ func TestADrainingServerTakesNoNewSessions(t *testing.T) {
 	m.Drain(true)
 	for _, id := range []string{"new", DefaultOf("another client"), ""} {
 		_, err := m.Run(RunOptions{Code: "1", SessionID: id, Language: Python})
-		wantCode(t, err, fault.ServerDraining)
+		must.Code(t, err, fault.ServerDraining)
 	}
-	wantCode(t, m.BeginImport("imported", nil), fault.ServerDraining)
+	must.Code(t, m.BeginImport("imported", nil), fault.ServerDraining)
 	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: "named"}), "1")
 	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: DefaultOf("client")}), "2")
 	wantValue(t, mustRun(t, m, RunOptions{Code: "x", SessionID: "asleep"}), "41")
@@ -63,7 +63,7 @@ func TestADrainingServerHandsItsNamedSessionsOver(t *testing.T) {
 	should.OK(t, <-asked)
 	should.Equal(t, len(e.specs()), 2, "containers were started")
 	_, err = finish(old, RunOptions{Code: "1", SessionID: "idle"})
-	wantCode(t, err, fault.ServerDraining)
+	must.Code(t, err, fault.ServerDraining)
 }
 
 func TestAServerThatDrainsNoLongerKeepsItsSessions(t *testing.T) {
@@ -73,7 +73,7 @@ func TestAServerThatDrainsNoLongerKeepsItsSessions(t *testing.T) {
 	old.Drain(true)
 	old.Drain(false)
 	_, err := finish(next, RunOptions{Code: "1", SessionID: "mine"})
-	wantCode(t, err, fault.SessionBusy)
+	must.Code(t, err, fault.SessionBusy)
 	wantValue(t, mustRun(t, old, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 }
 
@@ -88,5 +88,5 @@ func TestASharedSessionGoesFromServerToServer(t *testing.T) {
 		wantValue(t, mustRun(t, m, RunOptions{Code: "x + " + strconv.Itoa(i), SessionID: "shared"}), strconv.Itoa(40+i))
 	}
 	_, err := finish(two, RunOptions{Code: "1", SessionID: "mine"})
-	wantCode(t, err, fault.SessionBusy)
+	must.Code(t, err, fault.SessionBusy)
 }

@@ -3,7 +3,6 @@ package sandbox
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"runtime"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
@@ -323,7 +321,7 @@ func mustHang(t *testing.T, m *Manager, options RunOptions) *Run {
 	options.Language, options.Code = Python, hang
 	run, err := m.Run(options)
 	must.OK(t, err)
-	eventually(t, "the code runs", func() bool { return run.SoFar(t.Context()).Stdout.Head == "so far\n" })
+	must.Soon(t, "the code runs", func() bool { return run.SoFar(t.Context()).Stdout.Head == "so far\n" })
 	return run
 }
 
@@ -337,16 +335,6 @@ func mustCancel(t *testing.T, run *Run) {
 	}
 }
 
-// eventually waits until something is so.
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for began := time.Now(); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(began) > time.Minute {
-			t.Fatal("it never comes to this: " + what)
-		}
-	}
-}
-
 func finish(m *Manager, options RunOptions) (*Result, error) {
 	if options.Language == "" {
 		options.Language = Python
@@ -357,18 +345,6 @@ func finish(m *Manager, options RunOptions) (*Result, error) {
 	}
 	<-run.Done()
 	return run.Result()
-}
-
-func wantCode(t *testing.T, err error, code fault.Code) *fault.Error {
-	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != code {
-		t.Fatalf("got error %v, want code %s", err, code)
-	}
-	if f.Hint == "" {
-		t.Errorf("fault %v has no hint", f)
-	}
-	return f
 }
 
 // wantNote wants a run to tell one thing, or nothing where that is empty.

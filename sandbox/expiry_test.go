@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -31,7 +32,7 @@ func TestIdleSessionsEndAndUsedOnesDoNot(t *testing.T) {
 		}
 		should.EqualSlice(t, e.holds(t), []string{"csm-host-used-python", "volume csm-host-used"}, "engine holds")
 		_, err := m.Session(t.Context(), "idle")
-		wantCode(t, err, fault.SessionNotFound)
+		must.Code(t, err, fault.SessionNotFound)
 	})
 }
 
@@ -144,7 +145,7 @@ func TestARunIsNotHeldUpByASessionThatDoesNotEnd(t *testing.T) {
 		m = newTestManager(t, config)
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		time.Sleep(config.IdleTimeout + time.Minute)
-		wantCode(t, <-late, fault.SessionBusy)
+		must.Code(t, <-late, fault.SessionBusy)
 		mustRun(t, m, RunOptions{Code: "3", SessionID: "mine"})
 	})
 }

@@ -50,7 +50,7 @@ func TestToLookAtASessionDoesNotTakeItOver(t *testing.T) {
 		t.Errorf("another server has one without a name: %+v, %v", info, err)
 	}
 	_, err = looks.Session(t.Context(), "yours")
-	wantCode(t, err, fault.SessionNotFound)
+	must.Code(t, err, fault.SessionNotFound)
 }
 
 func TestALookWaitsForASessionThatIsBeingOpened(t *testing.T) {
@@ -111,9 +111,9 @@ func TestAnEngineThatDoesNotAnswerIsToldOf(t *testing.T) {
 			t.Errorf("what the disk tells is %+v, %v", info, err)
 		}
 		_, err := m.Session(t.Context(), "yours")
-		wantCode(t, err, code)
+		must.Code(t, err, code)
 		_, err = m.CloseSession(t.Context(), "left", false)
-		wantCode(t, err, code)
+		must.Code(t, err, code)
 	}
 }
 

@@ -25,7 +25,7 @@ func TestAFullStateDisk(t *testing.T) {
 	m := newTestManager(t, config)
 	refused := func(err error) {
 		t.Helper()
-		if f := wantCode(t, err, fault.QuotaExceeded); !strings.Contains(f.Message, "state directory is full") || strings.Contains(f.Message+f.Hint, disk) {
+		if f := must.Code(t, err, fault.QuotaExceeded); !strings.Contains(f.Message, "state directory is full") || strings.Contains(f.Message+f.Hint, disk) {
 			t.Errorf("got %q, %q", f.Message, f.Hint)
 		}
 	}

@@ -61,7 +61,7 @@ func TestAStateDirectoryOfAnotherUserIsNotUsed(t *testing.T) {
 			m := newTestManager(t, config)
 			for _, id := range []string{"", "mine", "planted"} {
 				_, err := finish(m, RunOptions{Code: "1", SessionID: id})
-				if f := wantCode(t, err, fault.ExecutionFailed); !strings.Contains(f.Message, "another user") || strings.Contains(f.Message+f.Hint, config.StateDir) {
+				if f := must.Code(t, err, fault.ExecutionFailed); !strings.Contains(f.Message, "another user") || strings.Contains(f.Message+f.Hint, config.StateDir) {
 					t.Errorf("got %q, %q", f.Message, f.Hint)
 				}
 			}

@@ -88,7 +88,7 @@ func TestBadOptionsAreRefusedWithTheirCode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := finish(m, test.options)
-			wantCode(t, err, test.code)
+			must.Code(t, err, test.code)
 		})
 	}
 }
@@ -97,7 +97,7 @@ func TestASecondRunWaitsItsTurnAndThenSaysBusy(t *testing.T) {
 	m := newTestManager(t, testConfig(t, newEngine(t)))
 	long := mustHang(t, m, RunOptions{Timeout: 10 * time.Minute})
 	_, err := finish(m, RunOptions{Code: "1", Timeout: 50 * time.Millisecond})
-	wantCode(t, err, fault.SessionBusy)
+	must.Code(t, err, fault.SessionBusy)
 	wantValue(t, mustRun(t, m, RunOptions{Code: "'other'", SessionID: "b"}), "'other'")
 	mustCancel(t, long)
 	wantValue(t, mustRun(t, m, RunOptions{Code: "'after'"}), "'after'")
@@ -138,7 +138,7 @@ func TestRunsKeepTheOrderOfTheirCalls(t *testing.T) {
 		}
 		want = append(want, strconv.Itoa(i))
 	}
-	eventually(t, "the first has begun", func() bool { return len(e.specs()) == 1 })
+	must.Soon(t, "the first has begun", func() bool { return len(e.specs()) == 1 })
 	writeFile(t, filepath.Join(e.Folder(e.specs()[0].Volume), "go"))
 	for _, run := range runs {
 		<-run.Done()
@@ -171,7 +171,7 @@ func TestARunningRunTellsItsOutputSoFar(t *testing.T) {
 		t.Errorf("FindRun gave %v, %v", found, err)
 	}
 	_, err = m.FindRun("run-nope")
-	wantCode(t, err, fault.RunNotFound)
+	must.Code(t, err, fault.RunNotFound)
 	run.Interrupt()
 }
 
@@ -188,7 +188,7 @@ threading.Thread(target=work, name="worker").start()`})
 		t.Errorf("what goes on is %q, and %+v was printed", res.GoesOn, res.Background)
 	}
 	var told []Background
-	eventually(t, "it is told", func() bool {
+	must.Soon(t, "it is told", func() bool {
 		next := mustRun(t, m, RunOptions{Code: "1"})
 		if next.Stdout.Bytes != 0 || len(next.GoesOn) != 0 {
 			t.Errorf("the next run is told to print %q, and to leave %q", next.Stdout.Head, next.GoesOn)
@@ -247,7 +247,7 @@ func TestAKernelThatDiesBetweenRunsIsToldOf(t *testing.T) {
 	pid, err := strconv.Atoi(*mustRun(t, m, RunOptions{Code: "import os; x = 1; os.getpid()"}).Value)
 	must.OK(t, err)
 	must.OK(t, syscall.Kill(pid, syscall.SIGKILL))
-	eventually(t, "it is dead", func() bool { return syscall.Kill(pid, 0) != nil })
+	must.Soon(t, "it is dead", func() bool { return syscall.Kill(pid, 0) != nil })
 	res := mustRun(t, m, RunOptions{Code: "'x' in globals()"})
 	if wantNote(t, res, "(signal 9): its variables are gone"); *res.Value != "False" {
 		t.Errorf("the next run gave %+v", res)
@@ -363,14 +363,14 @@ func TestAnImageThatIsNoKernelSaysWhatItSaid(t *testing.T) {
 	e := newEngine(t)
 	e.commanded(func([]string) []string { return []string{"sh", "-c", "echo this is no kernel >&2"} })
 	_, err := finish(newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"})
-	should.Contain(t, wantCode(t, err, fault.ExecutionFailed).Message, "It said: this is no kernel", "message")
+	should.Contain(t, must.Code(t, err, fault.ExecutionFailed).Message, "It said: this is no kernel", "message")
 }
 
 func TestAnImageWithoutTheInterpreterIsToldOf(t *testing.T) {
 	e := newEngine(t)
 	e.commanded(func(command []string) []string { return append([]string{"env", "PATH=/nowhere"}, command...) })
 	_, err := finish(newTestManager(t, testConfig(t, e)), RunOptions{Code: "1"})
-	should.Contain(t, wantCode(t, err, fault.ImageMissing).Message, "has no python3", "message")
+	should.Contain(t, must.Code(t, err, fault.ImageMissing).Message, "has no python3", "message")
 }
 
 func TestAMissingImageIsMadeForTheRunThatNeedsIt(t *testing.T) {
@@ -392,7 +392,7 @@ func TestAMissingImageIsMadeForTheRunThatNeedsIt(t *testing.T) {
 	e.fails(faults{image: engine.ErrImageMissing})
 	m := newTestManager(t, config)
 	_, err := finish(m, RunOptions{Code: "1"})
-	should.Equal(t, wantCode(t, err, fault.ImageMissing).Message, "step 3 of 9", "message")
+	should.Equal(t, must.Code(t, err, fault.ImageMissing).Message, "step 3 of 9", "message")
 	for range 2 {
 		if _, err := finish(m, RunOptions{Code: "1"}); err != nil {
 			t.Error(err)
@@ -429,7 +429,7 @@ func TestEngineErrorsHaveTheirCodes(t *testing.T) {
 			m := newTestManager(t, testConfig(t, e))
 			e.fails(faults{image: test.image, start: func(engine.Spec) (engine.Started, error) { return engine.Started{}, test.start }})
 			_, err := finish(m, RunOptions{Code: "1"})
-			should.Contain(t, wantCode(t, err, test.code).Message, test.says)
+			should.Contain(t, must.Code(t, err, test.code).Message, test.says)
 			e.fails(faults{})
 			wantValue(t, mustRun(t, m, RunOptions{Code: "2"}), "2")
 		})
@@ -445,7 +445,7 @@ func TestTheCapOnSessionsNamesThoseThatCouldGo(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		_, err := finish(m, RunOptions{Code: "1", SessionID: "more"})
-		should.Contain(t, wantCode(t, err, fault.MaxSessions).Hint, "old (idle 3 s), mid (idle 2 s), new (idle 1 s)", "hint")
+		should.Contain(t, must.Code(t, err, fault.MaxSessions).Hint, "old (idle 3 s), mid (idle 2 s), new (idle 1 s)", "hint")
 		if _, err := m.CloseSession(t.Context(), "old", false); err != nil {
 			t.Fatal(err)
 		}
@@ -470,7 +470,7 @@ func TestClosingEndsRunsAndForgetsTheSession(t *testing.T) {
 		t.Error("the default session kept its id")
 	}
 	_, err = m.CloseSession(t.Context(), "nobody", false)
-	wantCode(t, err, fault.SessionNotFound)
+	must.Code(t, err, fault.SessionNotFound)
 }
 
 func TestShutdownLeavesNamedSessionsOnly(t *testing.T) {
@@ -482,7 +482,7 @@ func TestShutdownLeavesNamedSessionsOnly(t *testing.T) {
 	m.Close(t.Context())
 	should.EqualSlice(t, e.holds(t), []string{"csm-host-mine-python", "volume csm-host-mine"}, "engine holds")
 	_, err := finish(m, RunOptions{Code: "1"})
-	wantCode(t, err, fault.SessionBusy)
+	must.Code(t, err, fault.SessionBusy)
 	wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 }
 
@@ -492,7 +492,7 @@ func TestTwoServersDoNotDisturbEachOther(t *testing.T) {
 	a, b := newTestManager(t, config), newTestManager(t, config)
 	mustRun(t, a, RunOptions{Code: "x = 41", SessionID: "mine"})
 	_, err := finish(b, RunOptions{Code: "1", SessionID: "mine"})
-	wantCode(t, err, fault.SessionBusy)
+	must.Code(t, err, fault.SessionBusy)
 	mustRun(t, b, RunOptions{Code: "1"})
 	if swept, err := sweptBy(t, e, config, 0); err != nil || len(swept) != 0 {
 		t.Errorf("swept %q, %v", swept, err)
@@ -560,7 +560,7 @@ func TestARunThatWaitsForASessionIsKnownAndCanBeCancelled(t *testing.T) {
 		should.Equal(t, time.Since(began), 0, "all of that took")
 		<-run.Done()
 		_, err := run.Result()
-		wantCode(t, err, fault.SessionBusy)
+		must.Code(t, err, fault.SessionBusy)
 		if found, err := b.FindRun(run.ID); err != nil || found != run {
 			t.Errorf("when it is over: found %v, %v", found, err)
 		}
@@ -618,10 +618,10 @@ func TestASweepRemovesWhatADeadServerLeft(t *testing.T) {
 	mustRun(t, live, RunOptions{Code: "1", SessionID: "live"})
 	// The named one's container still runs, and could be taken over.
 	want := []string{"csm-host-live-python", "csm-host-mine-python", "volume csm-host-live", "volume csm-host-mine"}
-	eventually(t, "the first sweep is over", func() bool { return slices.Equal(e.holds(t), want) })
+	must.Soon(t, "the first sweep is over", func() bool { return slices.Equal(e.holds(t), want) })
 	lastUsedAt(t, config, "mine", time.Now().Add(-config.IdleTimeout-time.Minute))
 	want = []string{"csm-host-live-python", "volume csm-host-live"}
-	eventually(t, "it is swept", func() bool { // by this, or by the live server's own sweep, which may still be at it
+	must.Soon(t, "it is swept", func() bool { // by this, or by the live server's own sweep, which may still be at it
 		_, err := sweptBy(t, e, config, config.IdleTimeout)
 		return err == nil && slices.Equal(e.holds(t), want)
 	})
@@ -684,7 +684,7 @@ func TestFoldersOfTheHostNeedAnEngineThatHasThem(t *testing.T) {
 	config := testConfig(t, e)
 	config.Mounts = []engine.Mount{{Folder: "/srv/data", Name: "data"}}
 	_, err := finish(newTestManager(t, config), RunOptions{Code: "1"})
-	if f := wantCode(t, err, fault.EngineError); !strings.Contains(f.Message, "another machine") || !strings.Contains(f.Hint, "--mount") {
+	if f := must.Code(t, err, fault.EngineError); !strings.Contains(f.Message, "another machine") || !strings.Contains(f.Hint, "--mount") {
 		t.Errorf("got %+v", f)
 	}
 	if specs := e.specs(); len(specs) != 1 || !slices.Equal(specs[0].Mounts, config.Mounts) {

@@ -70,7 +70,7 @@ func TestAKernelMoreThanTheQuota(t *testing.T) {
 				mustRun(t, m, RunOptions{Code: "1", SessionID: DefaultOf("b")})
 				time.Sleep(time.Minute)
 				_, err := finish(m, RunOptions{Code: "1", SessionID: "mine"})
-				f := wantCode(t, err, fault.QuotaExceeded)
+				f := must.Code(t, err, fault.QuotaExceeded)
 				if !strings.Contains(f.Message, of.says) || strings.Count(f.Hint, "idle 60 s") != 2 {
 					t.Errorf("it says %q, %q", f.Message, f.Hint)
 				}
@@ -191,7 +191,7 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 	refused := func() {
 		t.Helper()
 		_, err := finish(m, RunOptions{Code: "1", SessionID: "mine"})
-		f := wantCode(t, err, fault.QuotaExceeded)
+		f := must.Code(t, err, fault.QuotaExceeded)
 		if !strings.Contains(f.Message, "and may take 3.0 MiB") || !strings.Contains(f.Hint, "mine (2.0 MiB), sleeps (2.0 MiB)") {
 			t.Errorf("it says %q, %q", f.Message, f.Hint)
 		}
@@ -202,7 +202,7 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 			}
 		}
 		_, _, err = m.Upload(t.Context(), Upload{SessionID: "new", Path: "f", Content: strings.NewReader("x")})
-		wantCode(t, err, fault.QuotaExceeded)
+		must.Code(t, err, fault.QuotaExceeded)
 	}
 	refused()
 	m.SetQuota(Quota{})
@@ -248,7 +248,7 @@ func TestHistoriesCountAsFiles(t *testing.T) {
 	m.quotas.disk.measuring.Unlock()
 	for _, id := range []string{"full", "new"} {
 		_, err := finish(m, RunOptions{Code: code, SessionID: id})
-		wantCode(t, err, fault.QuotaExceeded)
+		must.Code(t, err, fault.QuotaExceeded)
 	}
 	if _, err := state.LastUsed(config.StateDir, "new"); err == nil {
 		t.Error("a session without room has begun")

@@ -196,7 +196,7 @@ func awaitCut(t *testing.T, m *Manager, id string) {
 	t.Helper()
 	s, err := m.get(id, toFind)
 	must.OK(t, err)
-	eventually(t, "it is known to be lost", func() bool { return s.links[0].Live() == nil })
+	must.Soon(t, "it is known to be lost", func() bool { return s.links[0].Live() == nil })
 }
 
 func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
@@ -222,7 +222,7 @@ func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
 					e.unreachable(2)
 					joined := e.joined()
 					e.CutAll()
-					eventually(t, "it goes on", func() bool {
+					must.Soon(t, "it goes on", func() bool {
 						return run.Over() || e.joined() >= joined+3 && run.SoFar(t.Context()).Stdout.Head == "so far\n"
 					})
 				}
@@ -244,7 +244,7 @@ func TestAConnectionToAPodIsMadeAgain(t *testing.T) {
 			cut(t, e, m, "mine")
 			began := time.Now()
 			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
-			if wantCode(t, err, fault.EngineUnavailable); time.Since(began) < link.AgainFor-link.AgainMost || time.Since(began) > link.AgainFor {
+			if must.Code(t, err, fault.EngineUnavailable); time.Since(began) < link.AgainFor-link.AgainMost || time.Since(began) > link.AgainFor {
 				t.Errorf("it took %v", time.Since(began))
 			}
 			should.Equal(t, len(e.specs()), 1, "containers were started")
@@ -280,7 +280,7 @@ func TestASpareIsClaimed(t *testing.T) {
 	m.Prewarm()
 	id := readySpare(t, m)
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-	eventually(t, "it has the session's name", func() bool {
+	must.Soon(t, "it has the session's name", func() bool {
 		inventory, err := e.Processes.List(t.Context(), LabelOwner, "mine")
 		return err == nil && len(inventory.Containers) == 1 && inventory.Containers[0].Labels[LabelSession] == place.LabelOf("", id)
 	})

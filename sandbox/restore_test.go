@@ -157,7 +157,7 @@ func TestWhatCannotBeRestoredIsRefused(t *testing.T) {
 		"a run that is too old": {"", old.RunID, fault.InvalidArgument, "it is too long ago"},
 	} {
 		_, err := restore(m, test.session, test.run)
-		f := wantCode(t, err, test.code)
+		f := must.Code(t, err, test.code)
 		should.Contain(t, f.Message, test.says, "%s", name)
 		if name == "a run that is too old" && !strings.Contains(f.Hint, "before "+a.RunID) {
 			t.Errorf("%s: it says to %s", name, f.Hint)
@@ -165,7 +165,7 @@ func TestWhatCannotBeRestoredIsRefused(t *testing.T) {
 	}
 	for _, o := range []RunOptions{{Code: "1", Copy: true, Language: JavaScript}, {Code: "1", Copy: true, Fresh: true}} {
 		_, err := finish(m, o)
-		wantCode(t, err, fault.InvalidArgument)
+		must.Code(t, err, fault.InvalidArgument)
 	}
 }
 
@@ -178,7 +178,7 @@ func TestRestoreStartsNoContainer(t *testing.T) {
 	first.Close(t.Context())
 	e.Kill("csm-host-mine-python")
 	_, err := restore(newTestManager(t, config), "", run.RunID)
-	if wantCode(t, err, fault.InvalidArgument); len(e.specs()) != 1 {
+	if must.Code(t, err, fault.InvalidArgument); len(e.specs()) != 1 {
 		t.Errorf("%d containers were started", len(e.specs()))
 	}
 }
@@ -190,7 +190,7 @@ func TestRestoreWaitsItsTurn(t *testing.T) {
 		long, err := m.Run(RunOptions{Code: "go on", Language: Python, Timeout: time.Hour})
 		must.OK(t, err)
 		_, err = restore(m, "", a.RunID)
-		should.Contain(t, wantCode(t, err, fault.SessionBusy).Message, long.ID)
+		should.Contain(t, must.Code(t, err, fault.SessionBusy).Message, long.ID)
 		mustRun(t, m, RunOptions{Code: "try", Copy: true}) // which waits for none
 		restored := make(chan error)
 		queued := make(chan struct{})
@@ -215,7 +215,7 @@ func TestARestoreThatIsNotAnsweredEnds(t *testing.T) {
 		m := newTestManager(t, testConfig(t, e))
 		run := mustRun(t, m, RunOptions{Code: "a"})
 		_, err := restore(m, "", run.RunID)
-		wantCode(t, err, fault.ExecutionFailed)
+		must.Code(t, err, fault.ExecutionFailed)
 		wantValue(t, mustRun(t, m, RunOptions{Code: "b"}), "b")
 	})
 }
@@ -228,7 +228,7 @@ func TestWhatCanBeGoneBackToIsTold(t *testing.T) {
 	told := func() (k KernelInfo) {
 		return m.Known()[0].Kernels[0] // a played supervisor counts no files
 	}
-	eventually(t, "it is told", func() bool { return len(told().Copies) > 0 })
+	must.Soon(t, "it is told", func() bool { return len(told().Copies) > 0 })
 	if k := told(); linesOf(k.Before) != "a" || linesOf(k.Copies) != "try" || k.NoTwin != why+"." {
 		t.Errorf("the kernel is %+v", k)
 	}

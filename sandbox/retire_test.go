@@ -200,7 +200,7 @@ func TestACallWaitsForASweepThatPutsItsSessionToSleep(t *testing.T) {
 		}
 		m := newTestManager(t, asLeft(t, e, f, config, config.IdleTimeout+config.RetireTime()))
 		go m.pool.sweeper.sweep()
-		eventually(t, "it is asked to write its variables", func() bool { return len(f.wasAsked()) > 0 })
+		must.Soon(t, "it is asked to write its variables", func() bool { return len(f.wasAsked()) > 0 })
 		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
 	})
 }
@@ -303,7 +303,7 @@ func TestASessionMoreFreezesTheLongestIdleOne(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			_, err := finish(m, RunOptions{Code: "1", SessionID: "c"})
-			wantCode(t, err, fault.MaxSessions)
+			must.Code(t, err, fault.MaxSessions)
 		})
 	})
 }
@@ -416,7 +416,7 @@ func TestFreezeWritesTheVariablesAndGoesOn(t *testing.T) {
 			}
 		}
 		_, err := m.Freeze(t.Context(), "nobody", false)
-		wantCode(t, err, fault.SessionNotFound)
+		must.Code(t, err, fault.SessionNotFound)
 	})
 }
 

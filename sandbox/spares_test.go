@@ -39,7 +39,7 @@ func withSpare(t *testing.T, session string) (*testEngine, Config, *Manager, str
 // readySpare waits until a manager keeps one ready, and returns its id.
 func readySpare(t *testing.T, m *Manager) (id string) {
 	t.Helper()
-	eventually(t, "a container is kept ready", func() bool {
+	must.Soon(t, "a container is kept ready", func() bool {
 		p := m.pool.Spares
 		p.Mu.Lock()
 		defer p.Mu.Unlock()
@@ -63,7 +63,7 @@ func placeOf(config Config, session string) string {
 // nothingLeft waits until the engine and the state directory are empty.
 func nothingLeft(t *testing.T, e *testEngine, config Config) {
 	t.Helper()
-	eventually(t, "nothing is left", func() bool { return len(e.holds(t)) == 0 && len(state.IDs(config.StateDir)) == 0 })
+	must.Soon(t, "nothing is left", func() bool { return len(e.holds(t)) == 0 && len(state.IDs(config.StateDir)) == 0 })
 }
 
 func TestANewSessionTakesASpare(t *testing.T) {
@@ -134,7 +134,7 @@ func TestASpareWithEarlierSkillsIsReplaced(t *testing.T) {
 	if place := placeOf(config, "second"); place != "" {
 		t.Errorf("a session has %q, with earlier skills", place)
 	}
-	eventually(t, "another one is ready", func() bool { return readySpare(t, m) != id })
+	must.Soon(t, "another one is ready", func() bool { return readySpare(t, m) != id })
 	next := readySpare(t, m)
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "third"})
 	if place := placeOf(config, "third"); place != next {
@@ -207,7 +207,7 @@ func TestASpareThatDoesNotAnswerIsTheOnlyOneWaitedFor(t *testing.T) {
 		config.Spares = 2
 		m := newTestManager(t, config)
 		mustRun(t, m, RunOptions{Code: "1"})
-		eventually(t, "two are kept ready", func() bool { return len(e.specs()) == 3 })
+		must.Soon(t, "two are kept ready", func() bool { return len(e.specs()) == 3 })
 		m.Close(t.Context())
 		if waiting := place.WaitingSpares(config.StateDir); len(waiting) != 2 {
 			t.Fatalf("%q wait", waiting)
@@ -305,7 +305,7 @@ func TestASpareThatEndsIsRemoved(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1"})
 		id := readySpare(t, m)
 		must.OK(t, e.Processes.Remove(t.Context(), []string{"csm-host-" + id + "-python"}, nil))
-		eventually(t, "it is gone", func() bool { return !slices.Contains(state.IDs(config.StateDir), id) })
+		must.Soon(t, "it is gone", func() bool { return !slices.Contains(state.IDs(config.StateDir), id) })
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 		should.Equal(t, placeOf(config, "mine"), "", "the session is at")
 	})
@@ -376,7 +376,7 @@ func TestWhatACloseCouldNotRemoveAtAPlaceGoesLater(t *testing.T) {
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	e.fails(faults{remove: errors.New("the engine refuses")})
 	_, err := m.CloseSession(t.Context(), "mine", false)
-	wantCode(t, err, fault.EngineError)
+	must.Code(t, err, fault.EngineError)
 	e.fails(faults{})
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	if held := e.holds(t); slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, place) }) {

@@ -153,7 +153,7 @@ func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
 	}
 	should.OK(t, walk(), "its files, which need no kernel")
 	e.fails(faults{exec: func(string) (engine.Process, error) { return nil, errors.New("no such program") }})
-	wantCode(t, walk(), fault.EngineError)
+	must.Code(t, walk(), fault.EngineError)
 	m.Close(t.Context())
 	e.fails(faults{})
 	if got := e.holds(t); !slices.Equal(got, before) {
@@ -244,7 +244,7 @@ func TestSessionsThatNoServerHasCount(t *testing.T) {
 	e := newEngine(t)
 	later := newTestManager(t, leaveSessions(t, e, "a", "b", "c"))
 	_, err := finish(later, RunOptions{Code: "1", SessionID: "d"})
-	should.Contain(t, wantCode(t, err, "max_sessions").Hint, "b (idle", "the hint")
+	should.Contain(t, must.Code(t, err, "max_sessions").Hint, "b (idle", "the hint")
 	wantValue(t, mustRun(t, later, RunOptions{Code: "x", SessionID: "b"}), "41")
 }
 
@@ -259,7 +259,7 @@ func TestSessionsThatAnotherServerHasDoNotCount(t *testing.T) {
 		mustRun(t, m, RunOptions{Code: "1", SessionID: id})
 	}
 	_, err := finish(m, RunOptions{Code: "1", SessionID: "f"})
-	if f := wantCode(t, err, "max_sessions"); strings.Contains(f.Hint, " a (idle") || !strings.Contains(f.Hint, " d (idle") {
+	if f := must.Code(t, err, "max_sessions"); strings.Contains(f.Hint, " a (idle") || !strings.Contains(f.Hint, " d (idle") {
 		t.Errorf("the hint is %q", f.Hint)
 	}
 	other.Close(t.Context())
@@ -268,7 +268,7 @@ func TestSessionsThatAnotherServerHasDoNotCount(t *testing.T) {
 	mustRun(t, later, RunOptions{Code: "2", SessionID: "a"})
 	mustRun(t, later, RunOptions{Code: "2", SessionID: "e"})
 	_, err = finish(later, RunOptions{Code: "1", SessionID: "f"})
-	wantCode(t, err, "max_sessions")
+	must.Code(t, err, "max_sessions")
 }
 
 // A run goes on in a kernel that an earlier server left: what a server may say of it, and when.
@@ -291,7 +291,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		}
 		run, err := first.Run(RunOptions{Code: hang, SessionID: "mine", Language: Python})
 		must.OK(t, err)
-		eventually(t, "it is on its way", run.IsFollowed)
+		must.Soon(t, "it is on its way", run.IsFollowed)
 		e.fails(faults{})
 		return config, run.ID
 	}
@@ -311,7 +311,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		// A fresh run does not wait for it, and others do.
 		wantValue(t, mustRun(t, later, RunOptions{Code: "1", SessionID: "mine", Fresh: true}), "1")
 		_, err := finish(later, RunOptions{Code: "1", SessionID: "mine", Timeout: 50 * time.Millisecond})
-		wantCode(t, err, fault.SessionBusy)
+		must.Code(t, err, fault.SessionBusy)
 		mustCancel(t, run)
 		wantValue(t, mustRun(t, later, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 	})
@@ -323,7 +323,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		for range 2 {
 			joined := e.joined()
 			e.CutAll()
-			eventually(t, "it goes on", func() bool {
+			must.Soon(t, "it goes on", func() bool {
 				return run.Over() || e.joined() > joined && run.SoFar(t.Context()).Stdout.Head == "so far\n"
 			})
 		}
@@ -359,11 +359,11 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 			SessionID: "mine", Language: Python,
 		})
 		must.OK(t, err)
-		eventually(t, "the code runs", func() bool { return run.SoFar(t.Context()).Stdout.Bytes > 0 })
+		must.Soon(t, "the code runs", func() bool { return run.SoFar(t.Context()).Stdout.Bytes > 0 })
 		first.Close(t.Context())
 		folder := e.Folder("csm-host-mine")
 		writeFile(t, filepath.Join(folder, "go"))
-		eventually(t, "it is over", func() bool {
+		must.Soon(t, "it is over", func() bool {
 			_, err := os.Stat(filepath.Join(folder, "over"))
 			return err == nil
 		})
@@ -383,7 +383,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		}
 		ended.Close(t.Context())
 		_, err := ended.FindRun(id)
-		wantCode(t, err, fault.EngineError)
+		must.Code(t, err, fault.EngineError)
 		if run := find(t, newTestManager(t, config), id); run.Over() {
 			t.Error("the next server says that it is over")
 		}
@@ -394,7 +394,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		other.Limits.MemoryBytes++
 		visitor := NewManager(other)
 		_, err := visitor.FindRun(id)
-		wantCode(t, err, fault.SessionBusy)
+		must.Code(t, err, fault.SessionBusy)
 		visitor.Close(t.Context())
 		if run := find(t, newTestManager(t, config), id); run.Over() {
 			t.Error("the server that could hear of it says that it is over")
@@ -422,7 +422,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 		later := newTestManager(t, config)
 		next, err := later.Run(RunOptions{Code: "x + 1", SessionID: "mine", Language: Python})
 		must.OK(t, err)
-		eventually(t, "the next one waits for it", func() bool {
+		must.Soon(t, "the next one waits for it", func() bool {
 			return next.Over() || strings.Contains(strings.Join(next.SoFar(t.Context()).Notes, ""), id)
 		})
 		mustCancel(t, find(t, later, id))
@@ -521,7 +521,7 @@ func TestAKernelThatDoesNotAnswerIsNotReplaced(t *testing.T) {
 	e.fails(faults{exec: silent})
 	later := NewManager(impatient)
 	_, err := finish(later, RunOptions{Code: "2", SessionID: "mine"})
-	wantCode(t, err, fault.EngineError)
+	must.Code(t, err, fault.EngineError)
 	later.Close(t.Context())
 	e.fails(faults{})
 	wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
@@ -537,7 +537,7 @@ func unremoved(t *testing.T) (*testEngine, Config, *Manager) {
 	mustRun(t, m, RunOptions{Code: "x = 41", SessionID: "mine"})
 	e.fails(faults{remove: errors.New("the engine refuses")})
 	_, err := m.CloseSession(t.Context(), "mine", false)
-	wantCode(t, err, fault.EngineError)
+	must.Code(t, err, fault.EngineError)
 	e.fails(faults{})
 	return e, config, m
 }
@@ -579,7 +579,7 @@ func TestWhatACloseCouldNotRemoveDoesNotOutliveAnUnusedSession(t *testing.T) {
 			m = newQuietManager(t, config) // which does not know the image yet
 			e.fails(faults{image: engine.ErrImageMissing})
 			_, err := finish(m, RunOptions{Code: "1", SessionID: "mine"})
-			wantCode(t, err, fault.ImageMissing)
+			must.Code(t, err, fault.ImageMissing)
 			e.fails(faults{})
 			end(t, m)
 			wantValue(t, mustRun(t, newTestManager(t, config), RunOptions{Code: "'x' in globals()", SessionID: "mine"}), "False")
@@ -616,7 +616,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 			test.change(e)
 			s, err := m.get(test.id, toFind)
 			must.OK(t, err)
-			eventually(t, "it is known to be lost", func() bool { return !s.links[0].Container.Load().Alive() })
+			must.Soon(t, "it is known to be lost", func() bool { return !s.links[0].Container.Load().Alive() })
 			res := mustRun(t, m, RunOptions{Code: "'x' in globals()", SessionID: test.id})
 			if kept := len(e.specs()) == 1 && len(res.Notes) == 0 && *res.Value == "True"; kept != test.kept {
 				t.Errorf("%d containers were started, notes are %q", len(e.specs()), res.Notes)
@@ -640,10 +640,10 @@ func TestAConnectionThatIsLost(t *testing.T) {
 				if run, err = m.Run(RunOptions{Code: hang, SessionID: "mine", Language: Python}); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "it is on its way", run.IsFollowed)
+				must.Soon(t, "it is on its way", run.IsFollowed)
 			}
 			e.Cut(container)
-			eventually(t, "it goes on", func() bool {
+			must.Soon(t, "it goes on", func() bool {
 				return run.Over() || e.joined() > 0 && run.SoFar(t.Context()).Stdout.Head == "so far\n"
 			})
 			mustCancel(t, run)
@@ -659,9 +659,9 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		must.OK(t, err)
 		e.fails(faults{exec: func(string) (engine.Process, error) { return nil, engine.ErrEngineUnavailable }})
 		e.Cut(container)
-		eventually(t, "it is known to be lost", func() bool { return !s.links[0].Container.Load().Alive() })
+		must.Soon(t, "it is known to be lost", func() bool { return !s.links[0].Container.Load().Alive() })
 		_, err = finish(m, RunOptions{Code: "2", SessionID: "mine", Language: Python})
-		wantCode(t, err, fault.EngineUnavailable)
+		must.Code(t, err, fault.EngineUnavailable)
 		e.fails(faults{})
 		wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "mine"}), "42")
 		should.Equal(t, len(e.specs()), 1, "containers were started")
@@ -680,7 +680,7 @@ func TestAConnectionThatIsLost(t *testing.T) {
 		e.Play = nil
 		s, err := m.get("mine", toFind)
 		must.OK(t, err)
-		eventually(t, "it is known", func() bool { return !s.links[0].Container.Load().Alive() })
+		must.Soon(t, "it is known", func() bool { return !s.links[0].Container.Load().Alive() })
 		if res := mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}); len(e.specs()) != 2 || len(res.Notes) != 1 || e.joined() != 0 {
 			t.Errorf("%d containers were started, %d joined, notes are %q", len(e.specs()), e.joined(), res.Notes)
 		}
@@ -706,7 +706,7 @@ func TestASessionThatNeverHadAContainerIsNotKept(t *testing.T) {
 		first := NewManager(config)
 		for _, id := range []string{"ghost", "idle"} {
 			_, err := finish(first, RunOptions{Code: "1", SessionID: id})
-			wantCode(t, err, fault.ImageMissing)
+			must.Code(t, err, fault.ImageMissing)
 			if id == "ghost" {
 				time.Sleep(config.IdleTimeout + time.Minute)
 			}
@@ -732,7 +732,7 @@ func TestThatVariablesAreGoneIsTold(t *testing.T) {
 		"after a start that failed": func(t *testing.T, m *Manager, e *testEngine) {
 			e.fails(faults{exec: refusing, start: func(engine.Spec) (engine.Started, error) { return engine.Started{}, errors.New("no room") }})
 			_, err := finish(m, RunOptions{Code: "2", SessionID: "mine"})
-			wantCode(t, err, fault.EngineError)
+			must.Code(t, err, fault.EngineError)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

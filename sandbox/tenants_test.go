@@ -90,8 +90,8 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 				t.Errorf("%q does not find its file: %v", key, errFile)
 			}
 			if other != key {
-				wantCode(t, err, fault.RunNotFound)
-				wantCode(t, errFile, fault.NotFound)
+				must.Code(t, err, fault.RunNotFound)
+				must.Code(t, errFile, fault.NotFound)
 			}
 		}
 		entries, err := runs.ReadHistory(m.Config().StateDir, "mine")
@@ -147,7 +147,7 @@ func TestATenantsSessionIsTakenOver(t *testing.T) {
 	}
 	for _, key := range []string{"", tenantB} {
 		_, err := second[key].FindRun(run)
-		wantCode(t, err, fault.RunNotFound)
+		must.Code(t, err, fault.RunNotFound)
 	}
 	for _, key := range []string{"", tenantA} {
 		wantValue(t, mustRun(t, second[key], RunOptions{SessionID: "mine", Code: "x"}), "'of "+key+"'")
@@ -272,7 +272,7 @@ func TestAServerSweepsForTenantsThatAreNotThere(t *testing.T) {
 		defer pool.Close(t.Context())
 		m := newTestManagerOf(t, pool, config.Of(tenantB))
 		mustRun(t, m, RunOptions{Code: "1"})
-		eventually(t, "what was left is gone", func() bool { return len(e.holds(t)) == 2 })
+		must.Soon(t, "what was left is gone", func() bool { return len(e.holds(t)) == 2 })
 		time.Sleep(time.Hour) // and its own ends like any other, though nobody sweeps for it then
 		should.Len(t, e.holds(t), 0, "the engine holds")
 	})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -82,6 +83,6 @@ func TestASessionThatWasKeptReadyTakesTimes(t *testing.T) {
 		mustRun(t, m, RunOptions{SessionID: DefaultOf("a"), Code: "1", Times: Times{IdleTimeout: time.Minute}})
 		time.Sleep(2 * time.Minute)
 		_, err := m.OpenFile(t.Context(), DefaultOf("a"), "x", ReadOptions{})
-		wantCode(t, err, fault.SessionNotFound)
+		must.Code(t, err, fault.SessionNotFound)
 	})
 }

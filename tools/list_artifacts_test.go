@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -57,7 +58,7 @@ func TestGlobsChooseFiles(t *testing.T) {
 func TestGlobsThatAreRefused(t *testing.T) {
 	for _, pattern := range []string{"[", "{a", "/etc/*", strings.Repeat("x", 301), strings.Repeat("**/", 9) + "x", strings.Repeat("{a,b}", 9)} {
 		_, err := newGlob(pattern)
-		wantCode(t, err, fault.InvalidArgument, "The glob")
+		must.Code(t, err, fault.InvalidArgument, "The glob")
 	}
 }
 

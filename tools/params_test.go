@@ -2,7 +2,6 @@ package tools
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/render"
@@ -44,10 +44,7 @@ func TestArgumentsAreCheckedInWords(t *testing.T) {
 				should.OK(t, err)
 				return
 			}
-			var f *fault.Error
-			if !errors.As(err, &f) || f.Code != fault.InvalidArgument || !strings.Contains(f.Message, test.want) || f.Hint == "" {
-				t.Errorf("got %v, want %q", err, test.want)
-			}
+			must.Code(t, err, fault.InvalidArgument, test.want)
 		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -35,6 +36,6 @@ func TestLinksThatAreRefused(t *testing.T) {
 		"artifact://s/%ff":             fault.InvalidPath,
 	} {
 		_, _, err := parseArtifactURI(uri)
-		wantCode(t, err, code, "")
+		must.Code(t, err, code, "")
 	}
 }

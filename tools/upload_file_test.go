@@ -2,7 +2,6 @@ package tools
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -14,14 +13,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/internal/content"
 )
-
-func wantCode(t *testing.T, err error, code fault.Code, words string) {
-	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != code || f.Hint == "" || !strings.Contains(f.Message, words) {
-		t.Errorf("got %v, want %s: … %s …", err, code, words)
-	}
-}
 
 func TestALongArgumentIsNotDecodedBeforeItIsAskedFor(t *testing.T) {
 	text := strings.Repeat("line\n", longFrom)
@@ -52,7 +43,7 @@ func TestContentIsGivenInOneWay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := newParams(t.Context(), mcp.CallToolRequest{Params: mcp.CallToolParams{Arguments: test.arguments}})
 			given := readContent(p)
-			wantCode(t, given.one(), fault.InvalidArgument, test.words)
+			must.Code(t, given.one(), fault.InvalidArgument, test.words)
 		})
 	}
 }
@@ -60,7 +51,7 @@ func TestContentIsGivenInOneWay(t *testing.T) {
 func TestFetchingCanBeSwitchedOff(t *testing.T) {
 	d := &Deps{UploadBytes: 10}
 	_, err := d.open(t.Context(), uploadContent{url: "https://example.com", given: []string{"url"}})
-	wantCode(t, err, fault.DownloadFailed, "fetches no addresses")
+	must.Code(t, err, fault.DownloadFailed, "fetches no addresses")
 	definition := d.uploadFile().definition
 	if _, offered := definition.InputSchema.Properties["url"]; offered || *definition.Annotations.OpenWorldHint {
 		t.Errorf("offered all the same: %+v", definition)
@@ -70,7 +61,7 @@ func TestFetchingCanBeSwitchedOff(t *testing.T) {
 func TestHostFilesNeedAnAllowedFolder(t *testing.T) {
 	d := &Deps{UploadBytes: 10}
 	_, err := d.open(t.Context(), uploadContent{hostPath: "/etc/passwd", given: []string{"host_path"}})
-	wantCode(t, err, fault.InvalidPath, "No folder of the host is allowed")
+	must.Code(t, err, fault.InvalidPath, "No folder of the host is allowed")
 }
 
 func TestHostFilesAreBounded(t *testing.T) {
@@ -83,7 +74,7 @@ func TestHostFilesAreBounded(t *testing.T) {
 	must.OK(t, out.Commit())
 	given := uploadContent{hostPath: "twelve.txt", given: []string{"host_path"}}
 	_, err = (&Deps{DownloadBytes: 11, HostDirs: dirs}).open(t.Context(), given)
-	wantCode(t, err, fault.UploadTooLarge, "more than 11 B")
+	must.Code(t, err, fault.UploadTooLarge, "more than 11 B")
 	from, err := (&Deps{DownloadBytes: 12, HostDirs: dirs}).open(t.Context(), given)
 	must.OK(t, err)
 	defer from.Close()

@@ -91,14 +91,6 @@ func load(t *testing.T, from io.Reader, limits Limits) (items []item, m Manifest
 	return items, m, told, err
 }
 
-func wantCode(t *testing.T, err error, code fault.Code) {
-	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != code || f.Hint == "" {
-		t.Errorf("got %v, want %s with a hint", err, code)
-	}
-}
-
 func TestASessionComesBackAsItWas(t *testing.T) {
 	from := sample()
 	archive, report, err := export(t, from, generous)
@@ -148,7 +140,7 @@ func TestAnExportThatIsNotWholeFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := exportUpTo(t, []item{test.item}, sandbox.ExportEnd{WalkEnd: sandbox.WalkEnd{Complete: !test.partial}}, test.limits)
-			wantCode(t, err, test.code)
+			must.Code(t, err, test.code)
 		})
 	}
 }
@@ -237,7 +229,7 @@ func TestAHostileCheckpointIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, _, err := load(t, bytes.NewReader(test.archive), generous)
-			wantCode(t, err, test.code)
+			must.Code(t, err, test.code)
 		})
 	}
 }
@@ -303,7 +295,7 @@ func TestABombTakesNoMemory(t *testing.T) {
 	}()
 	_, _, _, err := load(t, reader, generous)
 	_ = reader.Close()
-	wantCode(t, err, fault.InvalidContent)
+	must.Code(t, err, fault.InvalidContent)
 }
 
 // Behind a checkpoint that is whole there may be more, but not without end.
@@ -319,7 +311,7 @@ func TestWhatFollowsACheckpointHasAnEnd(t *testing.T) {
 	}()
 	_, _, _, err = load(t, io.MultiReader(bytes.NewReader(archive), reader), limits)
 	_ = reader.Close()
-	wantCode(t, err, fault.UploadTooLarge)
+	must.Code(t, err, fault.UploadTooLarge)
 }
 
 func TestALargeSessionTakesNoMoreMemoryThanASmallOne(t *testing.T) {

@@ -288,7 +288,7 @@ func TestWhatIsThereStays(t *testing.T) {
 	f := newWorkFiles(t)
 	f.write("file", "old")
 	err := f.upload("file", "new")
-	if wantCode(t, err, fault.FileExists).Fields["size_bytes"] != int64(3) || f.content("file") != "old" {
+	if must.Code(t, err, fault.FileExists).Fields["size_bytes"] != int64(3) || f.content("file") != "old" {
 		t.Errorf("%v, and the file is %q", err, f.content("file"))
 	}
 	f.check(f.upload("file", "new", overwrite))
@@ -671,7 +671,7 @@ func TestLimitsOfUploads(t *testing.T) {
 			test.prepare(f)
 			_, err := f.Put(t.Context(), Upload{Path: test.path, Content: io.LimitReader(unending{}, int64(test.size)), Limits: Limits{test.bytes, test.files}})
 			f.wants(err, test.want, name)
-			if err != nil && test.bytes > 0 && wantCode(t, err, fault.QuotaExceeded).Fields["size_bytes"].(int64) <= test.bytes {
+			if err != nil && test.bytes > 0 && must.Code(t, err, fault.QuotaExceeded).Fields["size_bytes"].(int64) <= test.bytes {
 				t.Errorf("it says %v", fault.From(err).Fields)
 			}
 			f.hasNoParts()

@@ -90,7 +90,7 @@ func TestWhatIsReadIsBelievedOnlySoFar(t *testing.T) {
 			}
 			switch {
 			case test.code != "":
-				if f := wantCode(t, err, test.code); strings.Contains(f.Message, "\x1b") {
+				if f := must.Code(t, err, test.code); strings.Contains(f.Message, "\x1b") {
 					t.Errorf("control characters come through: %q", f.Message)
 				}
 			case test.err == nil && !r.End().Complete:

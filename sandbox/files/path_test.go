@@ -1,12 +1,12 @@
 package files
 
 import (
-	"errors"
 	"path"
 	"strings"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 )
@@ -19,7 +19,7 @@ func TestPathsOfRequests(t *testing.T) {
 	} {
 		got, err := CleanPath(given)
 		if want == "" {
-			wantCode(t, err, fault.InvalidPath)
+			must.Code(t, err, fault.InvalidPath)
 		} else if err != nil || got != want {
 			t.Errorf("CleanPath(%q) = %q, %v", given, got, err)
 		}
@@ -61,13 +61,4 @@ func FuzzCleanPath(f *testing.F) {
 			t.Errorf("%q is %q below the work directory: %v", clean, below, err)
 		}
 	})
-}
-
-func wantCode(t *testing.T, err error, code fault.Code) *fault.Error {
-	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != code || f.Hint == "" {
-		t.Fatalf("got error %v, want code %s with a hint", err, code)
-	}
-	return f
 }

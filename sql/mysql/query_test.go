@@ -113,15 +113,6 @@ func running(t *testing.T, mark string) (n int) {
 	return n
 }
 
-func waitFor(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("a minute has passed: ", what)
-		}
-	}
-}
-
 // forever is a statement that takes hours, with a mark to find it by. None of its rows comes before all are there.
 func forever(mark string) string {
 	return "SELECT COUNT(*), '" + mark + "' FROM information_schema.COLLATIONS a, information_schema.COLLATIONS b, information_schema.COLLATIONS c, information_schema.COLLATIONS d"
@@ -135,12 +126,12 @@ func TestACancelledStatementEndsInTheDatabase(t *testing.T) {
 		_, _, err := sqltest.Read(ctx, d, forever("cancelled one"))
 		ended <- err
 	}()
-	waitFor(t, "it runs", func() bool { return running(t, "cancelled one") == 1 })
+	must.Soon(t, "it runs", func() bool { return running(t, "cancelled one") == 1 })
 	cancel()
 	if err := <-ended; err == nil || !strings.Contains(err.Error(), "The statement was cancelled") {
 		t.Error(err)
 	}
-	waitFor(t, "it has ended", func() bool { return running(t, "cancelled one") == 0 })
+	must.Soon(t, "it has ended", func() bool { return running(t, "cancelled one") == 0 })
 	if _, rows, err := sqltest.Read(t.Context(), d, "SELECT 1"); err != nil || len(rows) != 1 {
 		t.Error("the next statement:", rows, err)
 	}
@@ -154,7 +145,7 @@ func TestAStatementEndsInTime(t *testing.T) {
 			t.Errorf("%s: %v", statement, err)
 		}
 	}
-	waitFor(t, "it has ended", func() bool { return running(t, "late") == 0 })
+	must.Soon(t, "it has ended", func() bool { return running(t, "late") == 0 })
 }
 
 func TestAResultIsNeverWholeInMemoryAndMayBeLeft(t *testing.T) {
@@ -173,7 +164,7 @@ func TestAResultIsNeverWholeInMemoryAndMayBeLeft(t *testing.T) {
 		t.Error("there is a row after the end")
 	}
 	rows.Close() // which does nothing
-	waitFor(t, "it has ended", func() bool { return running(t, "left early") == 0 })
+	must.Soon(t, "it has ended", func() bool { return running(t, "left early") == 0 })
 }
 
 func TestARowThatIsTooLongIsRefused(t *testing.T) {

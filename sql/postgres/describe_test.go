@@ -5,7 +5,6 @@ package postgres
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 
@@ -189,10 +188,7 @@ func TestKeysOfPeriodsSaySo(t *testing.T) {
 
 func isMissing(t *testing.T, err error, hint string) {
 	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != fault.NotFound || !strings.Contains(f.Hint, hint) {
-		t.Errorf("%v %+v, want a hint of %s", err, f, hint)
-	}
+	should.Contain(t, must.Code(t, err, fault.NotFound).Hint, hint)
 }
 
 func TestNearestNames(t *testing.T) {

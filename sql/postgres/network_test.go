@@ -97,7 +97,7 @@ func TestAConnectionThatTheNetworkForgotIsReplaced(t *testing.T) {
 		}
 		rows.Close()
 	}
-	until(t, "the connections are tidied", func() bool { return db.pool.Stat().IdleConns() == poolSize })
+	must.Soon(t, "the connections are tidied", func() bool { return db.pool.Stat().IdleConns() == poolSize })
 	way.slept.Add(1)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*enterTime) // far less than a statement may take
 	defer cancel()

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,20 +52,11 @@ func rowsOf(t *testing.T, db *Database, text string, params ...any) ([]sql.Colum
 
 func wantFault(t *testing.T, err error, code fault.Code, words ...string) *fault.Error {
 	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) {
-		t.Fatalf("got %v, want a fault", err)
-	}
-	if f.Code != code {
-		t.Errorf("code %s, want %s: %s", f.Code, code, f.Message)
-	}
+	f := must.Code(t, err, code)
 	for _, word := range words {
 		if !strings.Contains(f.Message+"\n"+f.Hint, word) {
 			t.Errorf("%q is not in %q, hint %q", word, f.Message, f.Hint)
 		}
-	}
-	if f.Hint == "" {
-		t.Errorf("no hint with %q", f.Message)
 	}
 	return f
 }
@@ -294,22 +284,12 @@ func TestACancelledStatementEndsInTheDatabase(t *testing.T) {
 		}
 		ended <- err
 	}()
-	until(t, "the statement runs", func() bool { return running() == 1 })
+	must.Soon(t, "the statement runs", func() bool { return running() == 1 })
 	cancel()
 	if err := <-ended; err == nil {
 		t.Error("no error")
 	}
-	until(t, "the statement has ended", func() bool { return running() == 0 })
-}
-
-// until waits for something that will come.
-func until(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
+	must.Soon(t, "the statement has ended", func() bool { return running() == 0 })
 }
 
 func TestAResultThatIsNotReadToItsEndEndsInTheDatabase(t *testing.T) {
@@ -323,7 +303,7 @@ func TestAResultThatIsNotReadToItsEndEndsInTheDatabase(t *testing.T) {
 	}
 	rows.Close()
 	conn := admin(t)
-	until(t, "the statement has ended", func() bool {
+	must.Soon(t, "the statement has ended", func() bool {
 		var n int
 		err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%1000000000%' AND pid <> pg_backend_pid() AND state = 'active'").Scan(&n)
 		return err == nil && n == 0

@@ -479,7 +479,7 @@ func TestAnUploadThatIsCutOffCanBeSentAgain(t *testing.T) {
 	conn, err := net.Dial("tcp", s.address)
 	must.OK(t, err)
 	_, _ = io.WriteString(conn, head)
-	s.eventually("the link is in use", func() bool {
+	must.Soon(s.t, "the link is in use", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		for _, g := range s.grants {
@@ -497,16 +497,6 @@ func TestAnUploadThatIsCutOffCanBeSentAgain(t *testing.T) {
 	}
 }
 
-// eventually waits for what another goroutine brings about.
-func (s *served) eventually(what string, is func() bool) {
-	s.t.Helper()
-	for late := time.Now().Add(time.Minute); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(late) {
-			s.t.Fatal("not so: " + what)
-		}
-	}
-}
-
 func TestClientsThatStandStill(t *testing.T) {
 	s := serve(t)
 	s.paceTime = 300 * time.Millisecond
@@ -520,7 +510,7 @@ func TestClientsThatStandStill(t *testing.T) {
 	for range sessionTransfers + 1 {
 		should.Equal(t, s.raw(fmt.Sprintf("PUT %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf", target(upload))), 408, "an upload that does not go on")
 	}
-	s.eventually("no transfer goes on", func() bool {
+	must.Soon(s.t, "no transfer goes on", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return len(s.turns) == 0

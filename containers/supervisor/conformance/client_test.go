@@ -533,7 +533,7 @@ func (c *client) exists(name string) bool {
 
 func (c *client) awaitFile(name string) {
 	c.t.Helper()
-	eventually(c.t, "no file "+name, func() bool { return c.exists(name) })
+	must.Soon(c.t, "no file "+name, func() bool { return c.exists(name) })
 }
 
 // later is a connection of a later server.
@@ -542,15 +542,6 @@ func (c *client) later() *connection {
 	conn, err := net.Dial("unix", c.door)
 	must.OK(c.t, err)
 	return connect(c.t, conn, c.language)
-}
-
-func eventually(t testing.TB, otherwise string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal(otherwise)
-		}
-	}
 }
 
 // Processes --------------------------------------------------------------------------
@@ -568,14 +559,14 @@ func lives(pid int) bool { return !slices.Contains([]string{"", "Z", "X"}, state
 
 func awaitDeath(t testing.TB, pid int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("process %d is still there", pid), func() bool { return !lives(pid) })
+	must.Soon(t, fmt.Sprintf("process %d is still there", pid), func() bool { return !lives(pid) })
 }
 
 // stop stops all threads of a process.
 func stop(t testing.TB, pid int) {
 	t.Helper()
 	_ = syscall.Kill(pid, syscall.SIGSTOP)
-	eventually(t, fmt.Sprintf("process %d goes on", pid), func() bool {
+	must.Soon(t, fmt.Sprintf("process %d goes on", pid), func() bool {
 		stats, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
 		return !slices.ContainsFunc(stats, func(stat string) bool {
 			text, err := os.ReadFile(stat)

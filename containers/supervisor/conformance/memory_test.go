@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -38,7 +39,7 @@ func (c *client) checkMemory(d *message) {
 func TestARunIsStoppedBeforeTheMemoryIsFull(t *testing.T) {
 	each(t, func(t *testing.T, l *language) {
 		c := guarded(t, l)
-		eventually(t, "nothing is kept ready", func() bool { return len(offspring(c.pid())) == 2 })
+		must.Soon(t, "nothing is kept ready", func() bool { return len(offspring(c.pid())) == 2 })
 		ready := slices.DeleteFunc(offspring(c.pid()), func(pid int) bool { return fmt.Sprint(pid) == c.value(string(l.pid)) })
 		d := c.run(l.shell.with(hoards(memory, "wait")))
 		awaitDeath(t, ready[0]) // which is let go first

@@ -82,7 +82,7 @@ func TestPeekAndProgress(t *testing.T) {
 		c := start(t, l, options{})
 		id := c.begin(lines(l.print.with("first\nlatest line  "), l.eprint.with("warn\n"), l.awaitFile.with("go")))
 		var peek protocol.Peek
-		eventually(t, "the output is not there", func() bool {
+		must.Soon(t, "the output is not there", func() bool {
 			from := c.now()
 			c.send(request{Type: "peek", ID: id})
 			peek = c.await("peek", from).peek

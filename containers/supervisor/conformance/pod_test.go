@@ -56,7 +56,7 @@ func keepAt(t *testing.T, door, command string, options ...string) *pod {
 			t.Logf("the keeper said: %.3000s", stderr.String())
 		}
 	})
-	await(t, func() bool {
+	must.Soon(t, "what was expected", func() bool {
 		conn, err := net.Dial("unix", p.door+"-keeper")
 		if err == nil {
 			_ = conn.Close()
@@ -120,15 +120,6 @@ func (e *entered) status() int {
 	_, _ = io.Copy(io.Discard, e.out)
 	_ = e.cmd.Wait()
 	return e.cmd.ProcessState.ExitCode()
-}
-
-func await(t *testing.T, happens func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !happens(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("what was expected did not happen")
-		}
-	}
 }
 
 func TestWhatEnteringGives(t *testing.T) {
@@ -195,7 +186,7 @@ func TestWhatAKeeperAnswers(t *testing.T) {
 	e = p.enter()
 	_ = e.cmd.Process.Kill() // as when the server's connection breaks
 	_ = e.cmd.Wait()
-	await(t, func() bool { return p.do("", "within", "true") == gone })
+	must.Soon(t, "what was expected", func() bool { return p.do("", "within", "true") == gone })
 	e = p.enter()
 	check(t, "reset", p.do("", "reset"), "K||0")
 	within(gone)
@@ -225,7 +216,7 @@ func TestAKeeperIsOfOneContainer(t *testing.T) {
 		_ = keeper.Wait()
 	})
 	var conn net.Conn
-	await(t, func() (listens bool) {
+	must.Soon(t, "what was expected", func() (listens bool) {
 		var err error
 		conn, err = net.Dial("unix", q.door+"-keeper")
 		return err == nil
@@ -261,7 +252,7 @@ func TestACommandThatStartsBeforeItIsEntered(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(dir, "starts"))
 		return string(text)
 	}
-	await(t, func() bool { return starts() == "x\n" })
+	must.Soon(t, "what was expected", func() bool { return starts() == "x\n" })
 	_, err := os.Stat(left)
 	check(t, "what a keeper before has left", errors.Is(err, os.ErrNotExist), true)
 	check(t, "within", p.do("", "within", "true"), "G||1")
@@ -280,7 +271,7 @@ func TestACommandThatEndsBeforeItIsEntered(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "pid")
 	p := keep(t, "echo $$ > "+file+"; echo over; exit 3", "--now", t.TempDir())
-	await(t, func() bool {
+	must.Soon(t, "what was expected", func() bool {
 		text, _ := os.ReadFile(file)
 		_, err := os.Stat("/proc/" + strings.TrimSpace(string(text)))
 		return len(text) > 1 && err != nil
@@ -307,7 +298,7 @@ func TestWhatIsLeftBetweenTwoCommands(t *testing.T) {
 		text, _ := os.ReadFile(filepath.Join(kept, "pid"))
 		end(e)
 		e.status()
-		await(t, func() bool { return p.do("", "within", "true") == "G||1" })
+		must.Soon(t, "what was expected", func() bool { return p.do("", "within", "true") == "G||1" })
 		entries, err := os.ReadDir(folder)
 		check(t, "what is left after "+name, fmt.Sprint(entries, err), "[] <nil>")
 		if pid := number(string(text)); pid == 0 || !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
@@ -462,7 +453,7 @@ func TestListen(t *testing.T) {
 	check(t, "no port", p.do("", "listen", "70000"), "|supervisor: usage: supervisor listen PORT\n|1")
 	listener := p.command("listen", port)
 	must.OK(t, listener.Start())
-	await(t, func() bool {
+	must.Soon(t, "what was expected", func() bool {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err == nil {
 			_, err := conn.Read(make([]byte, 1))

@@ -267,9 +267,9 @@ func TestFarOverTheLimit(t *testing.T) {
 				}
 				d := c.run(l.shell.with("trap '' INT; "+way), request{GraceMS: patience.Milliseconds()})
 				check(t, "error", d.errorName(), "QuotaExceeded")
-				eventually(t, "programs are left", func() bool { return len(offspring(c.pid())) <= 2 })
+				must.Soon(t, "programs are left", func() bool { return len(offspring(c.pid())) <= 2 })
 				if !c.exists("f") {
-					eventually(t, "nothing is run any more", func() bool { return c.run("2").result() == "2" }) // it is gone with the programs
+					must.Soon(t, "nothing is run any more", func() bool { return c.run("2").result() == "2" }) // it is gone with the programs
 					return
 				}
 				for _, fresh := range []bool{false, true} {
@@ -319,7 +319,7 @@ func TestALargeTree(t *testing.T) {
 	inTurn(t, func(t *testing.T, l *language) {
 		c := limited(t, l, options{dir: dir, init: protocol.Init{VolumeBytes: 200 * mebibyte, VolumeFiles: 1_000_000}})
 		id := c.begin(l.shell.with("exec 3> gone; rm gone; truncate -s 400M /proc/self/fd/3" + forEver))
-		eventually(t, "it goes on", func() bool {
+		must.Soon(t, "it goes on", func() bool {
 			c.ping() // while it is counted
 			return len(c.all("done", id)) > 0
 		})
@@ -350,7 +350,7 @@ func TestAProgramThatHidesBetweenRunsIsEnded(t *testing.T) {
 				c := limited(t, l, options{dir: ownDisk(t)})
 				c.completed(l.spawn.with("sleep 1; " + way))
 				awaitDeath(t, number(c.value("p.pid"))) // a count may have seen a part of the file before it was hidden
-				eventually(t, "nothing is run any more", func() bool { return c.run("2").result() == "2" })
+				must.Soon(t, "nothing is run any more", func() bool { return c.run("2").result() == "2" })
 			})
 		})
 	}
@@ -382,7 +382,7 @@ func TestAnIdleKernelIsLeftAloneWhileAnotherContainerFillsTheDirectory(t *testin
 		must.OK(t, other.Start())
 		t.Cleanup(func() { _ = other.Wait() })
 		t.Cleanup(func() { _ = other.Process.Kill() })
-		eventually(t, "it does not grow", func() bool {
+		must.Soon(t, "it does not grow", func() bool {
 			info, _ := os.Stat(c.path("theirs"))
 			return info != nil && info.Size() > 3*limit*mebibyte
 		})
@@ -407,7 +407,7 @@ func TestAnIdleSupervisorIsNotWoken(t *testing.T) {
 			}
 			return sum
 		}
-		eventually(t, "it does not rest", func() bool {
+		must.Soon(t, "it does not rest", func() bool {
 			before := switches()
 			time.Sleep(time.Second)
 			return switches()-before < 10

@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -164,7 +165,7 @@ const threePrograms = "sleep 600 & echo $! >> pids; setsid sleep 600 & echo $! >
 
 func (c *client) pids() []int {
 	c.t.Helper()
-	eventually(c.t, "the programs did not start", func() bool {
+	must.Soon(c.t, "the programs did not start", func() bool {
 		text, _ := os.ReadFile(c.path("pids"))
 		return strings.Count(string(text), "\n") >= 3
 	})
@@ -216,7 +217,7 @@ func TestAForkBombDiesWithItsKernel(t *testing.T) {
 		d := c.run(lines(l.spawn.with(bomb), string(l.spin)), request{TimeoutMS: 500, GraceMS: short})
 		check(t, "status", d.Status, "timed_out")
 		c.run(l.die.with(9))
-		eventually(t, "some are left", func() bool { return len(offspring(c.pid())) <= 1 })
+		must.Soon(t, "some are left", func() bool { return len(offspring(c.pid())) <= 1 })
 		check(t, "result", c.value("1"), "1")
 	})
 }
@@ -254,7 +255,7 @@ func TestNoZombiesStay(t *testing.T) {
 		c.completed(l.shell.with("for i in 1 2 3 4 5 6 7 8 9; do (true &) & done"))
 		c.run(l.die.with(9))
 		c.completed("1")
-		eventually(t, "a zombie stays", func() bool {
+		must.Soon(t, "a zombie stays", func() bool {
 			for _, pid := range children(c.pid()) {
 				if state(pid) == "Z" {
 					return false
@@ -365,7 +366,7 @@ func reserved(t *testing.T, l *language) (*client, int) {
 func (c *client) standby(l *language) (pid int) {
 	c.t.Helper()
 	main := number(c.value(string(l.pid)))
-	eventually(c.t, "no kernel stands by", func() bool {
+	must.Soon(c.t, "no kernel stands by", func() bool {
 		for _, child := range offspring(c.pid()) {
 			if child == main {
 				continue
@@ -389,7 +390,7 @@ func TestAKernelStandsByForFreshRunsAlone(t *testing.T) {
 	t.Parallel()
 	c := start(t, python, options{})
 	c.done(c.begin("1", request{Fresh: true}))
-	eventually(t, "no kernel stands by", func() bool {
+	must.Soon(t, "no kernel stands by", func() bool {
 		return slices.ContainsFunc(offspring(c.pid()), func(child int) bool { return len(offspring(child)) > 0 })
 	})
 }

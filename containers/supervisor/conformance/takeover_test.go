@@ -257,7 +257,7 @@ func TestManyThatComeAndGo(t *testing.T) {
 	for range 300 {
 		c.ping() // or it is idle on a slow machine
 		var conn net.Conn
-		eventually(t, "the queue is full", func() (ok bool) {
+		must.Soon(t, "the queue is full", func() (ok bool) {
 			var err error
 			conn, err = net.Dial("unix", c.door)
 			return err == nil

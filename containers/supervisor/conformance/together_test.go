@@ -134,7 +134,7 @@ func TestRunsOfSeveralLanguagesGoOnAtOnce(t *testing.T) {
 	c.setAll()
 	pids := []int{number(c.value(string(python.pid))), number(c.in(javascript).value(string(javascript.pid)))}
 	idle := c.score(c.pid()) + 100
-	eventually(t, "idle kernels are killed before others", func() bool { return c.score(pids[0]) <= idle && c.score(pids[1]) <= idle })
+	must.Soon(t, "idle kernels are killed before others", func() bool { return c.score(pids[0]) <= idle && c.score(pids[1]) <= idle })
 	ids := c.beginAll()
 	for _, l := range speeches {
 		check(t, "another run", c.in(l.language).run("1").errorName(), "SessionBusy")

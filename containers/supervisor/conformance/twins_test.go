@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
@@ -256,7 +257,7 @@ func TestTwinsAreBounded(t *testing.T) {
 				c.twinned("open('pid', 'w').write(str(__import__('os').getpid()))")
 			}
 			kernel := number(c.read("pid"))
-			eventually(t, "there are more or fewer twins", func() bool { return len(c.twinPIDs(kernel)) == one.want })
+			must.Soon(t, "there are more or fewer twins", func() bool { return len(c.twinPIDs(kernel)) == one.want })
 		})
 	}
 }

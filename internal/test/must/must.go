@@ -2,8 +2,14 @@
 package must
 
 import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -20,5 +26,25 @@ func Equal[T comparable](t testing.TB, got, want T, of ...any) {
 	t.Helper()
 	if !should.Equal(t, got, want, of...) {
 		t.FailNow()
+	}
+}
+
+// Code ends the test if an error does not have this code, a hint, and the words in its message.
+func Code(t testing.TB, err error, code fault.Code, words ...string) (f *fault.Error) {
+	t.Helper()
+	if !errors.As(err, &f) || f.Code != code || f.Hint == "" || !strings.Contains(f.Message, strings.Join(words, "")) {
+		t.Fatalf("got the error %v, want %s with a hint: %s", err, code, words)
+	}
+	return f
+}
+
+// Soon waits until something holds. No test measures time by when it gives up, which is later on a slow machine.
+func Soon(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	slowness, _ := strconv.Atoi(os.Getenv("E2E_SLOWNESS"))
+	for late := time.Now().Add(time.Duration(max(1, slowness)) * 3 * time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatal("waited in vain: ", what)
+		}
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"image"
 	"image/png"
 	"io"
@@ -14,16 +13,9 @@ import (
 	"testing/iotest"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
-
-func wantCode(t *testing.T, err error, code fault.Code, words string) {
-	t.Helper()
-	var f *fault.Error
-	if !errors.As(err, &f) || f.Code != code || f.Hint == "" || !strings.Contains(f.Message, words) {
-		t.Errorf("got %v, want %s: … %s …", err, code, words)
-	}
-}
 
 func TestFilenamesOfUploads(t *testing.T) {
 	for _, test := range []struct{ filename, source, want string }{
@@ -66,7 +58,7 @@ func TestFilenamesOfUploads(t *testing.T) {
 		strings.Repeat("abc/", 400): "no name of its own",
 	} {
 		_, err := InputPath(filename, "")
-		wantCode(t, err, fault.InvalidFilename, words)
+		must.Code(t, err, fault.InvalidFilename, words)
 	}
 }
 
@@ -104,7 +96,7 @@ func TestWhatIsNoBase64(t *testing.T) {
 		"data:text/plain,hello,": "no digit",
 	} {
 		_, err := io.ReadAll(NewBase64Reader(strings.NewReader(text)))
-		wantCode(t, err, fault.InvalidContent, words)
+		must.Code(t, err, fault.InvalidContent, words)
 	}
 }
 
@@ -146,7 +138,7 @@ func TestAStreamIsMeasured(t *testing.T) {
 		t.Errorf("got %d bytes, %s, %q, %v", m.Size, m.SHA256(), m.Head, err)
 	}
 	_, err := io.Copy(io.Discard, Measure(strings.NewReader("hello!"), 5, -1, nil))
-	wantCode(t, err, fault.UploadTooLarge, "more than 5 B")
+	must.Code(t, err, fault.UploadTooLarge, "more than 5 B")
 }
 
 func TestATypeIsToldByContent(t *testing.T) {
