@@ -460,12 +460,7 @@ func theyEnded(f *resttest.Fixture, id, name string) {
 func TestBadInputOfCodeBox(t *testing.T) {
 	t.Parallel()
 	f := start(t, nil, sandbox.Python)
-	f.Want(201, "POST", "/v1/sessions", `{"session_id": "a"}`)
-	for name, test := range map[string]struct {
-		method, path, body string
-		status             int
-		want               string
-	}{
+	f.Refuses("error", map[string]resttest.Bad{
 		"a text for a list":        {"POST", "/sessions", `{"dependencies": "numpy"}`, 400, `"dependencies has a text where a list belongs."`},
 		"numbers for texts":        {"POST", "/sessions", `{"dependencies": [true]}`, 400, `"dependencies has true or false where a text belongs."`},
 		"a list for an object":     {"POST", "/sessions", `{"execution_options": {"environment_variables": []}}`, 400, `"execution_options.environment_variables has a list where an object belongs."`},
@@ -480,20 +475,7 @@ func TestBadInputOfCodeBox(t *testing.T) {
 		"results of nothing":       {"GET", "/execute/x/results", ``, 404, `"run_not_found"`},
 		"clean-up of nothing":      {"DELETE", "/sessions/nobody", ``, 404, `"session_not_found"`},
 		"another method of theirs": {"GET", "/execute", ``, 405, `Use POST`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			status, text := f.Do(test.method, test.path, test.body)
-			var refusal struct{ Code, Message, Hint, Status string }
-			if err := json.Unmarshal([]byte(text), &refusal); err != nil || refusal.Code == "" || refusal.Message == "" || refusal.Hint == "" || refusal.Status != "error" {
-				t.Errorf("%v: %s", err, text)
-			}
-			if status != test.status || !strings.Contains(text, test.want) {
-				t.Errorf("got %d %s", status, text)
-			}
-		})
-	}
-	// What could not be prepared is not left behind.
-	should.Len(t, f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any), 1)
+	})
 }
 
 // What makes something takes room for the worst case first.

@@ -178,12 +178,7 @@ func TestFiles(t *testing.T) {
 
 func TestBadInput(t *testing.T) {
 	f := start(t, everything)
-	f.Want(201, "POST", "/v1/sessions", `{"session_id": "a"}`)
-	for name, test := range map[string]struct {
-		method, path, body string
-		status             int
-		want               string
-	}{
+	f.Refuses("", map[string]resttest.Bad{
 		"unknown session":          {"GET", "/v1/sessions/nobody", "", 404, `"session_not_found"`},
 		"close of an unknown one":  {"DELETE", "/v1/sessions/nobody", "", 404, `"session_not_found"`},
 		"bad session":              {"POST", "/v1/sessions/%2e%2e%2fx/runs", `{"code": "1"}`, 400, `"invalid_session_id"`},
@@ -211,20 +206,7 @@ func TestBadInput(t *testing.T) {
 		"code that is too large":   {"POST", "/v1/sessions/a/runs", `{"code": "` + strings.Repeat("#", 200_000) + `"}`, 413, `"code_too_large"`},
 		"method":                   {"PATCH", "/v1/sessions", ``, 405, `Use GET or POST`},
 		"path":                     {"GET", "/v1/else", ``, 404, `"not_found"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			status, text := f.Do(test.method, test.path, test.body)
-			var refusal struct{ Code, Message, Hint string }
-			if err := json.Unmarshal([]byte(text), &refusal); err != nil || refusal.Code == "" || refusal.Message == "" || refusal.Hint == "" {
-				t.Errorf("%v: %s", err, text)
-			}
-			if status != test.status || !strings.Contains(text, test.want) {
-				t.Errorf("got %d %s", status, text)
-			}
-		})
-	}
-	// What could not be prepared is not left behind.
-	should.Len(t, f.Want(200, "GET", "/v1/sessions", "")["sessions"].([]any), 1)
+	})
 }
 
 // The length is known before the body, which is not waited for.

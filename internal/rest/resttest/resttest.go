@@ -27,6 +27,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine/enginetest"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
@@ -145,6 +146,31 @@ func (f *Fixture) Want(status int, method, path, body string) (members map[strin
 		f.T.Fatalf("%s %s: %s", method, path, text)
 	}
 	return members
+}
+
+// Bad is a request, and the status and a part of the refusal.
+type Bad = struct {
+	Method, Path, Body string
+	Status             int
+	Want               string
+}
+
+// Refuses checks that requests beside a session a are refused in the shape of an error of this status, and leave nothing behind.
+func (f *Fixture) Refuses(status string, requests map[string]Bad) {
+	f.Want(http.StatusCreated, "POST", "/v1/sessions", `{"session_id": "a"}`)
+	for name, bad := range requests {
+		f.T.Run(name, func(t *testing.T) {
+			got, text := f.Do(bad.Method, bad.Path, bad.Body)
+			var refusal struct{ Code, Message, Hint, Status string }
+			if err := json.Unmarshal([]byte(text), &refusal); err != nil || refusal.Code == "" || refusal.Message == "" || refusal.Hint == "" || refusal.Status != status {
+				t.Errorf("%v: %s", err, text)
+			}
+			if got != bad.Status || !strings.Contains(text, bad.Want) {
+				t.Errorf("got %d %s", got, text)
+			}
+		})
+	}
+	should.Len(f.T, f.Want(http.StatusOK, "GET", "/v1/sessions", "")["sessions"].([]any), 1)
 }
 
 const documentURL = "document.json"
