@@ -44,7 +44,7 @@ func TestTheAuditLogSaysWhoDidWhat(t *testing.T) {
 	for _, who := range []*httpServer{s, s.as("ann"), s.as("bob")} {
 		c := who.plain()
 		must.OK(t, c.initialize(t.Context()))
-		c.run(t, object{"session_id": "work", "code": fmt.Sprintf("open('output/a.txt', 'w').write('%s') and None", secret)})
+		c.run(t, python, object{"session_id": "work", "code": fmt.Sprintf("open('output/a.txt', 'w').write('%s') and None", secret)})
 		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/a.txt"})
 		c.answer(t, "read_artifact", object{"session_id": "work", "path": "output/none.txt"})
 	}

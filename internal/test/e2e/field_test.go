@@ -54,6 +54,7 @@ type fieldAnswer struct {
 	Status       string
 	StatusIn     []string         `json:"status_in"`
 	ExitCode     *int             `json:"exit_code"`
+	Error        string           // its name, which the text begins with
 	Result       *string          // the value's text
 	Includes     []string         `json:"text_includes"`
 	Excludes     []string         `json:"text_excludes"`
@@ -225,6 +226,8 @@ func (want fieldAnswer) check(t *testing.T, res toolResult, took time.Duration) 
 	must(want.Status == "" || run.Status == want.Status, "status", run.Status, want.Status)
 	must(want.StatusIn == nil || slices.Contains(want.StatusIn, run.Status), "status", run.Status, want.StatusIn)
 	must(want.ExitCode == nil || run.ExitCode != nil && *run.ExitCode == *want.ExitCode, "exit code", run.ExitCode, want.ExitCode)
+	must(want.Status != "completed" || run.Error == nil, "the error", run.Error, nil)
+	must(want.Error == "" || run.Error != nil && run.Error.Name == want.Error && strings.HasPrefix(text, want.Error), "the error", run.Error, want.Error)
 	must(want.Result == nil || fieldValue(text) == *want.Result, "the value", fieldValue(text), want.Result)
 	for _, part := range want.Includes {
 		must(strings.Contains(text, part), "a part of the text", "missing", part)

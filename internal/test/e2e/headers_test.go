@@ -32,20 +32,6 @@ func (s *httpServer) client(t *testing.T, h withHeaders) *httpClient {
 	return c
 }
 
-// call returns the whole text of an answer.
-func (c *httpClient) call(t *testing.T, tool string, arguments object) string {
-	t.Helper()
-	res, err := c.request(t.Context(), "tools/call", object{"name": tool, "arguments": arguments})
-	must.OK(t, err)
-	var result struct{ Content []struct{ Text string } }
-	decode(t, res, &result)
-	var parts []string
-	for _, part := range result.Content {
-		parts = append(parts, part.Text)
-	}
-	return strings.Join(parts, "\n")
-}
-
 // clientDatabase starts one that answers queries of dbo.values with these rows, and those of dbo.leak with an error that
 // tells the password.
 func clientDatabase(t *testing.T, rows ...[]any) *testmssql.Server {

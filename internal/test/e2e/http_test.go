@@ -115,10 +115,10 @@ func (c *httpClient) initialize(ctx context.Context) error {
 	return err
 }
 
-// run runs Python and returns the answer's text and its session.
-func (c *httpClient) run(t *testing.T, arguments object) (text, session string) {
+// run calls a tool and returns the answer's text and its session.
+func (c *httpClient) run(t *testing.T, tool string, arguments object) (text, session string) {
 	t.Helper()
-	res, err := c.request(t.Context(), "tools/call", object{"name": python, "arguments": arguments})
+	res, err := c.request(t.Context(), "tools/call", object{"name": tool, "arguments": arguments})
 	must.OK(t, err)
 	var result struct {
 		Content []struct{ Text string }
@@ -127,14 +127,22 @@ func (c *httpClient) run(t *testing.T, arguments object) (text, session string) 
 		} `json:"_meta"`
 	}
 	decode(t, res, &result)
-	session = result.Meta["code-sandbox-mcp/result"].SessionID
-	c.server.mu.Lock()
-	c.server.sessions[session] = true
-	c.server.mu.Unlock()
+	if session = result.Meta["code-sandbox-mcp/result"].SessionID; session != "" {
+		c.server.mu.Lock()
+		c.server.sessions[session] = true
+		c.server.mu.Unlock()
+	}
 	for _, c := range result.Content {
 		text += "\n" + c.Text
 	}
 	return strings.TrimPrefix(text, "\n"), session
+}
+
+// call is run where the text is enough.
+func (c *httpClient) call(t *testing.T, tool string, arguments object) string {
+	t.Helper()
+	text, _ := c.run(t, tool, arguments)
+	return text
 }
 
 func TestTypeScriptClientsOverHTTP(t *testing.T) {
@@ -155,7 +163,7 @@ func TestHTTPServersEndInOrder(t *testing.T) {
 	s := startHTTP(t)
 	c := s.plain()
 	must.OK(t, c.initialize(t.Context()))
-	c.run(t, object{"code": "x = 1"})
+	c.run(t, python, object{"code": "x = 1"})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -73,7 +73,7 @@ func makeVictim(t *testing.T, s *httpServer) victim {
 	c := s.plain()
 	must.OK(t, c.initialize(t.Context()))
 	v := victim{session: "alices-own", mcpSession: c.session}
-	_, v.defaultSession = c.run(t, object{"code": "x = '" + canary + "'"})
+	_, v.defaultSession = c.run(t, python, object{"code": "x = '" + canary + "'"})
 	code := fmt.Sprintf("secret = %q\nopen('output/theirs.txt', 'w').write(secret)\nprint(secret)", canary)
 	ran := c.answer(t, python, object{"session_id": v.session, "code": code})
 	ids := regexp.MustCompile(`"run_id":"(run-[a-z0-9]+)"`).FindStringSubmatch(ran)
@@ -241,7 +241,7 @@ func TestPrincipalsAreApart(t *testing.T) {
 	}
 
 	// All that alice has is there, and nothing of bob's is in it.
-	text, _ := alice.plain().run(t, object{"session_id": v.session, "code": "import os\nprint(secret, sorted(os.listdir('input')), sorted(os.listdir('output')))"})
+	text, _ := alice.plain().run(t, python, object{"session_id": v.session, "code": "import os\nprint(secret, sorted(os.listdir('input')), sorted(os.listdir('output')))"})
 	if !strings.Contains(text, canary+" []") || strings.Contains(text, "planted") {
 		t.Errorf("alice has %s", text)
 	}
