@@ -103,26 +103,6 @@ func TestPeekAndProgress(t *testing.T) {
 	})
 }
 
-func TestARunWaitsForWhatItHasStarted(t *testing.T) {
-	each(t, func(t *testing.T, l *language) {
-		c := start(t, l, options{})
-		ends := code{
-			python:     "import threading, time\ndef work():\n    time.sleep(0.3); print('then')\nthreading.Thread(target=work).start(); print('first')",
-			javascript: `setTimeout(() => console.log("then"), 300); console.log("first")`,
-		}[l]
-		d := c.completed(ends, request{LingerMS: 50})
-		check(t, "what ends", d.Stdout.Head+fmt.Sprint(d.GoesOn), "first\nthen\n[]")
-		endless := code{
-			python:     "import threading, time\ndef work():\n    while True: time.sleep(0.05)\nthreading.Thread(target=work).start()",
-			javascript: `setInterval(() => {}, 50); 1`,
-		}[l]
-		d = c.completed(endless, request{LingerMS: 50})
-		check(t, "what looks endless", len(d.GoesOn), 1)
-		d = c.run(ends, request{TimeoutMS: 100})
-		check(t, "no longer than its timeout", d.ended(), "timed_out 124 alive")
-	})
-}
-
 // What earlier runs print ------------------------------------------------------------------
 
 func TestBackgroundOutput(t *testing.T) {
