@@ -53,9 +53,7 @@ func TestSettingsOfAnotherEngineAreRefused(t *testing.T) {
 		"--engine=kubernetes --python-image=a:1 --js-image=b:1": "--python-image a:1, --js-image b:1 and --bash-image a:1 are several images",
 		"--engine=kubernetes --bash-image=c:1 --js-image=off":   "and --bash-image c:1 are several images",
 	} {
-		if _, err := load(new(settings), strings.Fields(args), nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", args, err)
-		}
+		should.Fail(t, should.ErrOf(load(new(settings), strings.Fields(args), nil)), want, "%s", args)
 	}
 }
 

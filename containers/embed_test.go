@@ -99,14 +99,10 @@ func TestRecipesAreWholeAndKnowNothingOfTheSupervisors(t *testing.T) {
 			containerfile, err := fs.ReadFile(recipe.Files, part)
 			must.OK(t, err)
 			for _, name := range copied(string(containerfile)) {
-				if _, err := fs.Stat(recipe.Files, name); err != nil {
-					t.Errorf("%s: COPY %s: not embedded", recipe.Name, name)
-				}
+				should.OK(t, should.ErrOf(fs.Stat(recipe.Files, name)), "%s: COPY %s: not embedded", recipe.Name, name)
 			}
 		}
-		if _, err := fs.Stat(recipe.Files, HostEnvFile); err != nil {
-			t.Errorf("%s: %v", recipe.Name, err)
-		}
+		should.OK(t, should.ErrOf(fs.Stat(recipe.Files, HostEnvFile)), "%s", recipe.Name)
 		names, err := fs.Glob(recipe.Files, "supervisor*")
 		if err != nil || len(names) > 0 {
 			t.Errorf("%s: %v %v: the supervisor travels with the binary", recipe.Name, names, err)

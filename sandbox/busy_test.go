@@ -12,6 +12,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
@@ -68,9 +69,7 @@ func TestTheRunThatHasAKernelIsNamed(t *testing.T) {
 	run := mustHang(t, first, RunOptions{SessionID: "mine", Timeout: 10 * time.Minute})
 	looks(t, first, "running", run.ID)
 	looks(t, other, "running", run.ID)
-	if _, err := finish(other, RunOptions{Code: "1", SessionID: "mine"}); err == nil || !strings.Contains(err.Error(), run.ID) {
-		t.Errorf("a session that is open elsewhere: %v", err)
-	}
+	should.Fail(t, should.ErrOf(finish(other, RunOptions{Code: "1", SessionID: "mine"})), run.ID, "a session that is open elsewhere")
 	busy(t, first, run.ID)
 	first.Close(t.Context())
 	next := newTestManager(t, config)

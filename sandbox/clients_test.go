@@ -26,9 +26,7 @@ func TestEachClientHasASessionOfItsOwn(t *testing.T) {
 			t.Errorf("%q: %+v, %v", id, info, err)
 		}
 	}
-	if _, err := m.CloseSession(t.Context(), DefaultOf("a"), false); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(m.CloseSession(t.Context(), DefaultOf("a"), false)))
 	if _, err := m.OpenFile(t.Context(), DefaultOf("a"), "x", ReadOptions{}); fault.From(err).Code != fault.SessionNotFound {
 		t.Errorf("after its end: %v", err)
 	}
@@ -99,9 +97,7 @@ func TestASessionThatWasClosedElsewhereIsSaid(t *testing.T) {
 					id = first.SessionID
 				}
 				synctest.Wait()
-				if _, err := m.CloseSession(t.Context(), id, test.keepFiles); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, must.ErrOf(m.CloseSession(t.Context(), id, test.keepFiles)))
 				next := mustRun(t, m, RunOptions{Code: "2", SessionID: test.session})
 				if notes := strings.Join(next.Notes, "\n"); !strings.Contains(notes, test.want) || test.want == nothing && notes != "" {
 					t.Errorf("the notes are %q", notes)

@@ -62,9 +62,7 @@ func TestForgedTimesAndNumbersAreBoundedInResults(t *testing.T) {
 		if res.ExitCode != want.ExitCode || res.Duration != want.Duration || len(res.Artifacts) != 1 {
 			t.Fatalf("got %+v", res)
 		}
-		if _, err := json.Marshal(files.Moment(res.Artifacts[0].ModifiedMS)); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, should.ErrOf(json.Marshal(files.Moment(res.Artifacts[0].ModifiedMS))))
 	}
 }
 

@@ -39,15 +39,11 @@ func TestAFullStateDisk(t *testing.T) {
 	should.EqualSlice(t, state.IDs(config.StateDir), []string{id}, "the directory")
 	free()
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
-	if _, err := m.CloseSession(t.Context(), "", true); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(m.CloseSession(t.Context(), "", true)))
 	if kept := state.Kept(config.StateDir); len(kept) != 2 {
 		t.Errorf("kept %v", kept)
 	}
-	if _, err := m.Lease("late", true); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(m.Lease("late", true)))
 	fill()
 	wantNote(t, mustRun(t, m, RunOptions{Code: "1", SessionID: "late"}), "cannot write its state directory")
 }

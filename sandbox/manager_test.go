@@ -64,9 +64,7 @@ func TestNothingTouchesTheEngineBeforeTheFirstRun(t *testing.T) {
 		e := newEngine(t)
 		e.fails(faults{image: engine.ErrEngineUnavailable, list: engine.ErrEngineUnavailable})
 		m := newTestManager(t, testConfig(t, e))
-		if _, err := m.Session(context.Background(), ""); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, should.ErrOf(m.Session(context.Background(), "")))
 		time.Sleep(time.Hour)
 		should.Equal(t, len(e.specs()), 0, "a container was started")
 	})
@@ -288,9 +286,7 @@ func TestHostileFramesCostOnlyTheirOwnSession(t *testing.T) {
 			if wantNote(t, next, "variables are gone"); *next.Value != "2" {
 				t.Errorf("next run gave %+v", next)
 			}
-			if _, err := m.CloseSession(t.Context(), "", false); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, should.ErrOf(m.CloseSession(t.Context(), "", false)))
 			wantValue(t, mustRun(t, m, RunOptions{Code: "x + 1", SessionID: "bystander"}), "42")
 		})
 	}
@@ -394,9 +390,7 @@ func TestAMissingImageIsMadeForTheRunThatNeedsIt(t *testing.T) {
 	_, err := finish(m, RunOptions{Code: "1"})
 	should.Equal(t, must.Code(t, err, fault.ImageMissing).Message, "step 3 of 9", "message")
 	for range 2 {
-		if _, err := finish(m, RunOptions{Code: "1"}); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, should.ErrOf(finish(m, RunOptions{Code: "1"})))
 	}
 	should.Equal(t, asked, 2, "it was asked for")
 }
@@ -446,9 +440,7 @@ func TestTheCapOnSessionsNamesThoseThatCouldGo(t *testing.T) {
 		}
 		_, err := finish(m, RunOptions{Code: "1", SessionID: "more"})
 		should.Contain(t, must.Code(t, err, fault.MaxSessions).Hint, "old (idle 3 s), mid (idle 2 s), new (idle 1 s)", "hint")
-		if _, err := m.CloseSession(t.Context(), "old", false); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(m.CloseSession(t.Context(), "old", false)))
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "more"})
 	})
 }
@@ -516,16 +508,12 @@ func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
 		must.OK(t, err)
 		ended.Go(func() {
 			<-run.Done()
-			if _, err := run.Result(); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, should.ErrOf(run.Result()))
 		})
 		want = append(want, strconv.Itoa(i))
 	}
 	mustRun(t, b, RunOptions{Code: "1", SessionID: "other"})
-	if _, err := a.CloseSession(t.Context(), "mine", true); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(a.CloseSession(t.Context(), "mine", true)))
 	ended.Wait()
 	order, err := os.ReadFile(filepath.Join(e.Folder("csm-host-mine"), "order"))
 	if err != nil || !slices.Equal(strings.Fields(string(order)), want) {
@@ -643,9 +631,7 @@ func TestTheFilesOfANamedSessionOutliveItsMark(t *testing.T) {
 				writeFile(t, file)
 				must.OK(t, lose(filepath.Join(config.StateDir, "mine.lock")))
 				if swept {
-					if _, err := sweptBy(t, e, config, config.IdleTimeout); err != nil {
-						t.Error(err)
-					}
+					should.OK(t, should.ErrOf(sweptBy(t, e, config, config.IdleTimeout)))
 				}
 				if swept != state.IsKept(config.StateDir, "mine") {
 					t.Errorf("swept %v, and marked %v", swept, !swept)

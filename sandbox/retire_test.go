@@ -111,9 +111,7 @@ func TestASessionThatNobodyUsesSleeps(t *testing.T) {
 			return newTestManager(t, c)
 		}, woken},
 		"when it is closed": {nil, func(t *testing.T, m *Manager, _ Config) *Manager {
-			if _, err := m.CloseSession(t.Context(), "mine", true); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, should.ErrOf(m.CloseSession(t.Context(), "mine", true)))
 			return m
 		}, woken},
 		"and does not end when it is asked to": {func(_ *Config, f *freezer) { f.never = true }, func(t *testing.T, m *Manager, c Config) *Manager {
@@ -168,9 +166,7 @@ func TestACallWaitsForItsSessionToFallAsleep(t *testing.T) {
 		for began := time.Now(); len(f.wasAsked()) == 0 && time.Since(began) < time.Hour; {
 			time.Sleep(time.Second)
 		}
-		if _, err := m.Freeze(t.Context(), "mine", false); err != nil {
-			t.Errorf("what does not run code came to %v", err)
-		}
+		should.OK(t, should.ErrOf(m.Freeze(t.Context(), "mine", false)), "what does not run code came to")
 		wantNote(t, mustRun(t, m, RunOptions{Code: "2", SessionID: "mine"}), woken)
 	})
 }
@@ -209,9 +205,7 @@ func TestTheAgeOfKernelsThatHaveEndedDoesNotCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e, f, config := freezing(t)
 		m := newTestManager(t, asLeft(t, e, f, config, config.Lifetime+time.Hour))
-		if _, err := m.Lease("mine", false); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(m.Lease("mine", false)))
 		time.Sleep(2 * checkInterval)
 		should.Len(t, m.Known(), 1, "are open")
 	})
@@ -297,9 +291,7 @@ func TestASessionMoreFreezesTheLongestIdleOne(t *testing.T) {
 			m := newQuietManager(t, config)
 			use(t, m, "")
 			for _, id := range []string{"a", "b"} {
-				if _, err := m.Run(RunOptions{Code: "hang", SessionID: id, Language: Python}); err != nil {
-					t.Fatal(err)
-				}
+				must.OK(t, must.ErrOf(m.Run(RunOptions{Code: "hang", SessionID: id, Language: Python})))
 			}
 			time.Sleep(time.Second)
 			_, err := finish(m, RunOptions{Code: "1", SessionID: "c"})

@@ -95,9 +95,7 @@ func TestANewSessionTakesASpare(t *testing.T) {
 			}
 			should.Len(t, listed(t, m), 2, "are listed")
 			for _, s := range []string{"first", session} {
-				if _, err := m.CloseSession(t.Context(), s, false); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, should.ErrOf(m.CloseSession(t.Context(), s, false)))
 			}
 			if held := e.holds(t); len(held) != 2 || !strings.Contains(held[0], place.SparePrefix) {
 				t.Errorf("the engine holds %q", held)
@@ -191,9 +189,7 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 	if place := placeOf(config, "mine"); place != id || len(e.specs()) != made {
 		t.Errorf("the session is at %q, and %q waited", place, id)
 	}
-	if _, err := later.CloseSession(t.Context(), "mine", false); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(later.CloseSession(t.Context(), "mine", false)))
 	config.Spares = 0
 	later.pool.config.Spares = 0 // it leaves none
 	later.Close(t.Context())
@@ -266,9 +262,7 @@ func TestASweepRemovesSpares(t *testing.T) {
 			if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
 				t.Errorf("swept %+v of a live server, %v", swept, err)
 			}
-			if _, err := m.CloseSession(t.Context(), "", false); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, must.ErrOf(m.CloseSession(t.Context(), "", false)))
 			end(t, m, config, id)
 			if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 1 || swept[0].ID != id {
 				t.Errorf("swept %+v, %v", swept, err)
@@ -411,9 +405,7 @@ func TestSparesFollowTheLastBurst(t *testing.T) {
 			for range sessions {
 				id := state.NewID("s")
 				mustRun(t, m, RunOptions{Code: "1", SessionID: id})
-				if _, err := m.CloseSession(t.Context(), id, false); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, should.ErrOf(m.CloseSession(t.Context(), id, false)))
 			}
 		}
 		for _, burst := range []struct{ sessions, want int }{{1, 1}, {3, 3}, {7, 4}} {

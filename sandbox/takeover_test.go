@@ -144,9 +144,7 @@ func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
 	visitor.Visit, visitor.IdleTimeout = true, config.IdleTimeout/2
 	visitor.Limits.MemoryBytes += 1 << 40
 	m := NewManager(visitor)
-	if _, err := m.Resume(t.Context(), "mine"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(m.Resume(t.Context(), "mine")))
 	walk := func() error {
 		_, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil })
 		return err
@@ -378,9 +376,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 	t.Run("is left alone by a server that has ended", func(t *testing.T) {
 		config, id := begin(t, newEngine(t), true)
 		ended := NewManager(config)
-		if _, err := ended.Resume(t.Context(), "mine"); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(ended.Resume(t.Context(), "mine")))
 		ended.Close(t.Context())
 		_, err := ended.FindRun(id)
 		must.Code(t, err, fault.EngineError)
@@ -479,9 +475,7 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 	e := newEngine(t)
 	config := leaveSessions(t, e, "mine")
 	w := history.NewWriter(0)
-	if _, err := w.Open(state.Folder(config.StateDir, "mine")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(w.Open(state.Folder(config.StateDir, "mine"))))
 	var ids []string
 	for i := range 200 {
 		ids = append(ids, fmt.Sprint("run-", i))
@@ -561,14 +555,10 @@ func TestWhatACloseCouldNotRemoveDoesNotOutliveAnUnusedSession(t *testing.T) {
 		"that ends with its server": func(t *testing.T, m *Manager) { m.Close(t.Context()) },
 		"that dies with its server": func(_ *testing.T, m *Manager) { kill(m) },
 		"that is closed": func(t *testing.T, m *Manager) {
-			if _, err := m.CloseSession(t.Context(), "mine", false); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, should.ErrOf(m.CloseSession(t.Context(), "mine", false)))
 		},
 		"that is closed with its files": func(t *testing.T, m *Manager) {
-			if _, err := m.CloseSession(t.Context(), "mine", true); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, should.ErrOf(m.CloseSession(t.Context(), "mine", true)))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -725,9 +715,7 @@ func TestASessionThatNeverHadAContainerIsNotKept(t *testing.T) {
 func TestThatVariablesAreGoneIsTold(t *testing.T) {
 	for name, before := range map[string]func(*testing.T, *Manager, *testEngine){
 		"after files were asked for": func(t *testing.T, m *Manager, _ *testEngine) {
-			if _, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil }); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, should.ErrOf(m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil })))
 		},
 		"after a start that failed": func(t *testing.T, m *Manager, e *testEngine) {
 			e.fails(faults{exec: refusing, start: func(engine.Spec) (engine.Started, error) { return engine.Started{}, errors.New("no room") }})
@@ -766,9 +754,7 @@ func TestWhetherTheFilesAreThereIsTold(t *testing.T) {
 	)
 	otherSettings := func(c *Config) { c.VolumeFiles = 1234 }
 	walk := func(t *testing.T, m *Manager) {
-		if _, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil }); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, should.ErrOf(m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil })))
 	}
 	for name, test := range map[string]struct {
 		lost     bool

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"testing"
 
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -19,9 +20,7 @@ func TestWatchTellsOfSessions(t *testing.T) {
 	if known := m.Known(); len(known) != 1 || known[0].ID != "watched" || known[0].SizeBytes != nil {
 		t.Errorf("known: %+v", known)
 	}
-	if _, err := m.CloseSession(t.Context(), "watched", false); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(m.CloseSession(t.Context(), "watched", false)))
 	<-heard
 	should.Len(t, m.Known(), 0, "known")
 }

@@ -64,18 +64,12 @@ func TestTheAuditLogsHeadIsKeptAndAskedFor(t *testing.T) {
 	if err != nil || len(head) != 64 {
 		t.Fatalf("%q, %v", out, err)
 	}
-	if _, err := command(t, "audit", "verify", path, "--head", head); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(command(t, "audit", "verify", path, "--head", head)))
 	text, err := os.ReadFile(path)
 	must.OK(t, err)
 	must.OK(t, os.WriteFile(path, text[:strings.LastIndex(strings.TrimSpace(string(text)), "\n")+1], 0o600))
-	if _, err := command(t, "audit", "verify", path); err != nil {
-		t.Errorf("without the head: %v", err)
-	}
-	if _, err := command(t, "audit", "verify", path, "--head", head); !errors.Is(err, server.ErrReported) {
-		t.Errorf("with the head: %v", err)
-	}
+	should.OK(t, should.ErrOf(command(t, "audit", "verify", path)), "without the head")
+	should.Be(t, should.ErrOf(command(t, "audit", "verify", path, "--head", head)), server.ErrReported, "with the head")
 }
 
 func TestDetailsOfTheAuditLogAreShown(t *testing.T) {
@@ -115,12 +109,8 @@ func TestWrongUseOfTheAuditLog(t *testing.T) {
 func TestChangesOfTokensAreInTheAuditLog(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "audit.jsonl")
-	if _, err := command(t, "tokens", "--state-dir", folder, "--audit-log", path, "add", "ann"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := command(t, "tokens", "--state-dir", folder, "--audit-log", path, "revoke", "ann"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(command(t, "tokens", "--state-dir", folder, "--audit-log", path, "add", "ann")))
+	must.OK(t, must.ErrOf(command(t, "tokens", "--state-dir", folder, "--audit-log", path, "revoke", "ann")))
 	out, err := command(t, "audit", "show", path, "--kind", "policy")
 	if err != nil || !strings.Contains(out, "token added") || !strings.Contains(out, "token revoked") || strings.Contains(out, "csm_") {
 		t.Errorf("%s, %v", out, err)

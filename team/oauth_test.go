@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestWhereOAuthIsServed(t *testing.T) {
@@ -81,9 +82,7 @@ func TestOAuthIsServed(t *testing.T) {
 	must.OK(t, err)
 	defer open.End(context.Background())
 	defer open.Web.Listener.Close()
-	if _, err := (&oauthSettings{On: true}).issuer(open.Web); err == nil || !strings.Contains(err.Error(), "--oauth needs --oauth-url") {
-		t.Errorf("on every address: %v", err)
-	}
+	should.Fail(t, should.ErrOf((&oauthSettings{On: true}).issuer(open.Web)), "--oauth needs --oauth-url", "on every address")
 }
 
 // People sign in at an issuer, whose token for this server's client says who they are, and then allow what a program asks for.

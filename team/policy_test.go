@@ -102,9 +102,7 @@ func TestWhatIsWrongWithAPolicy(t *testing.T) {
 	must.OK(t, os.WriteFile(file, nil, 0o600))
 	s, err := load(t, nil, map[string]string{"SANDBOX_POLICY": file}) // as a command does that serves nothing
 	must.OK(t, err)
-	if _, err := s.Begin(t.Context(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "without --http") {
-		t.Errorf("without --http: %v", err)
-	}
+	should.Fail(t, should.ErrOf(s.Begin(t.Context(), nil, slog.New(slog.DiscardHandler))), "without --http", "without --http")
 	if p, _, err := withPolicy(t, ""); err != nil || len(p.now.Default) > 0 {
 		t.Errorf("an empty one: %v", err)
 	}
@@ -234,9 +232,7 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 	if same, err := all.Get(alice); err != nil || same.Program() != before {
 		t.Errorf("under the groups from before: %v", err)
 	}
-	if _, err := all.Get(principal.Principal{Name: "bob"}); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(all.Get(principal.Principal{Name: "bob"})))
 	close(goOn)
 	known.turn.Unlock()
 	if next := <-changed; next == nil || next.Program() == before || next.Manager().Config().Limits.MemoryBytes != 256<<20 {
@@ -262,9 +258,7 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 func TestAPolicyThatCannotCountRefuses(t *testing.T) {
 	all, rewrite := begunWith(t, "groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 3g}, closed: {network: none}}")
 	bob := principal.Principal{Name: "bob", Groups: []string{"staff"}}
-	if _, err := all.Get(bob); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(all.Get(bob)))
 	rewrite("groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 1g, network-request-limit: 1m}, closed: {network: none}, xtra: {network-request-limit: 2g}}")
 	bob.Groups = []string{"small", "xtra"} // neither is wrong, and both together are
 	for range 2 {
@@ -273,7 +267,5 @@ func TestAPolicyThatCannotCountRefuses(t *testing.T) {
 		}
 	}
 	bob.Groups = []string{"closed"}
-	if _, err := all.Get(bob); err != nil {
-		t.Errorf("another that can does not: %v", err)
-	}
+	should.OK(t, should.ErrOf(all.Get(bob)), "another that can does not")
 }

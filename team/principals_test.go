@@ -71,9 +71,7 @@ func TestAHeaderWithoutAGuardIsRefused(t *testing.T) {
 	for _, secret := range []map[string]string{nil, {server.HeaderSecretVariable: ""}} {
 		s, err := load(t, []string{"--http=127.0.0.1:0", "--state-dir", t.TempDir(), "--trusted-header=X-Forwarded-User"}, secret)
 		must.OK(t, err)
-		if _, err := s.Begin(t.Context(), nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "--trusted-header X-Forwarded-User alone would let everybody be anybody") {
-			t.Errorf("%v: %v", secret, err)
-		}
+		should.Fail(t, should.ErrOf(s.Begin(t.Context(), nil, slog.New(slog.DiscardHandler))), "--trusted-header X-Forwarded-User alone would let everybody be anybody", "%v", secret)
 	}
 }
 

@@ -77,9 +77,7 @@ func TestARunOutlivesItsClientsPatience(t *testing.T) {
 	}
 
 	end, text := c.begin(runBash, waits)
-	if _, err := os.ReadFile(began); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(os.ReadFile(began)))
 	end(&rpc.GaveUpError{After: time.Hour})
 	if said, answered := <-text; answered {
 		t.Fatalf("a call that nobody waits for has an answer: %s", said)
@@ -103,9 +101,7 @@ func TestARunOutlivesItsClientsPatience(t *testing.T) {
 	}
 
 	end, text = c.begin(runBash, waits) // it was answered, so this is another one
-	if _, err := os.ReadFile(began); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(os.ReadFile(began)))
 	end(rpc.ErrCancelledByClient)
 	<-text
 	if p := patienceOf(server.NewMCPServer("t", "1").WithContext(t.Context(), c.session.Call(nil))); len(p.runs) > 0 {

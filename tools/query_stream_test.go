@@ -21,6 +21,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/netlog"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/heap"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -172,9 +173,7 @@ func TestAQueryWhoseAnswerIsNotReadLeavesItsTurn(t *testing.T) {
 			defer client.Close()
 			go b.Serve(t.Context(), "s", "", server)
 			const body = `{"query":"endless","format":"csv"}`
-			if _, err := fmt.Fprintf(client, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", broker.SQL, len(body), body); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, must.ErrOf(fmt.Fprintf(client, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", broker.SQL, len(body), body)))
 		}
 		time.Sleep(time.Hour)
 		if _, total := log.Of("s"); total != sql.PoolSize {

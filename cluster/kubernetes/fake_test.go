@@ -613,9 +613,7 @@ func TestAClusterThatHangs(t *testing.T) {
 	<-a.hangs
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := e.List(ctx, sandbox.LabelHost, "host"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("the error is %v", err)
-	}
+	should.Be(t, should.ErrOf(e.List(ctx, sandbox.LabelHost, "host")), context.DeadlineExceeded, "the error")
 	a.hangs <- struct{}{}
 	<-failed
 }

@@ -194,9 +194,7 @@ func TestAnAccountIsSaid(t *testing.T) {
 	other.Cluster.Kubeconfig = config
 	passing := kubernetes.Open(other)
 	t.Cleanup(func() { passing.Close() })
-	if _, err := passing.List(t.Context(), testLabel, on.mark); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(passing.List(t.Context(), testLabel, on.mark)))
 	spec := on.spec(t, "python3", "-c", lasting)
 	up(t, on, spec)
 	on.cluster.Kubectl(t, "delete", "rolebinding", "passing")
@@ -308,9 +306,7 @@ func TestAPodThatIsDeletedComesBackWithItsFiles(t *testing.T) {
 	p := up(t, on, spec)
 	on.cluster.Kubectl(t, "delete", "pod", on.pods(t), "--grace-period=1")
 	ends(t, p)
-	if _, err := on.Exec(t.Context(), spec.Name, []string{"true"}); !errors.Is(err, engine.ErrContainerGone) {
-		t.Errorf("the error is %v", err)
-	}
+	should.Be(t, should.ErrOf(on.Exec(t.Context(), spec.Name, []string{"true"})), engine.ErrContainerGone, "the error")
 	if _, err := on.List(t.Context(), testLabel, on.mark); err != nil || on.PodUID(spec.Name) != "" {
 		t.Errorf("it is remembered after it was not listed, %v", err)
 	}
@@ -318,9 +314,7 @@ func TestAPodThatIsDeletedComesBackWithItsFiles(t *testing.T) {
 	other.Engine = kubernetes.Open(on.options)
 	t.Cleanup(func() { other.Close() })
 	first := up(t, &other, spec)
-	if _, err := on.Exec(t.Context(), spec.Name, []string{"true"}); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(on.Exec(t.Context(), spec.Name, []string{"true"})))
 	on.cluster.Kubectl(t, "delete", "pod", on.pods(t), "--grace-period=1")
 	ends(t, first)
 	up(t, &other, spec)
@@ -339,9 +333,7 @@ func TestAnEndThatIsNotedLate(t *testing.T) {
 	on := onCluster(t, nil)
 	spec := on.spec(t, "sh", "-c", "echo up; read line")
 	p := up(t, on, spec)
-	if _, err := p.Write([]byte("\n")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(p.Write([]byte("\n"))))
 	ends(t, p)
 	up(t, on, spec)
 	_ = on.NoteEnd(t.Context(), spec.Name)
@@ -372,7 +364,5 @@ time.sleep(600)`)
 			break
 		}
 	}
-	if _, err := on.Exec(t.Context(), spec.Name, []string{"true"}); !errors.Is(err, engine.ErrContainerGone) {
-		t.Errorf("the error is %v", err)
-	}
+	should.Be(t, should.ErrOf(on.Exec(t.Context(), spec.Name, []string{"true"})), engine.ErrContainerGone, "the error")
 }

@@ -409,9 +409,7 @@ func TestAnEndSaysWhatIsLost(t *testing.T) {
 			for range 3 {
 				l.Record(Event{Kind: KindCall})
 			}
-			if err := l.Close(test.ctx()); err == nil || !strings.Contains(err.Error(), "3 events") {
-				t.Errorf("it ends with %v", err)
-			}
+			should.Fail(t, l.Close(test.ctx()), "3 events", "it ends with")
 			if said := out.String(); !strings.Contains(said, "level=ERROR") || !strings.Contains(said, "lost=3") || strings.Contains(said, "audit log is closed") {
 				t.Errorf("it says\n%s", said)
 			}
@@ -494,8 +492,6 @@ func FuzzReader(f *testing.F) {
 			t.Errorf("%q became %q", text, now)
 		}
 		should.Equal(t, before.OK(), after.OK(), "%q was %+v and is %+v", text, before, after)
-		if _, err := json.Marshal(after); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, should.ErrOf(json.Marshal(after)))
 	})
 }

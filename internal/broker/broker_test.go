@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // What has taken a connection over goes by the request's context.
@@ -45,9 +46,7 @@ func TestAllConnectionsOfASessionHaveOneBudget(t *testing.T) {
 		defer cancel()
 		go b.Serve(ctx, session, "", server)
 		go fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target)
-		if _, err := bufio.NewReader(client).ReadString('\n'); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(bufio.NewReader(client).ReadString('\n')))
 		return <-seen
 	}
 	first := ask("a", "/npm/demo")

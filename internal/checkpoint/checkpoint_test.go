@@ -168,9 +168,7 @@ func packed(t *testing.T, members ...member) []byte {
 	for _, m := range members {
 		m.header.Size = int64(len(m.text))
 		must.OK(t, w.WriteHeader(&m.header))
-		if _, err := io.WriteString(w, m.text); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(io.WriteString(w, m.text)))
 	}
 	must.OK(t, errors.Join(w.Close(), z.Close()))
 	return b.Bytes()
@@ -370,9 +368,7 @@ func TestAnErrorOfTheReceiverIsNotTheCheckpointsFault(t *testing.T) {
 	archive, _, err := export(t, sample(), generous)
 	must.OK(t, err)
 	own := errors.New("no disk")
-	if _, err := Import(t.Context(), bytes.NewReader(archive), generous, func(Manifest, io.Reader, Next) error { return own }); !errors.Is(err, own) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(Import(t.Context(), bytes.NewReader(archive), generous, func(Manifest, io.Reader, Next) error { return own })), own)
 	if _, err := Import(t.Context(), bytes.NewReader(archive), generous, func(Manifest, io.Reader, Next) error { return nil }); err == nil {
 		t.Error("nobody missed what was not taken")
 	}

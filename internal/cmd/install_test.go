@@ -63,9 +63,7 @@ func TestWrongUseOfInstall(t *testing.T) {
 		root := core.Command()
 		root.SetArgs(strings.Fields(test.args))
 		err := root.Execute()
-		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", test.args, err)
-		}
+		should.Fail(t, err, test.want, "%s", test.args)
 		should.Equal(t, core.Main(strings.Fields(test.args)), exitUsage, "%s: exit code", test.args)
 	}
 }

@@ -23,9 +23,7 @@ func TestConsentToAVirtualMachine(t *testing.T) {
 		go func() { answered <- consentTo(t.Context(), what, false, screen, screen) }()
 		shown.Await("setup will " + what + ".")
 		shown.Await("[Y/n] ")
-		if _, err := other.WriteString(typed); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(other.WriteString(typed)))
 		if err := <-answered; (err == nil) != consents {
 			t.Errorf("%q: %v", typed, err)
 		}

@@ -275,9 +275,7 @@ func TestACallersCancelIsNoFault(t *testing.T) {
 		cancel(cause)
 		<-r.Context().Done()
 	})
-	if _, err := f.Open(ctx, "http://files.example/x"); !errors.Is(err, cause) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(f.Open(ctx, "http://files.example/x")), cause)
 }
 
 func TestAProxyOfTheEnvironmentIsNotUsed(t *testing.T) {

@@ -1,7 +1,6 @@
 package filelock
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -24,16 +23,12 @@ func TestOneOpeningOfAFileHasItsLock(t *testing.T) {
 	must.OK(t, Try(first))
 	should.Be(t, Try(second), ErrHeld, "the second")
 	// What is locked can be read and written by others.
-	if _, err := first.WriteString("text"); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(first.WriteString("text")))
 	if text, err := os.ReadFile(path); string(text) != "text" || err != nil {
 		t.Errorf("read %q, %v", text, err)
 	}
 	first.Close()
 	should.OK(t, Try(second), "after the first was closed")
 	should.OK(t, Remove(second))
-	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("it is there: %v", err)
-	}
+	should.Be(t, should.ErrOf(os.Stat(path)), os.ErrNotExist, "it is there")
 }

@@ -243,9 +243,7 @@ func TestWhatIsNotWritten(t *testing.T) {
 	must.Code(t, save(d, "fifo", "new", true), fault.InvalidPath)
 	write(t, filepath.Join(dir, "allowed/name.txt"), "there")
 	for _, folder := range []string{"./", ".", dir + "/allowed"} {
-		if err := save(d, folder, "new", false); err == nil || !strings.Contains(err.Error(), strings.TrimRight(folder, "/")+"/name.txt") {
-			t.Errorf("%s: the error does not name the file that is there: %v", folder, err)
-		}
+		should.Fail(t, save(d, folder, "new", false), strings.TrimRight(folder, "/")+"/name.txt", "%s: the error does not name the file that is there", folder)
 	}
 	wantNoParts(t, dir)
 	should.Equal(t, read(t, filepath.Join(dir, "allowed/in.txt")), "allowed/in.txt", "a file was changed")

@@ -140,9 +140,7 @@ func TestClientsThatSayNothing(t *testing.T) {
 			inBubble(t, func(t *testing.T, f *fixture) {
 				conn := f.conn(t)
 				_, _ = io.WriteString(conn, text)
-				if _, err := io.Copy(io.Discard, conn); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, should.ErrOf(io.Copy(io.Discard, conn)))
 			})
 		})
 	}

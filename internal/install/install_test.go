@@ -419,9 +419,7 @@ func TestProjects(t *testing.T) {
 		o.Scope = Project
 		outcomes, err := o.Install(t.Context(), c)
 		if c.project == "" {
-			if err == nil || !strings.Contains(err.Error(), "no configuration for one project") {
-				t.Errorf("%s: %v", name, err)
-			}
+			should.Fail(t, err, "no configuration for one project", "%s", name)
 			continue
 		}
 		if err != nil || outcomes[0].File != filepath.Join(o.Dir, c.project) {
@@ -464,9 +462,7 @@ func TestNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"emacs", "claude"} { // the second may be either of two
-		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), `"`+name+`"; there are claude-desktop, claude-code, `) {
-			t.Errorf("%v", err)
-		}
+		should.Fail(t, should.ErrOf(Find(name)), `"`+name+`"; there are claude-desktop, claude-code, `)
 	}
 	seen := map[string]string{}
 	for _, c := range clients {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestTheTableOfImagesIsFilled(t *testing.T) {
@@ -37,9 +38,7 @@ func TestATableWithMistakesIsNotWritten(t *testing.T) {
 		"no digest is given of the image python": {"=" + digest},
 	} {
 		root := t.TempDir()
-		if err := fillTable(root, pairs); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v", pairs, err)
-		}
+		should.Fail(t, fillTable(root, pairs), want, "%q", pairs)
 		if written, _ := filepath.Glob(filepath.Join(root, "*")); len(written) > 0 {
 			t.Errorf("%q: %q was written", pairs, written)
 		}

@@ -51,9 +51,7 @@ func TestWhatARequestMakes(t *testing.T) {
 		m := New()
 		address, giveBack := m.Serve(t.Context(), "192.0.2.1")
 		as := func(name string) context.Context { return principal.With(address, principal.Principal{Name: name}) }
-		if _, err := Take(as("alice"), Each); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(Take(as("alice"), Each)))
 		if _, err := Take(as("alice"), 2*Small); fault.From(err).Code != fault.ServerBusy {
 			t.Errorf("beyond its share: %v", err)
 		}
@@ -66,9 +64,7 @@ func TestWhatARequestMakes(t *testing.T) {
 		if lacks := Fit(address, 2*Small); lacks > 0 { // what was taken for the making does for the answer
 			t.Errorf("%d bytes of the answer have no room", lacks)
 		}
-		if _, err := Take(as("alice"), Each-2*Small); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, should.ErrOf(Take(as("alice"), Each-2*Small)))
 		should.Equal(t, Fit(address, Each+1), 1, "bytes of a longer answer have no room")
 		giveBack()
 		if !m.IsFree() {
@@ -77,8 +73,6 @@ func TestWhatARequestMakes(t *testing.T) {
 		if _, err := Take(as("alice"), 1); err == nil || !m.IsFree() {
 			t.Errorf("after the answer: %v", err)
 		}
-		if _, err := Take(t.Context(), 100*Each); err != nil {
-			t.Errorf("beside all requests: %v", err)
-		}
+		should.OK(t, should.ErrOf(Take(t.Context(), 100*Each)), "beside all requests")
 	})
 }

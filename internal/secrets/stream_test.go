@@ -18,9 +18,7 @@ func streamed(t *testing.T, stream *Stream, text string, length int) {
 	for len(text) > 0 {
 		piece := text[:min(length, len(text))]
 		text = text[len(piece):]
-		if _, err := stream.Write([]byte(piece)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(stream.Write([]byte(piece))))
 	}
 	must.OK(t, stream.Close())
 }

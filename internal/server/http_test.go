@@ -6,11 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/telemetry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 )
 
@@ -60,14 +60,10 @@ func TestBadSettingsOfHTTP(t *testing.T) {
 		"a token that is short":    {args: []string{"--http=8000"}, env: map[string]string{tokenVariable: "short"}, want: "SANDBOX_HTTP_TOKEN: the token has 5 characters"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := loadSettings(t, test.args, test.env); err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("got %v", err)
-			}
+			should.Fail(t, should.ErrOf(loadSettings(t, test.args, test.env)), test.want)
 		})
 	}
-	if _, err := loadSettings(t, []string{"--http-no-auth", "--tls-cert=x"}, nil); err != nil {
-		t.Errorf("where HTTP is not asked for: %v", err)
-	}
+	should.OK(t, should.ErrOf(loadSettings(t, []string{"--http-no-auth", "--tls-cert=x"}, nil)), "where HTTP is not asked for")
 }
 
 // A token comes from the file that is named, else from the environment, else from the server's own file.
@@ -105,9 +101,7 @@ func TestSocketOfThisUserAlone(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info, err)
 	}
-	if _, err := listenSocket(path); err == nil || !strings.Contains(err.Error(), "another server") {
-		t.Errorf("a second server: %v", err)
-	}
+	should.Fail(t, should.ErrOf(listenSocket(path)), "another server", "a second server")
 	w.Listener.(*net.UnixListener).SetUnlinkOnClose(false) // as a server that is killed leaves it
 	_ = w.Listener.Close()
 	again, err := listenSocket(path)

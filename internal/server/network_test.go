@@ -62,9 +62,7 @@ func TestBadSettingsOfTheNetwork(t *testing.T) {
 		"time":             {[]string{"--network-timeout=0"}, "--network-timeout 0s must be above 0"},
 		"idle time":        {[]string{"--network-idle-timeout=0"}, "--network-idle-timeout 0s must be above 0"},
 	} {
-		if _, err := loadSettings(t, test.args, nil); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.Fail(t, should.ErrOf(loadSettings(t, test.args, nil)), test.want, "%s", name)
 	}
 }
 

@@ -30,9 +30,7 @@ func TestTheBoundsOfSizesAreWithinThem(t *testing.T) {
 		"--upload-limit=50MB", "--artifact-read-limit=50MB", "--artifact-store-limit=5GB", "--memory-limit=64MB", "--file-limit=1MB", "--volume-limit=1MB",
 		"--tmp-size=1MB", "--sql-max-bytes=1MB", "--network-request-limit=1KB",
 	} {
-		if _, err := loadSettings(t, []string{arg}, nil); err != nil {
-			t.Errorf("%s: %v", arg, err)
-		}
+		should.OK(t, should.ErrOf(loadSettings(t, []string{arg}, nil)), "%s", arg)
 	}
 }
 

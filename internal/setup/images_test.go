@@ -154,9 +154,7 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 func TestImagesAreSavedUnderTheNamesThatAClusterAsksFor(t *testing.T) {
 	ctx := connection(t)
 	recipe := tinyRecipe(t, tinyContainerfile)
-	if _, err := readyWork(&recorder{}).image(ctx, recipe); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(readyWork(&recorder{}).image(ctx, recipe)))
 	name := containers.Published{Registry: "registry.example.com:5000/team"}.Tagged(recipe)
 	var archive bytes.Buffer
 	must.OK(t, Save(ctx, map[string]string{recipe.Ref(): name}, &archive))
@@ -324,9 +322,7 @@ func createNamed(t *testing.T, image, name string) string {
 	spec := specgen.NewSpecGenerator(image, false)
 	spec.Name, spec.Command = name, []string{"none"}
 	spec.NetNS.NSMode = specgen.NoNetwork
-	if _, err := libpod.CreateContainer(ctx, spec); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(libpod.CreateContainer(ctx, spec)))
 	t.Cleanup(func() {
 		if ctx, err := testEngine.Connection(context.Background()); err == nil {
 			removeContainer(ctx, name)
@@ -375,11 +371,7 @@ func TestBootstrapKeepsThisMachinesSettingsOutOfTheImage(t *testing.T) {
 func TestWhereTheEngineIsOnAnotherKindOfMachineNoBaseIsMade(t *testing.T) {
 	ctx := connection(t)
 	log := newLog(func(string) {})
-	if err := (host{os: "plan9", arch: "mips"}).bootstrap(ctx, log); err == nil || !strings.Contains(err.Error(), "plan9/mips") {
-		t.Errorf("got %v", err)
-	}
+	should.Fail(t, (host{os: "plan9", arch: "mips"}).bootstrap(ctx, log), "plan9/mips")
 	t.Setenv("PATH", t.TempDir())
-	if err := thisHost().bootstrap(ctx, log); err == nil || !strings.Contains(err.Error(), "mmdebstrap is not installed") {
-		t.Errorf("got %v", err)
-	}
+	should.Fail(t, thisHost().bootstrap(ctx, log), "mmdebstrap is not installed")
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func TestASecondSetupWaitsForTheFirst(t *testing.T) {
@@ -30,9 +31,7 @@ func TestWaitingForAnotherSetupCanBeGivenUp(t *testing.T) {
 	defer first()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("the user pressed ^C")
-	if _, err := lock(ctx, path, func() { cancel(stop) }); !errors.Is(err, stop) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(lock(ctx, path, func() { cancel(stop) })), stop)
 }
 
 func TestALockFileIsNoLink(t *testing.T) {

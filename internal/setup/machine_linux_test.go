@@ -116,9 +116,7 @@ func TestAVirtualMachineThatFailsIsTriedAgainFromWhereItWas(t *testing.T) {
 func TestAnInitThatMakesNothingIsNotTakenForAMachine(t *testing.T) {
 	e := newMachineEngine(t, "missing")
 	e.write(t, "init", "true")
-	if err := Machine(t.Context(), e, func(string) error { return nil }, &recorder{}); err == nil || !strings.Contains(err.Error(), "restart") {
-		t.Errorf("got %v", err)
-	}
+	should.Fail(t, Machine(t.Context(), e, func(string) error { return nil }, &recorder{}), "restart")
 }
 
 func TestWhatIsDownloadedIsCounted(t *testing.T) {

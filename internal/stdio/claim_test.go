@@ -99,16 +99,10 @@ func TestClosedPipesEndTheProcessInOrder(t *testing.T) {
 	c.Stdout, c.Stderr = stdoutWriter, stderrWriter
 	must.OK(t, c.Start())
 	_, _ = stdoutWriter.Close(), stderrWriter.Close()
-	if _, err := fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)))
+	must.OK(t, must.ErrOf(bufio.NewReader(stdout).ReadString('\n')))
 	_, _ = stdout.Close(), stderr.Close()
-	if _, err := fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":2,"method":"ping"}`); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":2,"method":"ping"}`)))
 	err = c.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 {

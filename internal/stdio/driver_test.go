@@ -64,9 +64,7 @@ func start(t *testing.T, opts Options) *driver {
 func (d *driver) send(lines ...string) {
 	d.t.Helper()
 	for _, line := range lines {
-		if _, err := io.WriteString(d.in, line+"\n"); err != nil {
-			d.t.Fatalf("send: %v", err)
-		}
+		must.OK(d.t, must.ErrOf(io.WriteString(d.in, line+"\n")), "send")
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -150,9 +151,7 @@ func TestByteOrderMarkAndCarriageReturns(t *testing.T) {
 func TestLastLineWithoutEnd(t *testing.T) {
 	drive(t, Options{}, func(d *driver) {
 		line := toolCall("1", "echo", `{"text":"hello"}`, "{}")
-		if _, err := d.in.Write([]byte(line)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(d.in.Write([]byte(line))))
 		rest, err := d.end()
 		if err != nil || len(rest) != 1 || rest[0].text() != "hello" {
 			t.Errorf("got %v, %v", rest, err)
@@ -187,9 +186,7 @@ func TestLongLines(t *testing.T) {
 
 func TestLongLineAtTheEnd(t *testing.T) {
 	drive(t, Options{MaxLineBytes: 1000}, func(d *driver) {
-		if _, err := d.in.Write([]byte(`{"id":5,` + strings.Repeat(" ", 5000))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(d.in.Write([]byte(`{"id":5,`+strings.Repeat(" ", 5000)))))
 		rest, err := d.end()
 		if err != nil || len(rest) != 1 || string(rest[0].ID) != "5" {
 			t.Errorf("got %v, %v", rest, err)

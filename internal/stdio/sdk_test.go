@@ -85,9 +85,7 @@ func sdkProgress(t *testing.T, session *sdk.ClientSession, received <-chan struc
 	t.Helper()
 	params := &sdk.CallToolParams{Name: "count", Arguments: map[string]any{"n": 50}}
 	params.SetProgressToken("token")
-	if _, err := session.CallTool(t.Context(), params); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(session.CallTool(t.Context(), params)))
 	for range 50 {
 		<-received
 	}

@@ -131,9 +131,7 @@ func TestInputFails(t *testing.T) {
 	drive(t, Options{}, func(d *driver) {
 		broken := errors.New("broken")
 		_ = d.in.CloseWithError(broken)
-		if _, err := d.rest(); !errors.Is(err, broken) {
-			t.Errorf("got %v", err)
-		}
+		should.Be(t, should.ErrOf(d.rest()), broken)
 	})
 }
 

@@ -108,9 +108,7 @@ func (s *served) finish(manager *sandbox.Manager, session, code string) *sandbox
 	s.t.Helper()
 	run := s.begin(manager, session, code)
 	<-run.Done()
-	if _, err := run.Result(); err != nil {
-		s.t.Fatal(err)
-	}
+	must.OK(s.t, must.ErrOf(run.Result()))
 	return run
 }
 
@@ -591,9 +589,7 @@ func TestAStreamEndsWithTheServerAndTheLogin(t *testing.T) {
 			t.Fatalf("%d: %+v, %v", at, response, err)
 		}
 		over()
-		if _, err := io.Copy(io.Discard, response.Body); err != nil {
-			t.Errorf("%d: %v", at, err)
-		}
+		should.OK(t, should.ErrOf(io.Copy(io.Discard, response.Body)), "%d", at)
 		_ = response.Body.Close()
 	}
 }

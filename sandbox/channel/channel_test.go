@@ -311,19 +311,13 @@ func TestStreamsThatTheServerAloneHasClosedAreBounded(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, hostile.Reader) }()
 	_, ended := receiving(server)
 	for i := range uint32(maxStreams) {
-		if _, err := hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*i+2, 0))); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*i+2, 0)))))
 		stream, err := server.Accept()
 		must.OK(t, err, "stream %d", i)
 		_ = stream.Close()
 	}
-	if _, err := hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*maxStreams+2, 0))); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := server.Accept(); !errors.Is(err, ErrBrokenStreams) {
-		t.Errorf("one more: %v", err)
-	}
+	must.OK(t, must.ErrOf(hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*maxStreams+2, 0)))))
+	should.Be(t, should.ErrOf(server.Accept()), ErrBrokenStreams, "one more")
 	should.Be(t, <-ended, ErrBrokenStreams, "the connection ended with")
 }
 
@@ -341,9 +335,7 @@ func TestStreamsThatAreNotAcceptedYetWait(t *testing.T) {
 				return
 			}
 			defer stream.Close()
-			if _, err := stream.Write([]byte("x")); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, should.ErrOf(stream.Write([]byte("x"))))
 			if got, err := io.ReadAll(stream); err != nil || string(got) != "x" {
 				t.Errorf("%q came, %v", got, err)
 			}
@@ -465,9 +457,7 @@ func TestAStreamThatIsNotReadHoldsUpNoOther(t *testing.T) {
 	receiving(supervisor)
 	stuck, err := supervisor.Open()
 	must.OK(t, err)
-	if _, err := server.Accept(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(server.Accept()))
 	full := make(chan error)
 	go func() {
 		_ = stuck.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))

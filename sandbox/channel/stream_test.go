@@ -72,9 +72,7 @@ func TestAStreamIsOverWhenEitherEndCloses(t *testing.T) {
 		_, err := other.Write(make([]byte, 64<<20))
 		ended <- err
 	}()
-	if _, err := io.ReadFull(one, make([]byte, 100_000)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(io.ReadFull(one, make([]byte, 100_000))))
 	_ = one.Close()
 	if n, err := other.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("read: %d, %v", n, err)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 )
 
@@ -113,9 +114,7 @@ func TestForgedEntriesOfAListAreLeftOut(t *testing.T) {
 		got = append(got, e)
 		return nil
 	})
-	if _, err := json.Marshal(got); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(json.Marshal(got)))
 	if err != nil || end != (WalkEnd{Complete: true, Skipped: 10}) || len(got) != 2 || got[0].Path != "good.txt" || got[1].SizeBytes != 0 || got[1].Mode != 0o777 {
 		t.Errorf("walked %+v, %+v, %v", got, end, err)
 	}

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"errors"
 	"io"
 	"log/slog"
 	"strings"
@@ -15,9 +14,7 @@ import (
 )
 
 func TestAMessageThatIsTooLargeIsNotSent(t *testing.T) {
-	if _, err := Encode(strings.Repeat("x", protocol.MaxToSupervisor)); !errors.Is(err, errFrameTooLarge) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(Encode(strings.Repeat("x", protocol.MaxToSupervisor))), errFrameTooLarge)
 	if text, err := Encode(map[string]string{"code": "line\nbreak \x00 \"quoted\" é"}); err != nil || string(text) != `{"code":"line\nbreak \u0000 \"quoted\" é"}` {
 		t.Errorf("got %s, %v", text, err)
 	}

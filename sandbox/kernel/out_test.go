@@ -56,9 +56,7 @@ func readFull(conn net.Conn, into []byte) error {
 // ask asks for something of which the first byte comes.
 func ask(t *testing.T, conn net.Conn, what string) {
 	t.Helper()
-	if _, err := conn.Write([]byte(what)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(conn.Write([]byte(what))))
 	must.OK(t, readFull(conn, make([]byte, 1)), "no answer")
 }
 
@@ -66,9 +64,7 @@ func ask(t *testing.T, conn net.Conn, what string) {
 func TestConnectionsThatAreIdleMakeRoomForMore(t *testing.T) {
 	open, heard := wayOut(t)
 	waiting, downloading := open(), open()
-	if _, err := waiting.Write([]byte("w")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(waiting.Write([]byte("w"))))
 	<-heard
 	ask(t, downloading, "d")
 	for range most + 2 {

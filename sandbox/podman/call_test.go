@@ -97,18 +97,14 @@ func TestCallThatHangsIsUnavailableInTime(t *testing.T) {
 	// The clean-up of a start has time of its own.
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err := e.Start(ctx, spec); !errors.Is(err, engine.ErrEngineUnavailable) {
-		t.Errorf("start: %v", err)
-	}
+	should.Be(t, should.ErrOf(e.Start(ctx, spec)), engine.ErrEngineUnavailable, "start")
 }
 
 func TestServiceThatDiesIsReplaced(t *testing.T) {
 	e := own(t, service.Options{})
 	spec := python(t, "print(1)")
 	for _, by := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		if _, err := e.Image(t.Context(), spec.Image); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(e.Image(t.Context(), spec.Image)))
 		before := linkOf(t, e)
 		_, wait := signal(t, e, by)
 		wait()
@@ -127,9 +123,7 @@ func TestSlowCallLeavesTheServiceAlone(t *testing.T) {
 	l := linkOf(t, e)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
-	if _, err := e.Info(ctx); !errors.Is(err, engine.ErrEngineUnavailable) {
-		t.Errorf("a call of a millisecond gave %v", err)
-	}
+	should.Be(t, should.ErrOf(e.Info(ctx)), engine.ErrEngineUnavailable, "a call of a millisecond")
 	e.check(t.Context(), l)
 	should.Equal(t, linkOf(t, e), l, "the service was given up")
 }
@@ -140,17 +134,13 @@ func TestFrozenServiceIsReplaced(t *testing.T) {
 	e.patience.ping = 100 * time.Millisecond
 	pid, wait := signal(t, e, syscall.SIGSTOP)
 	// Its threads stop one after the other, and on a busy machine one may still answer.
-	if _, err := syscall.Wait4(pid, nil, syscall.WUNTRACED, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(syscall.Wait4(pid, nil, syscall.WUNTRACED, nil)))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := e.Image(ctx, "x")
 	unavailable(t, err)
 	wait()
-	if _, err := e.List(t.Context(), testLabel, testRun); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(e.List(t.Context(), testLabel, testRun)))
 }
 
 // A running container's stdio ends with the service; the engine and the container do not.

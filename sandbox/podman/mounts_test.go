@@ -90,9 +90,7 @@ func TestWhatIsInTheWayOfFoldersOfTheHost(t *testing.T) {
 				e := own(t, service.Options{OCIRuntime: runtime}) // whose first container it is
 				before := linkOf(t, e).Runtime
 				for range 2 {
-					if _, err := e.Start(t.Context(), spec); !errors.Is(err, engine.ErrNoPlaceForMounts) {
-						t.Errorf("it came to %v", err)
-					}
+					should.Be(t, should.ErrOf(e.Start(t.Context(), spec)), engine.ErrNoPlaceForMounts)
 				}
 				should.Equal(t, linkOf(t, e).Runtime, before, "the runtime")
 				other := python(t, "print(1)")
@@ -128,7 +126,5 @@ func TestWhetherItIsTheVolume(t *testing.T) {
 func TestAnEngineElsewhereHasNoFoldersOfTheHost(t *testing.T) {
 	spec := python(t, "print('started')")
 	spec.Mounts = []engine.Mount{{Folder: hostFolder(t, 0o755), Name: "m"}}
-	if _, err := testEngine.tryStart(t.Context(), &service.Link{Address: "tcp://elsewhere"}, spec); !errors.Is(err, engine.ErrNotOnHost) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(testEngine.tryStart(t.Context(), &service.Link{Address: "tcp://elsewhere"}, spec)), engine.ErrNotOnHost)
 }

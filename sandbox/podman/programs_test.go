@@ -165,9 +165,7 @@ func TestAVolumeThatIsTooLargeIsNotReadToItsEnd(t *testing.T) {
 		_, err := download(conn, container)
 		return err
 	})
-	if err == nil || !strings.Contains(err.Error(), "more than it should") {
-		t.Errorf("reading it came to %v", err)
-	}
+	should.Fail(t, err, "more than it should", "reading it came to")
 }
 
 // Volumes are pruned, or spoilt, under a server that knows that they were whole.
@@ -213,9 +211,7 @@ func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
 	spec.Volume = used
 	start(t, spec) // which has this version's programs as well
 	before := volumesOf(t)
-	if _, err := testEngine.RemoveOldVolumes(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(testEngine.RemoveOldVolumes(t.Context())))
 	after := volumesOf(t)
 	for _, name := range before {
 		if gone := !slices.Contains(after, name); gone && (name == used || name == foreign) || !gone && name == other {

@@ -80,9 +80,7 @@ func TestAVolumeOfSkillsIsWholeInEachContainer(t *testing.T) {
 	must.OK(t, os.Remove(filepath.Join(mountpoint(t, name), "a", "SKILL.md")))
 	must.OK(t, testEngine.Remove(t.Context(), []string{spec.Name}, nil))
 	startOn(t, own(t, service.Options{}), spec)
-	if _, err := os.Stat(filepath.Join(mountpoint(t, name), "a", "SKILL.md")); err != nil {
-		t.Errorf("another server does not mend it: %v", err)
-	}
+	should.OK(t, should.ErrOf(os.Stat(filepath.Join(mountpoint(t, name), "a", "SKILL.md"))), "another server does not mend it")
 }
 
 // A container keeps the skills that it was made with; what no container has any more goes when others come.
@@ -102,9 +100,7 @@ func TestSkillsOfLiveContainersStay(t *testing.T) {
 		should.Equal(t, slices.Contains(have, skillsVolume+c.skills.Hash), c.stays, "the volume of %s is there", c.skills.Hash)
 	}
 	must.OK(t, testEngine.Remove(t.Context(), []string{next.Name}, nil))
-	if _, err := testEngine.RemoveOldVolumes(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(testEngine.RemoveOldVolumes(t.Context())))
 	if have := volumesOf(t); slices.Contains(have, skillsVolume+next.Skills.Hash) || !slices.Contains(have, skillsVolume+live.Skills.Hash) {
 		t.Errorf("gc left %q", have)
 	}

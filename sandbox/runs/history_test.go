@@ -26,9 +26,7 @@ func testRun(id, code string) *Run {
 func recording(t *testing.T, stateDir string) *history.Writer {
 	t.Helper()
 	w := history.NewWriter(0)
-	if _, err := w.Open(state.Folder(stateDir, "s")); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(w.Open(state.Folder(stateDir, "s"))))
 	return w
 }
 

@@ -96,9 +96,7 @@ func exec(t *testing.T, dsn, statements string) {
 	ctx := context.Background()
 	conn := connect(t, dsn)
 	defer conn.Close(ctx)
-	if _, err := conn.PgConn().Exec(ctx, statements).ReadAll(); err != nil {
-		t.Fatalf("%s: %v", statements, err)
-	}
+	must.OK(t, must.ErrOf(conn.PgConn().Exec(ctx, statements).ReadAll()), "%s", statements)
 }
 
 func connect(t *testing.T, dsn string) *pgx.Conn {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql/sqltest"
 )
@@ -57,9 +58,7 @@ func execute(t *testing.T, db *dbsql.DB, statement string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	if _, err := db.ExecContext(ctx, statement); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(db.ExecContext(ctx, statement)))
 }
 
 // contents is all that an attack could change, in one text.
@@ -111,17 +110,13 @@ func TestOnARealServer(t *testing.T) {
 		t.Errorf("the database has changed from\n%s\nto\n%s", before, after)
 	}
 	t.Run("every list is read", func(t *testing.T) {
-		if _, err := db.Schemas(t.Context()); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, should.ErrOf(db.Schemas(t.Context())))
 		if tables, err := db.Tables(t.Context(), sql.TableFilter{Glob: "peop*"}); err != nil || len(tables) != 1 {
 			t.Errorf("%v, %v", tables, err)
 		}
 		if table, err := db.Table(t.Context(), "", "people", true); err != nil || fmt.Sprint(table.Columns[1].Examples) != "[Ann Bob]" {
 			t.Errorf("%v, %v", table, err)
 		}
-		if _, err := db.Rights(t.Context()); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, should.ErrOf(db.Rights(t.Context())))
 	})
 }

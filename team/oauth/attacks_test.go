@@ -3,7 +3,6 @@ package oauth
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -78,15 +77,11 @@ func TestACodeThatComesAgainRevokesItsGrant(t *testing.T) {
 	m := s.registered(nil)
 	code := s.allowed(request(m.ID)).Get("code")
 	first, _ := s.ask(redemption(m.ID, code))
-	if _, err := s.who(first.Access); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(s.who(first.Access)))
 	if again, _ := s.ask(redemption(m.ID, code)); again.Error != "invalid_grant" {
 		t.Errorf("the second time: %+v", again)
 	}
-	if _, err := s.who(first.Access); !errors.Is(err, errUnknown) {
-		t.Errorf("the access token: %v", err)
-	}
+	should.Be(t, should.ErrOf(s.who(first.Access)), errUnknown, "the access token")
 	if next, _ := s.refreshed(m.ID, first.Refresh); next.Error != "invalid_grant" {
 		t.Errorf("the refresh token: %+v", next)
 	}
@@ -148,16 +143,12 @@ func TestARefreshTokenThatComesAgainRevokesItsFamily(t *testing.T) {
 		t.Errorf("the second time: %+v", got)
 	}
 	for _, token := range []tokens{first, second, third} {
-		if _, err := s.who(token.Access); !errors.Is(err, errUnknown) {
-			t.Errorf("an access token of the family: %v", err)
-		}
+		should.Be(t, should.ErrOf(s.who(token.Access)), errUnknown, "an access token of the family")
 	}
 	if got, _ := s.refreshed(m.ID, third.Refresh); got.Error != "invalid_grant" {
 		t.Errorf("the last of the family: %+v", got)
 	}
-	if _, err := s.who(bystander.Access); err != nil {
-		t.Errorf("another grant: %v", err)
-	}
+	should.OK(t, should.ErrOf(s.who(bystander.Access)), "another grant")
 	if !s.events.has(audit.KindPolicy, audit.Success, "ann") {
 		t.Error("nothing is recorded")
 	}
@@ -460,9 +451,7 @@ func TestStrangersStopNobody(t *testing.T) {
 	if back := s.allowed(request(s.registered(nil).ID)); back.Get("code") == "" {
 		t.Errorf("with a new program: %v", back)
 	}
-	if _, err := s.who(tokens.Access); err != nil {
-		t.Errorf("who was let in before: %v", err)
-	}
+	should.OK(t, should.ErrOf(s.who(tokens.Access)), "who was let in before")
 	if n := strings.Count(s.log.String(), "not good"); n == 0 || n > 50 {
 		t.Errorf("the log has %d lines of wrong tokens", n)
 	}
@@ -571,9 +560,7 @@ func TestRegistrationsAreBounded(t *testing.T) {
 	if err != nil || len(c.Clients) != maxClients || c.Clients[granted.ID] == nil || c.Clients[last.ID] == nil || c.Clients[m.ID] != nil {
 		t.Errorf("%d clients are kept: %v", len(c.Clients), err)
 	}
-	if _, err := s.who(tokens.Access); err != nil {
-		t.Errorf("the grant: %v", err)
-	}
+	should.OK(t, should.ErrOf(s.who(tokens.Access)), "the grant")
 	if info, err := os.Stat(s.file); err != nil || info.Size() > ownfile.MaxBytes/8 {
 		t.Errorf("the file has %d bytes: %v", info.Size(), err)
 	}
@@ -591,9 +578,7 @@ func TestGrantsOfOnePersonAreBounded(t *testing.T) {
 	if grants, err := s.o.Store.Grants(); err != nil || len(grants) != maxGrants {
 		t.Errorf("%d grants: %v", len(grants), err)
 	}
-	if _, err := s.who(first.Access); !errors.Is(err, errUnknown) {
-		t.Errorf("the longest unused: %v", err)
-	}
+	should.Be(t, should.ErrOf(s.who(first.Access)), errUnknown, "the longest unused")
 	last := s.granted(m.ID)
 	all := []tokens{last}
 	for range maxAccess {

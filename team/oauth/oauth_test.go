@@ -2,7 +2,6 @@ package oauth
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
@@ -159,14 +159,10 @@ func TestTokensEnd(t *testing.T) {
 	m := s.registered(nil)
 	got := s.granted(m.ID)
 	s.pass(time.Hour)
-	if _, err := s.who(got.Access); !errors.Is(err, errExpired) {
-		t.Errorf("an access token after an hour: %v", err)
-	}
+	should.Be(t, should.ErrOf(s.who(got.Access)), errExpired, "an access token after an hour")
 	s.pass(29 * 24 * time.Hour)
 	next, _ := s.refreshed(m.ID, got.Refresh)
-	if _, err := s.who(next.Access); err != nil {
-		t.Errorf("a refresh token before its end: %v", err)
-	}
+	should.OK(t, should.ErrOf(s.who(next.Access)), "a refresh token before its end")
 	s.pass(30 * 24 * time.Hour)
 	if next, _ := s.refreshed(m.ID, next.Refresh); next.Error != "invalid_grant" {
 		t.Errorf("a refresh token after its end: %+v", next)
@@ -184,9 +180,7 @@ func TestARevokedTokenOfAPersonEndsItsGrants(t *testing.T) {
 	got := s.granted(m.ID)
 	code := s.allowed(request(m.ID)).Get("code")
 	s.forget(sumOf(annsToken))
-	if _, err := s.who(got.Access); !errors.Is(err, errNotGood) {
-		t.Errorf("the access token: %v", err)
-	}
+	should.Be(t, should.ErrOf(s.who(got.Access)), errNotGood, "the access token")
 	if next, _ := s.refreshed(m.ID, got.Refresh); next.Error != "invalid_grant" {
 		t.Errorf("the refresh token: %+v", next)
 	}
@@ -221,15 +215,11 @@ func TestGrantsAreRevoked(t *testing.T) {
 		for _, none := range []string{"", "x", got.Access + "x", refreshPrefix, accessPrefix + "_", strings.Replace(got.Refresh, "_rt_", "_at_", 1)} {
 			should.Equal(t, s.post(http.DefaultClient, revokePath, url.Values{"client_id": {m.ID}, "token": {none}}).status, http.StatusOK, "%q", none)
 		}
-		if _, err := s.who(got.Access); err != nil {
-			t.Fatalf("%s: before: %v", name, err)
-		}
+		must.OK(t, must.ErrOf(s.who(got.Access)), "%s: before", name)
 		if !revoke(got) {
 			t.Errorf("%s: it is not done", name)
 		}
-		if _, err := s.who(got.Access); !errors.Is(err, errUnknown) {
-			t.Errorf("%s: the access token: %v", name, err)
-		}
+		should.Be(t, should.ErrOf(s.who(got.Access)), errUnknown, "%s: the access token", name)
 		if next, _ := s.refreshed(m.ID, got.Refresh); next.Error != "invalid_grant" {
 			t.Errorf("%s: the refresh token: %+v", name, next)
 		}
@@ -248,9 +238,7 @@ func TestGrantsSurviveARestart(t *testing.T) {
 		t.Errorf("%+v %v", who, err)
 	}
 	elsewhere := New(Options{Issuer: "https://other.example", Resource: "/mcp", Store: OpenStore(s.file)})
-	if _, err := elsewhere.Authenticate(r); !errors.Is(err, errAudience) {
-		t.Errorf("a server with another address takes it: %v", err)
-	}
+	should.Be(t, should.ErrOf(elsewhere.Authenticate(r)), errAudience, "a server with another address takes it")
 	info, err := os.Stat(s.file)
 	if err != nil || info.Mode().Perm() != 0o600 && filepath.Separator == '/' {
 		t.Errorf("%v %v", info.Mode(), err)
@@ -272,8 +260,6 @@ func TestWhatIsNoAccessTokenIsForOthers(t *testing.T) {
 		accessPrefix: errUnknown, got.Access[:len(got.Access)-1]: errUnknown, got.Access + "x": errUnknown, accessPrefix + "gx_y": errUnknown,
 		strings.ToLower(got.Access): errUnknown,
 	} {
-		if _, err := s.who(token); !errors.Is(err, want) {
-			t.Errorf("%q: %v", token, err)
-		}
+		should.Be(t, should.ErrOf(s.who(token)), want, "%q", token)
 	}
 }

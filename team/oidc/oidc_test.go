@@ -288,9 +288,7 @@ func TestClocksMayDiffer(t *testing.T) {
 	for name, change := range map[string]map[string]any{
 		"just over": {"exp": c.claim(-leeway / 2)}, "hardly yet": {"nbf": c.claim(leeway / 2)}, "one audience of some": {"aud": []string{"x", audience}},
 	} {
-		if _, err := v.Authenticate(request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, change)))); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		should.OK(t, should.ErrOf(v.Authenticate(request("Bearer "+sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, change))))), "%s", name)
 	}
 }
 
@@ -367,13 +365,9 @@ func TestANewKeyIsFetchedAndOneTakenAwayIsForgotten(t *testing.T) {
 	v, c := verifier(i)
 	long := map[string]any{"exp": c.claim(100 * time.Hour)}
 	old := request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("old"), i.claims(c, long)))
-	if _, err := v.Authenticate(old); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(v.Authenticate(old)))
 	i.set(nil, publicJWK("new", edKey.Public()))
-	if _, err := v.Authenticate(request("Bearer " + sign(t, jwt.SigningMethodEdDSA, edKey, kid("new"), i.claims(c, long)))); err != nil {
-		t.Errorf("the new key: %v", err)
-	}
+	should.OK(t, should.ErrOf(v.Authenticate(request("Bearer "+sign(t, jwt.SigningMethodEdDSA, edKey, kid("new"), i.claims(c, long))))), "the new key")
 	if p, err := v.Authenticate(old); err == nil || !strings.Contains(err.Error(), errNoKey.Error()) {
 		t.Errorf("the old key, whose token was remembered: %+v, %v", p, err)
 	}
@@ -383,9 +377,7 @@ func TestAKeyTakenAwayIsForgottenThoughNobodyBringsANewOne(t *testing.T) {
 	i := newIssuer(t, publicJWK("old", &ecKey.PublicKey))
 	v, c := verifier(i)
 	old := request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("old"), i.claims(c, map[string]any{"exp": c.claim(100 * time.Hour)})))
-	if _, err := v.Authenticate(old); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(v.Authenticate(old)))
 	i.set(nil, publicJWK("new", edKey.Public()))
 	c.forward(freshTime + time.Second)
 	_, _ = v.Authenticate(old) // which has them fetched
@@ -402,14 +394,10 @@ func TestKeysOfAnIssuerThatIsGoneAreUsedForAWhile(t *testing.T) {
 	i := newIssuer(t, publicJWK("ec", &ecKey.PublicKey))
 	v, c := verifier(i)
 	r := request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, map[string]any{"exp": c.claim(100 * time.Hour)})))
-	if _, err := v.Authenticate(r); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(v.Authenticate(r)))
 	i.set(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	c.forward(endTime - time.Minute)
-	if _, err := v.Authenticate(r); err != nil {
-		t.Errorf("within the time: %v", err)
-	}
+	should.OK(t, should.ErrOf(v.Authenticate(r)), "within the time")
 	v.settle()
 	c.forward(2 * time.Minute)
 	if p, err := v.Authenticate(r); err == nil {
@@ -441,9 +429,7 @@ func TestUnknownKeysDoNotHammerTheIssuer(t *testing.T) {
 	if n := i.asked.Load(); n != 2+mostAtOnce {
 		t.Errorf("the issuer was asked %d times in all", n)
 	}
-	if _, err := v.Authenticate(request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, nil)))); err != nil {
-		t.Errorf("the good one: %v", err)
-	}
+	should.OK(t, should.ErrOf(v.Authenticate(request("Bearer "+sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, nil))))), "the good one")
 }
 
 func TestAnIssuerThatIsNotThereIsAskedSeldom(t *testing.T) {
@@ -466,9 +452,7 @@ func TestAnIssuerThatIsNotThereIsAskedSeldom(t *testing.T) {
 	}
 	i.set(nil, i.keys...)
 	c.forward(againTime)
-	if _, err := v.Authenticate(r); err != nil {
-		t.Errorf("it is back, but %v", err)
-	}
+	should.OK(t, should.ErrOf(v.Authenticate(r)), "it is back")
 }
 
 func TestWhatAnIssuerMayNotAnswer(t *testing.T) {

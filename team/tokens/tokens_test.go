@@ -128,9 +128,7 @@ func TestARevokedTokenIsRefusedAtOnce(t *testing.T) {
 	if err != nil || len(revoked) != 1 || revoked[0].ID != gone.ID {
 		t.Fatalf("%+v, %v", revoked, err)
 	}
-	if _, err := server.Authenticate(request("Bearer " + text)); !errors.Is(err, errUnknown) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(server.Authenticate(request("Bearer "+text))), errUnknown)
 	if principal.Still(server, request("Bearer "+text), let) {
 		t.Error("what it was let in for goes on")
 	}
@@ -140,12 +138,8 @@ func TestARevokedTokenIsRefusedAtOnce(t *testing.T) {
 	if revoked, err := command.Revoke("alice"); err != nil || len(revoked) != 1 || revoked[0].ID != keep.ID {
 		t.Errorf("%+v, %v", revoked, err)
 	}
-	if _, err := server.Authenticate(request("Bearer " + kept)); !errors.Is(err, errUnknown) {
-		t.Errorf("got %v", err)
-	}
-	if _, err := command.Revoke("alice"); !errors.Is(err, ErrNotFound) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(server.Authenticate(request("Bearer "+kept))), errUnknown)
+	should.Be(t, should.ErrOf(command.Revoke("alice")), ErrNotFound)
 }
 
 func TestATokenEndsInTime(t *testing.T) {
@@ -153,13 +147,9 @@ func TestATokenEndsInTime(t *testing.T) {
 	_, text := add(t, s, "alice", time.Hour)
 	now := time.Now()
 	s.now = func() time.Time { return now }
-	if _, err := s.Authenticate(request("Bearer " + text)); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(s.Authenticate(request("Bearer "+text))))
 	now = now.Add(time.Hour)
-	if _, err := s.Authenticate(request("Bearer " + text)); !errors.Is(err, errExpired) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(s.Authenticate(request("Bearer "+text))), errExpired)
 }
 
 func TestWhenATokenWasUsedIsWrittenOnceAnHour(t *testing.T) {
@@ -169,9 +159,7 @@ func TestWhenATokenWasUsedIsWrittenOnceAnHour(t *testing.T) {
 	s.now = func() time.Time { return now }
 	use := func() time.Time {
 		for range 5 {
-			if _, err := s.Authenticate(request("Bearer " + text)); err != nil {
-				t.Fatal(err)
-			}
+			must.OK(t, must.ErrOf(s.Authenticate(request("Bearer "+text))))
 		}
 		s.Close()
 		tokens, err := s.List()
@@ -209,9 +197,7 @@ func TestAddsAndRevokesAtOnceLoseNothing(t *testing.T) {
 					return
 				}
 				texts <- kept
-				if _, err := s.Authenticate(request("Bearer " + kept)); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, should.ErrOf(s.Authenticate(request("Bearer "+kept))))
 			}
 		})
 	}
@@ -248,9 +234,7 @@ func TestAFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
 	} {
 		s := open(t)
 		_, text := add(t, s, "alice", 0)
-		if _, err := s.Authenticate(request("Bearer " + text)); err != nil {
-			t.Fatal(name, err)
-		}
+		must.OK(t, must.ErrOf(s.Authenticate(request("Bearer "+text))), "%v", name)
 		s.Close() // what is noted would come between
 		must.OK(t, spoil(s.path), "%v", name)
 		if p, err := s.Authenticate(request("Bearer " + text)); err == nil || errors.Is(err, principal.ErrNone) {
@@ -286,20 +270,14 @@ func TestNoFileIsNoToken(t *testing.T) {
 	if tokens, err := s.List(); err != nil || len(tokens) != 0 {
 		t.Errorf("%v, %v", tokens, err)
 	}
-	if _, err := s.Authenticate(request("Bearer " + prefix + "x")); !errors.Is(err, errUnknown) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(s.Authenticate(request("Bearer "+prefix+"x"))), errUnknown)
 	_, text := add(t, s, "alice", 0)
-	if _, err := s.Authenticate(request("Bearer " + text)); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(s.Authenticate(request("Bearer "+text))))
 	s.Close()
 	if err := os.Remove(s.path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	if _, err := s.Authenticate(request("Bearer " + text)); !errors.Is(err, errUnknown) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(s.Authenticate(request("Bearer "+text))), errUnknown)
 }
 
 func TestWhatCannotBeAdded(t *testing.T) {
@@ -320,7 +298,5 @@ func TestWhatCannotBeAdded(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, text, err)
 		}
 	}
-	if _, err := os.Stat(s.path); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("there is a file: %v", err)
-	}
+	should.Be(t, should.ErrOf(os.Stat(s.path)), fs.ErrNotExist, "there is a file")
 }

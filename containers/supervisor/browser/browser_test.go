@@ -133,9 +133,7 @@ func TestAPageThatIsNeverDoneEndsTheBrowserAndTheNextStartsAnother(t *testing.T)
 		t.Errorf("%v, and the browser is process %d", err, b.pid())
 	}
 	t.Setenv("FAKE", "good")
-	if _, err := b.Draw(aPage); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(b.Draw(aPage)))
 }
 
 func TestOneBrowserDrawsAllPagesUntilItIsStopped(t *testing.T) {
@@ -148,9 +146,7 @@ func TestOneBrowserDrawsAllPagesUntilItIsStopped(t *testing.T) {
 		}
 	}
 	profile := b.profile()
-	if _, err := os.Stat(profile); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(os.Stat(profile)))
 	if !b.Stop() || b.Stop() || b.pid() != 0 {
 		t.Error("it was not stopped once")
 	}
@@ -173,7 +169,5 @@ func TestAPageThatWaitsForItsTurnCanBeGivenUp(t *testing.T) {
 	b.turn <- struct{}{}
 	dropped := make(chan struct{})
 	close(dropped)
-	if _, err := b.Draw(Page{Dropped: dropped}); !errors.Is(err, ErrDropped) {
-		t.Errorf("%v", err)
-	}
+	should.Be(t, should.ErrOf(b.Draw(Page{Dropped: dropped})), ErrDropped)
 }

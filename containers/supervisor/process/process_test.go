@@ -133,9 +133,7 @@ func TestEscapesFromATerminal(t *testing.T) {
 	until("1 65535")
 	var left int
 	_, rest, _ := strings.Cut(printed, "left ")
-	if _, err := fmt.Sscanf(rest, "%d", &left); err != nil {
-		t.Fatal(err, printed)
-	}
+	must.OK(t, must.ErrOf(fmt.Sscanf(rest, "%d", &left)), "%v", printed)
 	s.send(programwire.Input{Signal: int(syscall.SIGKILL)})
 	if _, exit := s.rest(); exit.Signal != int(syscall.SIGKILL) {
 		t.Errorf("%+v", exit)

@@ -432,9 +432,7 @@ func TestARunBesideAnotherHasNoExactBeginning(t *testing.T) {
 	a.write("g", "of the second")
 	a.end(second)
 	a.end(first)
-	if _, err := a.store.Prepare("undo", second, limit); !errors.Is(err, ErrUnknown) {
-		t.Errorf("got %v", err)
-	}
+	should.Be(t, should.ErrOf(a.store.Prepare("undo", second, limit)), ErrUnknown)
 	a.undo(first)
 	a.compare(before, "the first undone")
 }
@@ -454,9 +452,7 @@ func TestWhatCannotGoBack(t *testing.T) {
 	}
 	should.EqualSlice(t, (<-a.info).Runs, runs[1:], "it tells of")
 	id := a.begin()
-	if _, err := a.store.Prepare("undo", runs[5], limit); !errors.Is(err, ErrBusy) {
-		t.Errorf("during a run: %v", err)
-	}
+	should.Be(t, should.ErrOf(a.store.Prepare("undo", runs[5], limit)), ErrBusy, "during a run")
 	a.end(id)
 	big := a.run(func() { a.write("g", strings.Repeat("g", 1<<20)); _ = os.Truncate(a.path("f"), 0) })
 	gone := a.run(func() { _ = os.Remove(a.path("g")) })
@@ -498,9 +494,7 @@ func TestOldVersionsMakeRoomForNewOnes(t *testing.T) {
 	if a.store.find(runs[0]); a.store.copies.total.Load() > 1<<20 {
 		t.Errorf("they take %d bytes", a.store.copies.total.Load())
 	}
-	if _, err := a.store.Prepare("undo", runs[1], limit); !errors.Is(err, ErrUnknown) {
-		t.Errorf("the first: %v", err)
-	}
+	should.Be(t, should.ErrOf(a.store.Prepare("undo", runs[1], limit)), ErrUnknown, "the first")
 	a.undo(runs[3])
 	if a.read("f")[:1] != "2" {
 		t.Errorf("it is %.9s", a.read("f"))
@@ -543,9 +537,7 @@ func TestARunThatBeginsAtOnce(t *testing.T) {
 	a.write("lost", "two!")
 	close(busy)
 	a.end(second)
-	if _, err := a.store.Prepare("undo", second, limit); !errors.Is(err, ErrUnknown) {
-		t.Errorf("the second: %v", err)
-	}
+	should.Be(t, should.ErrOf(a.store.Prepare("undo", second, limit)), ErrUnknown, "the second")
 	a.undo(first)
 	if a.read("kept") == "one" || a.read("lost") == "two!" {
 		t.Errorf("it is %q", a.tree())
@@ -643,9 +635,7 @@ func TestVersionsGiveWay(t *testing.T) {
 	if a.store.GiveWay() {
 		t.Error("it is still there")
 	}
-	if _, err := a.store.Prepare("undo", run, limit); !errors.Is(err, ErrUnknown) {
-		t.Errorf("it goes back: %v", err)
-	}
+	should.Be(t, should.ErrOf(a.store.Prepare("undo", run, limit)), ErrUnknown, "it goes back")
 	a.rest()
 	a.undo(a.run(func() { a.write("f", "two") }))
 	if a.read("f")[:3] != "one" {

@@ -100,15 +100,11 @@ func TestAQuestionWithoutAnAnswerIsNotRepeatedInItsRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.o.Wait = time.Hour
-	if _, err := d.Ask(context.Background(), question("s", "r", "a.example:443")); !errors.Is(err, ErrNoAnswer) {
-		t.Error(err)
-	}
+	should.Be(t, should.ErrOf(d.Ask(context.Background(), question("s", "r", "a.example:443"))), ErrNoAnswer)
 	c := asks(context.Background(), d, question("s", "r2", "a.example:443"))
 	d.Dismiss(next(t, d).ID)
 	<-c
-	if _, err := d.Ask(context.Background(), question("s", "r", "a.example:443")); !errors.Is(err, ErrNoAnswer) {
-		t.Errorf("beside another run: %v", err)
-	}
+	should.Be(t, should.ErrOf(d.Ask(context.Background(), question("s", "r", "a.example:443"))), ErrNoAnswer, "beside another run")
 	c = asks(context.Background(), d, question("s", "r3", "a.example:443"))
 	d.Answer(next(t, d).ID, Once, "test")
 	if got := <-c; got.answer != Once {
@@ -248,9 +244,7 @@ func TestAFloodOfQuestionsIsBounded(t *testing.T) {
 
 func TestAQuestionThatIsNotShownWholeIsNotPut(t *testing.T) {
 	d := New(Options{})
-	if _, err := d.Ask(context.Background(), Question{Session: "s", Host: "a.example:443", Method: "GET", Path: "/" + strings.Repeat("a", 1000)}); !errors.Is(err, ErrTooMany) {
-		t.Error(err)
-	}
+	should.Be(t, should.ErrOf(d.Ask(context.Background(), Question{Session: "s", Host: "a.example:443", Method: "GET", Path: "/" + strings.Repeat("a", 1000)})), ErrTooMany)
 }
 
 func TestHostileTextIsShownAsWhatItIs(t *testing.T) {

@@ -41,8 +41,6 @@ func TestWhatExceedsTheBudgetWaits(t *testing.T) {
 
 func TestWithoutABudgetNothingIsBounded(t *testing.T) {
 	for range 2 {
-		if _, err := (*caller.Budget)(nil).Take(t.Context(), caller.PerSession); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, should.ErrOf((*caller.Budget)(nil).Take(t.Context(), caller.PerSession)))
 	}
 }

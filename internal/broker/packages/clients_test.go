@@ -19,6 +19,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmregistry"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pypi"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // world is the indexes of a test and the handler that stands before them.
@@ -163,9 +164,7 @@ func TestPythonsClientsInstallWhatThePolicyAllowsAndPrintWhyNot(t *testing.T) {
 			site, output, err := install(t, "demo.pkg", "numpy")
 			must.OK(t, err, "%v", output)
 			for _, file := range []string{"demo_pkg.py", "numpy-1.23.0.dist-info"} {
-				if _, err := os.Stat(filepath.Join(site, file)); err != nil {
-					t.Error(err)
-				}
+				should.OK(t, should.ErrOf(os.Stat(filepath.Join(site, file))))
 			}
 		})
 		for _, c := range []struct{ name, requirement, says string }{

@@ -441,9 +441,7 @@ func TestAuthoritiesAreKept(t *testing.T) {
 		}
 	}
 	for i := range 2 * mostLeaves {
-		if _, err := b.leaf(fmt.Sprintf("%d.a.example", i)); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(b.leaf(fmt.Sprintf("%d.a.example", i))))
 	}
 	if len(b.leaves) > mostLeaves {
 		t.Errorf("%d certificates are kept", len(b.leaves))

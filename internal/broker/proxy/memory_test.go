@@ -37,9 +37,7 @@ func (w *world) inTLS(t *testing.T) *tls.Conn {
 	pool := x509.NewCertPool()
 	pool.AddCert(w.session.certificate)
 	inside := tls.Client(conn, &tls.Config{ServerName: secretHost, RootCAs: pool, NextProtos: []string{"h2"}})
-	if _, err := inside.Write([]byte(http2.ClientPreface)); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(inside.Write([]byte(http2.ClientPreface))))
 	return inside
 }
 

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 func describe(all []Secret) string {
@@ -50,9 +52,7 @@ func TestSecretsAreParsed(t *testing.T) {
 		"KEY@me@a.example":            "user name",
 		"KEY@a.example GET /x":        "--allow-domain or --allow-private",
 	} {
-		if _, err := ParseSecrets(strings.Split(list, ",")); err == nil || !strings.Contains(err.Error(), words) {
-			t.Errorf("%q: %v", list, err)
-		}
+		should.Fail(t, should.ErrOf(ParseSecrets(strings.Split(list, ","))), words, "%q", list)
 	}
 }
 
@@ -71,9 +71,7 @@ func TestValuesOfSecrets(t *testing.T) {
 		}
 	}
 	s := Secret{Name: "KEY", Variable: "OTHER"}
-	if err := s.Fill(func(string) (string, bool) { return "", false }); err == nil || !strings.Contains(err.Error(), "the variable OTHER is not set") {
-		t.Error(err)
-	}
+	should.Fail(t, s.Fill(func(string) (string, bool) { return "", false }), "the variable OTHER is not set")
 	if got := s.Placeholder(); got != (Secret{Name: "KEY"}).Placeholder() || !strings.HasPrefix(got, "sandbox-secret-KEY-placeholder-") {
 		t.Errorf("the placeholder is %s", got)
 	}

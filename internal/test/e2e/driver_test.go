@@ -21,6 +21,7 @@ import (
 	settings "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/server"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/locked"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // slowness is how many times slower than usual the machine is, from E2E_SLOWNESS: an emulated one is ten times.
@@ -201,9 +202,7 @@ func (s *server) write(data []byte) {
 	s.t.Helper()
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if _, err := s.stdin.Write(data); err != nil {
-		s.t.Errorf("write to the server: %v", err)
-	}
+	should.OK(s.t, should.ErrOf(s.stdin.Write(data)), "write to the server")
 }
 
 // line sends one line of text.

@@ -48,9 +48,7 @@ func TestE2BSDKs(t *testing.T) {
 	t.Parallel()
 	modules, err := npmci.Install(e2bDir)
 	must.OK(t, err)
-	if _, err := installExamples(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(installExamples()))
 	node := filepath.Join(npmClients(t), ".bin", "node")
 	for name, test := range map[string]struct {
 		dir     string

@@ -77,9 +77,7 @@ func TestExamples(t *testing.T) {
 
 func (e example) run(t *testing.T) {
 	dir, program := t.TempDir(), filepath.Join(npmClients(t), ".bin", "node")
-	if _, err := installExamples(); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(installExamples()))
 	if filepath.Ext(e.script) == ".py" {
 		program = "python3"
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // fieldText has what people run in notebooks, REPLs and databases, a session each, with the answers that they expect.
@@ -136,13 +137,9 @@ func (c fieldCase) wantNeeds(t *testing.T, s *server) {
 func fieldDatabase(t *testing.T) string {
 	t.Helper()
 	db, conn := database(t)
-	if _, err := conn.Exec(t.Context(), "CREATE DATABASE field"); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(conn.Exec(t.Context(), "CREATE DATABASE field")))
 	t.Cleanup(func() {
-		if _, err := conn.Exec(context.Background(), "DROP DATABASE field WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
+		should.OK(t, should.ErrOf(conn.Exec(context.Background(), "DROP DATABASE field WITH (FORCE)")))
 	})
 	dsn := strings.Replace(db.DSN(testpg.Superuser), "dbname=postgres", "dbname=field", 1)
 	in, err := pgx.Connect(t.Context(), dsn)
@@ -154,9 +151,7 @@ func fieldDatabase(t *testing.T) string {
 		"CREATE TABLE shop.hits AS SELECT 0 AS n",
 		"CREATE TABLE shop.codes AS SELECT to_char(1000 + i, 'FM00000') AS zip, CASE i WHEN 1 THEN E'a,b \"q\"\\nsecond line' WHEN 3 THEN 'NA' ELSE 'plain' END AS note, nullif(i, 1) AS n FROM generate_series(1, 60) i",
 	} {
-		if _, err := in.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(in.Exec(t.Context(), statement)))
 	}
 	return dsn
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // oneClient is how many MB one client may have the server take at the most.
@@ -36,9 +37,7 @@ func TestMemoryOfOneClient(t *testing.T) {
 			if after := int(s.peakMemory() >> 20); after-before > oneClient {
 				t.Errorf("the server took %d MB, and then %d", before, after)
 			}
-			if _, err := s.plain().request(t.Context(), "tools/list", nil); err != nil {
-				t.Error(err)
-			}
+			should.OK(t, should.ErrOf(s.plain().request(t.Context(), "tools/list", nil)))
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // sharedFolder is a folder of the host that every user may read, with a file of 3 MiB and a small one.
@@ -66,8 +67,6 @@ open('own.txt', 'w').write('own')`}).wantText(t, "own.txt")
 	}
 	mustShell(t, state, "sessions", "close", id)
 	for _, folder := range []string{in, out} {
-		if _, err := os.Stat(filepath.Join(folder, "big.bin")); err != nil {
-			t.Errorf("after the session: %v", err)
-		}
+		should.OK(t, should.ErrOf(os.Stat(filepath.Join(folder, "big.bin"))), "after the session")
 	}
 }

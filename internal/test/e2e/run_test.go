@@ -167,9 +167,7 @@ func TestAPromptOnATerminal(t *testing.T) {
 		if strings.HasSuffix(step.keys, "\r") || step.keys == endKey || strings.HasPrefix(step.keys, "half") {
 			shown.Await(">>> ")
 		}
-		if _, err := other.WriteString(step.keys); err != nil {
-			t.Fatal(err)
-		}
+		must.OK(t, must.ErrOf(other.WriteString(step.keys)))
 		shown.Await(step.awaited)
 	}
 	_ = cmd.Wait()

@@ -46,6 +46,15 @@ func Be(t testing.TB, err, target error, of ...any) bool {
 	return errors.Is(err, target) || told(t, of, "got the error %v, want %v", err, target)
 }
 
+// Fail wants an error that tells this.
+func Fail(t testing.TB, err error, words string, of ...any) bool {
+	t.Helper()
+	return err != nil && strings.Contains(err.Error(), words) || told(t, of, "got the error %v, want %q", err, words)
+}
+
+// ErrOf is the error of a call, where its value is of no interest.
+func ErrOf[T any](_ T, err error) error { return err }
+
 // shown is a value with its texts in quotes.
 func shown(v any) string {
 	if k := reflect.ValueOf(v); k.Kind() == reflect.String || k.Kind() == reflect.Slice && k.Type().Elem().Kind() == reflect.String {

@@ -18,7 +18,7 @@ func (h *heard) Error(args ...any) { h.text += fmt.Sprint(args...) }
 
 func TestAFailedCheckIsTold(t *testing.T) {
 	h := new(heard)
-	if !OK(h, nil) || !Equal(h, 1, 1) || !EqualSlice(h, []string{"a"}, []string{"a"}) || !Len(h, []int{1}, 1) || !Contain(h, "ab", "b") || !Be(h, errors.Join(io.EOF), io.EOF) || h.text != "" {
+	if !OK(h, nil) || !Equal(h, 1, 1) || !EqualSlice(h, []string{"a"}, []string{"a"}) || !Len(h, []int{1}, 1) || !Contain(h, "ab", "b") || !Fail(h, io.EOF, "EO") || !Be(h, errors.Join(io.EOF), io.EOF) || h.text != "" {
 		t.Errorf("what holds is told: %s", h.text)
 	}
 	for want, check := range map[string]func() bool{
@@ -28,6 +28,8 @@ func TestAFailedCheckIsTold(t *testing.T) {
 		`got ["a"], want []: list`:               func() bool { return EqualSlice(h, []string{"a"}, nil, "list") },
 		"got 1, want 2: [1]":                     func() bool { return Len(h, []int{1}, 2) },
 		`there is no "c" in ab`:                  func() bool { return Contain(h, "ab", "c") },
+		`got the error <nil>, want ""`:           func() bool { return Fail(h, nil, "") },
+		`got the error EOF, want "x"`:            func() bool { return Fail(h, ErrOf(0, io.EOF), "x") },
 		"got the error unexpected EOF, want EOF": func() bool { return Be(h, io.ErrUnexpectedEOF, io.EOF) },
 	} {
 		h.text = ""

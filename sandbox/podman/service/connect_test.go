@@ -37,9 +37,7 @@ func own(t *testing.T, opts Options) *Service {
 func started(t *testing.T) *Service {
 	t.Helper()
 	s := own(t, Options{})
-	if _, err := s.Connect(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.OK(t, must.ErrOf(s.Connect(t.Context())))
 	return s
 }
 
@@ -190,9 +188,7 @@ func TestServicesThatAreNotNewPodman(t *testing.T) {
 			t.Errorf("of version %q: %+v", version, u)
 		}
 	}
-	if _, err := own(t, Options{URL: pinged(t, "4.3.1")}).Connection(t.Context()); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(own(t, Options{URL: pinged(t, "4.3.1")}).Connection(t.Context())))
 }
 
 func TestSocketThatIsNotPodmansIsPassedOver(t *testing.T) {
@@ -227,13 +223,9 @@ func TestConnectionLeavesTheCallersContextInPlace(t *testing.T) {
 	conn, err := s.Connection(ctx)
 	must.OK(t, err)
 	should.Equal(t, conn.Value(key{}), "value", "the caller's values are gone")
-	if _, err := libpod.Info(conn); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(libpod.Info(conn)))
 	cancel()
-	if _, err := libpod.Info(conn); !errors.Is(err, context.Canceled) {
-		t.Errorf("the caller's end is not the connection's: %v", err)
-	}
+	should.Be(t, should.ErrOf(libpod.Info(conn)), context.Canceled, "the caller's end is not the connection's")
 	if !s.link.answers(t.Context()) {
 		t.Error("one caller's end was everyone's")
 	}

@@ -107,9 +107,7 @@ func TestAMachineThatStartsBetweenTheQuestionsIsUsed(t *testing.T) {
 	f := newFakeMachine(t, "stopped")
 	f.serve(t)
 	f.write(t, "list", `if [ "$(grep -c "machine list" calls)" = 2 ]; then echo running > state; fi`)
-	if _, err := f.service(t).Connection(t.Context()); err != nil {
-		t.Error(err)
-	}
+	should.OK(t, should.ErrOf(f.service(t).Connection(t.Context())))
 }
 
 func TestACallDoesNotWaitLongForAMachine(t *testing.T) {

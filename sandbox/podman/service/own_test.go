@@ -175,9 +175,7 @@ func TestSweepLeavesWhatAServerOfThisUserDidNotMake(t *testing.T) {
 			path := filepath.Join(parent, serviceDirPattern+strings.ReplaceAll(name, " ", "-"))
 			plant(t, path)
 			sweepServiceDirs(parent)
-			if _, err := os.Lstat(path); err != nil {
-				t.Errorf("it was removed: %v", err)
-			}
+			should.OK(t, should.ErrOf(os.Lstat(path)), "it was removed")
 		})
 	}
 	if !exists(filepath.Join(elsewhere, "lock")) {
