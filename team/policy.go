@@ -134,6 +134,9 @@ func (p *policy) read(s *server.Program) (policies, error) {
 	if err := decoder.Decode(&said); err != nil && !errors.Is(err, io.EOF) {
 		return policies{}, fmt.Errorf("--policy %s: %w", p.file, err)
 	}
+	for _, v := range slices.Concat([]values{said.Default}, slices.Collect(maps.Values(said.Groups.of)), slices.Collect(maps.Values(said.Principals))) {
+		v.list(s)
+	}
 	var found server.Problems
 	told := make(map[string]bool)
 	check := func(where string, v values) {
@@ -155,6 +158,19 @@ func (p *policy) read(s *server.Program) (policies, error) {
 		check("principal "+name, said.of(principal.Principal{Name: name}))
 	}
 	return said, errors.Join(found...)
+}
+
+// list makes lists of those that are written with commas, so that those of several groups can be joined.
+func (v values) list(s *server.Program) {
+	for name, value := range v {
+		if text, is := value.(string); is && s.IsList(name) {
+			parts := []any{}
+			for part := range strings.SplitSeq(text, ",") {
+				parts = append(parts, part)
+			}
+			v[name] = parts
+		}
+	}
 }
 
 // of returns the values for a principal: its own before those of its groups, and those before everybody's. Of several groups lists are

@@ -78,6 +78,26 @@ principals:
 	}
 }
 
+func TestWhatAPolicySaysIsInPlaceOfTheServersOwn(t *testing.T) {
+	private, public := t.TempDir(), t.TempDir()
+	p, s, err := withPolicy(t, `
+default: {mount: [`+public+`:q]}
+groups:
+  a: {disable-tools: [run_js_code]}
+  b: {disable-tools: "exec_sql,run_bash", mount: []}
+`, "--mount", private+":p")
+	must.OK(t, err)
+	for groups, want := range map[string]string{"": "q ", "a": "q run_js_code", "b": " exec_sql run_bash", "a b": " run_js_code exec_sql run_bash"} {
+		own, _, err := newTenants(&server.Running{Program: s}, p).settingsOf(principal.Principal{Name: "bob", Groups: strings.Fields(groups)})
+		must.OK(t, err)
+		var mounts []string
+		for _, m := range own.Mounts {
+			mounts = append(mounts, m.Name)
+		}
+		should.Equal(t, strings.Join(mounts, " ")+" "+strings.Join(own.Tools.Disable, " "), want, "groups %q", groups)
+	}
+}
+
 func TestWhatIsWrongWithAPolicy(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"no YAML":            {"a: [", "--policy"},

@@ -220,14 +220,14 @@ and their files stay.`,
 			if errors.Is(err, tokens.ErrNotFound) {
 				err = fault.New(fault.NotFound, "`code-sandbox-server tokens list` tells which there are.", "There is no token with the id or the name %q, and nothing was allowed by OAuth.", args[0])
 			}
-			if err != nil {
-				return cmd.Report(err)
-			}
 			for _, t := range revoked {
 				fmt.Fprintf(command.OutOrStdout(), "revoked %s of %s\n", t.ID, t.Name)
 			}
 			for _, g := range grants {
 				fmt.Fprintf(command.OutOrStdout(), "revoked %s of %s, for %s\n", g.ID, g.Principal, g.Redirect)
+			}
+			if err != nil {
+				return cmd.Report(err)
 			}
 			return nil
 		},

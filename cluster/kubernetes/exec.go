@@ -76,7 +76,11 @@ func (e *Engine) within(ctx context.Context, c *cluster, name string, command []
 	}
 	container := containersOf(pod)[name]
 	if at := e.at(name); !at.shut || at.uid != pod.UID {
-		if err := e.probeAgain(ctx, c, pod, container); err != nil {
+		err := whenShut(ctx, policyTime, func() error { return e.probeAgain(ctx, c, pod, container) })
+		if errors.Is(err, ErrReaches) {
+			err = errors.Join(err, e.removeFrom(context.WithoutCancel(ctx), c, pod, []string{name}, nil))
+		}
+		if err != nil {
 			return nil, err
 		}
 		e.remember(pod, true)

@@ -125,6 +125,11 @@ func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec, has
 	if spec.Ends > 0 && !spec.Lasts {
 		claim["lifecycle"] = map[string]any{"shutdownTime": time.Now().Add(spec.Ends).UTC().Format(time.RFC3339), "shutdownPolicy": "Delete"}
 	}
+	defer func() {
+		if !taken { // nobody else would find it
+			_ = e.unclaim(context.WithoutCancel(ctx), c, name)
+		}
+	}()
 	for began := time.Now(); ; {
 		has, pod := &sandboxObject{}, &core.Pod{}
 		err := c.pool(ctx, http.MethodGet, "sandboxclaims", name, nil, has)

@@ -271,6 +271,29 @@ func TestATornLineIsKeptAndChainedOver(t *testing.T) {
 	}
 }
 
+func TestATornLineIsFoundAgainAfterAFailedWrite(t *testing.T) {
+	path := written(t, 3)
+	l := &Log{}
+	c := chain{path: path}
+	must.OK(t, c.append(nil, l.clean))
+	text, err := os.ReadFile(path)
+	must.OK(t, err)
+	must.OK(t, os.WriteFile(path, append(text, text[:40]...), 0o600))
+	writable := c.file
+	c.file, err = os.Open(path) // where nothing can be written
+	must.OK(t, err)
+	if c.append([]Event{{Kind: KindCall}}, l.clean) == nil {
+		t.Error("it was written")
+	}
+	c.close()
+	c.file = writable
+	must.OK(t, c.append([]Event{{Kind: KindCall}}, l.clean))
+	c.close()
+	if r := verify(t, path); !r.OK() || len(r.Torn) != 1 {
+		t.Errorf("got %+v", r)
+	}
+}
+
 func TestALineWithoutItsEndIsALine(t *testing.T) {
 	path := written(t, 3)
 	text, _ := os.ReadFile(path)

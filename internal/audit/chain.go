@@ -192,8 +192,9 @@ func (c *chain) write(lines []byte) error {
 		c.end += int64(n)
 		return nil
 	}
-	if n > 0 && c.file.Truncate(c.end) != nil {
-		c.end = -1
+	if n > 0 {
+		_ = c.file.Truncate(c.end)
 	}
+	c.end = -1 // what follow found is still to be written
 	return err
 }

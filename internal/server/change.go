@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/audit"
 )
@@ -35,7 +36,11 @@ func (c *Change) End(what, whose string, changed error, detail map[string]any) e
 	}
 	e := audit.Event{Kind: audit.KindPolicy, Action: what, Outcome: audit.Success, Detail: detail}
 	if changed != nil {
-		e.Outcome, e.Detail = "failed", make(map[string]any)
+		e.Outcome = "failed"
+	}
+	e.Detail = maps.Clone(e.Detail)
+	if e.Detail == nil {
+		e.Detail = make(map[string]any)
 	}
 	e.Detail["of"] = whose
 	c.log.Record(e)

@@ -276,6 +276,9 @@ func (p *Program) With(values map[string]any, may func(name string) bool) (*Prog
 	groups := own.table()
 	*own = *p // the variables of the table have these values now
 	own.groups, own.skills, own.Others, own.OnHangup = groups, nil, nil, nil
+	if own.origins = maps.Clone(p.origins); own.origins == nil {
+		own.origins = make(map[string]origin)
+	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	declare(flags, groups)
 	var found Problems
@@ -289,7 +292,14 @@ func (p *Program) With(values map[string]any, may func(name string) bool) (*Prog
 			found.Wrong(true, "%s is of the whole server, and no principal's own", name)
 			continue
 		}
-		if err := f.Value.Set(flat(values[name])); err != nil {
+		own.origins[name] = origin{From: fromPolicy}
+		value := flat(values[name])
+		if list, is := f.Value.(*mountList); is { // which a flag adds to
+			if *list = nil; value == "" {
+				continue
+			}
+		}
+		if err := f.Value.Set(value); err != nil {
 			found = append(found, fmt.Errorf("%s: %w", name, err))
 		}
 	}
@@ -301,6 +311,18 @@ func (p *Program) With(values map[string]any, may func(name string) bool) (*Prog
 		n.AllowDomain, n.AllowPrivate, n.Secret = nil, nil, nil
 	}
 	return own, own.check()
+}
+
+// IsList reports whether a setting is a list.
+func (p *Program) IsList(name string) bool {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	declare(flags, New(p.features).table())
+	f := flags.Lookup(name)
+	if f == nil {
+		return false
+	}
+	_, is := f.Value.(pflag.SliceValue)
+	return is
 }
 
 // has reports whether there is a setting of this name.

@@ -19,6 +19,7 @@ const (
 	fromEnvironment = "environment"
 	fromFile        = "file"
 	fromDefault     = "default"
+	fromPolicy      = "policy"
 )
 
 // origin is a setting's origin. The zero value means its default.

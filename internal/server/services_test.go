@@ -11,6 +11,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/principal"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // begun is a server over HTTP that nobody uses yet.
@@ -50,6 +51,17 @@ func (r *Running) with(t *testing.T, values map[string]any) *Program {
 		t.Fatal(err)
 	}
 	return s
+}
+
+func TestPrincipalsShareNoValues(t *testing.T) {
+	a, b := t.TempDir(), t.TempDir()
+	r := begun(t, "--mount", t.TempDir()+":x", "--mount", t.TempDir()+":y", "--mount", t.TempDir()+":z")
+	first := r.with(t, map[string]any{"mount": a + ":a", "variables-limit": "1m"})
+	second := r.with(t, map[string]any{"mount": b + ":b"})
+	if len(first.Mounts) != 1 || first.Mounts[0].Name != "a" || len(second.Mounts) != 1 || second.Mounts[0].Name != "b" || len(r.Program.Mounts) != 3 {
+		t.Errorf("%v and %v, of %v", first.Mounts, second.Mounts, r.Program.Mounts)
+	}
+	should.Equal(t, first.sandboxConfig(nil, nil, r.Log).FreezeBytes, 1<<20)
 }
 
 // Nobody is told who is a principal here.

@@ -98,7 +98,6 @@ type work struct {
 
 	mu          sync.Mutex // held while builds are prepared; all below is written then
 	unlock      func()     // nil: not ready to build
-	waited      bool       // another process was building
 	host        host
 	base        string // name of the image to build on
 	hostNetwork bool   // builds need the host's network
@@ -199,7 +198,7 @@ func (w *work) prepare(ctx context.Context) error {
 	}
 	var task Task
 	unlock, err := lock(ctx, w.opts.LockFile, func() {
-		w.waited, task = true, w.report.Begin("Setup")
+		task = w.report.Begin("Setup")
 		task.Step(0, 1, "waiting for another setup to finish")
 	})
 	if err != nil {

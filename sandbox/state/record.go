@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"time"
 	"unicode"
@@ -236,7 +237,18 @@ func WriteFile(path string, content []byte) error {
 
 // WriteFileDurably is WriteFile that leaves the whole new file even after the machine loses its power.
 func WriteFileDurably(path string, content []byte) error {
-	return writeFile(path, content, (*os.File).Sync)
+	if err := writeFile(path, content, (*os.File).Sync); err != nil {
+		return err
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = folder.Close() }()
+	if err := folder.Sync(); err != nil && runtime.GOOS != "windows" { // which syncs no folder
+		return err
+	}
+	return nil
 }
 
 // writeFile is WriteFile that calls finish before the rename.

@@ -31,6 +31,8 @@ const (
 	// maxQuery bounds a request, which a page carries along, and the address of a Provider too.
 	maxQuery = 4 << 10
 	maxForm  = 16 << 10
+	// maxTicket is the largest form with a ticket, which has the groups of a person.
+	maxTicket = 256 << 10
 	// maxCodes is how often one principal may allow something while codes are remembered.
 	maxCodes = 50
 )
@@ -194,7 +196,7 @@ func (s *Server) decide(w http.ResponseWriter, r *http.Request) {
 		s.showError(w, http.StatusForbidden, errNoClient("This came from a page of another place."))
 		return
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	r.Body = http.MaxBytesReader(w, r.Body, maxTicket)
 	if err := r.ParseForm(); err != nil {
 		s.showError(w, http.StatusBadRequest, errNoClient("The form cannot be read."))
 		return

@@ -124,10 +124,13 @@ func (p *provider) ask(ctx context.Context, back string, of func(context.Context
 	token, err := of(context.WithValue(ctx, oauth2.HTTPClient, p.client), config)
 	var refusal *oauth2.RetrieveError
 	switch {
-	case errors.As(err, &refusal) && refusal.Response.StatusCode >= http.StatusInternalServerError:
-		return now, "", fmt.Errorf("its token endpoint answers %d", refusal.Response.StatusCode)
 	case errors.As(err, &refusal): // its text holds the whole answer
-		return now, "", fmt.Errorf("%w: its token endpoint answers %d %.60q", errNotGood, refusal.Response.StatusCode, refusal.ErrorCode)
+		err = fmt.Errorf("its token endpoint answers %d %.60q", refusal.Response.StatusCode, refusal.ErrorCode)
+		// Others, such as 429 or invalid_client, say nothing of the person.
+		if refusal.ErrorCode == "invalid_grant" || refusal.ErrorCode == "" && refusal.Response.StatusCode == http.StatusBadRequest {
+			err = fmt.Errorf("%w: %w", errNotGood, err)
+		}
+		return now, "", err
 	case err != nil: // it contains the address, in which there is no secret
 		return now, "", err
 	}
@@ -137,6 +140,8 @@ func (p *provider) ask(ctx context.Context, back string, of func(context.Context
 	id, _ := token.Extra("id_token").(string)
 	now.who, nonce, now.until, err = p.Verify(ctx, id)
 	switch {
+	case errors.Is(err, oidc.ErrKeys):
+		return now, "", fmt.Errorf("its ID token: %w", err)
 	case err != nil:
 		return now, "", fmt.Errorf("%w: its ID token: %w", errNotGood, err)
 	case now.who.IsUser(): // who would be the operator

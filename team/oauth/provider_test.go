@@ -192,7 +192,7 @@ func TestGroupsOfAnIssuerAreRenewed(t *testing.T) {
 		group string
 		want  string // the error
 	}{
-		{200, "bob", "admins", ""}, {200, "bob", "staff", ""}, {503, "bob", "staff", "server_error"}, {200, "bob", "staff", ""},
+		{200, "bob", "admins", ""}, {200, "bob", "staff", ""}, {503, "bob", "staff", "server_error"}, {429, "bob", "staff", "server_error"}, {200, "bob", "staff", ""},
 		{200, "eve", "staff", "invalid_grant"}, {200, "bob", "staff", "invalid_grant"},
 	} {
 		s.pass(5 * time.Minute)

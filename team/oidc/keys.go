@@ -74,8 +74,11 @@ func newKeySet(issuer string, now func() time.Time, log *slog.Logger) *keySet {
 	return &keySet{issuer: issuer, client: NewClient(), now: now, log: log, rate: rate.NewLimiter(rate.Every(againTime), 1+mostAtOnce)}
 }
 
+// passingKey finds a *bool in a context: the issuer could not be asked for its present keys. The library keeps no error's kind.
+type passingKey struct{}
+
 // VerifySignature implements oidc.KeySet.
-func (s *keySet) VerifySignature(_ context.Context, token string) ([]byte, error) {
+func (s *keySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	signed, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {
 		return nil, err
@@ -92,6 +95,9 @@ func (s *keySet) VerifySignature(_ context.Context, token string) ([]byte, error
 	keys := s.current()
 	if content := verify(signed, keys); content != nil {
 		return content, nil
+	}
+	if passing, is := ctx.Value(passingKey{}).(*bool); is {
+		*passing = err != nil
 	}
 	if keys == nil {
 		return nil, fmt.Errorf("the issuer's keys are not known: %w", err)

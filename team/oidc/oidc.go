@@ -150,9 +150,13 @@ func (v *Verifier) VerifyID(ctx context.Context, token string) (p principal.Prin
 	if len(token) > maxTokenBytes {
 		return p, "", until, fmt.Errorf("the token has %d bytes, and may have %d", len(token), maxTokenBytes)
 	}
-	good, err := v.tokens.Verify(ctx, token)
-	if err != nil {
-		return p, "", until, shortened(err)
+	passing := false
+	good, err := v.tokens.Verify(context.WithValue(ctx, passingKey{}, &passing), token)
+	switch err = shortened(err); {
+	case passing:
+		return p, "", until, fmt.Errorf("%w: %w", ErrKeys, err)
+	case err != nil:
+		return p, "", until, err
 	}
 	var claims map[string]any
 	if err := good.Claims(&claims); err != nil {
@@ -169,8 +173,16 @@ func (v *Verifier) VerifyID(ctx context.Context, token string) (p principal.Prin
 	return p, good.Nonce, good.Expiry, err
 }
 
+// ErrKeys is the error where the issuer could not be asked for its keys: a token may be good all the same.
+var ErrKeys = errors.New("the issuer cannot be asked")
+
 // shortened returns an error cut to maxErrorChars.
-func shortened(err error) error { return errors.New(text.Shorten(err.Error(), maxErrorChars)) }
+func shortened(err error) error {
+	if err == nil {
+		return nil
+	}
+	return errors.New(text.Shorten(err.Error(), maxErrorChars))
+}
 
 // principal returns the principal that a token names.
 func (v *Verifier) principal(claims map[string]any) (principal.Principal, error) {

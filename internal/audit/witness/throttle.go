@@ -51,6 +51,13 @@ func (t *throttle) take(key string) (more int64, ok bool) {
 	return more, true
 }
 
+// hold counts events that were let through and are not reported after all.
+func (t *throttle) hold(more int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.others += more
+}
+
 // makeRoom drops the windows that are over if there are many, and others until half as many remain.
 func (t *throttle) makeRoom(now time.Time) {
 	if len(t.windows) < maxThrottled {

@@ -261,8 +261,11 @@ func (w *Witness) Requests(next http.Handler) http.Handler {
 			more, write := w.refused.take(n.address + "\x00" + e.Principal)
 			if write && who.Load() == nil {
 				var others int64
-				others, write = w.strangers.take("")
-				more += others
+				if others, write = w.strangers.take(""); write {
+					more += others
+				} else {
+					w.strangers.hold(more)
+				}
 			}
 			if more > 0 {
 				e.Detail["more_before"] = more

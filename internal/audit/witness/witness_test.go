@@ -168,6 +168,8 @@ func TestAThrottleCountsWhatItKeepsBack(t *testing.T) {
 			}
 		}
 	}
+	th.hold(7)
+	told -= 7
 	if all := told + th.rest(); all != 9*maxThrottled || len(th.windows) > maxThrottled {
 		t.Errorf("%d of %d are told of, and %d windows are kept", all, 9*maxThrottled, len(th.windows))
 	}
