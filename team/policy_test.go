@@ -98,6 +98,11 @@ groups:
 	}
 }
 
+func TestAPrincipalIsCutOffWhereOthersAreAskedFor(t *testing.T) {
+	_, _, err := withPolicy(t, "principals: {alice: {network: none, memory-limit: }}", "--ask", "--network", "allowlist")
+	should.OK(t, err)
+}
+
 func TestWhatIsWrongWithAPolicy(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"no YAML":            {"a: [", "--policy"},

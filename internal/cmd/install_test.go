@@ -35,7 +35,7 @@ func TestPathsInTheEntryAreAbsolute(t *testing.T) {
 		"--mcp-servers=./servers.json":                      "--mcp-servers=DIR/servers.json",
 		"--skills=claude,./my-skills,project,a/b,~/c,/d,..": "--skills=claude,DIR/my-skills,project,DIR/a/b,~/c,/d," + filepath.Dir(dir),
 		"--allow-host-dir=data,/srv,~/x":                    "--allow-host-dir=DIR/data,/srv,~/x",
-		"--env-file=a.env,/b.env":                           "--env-file=DIR/a.env,/b.env",
+		"--env-file=a.env,b.env":                            "--env-file=DIR/a.env,DIR/b.env",
 		"--mount=/a:b,rw,~/c:d":                             "--mount=/a:b,rw,~/c:d",
 		"--config=c.yaml":                                   "--config=DIR/c.yaml",
 		"--state-dir=state":                                 "--state-dir=DIR/state",

@@ -8,9 +8,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -403,6 +405,9 @@ func (o Options) uninstallFrom(c *Client, path string) (Outcome, error) {
 		return err != nil || at.entries(values)[o.Name] != nil
 	}
 	after, backups := f.before(has)
+	if was, err := c.format.parse(after); err != nil || !sameOthers(entries, at.entries(was), o.Name) {
+		backups = nil // it would take another server out, or bring one back
+	}
 	if backups == nil {
 		if after, err = c.format.without(f.text, values, at); err != nil {
 			return outcome, explain(path, err, fmt.Sprintf("take %q out by hand", o.Name))
@@ -433,6 +438,14 @@ func (o Options) uninstallFrom(c *Client, path string) (Outcome, error) {
 		_ = os.Remove(name) // the file is again as before
 	}
 	return outcome, nil
+}
+
+// sameOthers reports whether two files have the same servers beside one.
+func sameOthers(a, b map[string]any, name string) bool {
+	a, b = maps.Clone(a), maps.Clone(b)
+	delete(a, name)
+	delete(b, name)
+	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
 }
 
 // isLeftOver reports whether a text contains only the parts of a new file of ours without the server.

@@ -201,6 +201,23 @@ func TestAfterAnUpdateUninstallStillFindsTheFirstBackup(t *testing.T) {
 	}
 }
 
+// A backup from before one server may be from before another, too.
+func TestUninstallTakesOutOneOfTwo(t *testing.T) {
+	for _, name := range []string{"cursor", "codex", "goose"} {
+		o, c := machine(t), client(t, name)
+		path := give(t, o, c, read(t, filepath.Join("testdata", "configurations", name, "before")))
+		o.Name = "one"
+		mustInstall(t, o, c)
+		o.Name = "two"
+		mustInstall(t, o, c)
+		o.Name = "one"
+		mustUninstall(t, o, c)
+		if text := read(t, path); !bytes.Contains(text, []byte("two")) || bytes.Contains(text, []byte("one:")) || bytes.Contains(text, []byte(`"one"`)) {
+			t.Errorf("%s: it is\n%s", name, text)
+		}
+	}
+}
+
 func TestUninstallAfterOthersHaveChangedTheFile(t *testing.T) {
 	o, c := machine(t), client(t, "goose")
 	path := give(t, o, c, []byte("extensions:\n  a:\n    type: builtin\n"))

@@ -92,8 +92,13 @@ func (e *Entry) Tell(now Now) error {
 	if e.card.Now == now {
 		return nil
 	}
+	before := e.card.Now
 	e.card.Now = now
-	return e.write()
+	err := e.write()
+	if err != nil {
+		e.card.Now = before // so that the next one tries again
+	}
+	return err
 }
 
 // Leave takes the server out.

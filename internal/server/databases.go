@@ -29,14 +29,20 @@ type DatabaseSettings struct {
 	FromCode bool
 }
 
-// connections returns the databases of the environment. It skips and logs one with a wrong variable.
-func (d *DatabaseSettings) connections(environ []string, log *slog.Logger) *sql.Connections {
+// sources returns the databases of the environment. The error says which have a wrong variable.
+func (d *DatabaseSettings) sources(environ []string) ([]sql.Source, error) {
 	sources, err := sql.Sources(environ, isSetting)
-	if err != nil {
-		log.Warn("connections left out", "error", err)
-	}
 	if len(d.Names) > 0 {
 		sources = slices.DeleteFunc(sources, func(source sql.Source) bool { return !slices.Contains(d.Names, source.Name) })
+	}
+	return sources, err
+}
+
+// connections returns the databases of the environment. It skips and logs one with a wrong variable.
+func (d *DatabaseSettings) connections(environ []string, log *slog.Logger) *sql.Connections {
+	sources, err := d.sources(environ)
+	if err != nil {
+		log.Warn("connections left out", "error", err)
 	}
 	return sql.NewConnections(sources, d.open)
 }
@@ -101,7 +107,7 @@ func passwordOf(source sql.Source) string {
 // checks report for each connection whether it works and which rights beside reading its login holds.
 func (d *DatabaseSettings) checks(ctx context.Context, environ []string) []doctor.Check {
 	var checks []doctor.Check
-	sources, err := sql.Sources(environ, isSetting)
+	sources, err := d.sources(environ)
 	if err != nil {
 		for _, problem := range strings.Split(err.Error(), "\n") {
 			checks = append(checks, doctor.Check{Name: "database", Status: doctor.Warn, Found: problem,

@@ -220,7 +220,7 @@ func (l loading) loadFile() error {
 			problems = append(problems, fmt.Errorf("%s: there is no setting %q", l.Config, name))
 			continue
 		}
-		if l.origins[name].beatsFile() {
+		if value == nil || l.origins[name].beatsFile() { // a key that was left blank is not set
 			continue
 		}
 		l.origins[name] = origin{From: fromFile, File: l.Config}
@@ -234,9 +234,11 @@ func (l loading) loadFile() error {
 // flat writes a YAML value in the form of a flag's value.
 func flat(value any) string {
 	if items, ok := value.([]any); ok {
-		parts := make([]string, len(items))
-		for i, item := range items {
-			parts[i] = fmt.Sprint(item)
+		var parts []string
+		for _, item := range items {
+			if item != nil {
+				parts = append(parts, fmt.Sprint(item))
+			}
 		}
 		return strings.Join(parts, ",")
 	}
@@ -288,6 +290,8 @@ func (p *Program) With(values map[string]any, may func(name string) bool) (*Prog
 		case f == nil && !p.has(name):
 			found.Wrong(true, "there is no setting %q", name)
 			continue
+		case values[name] == nil:
+			continue
 		case f == nil || !may(name):
 			found.Wrong(true, "%s is of the whole server, and no principal's own", name)
 			continue
@@ -308,7 +312,7 @@ func (p *Program) With(values map[string]any, may func(name string) bool) (*Prog
 	}
 	if values["network"] == string(proxy.None) { // overrides the server's allowed hosts
 		n := &own.Network
-		n.AllowDomain, n.AllowPrivate, n.Secret = nil, nil, nil
+		n.AllowDomain, n.AllowPrivate, n.Secret, n.Ask, n.PrivateCA = nil, nil, nil, false, ""
 	}
 	return own, own.check()
 }

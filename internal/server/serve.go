@@ -41,8 +41,11 @@ func (p *Program) Serve(ctx context.Context, gcArgs []string) error {
 		debug.SetMemoryLimit(memoryLimit)
 	}
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	hangups := make(chan os.Signal, 1)
 	if p.OnHangup == nil {
 		ends = append(ends, syscall.SIGHUP)
+	} else { // from the beginning to the end: it would end the process
+		signal.Notify(hangups, syscall.SIGHUP)
 	}
 	ctx, stop := signal.NotifyContext(ctx, ends...)
 	defer stop()
@@ -59,7 +62,7 @@ func (p *Program) Serve(ctx context.Context, gcArgs []string) error {
 	}
 	r.own.manager.Prewarm()
 	if p.OnHangup != nil {
-		go watchHangups(ctx, p.OnHangup)
+		go watchHangups(ctx, hangups, p.OnHangup)
 	}
 	if r.Web != nil {
 		go r.drainer.watch(ctx)
@@ -78,14 +81,11 @@ func (p *Program) Serve(ctx context.Context, gcArgs []string) error {
 	return ErrReported
 }
 
-// watchHangups calls hung for each SIGHUP until ctx ends.
-func watchHangups(ctx context.Context, hung func()) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+// watchHangups calls hung for each signal until ctx ends.
+func watchHangups(ctx context.Context, hangups <-chan os.Signal, hung func()) {
 	for {
 		select {
-		case <-hangup:
+		case <-hangups:
 			hung()
 		case <-ctx.Done():
 			return

@@ -140,7 +140,8 @@ func (r *Running) newFront(t *Services, p *Program, box *Sandbox, log *slog.Logg
 	f, before := &front{program: p, box: box}, t.now.Load()
 	ending, end := context.WithCancel(r.Ending)
 	f.end = end
-	if before != nil && before.program.Links == p.Links && before.program.Tools.PageScripts == p.Tools.PageScripts {
+	if before != nil && before.program.Links == p.Links && before.program.Tools.PageScripts == p.Tools.PageScripts &&
+		before.program.Tools.DownloadBytes == p.Tools.DownloadBytes {
 		f.links = before.links // with its allowed uploads
 	} else {
 		f.links = r.linksOf(t, p)

@@ -106,13 +106,25 @@ func (e *variables) readBeside(config string) error {
 	return err
 }
 
-// fileList is a flag's list of files. Unlike other lists a gc gets it too, since it needs the variables.
+// fileList is a flag's list of files.
 type fileList []string
 
 func (l *fileList) Set(text string) error {
 	*l = append(*l, strings.Split(text, ",")...)
 	return nil
 }
+
+// Append, Replace and GetSlice are pflag.SliceValue.
+func (l *fileList) Append(text string) error { return l.Set(text) }
+
+// Replace begins the list anew.
+func (l *fileList) Replace(texts []string) error {
+	*l = texts
+	return nil
+}
+
+// GetSlice returns the files.
+func (l *fileList) GetSlice() []string { return slices.Clone(*l) }
 
 func (l *fileList) String() string { return strings.Join(*l, ",") }
 
