@@ -189,7 +189,7 @@ func (l *pandasLoad) jsonLines() string {
 	lines := []string{imports, fmt.Sprintf(`df = pd.DataFrame([json.loads(line%s) for line in open(%s, encoding="utf-8")], columns=[%s], dtype=object)`,
 		parse, quote(l.path), strings.Join(names, ", "))}
 	if parse != "" && len(whole) > 0 { // whose numbers are Python's own
-		lines = append(lines, forEach(whole, fmt.Sprintf(`[json.loads(line)[_c] for line in open(%s, encoding="utf-8")]`, quote(l.path))))
+		lines = append(lines, forEach(whole, fmt.Sprintf(`pd.Series([json.loads(line)[_c] for line in open(%s, encoding="utf-8")], dtype=object)`, quote(l.path))))
 	}
 	for _, do := range slices.Sorted(maps.Keys(columns)) {
 		lines = append(lines, forEach(columns[do], do))

@@ -166,7 +166,9 @@ func (v values) list(s *server.Program) {
 		if text, is := value.(string); is && s.IsList(name) {
 			parts := []any{}
 			for part := range strings.SplitSeq(text, ",") {
-				parts = append(parts, part)
+				if text != "" {
+					parts = append(parts, part)
+				}
 			}
 			v[name] = parts
 		}

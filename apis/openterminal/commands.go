@@ -118,7 +118,7 @@ func (c *call) tell(run *sandbox.Run, of command, wait time.Duration, offset, ta
 	if err != nil {
 		return nil, err
 	}
-	p.NextOffset, p.Truncated = part.Next, !part.Ends || from > offset
+	p.NextOffset, p.Truncated = max(offset, part.Next), !part.Ends || from > offset
 	if last := lastLines(part.Text, tail); tail >= 0 {
 		part.Text, p.Truncated = last, p.Truncated || len(last) < len(part.Text)
 	}

@@ -78,7 +78,9 @@ func (e *Engine) within(ctx context.Context, c *cluster, name string, command []
 	if at := e.at(name); !at.shut || at.uid != pod.UID {
 		err := whenShut(ctx, policyTime, func() error { return e.probeAgain(ctx, c, pod, container) })
 		if errors.Is(err, ErrReaches) {
-			err = errors.Join(err, e.removeFrom(context.WithoutCancel(ctx), c, pod, []string{name}, nil))
+			cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+			err = errors.Join(err, e.removeFrom(cleaning, c, pod, []string{name}, nil))
+			cancel()
 		}
 		if err != nil {
 			return nil, err

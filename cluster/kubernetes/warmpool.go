@@ -127,7 +127,9 @@ func (e *Engine) fromPool(ctx context.Context, c *cluster, spec engine.Spec, has
 	}
 	defer func() {
 		if !taken { // nobody else would find it
-			_ = e.unclaim(context.WithoutCancel(ctx), c, name)
+			cleaning, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+			defer cancel()
+			_ = e.unclaim(cleaning, c, name)
 		}
 	}()
 	for began := time.Now(); ; {

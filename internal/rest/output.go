@@ -113,6 +113,9 @@ type printed struct {
 
 // follow sends the new output. The first bytes of a stream are known, and the last ones once it is long.
 func (p *printed) follow(e *web.Events, name string, now sandbox.Stream) {
+	if now.Bytes == 0 { // perhaps the supervisor did not answer in time
+		return
+	}
 	// Not by length alone: a secret is masked once it is whole.
 	if more := now.Head[common(p.head, now.Head):]; more != "" {
 		e.Send("output", web.Encode(outputEvent{Stream: name, Text: more}))

@@ -152,7 +152,7 @@ func table(ctx context.Context, q querier, schema, name string, examples bool, a
 		}
 	}
 	if examples {
-		if err := exemplify(ctx, q, detail, allowed); ctx.Err() != nil {
+		if err := exemplify(ctx, q, detail, allowed); err != nil && ctx.Err() != nil {
 			return nil, err
 		} // the description is of use without examples
 	}

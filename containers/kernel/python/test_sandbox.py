@@ -44,8 +44,8 @@ class TestSandbox(unittest.TestCase):
         self.assertEqual((asked["params"], asked["numbers"]), ([[1.0, "nan"], [["inf"], [None, 2]]], []))
 
     def test_what_is_no_parameter_is_refused_and_not_sent_as_something_else(self):
-        _, asked = self.query([{"a": [1, Missing()]}])
-        self.assertEqual(asked["params"], [{"a": [1, None]}])
+        _, asked = self.query([{"a": [1, Missing()], "b": float("nan")}])
+        self.assertEqual(asked["params"], [{"a": [1, None], "b": "nan"}])
         for params in ("x", {"a": 1}, [b"\x01"]):
             with self.subTest(params=params), self.assertRaisesRegex(sandbox.SQLError, "^invalid_argument: "):
                 self.query(params)

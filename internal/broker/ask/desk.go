@@ -125,7 +125,7 @@ func (d *Desk) Ask(ctx context.Context, q Question) (Answer, error) {
 	case s.unheard[unheard{rule, q.Run}]:
 		d.mu.Unlock()
 		return Deny, ErrNoAnswer
-	case s.waiting >= maxWaiting || len(s.answers)+len(s.unheard) >= maxRemembered:
+	case s.waiting >= maxWaiting || len(s.answers) >= maxRemembered:
 		d.mu.Unlock()
 		return Deny, ErrTooMany
 	case isFirst:
@@ -250,12 +250,15 @@ func (d *Desk) settle(s *session, o *Open, q Question, rule string) {
 	s.forget(rule, o)
 	switch {
 	case errors.Is(o.err, ErrNoAnswer):
+		if len(s.unheard) >= maxRemembered {
+			clear(s.unheard) // of runs that are over, but for a few
+		}
 		s.unheard[unheard{rule, q.Run}] = true
 	case o.err == nil && (o.answer == Deny || o.answer == ForSession):
 		s.answers[rule] = o.answer
 	}
 	d.mu.Unlock()
-	close(o.settled)
+	defer close(o.settled) // behind the record
 	if o.err == nil && d.o.Audit != nil {
 		outcome := audit.Success
 		if !o.answer.Allows() {

@@ -42,12 +42,17 @@ func (a *answer) begins(response *http.Response) error {
 		response.Status = "" // the host's own words, which would be passed on
 		a.x.entry.Status = response.StatusCode
 		host, ok := response.Body.(io.ReadWriteCloser)
-		if !ok || !strings.EqualFold(response.Header.Get("Upgrade"), response.Request.Header.Get("Upgrade")) {
+		if !ok || !isSame(response.Header.Get("Upgrade"), response.Request.Header.Get("Upgrade")) {
 			return &refusal{status: http.StatusBadGateway, rule: "host_unreachable", words: "the host changed to a protocol that the request did not name"}
 		}
 		response.Body = upgrade(host, a)
 	}
 	return nil
+}
+
+// isSame reports whether two names of protocols are the same, in any case, by ASCII as the library compares them.
+func isSame(a, b string) bool {
+	return len(a) == len(b) && strings.EqualFold(a, b)
 }
 
 // WriteHeader sends headers, those of informational answers as well.

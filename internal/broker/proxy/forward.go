@@ -81,9 +81,15 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, x *exchange, rt 
 		return x.failed(rt.target, err)
 	}
 	// A bound ends the wait for a body, too.
-	stop := context.AfterFunc(x.ctx, func() { _ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) })
+	ended := make(chan struct{})
+	stop := context.AfterFunc(x.ctx, func() {
+		defer close(ended)
+		_ = http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0))
+	})
 	problem := p.reveal(out, rt)
-	stop()
+	if !stop() {
+		<-ended // nothing may be done with w after the handler's end
+	}
 	if problem != nil {
 		return cmp.Or(x.limit(), problem)
 	}

@@ -155,8 +155,8 @@ var oddResults = []struct{ name, query, check string }{
 		"df.column1.tolist() == [0.1 + 0.2, 1.7976931348623157e308, 5e-324, 0.49999999999999994]"},
 	{"JSON of several lines", `SELECT E'{"a":\n 1,\r\n "big": 123456789012345678901234567890}'::json AS j, array[E'[\n1]'::json] AS a`,
 		"df.j[0] == {'a': 1, 'big': 123456789012345678901234567890} and df.a[0] == [[1]]"},
-	{"JSON beside decimals", `SELECT 12345678901234567890.123456789 AS n, '{"a": 1.5}'::json AS j, array[0.5] AS a UNION ALL SELECT NULL, NULL, NULL`,
-		"[type(df.j[0]['a']), type(df.a[0][0])] == [float] * 2 and df.n[0] == decimal.Decimal('12345678901234567890.123456789') and df.j[1] is None"},
+	{"JSON beside decimals", `SELECT 12345678901234567890.123456789 AS n, '{"a": 1.5}'::json AS j, array[0.5] AS a, '9007199254740993'::json AS i UNION ALL SELECT NULL, NULL, NULL, NULL`,
+		"[type(df.j[0]['a']), type(df.a[0][0])] == [float] * 2 and df.n[0] == decimal.Decimal('12345678901234567890.123456789') and df.j[1] is None and df.i[0] == 9007199254740993"},
 	{"odd names", `SELECT 1 AS "a""b", 2 AS "two
 lines", 3 AS "ü🙂", 4 AS " ", 5 AS "x", 6 AS "x", 7 AS "it's \ {d}"`,
 		"df.iloc[0].tolist() == [1, 2, 3, 4, 5, 6, 7] and list(df.columns) == ['a\"b', 'two\\nlines', 'ü🙂', ' ', 'x', 'x_2', \"it's \\\\ {d}\"]"},

@@ -103,14 +103,20 @@ def _plain(value):
     if isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
-        return [str(item) if _is_odd_number(item) else item for item in map(_plain, value)]
+        return [_within(item) for item in value]
     if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
+        return {str(name): _within(item) for name, item in value.items()}
     if isinstance(value, (bytes, bytearray, memoryview)):
         hint = "Send bytes(value).hex(), and decode it in the statement: decode($1, 'hex'), UNHEX(?), CONVERT(varbinary(max), @p1, 2)."
         raise SQLError("invalid_argument", "Bytes cannot be a parameter.", hint)
     item = getattr(value, "item", None)  # of numpy
     return _plain(item()) if callable(item) and not getattr(value, "shape", None) else str(value)
+
+
+def _within(value):
+    """A part of a parameter; NaN and infinity are text there."""
+    value = _plain(value)
+    return str(value) if _is_odd_number(value) else value
 
 
 def _ask(request, out):
