@@ -8,6 +8,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 )
 
@@ -26,7 +27,7 @@ func TestEachClientHasASessionOfItsOwn(t *testing.T) {
 			t.Errorf("%q: %+v, %v", id, info, err)
 		}
 	}
-	must.OK(t, must.ErrOf(m.CloseSession(t.Context(), DefaultOf("a"), false)))
+	must.OK(t, should.ErrOf(m.CloseSession(t.Context(), DefaultOf("a"), false)))
 	if _, err := m.OpenFile(t.Context(), DefaultOf("a"), "x", ReadOptions{}); fault.From(err).Code != fault.SessionNotFound {
 		t.Errorf("after its end: %v", err)
 	}
@@ -97,7 +98,7 @@ func TestASessionThatWasClosedElsewhereIsSaid(t *testing.T) {
 					id = first.SessionID
 				}
 				synctest.Wait()
-				must.OK(t, must.ErrOf(m.CloseSession(t.Context(), id, test.keepFiles)))
+				must.OK(t, should.ErrOf(m.CloseSession(t.Context(), id, test.keepFiles)))
 				next := mustRun(t, m, RunOptions{Code: "2", SessionID: test.session})
 				if notes := strings.Join(next.Notes, "\n"); !strings.Contains(notes, test.want) || test.want == nothing && notes != "" {
 					t.Errorf("the notes are %q", notes)

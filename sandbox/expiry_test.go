@@ -56,7 +56,7 @@ func TestASessionThatFollowsAnExpiredOneSaysSo(t *testing.T) {
 		first := mustRun(t, m, RunOptions{Code: "1"}).SessionID
 		time.Sleep(config.IdleTimeout + time.Minute)
 		should.EqualSlice(t, mustRun(t, m, RunOptions{Code: "1", SessionID: first}).Notes, []string{said}, "by its id")
-		must.OK(t, must.ErrOf(m.CloseSession(t.Context(), first, false)))
+		must.OK(t, should.ErrOf(m.CloseSession(t.Context(), first, false)))
 		if res := mustRun(t, m, RunOptions{Code: "1", SessionID: first}); res.Notes != nil {
 			t.Errorf("after closing: %q", res.Notes)
 		}

@@ -85,7 +85,7 @@ func TestAHistoryMovesToAnotherSession(t *testing.T) {
 	if _, err := m.CloseSession(t.Context(), "s", true); err != nil || !state.IsKept(other, "s") {
 		t.Errorf("no Manager would find the session: %v", err)
 	}
-	must.OK(t, must.ErrOf(m.CloseSession(t.Context(), "s", false)))
+	must.OK(t, should.ErrOf(m.CloseSession(t.Context(), "s", false)))
 	if left, _ := os.ReadDir(other); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}

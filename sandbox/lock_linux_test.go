@@ -43,7 +43,7 @@ func TestAFullStateDisk(t *testing.T) {
 	if kept := state.Kept(config.StateDir); len(kept) != 2 {
 		t.Errorf("kept %v", kept)
 	}
-	must.OK(t, must.ErrOf(m.Lease("late", true)))
+	must.OK(t, should.ErrOf(m.Lease("late", true)))
 	fill()
 	wantNote(t, mustRun(t, m, RunOptions{Code: "1", SessionID: "late"}), "cannot write its state directory")
 }

@@ -440,7 +440,7 @@ func TestTheCapOnSessionsNamesThoseThatCouldGo(t *testing.T) {
 		}
 		_, err := finish(m, RunOptions{Code: "1", SessionID: "more"})
 		should.Contain(t, must.Code(t, err, fault.MaxSessions).Hint, "old (idle 3 s), mid (idle 2 s), new (idle 1 s)", "hint")
-		must.OK(t, must.ErrOf(m.CloseSession(t.Context(), "old", false)))
+		must.OK(t, should.ErrOf(m.CloseSession(t.Context(), "old", false)))
 		mustRun(t, m, RunOptions{Code: "1", SessionID: "more"})
 	})
 }
@@ -513,7 +513,7 @@ func TestASessionOfAnotherServerHoldsNoOtherUp(t *testing.T) {
 		want = append(want, strconv.Itoa(i))
 	}
 	mustRun(t, b, RunOptions{Code: "1", SessionID: "other"})
-	must.OK(t, must.ErrOf(a.CloseSession(t.Context(), "mine", true)))
+	must.OK(t, should.ErrOf(a.CloseSession(t.Context(), "mine", true)))
 	ended.Wait()
 	order, err := os.ReadFile(filepath.Join(e.Folder("csm-host-mine"), "order"))
 	if err != nil || !slices.Equal(strings.Fields(string(order)), want) {

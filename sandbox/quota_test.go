@@ -181,7 +181,7 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 	m := newQuietManager(t, config)
 	const writes = "f = open('/proc/self/cwd/f', 'wb'); f.write(b'x' * (2 << 20)); f.close()"
 	mustRun(t, m, RunOptions{Code: writes, SessionID: "sleeps"})
-	must.OK(t, must.ErrOf(m.CloseSession(t.Context(), "sleeps", true)))
+	must.OK(t, should.ErrOf(m.CloseSession(t.Context(), "sleeps", true)))
 	mustRun(t, m, RunOptions{Code: writes, SessionID: "mine"})
 	m.quotas.disk.measuring.Lock() // what was known before the run is too old
 	m.quotas.disk.measure(t.Context())
@@ -207,7 +207,7 @@ func TestFilesOfAllSessionsHaveALimit(t *testing.T) {
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"})
 	m.SetQuota(Quota{DiskBytes: 3 << 20})
 	refused()
-	must.OK(t, must.ErrOf(m.CloseSession(t.Context(), "sleeps", false)))
+	must.OK(t, should.ErrOf(m.CloseSession(t.Context(), "sleeps", false)))
 	mustRun(t, m, RunOptions{Code: "1", SessionID: "mine"}) // what has gone since is noticed at once
 }
 

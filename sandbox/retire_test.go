@@ -205,7 +205,7 @@ func TestTheAgeOfKernelsThatHaveEndedDoesNotCount(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e, f, config := freezing(t)
 		m := newTestManager(t, asLeft(t, e, f, config, config.Lifetime+time.Hour))
-		must.OK(t, must.ErrOf(m.Lease("mine", false)))
+		must.OK(t, should.ErrOf(m.Lease("mine", false)))
 		time.Sleep(2 * checkInterval)
 		should.Len(t, m.Known(), 1, "are open")
 	})
@@ -291,7 +291,7 @@ func TestASessionMoreFreezesTheLongestIdleOne(t *testing.T) {
 			m := newQuietManager(t, config)
 			use(t, m, "")
 			for _, id := range []string{"a", "b"} {
-				must.OK(t, must.ErrOf(m.Run(RunOptions{Code: "hang", SessionID: id, Language: Python})))
+				must.OK(t, should.ErrOf(m.Run(RunOptions{Code: "hang", SessionID: id, Language: Python})))
 			}
 			time.Sleep(time.Second)
 			_, err := finish(m, RunOptions{Code: "1", SessionID: "c"})

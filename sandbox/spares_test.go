@@ -189,7 +189,7 @@ func TestASpareWaitsForALaterServer(t *testing.T) {
 	if place := placeOf(config, "mine"); place != id || len(e.specs()) != made {
 		t.Errorf("the session is at %q, and %q waited", place, id)
 	}
-	must.OK(t, must.ErrOf(later.CloseSession(t.Context(), "mine", false)))
+	must.OK(t, should.ErrOf(later.CloseSession(t.Context(), "mine", false)))
 	config.Spares = 0
 	later.pool.config.Spares = 0 // it leaves none
 	later.Close(t.Context())
@@ -262,7 +262,7 @@ func TestASweepRemovesSpares(t *testing.T) {
 			if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
 				t.Errorf("swept %+v of a live server, %v", swept, err)
 			}
-			must.OK(t, must.ErrOf(m.CloseSession(t.Context(), "", false)))
+			must.OK(t, should.ErrOf(m.CloseSession(t.Context(), "", false)))
 			end(t, m, config, id)
 			if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 1 || swept[0].ID != id {
 				t.Errorf("swept %+v, %v", swept, err)

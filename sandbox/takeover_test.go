@@ -144,7 +144,7 @@ func TestAVisitorLeavesASessionAsItIs(t *testing.T) {
 	visitor.Visit, visitor.IdleTimeout = true, config.IdleTimeout/2
 	visitor.Limits.MemoryBytes += 1 << 40
 	m := NewManager(visitor)
-	must.OK(t, must.ErrOf(m.Resume(t.Context(), "mine")))
+	must.OK(t, should.ErrOf(m.Resume(t.Context(), "mine")))
 	walk := func() error {
 		_, err := m.WalkFiles(t.Context(), "mine", true, func(Entry) error { return nil })
 		return err
@@ -376,7 +376,7 @@ func TestARunOfAnEarlierServer(t *testing.T) {
 	t.Run("is left alone by a server that has ended", func(t *testing.T) {
 		config, id := begin(t, newEngine(t), true)
 		ended := NewManager(config)
-		must.OK(t, must.ErrOf(ended.Resume(t.Context(), "mine")))
+		must.OK(t, should.ErrOf(ended.Resume(t.Context(), "mine")))
 		ended.Close(t.Context())
 		_, err := ended.FindRun(id)
 		must.Code(t, err, fault.EngineError)
@@ -475,7 +475,7 @@ func TestOnlySoManyRunsAreTakenOver(t *testing.T) {
 	e := newEngine(t)
 	config := leaveSessions(t, e, "mine")
 	w := history.NewWriter(0)
-	must.OK(t, must.ErrOf(w.Open(state.Folder(config.StateDir, "mine"))))
+	must.OK(t, should.ErrOf(w.Open(state.Folder(config.StateDir, "mine"))))
 	var ids []string
 	for i := range 200 {
 		ids = append(ids, fmt.Sprint("run-", i))

@@ -99,7 +99,7 @@ func TestTenantsSeeNothingOfEachOther(t *testing.T) {
 			t.Errorf("%q has the history %+v, %v", key, entries, err)
 		}
 	}
-	must.OK(t, must.ErrOf(managers[tenantA].CloseSession(t.Context(), "mine", false)))
+	must.OK(t, should.ErrOf(managers[tenantA].CloseSession(t.Context(), "mine", false)))
 	should.Len(t, listed(t, managers[tenantA]), 0, "are listed")
 	if swept, err := Sweep(t.Context(), &config); err != nil || len(swept) != 0 {
 		t.Errorf("swept %+v of a live server, %v", swept, err)
@@ -190,7 +190,7 @@ func TestATenantTakesASpare(t *testing.T) {
 	}
 	later := quiet(newTestManagerOf(t, pool, config.Of(tenantA)))
 	wantValue(t, mustRun(t, later, RunOptions{SessionID: "mine", Code: "x + 1"}), "42")
-	must.OK(t, must.ErrOf(later.CloseSession(t.Context(), "mine", false)))
+	must.OK(t, should.ErrOf(later.CloseSession(t.Context(), "mine", false)))
 	if held := e.holds(t); slices.ContainsFunc(held, func(name string) bool { return strings.Contains(name, id) }) {
 		t.Errorf("the engine holds %q", held)
 	}
@@ -314,7 +314,7 @@ func TestStartsAreSharedByTenants(t *testing.T) {
 		config.Spares, config.MaxSessions = 0, 50
 		_, managers := houseOf(t, config, tenantA, tenantB)
 		for i := range config.MaxSessions {
-			must.OK(t, must.ErrOf(managers[tenantA].Run(RunOptions{Code: "1", Language: Python, SessionID: fmt.Sprint("s", i)})))
+			must.OK(t, should.ErrOf(managers[tenantA].Run(RunOptions{Code: "1", Language: Python, SessionID: fmt.Sprint("s", i)})))
 		}
 		synctest.Wait()
 		mustRun(t, managers[tenantB], RunOptions{Code: "1", SessionID: "mine"})

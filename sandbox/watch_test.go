@@ -20,7 +20,7 @@ func TestWatchTellsOfSessions(t *testing.T) {
 	if known := m.Known(); len(known) != 1 || known[0].ID != "watched" || known[0].SizeBytes != nil {
 		t.Errorf("known: %+v", known)
 	}
-	must.OK(t, must.ErrOf(m.CloseSession(t.Context(), "watched", false)))
+	must.OK(t, should.ErrOf(m.CloseSession(t.Context(), "watched", false)))
 	<-heard
 	should.Len(t, m.Known(), 0, "known")
 }

@@ -134,8 +134,9 @@ func (p *policy) read(s *server.Program) (policies, error) {
 	if err := decoder.Decode(&said); err != nil && !errors.Is(err, io.EOF) {
 		return policies{}, fmt.Errorf("--policy %s: %w", p.file, err)
 	}
+	lists := s.Lists()
 	for _, v := range slices.Concat([]values{said.Default}, slices.Collect(maps.Values(said.Groups.of)), slices.Collect(maps.Values(said.Principals))) {
-		v.list(s)
+		v.list(lists)
 	}
 	var found server.Problems
 	told := make(map[string]bool)
@@ -161,9 +162,9 @@ func (p *policy) read(s *server.Program) (policies, error) {
 }
 
 // list makes lists of those that are written with commas, so that those of several groups can be joined.
-func (v values) list(s *server.Program) {
+func (v values) list(lists map[string]bool) {
 	for name, value := range v {
-		if text, is := value.(string); is && s.IsList(name) {
+		if text, is := value.(string); is && lists[name] {
 			parts := []any{}
 			for part := range strings.SplitSeq(text, ",") {
 				if text != "" {

@@ -283,7 +283,7 @@ func TestAChangeOfGroupsKeepsNobodyElseWaiting(t *testing.T) {
 func TestAPolicyThatCannotCountRefuses(t *testing.T) {
 	all, rewrite := begunWith(t, "groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 3g}, closed: {network: none}}")
 	bob := principal.Principal{Name: "bob", Groups: []string{"staff"}}
-	must.OK(t, must.ErrOf(all.Get(bob)))
+	must.OK(t, should.ErrOf(all.Get(bob)))
 	rewrite("groups: {staff: {network-request-limit: 2g}, small: {network-byte-limit: 1g, network-request-limit: 1m}, closed: {network: none}, xtra: {network-request-limit: 2g}}")
 	bob.Groups = []string{"small", "xtra"} // neither is wrong, and both together are
 	for range 2 {

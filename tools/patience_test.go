@@ -77,7 +77,7 @@ func TestARunOutlivesItsClientsPatience(t *testing.T) {
 	}
 
 	end, text := c.begin(runBash, waits)
-	must.OK(t, must.ErrOf(os.ReadFile(began)))
+	must.OK(t, should.ErrOf(os.ReadFile(began)))
 	end(&rpc.GaveUpError{After: time.Hour})
 	if said, answered := <-text; answered {
 		t.Fatalf("a call that nobody waits for has an answer: %s", said)
@@ -101,7 +101,7 @@ func TestARunOutlivesItsClientsPatience(t *testing.T) {
 	}
 
 	end, text = c.begin(runBash, waits) // it was answered, so this is another one
-	must.OK(t, must.ErrOf(os.ReadFile(began)))
+	must.OK(t, should.ErrOf(os.ReadFile(began)))
 	end(rpc.ErrCancelledByClient)
 	<-text
 	if p := patienceOf(server.NewMCPServer("t", "1").WithContext(t.Context(), c.session.Call(nil))); len(p.runs) > 0 {

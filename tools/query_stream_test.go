@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/heap"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -173,7 +174,7 @@ func TestAQueryWhoseAnswerIsNotReadLeavesItsTurn(t *testing.T) {
 			defer client.Close()
 			go b.Serve(t.Context(), "s", "", server)
 			const body = `{"query":"endless","format":"csv"}`
-			must.OK(t, must.ErrOf(fmt.Fprintf(client, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", broker.SQL, len(body), body)))
+			must.OK(t, should.ErrOf(fmt.Fprintf(client, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", broker.SQL, len(body), body)))
 		}
 		time.Sleep(time.Hour)
 		if _, total := log.Of("s"); total != sql.PoolSize {

@@ -11,6 +11,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/broker/caller"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // What has taken a connection over goes by the request's context.
@@ -46,7 +47,7 @@ func TestAllConnectionsOfASessionHaveOneBudget(t *testing.T) {
 		defer cancel()
 		go b.Serve(ctx, session, "", server)
 		go fmt.Fprintf(client, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target)
-		must.OK(t, must.ErrOf(bufio.NewReader(client).ReadString('\n')))
+		must.OK(t, should.ErrOf(bufio.NewReader(client).ReadString('\n')))
 		return <-seen
 	}
 	first := ask("a", "/npm/demo")

@@ -168,7 +168,7 @@ func packed(t *testing.T, members ...member) []byte {
 	for _, m := range members {
 		m.header.Size = int64(len(m.text))
 		must.OK(t, w.WriteHeader(&m.header))
-		must.OK(t, must.ErrOf(io.WriteString(w, m.text)))
+		must.OK(t, should.ErrOf(io.WriteString(w, m.text)))
 	}
 	must.OK(t, errors.Join(w.Close(), z.Close()))
 	return b.Bytes()

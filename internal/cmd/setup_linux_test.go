@@ -23,7 +23,7 @@ func TestConsentToAVirtualMachine(t *testing.T) {
 		go func() { answered <- consentTo(t.Context(), what, false, screen, screen) }()
 		shown.Await("setup will " + what + ".")
 		shown.Await("[Y/n] ")
-		must.OK(t, must.ErrOf(other.WriteString(typed)))
+		must.OK(t, should.ErrOf(other.WriteString(typed)))
 		if err := <-answered; (err == nil) != consents {
 			t.Errorf("%q: %v", typed, err)
 		}

@@ -51,7 +51,7 @@ func TestWhatARequestMakes(t *testing.T) {
 		m := New()
 		address, giveBack := m.Serve(t.Context(), "192.0.2.1")
 		as := func(name string) context.Context { return principal.With(address, principal.Principal{Name: name}) }
-		must.OK(t, must.ErrOf(Take(as("alice"), Each)))
+		must.OK(t, should.ErrOf(Take(as("alice"), Each)))
 		if _, err := Take(as("alice"), 2*Small); fault.From(err).Code != fault.ServerBusy {
 			t.Errorf("beyond its share: %v", err)
 		}

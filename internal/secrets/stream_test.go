@@ -18,7 +18,7 @@ func streamed(t *testing.T, stream *Stream, text string, length int) {
 	for len(text) > 0 {
 		piece := text[:min(length, len(text))]
 		text = text[len(piece):]
-		must.OK(t, must.ErrOf(stream.Write([]byte(piece))))
+		must.OK(t, should.ErrOf(stream.Write([]byte(piece))))
 	}
 	must.OK(t, stream.Close())
 }

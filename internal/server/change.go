@@ -34,14 +34,11 @@ func (c *Change) End(what, whose string, changed error, detail map[string]any) e
 	if c.log == nil {
 		return changed
 	}
-	e := audit.Event{Kind: audit.KindPolicy, Action: what, Outcome: audit.Success, Detail: detail}
+	e := audit.Event{Kind: audit.KindPolicy, Action: what, Outcome: audit.Success, Detail: map[string]any{}}
 	if changed != nil {
 		e.Outcome = "failed"
 	}
-	e.Detail = maps.Clone(e.Detail)
-	if e.Detail == nil {
-		e.Detail = make(map[string]any)
-	}
+	maps.Copy(e.Detail, detail)
 	e.Detail["of"] = whose
 	c.log.Record(e)
 	if err := c.log.Close(c.ctx); err != nil && changed == nil {

@@ -317,16 +317,11 @@ func (p *Program) With(values map[string]any, may func(name string) bool) (*Prog
 	return own, own.check()
 }
 
-// IsList reports whether a setting is a list.
-func (p *Program) IsList(name string) bool {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	declare(flags, New(p.features).table())
-	f := flags.Lookup(name)
-	if f == nil {
-		return false
-	}
-	_, is := f.Value.(pflag.SliceValue)
-	return is
+// Lists returns the settings that are lists.
+func (p *Program) Lists() map[string]bool {
+	lists := make(map[string]bool)
+	Flags(p.features).VisitAll(func(f *pflag.Flag) { _, lists[f.Name] = f.Value.(pflag.SliceValue) })
+	return lists
 }
 
 // has reports whether there is a setting of this name.

@@ -11,6 +11,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+	"github.com/mark3labs/mcp-go/server"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/artifactstore"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fetch"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/hostdir"
@@ -23,8 +26,6 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/clientheader"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/tools/filelinks"
-	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 )
 
 // listTTL is how long a client may keep the lists that never change while a server lives: all but the resources, which include sessions.

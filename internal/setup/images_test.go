@@ -154,7 +154,7 @@ func TestAnImageIsBuiltNamedAndLabelled(t *testing.T) {
 func TestImagesAreSavedUnderTheNamesThatAClusterAsksFor(t *testing.T) {
 	ctx := connection(t)
 	recipe := tinyRecipe(t, tinyContainerfile)
-	must.OK(t, must.ErrOf(readyWork(&recorder{}).image(ctx, recipe)))
+	must.OK(t, should.ErrOf(readyWork(&recorder{}).image(ctx, recipe)))
 	name := containers.Published{Registry: "registry.example.com:5000/team"}.Tagged(recipe)
 	var archive bytes.Buffer
 	must.OK(t, Save(ctx, map[string]string{recipe.Ref(): name}, &archive))
@@ -322,7 +322,7 @@ func createNamed(t *testing.T, image, name string) string {
 	spec := specgen.NewSpecGenerator(image, false)
 	spec.Name, spec.Command = name, []string{"none"}
 	spec.NetNS.NSMode = specgen.NoNetwork
-	must.OK(t, must.ErrOf(libpod.CreateContainer(ctx, spec)))
+	must.OK(t, should.ErrOf(libpod.CreateContainer(ctx, spec)))
 	t.Cleanup(func() {
 		if ctx, err := testEngine.Connection(context.Background()); err == nil {
 			removeContainer(ctx, name)

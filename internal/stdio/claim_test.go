@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const childVariable = "STDIO_TEST_CHILD"
@@ -99,10 +100,10 @@ func TestClosedPipesEndTheProcessInOrder(t *testing.T) {
 	c.Stdout, c.Stderr = stdoutWriter, stderrWriter
 	must.OK(t, c.Start())
 	_, _ = stdoutWriter.Close(), stderrWriter.Close()
-	must.OK(t, must.ErrOf(fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)))
-	must.OK(t, must.ErrOf(bufio.NewReader(stdout).ReadString('\n')))
+	must.OK(t, should.ErrOf(fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)))
+	must.OK(t, should.ErrOf(bufio.NewReader(stdout).ReadString('\n')))
 	_, _ = stdout.Close(), stderr.Close()
-	must.OK(t, must.ErrOf(fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":2,"method":"ping"}`)))
+	must.OK(t, should.ErrOf(fmt.Fprintln(stdin, `{"jsonrpc":"2.0","id":2,"method":"ping"}`)))
 	err = c.Wait()
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) || exit.ExitCode() != 3 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rpc"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // driver is a client that speaks raw lines to a Serve. Its pipes have no buffer, so what it
@@ -64,7 +65,7 @@ func start(t *testing.T, opts Options) *driver {
 func (d *driver) send(lines ...string) {
 	d.t.Helper()
 	for _, line := range lines {
-		must.OK(d.t, must.ErrOf(io.WriteString(d.in, line+"\n")), "send")
+		must.OK(d.t, should.ErrOf(io.WriteString(d.in, line+"\n")), "send")
 	}
 }
 

@@ -151,7 +151,7 @@ func TestByteOrderMarkAndCarriageReturns(t *testing.T) {
 func TestLastLineWithoutEnd(t *testing.T) {
 	drive(t, Options{}, func(d *driver) {
 		line := toolCall("1", "echo", `{"text":"hello"}`, "{}")
-		must.OK(t, must.ErrOf(d.in.Write([]byte(line))))
+		must.OK(t, should.ErrOf(d.in.Write([]byte(line))))
 		rest, err := d.end()
 		if err != nil || len(rest) != 1 || rest[0].text() != "hello" {
 			t.Errorf("got %v, %v", rest, err)
@@ -186,7 +186,7 @@ func TestLongLines(t *testing.T) {
 
 func TestLongLineAtTheEnd(t *testing.T) {
 	drive(t, Options{MaxLineBytes: 1000}, func(d *driver) {
-		must.OK(t, must.ErrOf(d.in.Write([]byte(`{"id":5,`+strings.Repeat(" ", 5000)))))
+		must.OK(t, should.ErrOf(d.in.Write([]byte(`{"id":5,`+strings.Repeat(" ", 5000)))))
 		rest, err := d.end()
 		if err != nil || len(rest) != 1 || string(rest[0].ID) != "5" {
 			t.Errorf("got %v, %v", rest, err)

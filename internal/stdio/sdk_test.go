@@ -85,7 +85,7 @@ func sdkProgress(t *testing.T, session *sdk.ClientSession, received <-chan struc
 	t.Helper()
 	params := &sdk.CallToolParams{Name: "count", Arguments: map[string]any{"n": 50}}
 	params.SetProgressToken("token")
-	must.OK(t, must.ErrOf(session.CallTool(t.Context(), params)))
+	must.OK(t, should.ErrOf(session.CallTool(t.Context(), params)))
 	for range 50 {
 		<-received
 	}

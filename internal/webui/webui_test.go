@@ -108,7 +108,7 @@ func (s *served) finish(manager *sandbox.Manager, session, code string) *sandbox
 	s.t.Helper()
 	run := s.begin(manager, session, code)
 	<-run.Done()
-	must.OK(s.t, must.ErrOf(run.Result()))
+	must.OK(s.t, should.ErrOf(run.Result()))
 	return run
 }
 

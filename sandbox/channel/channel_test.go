@@ -311,12 +311,12 @@ func TestStreamsThatTheServerAloneHasClosedAreBounded(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, hostile.Reader) }()
 	_, ended := receiving(server)
 	for i := range uint32(maxStreams) {
-		must.OK(t, must.ErrOf(hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*i+2, 0)))))
+		must.OK(t, should.ErrOf(hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*i+2, 0)))))
 		stream, err := server.Accept()
 		must.OK(t, err, "stream %d", i)
 		_ = stream.Close()
 	}
-	must.OK(t, must.ErrOf(hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*maxStreams+2, 0)))))
+	must.OK(t, should.ErrOf(hostile.Write(frame('s', muxFrame(typeWindow, flagSYN, 2*maxStreams+2, 0)))))
 	should.Be(t, should.ErrOf(server.Accept()), ErrBrokenStreams, "one more")
 	should.Be(t, <-ended, ErrBrokenStreams, "the connection ended with")
 }
@@ -457,7 +457,7 @@ func TestAStreamThatIsNotReadHoldsUpNoOther(t *testing.T) {
 	receiving(supervisor)
 	stuck, err := supervisor.Open()
 	must.OK(t, err)
-	must.OK(t, must.ErrOf(server.Accept()))
+	must.OK(t, should.ErrOf(server.Accept()))
 	full := make(chan error)
 	go func() {
 		_ = stuck.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))

@@ -72,7 +72,7 @@ func TestAStreamIsOverWhenEitherEndCloses(t *testing.T) {
 		_, err := other.Write(make([]byte, 64<<20))
 		ended <- err
 	}()
-	must.OK(t, must.ErrOf(io.ReadFull(one, make([]byte, 100_000))))
+	must.OK(t, should.ErrOf(io.ReadFull(one, make([]byte, 100_000))))
 	_ = one.Close()
 	if n, err := other.Read(make([]byte, 1)); n != 0 || !errors.Is(err, io.EOF) {
 		t.Errorf("read: %d, %v", n, err)

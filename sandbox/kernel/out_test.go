@@ -56,7 +56,7 @@ func readFull(conn net.Conn, into []byte) error {
 // ask asks for something of which the first byte comes.
 func ask(t *testing.T, conn net.Conn, what string) {
 	t.Helper()
-	must.OK(t, must.ErrOf(conn.Write([]byte(what))))
+	must.OK(t, should.ErrOf(conn.Write([]byte(what))))
 	must.OK(t, readFull(conn, make([]byte, 1)), "no answer")
 }
 
@@ -64,7 +64,7 @@ func ask(t *testing.T, conn net.Conn, what string) {
 func TestConnectionsThatAreIdleMakeRoomForMore(t *testing.T) {
 	open, heard := wayOut(t)
 	waiting, downloading := open(), open()
-	must.OK(t, must.ErrOf(waiting.Write([]byte("w"))))
+	must.OK(t, should.ErrOf(waiting.Write([]byte("w"))))
 	<-heard
 	ask(t, downloading, "d")
 	for range most + 2 {

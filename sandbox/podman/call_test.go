@@ -104,7 +104,7 @@ func TestServiceThatDiesIsReplaced(t *testing.T) {
 	e := own(t, service.Options{})
 	spec := python(t, "print(1)")
 	for _, by := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		must.OK(t, must.ErrOf(e.Image(t.Context(), spec.Image)))
+		must.OK(t, should.ErrOf(e.Image(t.Context(), spec.Image)))
 		before := linkOf(t, e)
 		_, wait := signal(t, e, by)
 		wait()
@@ -134,7 +134,7 @@ func TestFrozenServiceIsReplaced(t *testing.T) {
 	e.patience.ping = 100 * time.Millisecond
 	pid, wait := signal(t, e, syscall.SIGSTOP)
 	// Its threads stop one after the other, and on a busy machine one may still answer.
-	must.OK(t, must.ErrOf(syscall.Wait4(pid, nil, syscall.WUNTRACED, nil)))
+	must.OK(t, should.ErrOf(syscall.Wait4(pid, nil, syscall.WUNTRACED, nil)))
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err := e.Image(ctx, "x")

@@ -78,7 +78,7 @@ func TestAProgramThatOutlivesItsStdioIsEnded(t *testing.T) {
 func closed(t *testing.T, container, code string) {
 	t.Helper()
 	p := execIn(t, container, "python3", "-c", "import os, sys, time; print('up', flush=True); "+code)
-	must.OK(t, must.ErrOf(io.ReadFull(p, make([]byte, 3))))
+	must.OK(t, should.ErrOf(io.ReadFull(p, make([]byte, 3))))
 	should.OK(t, errors.Join(p.Close(), p.Close()))
 }
 

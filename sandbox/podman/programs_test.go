@@ -211,7 +211,7 @@ func TestVolumesOfOtherVersionsAreRemoved(t *testing.T) {
 	spec.Volume = used
 	start(t, spec) // which has this version's programs as well
 	before := volumesOf(t)
-	must.OK(t, must.ErrOf(testEngine.RemoveOldVolumes(t.Context())))
+	must.OK(t, should.ErrOf(testEngine.RemoveOldVolumes(t.Context())))
 	after := volumesOf(t)
 	for _, name := range before {
 		if gone := !slices.Contains(after, name); gone && (name == used || name == foreign) || !gone && name == other {

@@ -100,7 +100,7 @@ func TestSkillsOfLiveContainersStay(t *testing.T) {
 		should.Equal(t, slices.Contains(have, skillsVolume+c.skills.Hash), c.stays, "the volume of %s is there", c.skills.Hash)
 	}
 	must.OK(t, testEngine.Remove(t.Context(), []string{next.Name}, nil))
-	must.OK(t, must.ErrOf(testEngine.RemoveOldVolumes(t.Context())))
+	must.OK(t, should.ErrOf(testEngine.RemoveOldVolumes(t.Context())))
 	if have := volumesOf(t); slices.Contains(have, skillsVolume+next.Skills.Hash) || !slices.Contains(have, skillsVolume+live.Skills.Hash) {
 		t.Errorf("gc left %q", have)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/secrets"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/history"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -26,7 +27,7 @@ func testRun(id, code string) *Run {
 func recording(t *testing.T, stateDir string) *history.Writer {
 	t.Helper()
 	w := history.NewWriter(0)
-	must.OK(t, must.ErrOf(w.Open(state.Folder(stateDir, "s"))))
+	must.OK(t, should.ErrOf(w.Open(state.Folder(stateDir, "s"))))
 	return w
 }
 

@@ -96,7 +96,7 @@ func exec(t *testing.T, dsn, statements string) {
 	ctx := context.Background()
 	conn := connect(t, dsn)
 	defer conn.Close(ctx)
-	must.OK(t, must.ErrOf(conn.PgConn().Exec(ctx, statements).ReadAll()), "%s", statements)
+	must.OK(t, should.ErrOf(conn.PgConn().Exec(ctx, statements).ReadAll()), "%s", statements)
 }
 
 func connect(t *testing.T, dsn string) *pgx.Conn {

@@ -52,7 +52,7 @@ func makeLocale(t *testing.T, name string) {
 	source := filepath.Join(t.TempDir(), name)
 	must.OK(t, os.WriteFile(source, fmt.Appendf(nil, localeSource, moneyLocales[name]...), 0o600))
 	out, err := osexec.Command("localedef", "--quiet", "-c", "-i", source, "-f", "UTF-8", filepath.Join(localeDir, name)).CombinedOutput()
-	must.OK(t, must.ErrOf(os.Stat(filepath.Join(localeDir, name, "LC_MONETARY"))), "localedef: %v\n%s", err, out)
+	must.OK(t, should.ErrOf(os.Stat(filepath.Join(localeDir, name, "LC_MONETARY"))), "localedef: %v\n%s", err, out)
 }
 
 func TestMoneyIsExactInEveryLocale(t *testing.T) {

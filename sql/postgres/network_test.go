@@ -177,8 +177,8 @@ func TestOneConnectionIsEnough(t *testing.T) {
 			db := open(t, dsn+" dbname=postgres", sql.Limits{})
 			t.Cleanup(db.Close) // before the server waits for its connections
 			for range 20 {
-				must.OK(t, must.ErrOf(db.Schemas(t.Context())))
-				must.OK(t, must.ErrOf(db.Tables(t.Context(), sql.TableFilter{Limit: 1})))
+				must.OK(t, should.ErrOf(db.Schemas(t.Context())))
+				must.OK(t, should.ErrOf(db.Tables(t.Context(), sql.TableFilter{Limit: 1})))
 				if _, _, err := rowsOf(t, db, "SELECT 1"); err != nil {
 					t.Fatal(err)
 				}

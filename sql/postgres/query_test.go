@@ -123,7 +123,7 @@ func TestTypesOfTheDatabasesOwnAreKnown(t *testing.T) {
 		"CREATE SCHEMA kinds", "CREATE TYPE kinds.mood AS ENUM ('glad', 'sad')", "CREATE DOMAIN kinds.age AS int CHECK (VALUE > 0)",
 		"CREATE TYPE kinds.pair AS (a int, b text)",
 	} {
-		must.OK(t, must.ErrOf(conn.Exec(t.Context(), statement)))
+		must.OK(t, should.ErrOf(conn.Exec(t.Context(), statement)))
 	}
 	columns, rows, err := rowsOf(t, owner(t), `SELECT 'sad'::kinds.mood AS m, '{glad,NULL}'::kinds.mood[] AS ms, 5::kinds.age AS a, ARRAY[5, NULL]::kinds.age[] AS ages,
 		ROW(1, 'x')::kinds.pair AS p, $1::kinds.mood AS q, $2::kinds.mood[] AS qs`, "glad", []any{"sad", "glad"})
@@ -218,7 +218,7 @@ func TestWhatCannotRunIsSaid(t *testing.T) {
 func TestNoStatementLeavesTheTransaction(t *testing.T) {
 	db := owner(t)
 	conn := admin(t)
-	must.OK(t, must.ErrOf(conn.Exec(t.Context(), "CREATE SCHEMA held; CREATE TABLE held.t (n int); INSERT INTO held.t VALUES (1)")))
+	must.OK(t, should.ErrOf(conn.Exec(t.Context(), "CREATE SCHEMA held; CREATE TABLE held.t (n int); INSERT INTO held.t VALUES (1)")))
 	for _, text := range []string{
 		"INSERT INTO held.t VALUES (2)", "WITH w AS (DELETE FROM held.t RETURNING n) SELECT * FROM w",
 		"SET TRANSACTION READ WRITE", "SET transaction_read_only = off", "SELECT set_config('transaction_read_only', 'off', false)",
@@ -338,7 +338,7 @@ func TestADatabaseThatWasRestartedIsReadAgain(t *testing.T) {
 
 func TestConnectionFaultsSayNothingSecret(t *testing.T) {
 	conn := admin(t)
-	must.OK(t, must.ErrOf(conn.Exec(t.Context(), "CREATE ROLE locked LOGIN CONNECTION LIMIT 0")))
+	must.OK(t, should.ErrOf(conn.Exec(t.Context(), "CREATE ROLE locked LOGIN CONNECTION LIMIT 0")))
 	const password = "correct-horse-battery"
 	for _, c := range []struct {
 		name, dsn, words string

@@ -58,7 +58,7 @@ func execute(t *testing.T, db *dbsql.DB, statement string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	must.OK(t, must.ErrOf(db.ExecContext(ctx, statement)))
+	must.OK(t, should.ErrOf(db.ExecContext(ctx, statement)))
 }
 
 // contents is all that an attack could change, in one text.

@@ -77,7 +77,7 @@ func TestACodeThatComesAgainRevokesItsGrant(t *testing.T) {
 	m := s.registered(nil)
 	code := s.allowed(request(m.ID)).Get("code")
 	first, _ := s.ask(redemption(m.ID, code))
-	must.OK(t, must.ErrOf(s.who(first.Access)))
+	must.OK(t, should.ErrOf(s.who(first.Access)))
 	if again, _ := s.ask(redemption(m.ID, code)); again.Error != "invalid_grant" {
 		t.Errorf("the second time: %+v", again)
 	}

@@ -215,7 +215,7 @@ func TestGrantsAreRevoked(t *testing.T) {
 		for _, none := range []string{"", "x", got.Access + "x", refreshPrefix, accessPrefix + "_", strings.Replace(got.Refresh, "_rt_", "_at_", 1)} {
 			should.Equal(t, s.post(http.DefaultClient, revokePath, url.Values{"client_id": {m.ID}, "token": {none}}).status, http.StatusOK, "%q", none)
 		}
-		must.OK(t, must.ErrOf(s.who(got.Access)), "%s: before", name)
+		must.OK(t, should.ErrOf(s.who(got.Access)), "%s: before", name)
 		if !revoke(got) {
 			t.Errorf("%s: it is not done", name)
 		}

@@ -365,7 +365,7 @@ func TestANewKeyIsFetchedAndOneTakenAwayIsForgotten(t *testing.T) {
 	v, c := verifier(i)
 	long := map[string]any{"exp": c.claim(100 * time.Hour)}
 	old := request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("old"), i.claims(c, long)))
-	must.OK(t, must.ErrOf(v.Authenticate(old)))
+	must.OK(t, should.ErrOf(v.Authenticate(old)))
 	i.set(nil, publicJWK("new", edKey.Public()))
 	should.OK(t, should.ErrOf(v.Authenticate(request("Bearer "+sign(t, jwt.SigningMethodEdDSA, edKey, kid("new"), i.claims(c, long))))), "the new key")
 	if p, err := v.Authenticate(old); err == nil || !strings.Contains(err.Error(), errNoKey.Error()) {
@@ -377,7 +377,7 @@ func TestAKeyTakenAwayIsForgottenThoughNobodyBringsANewOne(t *testing.T) {
 	i := newIssuer(t, publicJWK("old", &ecKey.PublicKey))
 	v, c := verifier(i)
 	old := request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("old"), i.claims(c, map[string]any{"exp": c.claim(100 * time.Hour)})))
-	must.OK(t, must.ErrOf(v.Authenticate(old)))
+	must.OK(t, should.ErrOf(v.Authenticate(old)))
 	i.set(nil, publicJWK("new", edKey.Public()))
 	c.forward(freshTime + time.Second)
 	_, _ = v.Authenticate(old) // which has them fetched
@@ -394,7 +394,7 @@ func TestKeysOfAnIssuerThatIsGoneAreUsedForAWhile(t *testing.T) {
 	i := newIssuer(t, publicJWK("ec", &ecKey.PublicKey))
 	v, c := verifier(i)
 	r := request("Bearer " + sign(t, jwt.SigningMethodES256, ecKey, kid("ec"), i.claims(c, map[string]any{"exp": c.claim(100 * time.Hour)})))
-	must.OK(t, must.ErrOf(v.Authenticate(r)))
+	must.OK(t, should.ErrOf(v.Authenticate(r)))
 	i.set(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	c.forward(endTime - time.Minute)
 	should.OK(t, should.ErrOf(v.Authenticate(r)), "within the time")

@@ -159,7 +159,7 @@ func TestWhenATokenWasUsedIsWrittenOnceAnHour(t *testing.T) {
 	s.now = func() time.Time { return now }
 	use := func() time.Time {
 		for range 5 {
-			must.OK(t, must.ErrOf(s.Authenticate(request("Bearer "+text))))
+			must.OK(t, should.ErrOf(s.Authenticate(request("Bearer "+text))))
 		}
 		s.Close()
 		tokens, err := s.List()
@@ -234,7 +234,7 @@ func TestAFileThatCannotBeTrustedLetsNobodyIn(t *testing.T) {
 	} {
 		s := open(t)
 		_, text := add(t, s, "alice", 0)
-		must.OK(t, must.ErrOf(s.Authenticate(request("Bearer "+text))), "%v", name)
+		must.OK(t, should.ErrOf(s.Authenticate(request("Bearer "+text))), "%v", name)
 		s.Close() // what is noted would come between
 		must.OK(t, spoil(s.path), "%v", name)
 		if p, err := s.Authenticate(request("Bearer " + text)); err == nil || errors.Is(err, principal.ErrNone) {

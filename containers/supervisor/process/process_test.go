@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/filewire"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/programwire"
 )
@@ -133,7 +134,7 @@ func TestEscapesFromATerminal(t *testing.T) {
 	until("1 65535")
 	var left int
 	_, rest, _ := strings.Cut(printed, "left ")
-	must.OK(t, must.ErrOf(fmt.Sscanf(rest, "%d", &left)), "%v", printed)
+	must.OK(t, should.ErrOf(fmt.Sscanf(rest, "%d", &left)), "%v", printed)
 	s.send(programwire.Input{Signal: int(syscall.SIGKILL)})
 	if _, exit := s.rest(); exit.Signal != int(syscall.SIGKILL) {
 		t.Errorf("%+v", exit)

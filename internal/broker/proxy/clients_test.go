@@ -87,7 +87,7 @@ func realClients(t *testing.T, handler http.HandlerFunc) (w *world, run func(nam
 	}
 	return w, func(name string, args ...string) string {
 		t.Helper()
-		must.OK(t, must.ErrOf(exec.LookPath(name)), "this test needs %s", name)
+		must.OK(t, should.ErrOf(exec.LookPath(name)), "this test needs %s", name)
 		cmd := exec.CommandContext(t.Context(), name, args...)
 		cmd.Env, cmd.Dir, cmd.WaitDelay = env, home, time.Second
 		var out bytes.Buffer

@@ -441,7 +441,7 @@ func TestAuthoritiesAreKept(t *testing.T) {
 		}
 	}
 	for i := range 2 * mostLeaves {
-		must.OK(t, must.ErrOf(b.leaf(fmt.Sprintf("%d.a.example", i))))
+		must.OK(t, should.ErrOf(b.leaf(fmt.Sprintf("%d.a.example", i))))
 	}
 	if len(b.leaves) > mostLeaves {
 		t.Errorf("%d certificates are kept", len(b.leaves))

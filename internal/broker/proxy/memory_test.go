@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // mostMemory is what a session may make the server hold. The hosts and the clients of this test are in it, about a third,
@@ -37,7 +38,7 @@ func (w *world) inTLS(t *testing.T) *tls.Conn {
 	pool := x509.NewCertPool()
 	pool.AddCert(w.session.certificate)
 	inside := tls.Client(conn, &tls.Config{ServerName: secretHost, RootCAs: pool, NextProtos: []string{"h2"}})
-	must.OK(t, must.ErrOf(inside.Write([]byte(http2.ClientPreface))))
+	must.OK(t, should.ErrOf(inside.Write([]byte(http2.ClientPreface))))
 	return inside
 }
 

@@ -94,7 +94,7 @@ func TestATunnelEndsWithItsClient(t *testing.T) {
 	conn := w.tunnel()
 	go func() { _ = tls.Client(conn, &tls.Config{ServerName: publicHost}).Handshake() }()
 	host := <-arrived
-	must.OK(t, must.ErrOf(host.Read(make([]byte, 1))))
+	must.OK(t, should.ErrOf(host.Read(make([]byte, 1))))
 	go func() { _, _ = io.Copy(io.Discard, host) }()
 	conn.Close()
 	if e := w.newest(0); e.Host != publicHost {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const e2bDir = "e2b"
@@ -48,7 +49,7 @@ func TestE2BSDKs(t *testing.T) {
 	t.Parallel()
 	modules, err := npmci.Install(e2bDir)
 	must.OK(t, err)
-	must.OK(t, must.ErrOf(installExamples()))
+	must.OK(t, should.ErrOf(installExamples()))
 	node := filepath.Join(npmClients(t), ".bin", "node")
 	for name, test := range map[string]struct {
 		dir     string

@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/npmci"
 	testpg "github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/postgres"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 const examplesDir = "../../../examples"
@@ -77,7 +78,7 @@ func TestExamples(t *testing.T) {
 
 func (e example) run(t *testing.T) {
 	dir, program := t.TempDir(), filepath.Join(npmClients(t), ".bin", "node")
-	must.OK(t, must.ErrOf(installExamples()))
+	must.OK(t, should.ErrOf(installExamples()))
 	if filepath.Ext(e.script) == ".py" {
 		program = "python3"
 	}

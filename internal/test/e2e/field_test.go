@@ -137,7 +137,7 @@ func (c fieldCase) wantNeeds(t *testing.T, s *server) {
 func fieldDatabase(t *testing.T) string {
 	t.Helper()
 	db, conn := database(t)
-	must.OK(t, must.ErrOf(conn.Exec(t.Context(), "CREATE DATABASE field")))
+	must.OK(t, should.ErrOf(conn.Exec(t.Context(), "CREATE DATABASE field")))
 	t.Cleanup(func() {
 		should.OK(t, should.ErrOf(conn.Exec(context.Background(), "DROP DATABASE field WITH (FORCE)")))
 	})
@@ -151,7 +151,7 @@ func fieldDatabase(t *testing.T) string {
 		"CREATE TABLE shop.hits AS SELECT 0 AS n",
 		"CREATE TABLE shop.codes AS SELECT to_char(1000 + i, 'FM00000') AS zip, CASE i WHEN 1 THEN E'a,b \"q\"\\nsecond line' WHEN 3 THEN 'NA' ELSE 'plain' END AS note, nullif(i, 1) AS n FROM generate_series(1, 60) i",
 	} {
-		must.OK(t, must.ErrOf(in.Exec(t.Context(), statement)))
+		must.OK(t, should.ErrOf(in.Exec(t.Context(), statement)))
 	}
 	return dsn
 }

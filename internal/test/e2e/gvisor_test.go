@@ -21,7 +21,7 @@ func inGVisor(t *testing.T) []string {
 	if runtime.GOOS != "linux" {
 		t.Skip("the engine is in a virtual machine, whose runtime a server does not choose")
 	}
-	must.OK(t, must.ErrOf(exec.LookPath("runsc")), "gVisor's runsc is not installed: scripts/install-deps test")
+	must.OK(t, should.ErrOf(exec.LookPath("runsc")), "gVisor's runsc is not installed: scripts/install-deps test")
 	if os.Getuid() == 0 {
 		return args
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/mariadb"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // What MySQL has and PostgreSQL has not in the same form, as pandas and JavaScript get it.
@@ -26,7 +27,7 @@ func TestMySQLIsReadThroughTheTools(t *testing.T) {
 		"SET STATEMENT sql_mode = '' FOR INSERT INTO shop.odd VALUES (18446744073709551615, '0000-00-00', NULL, x'00ff', 'b', b'101'), (NULL, '2026-01-31', NULL, '', NULL, NULL)",
 		"CREATE USER reader IDENTIFIED BY 'a secret/password'", "GRANT SELECT ON shop.* TO reader",
 	} {
-		must.OK(t, must.ErrOf(db.Exec(statement)), "%v", statement)
+		must.OK(t, should.ErrOf(db.Exec(statement)), "%v", statement)
 	}
 	dsn := "mysql://reader:a%20secret%2Fpassword@" + server.Address() + "/shop?ssl-mode=VERIFY_CA&ssl-ca=" + server.Certificate()
 	s := start(t, setup{env: []string{"SANDBOX_SQL_SHOP=" + dsn}})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/pty"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/should"
 )
 
 // runner is a folder of files in which a person uses `run`.
@@ -167,7 +168,7 @@ func TestAPromptOnATerminal(t *testing.T) {
 		if strings.HasSuffix(step.keys, "\r") || step.keys == endKey || strings.HasPrefix(step.keys, "half") {
 			shown.Await(">>> ")
 		}
-		must.OK(t, must.ErrOf(other.WriteString(step.keys)))
+		must.OK(t, should.ErrOf(other.WriteString(step.keys)))
 		shown.Await(step.awaited)
 	}
 	_ = cmd.Wait()

@@ -31,7 +31,7 @@ func TestSnippetsOfClients(t *testing.T) {
 	snippets := readSnippets.FindAllSubmatch(page, -1)
 	should.Equal(t, len(snippets), 2)
 	for _, snippet := range snippets {
-		must.OK(t, must.ErrOf(installExamples()))
+		must.OK(t, should.ErrOf(installExamples()))
 		dir := t.TempDir()
 		s := startHTTP(t, "--allow-host-dir", dir)
 		env := append(os.Environ(), "MCP_TOKEN="+s.token, "OPENAI_AGENTS_DISABLE_TRACING=1")
@@ -58,7 +58,7 @@ func TestSDKsOverHTTP(t *testing.T) {
 		t.Run(sdk.name, func(t *testing.T) {
 			t.Parallel()
 			program := filepath.Join(npmClients(t), ".bin", "node")
-			must.OK(t, must.ErrOf(sdk.install()))
+			must.OK(t, should.ErrOf(sdk.install()))
 			script, err := os.ReadFile(sdk.script)
 			must.OK(t, err)
 			s := startHTTP(t)

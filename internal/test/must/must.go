@@ -21,9 +21,6 @@ func OK(t testing.TB, err error, of ...any) {
 	}
 }
 
-// ErrOf is the error of a call, where its value is of no interest.
-func ErrOf[T any](_ T, err error) error { return err }
-
 // Equal ends the test if a value is another one.
 func Equal[T comparable](t testing.TB, got, want T, of ...any) {
 	t.Helper()

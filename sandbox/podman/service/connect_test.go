@@ -37,7 +37,7 @@ func own(t *testing.T, opts Options) *Service {
 func started(t *testing.T) *Service {
 	t.Helper()
 	s := own(t, Options{})
-	must.OK(t, must.ErrOf(s.Connect(t.Context())))
+	must.OK(t, should.ErrOf(s.Connect(t.Context())))
 	return s
 }
 

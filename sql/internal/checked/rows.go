@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/semaphore"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sql"
 )
 
@@ -40,25 +42,22 @@ func Conn(ctx context.Context, pool *dbsql.DB) (*dbsql.Conn, error) {
 }
 
 // Turns lets as many statements run as there are connections: the time of one that waits begins with its turn.
-type Turns chan struct{}
+type Turns struct{ free *semaphore.Weighted }
 
 // NewTurns returns turns that nobody has taken.
-func NewTurns() Turns { return make(Turns, sql.PoolSize) }
+func NewTurns() Turns { return Turns{semaphore.NewWeighted(sql.PoolSize)} }
 
 // Take waits for a turn, as long as a statement may take; a limit of 0 is none. The error is ErrNoTurn, or the context's cause.
 func (t Turns) Take(ctx context.Context, limit time.Duration) (leave func(), err error) {
-	var late <-chan time.Time
 	if limit > 0 {
-		late = time.After(limit)
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, limit, ErrNoTurn)
+		defer cancel()
 	}
-	select {
-	case t <- struct{}{}:
-		return sync.OnceFunc(func() { <-t }), nil
-	case <-late:
-		return nil, ErrNoTurn
-	case <-ctx.Done():
+	if t.free.Acquire(ctx, 1) != nil {
 		return nil, context.Cause(ctx)
 	}
+	return sync.OnceFunc(func() { t.free.Release(1) }), nil
 }
 
 // Form is how the values of a column become text.
