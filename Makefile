@@ -53,8 +53,11 @@ test-unit:
 	go test ./internal/fault ./internal/fetch ./internal/jsonbound ./internal/netguard ./internal/report ./internal/rpc ./internal/secrets ./internal/stdio ./internal/text \
 		./sandbox/channel ./sandbox/filewire ./sql ./sql/sqlserver
 
+# A suite of Python or Node with a failure is run whole once more where RERUNS allows one.
+once-more = $(1)$(if $(filter-out 0,$(RERUNS)), || { echo "there are failures: once more"; $(1); })
+
 test-python: bin/supervisor
-	cd containers/kernel/python && python3 -m unittest -q
+	cd containers/kernel/python && $(call once-more,python3 -m unittest -q)
 	cd containers/image/python && python3 -m unittest -q
 	$(IN_PYTHON) $(PYTHON_IMAGE) python3 -m unittest -q test_document_kinds test_ipython
 
@@ -83,11 +86,11 @@ bin/supervisor:
 	go build -o $@ ./containers/supervisor
 
 test-node-own: bin/supervisor
-	cd containers && node $(NODE_TEST)
+	cd containers && $(call once-more,node $(NODE_TEST))
 
 NODE_LINT := containers/kernel/node/lint
 test-node-image: bin/supervisor $(NODE_LINT)/node_modules
-	cd containers && $(CURDIR)/$(NODE_LINT)/node_modules/.bin/node $(NODE_TEST)
+	cd containers && $(call once-more,$(CURDIR)/$(NODE_LINT)/node_modules/.bin/node $(NODE_TEST))
 
 $(NODE_LINT)/node_modules: $(NODE_LINT)/package-lock.json
 	cd $(@D) && npm ci --no-audit --no-fund

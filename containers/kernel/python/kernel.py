@@ -406,6 +406,7 @@ class Kernel:
         _, error = self._attempt(self._evaluate, code, message.get("before", ""))
         if self.is_child():
             self._end_child(error)
+        error = self._of_interrupt(error)
         linger = None if isinstance(error, (KeyboardInterrupt, OutOfMemory)) else message.get("linger_ms", 0) / 1000
         report["goes_on"], trouble = self._attempt(self._finish, linger)
         self.threads.before_output(None)
@@ -531,6 +532,14 @@ class Kernel:
         for_memory = b'"reason":"memory"' in came[came.rfind(b"{") :] if b'"type":"interrupt"' in came else self.for_memory
         return OutOfMemory(OutOfMemory.TEXT) if for_memory else KeyboardInterrupt()
 
+    def _of_interrupt(self, error):
+        """The error of an interrupted run. asyncio.run() takes the signal itself, and raises KeyboardInterrupt, or
+        CancelledError if the signal comes before it counts them."""
+        self._see_interrupts()
+        if not self.interrupted or type(error).__name__ not in ("KeyboardInterrupt", "CancelledError"):
+            return error
+        return self._error_of_interrupt().with_traceback(error.__traceback__)
+
     def _see_interrupts(self):
         """Takes the pending interrupts."""
         link = self.link
@@ -560,9 +569,6 @@ class Kernel:
         if isinstance(error, SystemExit):
             report["exit"] = self._exit_code(error.code)
             return
-        stopped = self._error_of_interrupt()
-        if isinstance(error, KeyboardInterrupt) and isinstance(stopped, OutOfMemory):  # asyncio.run() raised it
-            error = stopped.with_traceback(error.__traceback__)
         sys.last_type, sys.last_value, sys.last_traceback = type(error), error, error.__traceback__
         described, trouble = self._attempt(describe, error)
         report["error"] = described or {

@@ -248,8 +248,13 @@ class Kernel:
         return self.wait_for("done")
 
     def interrupt(self, **fields):
+        """Interrupts the run until it is done: one signal may come just before a call that waits, and wakes nobody."""
         self.send({**fields, "type": "interrupt", "id": "r%d" % self.runs, "n": 1})
-        self.process.send_signal(signal.SIGINT)
+        for _ in range(PATIENCE):
+            self.process.send_signal(signal.SIGINT)
+            if select.select([self.sock], [], [], 1)[0]:
+                break
+        return self.wait_for("done")
 
     def ask(self, kind, **fields):
         """Has the variables written or read."""
