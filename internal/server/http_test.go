@@ -113,10 +113,13 @@ func TestSocketOfThisUserAlone(t *testing.T) {
 	}
 }
 
-// What a model may not do, a person may, and does not count as a model's call.
-func TestThePageHasEveryTool(t *testing.T) {
+// What a model may not do, the owner may, and does not count as a model's call. Other principals may not either.
+func TestTheOwnersPageHasEveryTool(t *testing.T) {
 	deps := &tools.Deps{Enable: []string{"run_python_code"}, Disable: []string{"close_session"}, UploadBytes: 1, Called: new(telemetry.Recorder).Call}
-	if page := forPersons(deps, nil); page.Enable != nil || page.Disable != nil || page.Called != nil || page.UploadBytes != 1 || deps.Called == nil {
+	if page := forPersons(deps, true, nil); page.Enable != nil || page.Disable != nil || page.Called != nil || page.UploadBytes != 1 || deps.Called == nil {
 		t.Errorf("got %+v", page)
+	}
+	if page := forPersons(deps, false, nil); len(page.Enable) != 1 || len(page.Disable) != 1 || page.Called != nil {
+		t.Errorf("got %+v for a principal", page)
 	}
 }

@@ -85,10 +85,14 @@ func newMCP(p *Program, box *Sandbox, links *filelinks.Links, log *slog.Logger) 
 	return m, deps
 }
 
-// forPersons returns the page's dependencies: all tools that a model may use, and calls that do not count in a model's figures.
-func forPersons(deps *tools.Deps, called called) *tools.Deps {
+// forPersons returns the page's dependencies: calls that do not count in a model's figures, and for the owner all tools. The owner has
+// withheld some from a model, and from every other principal.
+func forPersons(deps *tools.Deps, isOwner bool, called called) *tools.Deps {
 	persons := *deps
-	persons.Enable, persons.Disable, persons.Called = nil, nil, called
+	persons.Called = called
+	if isOwner {
+		persons.Enable, persons.Disable = nil, nil
+	}
 	return &persons
 }
 
@@ -100,7 +104,7 @@ func (f *front) serveOverHTTP(ending context.Context, apis rest.APIs) {
 			return rest.New(rest.Options{Deps: deps, FreeReads: freeReads, Version: CurrentVersion(), Logger: deps.Logger, Ending: ending, APIs: apis})
 		})
 	}
-	f.api, f.page = serve(deps, apis, false), serve(forPersons(deps, f.called), nil, true)
+	f.api, f.page = serve(deps, apis, false), serve(forPersons(deps, f.program.tenant == "", f.called), nil, true)
 	methods := deps.Methods(self())
 	f.site = &httpserver.Site{
 		MCP: f.mcp, Routes: make(map[string]http.Handler), Ending: ending,
