@@ -205,16 +205,16 @@ func (f *installFlags) options(serverArgs []string) (install.Options, error) {
 	if !serverName.MatchString(f.name) {
 		return install.Options{}, fmt.Errorf("--name %q: a name has up to 60 letters, digits, - and _, and begins with none of the last two", f.name)
 	}
-	if err := server.CheckArgs(f.program.features(), serverArgs); err != nil {
-		return install.Options{}, fmt.Errorf("for the server: %w", err)
-	}
-	entry := install.Server{Args: serverArgs}
+	entry, env := install.Server{Args: serverArgs}, make(map[string]string)
 	for _, pair := range f.env {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || !variableName.MatchString(name) {
 			return install.Options{}, fmt.Errorf("--env %q is not of the form NAME=VALUE", pair)
 		}
-		entry.Env = append(entry.Env, install.Variable{Name: name, Value: value})
+		entry.Env, env[name] = append(entry.Env, install.Variable{Name: name, Value: value}), value
+	}
+	if err := server.Check(f.program.features(), serverArgs, env); err != nil {
+		return install.Options{}, fmt.Errorf("for the server: %w", err)
 	}
 	var err error
 	if entry.Command, err = ownPath(); err != nil {

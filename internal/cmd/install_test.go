@@ -24,7 +24,7 @@ func TestFlagsOfTheServerGoIntoTheEntry(t *testing.T) {
 	want := []string{"--allow-host-dir=/a,/b", "--fetch-urls=false", "--memory-limit=2GiB", "--prewarm=" + fs.Lookup("prewarm").NoOptDefVal,
 		"--pypi-index-url=https://user:hunter2@packages.example/simple/"}
 	should.EqualSlice(t, changedFlags(fs, withCredentials), want)
-	should.OK(t, server.CheckArgs(nil, want))
+	should.OK(t, server.Check(nil, want, nil))
 }
 
 // A client starts the server in a folder of its own.

@@ -58,7 +58,7 @@ func TestTheSweepLeftBehindHasTheServersSettings(t *testing.T) {
 				t.Errorf("it is called with %q, want %q", got, test.want)
 			}
 			parsed(t, args...)
-			should.OK(t, server.CheckArgs(nil, args[2:]))
+			should.OK(t, server.Check(nil, args[2:], nil))
 		})
 	}
 }

@@ -87,9 +87,12 @@ func (p *Program) Load(fs *pflag.FlagSet) error {
 	return nil
 }
 
-// CheckArgs refuses a command line that a program with these features would refuse at its start.
-func CheckArgs(features []Feature, args []string) error {
-	_, err := Read(features, args, func(string) (string, bool) { return "", false })
+// Check refuses a command line, and variables beside it, that a program with these features would refuse at its start.
+func Check(features []Feature, args []string, env map[string]string) error {
+	_, err := Read(features, args, func(name string) (string, bool) {
+		value, is := env[name]
+		return value, is
+	})
 	return err
 }
 

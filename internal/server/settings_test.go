@@ -268,9 +268,12 @@ func TestBadSettingsNameTheValue(t *testing.T) {
 func TestArgumentsForTheServerAreChecked(t *testing.T) {
 	for _, test := range []struct {
 		args []string
+		env  map[string]string
 		want string // in the error; "" for none
 	}{
 		{args: nil},
+		{env: map[string]string{"SANDBOX_MEMORY_LIMIT": "1m"}, want: "64MiB is the least"},
+		{env: map[string]string{"SANDBOX_MEMORY_LIMIT": "1m"}, args: []string{"--memory-limit", "2g"}},
 		{args: []string{"--memory-limit", "2g", "--prewarm=python"}},
 		{args: []string{"serve", "--images=off"}},
 		{args: []string{"--memory-limits", "2g"}, want: "memory-limits"},
@@ -278,7 +281,7 @@ func TestArgumentsForTheServerAreChecked(t *testing.T) {
 		{args: []string{"doctor"}, want: `"doctor" is not a flag`},
 		{args: []string{"--config", "/nowhere/config.yaml"}, want: "/nowhere/config.yaml"},
 	} {
-		err := CheckArgs(nil, test.args)
+		err := Check(nil, test.args, test.env)
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%q: %v", test.args, err)
 		}
