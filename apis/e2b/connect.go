@@ -16,6 +16,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/room"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 )
 
@@ -78,7 +79,18 @@ func rpcOf(err error) *rpcError {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &rpcError{Code: codeDeadline, Message: "the time of the request is over"}
 	}
+	var told *refused
+	if errors.As(err, &told) {
+		code := codeUnavailable // the SDKs ask then whether the sandbox is there
+		if told.status == http.StatusBadRequest {
+			code = codeInvalid
+		}
+		return &rpcError{Code: code, Message: told.message}
+	}
 	status, code := statusOf(err), codeInternal
+	if status == http.StatusInsufficientStorage || status == http.StatusRequestEntityTooLarge {
+		code = "resource_exhausted"
+	}
 	for c, s := range statuses {
 		if s == status && c != codePrecondition {
 			code = c
@@ -124,10 +136,19 @@ func (c *call) checkEncoding(kind string) error {
 	return nil
 }
 
-// envelope reads the next message of a request; io.EOF behind the last. Its length is believed only as far as bytes come.
-func envelope(from io.Reader, into any) error {
+// envelopes reads the messages of a request, which has room for one of them.
+type envelopes struct {
+	from    io.Reader
+	control *http.ResponseController
+	release func()
+}
+
+// next reads the next message; io.EOF behind the last. Its length is believed only as far as bytes come.
+func (e *envelopes) next(ctx context.Context, into any) error {
+	e.release()
+	e.release = func() {}
 	var head [envelopeHead]byte
-	if _, err := io.ReadFull(from, head[:]); err != nil {
+	if _, err := io.ReadFull(e.from, head[:]); err != nil {
 		if errors.Is(err, io.EOF) {
 			return io.EOF
 		}
@@ -143,7 +164,13 @@ func envelope(from io.Reader, into any) error {
 	if length > maxBody {
 		return &rpcError{Code: "resource_exhausted", Message: "a message may have " + strconv.Itoa(maxBody) + " bytes"}
 	}
-	body, err := io.ReadAll(io.LimitReader(from, length))
+	release, err := room.Take(ctx, 4*length) // it grows as it comes, and is decoded
+	if err != nil {
+		return err
+	}
+	e.release = release
+	_ = e.control.SetReadDeadline(time.Now().Add(web.BodyTime))
+	body, err := io.ReadAll(io.LimitReader(e.from, length))
 	if err != nil || int64(len(body)) < length {
 		return &rpcError{Code: codeInvalid, Message: "an envelope is shorter than it says"}
 	}
@@ -166,6 +193,8 @@ func streaming[T any](serve func(ctx context.Context, c *call, b *box, request T
 	return func(c *call, b *box) error {
 		c.w.Header().Set("Content-Type", typeStream)
 		out := &stream{w: c.w, control: http.NewResponseController(c.w)}
+		c.in = &envelopes{c.r.Body, out.control, func() {}}
+		defer func() { c.in.release() }()
 		ctx, cancel := context.WithCancel(c.r.Context())
 		defer cancel()
 		if limit := c.timeout(); limit > 0 {
@@ -175,7 +204,7 @@ func streaming[T any](serve func(ctx context.Context, c *call, b *box, request T
 		var request T
 		err := c.checkEncoding(typeStream)
 		if err == nil {
-			err = envelope(c.r.Body, &request)
+			err = c.in.next(ctx, &request)
 		}
 		if errors.Is(err, io.EOF) {
 			err = &rpcError{Code: codeInvalid, Message: "there is no message"}

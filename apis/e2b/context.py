@@ -1,4 +1,5 @@
-# Runs before a cell in Python's kernel, with a request. Everything here is the session's own to change.
+# Runs before a cell in Python's kernel, with a request. Everything here is the session's own to change. The variables of the contexts that
+# are not in use are variables too, by names that no code has: so they sleep and wake with the others.
 import json
 import os
 import sys
@@ -10,16 +11,28 @@ os.environ.update(asked["env"])
 if not asked["plain"]:
     names = sys.modules["__main__"].__dict__
     shared = {"In", "Out", "get_ipython", "exit", "quit", "open", "display"}
-    kept = sys.__dict__.setdefault("_contexts", {"now": "python", "of": {}})
-    own = {k: v for k, v in names.items() if not k.startswith("_") and k not in shared}
-    if kept["now"] != asked["context"] or asked["clear"]:
-        kept["of"][kept["now"]] = own, os.getcwd()
-        for name in own:
-            del names[name]
-        if asked["clear"]:
-            kept["of"].pop(asked["context"], None)
-        variables, folder = kept["of"].pop(asked["context"], ({}, asked["dir"]))
-        names.update(variables)
-        os.chdir(folder)
-        kept["now"] = asked["context"]
-    kept["of"] = {k: v for k, v in kept["of"].items() if k in asked["contexts"]}
+    kept = names.setdefault("_contexts", {"now": "python", "dirs": {}})
+    before, now, dirs = kept["now"], asked["context"], kept["dirs"]
+    if before != now or asked["clear"]:
+        try:
+            here = os.getcwd()
+        except OSError:  # it was removed
+            here = asked["home"]
+        known = now in dirs and not asked["clear"]
+        try:
+            os.chdir(dirs[now] if known else asked["dir"])
+        except OSError:
+            if not known:
+                raise
+            os.chdir(asked["home"])
+        dirs[before] = here
+        for name in [n for n in names if not n.startswith("_") and n not in shared]:
+            names["_context %s %s" % (before, name)] = names.pop(name)
+        own = "_context %s " % now
+        for name in [n for n in names if n.startswith(own)]:
+            value = names.pop(name)
+            if not asked["clear"]:
+                names[name[len(own):]] = value
+        kept["now"] = now
+    for name in [n for n in names if n.startswith("_context ") and n.split(" ")[1] not in asked["contexts"]]:
+        del names[name]

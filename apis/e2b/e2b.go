@@ -80,8 +80,9 @@ type server struct {
 type call struct {
 	*server
 	rest.Host
-	w http.ResponseWriter
-	r *http.Request
+	w  http.ResponseWriter
+	r  *http.Request
+	in *envelopes // of a streaming call
 }
 
 // refused is an error in the vendor's form: a status and a message.
@@ -143,6 +144,9 @@ func translate(r *http.Request, seal *apis.Seal) {
 			r.Header.Set("Authorization", "Bearer "+tokenOf(key))
 		}
 		return
+	}
+	if at := strings.TrimPrefix(r.URL.Path, inSandbox); r.Method == http.MethodPost && (at == "/files" || at == "/process.Process/StreamInput") {
+		*r = *web.Streamed(r) // which are bounded where they are read
 	}
 	r.Header.Del(headerUser)
 	if user, _, ok := r.BasicAuth(); ok {

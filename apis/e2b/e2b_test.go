@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,6 +19,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -25,6 +27,7 @@ import (
 	mcp "github.com/mark3labs/mcp-go/server"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/apis"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/fault"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/httpserver"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/jsonbound"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/rest"
@@ -52,11 +55,15 @@ func startWith(t *testing.T, seal *apis.Seal, change func(*tools.Deps)) *resttes
 	f := resttest.Start(t, func(d *tools.Deps) resttest.Served {
 		return rest.New(rest.Options{Deps: d, Logger: d.Logger, APIs: rest.APIs{api}})
 	}, change, sandbox.Python, sandbox.Bash)
-	f.URL = resttest.Listen(t, httpserver.Options{
+	f.URL = listen(t, api, f)
+	return f
+}
+
+func listen(t *testing.T, api *rest.API, f *resttest.Fixture) (url string) {
+	return resttest.Listen(t, httpserver.Options{
 		Site:  httpserver.Site{MCP: mcp.NewMCPServer("x", "1"), Routes: f.Served.Routes()},
 		Token: resttest.Token, Refuse: f.Served.Refuse, Translate: api.Translate, Logger: f.Deps.Logger,
 	})
-	return f
 }
 
 // box is a sandbox of a fixture's client.
@@ -179,6 +186,110 @@ func TestSandboxesAreListedByTheirBeginning(t *testing.T) {
 	}
 }
 
+func TestAPageBeginsBehindTheLastOneThoughThatIsGone(t *testing.T) {
+	t.Parallel()
+	f := start(t, apis.NewSeal(), nil)
+	var all []string
+	for range 4 {
+		all = append([]string{begin(t, f).ID}, all...)
+	}
+	page := func(query string) (ids []string, next string) {
+		response := f.Send(t.Context(), "GET", "/e2b/v2/sandboxes?limit=2&"+query, nil)
+		defer func() { _ = response.Body.Close() }()
+		var found []detail
+		should.OK(t, json.NewDecoder(response.Body).Decode(&found))
+		for _, d := range found {
+			ids = append(ids, d.ID)
+		}
+		return ids, response.Header.Get("X-Next-Token")
+	}
+	first, next := page("")
+	should.EqualSlice(t, first, all[:2], "the first page")
+	status, text := (&testBox{Fixture: f}).do("DELETE", "/e2b/sandboxes/"+all[1], nil)
+	should.Equal(t, status, 204, "%s", text)
+	second, _ := page("nextToken=" + next)
+	should.EqualSlice(t, second, all[2:], "the second page")
+	if status, text := (&testBox{Fixture: f}).do("GET", "/e2b/v2/sandboxes?nextToken=i12", nil); status != 400 || !strings.Contains(text, "i12") {
+		t.Errorf("%d %s", status, text)
+	}
+}
+
+func TestFilesThatAreNone(t *testing.T) {
+	t.Parallel()
+	b, folder := begin(t, start(t, apis.NewSeal(), nil)), t.TempDir()
+	should.OK(t, os.Mkdir(folder+"/dir", 0o700))
+	should.OK(t, os.Symlink("dir", folder+"/link"))
+	should.OK(t, os.WriteFile(folder+"/file", nil, 0o600))
+	should.OK(t, syscall.Mkfifo(folder+"/pipe", 0o600))
+	for _, test := range []struct {
+		method, path, body string
+		want               int
+		says               string
+	}{
+		{"POST", "/filesystem.Filesystem/Stat", `{"path": "FOLDER/link"}`, 200, `"isSymlink":true`},
+		{"POST", "/filesystem.Filesystem/Move", `{"source": "FOLDER/file", "destination": "FOLDER/dir"}`, 400, "irectory"},
+		{"POST", "/filesystem.Filesystem/Move", `{"source": "FOLDER/file", "destination": "FOLDER/new/file"}`, 200, "new/file"},
+		{"GET", "/files?path=FOLDER/pipe", "", 400, "no regular file"}, // which waits for a writer otherwise
+	} {
+		status, text := b.in(test.method, strings.ReplaceAll(test.path, "FOLDER", folder), strings.ReplaceAll(test.body, "FOLDER", folder))
+		if status != test.want || !strings.Contains(strings.ReplaceAll(text, " ", ""), strings.ReplaceAll(test.says, " ", "")) {
+			t.Errorf("%s %s: %d %s", test.path, test.body, status, text)
+		}
+	}
+}
+
+func TestFaultsHaveTheVendorsCodes(t *testing.T) {
+	for _, test := range []struct {
+		err          error
+		status, file int
+		code         string
+	}{
+		{fault.New(fault.QuotaExceeded, "", ""), 429, 507, "resource_exhausted"},
+		{fault.New(fault.UploadTooLarge, "", ""), 429, 413, "resource_exhausted"},
+		{fault.New(fault.SessionBusy, "", ""), 503, 503, codeUnavailable},
+		{errMissing("x"), 503, 404, codeUnavailable},
+		{&rpcError{Code: codeNotFound}, 404, 404, codeNotFound},
+	} {
+		var told *refused
+		if !errors.As(httpError(test.err), &told) || told.status != test.file || rpcOf(test.err).Code != test.code || rpcOf(test.err).status() != test.status {
+			t.Errorf("%v: %v, %v", test.err, told, rpcOf(test.err))
+		}
+	}
+}
+
+// Input is written as it comes, and the stream ends with the program.
+func TestInputComesWhileItsStreamIsOpen(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, apis.NewSeal(), nil))
+	_, next := b.stream("/process.Process/Start", `{"process": {"cmd": "head", "args": ["-n", "1"]}, "stdin": true, "tag": "head"}`) //nolint:bodyclose // it ends with the test
+	next()
+	read, write := io.Pipe()
+	defer func() { _ = write.Close() }()
+	answer := make(chan *http.Response, 1)
+	go func() {
+		answer <- b.Send(t.Context(), "POST", inSandbox+"/process.Process/StreamInput", read, b.headers("Content-Type", typeStream)...)
+	}()
+	for _, message := range []string{`{"start": {"process": {"tag": "head"}}}`, `{"data": {"input": {"stdin": "aGVsbG8K"}}}`} {
+		_, err := write.Write(enveloped(0, len(message), message))
+		should.OK(t, err)
+	}
+	should.Equal(t, event(next())["data"].(map[string]any)["stdout"], "aGVsbG8K", "%v", "the output")
+	response := <-answer
+	defer func() { _ = response.Body.Close() }()
+	text, _ := io.ReadAll(response.Body)
+	should.Contain(t, string(text), "has ended")
+}
+
+func TestInputOfAProgramWithout(t *testing.T) {
+	t.Parallel()
+	b := begin(t, start(t, apis.NewSeal(), nil))
+	_, next := b.stream("/process.Process/Start", `{"process": {"cmd": "sleep", "args": ["600"]}, "stdin": false, "tag": "sleep"}`) //nolint:bodyclose // it ends with the test
+	next()
+	status, text := b.in("POST", "/process.Process/SendInput", `{"process": {"tag": "sleep"}, "input": {"stdin": "aGVsbG8K"}}`)
+	should.Equal(t, status, 400, "%s", text)
+	should.Contain(t, text, codePrecondition)
+}
+
 func TestAProgramWithATerminalAndInput(t *testing.T) {
 	t.Parallel()
 	b := begin(t, start(t, apis.NewSeal(), nil))
@@ -237,7 +348,7 @@ func TestSandboxesOfOthers(t *testing.T) {
 		}
 	}
 	for _, path := range []string{
-		"GET /health", "GET /contexts", "POST /contexts", "DELETE /contexts/python", "POST /contexts/python/restart", "POST /execute", "GET /files?path=/etc/hostname", "POST /files?path=x", "GET /envs", "GET /metrics",
+		"GET /health", "GET /contexts", "POST /contexts", "DELETE /contexts/python", "POST /contexts/python/restart", "POST /execute", "GET /files?path=/etc/hostname", "POST /files?path=x",
 		"POST /process.Process/List", "POST /process.Process/SendSignal", "POST /process.Process/SendInput", "POST /process.Process/Connect", "POST /process.Process/Start",
 		"POST /filesystem.Filesystem/Stat", "POST /filesystem.Filesystem/WatchDir", "POST /filesystem.Filesystem/CreateWatcher", "POST /filesystem.Filesystem/GetWatcherEvents",
 	} {
@@ -290,20 +401,20 @@ func b2(b *testBox, _ string) string { return b.path("/process.Process/List") }
 
 func TestTemplates(t *testing.T) {
 	t.Parallel()
-	b := &testBox{Fixture: start(t, apis.NewSeal(), nil)}
+	b := &testBox{Fixture: startWith(t, apis.NewSeal(), func(d *tools.Deps) { d.Can.Network = "open" })}
 	for template, want := range map[string]int{"../../etc": 400, "/images/x": 400, `a\b`: 400, ".hidden": 400, "r": 404, "": 404, "localhost:5000": 404, "base:latest": 404} {
-		if status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": `+string(must(json.Marshal(template)))+`}`)); status != want || !strings.Contains(text, `"message"`) {
+		if status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": `+string(done(json.Marshal(template)))+`}`)); status != want || !strings.Contains(text, `"message"`) {
 			t.Errorf("%q: %d %s", template, status, text)
 		}
 	}
-	for _, wanted := range []string{`"mcp": {"x": {}}`, `"iam": {"tokens": {}}`, `"volumeMounts": [{"name": "x"}]`, `"network": {"allowOut": ["*"]}`, `"timeout": -1`, `"timeout": 1000000`} {
+	for _, wanted := range []string{`"mcp": {"x": {}}`, `"iam": {"tokens": {}}`, `"volumeMounts": [{"name": "x"}]`, `"network": {"allowOut": ["*"]}`, `"allow_internet_access": false`, `"timeout": -1`, `"timeout": 1000000`} {
 		if status, text := b.do("POST", "/e2b/sandboxes", []byte(`{"templateID": "base", `+wanted+`}`)); status != 400 {
 			t.Errorf("%s: %d %s", wanted, status, text)
 		}
 	}
 }
 
-func must[T any](value T, err error) T {
+func done[T any](value T, err error) T {
 	if err != nil {
 		panic(err)
 	}
@@ -347,7 +458,7 @@ func TestHostileEnvelopes(t *testing.T) {
 // What a transport takes for a form is one here too, and a body has its bounds in any way that it comes.
 func TestBodiesAndTheirBounds(t *testing.T) {
 	t.Parallel()
-	b := begin(t, start(t, apis.NewSeal(), nil))
+	b := begin(t, startWith(t, apis.NewSeal(), func(d *tools.Deps) { d.DownloadBytes = 17 << 20 }))
 	const form, head = "Multipart/form-data; boundary=x", "--x\r\nContent-Disposition: form-data; name=file; filename=a\r\n\r\n"
 	file := filepath.Join(t.TempDir(), "a")
 	many := `{"code": "1", "other": [` + strings.Repeat("0,", jsonbound.Request.Values) + "0]}"
@@ -359,7 +470,8 @@ func TestBodiesAndTheirBounds(t *testing.T) {
 		"an object as a form": {"/execute", `{"code": "1"}`, form, 400},
 		"many values":         {"/execute", many, typeUnary, 400},
 		"of a call":           {"/process.Process/List", many, typeUnary, 400},
-		"a long file":         {"/files?path=" + file + "2", strings.Repeat("x", 100_001), "text/plain", 507},
+		"a file as it is":     {"/files?path=" + file + "1", strings.Repeat("x", 17<<20), "application/octet-stream", 200},
+		"a long file":         {"/files?path=" + file + "2", strings.Repeat("x", 17<<20+1), "text/plain", 507},
 	} {
 		if status, text := b.in("POST", test.path, test.body, "Content-Type", test.kind, headerPort, ""); status != test.want {
 			t.Errorf("%s: %d %.200s", name, status, text)
@@ -522,7 +634,7 @@ func TestALongOutput(t *testing.T) {
 func TestSignalsReachProgramsAlone(t *testing.T) {
 	t.Parallel()
 	b := begin(t, start(t, apis.NewSeal(), nil))
-	for _, process := range []string{`{"pid": 1}`, `{"pid": 0}`, `{"pid": -1}`, `{"pid": ` + string(must(json.Marshal(os.Getpid()))) + `}`, `{"tag": ""}`, `{}`} {
+	for _, process := range []string{`{"pid": 1}`, `{"pid": 0}`, `{"pid": -1}`, `{"pid": ` + string(done(json.Marshal(os.Getpid()))) + `}`, `{"tag": ""}`, `{}`} {
 		for _, call := range []string{"SendSignal", "SendInput", "Update", "CloseStdin"} {
 			if status, text := b.in("POST", "/process.Process/"+call, `{"process": `+process+`, "signal": "SIGNAL_SIGKILL"}`); status != 404 || !strings.Contains(text, codeNotFound) {
 				t.Errorf("%s of %s: %d %s", call, process, status, text)
@@ -543,12 +655,12 @@ func TestKeysAndTokens(t *testing.T) {
 	b, other := begin(t, f), begin(t, f)
 	send := func(method, path string, headers ...string) int {
 		t.Helper()
-		r := must(http.NewRequestWithContext(context.Background(), method, f.URL+path, strings.NewReader("{}")))
+		r := done(http.NewRequestWithContext(context.Background(), method, f.URL+path, strings.NewReader("{}")))
 		r.Header.Set("Content-Type", typeUnary)
 		for i := 0; i < len(headers); i += 2 {
 			r.Header.Set(headers[i], headers[i+1])
 		}
-		response := must(http.DefaultClient.Do(r)) //nolint:bodyclose // the next line does
+		response := done(http.DefaultClient.Do(r)) //nolint:bodyclose // the next line does
 		_ = response.Body.Close()
 		return response.StatusCode
 	}

@@ -37,6 +37,7 @@ const (
 	maxList     = 4 << 20   // bytes of a list
 	maxWaiting  = 256 << 10 // bytes of events that wait to be asked for; newer ones are dropped
 	perValue    = 64        // bytes of a value in a list beside its text
+	gzipRoom    = 1 << 20   // bytes of memory that packing takes
 )
 
 // entry is filesystem.proto's EntryInfo.
@@ -51,6 +52,7 @@ type entry struct {
 	Group       string            `json:"group"`
 	Modified    string            `json:"modifiedTime"`
 	Target      string            `json:"symlinkTarget,omitempty"`
+	IsSymlink   bool              `json:"isSymlink,omitempty"`
 	Metadata    map[string]string `json:"metadata,omitempty"`
 }
 
@@ -89,8 +91,6 @@ func (s *server) envdRoutes(add router) {
 	}
 	at("GET", "/files", "read_file", read, "Read a file.", (*call).readFile)
 	at("POST", "/files", "write_files", write, "Write files.", (*call).writeFiles)
-	at("GET", "/metrics", "envd_metrics", describe, "Measure the sandbox.", (*call).envdMetrics)
-	at("GET", "/envs", "envd_envs", describe, "Tell the sandbox's variables.", func(c *call, b *box) error { return c.answer(http.StatusOK, b.environment(nil)) })
 	const fs, process = "filesystem.Filesystem/", "process.Process/"
 	with(fs+"Stat", "stat", see, unary(onPath("stat")))
 	with(fs+"MakeDir", "make_dir", write, unary(onPath("make")))
@@ -174,7 +174,9 @@ func (c *call) launch(ctx context.Context, b *box, operation string, request any
 	if err != nil {
 		return nil, nil, err
 	}
-	return p, newLines(p), nil
+	answer := newLines(p)
+	context.AfterFunc(ctx, answer.close) // a helper that waits outlives nobody who asked
+	return p, answer, nil
 }
 
 // lines reads the lines of a helper's answer, and what follows them.
@@ -330,8 +332,11 @@ func httpError(err error) error {
 	if errors.As(err, &told) {
 		return told
 	}
-	rpc := rpcOf(err)
-	status := rpc.status()
+	status, rpc := statusOf(err), rpcOf(err)
+	var own *rpcError
+	if errors.As(err, &own) {
+		status = own.status()
+	}
 	if rpc.Full {
 		status = http.StatusInsufficientStorage
 	}
@@ -366,6 +371,9 @@ func (c *call) readFile(b *box) error {
 	done := func() error { return nil }
 	if strings.Contains(c.r.Header.Get("Accept-Encoding"), "gzip") {
 		header.Set(headerEncoding, "gzip")
+		if _, err := room.Take(c.r.Context(), gzipRoom); err != nil {
+			return err
+		}
 		packed := gzip.NewWriter(to)
 		to, done = packed, packed.Close
 	} else {
@@ -536,18 +544,6 @@ func metadataOf(h http.Header) (map[string]string, error) {
 	return found, nil
 }
 
-func (c *call) envdMetrics(b *box) error {
-	var m usage
-	if err := c.operate(b, "metrics", pathRequest{Path: "."}, nil, func(line []byte) error { return json.Unmarshal(line, &m) }); err != nil {
-		return httpError(err)
-	}
-	d := c.detail(b)
-	return c.answer(http.StatusOK, object{
-		"ts": time.Now().Unix(), "cpu_count": d.CPUs, "cpu_used_pct": m.CPUUsed, "mem_total": d.MemoryMB << 20, "mem_used": m.MemUsed,
-		"mem_cache": m.MemCache, "disk_used": m.DiskUsed, "disk_total": m.DiskTotal,
-	})
-}
-
 // Watching -------------------------------------------------------------------------
 
 // watch starts to watch a folder, and returns when it is watched.
@@ -580,7 +576,6 @@ func (c *call) watchDir(ctx context.Context, b *box, r pathRequest, out *stream)
 		return err
 	}
 	defer answer.close()
-	defer context.AfterFunc(ctx, answer.close)()
 	if err := out.send(0, object{"start": object{}}); err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/engine"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -41,6 +42,7 @@ const (
 	lookEvery   = 50 * time.Millisecond // at a run's output
 	maxPiece    = 32 << 10              // bytes of a long output that are read at once
 	maxContexts = 32                    // of one sandbox
+	figureRoom  = 6                     // bytes of memory for one of a figure: base64, in a JSON line that grew
 )
 
 // codeContext is a context. Each language has one by default; Python may have more, which share its kernel.
@@ -51,7 +53,15 @@ type codeContext struct {
 
 	order int // in which they were made
 	runs  int
-	clear bool // its variables go before the next run
+	clear bool                  // its variables go before the next run
+	live  map[*sandbox.Run]bool // runs that were not seen to end
+}
+
+// stop interrupts a context's runs. The caller holds the sandbox's mu.
+func (one *codeContext) stop() {
+	for run := range one.live {
+		run.Interrupt()
+	}
 }
 
 func (s *server) interpreterRoutes(add router) {
@@ -90,6 +100,7 @@ func (s *server) interpreterRoutes(add router) {
 		}
 		b.mu.Lock()
 		one.clear, one.runs = true, 0
+		one.stop()
 		b.mu.Unlock()
 		return c.answer(http.StatusOK, nil)
 	})
@@ -100,9 +111,24 @@ func (s *server) interpreterRoutes(add router) {
 		}
 		b.mu.Lock()
 		delete(b.contexts, one.ID)
+		one.stop()
 		b.mu.Unlock()
+		if err := c.update(b, b.keepContexts); err != nil {
+			return err
+		}
 		return c.answer(http.StatusOK, nil)
 	})
+}
+
+// keepContexts puts the contexts that clients made into the record. The caller holds b.mu.
+func (b *box) keepContexts(of *record) {
+	of.Contexts = nil
+	for _, one := range b.contexts {
+		if one.order >= len(kernel.Languages) {
+			of.Contexts = append(of.Contexts, codeContext{ID: one.ID, Language: one.Language, Dir: one.Dir})
+		}
+	}
+	slices.SortFunc(of.Contexts, func(x, y codeContext) int { return b.contexts[x.ID].order - b.contexts[y.ID].order })
 }
 
 // defaults makes the contexts of each language that runs here. The caller holds b.mu.
@@ -178,6 +204,9 @@ func (c *call) newContext(b *box) error {
 	if isFull {
 		return refuse(http.StatusTooManyRequests, "a sandbox may have %d contexts", maxContexts)
 	}
+	if err := c.update(b, b.keepContexts); err != nil {
+		return err
+	}
 	return c.answer(http.StatusOK, one)
 }
 
@@ -222,7 +251,12 @@ func (c *call) execute(b *box) error {
 	}
 	var run *sandbox.Run
 	if strings.TrimSpace(wanted.Code) != "" { // in the order of the calls
-		run, err = c.Sessions().Run(options)
+		if run, err = c.Sessions().Run(options); err == nil {
+			if one.live == nil {
+				one.live = make(map[*sandbox.Run]bool)
+			}
+			one.live[run] = true
+		}
 	}
 	b.mu.Unlock()
 	if err != nil {
@@ -230,6 +264,11 @@ func (c *call) execute(b *box) error {
 	}
 	out.send(object{"type": "number_of_executions", "execution_count": count})
 	if run != nil {
+		defer func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			delete(one.live, run)
+		}()
 		c.followRun(run, out)
 	}
 	out.send(object{"type": "end_of_execution"})
@@ -302,6 +341,16 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 		return
 	}
 	if err := tell(res, true); err != nil {
+		fail(err)
+		return
+	}
+	figures := 0
+	for _, display := range res.Displays {
+		for _, data := range display.Data {
+			figures += len(data)
+		}
+	}
+	if _, err := room.Take(ctx, figureRoom*int64(figures)); err != nil {
 		fail(err)
 		return
 	}
@@ -470,11 +519,12 @@ func (b *box) before(one *codeContext, env map[string]string) string {
 	set, names := web.Encode(all), web.Encode(append([]string{}, taken...))
 	switch sandbox.Language(one.Language) {
 	case sandbox.Python:
+		b.plain = b.plain && !one.clear && one.ID == string(sandbox.Python)
 		request := web.Encode(object{
 			"env": all, "taken": append([]string{}, taken...), "context": one.ID, "dir": realPath(one.Dir), "clear": one.clear,
-			"contexts": slices.Sorted(maps.Keys(b.contexts)), "plain": len(b.contexts) <= 3 && !one.clear && one.ID == string(sandbox.Python) && b.inContext == "",
+			"contexts": slices.Sorted(maps.Keys(b.contexts)), "plain": b.plain, "home": engine.WorkDir,
 		})
-		one.clear, b.inContext = false, one.ID
+		one.clear = false
 		return "exec(" + quotePython(switcher) + ", {'request': " + quotePython(string(request)) + "}); " +
 			"hasattr(__import__('sys'), '_charts') or exec(" + quotePython(charts) + ", {'__name__': '_charts'})"
 	case sandbox.JavaScript:

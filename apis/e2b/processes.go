@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -34,6 +36,8 @@ type program struct {
 	config processConfig
 	tag    *string
 	pty    bool
+	closed atomic.Bool   // its input
+	ended  chan struct{} // is closed with its end
 
 	mu      sync.Mutex
 	clients map[*client]bool
@@ -182,10 +186,11 @@ func (c *call) start(ctx context.Context, b *box, r startRequest) (*program, *cl
 	if err != nil {
 		return nil, nil, err
 	}
+	p := &program{Program: started, config: r.Process, tag: r.Tag, pty: r.PTY != nil, ended: make(chan struct{}), clients: make(map[*client]bool)}
 	if r.PTY == nil && r.Stdin != nil && !*r.Stdin {
+		p.closed.Store(true)
 		go func() { _ = started.CloseInput(context.WithoutCancel(ctx)) }() // which is not known before what is printed was received
 	}
-	p := &program{Program: started, config: r.Process, tag: r.Tag, pty: r.PTY != nil, clients: make(map[*client]bool)}
 	first := p.join()
 	b.mu.Lock()
 	b.programs[p.PID] = p
@@ -245,6 +250,7 @@ func (p *program) tell(over func()) {
 		over()
 		p.mu.Lock()
 		p.over = true
+		close(p.ended)
 		p.mu.Unlock()
 		pass(processEvent{End: endOf(out.Exit)})
 	}
@@ -351,6 +357,9 @@ func (p *program) write(ctx context.Context, in input) error {
 	if p.pty == (in.Stdin != nil) {
 		return &rpcError{Code: codePrecondition, Message: "the process has the other kind of input"}
 	}
+	if p.closed.Load() {
+		return &rpcError{Code: codePrecondition, Message: "the process's input is closed: start it with stdin"}
+	}
 	return overOr(p.Write(ctx, data))
 }
 
@@ -399,10 +408,11 @@ func closeInput(ctx context.Context, p *program, _ processRequest) error {
 	if p.pty {
 		return &rpcError{Code: codePrecondition, Message: "the process has a terminal: send it Ctrl+D"}
 	}
+	p.closed.Store(true)
 	return overOr(p.CloseInput(ctx))
 }
 
-// streamInput writes a stream of input, once the client has sent all of it.
+// streamInput writes a stream of input as it comes, which may take as long as the program.
 func (c *call) streamInput(ctx context.Context, b *box, first inputEvent, out *stream) error {
 	if first.Start == nil {
 		return &rpcError{Code: codeInvalid, Message: "the first message must be start"}
@@ -411,13 +421,33 @@ func (c *call) streamInput(ctx context.Context, b *box, first inputEvent, out *s
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	ended := context.AfterFunc(ctx, func() { _ = c.in.control.SetReadDeadline(time.Now()) })
+	defer cancel()
+	defer ended()
+	go func() {
+		select {
+		case <-p.ended:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	for {
+		_ = c.in.control.SetReadDeadline(time.Time{})
 		var next inputEvent
-		err := envelope(c.r.Body, &next)
+		err := ctx.Err() // from behind that deadline on, another ends the reading
+		if err == nil {
+			err = c.in.next(ctx, &next)
+		}
 		if errors.Is(err, io.EOF) {
 			return out.send(0, object{})
 		}
-		if err == nil && next.Data != nil {
+		select {
+		case <-p.ended:
+			return overOr(sandbox.ErrProgramOver)
+		default:
+		}
+		if err = cmp.Or(ctx.Err(), err); err == nil && next.Data != nil {
 			err = p.write(ctx, next.Data.Input)
 		}
 		if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/text"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/web"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox"
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/kernel"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/runs"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/state"
 )
@@ -34,6 +35,7 @@ const (
 	maxRecord         = 256 << 10  // bytes
 	listed            = 100        // sandboxes of an answer
 	endTime           = time.Minute
+	noNetwork         = "none"
 	running, paused   = "running", "paused"
 )
 
@@ -48,6 +50,7 @@ type record struct {
 	AutoPause bool              `json:"auto_pause,omitempty"`
 	AutoWake  bool              `json:"auto_resume,omitempty"`
 	Paused    bool              `json:"paused,omitempty"`
+	Contexts  []codeContext     `json:"contexts,omitempty"` // further ones of Python
 }
 
 // box is a sandbox in use. The mutex guards what is not the record's id.
@@ -64,7 +67,7 @@ type box struct {
 	defaulted bool                // the contexts of the languages are there
 	made      int                 // contexts
 	runEnv    map[string][]string // names that the last run of a language set for itself
-	inContext string              // the Python context whose variables are in the kernel; empty: the default one
+	plain     bool                // Python's kernel has had no variables but those of its default context
 }
 
 type router = func(method, path, id, tool, summary string, serve func(c *call) error)
@@ -111,20 +114,24 @@ type newSandbox struct {
 	AutoWake  struct {
 		Enabled bool `json:"enabled"`
 	} `json:"autoResume"`
-	MCP     json.RawMessage `json:"mcp"`
-	IAM     json.RawMessage `json:"iam"`
-	Volumes json.RawMessage `json:"volumeMounts"`
-	Network json.RawMessage `json:"network"`
+	Internet *bool           `json:"allow_internet_access"`
+	MCP      json.RawMessage `json:"mcp"`
+	IAM      json.RawMessage `json:"iam"`
+	Volumes  json.RawMessage `json:"volumeMounts"`
+	Network  json.RawMessage `json:"network"`
 }
 
 // check refuses what cannot be had.
-func (n *newSandbox) check() error {
+func (n *newSandbox) check(network string) error {
 	if strings.ContainsAny(n.Template, "/\\") || strings.HasPrefix(n.Template, ".") {
 		return refuse(http.StatusBadRequest, "%q is not a template's name", text.Shorten(n.Template, maxQuoted))
 	}
 	name, tag, _ := strings.Cut(n.Template, ":")
 	if name != base && name != interpreter || tag != "" && tag != "default" {
 		return refuse(http.StatusNotFound, "template %q not found: this server has %s and %s", text.Shorten(n.Template, maxQuoted), base, interpreter)
+	}
+	if n.Internet != nil && !*n.Internet && network != noNetwork {
+		return refuse(http.StatusBadRequest, "allow_internet_access cannot be false: this server's network is %s for all", network)
 	}
 	for name, value := range map[string]json.RawMessage{"mcp": n.MCP, "iam": n.IAM, "volumeMounts": n.Volumes, "network": n.Network} {
 		var private map[string]any // ports never are public
@@ -166,7 +173,7 @@ func (c *call) create() error {
 	if err := c.decode(&wanted); err != nil {
 		return err
 	}
-	if err := wanted.check(); err != nil {
+	if err := wanted.check(c.Network()); err != nil {
 		return err
 	}
 	end, err := ends(wanted.Timeout)
@@ -181,6 +188,7 @@ func (c *call) create() error {
 		ID: id, Template: wanted.Template, Metadata: wanted.Metadata, Env: wanted.Env, Started: time.Now(), Ends: end,
 		AutoPause: wanted.AutoPause, AutoWake: wanted.AutoWake.Enabled,
 	})
+	b.plain = true
 	if err = c.touchContainer(b); err == nil { // whose start is not of the sandbox's time
 		end, _ = ends(wanted.Timeout)
 		err = c.update(b, func(of *record) { of.Ends = end })
@@ -201,7 +209,12 @@ func (c *call) create() error {
 }
 
 func newBox(of record) *box {
-	return &box{record: of, programs: make(map[int]*program), watchers: make(map[string]*watcher), contexts: make(map[string]*codeContext), runEnv: make(map[string][]string)}
+	b := &box{record: of, programs: make(map[int]*program), watchers: make(map[string]*watcher), contexts: make(map[string]*codeContext), runEnv: make(map[string][]string)}
+	for i, one := range of.Contexts {
+		one.order, b.made = len(kernel.Languages)+i+1, i+1
+		b.contexts[one.ID] = &one
+	}
+	return b
 }
 
 // touchContainer starts the container, so that the first command does not wait for it.
@@ -346,8 +359,6 @@ func (c *call) forget(b *box) {
 		b.timer.Stop()
 	}
 	clear(b.watchers)
-	clear(b.contexts)
-	b.defaulted = false
 }
 
 // schedule ends a sandbox at the end of its time.
@@ -471,7 +482,7 @@ func (c *call) detail(b *box) detail {
 	config, of := c.Sessions().Config(), &b.record
 	d := detail{
 		Template: of.Template, Alias: of.Template, ID: of.ID, Client: clientID, Started: of.Started.UTC(), Ends: of.Ends.UTC(), State: running, Envd: envdVersion,
-		CPUs: max(1, int(config.Limits.CPUs)), MemoryMB: config.Limits.MemoryBytes >> 20, DiskMB: config.VolumeBytes >> 20, Metadata: of.Metadata,
+		Internet: c.Network() != noNetwork, CPUs: max(1, int(config.Limits.CPUs)), MemoryMB: config.Limits.MemoryBytes >> 20, DiskMB: config.VolumeBytes >> 20, Metadata: of.Metadata,
 		Lifecycle: lifecycle{of.AutoWake, "kill"},
 	}
 	if of.Paused {
@@ -524,20 +535,27 @@ func (c *call) list() error {
 		}
 	}
 	oldest := query.Get("order") == "asc"
-	slices.SortFunc(all, func(a, b detail) int {
+	order := func(a, b detail) int {
 		order := cmp.Or(b.Started.Compare(a.Started), cmp.Compare(a.ID, b.ID))
 		if oldest {
 			order = -order
 		}
 		return order
-	})
-	from := 1 + slices.IndexFunc(all, func(d detail) bool { return d.ID == query.Get("nextToken") })
-	all = all[from:]
+	}
+	slices.SortFunc(all, order)
+	if token := query.Get("nextToken"); token != "" { // of a sandbox that may be gone meanwhile
+		var last detail
+		when, id, _ := strings.Cut(token, "_")
+		if last.ID = id; last.Started.UnmarshalText([]byte(when)) != nil {
+			return refuse(http.StatusBadRequest, "nextToken is none of this server's: %s", text.Shorten(token, maxQuoted))
+		}
+		all = slices.DeleteFunc(all, func(d detail) bool { return order(d, last) <= 0 })
+	}
 	if most, err := strconv.Atoi(query.Get("limit")); err == nil && most < 1 {
 		return refuse(http.StatusBadRequest, "the limit is %d and must be above 0", most)
 	} else if most = min(cmp.Or(most, listed), listed); len(all) > most {
 		all = all[:most]
-		c.w.Header().Set("X-Next-Token", all[most-1].ID)
+		c.w.Header().Set("X-Next-Token", all[most-1].Started.Format(time.RFC3339Nano)+"_"+all[most-1].ID)
 	}
 	return c.answer(http.StatusOK, all)
 }

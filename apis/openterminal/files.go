@@ -255,6 +255,9 @@ const (
 )
 
 func (c *call) remove() (any, error) {
+	if c.r.URL.Query().Get("path") == "" { // which is the chat's working directory elsewhere
+		return nil, fault.New(fault.InvalidPath, "Name what goes.", "path is missing.")
+	}
 	if c.below == "" {
 		return nil, fault.New(fault.InvalidPath, "Name what is in it.", "%s stays.", engine.WorkDir)
 	}
@@ -271,6 +274,9 @@ func (c *call) remove() (any, error) {
 }
 
 func (c *call) move(wanted moved) (any, error) {
+	if wanted.Source == "" {
+		return nil, fault.New(fault.InvalidPath, "Name what is moved.", "source is missing.")
+	}
 	to, err := c.resolve(wanted.Destination)
 	if err != nil {
 		return nil, err

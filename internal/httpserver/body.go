@@ -80,10 +80,10 @@ func (s *Server) readBody(w http.ResponseWriter, r *http.Request, most bodyBound
 	return b.Bytes(), taken, err
 }
 
-// bounded bounds the POSTs of a handler as those of MCP, but for forms.
+// bounded bounds the POSTs of a handler as those of MCP, but for forms and for those that are read as they come.
 func (s *Server) bounded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if kind := r.Header.Get("Content-Type"); r.Method != http.MethodPost || strings.HasPrefix(strings.ToLower(kind), "multipart/") {
+		if kind := r.Header.Get("Content-Type"); r.Method != http.MethodPost || strings.HasPrefix(strings.ToLower(kind), "multipart/") || web.IsStreamed(r) {
 			next.ServeHTTP(w, r) // files, which go where they belong as they come
 			return
 		}

@@ -35,6 +35,8 @@ type Host interface {
 	Begin(ctx context.Context, id string, language sandbox.Language, of sandbox.SessionLimits, code string) (lease sandbox.Lease, notes []string, err error)
 	// SendFile answers with a file of a session, or a range of it.
 	SendFile(w http.ResponseWriter, r *http.Request, session, path string) error
+	// Network returns the way out of code: none, allowlist or open.
+	Network() string
 	// Uploaded returns a request's body of any length, and the most bytes of a file in it; 0: any.
 	Uploaded(w http.ResponseWriter, r *http.Request) (body io.Reader, most int64)
 	// MaskPart masks the secrets in a part of a text.

@@ -36,11 +36,13 @@ type backend struct {
 	version string
 	// uploadBytes is the longest file of a form; 0: any.
 	uploadBytes int64
+	network     string
 }
 
 func newBackend(o Options) backend {
 	b := backend{
 		manager: o.Deps.Manager, tools: make(map[string]server.ServerTool), secrets: o.Deps.Secrets, version: o.Version, uploadBytes: o.Deps.DownloadBytes,
+		network: cmp.Or(o.Deps.Can.Network, "none"),
 		links: filelinks.New(filelinks.Options{
 			Manager: o.Deps.Manager, BaseURL: &url.URL{Scheme: "http", Host: "localhost"}, UploadBytes: o.Deps.DownloadBytes, Scripts: o.Deps.PageScripts, Logger: o.Logger,
 		}),
@@ -52,6 +54,8 @@ func newBackend(o Options) backend {
 }
 
 func (b *backend) Sessions() *sandbox.Manager { return b.manager }
+
+func (b *backend) Network() string { return b.network }
 
 func (b *backend) MaskPart(text string) string { return b.secrets.MaskPart(text) }
 

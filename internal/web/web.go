@@ -15,6 +15,7 @@ package web
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
@@ -107,3 +108,13 @@ func (t *Token) Is(given string) bool {
 	sum := sha256.Sum256([]byte(strings.TrimSpace(given)))
 	return t != nil && subtle.ConstantTimeCompare(sum[:], t[:]) == 1
 }
+
+type streamedKey struct{}
+
+// Streamed marks a request, of an authorized client, as one with a body that its handler reads and bounds as it comes.
+func Streamed(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), streamedKey{}, true))
+}
+
+// IsStreamed reports whether a request is marked by Streamed.
+func IsStreamed(r *http.Request) bool { return r.Context().Value(streamedKey{}) != nil }
