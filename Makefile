@@ -33,20 +33,24 @@ test: deps-test build
 	$(MAKE) test-go test-python test-node
 
 # With the race detector where there is the C compiler that it needs: one run with it finds what one
-# without does. Nothing that is shipped is built so. Images are decoded by one goroutine at a time, and
-# twenty times as slowly under it.
+# without does. Nothing that is shipped is built so. PLAIN are packages whose tests take processor time in one
+# goroutine: the detector has nothing to find there, and makes them ten times as slow.
 RACE := $(if $(shell command -v cc),-race)
-ALONE := TestImagesAreFitted
+PLAIN := containers containers/supervisor/screen containers/supervisor/versions tools/internal/content tools/internal/render
 # An emulated machine needs E2E_SLOWNESS=10 in the environment, and a longer TIMEOUT. Node's tests know it too.
 # gotestsum tells in the end which tests were left out, and why. If no more than RERUNS tests fail, each is run once more by
 # itself: 0 is none. One that passes then is still printed as a failure, and counted as one.
 TIMEOUT ?= 40m
 RERUNS ?= 0
-test-go:
-	gotestsum=$$(scripts/go-tool gotest.tools/gotestsum v1.13.0) && \
-	$(if $(RACE),CGO_ENABLED=1) $$gotestsum --format standard-quiet \
-	  $(if $(filter-out 0,$(RERUNS)),--rerun-fails=1 --rerun-fails-max-failures=$(RERUNS) --rerun-fails-run-root-test) --packages ./... -- -timeout $(TIMEOUT) $(RACE) -skip '^$(ALONE)$$'
-	go test -run '^$(ALONE)$$' ./tools/internal/content
+RERUN := $(if $(filter-out 0,$(RERUNS)),--rerun-fails=1 --rerun-fails-max-failures=$(RERUNS) --rerun-fails-run-root-test)
+GOTESTSUM = $$(scripts/go-tool gotest.tools/gotestsum v1.13.0) --format standard-quiet $(RERUN) --packages
+LIST_PLAIN := go list $(addprefix ./,$(PLAIN))
+.PHONY: test-go-plain test-go-others
+test-go: test-go-plain test-go-others
+test-go-plain:
+	$(GOTESTSUM) "$$(echo $$($(LIST_PLAIN)))" -- -timeout $(TIMEOUT)
+test-go-others:
+	$(if $(RACE),CGO_ENABLED=1) $(GOTESTSUM) "$$(echo $$(go list ./... | grep -vxF "$$($(LIST_PLAIN))"))" -- -timeout $(TIMEOUT) $(RACE)
 
 # What needs nothing but Go, also on other systems.
 test-unit:
