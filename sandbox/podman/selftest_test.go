@@ -54,59 +54,95 @@ var theToken = struct{ placeholder, value string }{"a-placeholder-of-TOKEN", "th
 type weakness struct {
 	name     string
 	spec     func(*specgen.SpecGenerator)
-	program  *edit // of the supervisor
+	program  []edit // of the supervisor
 	unmasked bool
 	wayOut   http.HandlerFunc // what serves the way out; nil: there is none
 	broken   []string         // the rows that must tell, and no other
 	untried  []string         // those that cannot be tried then
 }
 
-var weaknesses = []weakness{
-	{name: "nothing"},
-	{name: "no seccomp profile", broken: []string{"process_one", "seccomp", "sockets"}, spec: func(s *specgen.SpecGenerator) { s.SeccompProfilePath = "unconfined" }},
-	{name: "a capability", broken: []string{"capabilities"}, spec: func(s *specgen.SpecGenerator) { s.CapAdd, s.CapDrop = []string{"CAP_NET_RAW"}, nil }},
-	{name: "new privileges", broken: []string{"setuid"}, spec: func(s *specgen.SpecGenerator) { *s.NoNewPrivileges = false }},
-	{name: "root's group", broken: []string{"user"}, spec: func(s *specgen.SpecGenerator) { s.User, _, _ = strings.Cut(s.User, ":"); s.User += ":0" }},
-	{name: "a user that every session has", broken: []string{"own_user"}, spec: oneUser},
-	// Podman's own files in /etc can be written to then, too.
-	{name: "a writable root", broken: []string{"mounts", "readonly"}, spec: func(s *specgen.SpecGenerator) { *s.ReadOnlyFilesystem = false }},
-	// There is no mounting a /sys of one's own in a network namespace of others.
-	{name: "the host's network", broken: append(ifRootless("mounts"), "network", "trespass"), spec: func(s *specgen.SpecGenerator) { s.NetNS.NSMode = specgen.Host }},
-	{name: "the host's name", broken: []string{"identity"}, spec: func(s *specgen.SpecGenerator) { s.UtsNS.NSMode, s.Hostname = specgen.Host, "" }},
-	// An ordinary user's Podman cannot make a device: it mounts the host's.
-	{name: "a device", broken: append([]string{"devices"}, ifRootless("mounts")...), spec: func(s *specgen.SpecGenerator) { s.Devices = []runtimespec.LinuxDevice{{Path: "/dev/kmsg"}} }},
-	{name: "nothing masked", broken: []string{"kernel_files"}, spec: func(s *specgen.SpecGenerator) { s.Mask, s.Unmask = nil, []string{"ALL"} }},
+// weaknesses are tried together where no two have the same row, or are in each other's way: a self-test takes a while.
+var weaknesses = [][]weakness{
+	{{name: "nothing"}},
+	{
+		{name: "no seccomp profile", broken: []string{"process_one", "seccomp", "sockets"}, spec: func(s *specgen.SpecGenerator) { s.SeccompProfilePath = "unconfined" }},
+		{name: "the host's name", broken: []string{"identity"}, spec: func(s *specgen.SpecGenerator) { s.UtsNS.NSMode, s.Hostname = specgen.Host, "" }},
+		{name: "larger files", broken: []string{"files"}, spec: func(s *specgen.SpecGenerator) { setRlimit(s, "fsize", 1<<30) }},
+		{name: "a larger tmpfs", broken: []string{"tmpfs"}, spec: func(s *specgen.SpecGenerator) {
+			s.Mounts[0].Options = []string{"mode=1777", "rw", "nosuid", "nodev", "notmpcopyup", "size=64m"}
+		}},
+		{name: "answers that are not masked", broken: []string{"secrets"}, unmasked: true},
+	},
+	{
+		{name: "a capability", broken: []string{"capabilities"}, spec: func(s *specgen.SpecGenerator) { s.CapAdd, s.CapDrop = []string{"CAP_NET_RAW"}, nil }},
+		// Podman's own files in /etc can be written to then, too.
+		{name: "a writable root", broken: []string{"mounts", "readonly"}, spec: func(s *specgen.SpecGenerator) { *s.ReadOnlyFilesystem = false }},
+		{name: "no limit of processors", broken: []string{"cpu"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.CPU = nil }},
+		{name: "a user that every session has", broken: []string{"own_user"}, spec: oneUser},
+		{name: "a way out without a policy", broken: []string{"way_out"}, wayOut: tunnel},
+	},
+	{
+		{name: "new privileges", broken: []string{"setuid"}, spec: func(s *specgen.SpecGenerator) { *s.NoNewPrivileges = false }},
+		{name: "root's group", broken: []string{"user"}, spec: func(s *specgen.SpecGenerator) { s.User, _, _ = strings.Cut(s.User, ":"); s.User += ":0" }},
+		{name: "core dumps", broken: []string{"core"}, spec: func(s *specgen.SpecGenerator) { setRlimit(s, "core", 1<<20) }},
+		{name: "nothing masked", broken: []string{"kernel_files"}, spec: func(s *specgen.SpecGenerator) { s.Mask, s.Unmask = nil, []string{"ALL"} }},
+		{name: "a way out that reveals secrets", broken: []string{"credentials"}, wayOut: func(w http.ResponseWriter, r *http.Request) {
+			http.Error(w, strings.ReplaceAll(fmt.Sprint(r.Header), theToken.placeholder, theToken.value), http.StatusNotFound)
+		}},
+	},
+	{
+		// There is no mounting a /sys of one's own in a network namespace of others.
+		{name: "the host's network", broken: append(ifRootless("mounts"), "network", "trespass"), spec: func(s *specgen.SpecGenerator) { s.NetNS.NSMode = specgen.Host }},
+		{name: "more open files", broken: []string{"files"}, spec: func(s *specgen.SpecGenerator) { setRlimit(s, "nofile", 512) }},
+		{name: "a variable of the server", broken: []string{"environment"}, spec: func(s *specgen.SpecGenerator) { s.Env = map[string]string{"INNOCENT": canary} }},
+	},
 	// Without an account a supervisor adds up what processes take, and stops many that were forked.
-	{name: "no limit of memory", broken: []string{"memory"}, untried: []string{"pids"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.Memory = nil }},
-	{name: "no limit of processors", broken: []string{"cpu"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.CPU = nil }},
-	{name: "no limit of processes", broken: []string{"pids"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.Pids = nil }},
-	{name: "larger files", broken: []string{"files"}, spec: func(s *specgen.SpecGenerator) { setRlimit(s, "fsize", 1<<30) }},
-	{name: "more open files", broken: []string{"files"}, spec: func(s *specgen.SpecGenerator) { setRlimit(s, "nofile", 512) }},
-	{name: "core dumps", broken: []string{"core"}, spec: func(s *specgen.SpecGenerator) { setRlimit(s, "core", 1<<20) }},
-	{name: "a larger tmpfs", broken: []string{"tmpfs"}, spec: func(s *specgen.SpecGenerator) {
-		s.Mounts[0].Options = []string{"mode=1777", "rw", "nosuid", "nodev", "notmpcopyup", "size=64m"}
-	}},
-	{name: "Podman's own user namespace", broken: ifRootless("own_user"), spec: func(s *specgen.SpecGenerator) { s.UserNS, s.IDMappings = specgen.Namespace{}, nil }},
-	{name: "a volume that another session has", broken: []string{"frozen", "own_user", "trespass"}, spec: func(s *specgen.SpecGenerator) {
+	{{name: "no limit of memory", broken: []string{"memory"}, untried: []string{"pids"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.Memory = nil }}},
+	{
+		{name: "no limit of processes", broken: []string{"pids"}, spec: func(s *specgen.SpecGenerator) { s.ResourceLimits.Pids = nil }},
+		// An ordinary user's Podman cannot make a device: it mounts the host's.
+		{name: "a device", broken: append([]string{"devices"}, ifRootless("mounts")...), spec: func(s *specgen.SpecGenerator) { s.Devices = []runtimespec.LinuxDevice{{Path: "/dev/kmsg"}} }},
+		{name: "Podman's own user namespace", broken: ifRootless("own_user"), spec: func(s *specgen.SpecGenerator) { s.UserNS, s.IDMappings = specgen.Namespace{}, nil }},
+	},
+	{{name: "a volume that another session has", broken: []string{"frozen", "own_user", "trespass"}, spec: func(s *specgen.SpecGenerator) {
 		oneUser(s)
 		s.Volumes[0].Name = sharedVolume
-	}},
-	{name: "a variable of the server", broken: []string{"environment"}, spec: func(s *specgen.SpecGenerator) { s.Env = map[string]string{"INNOCENT": canary} }},
-	{name: "answers that are not masked", broken: []string{"secrets"}, unmasked: true},
-	{name: "a way out without a policy", broken: []string{"way_out"}, wayOut: tunnel},
-	{name: "a way out that reveals secrets", broken: []string{"credentials"}, wayOut: func(w http.ResponseWriter, r *http.Request) {
-		http.Error(w, strings.ReplaceAll(fmt.Sprint(r.Header), theToken.placeholder, theToken.value), http.StatusNotFound)
-	}},
-	{name: "a supervisor that can be read", broken: []string{"process_one"}, program: &edit{"main.go", "	hide()\n", ""}},
-	{name: "a supervisor that reads a deadly file again", broken: []string{"frozen"}, program: &edit{
-		"frozen.go", "if k.ready && its {", "if k.ready && its && false {",
-	}},
-	{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: &edit{
-		"settings.go", "return s.VolumeBytes > 0 || s.VolumeFiles > 0", "return false",
-	}},
-	{name: "a supervisor that believes its kernel", broken: []string{"frames"}, program: &edit{
-		"kernel.go", "r := s.runs.all[m.ID]\n	if r == nil || r.kernel != k {", "r := s.runs.of(k)\n	if r == nil {",
-	}},
+	}}},
+	{
+		{name: "a supervisor that can be read", broken: []string{"process_one"}, program: []edit{{"main.go", "	hide()\n", ""}}},
+		{name: "a supervisor that reads a deadly file again", broken: []string{"frozen"}, program: []edit{
+			{"frozen.go", "if k.ready && its {", "if k.ready && its && false {"},
+		}},
+		{name: "a supervisor that does not watch", broken: []string{"volume", "volume_files"}, program: []edit{
+			{"settings.go", "return s.VolumeBytes > 0 || s.VolumeFiles > 0", "return false"},
+		}},
+		{name: "a supervisor that believes its kernel", broken: []string{"frames"}, program: []edit{
+			{"kernel.go", "r := s.runs.all[m.ID]\n	if r == nil || r.kernel != k {", "r := s.runs.of(k)\n	if r == nil {"},
+		}},
+	},
+}
+
+// together is one with all of several weaknesses.
+func together(all []weakness) (w weakness) {
+	var specs []func(*specgen.SpecGenerator)
+	for i, one := range all {
+		w.name += []string{"", ", "}[min(i, 1)] + one.name
+		w.program, w.broken, w.untried = append(w.program, one.program...), append(w.broken, one.broken...), append(w.untried, one.untried...)
+		w.unmasked = w.unmasked || one.unmasked
+		if one.wayOut != nil {
+			w.wayOut = one.wayOut
+		}
+		if one.spec != nil {
+			specs = append(specs, one.spec)
+		}
+	}
+	w.spec = func(s *specgen.SpecGenerator) {
+		for _, spec := range specs {
+			spec(s)
+		}
+	}
+	slices.Sort(w.broken)
+	return w
 }
 
 // ifRootless are rows that hold nothing where Podman runs as root.
@@ -131,20 +167,23 @@ func setRlimit(s *specgen.SpecGenerator, name string, value uint64) {
 	}
 }
 
-// build makes the supervisor without the safeguard.
-func (e *edit) build(t *testing.T) []byte {
+// build makes the supervisor without these safeguards.
+func build(t *testing.T, edits []edit) []byte {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("../../containers/supervisor", e.file))
-	must.OK(t, err)
-	source, err := os.ReadFile(path)
-	if err != nil || strings.Count(string(source), e.safeguard) != 1 {
-		t.Fatalf("the supervisor has no such safeguard any more: %v", err)
+	folder, replaced := t.TempDir(), make(map[string]string)
+	for _, e := range edits {
+		path, err := filepath.Abs(filepath.Join("../../containers/supervisor", e.file))
+		must.OK(t, err)
+		source, err := os.ReadFile(path)
+		if err != nil || strings.Count(string(source), e.safeguard) != 1 {
+			t.Fatalf("the supervisor has no such safeguard any more: %v", err)
+		}
+		replaced[path] = filepath.Join(folder, e.file)
+		must.OK(t, os.WriteFile(replaced[path], []byte(strings.Replace(string(source), e.safeguard, e.instead, 1)), 0o600))
 	}
-	folder := t.TempDir()
-	weak, overlay, program := filepath.Join(folder, e.file), filepath.Join(folder, "overlay.json"), filepath.Join(folder, "supervisor")
-	text, err := json.Marshal(map[string]any{"Replace": map[string]string{path: weak}})
-	err = errors.Join(err, os.WriteFile(overlay, text, 0o600), os.WriteFile(weak, []byte(strings.Replace(string(source), e.safeguard, e.instead, 1)), 0o600))
-	must.OK(t, err)
+	overlay, program := filepath.Join(folder, "overlay.json"), filepath.Join(folder, "supervisor")
+	text, err := json.Marshal(map[string]any{"Replace": replaced})
+	must.OK(t, errors.Join(err, os.WriteFile(overlay, text, 0o600)))
 	build := exec.CommandContext(t.Context(), "go", "build", "-overlay", overlay, "-o", program, "../../containers/supervisor")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
@@ -155,15 +194,15 @@ func (e *edit) build(t *testing.T) []byte {
 	return made
 }
 
-// give has the engine's containers started with the weaker supervisor.
-func (e *edit) give(t *testing.T, engine *podman.Engine) {
+// giveProgram has the engine's containers started with a weaker supervisor beside what the engine weakens.
+func giveProgram(t *testing.T, edits []edit, engine *podman.Engine) {
 	t.Helper()
 	files, err := containers.Programs(runtime.GOARCH)
 	must.OK(t, err)
 	files = slices.Clone(files)
 	for i := range files {
 		if files[i].Path == "supervisor" {
-			files[i].Content = e.build(t)
+			files[i].Content = build(t, edits)
 			files[i].Mode = 0o755 // a program that cannot be read cannot be looked into as it runs
 		}
 	}
@@ -175,7 +214,8 @@ func (e *edit) give(t *testing.T, engine *podman.Engine) {
 
 // The self-test must tell of a sandbox that is weaker than it says, and of nothing else.
 func TestSelftestHasTeeth(t *testing.T) {
-	for _, w := range weaknesses {
+	for _, all := range weaknesses {
+		w := together(all)
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			report := w.attack(t)
@@ -226,11 +266,9 @@ func (w weakness) attack(t *testing.T) selftest.Report {
 	weak := podman.Open(service.Options{})
 	defer weak.Close()
 	t.Cleanup(func() { _ = podman.Open(service.Options{}).Remove(context.Background(), nil, []string{sharedVolume}) })
-	if w.spec != nil {
-		weak.Weaken(w.spec)
-	}
+	weak.Weaken(w.spec)
 	if w.program != nil {
-		w.program.give(t, weak)
+		giveProgram(t, w.program, weak)
 	}
 	passed := map[string]string{"SECRET": "one that nobody may read", "TOKEN": theToken.placeholder}
 	masker := secrets.New(passed)
