@@ -96,7 +96,8 @@ type wireConn struct {
 	meter    meter.Meter
 	limits   sql.Limits
 	timeZone string
-	id       int64 // the server's, for KILL
+	id       int64  // the server's, for KILL
+	host     string // the server's name for itself: behind one address may be several
 	mariadb  bool
 }
 
@@ -106,23 +107,31 @@ func (c *wireConn) abandon() { _ = c.net.Close() }
 // begin detects the server's kind, and sets the session up.
 func (c *wireConn) begin(ctx context.Context) error {
 	return checked.Guard(func() error {
-		rows, err := c.QueryContext(ctx, "SELECT CONNECTION_ID(), VERSION()", nil)
-		if err != nil {
+		if err := c.identify(ctx); err != nil {
 			return err
 		}
-		found := make([]driver.Value, len(rows.Columns()))
-		if err = rows.Next(found); err != nil || len(found) != 2 {
-			return errors.Join(errors.New("the server does not say what it is"), err)
-		}
-		if err := rows.Next(found); !errors.Is(err, io.EOF) {
-			return errors.Join(errors.New("the server says more than it was asked"), err)
-		}
-		_ = rows.Close()
-		c.id, _ = found[0].(int64)
-		version, _ := found[1].([]byte)
-		c.mariadb = strings.Contains(strings.ToLower(string(version)), "mariadb")
 		return c.set(ctx)
 	})
+}
+
+// identify asks the server what it is.
+func (c *wireConn) identify(ctx context.Context) error {
+	rows, err := c.QueryContext(ctx, "SELECT CONNECTION_ID(), VERSION(), @@hostname", nil)
+	if err != nil {
+		return err
+	}
+	found := make([]driver.Value, len(rows.Columns()))
+	if err = rows.Next(found); err != nil || len(found) != 3 {
+		return errors.Join(errors.New("the server does not say what it is"), err)
+	}
+	id, _ := found[0].(int64)
+	version, _ := found[1].([]byte)
+	host, _ := found[2].([]byte)
+	c.id, c.host, c.mariadb = id, string(host), strings.Contains(strings.ToLower(string(version)), "mariadb")
+	if err := rows.Next(found); !errors.Is(err, io.EOF) {
+		return errors.Join(errors.New("the server says more than it was asked"), err)
+	}
+	return rows.Close()
 }
 
 // set sets a session's variables. The mode makes "x" a string and \ an escape, as the check assumes.
@@ -165,15 +174,21 @@ func (c *wireConn) ResetSession(ctx context.Context) error {
 	return nil
 }
 
-// kill ends the statement that a connection runs, by a connection of its own. A login may always end its own.
-func (c *connector) kill(ctx context.Context, id int64) error {
+// kill ends the statement that a connection runs, by another one to the same server. A login may always end its own.
+func (c *connector) kill(ctx context.Context, running *wireConn) error {
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.abandon()
 	return checked.Guard(func() error {
-		_, err := conn.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", id), nil)
+		err := conn.identify(ctx)
+		if err == nil && conn.host != running.host {
+			err = fmt.Errorf("the address leads to %s now", conn.host)
+		}
+		if err == nil {
+			_, err = conn.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", running.id), nil)
+		}
 		_ = conn.Close()
 		return err
 	})

@@ -147,7 +147,7 @@ func (s *session) interrupt() {
 		defer close(s.killed)
 		ctx, cancel := context.WithTimeout(context.Background(), grace)
 		defer cancel()
-		if s.db.connector.kill(ctx, s.wire.id) == nil {
+		if s.db.connector.kill(ctx, s.wire) == nil {
 			select {
 			case <-s.over:
 			case <-ctx.Done():
