@@ -230,14 +230,19 @@ def make_shell(engine, kernel):
         figure_format = figure_formats = Any().tag(config=True)
         close_figures = print_figure_kwargs = rc = Any().tag(config=True)
 
+    class System:
+        """The shell's own method: a command's variables are looked for in the frame that calls that."""
+
+        def __get__(self, shell, _):
+            method = shell.system_raw  # the piped one needs a pseudo terminal
+            kernel.threads.begin_output()
+            return method
+
     class Shell(InteractiveShell):
         compiler_class = Compiler
         display_pub_class = Publisher
         displayhook_class = Hook
-
-        def system(self, command):
-            kernel.threads.begin_output()
-            self.system_raw(command)  # the piped one needs a pseudo terminal
+        system = System()
 
         def init_profile_dir(self, profile_dir):
             self.profile_dir = ProfileDir.create_profile_dir(tempfile.mkdtemp(prefix=".ipython-"))

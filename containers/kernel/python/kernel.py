@@ -170,11 +170,15 @@ class Kernel:
         if self.engine is None and self.settings.ipython:
             self.building = True  # IPython itself asks whether there is a shell
             try:
+                os.getcwd()
+            except OSError:  # code removed the folder, and IPython begins in none
+                self._enter_folder()
+            try:
                 with own_imports:
                     self.engine = IPythonEngine(self, self.plain)
             except Exception as e:
                 # An IPython that cannot be used must not cost the session: plain Python works on.
-                self.settings.ipython = False
+                self.settings.ipython = isinstance(e, OSError)  # such as for want of room, which is no lasting fault
                 print("IPython could not be started: %s: %s" % (type(e).__name__, e), file=sys.stderr)
             finally:
                 self.building = False
@@ -216,10 +220,7 @@ class Kernel:
         self.null_fd = move_high(os.open(os.devnull, os.O_RDWR))
         for target in (0, 1, 2):
             os.dup2(self.null_fd, target)
-        try:
-            os.chdir(self.settings.work_dir)
-        except OSError:
-            os.chdir("/")
+        self._enter_folder()
         sys.argv = [""]
         import_own()
         self.installed.enter()
@@ -234,6 +235,12 @@ class Kernel:
         signal.signal(signal.SIGINT, ignore_signal)
         signal.default_int_handler = self.on_interrupt  # asyncio puts its own only in the place of that one
         reseed()
+
+    def _enter_folder(self):
+        try:
+            os.chdir(self.settings.work_dir)
+        except OSError:
+            os.chdir("/")
 
     def _set_up_builtins(self):
         import atexit
@@ -558,6 +565,8 @@ class Kernel:
     def show(self, value, bundle):
         """Takes the value of a cell's last expression: as the result, and as a display if it is a picture."""
         self.threads.begin_output()
+        if self.result is not None:  # of an expression before the last one, which IPython can be told to show
+            print(self.result)
         self.result = cut_text(text_of(bundle), self.settings.output_bytes) or None  # none: it displayed itself
         if PLOTLY in bundle or any(bundle.get(mime) for mime in SHOWN_MIMES):
             alt, saved = self._of_figure(value)

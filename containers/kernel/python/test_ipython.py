@@ -62,6 +62,21 @@ class IPython(SupervisorTest):
             self.assertEqual((answer.status, answer.kernel), ("timed_out", "alive"))
             self.assertEqual(self.completed("%%bash\necho two").out, "two\n")
 
+    def test_a_folder_that_is_gone_does_not_stop_it(self):
+        self.completed("import os, tempfile\nwith tempfile.TemporaryDirectory() as d: os.chdir(d)")
+        self.assertEqual(self.completed("!echo hi").out, "hi\n")
+
+    def test_a_fault_that_passes_does_not_cost_it(self):
+        self.completed("import os, tempfile; open('file', 'w').close(); tempfile.tempdir = os.path.abspath('file')")
+        self.assertEqual(self.run_code("%time 1").status, "failed")
+        self.completed("tempfile.tempdir = None")
+        self.assertIn("Wall", self.completed("%time 1").out)
+
+    def test_several_results_of_a_cell(self):
+        self.completed("get_ipython().ast_node_interactivity = 'all'")
+        answer = self.completed("1 + 1\n'two'\n3")
+        self.assertEqual((answer.out, answer.result), ("2\n'two'\n", "3"))
+
     def test_files_named_like_modules_do_not_stop_it(self):
         names = ("queue", "random", "string", "tempfile", "typing", "mailbox")
         self.completed("for name in %r: open(name + '.py', 'w').write('raise SystemError')" % (names,))
@@ -77,7 +92,12 @@ class IPython(SupervisorTest):
         self.assertEqual(self.completed("%cd output").err, "")
 
     def test_variables_in_commands(self):
-        self.assertEqual(self.completed("name = 'world'\n!echo hello {name}").out, "hello world\n")
+        for code in (
+            "name = 'world'\n!echo hello {name}", "def greet(name):\n    !echo hello {name}\ngreet('world')",
+            "command = 'echo hello world'\n!{command}", "!$command", "import os; get_ipython().system = os.system\n!echo hello world",
+        ):
+            with self.subTest(code):
+                self.assertEqual(self.completed(code).out, "hello world\n")
 
     def test_a_command_that_runs_can_be_interrupted(self):
         answer = self.run_code("!sleep 600", timeout_ms=1500, grace_ms=LONG_GRACE)
