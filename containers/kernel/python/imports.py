@@ -84,7 +84,8 @@ def _import_own(name):
     sys.modules.update(_own)
     sys.path.insert(0, OWN)
     try:
-        __import__(name)
+        with own_imports:
+            __import__(name)
     finally:
         sys.path.remove(OWN)
         hide_own()
@@ -100,16 +101,16 @@ class OwnImports:
     """
 
     def __init__(self):
-        self.threads = set()
+        self.threads = []  # each as often as it is inside
 
     def install(self):
         sys.meta_path.insert(sys.meta_path.index(PathFinder) if PathFinder in sys.meta_path else 0, self)
 
     def __enter__(self):
-        self.threads.add(_thread.get_ident())
+        self.threads.append(_thread.get_ident())
 
     def __exit__(self, *_):
-        self.threads.discard(_thread.get_ident())
+        self.threads.remove(_thread.get_ident())
 
     def find_spec(self, name, path=None, target=None):
         if path is not None or _thread.get_ident() not in self.threads:

@@ -36,6 +36,14 @@ class State(SupervisorTest):
         self.assertEqual(self.completed("6 * 7").result, "42")
         self.assertIn("1 / 0", self.run_code("1 / 0").error["traceback"])
 
+    def test_nor_what_the_kernel_imports_late(self):
+        for name in ("email", "html"):
+            with open(self.client.path(name + ".py"), "w") as file:
+                file.write("raise SystemError")
+        self.assertEqual(self.run_code("import nothere").error["name"], "ModuleNotFoundError")
+        code = "class T:\n    def __repr__(self): return '<T>'\n    def _repr_html_(self): return '<p>long' + ' ' * 5000\nT()"
+        self.assertEqual(self.completed(code).result, "long")
+
     def test_modules_of_the_program_are_none_of_the_users(self):
         code = "import sys\n[name for name in %r if name in sys.modules]" % (MODULES,)
         self.assertEqual(self.completed(code).result, "[]")
