@@ -144,7 +144,8 @@ class Displays:
         """Shows short HTML as it is. A longer one, or a page that works by scripts, is a file; with again its text is printed."""
         markup = import_seldom("markup")
         page = markup.unframed(data.decode("utf-8", "replace"))
-        file = os.path.relpath(os.path.realpath(markup.framed_file(page)), os.path.realpath(self.settings.work_dir))
+        file = markup.framed_file(page)
+        file = file and os.path.relpath(os.path.realpath(file), os.path.realpath(self.settings.work_dir))
         if page_inside(file) and self._state(file):
             self._show("text/html", b"", alt, "page", False, key, saved=file)
             return
@@ -348,15 +349,20 @@ class Displays:
 
     def show_open_figures(self, again=True):
         """Shows and closes the open figures of pyplot, in the order of their numbers."""
-        managers = managers_of_figures()
+        managers, error = managers_of_figures(), None
         try:
             for manager in managers:
                 figure = manager.canvas.figure
                 if figure.axes or figure not in self.redrawn:  # else it was cleared for a state that did not come
-                    self.show_figure(figure, again)
+                    try:
+                        self.show_figure(figure, again)
+                    except Exception as e:  # the others can still be drawn
+                        error = error or e
         finally:
             if managers:
                 sys.modules["matplotlib._pylab_helpers"].Gcf.destroy_all()
+        if error is not None:
+            raise error
 
 
 def page_inside(path):

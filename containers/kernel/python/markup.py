@@ -11,12 +11,13 @@ UNSEEN = {"head", "script", "style", "svg", "template"}
 BLOCKS = {"blockquote", "br", "caption", "div", "dd", "dt", "h1", "h2", "h3", "h4", "h5", "h6", "hr", "li", "p", "pre", "section", "tr", "ul", "ol"}
 CELLS = {"td", "th"}
 MOST_CHARS = 500_000  # of a page that are read
+TRUST = ["Make this Notebook Trusted to load map: File -> Trust Notebook"]  # folium's text beside its frame
 
 
 def unframed(page):
-    """Returns the page that an <iframe> holds escaped, as folium's does, or else the page itself."""
-    found = FRAME.search(page)
-    return html.unescape(found[2]) if found else page
+    """Returns the page that the one <iframe> with nothing to read beside it holds escaped, as folium's does, or else the page itself."""
+    found = FRAME.findall(page)
+    return html.unescape(found[0][1]) if len(found) == 1 and lines_of(FRAME.sub("<iframe", page)) in ([], TRUST) else page
 
 
 def framed_file(page):
@@ -27,10 +28,14 @@ def framed_file(page):
 
 def read(page):
     """Returns the text of a page, with its tables in columns."""
+    return "\n".join(lines_of(unframed(page)))
+
+
+def lines_of(page):
     reader = Reader()
-    reader.feed(unframed(page)[:MOST_CHARS])
+    reader.feed(page[:MOST_CHARS])
     reader.end_table()
-    return "\n".join(reader.lines)
+    return reader.lines
 
 
 class Reader(HTMLParser):

@@ -84,6 +84,9 @@ class Markup(unittest.TestCase):
             ("<table><tr><td>a<td>b<tr><td>c", "a  b\nc"),
             ("<table></table></td></style><svg><text>x</text></svg>y", "y"),
             ("<iframe width=1 srcdoc='&lt;p&gt;&lt;b&gt;&amp;amp;&lt;/b&gt;'></iframe>", "&"),
+            ("<div><span>Make this Notebook Trusted to load map: File -> Trust Notebook</span><iframe srcdoc='map'></iframe></div>", "map"),
+            ("<p>one</p><iframe srcdoc='two'></iframe>", "one"),
+            ("<p>one</p><iframe srcdoc='two'></iframe><iframe srcdoc='three'></iframe>", "one"),
             ("", ""),
         ):
             with self.subTest(page):
@@ -129,6 +132,11 @@ class Displays(SupervisorTest):
         (display,) = self.completed("Svg('<svg>é</svg>', 'n')").displays
         self.assertEqual(display["data"], {"image/svg+xml": "<svg>é</svg>"})
         self.assertEqual(display["path"], "output/image-1.svg")
+
+    def test_html_is_shown_in_a_folder_that_is_gone(self):
+        self.completed("import os, tempfile\nwith tempfile.TemporaryDirectory() as d: os.chdir(d)")
+        (display,) = self.completed("Html('<b>bold</b>', 'n')").displays
+        self.assertEqual(display["data"], {"text/html": "<b>bold</b>"})
 
     def test_html_is_shown_without_a_file(self):
         (display,) = self.completed("Html('<b>bold</b>', 'n')").displays

@@ -360,6 +360,9 @@ class Figures(SupervisorTest):
         answer = self.run_code("import matplotlib.pyplot as plt\nplt.title('$\\\\nonsense{$')")
         self.assertEqual(answer.status, "failed")
         self.assertEqual(self.completed("plt.get_fignums()").result, "[]")
+        answer = self.run_code("plt.title('$\\\\frac{1$'); plt.figure(); plt.title('$\\\\nonsense{$'); plt.figure(); plt.title('good')")
+        self.assertEqual((answer.status, "frac" in answer.error["message"]), ("failed", True))
+        self.assertEqual([d["alt"] for d in answer.displays], ["good"])
 
     def test_pillow_images_are_shown_whatever_their_mode(self):
         self.completed("from PIL import Image\nImage.new('P', (4, 4)).save('palette.gif')")
