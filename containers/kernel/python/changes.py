@@ -3,6 +3,7 @@
 import functools
 import os
 import sys
+import time
 
 from surroundings import STATES, look_around
 
@@ -72,6 +73,8 @@ def _restore_environ(_, changes):
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+    if "TZ" in changes:
+        time.tzset()
 
 
 def _restore_path(_, entries):

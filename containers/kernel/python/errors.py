@@ -9,15 +9,11 @@ _MACHINERY = ("/IPython/", "/asyncio/", "<frozen importlib")
 _LIBRARIES = (*INSTALLED, "<frozen ", ".pyx", ".pxi")
 
 
-def own_frame(frame):
-    return frame.f_code.co_filename.startswith((OWN, OWN_LIB))
-
-
 def user_frames(error):
     """The (frame, line) pairs of a traceback without the part before the user's code."""
     pairs, tb = [], error.__traceback__
     while tb is not None:
-        if not own_frame(tb.tb_frame):
+        if not tb.tb_frame.f_code.co_filename.startswith((OWN, OWN_LIB)):
             pairs.append((tb.tb_frame, tb.tb_lineno))
         tb = tb.tb_next
     start = 0

@@ -32,6 +32,7 @@ class IPythonEngine:
         history.input_hist_raw[:] = plain.inputs
         history.input_hist_parsed[:] = plain.inputs
         history.output_hist.update(plain.outputs)
+        shell.user_ns.update(("_i%d" % number, text) for number, text in enumerate(plain.inputs) if text)
         shell.compile.flags |= plain.flags
         hook = shell.displayhook
         if plain.outputs:

@@ -1,5 +1,6 @@
 """Woken modules that are imported when code first uses them: those that kernels import ahead, which takes longest."""
 
+import copyreg
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -26,6 +27,9 @@ class LazyModule(ModuleType):
 
     def __repr__(self):
         return repr(_resolve(self))
+
+
+copyreg.pickle(LazyModule, lambda lazy: (import_module, (_own(lazy)["__name__"],)))  # for processes, which are sent it
 
 
 def _resolve(lazy):

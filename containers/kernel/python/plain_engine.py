@@ -1,5 +1,7 @@
 """Running code as plain Python."""
 
+import re
+
 from mimes import mime_bundle
 from notices import LOOKED_AT
 
@@ -74,7 +76,7 @@ class PlainEngine:
 
     def _explain(self, error, code):
         """Says of IPython's own syntax why it does not work here."""
-        lines = code.splitlines()
+        lines = code.split("\n")
         line = lines[error.lineno - 1].strip() if error.lineno and error.lineno <= len(lines) else ""
         if line[:1] in ("%", "!") or "=!" in line.replace(" ", "") or "=%" in line.replace(" ", ""):
             error.msg = (
@@ -85,7 +87,7 @@ class PlainEngine:
     @staticmethod
     def _silenced(last, code):
         """Whether a semicolon follows the last expression."""
-        line = code.splitlines()[last.end_lineno - 1].encode("utf-8")
+        line = code.split("\n")[last.end_lineno - 1].encode("utf-8")
         return line[last.end_col_offset :].lstrip().startswith(b";")
 
     def _remember(self, value):
@@ -98,7 +100,7 @@ class PlainEngine:
         if self.kernel.settings.ipython:
             self.outputs[self.kernel.count] = value
 
-    IPYTHON_NAMES = ("display", "get_ipython", "In", "Out", "_ih", "_oh", "_dh", "_i", "_ii", "_iii")
+    IPYTHON_NAMES = re.compile(r"display|get_ipython|In|Out|_[iod]h|_i{1,3}|_i?\d+")
 
     def needs_ipython(self, code):
         """Whether a cell is not plain Python, or uses names of IPython alone."""
@@ -111,7 +113,7 @@ class PlainEngine:
         if not any(text in code for text in ("display", "get_ipython", "In", "Out", "_")):
             return False
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        return any(text in names and text not in self.namespace for text in self.IPYTHON_NAMES)
+        return any(map(self.IPYTHON_NAMES.fullmatch, names - self.namespace.keys()))
 
 
 def name_of_cell(number):
@@ -120,8 +122,9 @@ def name_of_cell(number):
 
 def remember_source(code, name):
     """Lets tracebacks and inspect find the lines of a cell."""
+    import io
     import linecache
 
     # Without a time, linecache does not look for a file of that name.
-    linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+    linecache.cache[name] = (len(code), None, io.StringIO(code).readlines(), name)
     return name

@@ -17,9 +17,13 @@ def largest(namespace, hidden, most=5):
     """The largest of the user's variables, the protocol's objects."""
     deadline = time.monotonic() + SECONDS
     sizes = []
-    for name in user_names(namespace, hidden):
+    parts = {name: [namespace[name]] for name in user_names(namespace, hidden)}
+    known = {id(value) for value, in parts.values()}
+    if "Out" not in parts:  # the shell's, which holds what no variable does
+        parts["Out"] = [value for value in dict(namespace.get("Out", ())).values() if id(value) not in known]
+    for name, values in parts.items():
         try:
-            size = size_of(namespace[name], deadline)
+            size = sum(size_of(value, deadline) for value in values)
         except Exception:  # it changes as it is looked at, or its package counts in another way
             continue
         if size >= LEAST:

@@ -30,10 +30,12 @@ class Started:
 
         Returns the names of unfinished ones.
         """
-        begin, timers = time.monotonic(), None
+        begin, timers, tasks = time.monotonic(), None, set()
         while True:
             left = list(self._left())
+            tasks.update(thing for _, thing, _ in left if hasattr(thing, "get_coro"))
             if not left:
+                self._tell_failed(tasks)
                 return []
             if timers is None:
                 timers = [thing for _, thing, _ in left if is_timer(thing)]
@@ -43,12 +45,20 @@ class Started:
             if passed >= linger and all(
                 is_timer(thing) and thing not in timers or is_endless() for _, thing, is_endless in left
             ):
+                self._tell_failed(tasks)
                 return names_of(left)
             try:
                 self.event_loop.wait((), min(max(passed / 20, 0.001), LONGEST_PAUSE))
             except KeyboardInterrupt:
                 names = ", ".join(names_of(left))
                 raise KeyboardInterrupt("while the run waited for what it has started: " + names) from None
+
+    def _tell_failed(self, tasks):
+        """Reports errors of tasks that nobody awaits, as the end of a script does."""
+        for task in tasks:
+            if task.done() and not task.cancelled() and getattr(task, "_log_traceback", False):
+                what = {"message": "Task exception was never retrieved", "exception": task.exception(), "task": task}
+                task.get_loop().call_exception_handler(what)
 
     def _left(self):
         """Yields unfinished ones: name, object, and a function that reports whether it looks endless."""

@@ -77,7 +77,7 @@ def _look_at_handlers(logging):
     return {
         name: [described(handler) for handler in logger.handlers]
         for name, logger in _loggers(logging)
-        if logger.handlers and name.partition(".")[0] not in sys.modules
+        if logger.handlers and (name == "__main__" or name.partition(".")[0] not in sys.modules)
     }
 
 

@@ -219,6 +219,12 @@ class Errors(SupervisorTest):
         self.completed("def f():\n    raise ValueError('v')")
         self.assertIn("    raise ValueError('v')", self.error("f()")["traceback"])
 
+    def test_characters_that_end_no_line_of_python(self):
+        for prepare in ("", "%time 1") if "ipython" in self.client.ready["features"] else ("",):
+            self.completed(prepare)
+            self.assertIn("    1/0 # here\n", self.error("x = '\u2028'\n\x0c\n1/0 # here")["traceback"])
+            self.assertIsNone(self.completed("x = '\u2028'\n5;").result)
+
     def test_a_syntax_error_has_its_line_and_caret(self):
         error = self.error("x = 1\ny = = 2")
         self.assertEqual(error["name"], "SyntaxError")

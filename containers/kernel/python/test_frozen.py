@@ -270,6 +270,9 @@ class Losses(FrozenTest):
         code = "kept = [wave]\n'wave' in sys.modules, wave.Error.__name__, wave is other is sys.modules['wave'], wave.__name__"
         self.assertEqual(self.value(kernel, code), "(False, 'Error', True, 'wave')")
         self.assertEqual(self.value(kernel, "del sys.modules['wave']; kept[0].open is wave.open"), "True")
+        kernel = self.kernel(preload=["wave"])
+        kernel.ask("wake")
+        self.assertEqual(self.value(kernel, "import pickle; pickle.loads(pickle.dumps(wave)) is sys.modules['wave']"), "True")
 
     def test_the_largest_are_left_out_where_they_do_not_fit(self):
         noise = "import random\n%s = random.Random(1).randbytes(%d)\n"
@@ -396,6 +399,10 @@ class Changes(FrozenTest):
             "logging": (
                 "logging.basicConfig(level=15, format='%(message)s!'); logging.getLogger('mine').setLevel(5)",
                 "(logging.root.level, logging.getLogger('mine').level, logging.root.handlers[0].formatter._fmt) == (15, 5, '%(message)s!')",
+            ),
+            "time": ("import os; os.environ['TZ'] = 'UTC-5'; time.tzset()", "time.timezone == -18000"),
+            "types": (
+                "import logging; logging.getLogger(__name__).addHandler(logging.StreamHandler())", "len(logging.getLogger(__name__).handlers) == 1",
             ),
             "sys": ("sys.setrecursionlimit(5000)", "sys.getrecursionlimit() == 5000"),
             "numpy": ("numpy.set_printoptions(precision=2); numpy.seterr(over='raise')", "(str(numpy.array([1.234])), numpy.geterr()['over']) == ('[1.23]', 'raise')"),

@@ -110,8 +110,8 @@ class IPython(SupervisorTest):
     def test_what_ran_before_ipython_is_carried_over(self):
         self.completed("from __future__ import annotations\nx = 41")
         self.completed("x + 1")
-        self.assertEqual(self.completed("Out[2] + _ + _2").result, "126")
-        self.assertEqual(self.completed("In[1].splitlines()[-1]").result, "'x = 41'")
+        self.assertEqual(self.completed("_2 + Out[2] + _").result, "126")
+        self.assertEqual(self.completed("In[1].splitlines()[-1], _i1 == In[1]").result, "('x = 41', True)")
         self.assertEqual(self.completed("def f(a: nonsense): pass\nf.__annotations__").result, "{'a': 'nonsense'}")
         self.assertIn("<cell 6>", self.run_code("1/0").error["traceback"])
 

@@ -4,7 +4,7 @@ import shutil
 import tempfile
 import unittest
 
-from test_support import Kernel
+from test_support import Kernel, can_import
 
 MEMORY = 256 << 20
 
@@ -38,6 +38,15 @@ class Jumps(MemoryTest):
         self.assertAlmostEqual(sizes["big"] / (50 << 20), 1, 2)
         self.assertAlmostEqual(sizes["words"] / (200_000 * (83 + 8)), 1, 1)
         self.assertEqual(self.run_code("len(big)")["result"], str(50 << 20))
+
+    @unittest.skipUnless(can_import("IPython"), "there are no results of cells")
+    def test_results_of_cells_that_no_variable_holds_are_large_too(self):
+        self.run_code("get_ipython()\nclass Big: pass\nbig, big.part = Big(), bytearray(20 << 20)")
+        self.run_code("kept = Big(); kept.part = bytearray(20 << 20); kept")
+        self.run_code("big")
+        self.run_code("del big")
+        done = self.kernel.run("more = bytearray(%d)" % (2 * MEMORY))
+        self.assertEqual([(entry["name"], entry["size_bytes"] >> 20) for entry in done["largest"]], [("kept", 20), ("Out", 20)])
 
     def test_what_functions_have_taken_that_failed_is_free_again(self):
         code = "def take():\n    mine = bytearray(%d)\n    return bytearray(%d)\ntake()" % (MEMORY * 3 // 4, MEMORY)

@@ -224,6 +224,14 @@ class Tasks(SupervisorTest):
                 self.assertIn("value", self.completed("go.set(); await task").result)
                 self.assertEqual(self.completed("log").result, "[1]")
 
+    def test_the_error_of_a_task_that_nobody_awaits_is_told_once(self):
+        self.completed("import asyncio\nasync def work(): await asyncio.sleep(0.1); raise ValueError('lost')")
+        for beside in ("", "; other = asyncio.create_task(asyncio.Event().wait())"):
+            answer = self.completed("task = asyncio.create_task(work())" + beside)
+            self.assertEqual(answer.err.count("ValueError: lost\n"), 1, answer)
+        self.assertEqual(self.run_code("await task").error["message"], "lost")
+        self.assertEqual(self.completed("del task; import gc; gc.collect();").err, "")
+
     def test_futures_too(self):
         self.completed("import asyncio\nf = asyncio.Future()")
         self.assertEqual(self.completed("f.set_result(5); await f").result, "5")

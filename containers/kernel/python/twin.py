@@ -162,13 +162,9 @@ def fork_orphan():
         signal.signal(signal.SIGCHLD, handler)
     if status != 0:
         raise OSError("no process is left")
-    if callable(handler) and has_ended_child():
+    if callable(handler) and has_children() and os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
         signal.raise_signal(signal.SIGCHLD)  # which came meanwhile
     return False
-
-
-def has_ended_child():
-    return has_children() and os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def has_children():

@@ -2,7 +2,8 @@
 
 import contextvars
 import io
-import os
+
+from descriptors import close_quietly
 
 WORK = contextvars.ContextVar("run", default=None)  # the run of a task, and of all that it calls
 
@@ -31,10 +32,7 @@ class Work:
         fds, self.fds = self.fds, ()
         self.streams.clear()
         for fd in fds:
-            try:
-                os.close(fd)
-            except OSError:  # code closed it
-                pass
+            close_quietly(fd)  # code may have closed it
 
 
 def open_output(fd, kind=io.TextIOWrapper, raw=io.BufferedWriter):
