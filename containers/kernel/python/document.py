@@ -19,6 +19,7 @@ MOST_COLUMNS, MOST_ROWS = 1 << 14, 1 << 20  # of a sheet
 
 OFFICE = "application/vnd.openxmlformats-officedocument."
 OPEN = "application/vnd.oasis.opendocument."
+OPEN_COUNT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}c"
 OPEN_TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
 MANIFEST = "META-INF/manifest.xml"
 
@@ -50,19 +51,23 @@ def local(element):
     return element.tag.rpartition("}")[2]
 
 
-# Elements without text of the document: removed or moved text, and the second form of a text box.
-LEFT_OUT = ("Fallback", "moveFrom", "tracked-changes")
-SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "p": "\n", "s": " "}
+# Elements without text of the document: removed or moved text, comments beside it, and the second form of a text box.
+LEFT_OUT = ("Fallback", "moveFrom", "tracked-changes", "annotation", "note-citation")
+SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "p": "\n", "s": " ", "noBreakHyphen": "-"}
+MOST_SPACES = 1000  # of one element
 
 
 def written(element, mixed):
     """The text of a paragraph; mixed, where it stands between the elements and not in a `t`."""
     text = SPACES.get(local(element), "")
+    if text == " ":
+        text *= min(int(element.get(OPEN_COUNT, 1)), MOST_SPACES)
     if mixed or local(element) == "t":
         text += element.text or ""
     for child in element:
         if not local(child).endswith("Pr") and local(child) not in LEFT_OUT:
-            text += written(child, mixed)
+            inner = written(child, mixed)
+            text += f" [{inner.strip()}]" if local(child) == "note" else inner
         if mixed:
             text += child.tail or ""
     return text
@@ -81,11 +86,10 @@ def lines(element, mixed):
             yield from lines(child, mixed)
 
 
-def parts(path, prefixes, heading=None, mixed=False):
+def parts(path, prefixes, mixed=False):
     """The paragraphs of those XML files of a document that begin so, by their numbers."""
     import re
     import zipfile
-    from xml.etree import ElementTree
 
     check_archive(path)
     with zipfile.ZipFile(path) as archive:
@@ -95,17 +99,52 @@ def parts(path, prefixes, heading=None, mixed=False):
             if not found and prefix == prefixes[0]:
                 raise Refused("broken", f"there is no {prefix}.xml in it")
             for match in sorted(found, key=lambda match: int(match[1] or 0)):
-                if heading:
-                    yield f"--- {heading} {match[1]} ---\n"
-                yield from lines(ElementTree.fromstring(archive.read(match[0])), mixed)
+                yield from lines(parsed(archive, match[0]), mixed)
+
+
+def parsed(archive, name):
+    from xml.etree import ElementTree
+
+    return ElementTree.fromstring(archive.read(name))
 
 
 def word(path):
     return parts(path, ["word/document", "word/footnotes", "word/endnotes", "word/comments"])
 
 
+def related(archive, name, kind):
+    """The files of a kind that a file of a document names, by its names for them."""
+    import posixpath
+
+    folder, file = posixpath.split(name)
+    table = f"{folder}/_rels/{file}.rels"
+    if table not in archive.namelist():
+        return {}
+    return {
+        one.get("Id"): posixpath.normpath(posixpath.join("/", folder, one.get("Target", "")))[1:]
+        for one in parsed(archive, table)
+        if one.get("Type", "").endswith("/" + kind)
+    }
+
+
 def slides(path):
-    return parts(path, ["ppt/slides/slide", "ppt/notesSlides/notesSlide"], "slide")
+    """The slides in the order of the presentation, which their files' names need not have, each with its notes."""
+    import zipfile
+
+    check_archive(path)
+    with zipfile.ZipFile(path) as archive:
+        deck = "ppt/presentation.xml"
+        if deck not in archive.namelist():
+            raise Refused("broken", f"there is no {deck} in it")
+        files = related(archive, deck, "slide")
+        listed = [one for one in parsed(archive, deck).iter() if local(one) == "sldId"]
+        for number, one in enumerate(listed, 1):
+            slide = files[next(value for name, value in one.items() if name.endswith("}id"))]
+            yield f"--- slide {number} ---\n"
+            yield from lines(parsed(archive, slide), False)
+            for notes in related(archive, slide, "notesSlide").values():
+                yield f"--- notes of slide {number} ---\n"
+                yield from lines(parsed(archive, notes), False)
 
 
 def open_document(path):

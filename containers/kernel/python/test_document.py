@@ -32,6 +32,35 @@ def word(body):
     return zipped(word__document=f'<w:body xmlns:w="w" xmlns:mc="mc">{body}</w:body>')
 
 
+ODF_NOTES = (
+    '<o xmlns:office="o" xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><text:p>a<text:s text:c="3"/>b<text:note><text:note-citation>1'
+    "</text:note-citation><text:note-body><text:p>why</text:p></text:note-body></text:note> c<office:annotation><text:p>x</text:p></office:annotation></text:p></o>"
+)
+
+
+def deck():
+    """Two slides, of which the file of the first has the higher number."""
+    def rels(*pairs):
+        return "<r>" + "".join(f'<x Id="r{at}" Type="/{kind}" Target="{to}"/>' for at, (kind, to) in enumerate(pairs)) + "</r>"
+
+    files = {
+        "ppt/presentation.xml": '<p xmlns:r="r"><sldId id="256" r:id="r1"/><sldId id="257" r:id="r0"/></p>',
+        "ppt/_rels/presentation.xml.rels": rels(("slide", "slides/slide1.xml"), ("slide", "/ppt/slides/slide2.xml")),
+        "ppt/slides/slide1.xml": "<a><p><t>second</t></p></a>",
+        "ppt/slides/slide2.xml": "<a><p><t>first</t></p></a>",
+        "ppt/slides/_rels/slide1.xml.rels": rels(("slideLayout", "../x.xml"), ("notesSlide", "../notesSlides/notesSlide7.xml")),
+        "ppt/notesSlides/notesSlide7.xml": "<a><p><t>say this</t></p></a>",
+    }
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return made.getvalue()
+
+
+DECK = deck()
+
+
 class ReadsDocuments(unittest.TestCase):
     def read(self, content, mime, limit=100_000, program=PROGRAM):
         with tempfile.TemporaryDirectory() as folder:
@@ -59,6 +88,9 @@ class ReadsDocuments(unittest.TestCase):
             ("a text box", word(p(r("a") + "<w:r>" + box(p(r("b"))) + "</w:r>")), WORD, "a\nb\n"),
             ("OpenDocument", zipped(content=odf(title)), OPEN_TEXT, "T\na b c d\n"),
             ("a table of OpenDocument", zipped(content=odf("<table-row>" + "<table-cell><text:p>a</text:p></table-cell>" * 2 + "</table-row>")), OPEN_TEXT, "a | a\n"),
+            ("spaces and notes of OpenDocument", zipped(content=ODF_NOTES), OPEN_TEXT, "a   b [why] c\n"),
+            ("a hyphen", word(p(r("e") + "<w:r><w:noBreakHyphen/><w:t>mail</w:t></w:r>")), WORD, "e-mail\n"),
+            ("slides", DECK, OFFICE + "presentationml.presentation", "--- slide 1 ---\nfirst\n--- slide 2 ---\nsecond\n--- notes of slide 2 ---\nsay this\n"),
             ("a gzip file", gzip.compress("é\n".encode() * 50_000), "application/gzip", "é\n" * 33_333),
         ):
             with self.subTest(name):

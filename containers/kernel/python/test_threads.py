@@ -263,6 +263,13 @@ class Stopping(ThreadTest):
         stopped = self.completed("(before['stopped'] == counts['stopped'], timer.cancelled())").result
         self.assertEqual(stopped, "(True, True)")
 
+    def test_loops_of_libraries_go_on(self):
+        self.stop(
+            "import asyncio, sys, threading, types\nloop = asyncio.new_event_loop()\nthread = threading.Thread(target=loop.run_forever, daemon=True)\n"
+            "thread.start()\nsys.modules['fsspec.asyn'] = types.SimpleNamespace(iothread=[thread], loop=[loop])"
+        )
+        self.assertEqual(self.completed("asyncio.run_coroutine_threadsafe(asyncio.sleep(0, 5), loop).result()").result, "5")
+
     def test_servers_of_the_event_loop_end(self):
         self.stop("import asyncio\nserver = await asyncio.start_server(lambda *_: None, '127.0.0.1', 0)")
         self.assertEqual(self.completed("server.is_serving()").result, "False")

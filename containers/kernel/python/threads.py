@@ -294,7 +294,8 @@ class Threads:
         """
         threading = sys.modules.get("threading")
         frames = sys._current_frames()
-        idents = [ident for ident, owner in list(self.owners.items()) if owner is work]
+        shared = [getattr(thread, "ident", None) for _, thread in shared_loops()]
+        idents = [ident for ident, owner in list(self.owners.items()) if owner is work and ident not in shared]
         for ident in idents:
             thread = getattr(threading, "_active", {}).get(ident)
             if thread is not None and isinstance(thread, threading.Timer):
@@ -304,3 +305,11 @@ class Threads:
             if harmless and ctypes is not None:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(SystemExit))
         return idents
+
+
+def shared_loops():
+    """The threads of libraries' loops with their modules. A library makes one, which all later code uses."""
+    for module in map(sys.modules.get, ("zarr.core.sync", "fsspec.asyn")):
+        thread = getattr(module, "iothread", [None])[0]
+        if thread is not None:
+            yield module, thread
