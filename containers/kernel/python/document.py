@@ -19,7 +19,6 @@ MOST_COLUMNS, MOST_ROWS = 1 << 14, 1 << 20  # of a sheet
 
 OFFICE = "application/vnd.openxmlformats-officedocument."
 OPEN = "application/vnd.oasis.opendocument."
-OPEN_COUNT = "{urn:oasis:names:tc:opendocument:xmlns:text:1.0}c"
 OPEN_TABLE = "urn:oasis:names:tc:opendocument:xmlns:table:1.0"
 MANIFEST = "META-INF/manifest.xml"
 
@@ -51,23 +50,26 @@ def local(element):
     return element.tag.rpartition("}")[2]
 
 
-# Elements without text of the document: removed or moved text, comments beside it, and the second form of a text box.
-LEFT_OUT = ("Fallback", "moveFrom", "tracked-changes", "annotation", "note-citation")
+# Elements without text of the document: removed or moved text, and the second form of a text box.
+LEFT_OUT = ("Fallback", "moveFrom", "tracked-changes")
 SPACES = {"tab": "\t", "br": "\n", "cr": "\n", "line-break": "\n", "p": "\n", "s": " ", "noBreakHyphen": "-"}
-MOST_SPACES = 1000  # of one element
+ASIDE = ("note", "annotation")  # of OpenDocument, in the middle of a paragraph
+MOST_SPACES = 100  # of one element
 
 
 def written(element, mixed):
     """The text of a paragraph; mixed, where it stands between the elements and not in a `t`."""
     text = SPACES.get(local(element), "")
-    if text == " ":
-        text *= min(int(element.get(OPEN_COUNT, 1)), MOST_SPACES)
+    if mixed and text == " ":
+        count = next((value for name, value in element.items() if name.endswith("}c")), "1")
+        text *= min(int(count), MOST_SPACES)
     if mixed or local(element) == "t":
         text += element.text or ""
     for child in element:
-        if not local(child).endswith("Pr") and local(child) not in LEFT_OUT:
-            inner = written(child, mixed)
-            text += f" [{inner.strip()}]" if local(child) == "note" else inner
+        if mixed and local(child) in ASIDE:
+            text += "[" + " ".join("".join(lines(child, mixed)).split()) + "]"
+        elif not local(child).endswith("Pr") and local(child) not in LEFT_OUT:
+            text += written(child, mixed)
         if mixed:
             text += child.tail or ""
     return text
@@ -90,6 +92,7 @@ def parts(path, prefixes, mixed=False):
     """The paragraphs of those XML files of a document that begin so, by their numbers."""
     import re
     import zipfile
+    from xml.etree import ElementTree
 
     check_archive(path)
     with zipfile.ZipFile(path) as archive:
@@ -99,52 +102,46 @@ def parts(path, prefixes, mixed=False):
             if not found and prefix == prefixes[0]:
                 raise Refused("broken", f"there is no {prefix}.xml in it")
             for match in sorted(found, key=lambda match: int(match[1] or 0)):
-                yield from lines(parsed(archive, match[0]), mixed)
-
-
-def parsed(archive, name):
-    from xml.etree import ElementTree
-
-    return ElementTree.fromstring(archive.read(name))
+                yield from lines(ElementTree.fromstring(archive.read(match[0])), mixed)
 
 
 def word(path):
     return parts(path, ["word/document", "word/footnotes", "word/endnotes", "word/comments"])
 
 
-def related(archive, name, kind):
-    """The files of a kind that a file of a document names, by its names for them."""
-    import posixpath
-
-    folder, file = posixpath.split(name)
-    table = f"{folder}/_rels/{file}.rels"
-    if table not in archive.namelist():
-        return {}
-    return {
-        one.get("Id"): posixpath.normpath(posixpath.join("/", folder, one.get("Target", "")))[1:]
-        for one in parsed(archive, table)
-        if one.get("Type", "").endswith("/" + kind)
-    }
-
-
 def slides(path):
-    """The slides in the order of the presentation, which their files' names need not have, each with its notes."""
+    """The slides in their order, and the notes by the numbers of their slides."""
     import zipfile
+    from xml.etree import ElementTree
 
     check_archive(path)
     with zipfile.ZipFile(path) as archive:
-        deck = "ppt/presentation.xml"
-        if deck not in archive.namelist():
-            raise Refused("broken", f"there is no {deck} in it")
-        files = related(archive, deck, "slide")
-        listed = [one for one in parsed(archive, deck).iter() if local(one) == "sldId"]
-        for number, one in enumerate(listed, 1):
-            slide = files[next(value for name, value in one.items() if name.endswith("}id"))]
+
+        def parsed(name):
+            return ElementTree.fromstring(archive.read(name))
+
+        files = targets_of(archive, "ppt/presentation.xml")
+        ids = [value for each in parsed("ppt/presentation.xml").iter() if local(each) == "sldId" for name, value in each.items() if name.endswith("}id")]
+        places = {files[id]: number for number, id in enumerate(ids, 1) if files.get(id) in archive.namelist()}
+        for name, number in places.items():
             yield f"--- slide {number} ---\n"
-            yield from lines(parsed(archive, slide), False)
-            for notes in related(archive, slide, "notesSlide").values():
-                yield f"--- notes of slide {number} ---\n"
-                yield from lines(parsed(archive, notes), False)
+            yield from lines(parsed(name), False)
+        notes = [name for name in archive.namelist() if name.startswith("ppt/notesSlides/") and name.endswith(".xml")]
+        about = {places.get(target): name for name in notes for target in targets_of(archive, name).values()}
+        for number in sorted(about.keys() - {None}):
+            yield f"--- notes of slide {number} ---\n"
+            yield from lines(parsed(about[number]), False)
+
+
+def targets_of(archive, name):
+    """The parts of a document that one of them refers to, by their names there."""
+    import posixpath
+    from xml.etree import ElementTree
+
+    folder, _, file = name.rpartition("/")
+    relations = f"{folder}/_rels/{file}.rels"
+    listed = ElementTree.fromstring(archive.read(relations)) if relations in archive.namelist() else ()
+    return {each.get("Id"): posixpath.normpath(posixpath.join("/", folder, each.get("Target", "")))[1:] for each in listed}
 
 
 def open_document(path):
@@ -307,15 +304,11 @@ def binary_excel(path):
 
 def binary_parts(archive):
     """Where the sheets of an .xlsb file are, by their names."""
-    from xml.etree import ElementTree
-
-    targets = {each.get("Id"): each.get("Target") for each in ElementTree.fromstring(archive.read("xl/_rels/workbook.bin.rels"))}
-    parts = {}
+    targets, parts = targets_of(archive, "xl/workbook.bin"), {}
     for kind, data in binary_records(archive.read("xl/workbook.bin")):
         if kind == SHEET:
             end = 12 + 2 * int.from_bytes(data[8:12], "little")
-            part = targets.get(data[12:end].decode("utf-16-le"), "")
-            parts[data[end + 4 :].decode("utf-16-le")] = part[1:] if part.startswith("/") else "xl/" + part
+            parts[data[end + 4 :].decode("utf-16-le")] = targets.get(data[12:end].decode("utf-16-le"), "")
     return {name: part for name, part in parts.items() if part in archive.namelist()}
 
 

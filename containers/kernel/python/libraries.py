@@ -12,7 +12,7 @@ import sys
 import time
 
 from event_loop import JOIN_SECONDS, renew_loop, sockets_of
-from threads import shared_loops
+from threads import LOOPS
 
 try:
     import ctypes
@@ -164,8 +164,9 @@ class Stopped:
     def stop_python(self):
         """Stops threads that wait for work: those of executors, and those of zarr's and fsspec's loops."""
         stop_idle_pools()
-        for module, thread in shared_loops():
-            if attempt(stop_loop, module.loop[0], thread):
+        for module in map(sys.modules.get, LOOPS):
+            thread = getattr(module, "iothread", [None])[0]
+            if thread is not None and attempt(stop_loop, module.loop[0], thread):
                 self.loops.append((module, module.loop[0], thread.name))
 
     def stop_native(self):

@@ -53,7 +53,8 @@ class Started:
                 names = ", ".join(names_of(left))
                 raise KeyboardInterrupt("while the run waited for what it has started: " + names) from None
 
-    def _tell_failed(self, tasks):
+    @staticmethod
+    def _tell_failed(tasks):
         """Reports errors of tasks that nobody awaits, as the end of a script does."""
         for task in tasks:
             if task.done() and not task.cancelled() and getattr(task, "_log_traceback", False):

@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tarfile
@@ -16,6 +17,7 @@ PROGRAM = pathlib.Path(__file__).with_name("document.py").read_text()
 OFFICE = "application/vnd.openxmlformats-officedocument."
 WORD = OFFICE + "wordprocessingml.document"
 NOTEBOOK = "application/x-ipynb+json"
+SLIDES = OFFICE + "presentationml.presentation"
 OPEN = "application/vnd.oasis.opendocument."
 OPEN_TEXT = OPEN + "text"
 
@@ -24,41 +26,12 @@ def zipped(**files):
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
-            archive.writestr(name.replace("__", "/") + ".xml", content)
+            archive.writestr(re.sub("_xml_rels.xml$", ".xml.rels", name.replace("__", "/") + ".xml"), content)
     return made.getvalue()
 
 
 def word(body):
     return zipped(word__document=f'<w:body xmlns:w="w" xmlns:mc="mc">{body}</w:body>')
-
-
-ODF_NOTES = (
-    '<o xmlns:office="o" xmlns:text="urn:oasis:names:tc:opendocument:xmlns:text:1.0"><text:p>a<text:s text:c="3"/>b<text:note><text:note-citation>1'
-    "</text:note-citation><text:note-body><text:p>why</text:p></text:note-body></text:note> c<office:annotation><text:p>x</text:p></office:annotation></text:p></o>"
-)
-
-
-def deck():
-    """Two slides, of which the file of the first has the higher number."""
-    def rels(*pairs):
-        return "<r>" + "".join(f'<x Id="r{at}" Type="/{kind}" Target="{to}"/>' for at, (kind, to) in enumerate(pairs)) + "</r>"
-
-    files = {
-        "ppt/presentation.xml": '<p xmlns:r="r"><sldId id="256" r:id="r1"/><sldId id="257" r:id="r0"/></p>',
-        "ppt/_rels/presentation.xml.rels": rels(("slide", "slides/slide1.xml"), ("slide", "/ppt/slides/slide2.xml")),
-        "ppt/slides/slide1.xml": "<a><p><t>second</t></p></a>",
-        "ppt/slides/slide2.xml": "<a><p><t>first</t></p></a>",
-        "ppt/slides/_rels/slide1.xml.rels": rels(("slideLayout", "../x.xml"), ("notesSlide", "../notesSlides/notesSlide7.xml")),
-        "ppt/notesSlides/notesSlide7.xml": "<a><p><t>say this</t></p></a>",
-    }
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w") as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return made.getvalue()
-
-
-DECK = deck()
 
 
 class ReadsDocuments(unittest.TestCase):
@@ -78,6 +51,16 @@ class ReadsDocuments(unittest.TestCase):
         box = "<mc:Choice>{0}</mc:Choice><mc:Fallback>{0}</mc:Fallback>".format
         odf = '<o xmlns:text="t"><text:tracked-changes><text:p>gone</text:p></text:tracked-changes>{}</o>'.format
         title = "<text:h>T</text:h><text:p>a<text:s/>b <text:span>c</text:span> d</text:p>"
+        aside = (
+            "<text:p>a<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>one</text:p><text:p>two</text:p></text:note-body>"
+            '</text:note>b<annotation><creator>A</creator><text:p>c</text:p></annotation><text:s text:c="5"/>d</text:p>'
+        )
+        slides = zipped(
+            ppt__presentation='<p xmlns:r="r"><sldId id="256" r:id="r2"/><sldId id="257" r:id="r1"/><sldId id="258" r:id="gone"/></p>',
+            ppt___rels__presentation_xml_rels='<s><r Id="r1" Target="slides/slide1.xml"/><r Id="r2" Target="/ppt/slides/slide2.xml"/></s>',
+            ppt__slides__slide1="<p><t>one</t></p>", ppt__slides__slide2="<p><t>two</t></p>", ppt__notesSlides__notesSlide1="<p><t>note</t></p>",
+            ppt__notesSlides___rels__notesSlide1_xml_rels='<s><r Id="r1" Target="../notesMasters/n.xml"/><r Id="r2" Target="../slides/slide1.xml"/></s>',
+        )
         removed = "<w:del><w:r><w:delText>x</w:delText></w:r></w:del><w:moveFrom>" + r("x") + "</w:moveFrom>"
         table = "<w:tbl>" + row(cell(p(r("a"))) + cell(p(r("b")) + p(r("c")))) + "</w:tbl>"
         for name, content, mime, want in (
@@ -88,9 +71,9 @@ class ReadsDocuments(unittest.TestCase):
             ("a text box", word(p(r("a") + "<w:r>" + box(p(r("b"))) + "</w:r>")), WORD, "a\nb\n"),
             ("OpenDocument", zipped(content=odf(title)), OPEN_TEXT, "T\na b c d\n"),
             ("a table of OpenDocument", zipped(content=odf("<table-row>" + "<table-cell><text:p>a</text:p></table-cell>" * 2 + "</table-row>")), OPEN_TEXT, "a | a\n"),
-            ("spaces and notes of OpenDocument", zipped(content=ODF_NOTES), OPEN_TEXT, "a   b [why] c\n"),
-            ("a hyphen", word(p(r("e") + "<w:r><w:noBreakHyphen/><w:t>mail</w:t></w:r>")), WORD, "e-mail\n"),
-            ("slides", DECK, OFFICE + "presentationml.presentation", "--- slide 1 ---\nfirst\n--- slide 2 ---\nsecond\n--- notes of slide 2 ---\nsay this\n"),
+            ("notes and comments in OpenDocument", zipped(content=odf(aside)), OPEN_TEXT, "a[one two]b[c]     d\n"),
+            ("a hyphen that does not break", word(p(r("a") + "<w:r><w:noBreakHyphen/></w:r>" + r("b"))), WORD, "a-b\n"),
+            ("slides in their order, with their notes", slides, SLIDES, "--- slide 1 ---\ntwo\n--- slide 2 ---\none\n--- notes of slide 2 ---\nnote\n"),
             ("a gzip file", gzip.compress("é\n".encode() * 50_000), "application/gzip", "é\n" * 33_333),
         ):
             with self.subTest(name):

@@ -246,6 +246,21 @@ class Stopping(ThreadTest):
         answer = self.completed("[pool.submit(pow, n, 2).result() for n in range(5)]")
         self.assertEqual(answer.result, "[0, 1, 4, 9, 16]")
 
+    def test_pools_of_multiprocessing_say_that_they_ended(self):
+        for kind in ("Pool", "pool.ThreadPool"):
+            self.stop("import multiprocessing.pool\npool = multiprocessing.%s(2); pool.map(len, [''])" % kind)
+            self.assertEqual(self.run_code("pool.map(len, [''])", timeout_ms=1000 * PATIENCE).error["message"], "Pool not running")
+
+    def test_a_librarys_loop_for_all_runs_goes_on(self):
+        with open(self.client.path("lib.py"), "w") as file:
+            file.write(
+                "import asyncio, sys, threading\nsys.modules['fsspec.asyn'] = sys.modules[__name__]\nloop = [asyncio.new_event_loop()]\n"
+                "iothread = [threading.Thread(target=loop[0].run_forever, daemon=True)]; iothread[0].start()\n"
+                "def ask(): return asyncio.run_coroutine_threadsafe(asyncio.sleep(0, 5), loop[0]).result()"
+            )
+        self.assertEqual(self.stop("import lib; lib.ask()").err, "")
+        self.assertEqual(self.completed("lib.ask(), lib.iothread[0].is_alive()").result, "(5, True)")
+
     def test_calls_that_a_pool_has_not_begun_are_cancelled(self):
         self.completed("from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)")
         self.stop("def forever():\n    while True: pass\npool.submit(forever); waiting = pool.submit(len, '')")
@@ -262,13 +277,6 @@ class Stopping(ThreadTest):
         self.completed("before = dict(counts)\nwhile counts['kept'] < before['kept'] + 10: await asyncio.sleep(0.001)")
         stopped = self.completed("(before['stopped'] == counts['stopped'], timer.cancelled())").result
         self.assertEqual(stopped, "(True, True)")
-
-    def test_loops_of_libraries_go_on(self):
-        self.stop(
-            "import asyncio, sys, threading, types\nloop = asyncio.new_event_loop()\nthread = threading.Thread(target=loop.run_forever, daemon=True)\n"
-            "thread.start()\nsys.modules['fsspec.asyn'] = types.SimpleNamespace(iothread=[thread], loop=[loop])"
-        )
-        self.assertEqual(self.completed("asyncio.run_coroutine_threadsafe(asyncio.sleep(0, 5), loop).result()").result, "5")
 
     def test_servers_of_the_event_loop_end(self):
         self.stop("import asyncio\nserver = await asyncio.start_server(lambda *_: None, '127.0.0.1', 0)")

@@ -26,6 +26,7 @@ MOST_KEPT = 32  # runs whose threads live on that are listened to
 END_SECONDS = 0.02  # how long threads that are to end are waited for
 # Where a thread may hold a lock that others need and that an exception at any place would leave locked.
 HELD_THERE = (OWN, "<frozen importlib", "/logging/")
+LOOPS = ("zarr.core.sync", "fsspec.asyn")  # modules with a thread for all runs, which they start once
 
 
 class Output(io.TextIOWrapper):
@@ -274,6 +275,7 @@ class Threads:
         """Ends the threads of a run, and its calls in pools; returns the names of threads that do not end at once."""
         for future in list(work.calls):
             future.cancel()
+        self._end_pools(work)
         deadline = time.monotonic() + END_SECONDS
         while self._end_threads(work, anywhere=False) and time.monotonic() < deadline:
             time.sleep(0.001)
@@ -282,6 +284,17 @@ class Threads:
             self.condemned.append(work)
         known = getattr(sys.modules.get("threading"), "_active", {})
         return sorted(str(getattr(known.get(ident), "name", ident)) for ident in left)
+
+    def _end_pools(self, work):
+        """Ends the pools of multiprocessing that a run made: without their threads, a later call would never return."""
+        kind = getattr(sys.modules.get("multiprocessing.pool"), "Pool", None)
+        if kind is None:
+            return
+        import gc
+
+        for pool in gc.get_objects():
+            if issubclass(type(pool), kind) and self.owners.get(getattr(getattr(pool, "_worker_handler", None), "ident", None)) is work:
+                pool.terminate()
 
     def is_ended(self, ident):
         """Whether a thread was told to end, or ended."""
@@ -294,7 +307,7 @@ class Threads:
         """
         threading = sys.modules.get("threading")
         frames = sys._current_frames()
-        shared = [getattr(thread, "ident", None) for _, thread in shared_loops()]
+        shared = [getattr(getattr(sys.modules.get(name), "iothread", [None])[0], "ident", None) for name in LOOPS]
         idents = [ident for ident, owner in list(self.owners.items()) if owner is work and ident not in shared]
         for ident in idents:
             thread = getattr(threading, "_active", {}).get(ident)
@@ -305,11 +318,3 @@ class Threads:
             if harmless and ctypes is not None:
                 ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(ident), ctypes.py_object(SystemExit))
         return idents
-
-
-def shared_loops():
-    """The threads of libraries' loops with their modules. A library makes one, which all later code uses."""
-    for module in map(sys.modules.get, ("zarr.core.sync", "fsspec.asyn")):
-        thread = getattr(module, "iothread", [None])[0]
-        if thread is not None:
-            yield module, thread
