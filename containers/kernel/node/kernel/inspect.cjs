@@ -25,7 +25,7 @@ function inspect(value, options) {
  */
 function whole(make, limit) {
   const short = make({});
-  if (!LEFT_OUT.test(short)) return short;
+  if (short.length > limit || !LEFT_OUT.test(short)) return short;
   const { depth, maxArrayLength, maxStringLength } = require('node:util').inspect.defaultOptions;
   let text = short;
   for (let step = 1, before = ''; text !== before && LEFT_OUT.test(text); step++) {

@@ -33,12 +33,20 @@ function* translations(source) {
   const { code, path, workDir } = source;
   const { stripTypeScriptTypes: strip } = moduleApi;
   const require = moduleApi.createRequire(path ?? pathApi.join(workDir, 'cell.ts'));
+  let isRead = false; // by Node
+  const read = (options) => {
+    const made = strip(code, options);
+    isRead = true;
+    return made;
+  };
   const tries = strip && [
-    () => ({ code: strip(code, { mode: 'strip' }), map: null }), // types become spaces
-    () => splitMap(strip(code, { mode: 'transform', sourceMap: true })),
+    () => ({ code: read({ mode: 'strip' }), map: null }), // types become spaces
+    () => splitMap(read({ mode: 'transform', sourceMap: true })),
   ];
   const isLinked = path !== undefined && /\bfrom\b|\bimport\b/.test(code);
   if (strip && !isLinked) yield* tries;
+  // What Node cannot read, the compiler cannot either, but for JSX and decorators.
+  if (strip && path === undefined && !isRead && !/<\/|@/.test(code)) return;
   const typescript = tryRequire(require, 'typescript');
   const esbuild = typescript === null && !strip ? tryRequire(require, 'esbuild') : null;
   if (typescript !== null) {
