@@ -17,6 +17,7 @@ class Cell {
     this.code = code.startsWith('\uFEFF') ? code.slice(1) : code;
     this.evaluated = this.code; // the code given to V8
     this.prefix = 0; // characters that translation put before the first line
+    this.moved = []; // the places of those that are imports
     this.map = null; // a SourceMap where translation moved lines
     Cell.#cells.set(this.name, this);
     if (Cell.#cells.size > KEPT_CELLS) Cell.#cells.delete(Cell.#cells.keys().next().value);
@@ -42,16 +43,19 @@ class Cell {
     return Cell.get(name)?.original(line, column) ?? originalIn(Cell.#files.get(name), line, column);
   }
 
-  use({ code, prefix, map }) {
+  use({ code, prefix, map, moved }) {
     this.evaluated = code;
     this.prefix = prefix ?? 0;
+    this.moved = moved ?? [];
     this.map = map ? new moduleApi.SourceMap(JSON.parse(map)) : null;
   }
 
   /** original returns the user's own 1-based position for one in the evaluated code. */
   original(line, column) {
-    const own = line === 1 && column > this.prefix ? column - this.prefix : column;
-    return originalIn(this.map, line, own) ?? { line, column: own };
+    const isFirst = line === 1 && this.prefix > 0;
+    const own = isFirst && column > this.prefix ? { line, column: column - this.prefix } : { line, column };
+    const { line: at, column: from } = (isFirst && this.moved.find(({ fromEnd }) => column <= this.prefix - fromEnd)) || own;
+    return originalIn(this.map, at, from) ?? { line: at, column: from };
   }
 
   /** excerpt shows the line of a position and a caret below it, as Node does. */
@@ -74,7 +78,7 @@ function originalIn(map, line, column) {
 // readsAsObject reports whether code that begins with a brace is an object, as Node's REPL takes
 // it wherever it can: a script would make a block of it.
 function readsAsObject(code) {
-  if (!/^\s*\{/.test(code) || /;\s*$/.test(code)) return false;
+  if (!/^(?:\s|\/\/[^\n]*\n|\/\*(?:[^*]|\*(?!\/))*\*\/)*\{/.test(code) || /;\s*$/.test(code)) return false;
   try {
     new vmApi.Script(`async () => (${code}\n)`);
     return true;

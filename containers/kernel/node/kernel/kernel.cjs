@@ -42,6 +42,7 @@ const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to th
 const ASKED_AFTER_MS = 1000; // it ends with the termination
 const TRANSLATE_MS = 20_000;
 const BACKGROUND_BYTES = 1 << 20; // of one frame
+const TYPE_ARGUMENTS = /[\w$]<[^;<>=()]+>+\(/; // f<T>(x), say
 const { chdir } = process;
 
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
@@ -339,7 +340,10 @@ class Kernel {
     Atomics.add(this.#interruptState, RUNS, 1);
     Atomics.store(this.#interruptState, IN_RUN, RUNNING);
     Atomics.notify(this.#interruptState, IN_RUN); // the watcher looks at the heap from now on
-    if (/\b(?:const|import|export)\b/.test(code) || cell.code.startsWith('#!') || this.#constants?.test(code)) {
+    // JavaScript takes some of these for comparisons.
+    const isTyped = TYPE_ARGUMENTS.test(code) && this.#use(cell, this.#untyped(run));
+    run.untyped &&= isTyped;
+    if (!isTyped && (/\b(?:const|import|export)\b/.test(code) || cell.code.startsWith('#!') || this.#constants?.test(code))) {
       const answer = this.#translate({ what: 'cell', code: cell.code });
       this.#use(cell, answer);
       run.refused = answer?.error ?? null;
@@ -506,10 +510,10 @@ class Kernel {
     if (name === undefined || run.tried.has(name)) return null;
     const existing = Object.getOwnPropertyDescriptor(globalThis, name);
     run.tried.set(name, existing !== undefined && !existing.configurable ? 'var' : 'lexical');
-    const { evaluated, prefix } = run.cell;
+    const { evaluated, prefix, moved } = run.cell;
     const answer = this.#translate({ what: 'redeclare', code: evaluated, names: run.tried });
     if (answer?.code === undefined) return null;
-    return { code: answer.code, prefix: prefix + answer.prefix, map: run.map };
+    return { code: answer.code, prefix: prefix + answer.prefix, map: run.map, moved };
   }
 
   #untyped(run) {

@@ -44,6 +44,7 @@ describe('the value of the last expression is shown as the REPL shows it', () =>
     ['010', '8'],
     ['{ a: 1 }', '{ a: 1 }'],
     ['  { a: await Promise.resolve(2), b: [3] } ', '{ a: 2, b: [ 3 ] }'],
+    ['// note\n/* an ** object */ { a: 1, b: 2 }', '{ a: 1, b: 2 }'],
     ['{ let inner = 4; inner }', '4'],
     ['{ 5; }', '5'],
     ['{ a: 6 };', '6'],
@@ -75,6 +76,13 @@ describe('what fits is shown whole, and of what does not fit it is said what is 
       assert.match(printed.stdout.head + printed.stdout.tail, new RegExp(expected.source.replace('$', '\n$')));
     });
   }
+
+  test('of what is too long at once nothing more is made', () => {
+    let made = 0;
+    const { whole } = moduleApi.createRequire(import.meta.url)('../kernel/inspect.cjs');
+    assert.equal(whole(() => `${++made} [Object]`, 5), '1 [Object]');
+    assert.equal(made, 1);
+  });
 
   test('console.table', async () => {
     const { stdout } = await client.run('console.table([{ a: [1, 2, 3, 4, 5, 6, 7, 8], b: { x: 1, y: { z: [2] }, w: 3 }, c: "s".repeat(100) }, [5]])');
@@ -287,6 +295,10 @@ describe('imports', () => {
     ['used(); import { sep as used2 } from "path"; function used() { return used2 } used()', "'/'"],
     ['const text = "import x from y; export"; text.length', '23'],
     ['import { sep } from "path"\nvar o = { within: sep }\nwith (o) { within }', "'/'"],
+    ["let total = 0\nimport os2 from 'node:os'\n(async () => {})()\ntotal", '0'],
+    ['let above = 1\nexport {}\n[above].length', '1'],
+    ['let before2 = 0\nexport default [before2]', '[ 0 ]'],
+    ["'use strict'\nimport os3 from 'node:os'\n(function () { return this })()", null],
     ['import.meta.url.startsWith("file://") && typeof import.meta.dirname', "'string'"],
     ['import.meta.resolve("node:fs")', "'node:fs'"],
     ['export const shown = 5; export default shown + 1', '6'],
@@ -307,6 +319,11 @@ describe('imports', () => {
     assert.match((await failure('import x from "not-installed"')).message, /^Cannot find (package|module) 'not-installed'/);
     assert.match((await failure('require("not-installed")')).message, /^Cannot find module 'not-installed'/);
     assert.match((await failure('await import("./missing.mjs")')).message, /^Cannot find module/);
+  });
+
+  test('a static import that fails is shown where it is', async () => {
+    const { traceback } = await failure('1\n\nimport { sep } from "path"\n  import x from "not-installed"\nlet total = 1');
+    assert.match(traceback, /^cell-\d+\.js:4\n {2}import x from "not-installed"\n {2}\^\n[^]*\n {4}at cell-\d+\.js:4:3/);
   });
 
   test('a name that a module does not export', async () => {
@@ -339,8 +356,19 @@ describe('TypeScript', { skip: noTypeScript }, () => {
     ['import type { Missing } from "./missing";\nimport fs3, { type Stats } from "fs";\nconst s: Stats | null = null;\ntypeof fs3.existsSync', "'function'"],
     ['const same: string = "1"; same as unknown as number', "'1'"],
     ['const same: number = 2; same satisfies number', '2'],
+    ['class Point { x = 1 } new Set<Point>([new Point()]).size', '1'],
+    ['let same2 = (n) => n; same2<Point>(3)', '3'],
+    ['[new Map<string, Array<number>>([["a", [1]]]).size, "f<T>(x)"]', "[ 1, 'f<T>(x)' ]"],
+    ['let less = 1, more = 9; less<more>>(1)', 'true'],
   ];
   for (const [code, expected] of cases) test(code.split('\n')[0], async () => assert.equal(await value(code), expected));
+
+  const noStrip = moduleApi.stripTypeScriptTypes === undefined && 'this Node strips no types';
+  test('no compiler is loaded for what Node cannot read', { skip: noStrip }, async () => {
+    await value('fs.mkdirSync("node_modules/typescript", { recursive: true }); fs.writeFileSync("node_modules/typescript/index.js", "require(\'fs\').writeFileSync(\'loaded\', \'\')")');
+    await failure('x = = 2');
+    assert.equal(await value('fs.rmSync("node_modules/typescript", { recursive: true }); fs.existsSync("loaded")'), 'false');
+  });
 
   describe('files', { skip: moduleApi.registerHooks === undefined && 'this Node lets nobody serve them' }, () => {
     before(async () => {

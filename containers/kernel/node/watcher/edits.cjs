@@ -22,13 +22,15 @@ class Edits {
     this.replace(start, end, this.text.slice(start, end).replace(/[^\n\r\u2028\u2029]/g, ' '));
   }
 
-  get changed() {
-    return this.#edits.length > 0 || this.prefix !== '';
+  /** drop blanks a piece, and ends the statement before it. */
+  drop(start, end) {
+    this.replace(start, start + 1, ';');
+    this.blank(start + 1, end);
   }
 
   /** result returns {code, prefix}, or null when nothing was changed. */
   result() {
-    if (!this.changed) return null;
+    if (this.#edits.length === 0 && this.prefix === '') return null;
     let code = this.prefix;
     let at = 0;
     for (const { start, end, by } of this.#edits.sort((a, b) => a.start - b.start || a.end - b.end)) {

@@ -61,7 +61,6 @@ function assignedNames(node) {
 function lexicalNames(program) {
   return program.body.flatMap((statement) => {
     if (statement.type === 'ClassDeclaration') return [statement.id.name];
-    if (statement.type === 'ImportDeclaration') return statement.specifiers.map(({ local }) => local.name);
     if (statement.type !== 'VariableDeclaration' || statement.kind === 'var') return [];
     return statement.declarations.flatMap(({ id }) => boundNames(id));
   });

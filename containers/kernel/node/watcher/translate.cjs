@@ -11,11 +11,13 @@ const { redeclareAs } = require('./redeclare.cjs');
  * kernel's importer; removes export from declarations; and makes let of top-level
  * const, because V8 lets a later cell declare a const again only as a const. Assignments
  * to a constant throw, in this and in later cells. With strict, names that a module does not export are refused.
+ * moved of the result tells the place of each import, whose call ends so far before the prefix does.
  */
 function translateCell(program, code, { strict, constants }) {
   const edits = new Edits(code);
   if (code.startsWith('#!')) edits.replace(0, 2, '//');
   const assignments = [];
+  const moved = [];
   const { names: declared } = walk(program, (node, scope) => {
     const isCall = node.type === 'ImportExpression';
     const isMeta = node.type === 'MetaProperty' && node.meta.name === 'import';
@@ -26,13 +28,15 @@ function translateCell(program, code, { strict, constants }) {
   });
   for (const name of declared) constants.delete(name);
   for (const statement of program.body) {
+    const { length } = edits.prefix;
     if (statement.type === 'ImportDeclaration') {
       for (const { local } of statement.specifiers) constants.add(local.name);
       edits.prefix += importCall(statement, strict);
-      edits.blank(statement.start, statement.end);
+      edits.drop(statement.start, statement.end);
     } else if (statement.type.startsWith('Export')) {
       translateExport(statement, edits);
     }
+    if (edits.prefix.length > length) moved.push({ end: edits.prefix.length, ...placeOf(statement.start, code) });
     const declaration = statement.type === 'ExportNamedDeclaration' ? statement.declaration : statement;
     if (declaration?.kind !== 'const') continue;
     for (const { id } of declaration.declarations) boundNames(id).forEach((name) => constants.add(name));
@@ -41,7 +45,15 @@ function translateCell(program, code, { strict, constants }) {
   for (const { node, names, scope } of assignments) {
     if (names.some((name) => constants.has(name) && isOuter(name, scope))) refuseAssignment(node, edits);
   }
-  return edits.result();
+  const { length } = edits.prefix;
+  if (length > 0 && program.body.some(({ directive }) => directive === 'use strict')) edits.prefix = `'use strict';${edits.prefix}`;
+  const result = edits.result();
+  return result && { ...result, moved: moved.map(({ end, ...place }) => ({ ...place, fromEnd: length - end })) };
+}
+
+function placeOf(start, code) {
+  const lines = code.slice(0, start).split('\n');
+  return { line: lines.length, column: lines.at(-1).length + 1 };
 }
 
 // The call comes behind the assigned value, so that it throws at a place in the code as written.
@@ -74,10 +86,10 @@ function importOptions(statement) {
 function translateExport(statement, edits) {
   if (statement.source) {
     edits.prefix += `void await $mport.load(${statement.source.raw}, ${importOptions(statement)});`;
-    return edits.blank(statement.start, statement.end);
+    return edits.drop(statement.start, statement.end);
   }
   const { declaration } = statement;
-  if (!declaration) return edits.blank(statement.start, statement.end);
+  if (!declaration) return edits.drop(statement.start, statement.end);
   if (statement.type === 'ExportNamedDeclaration' || (declaration.id && declaration.type.endsWith('Declaration'))) {
     return edits.blank(statement.start, declaration.start);
   }
@@ -89,7 +101,7 @@ function translateExport(statement, edits) {
     edits.replace(end - 1, end, ';');
     return edits.replace(statement.end, statement.end, ';');
   }
-  edits.blank(statement.start, declaration.start - 1);
+  edits.drop(statement.start, declaration.start - 1);
   edits.replace(declaration.start - 1, declaration.start, '(');
   const semicolon = edits.text.slice(declaration.end, statement.end).includes(';');
   edits.replace(declaration.end, declaration.end, semicolon ? ')' : ');');

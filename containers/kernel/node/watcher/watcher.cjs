@@ -107,7 +107,7 @@ class Watcher {
     if (what === 'constants') return this.#addConstants(names);
     if (what === 'names') return lexicalNames(this.#parse(code));
     if (what === 'redeclare') return translateDeclarations(this.#parse(code), code, names);
-    if (what === 'typescript') return untyped(source, (made) => ({ ...made, ...this.#translate(made.code, false) }));
+    if (what === 'typescript') return untyped(source, (made) => ({ ...made, ...this.#translate(made.code, made.code === code) }));
     return untyped({ ...source, commonJS: isCommonJS(source) }, (made) => {
       const isModule = !(made.commonJS ?? isCommonJS(source)) && this.#parse(made.code).body.some(({ type }) => /^(?:Im|Ex)port/.test(type));
       return { ...made, format: isModule ? 'module' : 'commonjs' };
