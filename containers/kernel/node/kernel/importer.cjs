@@ -16,6 +16,7 @@ const KERNEL_SCRIPT = 'code-sandbox-kernel';
 class Importer {
   #byFolder = new Map();
   imported = new Map(); // where each module came from, by its namespace
+  failed = () => {}; // hears of each error
 
   /** load is an import() that Node lets a script of its own make. */
   constructor(workDir, load) {
@@ -28,7 +29,7 @@ class Importer {
     const name = String(specifier);
     const own = name.endsWith('.json') && options === undefined ? { with: { type: 'json' } } : options;
     const loading = this.#from(folder)(name, own);
-    promiseThen(loading, (namespace) => this.imported.set(namespace, { specifier: name, folder }), () => {});
+    promiseThen(loading, (namespace) => this.imported.set(namespace, { specifier: name, folder }), (error) => this.failed(error));
     return loading;
   }
 

@@ -57,6 +57,7 @@ class Kernel {
   #unwatch = () => {};
   #hasBegun = false; // a run, by the bytes that are being read
   #hasRun = false;
+  #stdin = null; // each run's own, as that of each script: it is read once
   #constants = null; // a pattern of the names that assignments in the next code are looked for
   #interruptState = new Int32Array(new SharedArrayBuffer(4 * CELLS));
   #asker = null;
@@ -191,9 +192,10 @@ class Kernel {
     installModule(workDir);
     this.#loaded = new Loaded(workDir);
     const { importer, post } = this;
+    importer.failed = (error) => this.#nameFile(error);
     const variables = new Variables(post);
     this.#frozen = new Frozen({ workDir, importer, post, variables, heapLimit: this.#heapLimit, constants: (names) => this.#addConstants(names) });
-    serveTypeScript((question) => this.#translate({ ...question, workDir }), (path, isAsked) => this.#loaded.add(path, isAsked));
+    serveTypeScript((question) => this.#translate({ ...question, workDir }), (path, isAsked) => this.#loaded.add(path, isAsked), (path) => this.#loaded.read(path));
     this.send({ type: 'hello', pid: process.pid, version: process.version.slice(1), features: features(workDir) });
     for (const name of preload) promiseThen(this.importer.call(name), undefined, () => {});
     startImmediate(() => this.#warmUp());
@@ -245,6 +247,8 @@ class Kernel {
       const stream = new KernelOutput(fd, (bytes) => this.write(this.#context.get(), fd, bytes));
       Object.defineProperty(process, name, { value: stream, configurable: true, enumerable: true, writable: true });
     }
+    const get = () => (this.#stdin ??= new fs.ReadStream(null, { fd: 0, autoClose: false }));
+    Object.defineProperty(process, 'stdin', { get, configurable: true, enumerable: true });
     fillConsole(process, () => this.settings.outputBytes);
   }
 
@@ -261,7 +265,7 @@ class Kernel {
 
   #tellInstalled(run) {
     try {
-      for (const line of this.#loaded.changes()) this.write(run, 2, Buffer.from(`${line}\n`));
+      for (const line of [...this.#loaded.changes(), ...this.#loaded.edits()]) this.write(run, 2, Buffer.from(`${line}\n`));
     } catch {
       // Code broke a built-in that this needs.
     }
@@ -331,6 +335,7 @@ class Kernel {
     this.#pipes.repair();
     this.#keepHandlers();
     process.exitCode = undefined;
+    this.#stdin = null;
     const run = newRun(frame);
     const { cell } = run;
     this.#run = run;
@@ -351,6 +356,23 @@ class Kernel {
     if (cell.evaluated === cell.code && readsAsObject(cell.code)) cell.use({ code: `(${cell.code}\n)`, prefix: 1 });
     if (frame.before) vm.runInThisContext(frame.before);
     this.#evaluate(run);
+  }
+
+  // nameFile tells where a module has its syntax error, of which V8 tells only Node.
+  #nameFile(error) {
+    try {
+      if (!(error instanceof SyntaxError) || !error.stack.startsWith(`SyntaxError: ${error.message}`) || /file:|\(\//.test(error.stack)) return;
+      for (const file of this.#loaded.scripts()) {
+        const { line, column } = this.#translate({ what: 'names', code: fs.readFileSync(file, 'utf8') }).error ?? {};
+        if (line === undefined) continue;
+        const { message } = error;
+        error.message += ` (${file}:${line}:${column})`;
+        error.stack = error.stack.replace(message, () => error.message);
+        return;
+      }
+    } catch {
+      // The file is gone, or code broke a built-in that this needs.
+    }
   }
 
   // tellFirst reports that the kernel's first code begins. If the kernel dies before that, another kernel takes the
@@ -576,13 +598,18 @@ class Kernel {
   #onLast(run, result, isLeft) {
     if (run.finished) return;
     if (isLeft || process.listenerCount('beforeExit') === 0) return this.#end(run, result, isLeft);
+    run.isTold = true;
     this.#callBack(run, () => process.emit('beforeExit', exitNumber(process.exitCode)));
     this.#wait(run, (isLeftThen) => this.#end(run, result, isLeftThen));
   }
 
   #end(run, result, isLeft) {
     run.isDone = !isLeft;
-    const exitCode = exitNumber(process.exitCode);
+    let exitCode = exitNumber(process.exitCode);
+    if (!run.isTold && callsTests(run.cell.code)) {
+      this.write(run, 2, Buffer.from('note: node:test reports once in an interpreter, so nothing is known of these tests. Run them with fresh: true, or as a file with node --test.\n'));
+      exitCode ||= 1;
+    }
     this.#finish(run, { outcome: exitCode === 0 ? 'completed' : 'exited', exitCode, result });
   }
 
@@ -710,13 +737,25 @@ class Kernel {
 function newRun({ id, code = '', linger_ms: lingerMs = 2000 }) {
   const cell = new Cell(code);
   const unfinished = new Unfinished();
-  return { id, cell, lingerMs, unfinished, finished: false, cancelled: false, isEnding: false, isDone: false, displays: [], warnings: new Map(), refused: null, tried: new Map(), promise: null, settled: null };
+  return { id, cell, lingerMs, unfinished, finished: false, cancelled: false, isTold: false, isEnding: false, isDone: false, displays: [], warnings: new Map(), refused: null, tried: new Map(), promise: null, settled: null };
 }
 
 /** heapLimit returns V8's limit of the heap in bytes, from Node's flag or V8's default. */
 function heapLimit() {
   const flag = /--max-old-space-size=(\d+)/.exec(process.execArgv.join(' '));
   return flag === null ? getHeapStatistics().heap_size_limit : flag[1] * (1 << 20);
+}
+
+/** callsTests reports whether code calls functions of node:test, which may be its own variables. */
+function callsTests(code) {
+  try {
+    if (!process.moduleLoadList.includes('NativeModule internal/test_runner/harness')) return false;
+    const tests = require('node:test');
+    const called = ['test', 'it', 'describe', 'suite'].filter((name) => new RegExp(`(?<![\\w$.])${name}(?:\\.\\w+)?\\(`).test(code));
+    return called.some((name) => tests[name] === vm.runInThisContext(`typeof ${name} === 'function' && ${name}`));
+  } catch {
+    return false; // code broke a built-in that this needs
+  }
 }
 
 /** shorter cuts the texts of a run's outcome. */

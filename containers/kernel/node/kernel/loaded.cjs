@@ -1,5 +1,5 @@
 'use strict';
-/* Loaded packages, with a note if another version is installed over one: Node keeps the loaded one. */
+/* Loaded packages and files, with a note if another version is there: Node keeps the loaded one. */
 
 const { readFileSync, statSync } = require('./builtins.cjs');
 
@@ -7,11 +7,14 @@ const PACKAGE = /^(.*\/node_modules)\/((?:@[^/]+\/)?[^/]+)\//;
 
 /** Loaded knows the packages that code loaded; the session's own ones are installed in workDir. */
 class Loaded {
+  #workDir;
   #folder;
   #packages = new Map(); // by their folders
+  #files = new Map(); // the times of code's own modules
   #stamp;
 
   constructor(workDir) {
+    this.#workDir = workDir;
     this.#folder = `${workDir}/node_modules`;
     this.#stamp = this.#readStamp();
   }
@@ -26,6 +29,27 @@ class Loaded {
       this.#packages.set(folder, { name, version, told: version, isAsked: false });
     }
     this.#packages.get(folder).isAsked ||= isAsked;
+  }
+
+  /** read records that a file is read as a module. */
+  read(file) {
+    if (!/\.[^/]*(?<!\.json)$/.test(file)) return;
+    this.#files.delete(file); // to be the last
+    this.#files.set(file, timeOf(file));
+  }
+
+  /** scripts lists those that are JavaScript, the last first. */
+  scripts() {
+    return [...this.#files.keys()].filter((file) => /\.[cm]?js$/.test(file)).reverse();
+  }
+
+  /** edits returns a line for each module that was changed since it was read, once. */
+  edits() {
+    const changed = [...this.#files].filter(([file, time]) => ![time, undefined].includes(timeOf(file)));
+    return changed.map(([file]) => {
+      this.#files.delete(file);
+      return `note: ${file.replace(`${this.#workDir}/`, '')} has changed, and stays loaded as it was until a new interpreter starts (fresh: true has one).`;
+    });
   }
 
   /** changes returns a line for each package that another version was installed of since the last call. */
@@ -47,11 +71,15 @@ class Loaded {
 
   // npm writes its own list anew whenever it changes anything.
   #readStamp() {
-    try {
-      return statSync(`${this.#folder}/.package-lock.json`).mtimeMs;
-    } catch {
-      return undefined; // it is not there, or code lets nothing look
-    }
+    return timeOf(`${this.#folder}/.package-lock.json`);
+  }
+}
+
+function timeOf(file) {
+  try {
+    return statSync(file).mtimeMs;
+  } catch {
+    return undefined; // it is not there, or code lets nothing look
   }
 }
 

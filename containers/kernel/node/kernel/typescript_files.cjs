@@ -10,9 +10,9 @@ const TYPESCRIPT = /\.(?:[cm]?tsx?|jsx)$/;
 
 /**
  * serveTypeScript makes Node translate such files by translate(question), if this Node supports hooks. Node itself takes only
- * files that need no translation. found(path, isAsked) hears of each file; isAsked: no package asked for it.
+ * files that need no translation. found(path, isAsked) hears of each file, and read(path) when it is read; isAsked: no package asked for it.
  */
-function serveTypeScript(translate, found) {
+function serveTypeScript(translate, found, read) {
   const { fileURLToPath, pathToFileURL } = require('node:url');
 
   const resolve = (specifier, context, next) => {
@@ -31,6 +31,7 @@ function serveTypeScript(translate, found) {
   const load = (url, context, next) => {
     const path = url.startsWith('file:') ? fileURLToPath(url) : '';
     if (path.includes('/node_modules/')) return next(url, context);
+    read(path);
     // TypeScript imports JSON without an attribute, as cells do.
     if (path.endsWith('.json')) return next(url, { ...context, importAttributes: { type: 'json' } });
     if (!TYPESCRIPT.test(path)) return next(url, context);

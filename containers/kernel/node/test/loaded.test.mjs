@@ -55,3 +55,20 @@ test('packages that another version was installed of', () => {
   rmSync(join(own, 'outer'), { recursive: true });
   assert.deepEqual(loaded.changes(), [], 'what is back is no other one, and what has gone is none');
 });
+
+test('modules that were changed, once', () => {
+  const [file, data] = ['m.mjs', 'd.json'].map((name) => join(root, name));
+  const write = (time) => [file, data].forEach((path) => (writeFileSync(path, ''), utimesSync(path, time, time)));
+  const loaded = new Loaded(root);
+  const read = () => [file, data].forEach((path) => loaded.read(path));
+  write(1);
+  read();
+  assert.deepEqual(loaded.edits(), []);
+  write(2);
+  assert.deepEqual(loaded.edits(), ['note: m.mjs has changed, and stays loaded as it was until a new interpreter starts (fresh: true has one).']);
+  write(3);
+  assert.deepEqual(loaded.edits(), [], 'it was said');
+  read();
+  rmSync(file);
+  assert.deepEqual(loaded.edits(), [], 'what has gone is none');
+});

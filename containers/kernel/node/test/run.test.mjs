@@ -580,6 +580,41 @@ test('a package is found in the run that installs it, and by all later ones', as
   }
 });
 
+const noHooks = moduleApi.registerHooks === undefined && 'this Node tells nobody of files';
+test('a module with a syntax error is named', { skip: noHooks }, async () => {
+  await value('fs.writeFileSync("bad.mjs", "let a = 1;\\nlet b = ;"); fs.writeFileSync("typed.ts", "let c: = 1"); fs.writeFileSync("outer.mjs", "import \'./bad.mjs\'")');
+  assert.match((await failure('import "./outer.mjs"')).message, /^Unexpected token ';' \(\/.*\/bad\.mjs:2:9\)$/);
+  assert.match((await failure('import "./typed.ts"')).message, /^[^]* \(\/[^()]*\/typed\.ts[:\d]*\)$/);
+  assert.doesNotMatch((await failure('import { nothing } from "fs"')).message, /bad/);
+});
+
+test('a module that has changed since it was loaded is told once', { skip: noHooks }, async () => {
+  const stale = /^note: ed\.mjs has changed, and stays loaded as it was/;
+  await value('fs.writeFileSync("ed.mjs", "export const n = 1"); (await import("./ed.mjs")).n');
+  assert.match((await client.run('fs.writeFileSync("ed.mjs", "export const n = 2"); fs.utimesSync("ed.mjs", 1, 1)')).stderr.head, stale);
+  assert.equal((await client.run('fs.utimesSync("ed.mjs", 2, 2)')).stderr.head, '');
+  assert.equal(await value('(await import("./ed.mjs?again")).n'), '2');
+  assert.equal((await client.run('1')).stderr.head, '');
+});
+
+test('each run reads the standard input as a script does', async () => {
+  const read = 'let got = 0; for await (const part of process.stdin) got += part.length; got';
+  assert.equal(await value(read), '0');
+  assert.equal(await value(read), '0');
+});
+
+test('what node:test tells nobody of is said', async (t) => {
+  const own = await Client.start();
+  t.after(() => own.stop());
+  await own.run('import { test } from "node:test"; import assert from "node:assert/strict"');
+  const first = await own.run('test("add", () => assert.equal(1 + 1, 2))');
+  assert.deepEqual([first.status, first.stderr.head], ['completed', '']);
+  const later = await own.run('test("add", () => assert.equal(1 + 1, 3))');
+  assert.deepEqual([later.status, later.exit_code], ['failed', 1]);
+  assert.match(later.stderr.head, /^note: node:test reports once/);
+  assert.deepEqual((await own.run('/a/.test("a")')).status, 'completed');
+});
+
 test('a value whose text is never the same twice', async () => {
   const { result } = await client.run('let looks = 0; ({ f() {}, [require("util").inspect.custom]() { return `[look ${looks++}]`; } })');
   assert.match(result, /look \d+/);
