@@ -7,6 +7,7 @@ package main
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,8 +20,10 @@ const (
 	snapshotBytes = 16 << 20
 	// snapshotSeconds of the processor bound its writing, which a run that begins meanwhile waits for.
 	snapshotSeconds = 0.05
-	// snapshotRest is behind how many runs none is tried after two that failed behind one run.
-	snapshotRest = 5
+	// snapshotRest is behind how many runs none is tried after two that failed behind one run, or a large one that took snapshotSlow.
+	snapshotRest  = 5
+	snapshotSlow  = 200 * time.Millisecond
+	snapshotLarge = 1 << 20
 )
 
 // snapshots keeps the earlier variables of a language without twins. None is written during a run.
@@ -40,6 +43,7 @@ type snapshot struct {
 	*moment
 	name string  // of the file in the state folder; empty: the variables of a new kernel
 	from *kernel // that writes it
+	at   time.Time
 }
 
 // comeback is a kernel that reads a snapshot, to take the main kernel's place.
@@ -113,6 +117,9 @@ func (t *snapshots) write() {
 	}
 	if t.rest > 0 {
 		t.rest--
+		if t.why == "" {
+			t.refuse("they take too long to be written behind each run")
+		}
 		return
 	}
 	room, why := t.l.frozen.room()
@@ -120,7 +127,7 @@ func (t *snapshots) write() {
 		t.refuse(why)
 		return
 	}
-	t.writing = &snapshot{moment: main.moment, name: t.free(), from: main}
+	t.writing = &snapshot{moment: main.moment, name: t.free(), from: main, at: time.Now()}
 	main.link.Send(map[string]any{
 		"type": "freeze", "path": t.writing.path(), "limit_bytes": min(room/8, snapshotBytes), "seconds": snapshotSeconds, "quick": true,
 	})
@@ -159,6 +166,9 @@ func (t *snapshots) onFrozen(k *kernel, m *kernelproc.Report) bool {
 			t.timer = t.l.s.after(twinAgain, t.write)
 		}
 		return true
+	}
+	if m.Bytes > snapshotLarge && time.Since(n.at) > snapshotSlow {
+		t.rest = snapshotRest
 	}
 	n.from = nil
 	t.keep(n)

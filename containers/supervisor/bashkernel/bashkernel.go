@@ -429,8 +429,12 @@ func (k *kernel) begin(script string) error {
 	if err != nil {
 		folder = os.DevNull // which is none
 	}
+	home := ""
+	if k.workDir != "" { // its own folder may be gone, as the one of the script will be
+		home = "builtin cd -- " + quote(k.workDir) + "\n"
+	}
 	k.at = 0
-	if err := k.put(strings.NewReader(prelude + script + helped + "; __sandbox_hello\n" + behind + "\n")); err != nil {
+	if err := k.put(strings.NewReader(prelude + home + script + helped + "; __sandbox_hello\n" + behind + "\n")); err != nil {
 		return err
 	}
 	if _, err := k.control.WriteString("again " + folder + "\n"); err != nil {

@@ -223,7 +223,7 @@ func (k *kernel) createNew(name string) (file *os.File, folder int, err error) {
 	}
 	at := base(name) + ".new"
 	_ = unix.Unlinkat(folder, at, 0)
-	fd, err := unix.Openat(folder, at, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := unix.Openat(folder, at, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		_ = unix.Close(folder)
 		return nil, -1, err

@@ -120,6 +120,7 @@ func TestBash(t *testing.T) {
 		{"declare -F | grep sandbox; compgen -A function sandbox; set | grep -c '^__sandbox.* ()'", "failed 1 alive", "0\n", ""},
 		{"IFS=x; set -f; LC_ALL=C; printf '%s' äö | wc -c; unset LC_ALL; set +f; unset IFS", "completed 0 alive", "4\n", ""},
 		{"mkdir gone; cd gone; rmdir ../gone; exit 0", "completed 0 alive", "", ""},
+		{"echo $PWD", "completed 0 alive", c.dir + "\n", ""},
 		{"cd " + c.dir + "/sub 2>/dev/null", "completed 0 alive", "", ""},
 	} {
 		d := c.run(one.code)
