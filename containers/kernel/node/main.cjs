@@ -14,7 +14,7 @@ const { isMainThread, workerData } = require('node:worker_threads');
 // Everything global that the files use. User code may declare any of these names again (const process =
 // require('process') is common), which would shadow it there if it were no parameter.
 const GLOBALS = [
-  ...['Array', 'ArrayBuffer', 'Atomics', 'BigInt', 'Blob', 'Buffer', 'DataView', 'Date', 'Error', 'Float64Array', 'Function', 'Infinity', 'Int32Array', 'Int8Array', 'JSON', 'Map'],
+  ...['Array', 'ArrayBuffer', 'Atomics', 'Blob', 'Buffer', 'DataView', 'Date', 'Error', 'Function', 'Infinity', 'Int32Array', 'Int8Array', 'JSON', 'Map'],
   ...['Math', 'Number', 'Object', 'Promise', 'Reflect', 'RegExp', 'Set', 'SharedArrayBuffer', 'String', 'Symbol', 'SyntaxError', 'TypeError'],
   ...['URL', 'Uint8Array', 'WeakMap', 'WeakSet', 'clearInterval', 'clearTimeout', 'console', 'globalThis', 'performance', 'process', 'setImmediate'],
   ...['setInterval', 'setTimeout'],

@@ -5,10 +5,8 @@
 // The statement is checked and limited as that of the tool exec_sql. No password and no connection is in the container.
 'use strict';
 const { randomUUID } = require('node:crypto');
-const http = require('node:http');
-const { tools, ToolError } = require('./sandbox_tools.js');
+const { request, tools, ToolError } = require('./sandbox_tools.js');
 
-const PORT = Number(process.env.CODE_SANDBOX_WAY_OUT ?? 9797);
 const NO_DATABASES =
   "Its user can add some, see docs/sql.md. Files are queried by paths, select … from 'a.csv', that end in .csv, .tsv, .json, .jsonl or .parquet; " +
   "lists of objects with { tables: { orders } } as the third argument, anything else of DuckDB's with { connection: 'files' }.";
@@ -33,7 +31,7 @@ class SQLError extends Error {
  * or @p1, @p2 … (SQL Server). What is not exact as a number is a BigInt in a column of whole numbers, else its digits as text.
  */
 async function sql(query, params = [], { connection = '', maxRows = 0, tables = undefined } = {}) {
-  check(params, tables);
+  check(query, params, tables);
   if (connection || tables || query.includes("'")) {
     const files = require('./sandbox_files.js');
     const { files: itself, error } = files.choose(query, connection, tables);
@@ -41,11 +39,11 @@ async function sql(query, params = [], { connection = '', maxRows = 0, tables = 
     if (itself) return files.run(query, params, { maxRows, tables, started: process[STARTED] }, (failure) => new SQLError(failure));
   }
   const numbers = [...params.keys()].filter((i) => isOddNumber(params[i]));
-  const request = { query, params: params.map(plain), numbers, connection, max_rows: maxRows, format: 'jsonl' };
-  const answer = await ask(JSON.stringify(request)).catch((error) => {
-    if (error instanceof SQLError) throw error;
+  const asked = { query, params: params.map(plain), numbers, connection, max_rows: maxRows, format: 'jsonl' };
+  const { status, body: answer } = await request('POST', '/sql', JSON.stringify(asked)).catch((error) => {
     throw new SQLError({ code: 'sql_failed', message: `The server cannot be reached: ${error.message}`, hint: 'Try again.' });
   });
+  if (status !== 200) throw new SQLError({ code: 'connection_not_found', message: 'This server has no databases.', hint: NO_DATABASES });
   const rows = [];
   let at = 0;
   let rest = ''; // of a line
@@ -70,10 +68,11 @@ async function sql(query, params = [], { connection = '', maxRows = 0, tables = 
 // Parameters ----------------------------------------------------------------------
 
 /** check throws where an argument is none of its kind. */
-function check(params, tables) {
+function check(query, params, tables) {
   const fail = (message, hint) => {
     throw new SQLError({ code: 'invalid_argument', message, hint });
   };
+  if (typeof query !== 'string') fail('query is a text.', "sandbox.sql('select 1')");
   if (!Array.isArray(params)) fail('params is an array; options come third.', 'sandbox.sql(query, [], { maxRows: 100 })');
   const isObject = (value) => value !== null && typeof value === 'object' && !Array.isArray(value);
   if (tables !== undefined && !isObject(tables)) fail('tables is an object of arrays of objects, by their names.', '{ tables: { orders: [{ id: 1 }] } }');
@@ -167,32 +166,6 @@ function scientific(number) {
   const zeros = whole.length + fraction.length - digits.length;
   const kept = digits.replace(/^0+/, '');
   return kept === '' ? '0' : `${sign}${kept}e${Number(power) - fraction.length + zeros}`;
-}
-
-// Requests --------------------------------------------------------------------------
-
-function ask(body) {
-  return new Promise((resolve, reject) => {
-    // Code that awaits the rows is not to go on after its interrupt: it gets neither rows nor an error.
-    let ended = false;
-    const fail = (error) => ended || reject(error);
-    const headers = { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) };
-    const request = http.request({ host: '127.0.0.1', port: PORT, path: '/sql', method: 'POST', headers, agent: false }, (answer) => {
-      const parts = [];
-      answer.on('data', (part) => parts.push(part));
-      answer.on('error', fail);
-      answer.on('end', () => {
-        if (answer.statusCode === 200) return resolve(Buffer.concat(parts));
-        reject(new SQLError({ code: 'connection_not_found', message: 'This server has no databases.', hint: NO_DATABASES }));
-      });
-    });
-    request.on('error', fail);
-    process[STARTED]?.(request, 'close', () => {
-      ended = true;
-      request.destroy();
-    });
-    request.end(body);
-  });
 }
 
 module.exports = { sql, SQLError, tools, ToolError };

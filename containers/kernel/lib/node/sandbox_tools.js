@@ -209,34 +209,36 @@ function typeOf(schema, depth = 0) {
 
 // Requests ------------------------------------------------------------------------------
 
-function ask(method, what, body) {
+/** request gets {status, body} from the server of this sandbox. */
+function request(method, address, body) {
   return new Promise((resolve, reject) => {
     // Code that awaits an answer is not to go on after its interrupt: it gets neither that nor an error.
     let ended = false;
-    const fail = (error) => ended || reject(new ToolError({ code: 'tool_failed', message: `The server cannot be reached: ${error.message}`, hint: 'Try again.' }));
+    const fail = (error) => ended || reject(error);
     const headers = body === undefined ? {} : { 'Content-Type': 'application/json', 'Content-Length': Buffer.byteLength(body) };
-    const request = http.request({ host: '127.0.0.1', port: PORT, path: `/tools/${what}`, method, headers, agent: false }, (answer) => {
+    const sent = http.request({ host: '127.0.0.1', port: PORT, path: address, method, headers, agent: false }, (answer) => {
       const parts = [];
       answer.on('data', (part) => parts.push(part));
       answer.on('error', fail);
-      answer.on('end', () => {
-        if (ended) return;
-        if (answer.statusCode !== 200) {
-          reject(new ToolError({ code: 'not_found', message: 'This server has no tools of others.', hint: 'Its user can add some, see docs/tools-from-code.md.' }));
-          return;
-        }
-        const told = JSON.parse(Buffer.concat(parts).toString('utf8'));
-        if (told.error) reject(new ToolError(told.error));
-        else resolve(told);
-      });
+      answer.on('end', () => ended || resolve({ status: answer.statusCode, body: Buffer.concat(parts) }));
     });
-    request.on('error', fail);
-    process[STARTED]?.(request, 'close', () => {
+    sent.on('error', fail);
+    process[STARTED]?.(sent, 'close', () => {
       ended = true;
-      request.destroy();
+      sent.destroy();
     });
-    request.end(body);
+    sent.end(body);
   });
 }
 
-module.exports = { tools, ToolError };
+async function ask(method, what, body) {
+  const answer = await request(method, `/tools/${what}`, body).catch((error) => {
+    throw new ToolError({ code: 'tool_failed', message: `The server cannot be reached: ${error.message}`, hint: 'Try again.' });
+  });
+  if (answer.status !== 200) throw new ToolError({ code: 'not_found', message: 'This server has no tools of others.', hint: 'Its user can add some, see docs/tools-from-code.md.' });
+  const told = JSON.parse(answer.body.toString('utf8'));
+  if (told.error) throw new ToolError(told.error);
+  return told;
+}
+
+module.exports = { request, tools, ToolError };

@@ -143,7 +143,7 @@ class Freezer {
     if (owner !== undefined) return this.#node(PROTOTYPE, [owner], object, Object.prototype, Object.keys(object));
     const [kind, standard, body] = this.#base(object);
     if (Object.getPrototypeOf(object) !== standard) this.#checkInstance(object, standard !== Object.prototype);
-    return this.#node(kind, body, object, standard, kind === PLAIN ? this.#keys(object) : kind === VIEW ? [] : Object.keys(object));
+    return this.#node(kind, body, object, standard, kind === PLAIN ? this.#keys(object) : kind === VIEW ? [] : types.isRegExp(object) ? [...Object.keys(object), 'lastIndex'] : Object.keys(object));
   }
 
   // base returns the kind of an object, the standard prototype of that kind, and the node's body.

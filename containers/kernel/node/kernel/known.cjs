@@ -17,8 +17,8 @@ class Known {
     for (const [name, value] of globals) this.#add(value, ['global', name, ''], NOT_INTO.has(name) ? 0 : DEEP);
     const isLoaded = new Set(process.moduleLoadList);
     for (const name of moduleApi.builtinModules) {
-      // The last one is a property of fs as well, which is made when it is asked for.
-      if (isLoaded.has(`NativeModule ${name}`) || name === 'fs/promises') this.#add(require(name), ['builtin', name, ''], DEEP - 1);
+      // The last two are a property of fs as well, which is made when it is asked for, and what is there without its module.
+      if (isLoaded.has(`NativeModule ${name}`) || name === 'fs/promises' || name === 'process') this.#add(require(name), ['builtin', name, ''], DEEP - 1);
     }
     for (const [path, { exports, loaded }] of Object.entries(moduleApi._cache)) {
       if (loaded && !path.endsWith('.json')) this.#add(exports, ['require', path, ''], DEEP - 1);

@@ -34,7 +34,7 @@ test('kinds that are kept', async (t) => {
     ['let c1 = [1, , 3]; c1.extra = "x"; let c2 = "aXb".match(/X/)', '!(1 in c1) && c1.length === 3 && c1.extra === "x" && c2.index === 1'],
     ['let c3 = Array.from({ length: 5000 }, (_, i) => i / 2); let c4 = new Array(40_000).fill({ v: 1 })', 'c3.length === 5000 && c3[4999] === 2499.5 && c4.length === 40_000 && c4[39_999] === c4[0] && Array.isArray(c3)'],
     ['let d1 = new Map([["k", new Set([1, { a: 1 }])]]); d1.set(d1, 1)', 'd1.get("k").size === 2 && d1.get(d1) === 1'],
-    ['let d2 = new Date(86400000), d3 = /a(b)/gi, d4 = new URL("http://a.b/c?d=1")', 'd2.getTime() === 86400000 && d3.flags === "gi" && d3.test("xAB") && d4.searchParams.get("d") === "1"'],
+    ['let d2 = new Date(86400000), d3 = /a(b)/gi, d5 = /x/g, d4 = new URL("http://a.b/c?d=1"); d5.lastIndex = 2', 'd2.getTime() === 86400000 && d3.flags === "gi" && d3.test("xAB") && d4.searchParams.get("d") === "1" && d5.lastIndex === 2'],
     ['let e1 = Object.assign(new RangeError("far", { cause: { c: 1 } }), { code: "E1" })', 'e1 instanceof RangeError && e1.message === "far" && e1.code === "E1" && e1.cause.c === 1 && /RangeError: far/.test(e1.stack)'],
     ['class Own extends Error { constructor(m) { super(m); this.name = "Own"; } } let e2 = new Own("mine")', 'e2 instanceof Own && e2.name === "Own" && String(e2) === "Own: mine"'],
     ['let f1 = Buffer.from("bytes"), f2 = new Uint16Array([1, 2, 3]), f3 = new DataView(f2.buffer, 2), f4 = new Float64Array(300_000).fill(1.5)', 'Buffer.isBuffer(f1) && f1.toString() === "bytes" && f2.join() === "1,2,3" && f3.buffer === f2.buffer && f3.byteLength === 4 && f4[299_999] === 1.5'],
@@ -47,6 +47,7 @@ test('kinds that are kept', async (t) => {
     ['const { readFileSync: i1, promises: i2 } = require("fs"); const path = require("path"); import os, { cpus } from "os"; import * as url from "url"; let i3 = Math.max', 'i1 === fs.readFileSync && i2 === fs.promises && path.join === require("path").join && cpus === os.cpus && typeof url.URL === "function" && i3(1, 2) === 2'],
     ['var k1 = 1; k2 = { a: 1 }; globalThis.k3 = 3', 'k1 === 1 && k2.a === 1 && globalThis.k3 === 3 && delete globalThis.k3'],
     ['let events = [1]', 'events[0] === 1'],
+    ['const proc = process, { argv } = process', 'proc === process && Array.isArray(argv)'],
     ['let Base = class { static start = k2.a }; let l1 = new Base()', 'Base.name === "Base" && Base.start === 1 && l1 instanceof Base'],
     ['let l2 = function fact(n) { return n < 2 ? 1 : n * fact(n - 1) }; class Chain { static of() { return new Chain() } #hidden() {} }', 'l2(4) === 24 && Chain.of() instanceof Chain'],
   ];

@@ -94,3 +94,7 @@ for (const streams of [false, true]) {
     assert.deepEqual([next.result, next.stderr.bytes], ['false', 0]);
   });
 }
+
+test('what is no text is refused', async () => {
+  await assert.rejects(sql(5), (error) => error.name === 'SQLError' && error.code === 'invalid_argument');
+});
