@@ -746,12 +746,12 @@ function heapLimit() {
   return flag === null ? getHeapStatistics().heap_size_limit : flag[1] * (1 << 20);
 }
 
-/** callsTests reports whether code calls functions of node:test, which may be its own variables. */
+/** callsTests reports whether code calls functions of node:test with a title, which may be its own variables. */
 function callsTests(code) {
   try {
     if (!process.moduleLoadList.includes('NativeModule internal/test_runner/harness')) return false;
     const tests = require('node:test');
-    const called = ['test', 'it', 'describe', 'suite'].filter((name) => new RegExp(`(?<![\\w$.])${name}(?:\\.\\w+)?\\(`).test(code));
+    const called = ['test', 'it', 'describe', 'suite'].filter((name) => new RegExp(`(?<![\\w$.])${name}(?:\\.\\w+)?\\(\\s*['"\`]`).test(code));
     return called.some((name) => tests[name] === vm.runInThisContext(`typeof ${name} === 'function' && ${name}`));
   } catch {
     return false; // code broke a built-in that this needs
