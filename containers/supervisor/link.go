@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"sync"
+	"time"
 
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/channel"
 )
@@ -21,6 +22,7 @@ type link struct {
 	queue  [][]byte
 	bytes  int
 	closed bool
+	unsent int // messages that are queued or being written
 }
 
 // server is the server of this moment: a later one may take its place.
@@ -55,6 +57,7 @@ func (l *link) sendBody(body []byte, droppable bool) {
 	}
 	l.queue = append(l.queue, body)
 	l.bytes += len(body)
+	l.unsent++
 	l.more.Signal()
 }
 
@@ -75,6 +78,7 @@ func (l *link) write() {
 		l.mu.Unlock()
 		err := l.conn.Send(body)
 		l.mu.Lock()
+		l.unsent--
 		if err != nil { // the reader sees the end as well
 			l.closed, l.queue = true, nil
 		}
@@ -87,4 +91,16 @@ func (l *link) close() {
 	l.mu.Unlock()
 	l.more.Broadcast()
 	_ = l.conn.Close()
+}
+
+// flush waits until all messages are written, for so long.
+func (l *link) flush(most time.Duration) {
+	for until := time.Now().Add(most); time.Now().Before(until); time.Sleep(time.Millisecond) {
+		l.mu.Lock()
+		over := l.closed || l.unsent == 0
+		l.mu.Unlock()
+		if over {
+			return
+		}
+	}
 }

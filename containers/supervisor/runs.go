@@ -64,9 +64,11 @@ func (rs *runs) begin(m protocol.Request) {
 	s.undo.begin(r.ID)
 	if !r.Fresh {
 		l.kept = r
-		rs.overlap(l)
-	} else {
-		r.overlaps = l.kept != nil
+	}
+	for _, other := range rs.all { // programs that are in no kernel's session may be either's
+		if other != r && other.l == l {
+			other.overlaps, r.overlaps = true, true
+		}
 	}
 	r.startTimeout()
 	r.set("progress", time.Second, r.onProgress)
@@ -120,13 +122,6 @@ func (rs *runs) fresh() (n int) {
 		}
 	}
 	return n
-}
-
-// overlap marks a language's fresh runs: programs started from now on may be another run's.
-func (rs *runs) overlap(l *language) {
-	for _, r := range rs.all {
-		r.overlaps = r.overlaps || r.Fresh && r.l == l
-	}
 }
 
 func (rs *runs) refuse(l *language, id, name, message, cause string) {
@@ -234,7 +229,7 @@ func (rs *runs) stopLargest() {
 	most := int64(-1)
 	table, memory := procs.Read(), rs.s.memory
 	for _, r := range rs.all {
-		if r.reason != "" {
+		if r.reason == "memory" {
 			memory.patient = time.Now().Add(leaveWait) // its memory is free a little later than its end
 			return
 		}
@@ -249,7 +244,7 @@ func (rs *runs) stopLargest() {
 			largest, most = r, takes
 		}
 	}
-	if largest == nil {
+	if largest == nil || largest.reason != "" { // it is on its way out
 		return
 	}
 	memory.patient = time.Now().Add(leaveWait) // also where it ends before the next look: its pages are given back a little later

@@ -548,8 +548,16 @@ func (s *Supervisor) end() {
 	for _, l := range s.languages {
 		l.snapshots.giveWay()
 	}
+	for _, r := range s.runs.all { // fresh ones, and those that waited for the variables to be written
+		r.reason = cmp.Or(r.reason, "cancelled")
+		r.finish(&protocol.Done{Status: r.reason, ExitCode: exitCodes[r.reason], Kernel: r.fate("dead")})
+	}
+	s.server.flush(flushTime)
 	shutDown()
 }
+
+// flushTime is how long the end of the container waits for a server to read the last messages.
+const flushTime = 500 * time.Millisecond
 
 // stays reports whether the container is in use, or was so of late, and looks again when it may no longer be.
 func (s *Supervisor) stays() bool {

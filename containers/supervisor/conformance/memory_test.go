@@ -123,3 +123,15 @@ func TestVariablesThatHaveNoRoomBesideAnotherRunAreKept(t *testing.T) {
 	c.done(id)
 	check(t, "x", c.value("len(x)"), "7")
 }
+
+// A run that was cancelled and goes on makes nobody wait who guards the memory.
+func TestMemoryBesideACancelledRun(t *testing.T) {
+	t.Parallel()
+	c := start(t, python, options{init: protocol.Init{MemoryBytes: 400 << 20}})
+	ignoring := c.begin("import time\nopen('begun', 'w').close()\nwhile True:\n    try: time.sleep(1)\n    except BaseException: pass", request{GraceMS: 600_000})
+	c.awaitFile("begun")
+	c.interrupt(ignoring, "cancelled")
+	c.ping()
+	d := c.run("import time\nfull = bytes([120]) * (380 << 20)\ntime.sleep(60)", request{Fresh: true})
+	check(t, "the run that fills it", d.errorName(), "MemoryError")
+}

@@ -449,3 +449,32 @@ func TestCodeMayKillAllThatIsThere(t *testing.T) {
 		}
 	})
 }
+
+func TestAFreshRunEndsNoProgramOfAnother(t *testing.T) {
+	t.Parallel()
+	c := start(t, bash, options{})
+	first := c.begin("touch begun; until [ -e go ]; do sleep .05; done", request{Fresh: true})
+	c.awaitFile("begun")
+	second := c.begin("(setsid sleep 600 & echo $! > daemon); touch up; until [ -e look ]; do sleep .05; done; kill -0 $(cat daemon) && echo lives", request{Fresh: true})
+	c.awaitFile("up")
+	c.write("go", "")
+	c.done(first)
+	c.ping()
+	c.write("look", "")
+	check(t, "the other's program", c.done(second).Stdout.Head, "lives\n")
+}
+
+func TestEveryRunHasItsEndBeforeTheContainers(t *testing.T) {
+	t.Parallel()
+	c := start(t, bash, options{init: protocol.Init{FreezeBytes: 1 << 20, FreezeSeconds: 2}})
+	var ids []string
+	for i, more := range []request{{Fresh: true}, {GraceMS: 200}} {
+		ids = append(ids, c.begin(fmt.Sprintf("trap '' INT; echo hello; touch begun%d; while :; do sleep 600; done", i), more))
+		c.awaitFile(fmt.Sprint("begun", i))
+	}
+	c.send(request{Type: "stop"})
+	for _, id := range ids {
+		d := c.done(id)
+		check(t, "a run's end", d.Status+" "+d.Stdout.Head, "cancelled hello\n")
+	}
+}

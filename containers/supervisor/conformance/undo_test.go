@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/sandbox/protocol"
 )
 
@@ -139,4 +141,41 @@ func TestVariablesThatAreTooLargeStay(t *testing.T) {
 	check(t, "large", c.value("large.length"), "67108864")
 	r = c.restore(run)
 	check(t, "variables alone", strings.HasPrefix(r.Error, noCopy), true)
+}
+
+// A run whose container ends under it is no run that can be undone, and is undone with the run before it.
+func TestFilesOfARunThatItsContainerDidNotOutlive(t *testing.T) {
+	t.Parallel()
+	dir, init := t.TempDir(), protocol.Init{UndoBytes: 64 << 20, VolumeBytes: 1 << 30}
+	c := start(t, bash, options{dir: dir, init: init})
+	c.completed("echo original > b; echo 0 > a")
+	first := c.completed("echo 1 > a").Done.ID
+	c.awaitVersion(first)
+	c.begin("echo spoiled > b; echo new > c; touch begun; sleep 600")
+	c.awaitFile("begun")
+	check(t, "the kill", c.cmd.Process.Kill(), nil)
+	<-c.exited
+	c = start(t, bash, options{dir: dir, init: init})
+	c.completed("true")
+	c.awaitVersion(first)
+	r := c.undo(request{ID: "restore", Run: first, Files: true})
+	check(t, "the files", c.read("a")+c.read("b"), "0\noriginal\n")
+	check(t, "what was left over", len(r.Files.NotKept), 0)
+	check(t, "a new file is there", c.exists("c") || c.exists("begun"), false)
+}
+
+// A store to a page that was written before changes no time of the file.
+func TestFilesThatAreMappedGoBack(t *testing.T) {
+	t.Parallel()
+	var system unix.Statfs_t
+	if unix.Statfs(t.TempDir(), &system) != nil || system.Type == unix.TMPFS_MAGIC {
+		t.Skip("memory has no pages to be written back")
+	}
+	c := start(t, python, options{init: protocol.Init{UndoBytes: 64 << 20, VolumeBytes: 1 << 30}})
+	made := c.completed("import mmap\nopen('mapped', 'wb').write(b'0' * 4096)\nf = open('mapped', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0:1] = b'1'").Done.ID
+	c.awaitVersion(made)
+	id := c.completed("m[0:1] = b'2'; open('other', 'w').close()").Done.ID
+	c.awaitVersion(id)
+	c.undo(request{ID: "restore", Run: id, Files: true})
+	check(t, "the file", c.read("mapped")[:2], "10")
 }

@@ -3,12 +3,14 @@
 package versions
 
 import (
+	"bytes"
 	"cmp"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/artifacts"
 	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
-	"golang.org/x/sys/unix"
 )
 
 // entry is what is at a path. One that is in a version stays as it is, but for its copy.
@@ -32,6 +34,11 @@ type entry struct {
 func (e *entry) kind() uint32 { return e.Mode & unix.S_IFMT }
 
 func (e *entry) isUnkept() bool { return e.kind() == unix.S_IFREG && e.ID == "" }
+
+// looksLike reports whether nothing but the time of its inode tells it from another one.
+func (e *entry) looksLike(o *entry) bool {
+	return e != nil && o != nil && e.Mode == o.Mode && e.Mtime == o.Mtime && e.Size == o.Size && bytes.Equal(e.Target, o.Target)
+}
 
 // isSeenAs reports whether nothing has happened to it since.
 func (e *entry) isSeenAs(s *unix.Stat_t) bool {

@@ -116,6 +116,7 @@ func (s *Store) copyOf(e *entry, breathe func(time.Duration) error) (string, err
 		return "", err
 	}
 	defer func() { _ = file.Close() }()
+	_ = unix.SyncFileRange(int(file.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE)
 	id, err := s.copies.find(file, e, breathe)
 	if err != nil {
 		return "", err

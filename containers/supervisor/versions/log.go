@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -124,7 +125,18 @@ func (s *Store) load() {
 			s.pending = append(s.pending, past{id, s.upcoming(), true, true})
 		}
 	}
-	s.rebase()
+	changes, complete := s.changes()
+	if len(s.pending) == 0 { // after an import all look new
+		changes = slices.DeleteFunc(changes, func(c change) bool { return c.Was.looksLike(s.now[string(c.Path)]) })
+	}
+	if complete && (len(s.pending) > 0 || len(changes) > 0 && len(s.versions) > 0) {
+		number := s.number()
+		if len(s.pending) == 0 { // a run whose end nobody saw: going back before an earlier one undoes it too
+			s.pending = []past{{Next: number, Back: true}}
+		}
+		s.addVersion(number, changes)
+	}
+	s.followUp(complete)
 	s.gather()
 }
 

@@ -10,8 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
 	"golang.org/x/sys/unix"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/containers/supervisor/tree"
 )
 
 // Why files cannot go back.
@@ -333,7 +334,11 @@ func (p *Plan) Apply() (outcome Outcome) {
 
 func (p *Plan) apply() Outcome {
 	s := p.s
-	if unix.Renameat(s.copies.folder, plannedName, s.copies.folder, journalName) != nil || !s.perform(p.ops) {
+	if unix.Renameat(s.copies.folder, plannedName, s.copies.folder, journalName) != nil { // code removed it
+		s.copies.clean()
+		return p.judge()
+	}
+	if !s.perform(p.ops) {
 		return Outcome{}
 	}
 	number := s.number()

@@ -336,7 +336,7 @@ func (s *Store) prune() {
 				runs++
 			}
 		}
-		if runs > mostRuns || len(s.versions)-i > mostPast {
+		if i < len(s.versions)-1 && runs > mostRuns || len(s.versions)-i > mostPast { // the last may be of more runs
 			s.versions = s.versions[i+1:]
 			s.logged = max(0, s.logged-i-1)
 			break
@@ -409,12 +409,15 @@ func (s *Store) tell() {
 	for _, v := range s.versions {
 		var runs []string
 		for _, p := range v.Runs {
+			if p.Run == "" {
+				continue
+			}
 			runs = append(runs, p.Run)
 			if _, ok := s.find(p.Run); ok {
 				info.Runs = append(info.Runs, p.Run)
 			}
 		}
-		if v.Did != nil { // the log of an earlier program may lack it
+		if v.Did != nil && len(runs) > 0 { // the log of an earlier program may lack it
 			did := *v.Did
 			did.Runs = runs
 			info.Did = append(info.Did, did)
