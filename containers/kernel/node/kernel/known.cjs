@@ -41,6 +41,7 @@ class Known {
     this.#ways.set(value, way);
     if (deep === 0 || types.isProxy(value)) return;
     for (const key of Object.getOwnPropertyNames(value)) {
+      if (key === '_events') continue; // listeners are the code's
       const inner = Object.getOwnPropertyDescriptor(value, key).value;
       // Plain data further inside belongs to the code, whichever object holds it.
       if (way.length === 3 || typeof inner === 'function' || (isObject(inner) && (key === 'prototype' || types.isProxy(inner) || !PLAIN.includes(Object.getPrototypeOf(inner))))) {
