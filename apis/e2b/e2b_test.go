@@ -267,7 +267,7 @@ func TestInputComesWhileItsStreamIsOpen(t *testing.T) {
 	defer func() { _ = write.Close() }()
 	answer := make(chan *http.Response, 1)
 	go func() {
-		answer <- b.Send(t.Context(), "POST", inSandbox+"/process.Process/StreamInput", read, b.headers("Content-Type", typeStream)...)
+		answer <- b.Send(t.Context(), "POST", inSandbox+"/process.Process/StreamInput", read, b.headers("Content-Type", typeStream)...) //nolint:bodyclose // the test does it
 	}()
 	for _, message := range []string{`{"start": {"process": {"tag": "head"}}}`, `{"data": {"input": {"stdin": "aGVsbG8K"}}}`} {
 		_, err := write.Write(enveloped(0, len(message), message))
