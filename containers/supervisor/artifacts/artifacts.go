@@ -20,6 +20,7 @@ const (
 	lag        = 100 * time.Millisecond // how far file times may lag, where the file system's own clock cannot be read
 	recently   = time.Second            // how old a file may be that a tick could take to be of the next run
 	maxEntries = 200_000
+	maxBytes   = 16 << 20 // of paths
 	scanTime   = 1500 * time.Millisecond // so that a huge folder does not delay the answer
 )
 
@@ -156,11 +157,16 @@ type batch struct {
 // walk hands over the paths of all files that may be artifacts in full batches, and returns the rest.
 func (s *Scanner) walk(take func(batch)) batch {
 	var next batch
+	bytes := 0
 	walk := tree.Walk{MaxEntries: maxEntries, Until: time.Now().Add(scanTime)}
 	walk.Visit = func(dir *tree.Dir, name []byte, kind byte) bool {
-		if !isPublic(name, dir.Depth) || kind != tree.Regular {
-			return kind == tree.Folder && isPublic(name, dir.Depth)
+		if !isPublic(name, dir.Depth) || bytes > maxBytes {
+			return false
 		}
+		if kind != tree.Regular {
+			return kind == tree.Folder
+		}
+		bytes += len(dir.Path) + len(name)
 		if dir.Path != "" {
 			next.text = append(append(next.text, dir.Path...), '/')
 		}

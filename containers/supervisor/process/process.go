@@ -136,8 +136,8 @@ func (ps *Programs) start(p *program, start *programwire.Start, env []string, wo
 	if err != nil {
 		return err
 	}
+	procs.MarkAs(p.pid, Mark) // first: what it starts has its mark
 	procs.RaiseOOMScore(p.pid, oomScore)
-	procs.MarkAs(p.pid, Mark)
 	if ps.running == nil {
 		ps.running = make(map[int]*program)
 	}
