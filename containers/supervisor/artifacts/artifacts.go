@@ -20,7 +20,7 @@ const (
 	lag        = 100 * time.Millisecond // how far file times may lag, where the file system's own clock cannot be read
 	recently   = time.Second            // how old a file may be that a tick could take to be of the next run
 	maxEntries = 200_000
-	maxBytes   = 16 << 20 // of paths
+	maxBytes   = 16 << 20                // of paths
 	scanTime   = 1500 * time.Millisecond // so that a huge folder does not delay the answer
 )
 
