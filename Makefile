@@ -36,9 +36,9 @@ test: deps-test build
 # without does. Nothing that is shipped is built so. PLAIN are packages whose tests take processor time in one
 # goroutine: the detector has nothing to find there, and makes them ten times as slow.
 RACE := $(if $(shell command -v cc),-race)
-PLAIN := containers containers/supervisor/screen containers/supervisor/versions tools/internal/content tools/internal/render
+PLAIN := containers containers/supervisor/screen tools/internal/content tools/internal/render
 # An emulated machine needs E2E_SLOWNESS=10 in the environment, and a longer TIMEOUT. Node's tests know it too.
-# gotestsum tells in the end which tests were left out, and why. If no more than RERUNS tests fail, each is run once more by
+# gotestsum tells in the end which tests were left out, and why. If no more than RERUNS tests of a part fail, each is run once more by
 # itself: 0 is none. One that passes then is still printed as a failure, and counted as one.
 TIMEOUT ?= 40m
 RERUNS ?= 0

@@ -136,6 +136,9 @@ func (c *call) checkEncoding(kind string) error {
 	return nil
 }
 
+// messageTime is how long a message may take from its head on.
+var messageTime = web.BodyTime
+
 // envelopes reads the messages of a request, which has room for one of them.
 type envelopes struct {
 	from    io.Reader
@@ -169,7 +172,8 @@ func (e *envelopes) next(ctx context.Context, into any) error {
 		return err
 	}
 	e.release = release
-	_ = e.control.SetReadDeadline(time.Now().Add(web.BodyTime))
+	_ = e.control.SetReadDeadline(time.Now().Add(messageTime))
+	defer func() { _ = e.control.SetReadDeadline(time.Time{}) }() // the connection is watched for its end by reading on
 	body, err := io.ReadAll(io.LimitReader(e.from, length))
 	if err != nil || int64(len(body)) < length {
 		return &rpcError{Code: codeInvalid, Message: "an envelope is shorter than it says"}

@@ -280,6 +280,16 @@ func TestInputComesWhileItsStreamIsOpen(t *testing.T) {
 	should.Contain(t, string(text), "has ended")
 }
 
+// The time of a message is none of the stream that it begins.
+func TestAStreamLastsLongerThanAMessage(t *testing.T) {
+	b := begin(t, start(t, apis.NewSeal(), nil))
+	defer func(was time.Duration) { messageTime = was }(messageTime)
+	messageTime = 100 * time.Millisecond
+	_, next := b.stream("/process.Process/Start", `{"process": {"cmd": "sleep", "args": ["0.5"]}, "stdin": false}`) //nolint:bodyclose // it ends with the test
+	next()
+	should.Equal(t, event(next())["end"].(map[string]any)["exitCode"], 0.0, "%s", "the end")
+}
+
 func TestInputOfAProgramWithout(t *testing.T) {
 	t.Parallel()
 	b := begin(t, start(t, apis.NewSeal(), nil))

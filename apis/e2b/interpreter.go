@@ -109,11 +109,12 @@ func (s *server) interpreterRoutes(add router) {
 		if err != nil {
 			return err
 		}
-		b.mu.Lock()
-		delete(b.contexts, one.ID)
-		one.stop()
-		b.mu.Unlock()
-		if err := c.update(b, b.keepContexts); err != nil {
+		err = c.update(b, func(of *record) {
+			delete(b.contexts, one.ID)
+			one.stop()
+			b.keepContexts(of)
+		})
+		if err != nil {
 			return err
 		}
 		return c.answer(http.StatusOK, nil)
@@ -195,16 +196,18 @@ func (c *call) newContext(b *box) error {
 	b.mu.Lock()
 	b.defaults(c)
 	isFull := len(b.contexts) >= maxContexts
-	if !isFull {
-		b.made++
-		one.order = len(kernel.Languages) + b.made
-		b.contexts[one.ID] = one
-	}
 	b.mu.Unlock()
 	if isFull {
 		return refuse(http.StatusTooManyRequests, "a sandbox may have %d contexts", maxContexts)
 	}
-	if err := c.update(b, b.keepContexts); err != nil {
+	err = c.update(b, func(of *record) {
+		b.add([]codeContext{*one})
+		b.keepContexts(of)
+	})
+	if err != nil {
+		b.mu.Lock()
+		delete(b.contexts, one.ID)
+		b.mu.Unlock()
 		return err
 	}
 	return c.answer(http.StatusOK, one)

@@ -210,11 +210,19 @@ func (c *call) create() error {
 
 func newBox(of record) *box {
 	b := &box{record: of, programs: make(map[int]*program), watchers: make(map[string]*watcher), contexts: make(map[string]*codeContext), runEnv: make(map[string][]string)}
-	for i, one := range of.Contexts {
-		one.order, b.made = len(kernel.Languages)+i+1, i+1
-		b.contexts[one.ID] = &one
-	}
+	b.add(of.Contexts)
 	return b
+}
+
+// add adds further contexts, where they are not there. The caller holds b.mu.
+func (b *box) add(contexts []codeContext) {
+	for _, one := range contexts {
+		if b.contexts[one.ID] == nil {
+			b.made++
+			one.order = len(kernel.Languages) + b.made
+			b.contexts[one.ID] = &one
+		}
+	}
 }
 
 // touchContainer starts the container, so that the first command does not wait for it.
@@ -293,6 +301,7 @@ func (c *call) reread(b *box) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.record.Ends, b.record.Paused = read.Ends, read.Paused
+	b.add(read.Contexts)
 	return nil
 }
 

@@ -550,7 +550,7 @@ func (s *Supervisor) end() {
 	}
 	for _, r := range s.runs.all { // fresh ones, and those that waited for the variables to be written
 		r.reason = cmp.Or(r.reason, "cancelled")
-		r.finish(&protocol.Done{Status: r.reason, ExitCode: exitCodes[r.reason], Kernel: r.fate("dead")})
+		r.finishKilled("")
 	}
 	s.server.flush(flushTime)
 	shutDown()

@@ -178,6 +178,9 @@ func build(t *testing.T, edits []edit) []byte {
 		if err != nil || strings.Count(string(source), e.safeguard) != 1 {
 			t.Fatalf("the supervisor has no such safeguard any more: %v", err)
 		}
+		if replaced[path] != "" {
+			t.Fatalf("two safeguards of %s", e.file)
+		}
 		replaced[path] = filepath.Join(folder, e.file)
 		must.OK(t, os.WriteFile(replaced[path], []byte(strings.Replace(string(source), e.safeguard, e.instead, 1)), 0o600))
 	}

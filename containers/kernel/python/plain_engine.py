@@ -112,8 +112,11 @@ class PlainEngine:
             return True
         if not any(text in code for text in ("display", "get_ipython", "In", "Out", "_")):
             return False
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        return any(map(self.IPYTHON_NAMES.fullmatch, names - self.namespace.keys()))
+        names, stored = set(), set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name):
+                (names if isinstance(node.ctx, ast.Load) else stored).add(node.id)
+        return any(map(self.IPYTHON_NAMES.fullmatch, names - stored - self.namespace.keys()))
 
 
 def name_of_cell(number):

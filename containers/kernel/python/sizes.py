@@ -17,7 +17,7 @@ def largest(namespace, hidden, most=5):
     """The largest of the user's variables, the protocol's objects."""
     deadline = time.monotonic() + SECONDS
     sizes = []
-    parts = {name: [namespace[name]] for name in user_names(namespace, hidden)}
+    parts = {name: [namespace.get(name)] for name in user_names(namespace, hidden)}
     known = {id(value) for value, in parts.values()}
     if "Out" not in parts:  # the shell's, which holds what no variable does
         parts["Out"] = [value for value in dict(namespace.get("Out", ())).values() if id(value) not in known]

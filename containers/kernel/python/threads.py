@@ -294,7 +294,7 @@ class Threads:
 
         for pool in gc.get_objects():
             if issubclass(type(pool), kind) and self.owners.get(getattr(getattr(pool, "_worker_handler", None), "ident", None)) is work:
-                pool.terminate()
+                pool._state = "TERMINATE"  # terminate() itself may wait for a worker for ever
 
     def is_ended(self, ident):
         """Whether a thread was told to end, or ended."""

@@ -42,7 +42,8 @@ const FIRED_AFTER_MS = 30; // a termination takes far less from one thread to th
 const ASKED_AFTER_MS = 1000; // it ends with the termination
 const TRANSLATE_MS = 20_000;
 const BACKGROUND_BYTES = 1 << 20; // of one frame
-const TYPE_ARGUMENTS = /[\w$]<[^;<>=()]+>+\(/; // f<T>(x), say
+// f<T>(x), say. A list is one of types behind "new", or where it has the name of one: else it may be of comparisons.
+const TYPE_ARGUMENTS = /\bnew\s+[\w$.]+<[^;<>=()]+>+\(|[\w$]<(?:[^;<>=(),]+|[^;<>=()]*\b(?:string|number|boolean|bigint|object|unknown|any|[A-Z]\w*)\b[^;<>=()]*)>+\(/;
 const { chdir } = process;
 
 /** Kernel is the process that user code lives in: one per process, from start to its death. */
@@ -336,6 +337,7 @@ class Kernel {
     this.#keepHandlers();
     process.exitCode = undefined;
     this.#stdin = null;
+    this.#loaded.begin();
     const run = newRun(frame);
     const { cell } = run;
     this.#run = run;
@@ -361,7 +363,7 @@ class Kernel {
   // nameFile tells where a module has its syntax error, of which V8 tells only Node.
   #nameFile(error) {
     try {
-      if (!(error instanceof SyntaxError) || !error.stack.startsWith(`SyntaxError: ${error.message}`) || /file:|\(\//.test(error.stack)) return;
+      if (!(error instanceof SyntaxError) || !error.stack.startsWith(`SyntaxError: ${error.message}`) || /file:|\(\/|^SyntaxError: \//.test(error.stack)) return;
       for (const file of this.#loaded.scripts()) {
         const { line, column } = this.#translate({ what: 'names', code: fs.readFileSync(file, 'utf8') }).error ?? {};
         if (line === undefined) continue;
@@ -606,7 +608,7 @@ class Kernel {
   #end(run, result, isLeft) {
     run.isDone = !isLeft;
     let exitCode = exitNumber(process.exitCode);
-    if (!run.isTold && callsTests(run.cell.code)) {
+    if (!isLeft && !run.isTold && callsTests(run.cell.code)) {
       this.write(run, 2, Buffer.from('note: node:test reports once in an interpreter, so nothing is known of these tests. Run them with fresh: true, or as a file with node --test.\n'));
       exitCode ||= 1;
     }

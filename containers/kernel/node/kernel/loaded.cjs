@@ -11,6 +11,7 @@ class Loaded {
   #folder;
   #packages = new Map(); // by their folders
   #files = new Map(); // the times of code's own modules
+  #scripts = []; // those of JavaScript that this run read
   #stamp;
 
   constructor(workDir) {
@@ -34,13 +35,18 @@ class Loaded {
   /** read records that a file is read as a module. */
   read(file) {
     if (!/\.[^/]*(?<!\.json)$/.test(file)) return;
-    this.#files.delete(file); // to be the last
     this.#files.set(file, timeOf(file));
+    if (/\.[cm]?js$/.test(file)) this.#scripts.unshift(file);
   }
 
-  /** scripts lists those that are JavaScript, the last first. */
+  /** begin begins a run. */
+  begin() {
+    this.#scripts = [];
+  }
+
+  /** scripts lists the files of JavaScript that this run read, the last first. */
   scripts() {
-    return [...this.#files.keys()].filter((file) => /\.[cm]?js$/.test(file)).reverse();
+    return this.#scripts;
   }
 
   /** edits returns a line for each module that was changed since it was read, once. */

@@ -356,6 +356,7 @@ describe('TypeScript', { skip: noTypeScript }, () => {
     ['import type { Missing } from "./missing";\nimport fs3, { type Stats } from "fs";\nconst s: Stats | null = null;\ntypeof fs3.existsSync', "'function'"],
     ['const same: string = "1"; same as unknown as number', "'1'"],
     ['const same: number = 2; same satisfies number', '2'],
+    ['let [low, high, top] = [1, 2, 3]; [low<high, top>(1)]', '[ true, true ]'],
     ['class Point { x = 1 } new Set<Point>([new Point()]).size', '1'],
     ['let same2 = (n) => n; same2<Point>(3)', '3'],
     ['[new Map<string, Array<number>>([["a", [1]]]).size, "f<T>(x)"]', "[ 1, 'f<T>(x)' ]"],
@@ -607,6 +608,10 @@ test('what node:test tells nobody of is said', async (t) => {
   const own = await Client.start();
   t.after(() => own.stop());
   await own.run('import { test } from "node:test"; import assert from "node:assert/strict"');
+  const other = await Client.start();
+  t.after(() => other.stop());
+  const beside = await other.run('import { test } from "node:test"; setInterval(() => {}, 1000); test("one", () => {})', { linger_ms: 100 });
+  assert.deepEqual([beside.status, beside.stderr.head], ['completed', '']);
   const first = await own.run('test("add", () => assert.equal(1 + 1, 2))');
   assert.deepEqual([first.status, first.stderr.head], ['completed', '']);
   const later = await own.run('test("add", () => assert.equal(1 + 1, 3))');

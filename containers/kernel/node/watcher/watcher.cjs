@@ -105,7 +105,7 @@ class Watcher {
     const { code } = source;
     if (what === 'cell') return this.#translate(code, true);
     if (what === 'constants') return this.#addConstants(names);
-    if (what === 'names') return lexicalNames(this.#parse(code));
+    if (what === 'names') return lexicalNames(this.#parse(code, { allowReturnOutsideFunction: true })); // it may be a file
     if (what === 'redeclare') return translateDeclarations(this.#parse(code), code, names);
     if (what === 'typescript') return untyped(source, (made) => ({ ...made, ...this.#translate(made.code, made.code === code) }));
     return untyped({ ...source, commonJS: isCommonJS(source) }, (made) => {
@@ -130,7 +130,7 @@ class Watcher {
     return names.length === 0 ? null : `(?<![\\w$])(?:${names.join('|')})(?![\\w$])`;
   }
 
-  #parse(code) {
+  #parse(code, more) {
     this.#parser ??= cellParser(require('internal/deps/acorn/acorn/dist/acorn'));
     // Not as a module: a cell is sloppy code unless it says otherwise.
     return this.#parser.parse(code, {
@@ -139,6 +139,7 @@ class Watcher {
       allowImportExportEverywhere: true,
       allowAwaitOutsideFunction: true,
       allowHashBang: true,
+      ...more,
     });
   }
 }
