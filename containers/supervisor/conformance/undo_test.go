@@ -31,6 +31,15 @@ func (c *connection) awaitVersion(run string) {
 	c.find(0, func(m *message) bool { return m.Type == "versions" && slices.Contains(m.versions.Runs, run) })
 }
 
+// awaitKept waits until the files from behind a run are copied as well, which the log tells.
+func (c *client) awaitKept(run string) {
+	c.t.Helper()
+	must.Soon(c.t, "the files are copied", func() bool {
+		text, _ := os.ReadFile(c.path(".state", "versions", "log"))
+		return strings.Contains(string(text), `"`+run+`"`)
+	})
+}
+
 // Files go back to before a run of any language, with Python's variables or without them.
 func TestFilesGoBack(t *testing.T) {
 	t.Parallel()
@@ -151,9 +160,9 @@ func TestFilesOfARunThatItsContainerDidNotOutlive(t *testing.T) {
 	t.Parallel()
 	dir, init := t.TempDir(), protocol.Init{UndoBytes: 64 << 20, VolumeBytes: 1 << 30}
 	c := start(t, bash, options{dir: dir, init: init})
-	c.completed("echo original > b; echo 0 > a")
+	c.awaitKept(c.completed("echo original > b; echo 0 > a").Done.ID)
 	first := c.completed("echo 1 > a").Done.ID
-	c.awaitVersion(first)
+	c.awaitKept(first)
 	c.begin("echo spoiled > b; echo new > c; touch begun; sleep 600")
 	c.awaitFile("begun")
 	check(t, "the kill", c.cmd.Process.Kill(), nil)
