@@ -272,6 +272,7 @@ func (p *Processes) claim(_ context.Context, name string, labels map[string]stri
 	if c == nil {
 		return fmt.Errorf("%w: %s", engine.ErrContainerGone, name)
 	}
+	c.Labels = maps.Clone(c.Labels) // a list may have these
 	maps.Copy(c.Labels, labels)
 	return nil
 }
