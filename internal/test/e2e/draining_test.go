@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/code-sandbox-mcp/code-sandbox-mcp/internal/test/must"
 )
 
 // closeAll closes the sessions that servers of a state folder have left, of all principals.
@@ -53,8 +55,10 @@ func TestARollingRestart(t *testing.T) {
 		t.Fatalf("%s %+v", status, begun)
 	}
 	next := startHTTPWith(t, setup{stateDir: dir})
+	addressOf := func(s *httpServer) string { return strings.TrimSuffix(strings.TrimPrefix(s.url, "http://"), "/mcp") }
+	must.Soon(t, "the next server is known", func() bool { return strings.Contains(shell(t, dir, "drain", "nobody").stderr, addressOf(next)) })
 	shell(t, dir, "drain").wantFault(t, "invalid_argument") // which of the two
-	address := strings.TrimSuffix(strings.TrimPrefix(first.url, "http://"), "/mcp")
+	address := addressOf(first)
 	mustShell(t, dir, "drain", address)
 	if body, status := first.curl("/readyz"); status != "503" || string(body) != "draining\n" {
 		t.Errorf("the server that drains: %s %q", status, body)
