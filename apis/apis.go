@@ -113,6 +113,9 @@ const EntryRoom = 512
 // TextRoom returns the memory for a text of a length until it is answered: as it is read, as a text, masked, and as JSON twice.
 func TextRoom(length int64) int64 { return (4 + 2*rest.JSONRoom) * length }
 
+// FigureRoom returns the memory for a figure of a length until it is answered: as base64, and as JSON in a buffer that grew.
+func FigureRoom(length int) int64 { return 6 * int64(length) }
+
 // EachFile visits the files of a form. Their names may contain folders. An error in their content is a fault.
 func EachFile(h rest.Host, w http.ResponseWriter, r *http.Request, visit func(name string, content io.Reader) error) error {
 	_, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))

@@ -259,9 +259,6 @@ func status(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// figureRoom is the memory for a byte of a figure in an answer: as base64, and as JSON in a buffer that grew.
-const figureRoom = 6
-
 func results(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	_, res, completed, err := look(h, r)
 	if err != nil {
@@ -294,7 +291,7 @@ func results(h rest.Host, w http.ResponseWriter, r *http.Request) error {
 	for _, d := range res.Displays {
 		figures += len(d.Data["image/png"])
 	}
-	if _, err := room.Take(r.Context(), figureRoom*int64(figures)); err != nil {
+	if _, err := room.Take(r.Context(), apis.FigureRoom(figures)); err != nil {
 		return err
 	}
 	for _, d := range res.Displays {

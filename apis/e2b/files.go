@@ -175,7 +175,7 @@ func (c *call) launch(ctx context.Context, b *box, operation string, request any
 		return nil, nil, err
 	}
 	answer := newLines(p)
-	context.AfterFunc(ctx, answer.close) // a helper that waits outlives nobody who asked
+	context.AfterFunc(ctx, answer.close) // a waiting helper ends with its caller
 	return p, answer, nil
 }
 

@@ -152,7 +152,7 @@ def described(request):
 
 
 def at_once(path, flags):
-    """Opens a file; a pipe without another end makes nobody wait."""
+    """Opens a file without waiting for a pipe's other end."""
     return os.open(path, flags | os.O_NONBLOCK, 0o666)
 
 

@@ -42,7 +42,6 @@ const (
 	lookEvery   = 50 * time.Millisecond // at a run's output
 	maxPiece    = 32 << 10              // bytes of a long output that are read at once
 	maxContexts = 32                    // of one sandbox
-	figureRoom  = 6                     // bytes of memory for one of a figure: base64, in a JSON line that grew
 )
 
 // codeContext is a context. Each language has one by default; Python may have more, which share its kernel.
@@ -353,7 +352,7 @@ func (c *call) followRun(run *sandbox.Run, out *lineWriter) {
 			figures += len(data)
 		}
 	}
-	if _, err := room.Take(ctx, figureRoom*int64(figures)); err != nil {
+	if _, err := room.Take(ctx, apis.FigureRoom(figures)); err != nil {
 		fail(err)
 		return
 	}

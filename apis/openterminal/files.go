@@ -256,7 +256,7 @@ const (
 
 func (c *call) remove() (any, error) {
 	if c.r.URL.Query().Get("path") == "" { // which is the chat's working directory elsewhere
-		return nil, fault.New(fault.InvalidPath, "Name what goes.", "path is missing.")
+		return nil, fault.New(fault.InvalidPath, "Name the path.", "path is missing.")
 	}
 	if c.below == "" {
 		return nil, fault.New(fault.InvalidPath, "Name what is in it.", "%s stays.", engine.WorkDir)
@@ -275,7 +275,7 @@ func (c *call) remove() (any, error) {
 
 func (c *call) move(wanted moved) (any, error) {
 	if wanted.Source == "" {
-		return nil, fault.New(fault.InvalidPath, "Name what is moved.", "source is missing.")
+		return nil, fault.New(fault.InvalidPath, "Name the source.", "source is missing.")
 	}
 	to, err := c.resolve(wanted.Destination)
 	if err != nil {

@@ -126,17 +126,14 @@ func (s *Store) load() {
 		}
 	}
 	changes, complete := s.changes()
-	if len(s.pending) == 0 { // after an import all look new
+	if len(s.pending) == 0 {
+		// After an import all inodes are new.
 		changes = slices.DeleteFunc(changes, func(c change) bool { return c.Was.looksLike(s.now[string(c.Path)]) })
-	}
-	if complete && (len(s.pending) > 0 || len(changes) > 0 && len(s.versions) > 0) {
-		number := s.number()
-		if len(s.pending) == 0 { // a run whose end nobody saw: going back before an earlier one undoes it too
-			s.pending = []past{{Next: number, Back: true}}
+		if len(changes) > 0 && len(s.versions) > 0 { // of a run that the container did not outlive: going back before an earlier one undoes it too
+			s.pending = []past{{Next: s.upcoming(), Back: true}}
 		}
-		s.addVersion(number, changes)
 	}
-	s.followUp(complete)
+	s.follow(changes, complete)
 	s.gather()
 }
 

@@ -313,11 +313,16 @@ func (s *Store) addVersion(number int, changes []change) {
 // rebase takes the files as they are. It reports whether it has seen them all.
 func (s *Store) rebase() bool {
 	changes, complete := s.changes()
+	s.follow(changes, complete)
+	return complete
+}
+
+// follow makes a version of the changes of pending runs.
+func (s *Store) follow(changes []change, complete bool) {
 	if complete && len(s.pending) > 0 {
 		s.addVersion(s.number(), changes)
 	}
 	s.followUp(complete)
-	return complete
 }
 
 func (s *Store) number() int {

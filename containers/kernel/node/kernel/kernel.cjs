@@ -360,7 +360,7 @@ class Kernel {
     this.#evaluate(run);
   }
 
-  // nameFile tells where a module has its syntax error, of which V8 tells only Node.
+  // nameFile adds the place of a module's syntax error, which V8 gives to Node alone.
   #nameFile(error) {
     try {
       if (!(error instanceof SyntaxError) || !error.stack.startsWith(`SyntaxError: ${error.message}`) || /file:|\(\/|^SyntaxError: \//.test(error.stack)) return;

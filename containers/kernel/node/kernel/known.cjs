@@ -17,7 +17,7 @@ class Known {
     for (const [name, value] of globals) this.#add(value, ['global', name, ''], NOT_INTO.has(name) ? 0 : DEEP);
     const isLoaded = new Set(process.moduleLoadList);
     for (const name of moduleApi.builtinModules) {
-      // The last two are a property of fs as well, which is made when it is asked for, and what is there without its module.
+      // fs/promises is a property of fs as well, made at its first use; process is there without its module.
       if (isLoaded.has(`NativeModule ${name}`) || name === 'fs/promises' || name === 'process') this.#add(require(name), ['builtin', name, ''], DEEP - 1);
     }
     for (const [path, { exports, loaded }] of Object.entries(moduleApi._cache)) {

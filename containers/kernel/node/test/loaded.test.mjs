@@ -70,5 +70,5 @@ test('modules that were changed, once', () => {
   assert.deepEqual(loaded.edits(), [], 'it was said');
   read();
   rmSync(file);
-  assert.deepEqual(loaded.edits(), [], 'what has gone is none');
+  assert.deepEqual(loaded.edits(), [], 'a removed file is not listed');
 });

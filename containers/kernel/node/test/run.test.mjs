@@ -581,7 +581,7 @@ test('a package is found in the run that installs it, and by all later ones', as
   }
 });
 
-const noHooks = moduleApi.registerHooks === undefined && 'this Node tells nobody of files';
+const noHooks = moduleApi.registerHooks === undefined && 'this Node has no registerHooks';
 test('a module with a syntax error is named', { skip: noHooks }, async () => {
   await value('fs.writeFileSync("bad.mjs", "let a = 1;\\nlet b = ;"); fs.writeFileSync("typed.ts", "let c: = 1"); fs.writeFileSync("outer.mjs", "import \'./bad.mjs\'")');
   assert.match((await failure('import "./outer.mjs"')).message, /^Unexpected token ';' \(\/.*\/bad\.mjs:2:9\)$/);
